@@ -1,0 +1,84 @@
+# Includes only go down: entries and lifecycle, graph, policy, driver, base; pure parts see no driver.
+
+import os
+import posixpath
+import re
+import sys
+
+from contract import blank_comments, finish, list_files, read_text
+
+# First match gives the layer. What stands between the program and the driver is split in two:
+# the side that the program calls (4) and the side that calls the driver (1).
+LAYERS = [
+    (r'interpose/base/', 0),
+    (r'interpose/(entry|lifecycle|resolve|door|dlsym|libc|fork|exit)\w*\.', 4),
+    (r'interpose/', 1),
+    (r'policy/', 2),
+    (r'graph/', 3),
+]
+LAYER_NAMES = ['base', 'driver, symbols, stats', 'policy', 'graph', 'entries and lifecycle']
+
+# Parts that take all they need as parameters.
+PURE = re.compile(r'^(policy/(decide|rules)|graph/(op|history|matcher))\.')
+NOT_FOR_PURE = re.compile(r'(^|/)(driver|symbols|stats|lifecycle|abi)\.h$')
+
+# The one file that includes CUDA's header: it must set __CUDA_API_VERSION_INTERNAL first.
+CUDA_HEADER = re.compile(r'^cuda\w*\.h$')
+CUDA_INCLUDER = 'interpose/abi.h'
+
+
+def layer_of(path):
+    for pattern, layer in LAYERS:
+        if re.match(pattern, path):
+            return layer
+    return None
+
+
+def includes(text):
+    for number, line in enumerate(blank_comments(text).splitlines(), 1):
+        match = re.match(r'\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]', line)
+        if match:
+            yield number, match.group(2)
+
+
+def find_target(path, name, known):
+    """The project's file that an include names: beside the file, or from the root or interpose."""
+    folders = [posixpath.dirname(path), '', 'interpose', 'interpose/base', 'policy', 'graph']
+    for folder in folders:
+        target = posixpath.normpath(posixpath.join(folder, name))
+        if target in known:
+            return target
+    return None
+
+
+def problems_of(path, text, known):
+    found = []
+    for line, name in includes(text):
+        where = '%s:%d: ' % (path, line)
+        if CUDA_HEADER.match(name) and path != CUDA_INCLUDER:
+            found.append(where + 'includes %s; only %s may' % (name, CUDA_INCLUDER))
+        if PURE.match(path) and NOT_FOR_PURE.search(name):
+            found.append(where + 'a pure part includes %s' % name)
+        target = find_target(path, name, known)
+        if target is None:
+            continue
+        below = layer_of(target)
+        if below is None:
+            found.append(where + 'includes %s, which is no part of the library' % target)
+        elif below > layer_of(path):
+            found.append(where + 'layer "%s" includes %s of layer "%s" above it'
+                         % (LAYER_NAMES[layer_of(path)], target, LAYER_NAMES[below]))
+    return found
+
+
+if __name__ == '__main__':
+    root = sys.argv[1]
+    known = {p for p in list_files(root) if p.endswith(('.c', '.h', '.def', '.S'))}
+    problems, n = [], 0
+    for path in sorted(known):
+        if layer_of(path) is not None:
+            problems += problems_of(path, read_text(os.path.join(root, path)), known)
+            n += 1
+    if n == 0:
+        problems = ['no source of the library found under ' + root]
+    finish(problems, 'the includes of %d files only go down' % n)

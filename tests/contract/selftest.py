@@ -1,0 +1,156 @@
+# Each contract check is given something broken and must find it, and something right and must not.
+
+import sys
+import unittest
+
+import contract
+import coverage
+import exports
+import files
+import functions
+import layers
+import needed
+import start
+
+ROWS = contract.read_rows('''
+#define AG_HOOK(base, symbol, since, flavour, need) X(symbol)
+/* AG_UNHOOKED(cuInComment, "a row in a comment is no row") */
+AG_HOOK(cuMemAlloc, cuMemAlloc_v2, 3020, AG_PLAIN, AG_REQUIRED)
+AG_CALL(cuEventRecord, cuEventRecord, 2000, AG_PLAIN, AG_REQUIRED)
+AG_UNHOOKED(cuEventRecord, "order is the driver's, and (here) commas")
+AG_LIBC(_exit,
+        "pays the barrier that is still owed")
+''')
+
+
+class Rows(unittest.TestCase):
+    def test_kinds_and_symbols(self):
+        self.assertEqual([(r.kind, r.symbol) for r in ROWS],
+                         [('HOOK', 'cuMemAlloc_v2'), ('CALL', 'cuEventRecord'),
+                          ('UNHOOKED', 'cuEventRecord'), ('LIBC', '_exit')])
+        self.assertEqual(ROWS[2].args[1], '"order is the driver\'s, and (here) commas"')
+        self.assertEqual([r.line for r in ROWS], [4, 5, 6, 7])
+
+    def test_twice(self):
+        self.assertEqual(coverage.row_problems(ROWS), [])
+        twice = contract.read_rows('AG_HOOK(a, cuX, 1, P, R)\nAG_UNHOOKED(cuX, "a good reason")')
+        self.assertEqual(len(coverage.row_problems(twice)), 1)
+
+    def test_reason(self):
+        self.assertEqual(len(coverage.row_problems(contract.read_rows('AG_UNHOOKED(cuX, "")'))), 1)
+
+    def test_missing(self):
+        told = {'cuMemAlloc_v2', 'cuEventRecord'}
+        self.assertEqual(coverage.coverage_problems(ROWS, told), [])
+        self.assertEqual(len(coverage.coverage_problems(ROWS, told | {'cuNew'})), 1)
+
+
+class Exports(unittest.TestCase):
+    def test_exact(self):
+        right = {'dlsym', 'cuMemAlloc_v2', '_exit'}
+        self.assertEqual(exports.problems(right, ROWS), [])
+        self.assertEqual(len(exports.problems(right | {'ag_leak'}, ROWS)), 1)
+        self.assertEqual(len(exports.problems(right - {'_exit'}, ROWS)), 1)
+        self.assertEqual(len(exports.problems(right | {'dlsym@@AG_1'}, ROWS)), 1)
+
+
+class Needed(unittest.TestCase):
+    LIBC = ' 0x1 (NEEDED)  Shared library: [libc.so.6]\n 0x1 (NEEDED) [ld-linux-x86-64.so.2]\n'
+
+    def test_libc_only(self):
+        self.assertEqual(needed.problems(self.LIBC, ' U dlvsym@GLIBC_2.34\n'), [])
+        more = self.LIBC + ' 0x1 (NEEDED)  Shared library: [libm.so.6]\n'
+        self.assertEqual(len(needed.problems(more, '')), 1)
+
+    def test_versions(self):
+        self.assertEqual(len(needed.problems(self.LIBC, ' U strlcpy@GLIBC_2.38\n')), 1)
+        self.assertEqual(len(needed.problems(self.LIBC, ' U f@GCC_3.0\n')), 1)
+
+    def test_run_path(self):
+        self.assertEqual(len(needed.problems(' (RUNPATH) Library runpath: [/x]\n', '')), 1)
+
+
+class Start(unittest.TestCase):
+    SECTION = '  [20] %s INIT_ARRAY  0000000000003df8 002df8 %s 08  WA  0   0  8\n'
+
+    def test_constructors(self):
+        self.assertEqual(start.constructor_problems(self.SECTION % ('.init_array', '000008'), 8), [])
+        for name, size in (('.init_array', '000010'), ('.ctors', '000008')):
+            self.assertEqual(len(start.constructor_problems(self.SECTION % (name, size), 8)), 1)
+
+    def test_jump(self):
+        good = ' 10:\tpush   %rdi\n 11:\tcall   40 <ag_f>\n 16:\tpop %rdi\n 18:\tjmp    *%rax\n 1a:\tnop\n'
+        self.assertEqual(start.dlsym_problems(good), [])
+        self.assertEqual(start.dlsym_problems(' 10:\tbl 40 <ag_f>\n 14:\tbr\tx16\n'), [])
+
+    def test_call(self):
+        bad = ' 10:\tsub $8,%rsp\n 14:\tcall   *%rax\n 16:\tadd $8,%rsp\n 1a:\tret\n'
+        self.assertEqual(len(start.dlsym_problems(bad)), 3)
+        self.assertEqual(len(start.dlsym_problems('')), 1)
+
+
+class Layers(unittest.TestCase):
+    KNOWN = {'interpose/entry_mem.h', 'policy/alloc.h', 'interpose/driver.h', 'interpose/base/log.h',
+             'interpose/abi.h', 'tests/sim/sim.h'}
+
+    def count(self, path, name):
+        return len(layers.problems_of(path, '/* x */\n#include "%s"\n' % name, self.KNOWN))
+
+    def test_down(self):
+        self.assertEqual(self.count('interpose/entry_mem.c', 'policy/alloc.h'), 0)
+        self.assertEqual(self.count('policy/alloc.c', 'interpose/base/log.h'), 0)
+        self.assertEqual(self.count('policy/alloc.c', '../interpose/driver.h'), 0)
+
+    def test_up(self):
+        self.assertEqual(self.count('interpose/driver.c', 'policy/alloc.h'), 1)
+        self.assertEqual(self.count('interpose/base/log.c', 'interpose/driver.h'), 1)
+        self.assertEqual(self.count('policy/alloc.c', 'interpose/entry_mem.h'), 1)
+
+    def test_outside(self):
+        self.assertEqual(self.count('policy/alloc.c', 'tests/sim/sim.h'), 1)
+
+    def test_pure_and_cuda(self):
+        self.assertEqual(self.count('policy/decide.c', 'interpose/driver.h'), 1)
+        self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
+        self.assertEqual(self.count('interpose/abi.h', 'cuda.h'), 0)
+
+
+class Functions(unittest.TestCase):
+    def count(self, path, head, lines):
+        text = '/* { */\nstruct s {\n    int a;\n};\n' + head + '\n{\n' + '    f("{");\n' * lines + '}\n'
+        return len(functions.problems_of(path, text))
+
+    def test_limit(self):
+        self.assertEqual(self.count('policy/a.c', 'static int f(int (*g)(int))', 70), 0)
+        self.assertEqual(self.count('policy/a.c', 'static int f(int (*g)(int))', 71), 1)
+
+    def test_entries(self):
+        for head in ('CUresult cuMemAlloc_v2(void)', 'AG_EXPORT CUresult ag_hook_cuMemFree(int a)',
+                     'AG_ENTRY(cuMemFree_v2)(CUdeviceptr p)', 'AG_ENTRY(cuMemFree_v2, CUdeviceptr p)'):
+            self.assertEqual(self.count('interpose/entry_mem.c', head, 12), 0, head)
+        self.assertEqual(self.count('interpose/entry_mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 1)
+        self.assertEqual(self.count('interpose/e.c', 'AG_ENTRY(cuMemFree_v2)(int p)', 13), 1)
+        self.assertEqual(self.count('tests/sim/mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 0)
+
+    def test_tables_are_no_functions(self):
+        self.assertEqual(self.count('policy/a.c', 'static const int t[F(2)] =', 200), 0)
+        self.assertEqual([n for n, _, _ in functions.functions('int a(void)\n{\n}\nint b(void) {\n}\n')],
+                         ['a', 'b'])
+
+
+class Files(unittest.TestCase):
+    def test_first_line(self):
+        for text in ('/* What it is. */\n', '# What it is.\n', '#!/bin/sh\n# What it is.\n',
+                     '// What it is.\n', '"""What it is."""\n'):
+            self.assertIsNone(files.first_line_problem('a.c', text), text)
+        for text in ('', '#include <a.h>\n', '#!/bin/sh\nset -e\n', '\n/* late */\n', 'import os\n'):
+            self.assertIsNotNone(files.first_line_problem('a.c', text), text)
+
+    def test_forbidden(self):
+        for name in ('https://pypi.' + 'org/simple', 'http://deb.' + 'debian.org', '/' + 'work/x'):
+            self.assertEqual(len(files.problems_of('README.md', 'see %s\n' % name)), 1, name)
+        self.assertEqual(files.problems_of('README.md', 'framework/x and network/work/y\n'), [])
+
+
+if __name__ == '__main__':
+    sys.exit(0 if unittest.main(exit=False, verbosity=0).result.wasSuccessful() else 1)
