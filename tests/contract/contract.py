@@ -43,8 +43,14 @@ def blank_comments(text):
     def blank(match):
         found = match.group(0)
         return found if found[0] in '"\'' else re.sub(r'[^\n]', ' ', found)
-    return re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', blank, text,
-                  flags=re.S)
+    pattern = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*'
+    return re.sub(pattern, blank, text, flags=re.S)
+
+
+def blank_directives(text):
+    """C text with preprocessor lines, continued ones too, replaced by spaces."""
+    pattern = r'(?m)^[ \t]*#(?:[^\n\\]|\\\n|\\.)*'
+    return re.sub(pattern, lambda m: re.sub(r'[^\n]', ' ', m.group(0)), text)
 
 
 class Row:
@@ -60,9 +66,8 @@ class Row:
 
 def read_rows(text):
     rows = []
-    clean = blank_comments(text)
     # A #define of a row's macro is no row.
-    clean = re.sub(r'(?m)^[ \t]*#(?:[^\n\\]|\\\n|\\.)*', lambda m: re.sub(r'[^\n]', ' ', m[0]), clean)
+    clean = blank_directives(blank_comments(text))
     pattern = r'\bAG_(HOOK|CALL|UNHOOKED|LIBC)\s*\(((?:[^()"]|"(?:\\.|[^"\\])*")*)\)'
     for match in re.finditer(pattern, clean):
         args = re.findall(r'"(?:\\.|[^"\\])*"|[^,\s][^,"]*', match.group(2))

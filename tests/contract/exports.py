@@ -1,4 +1,4 @@
-# The library exports exactly what hooks.def lists: the hooks and the libc symbols, without versions.
+# The library exports exactly what hooks.def lists, hooks and libc symbols, without versions.
 
 import sys
 

@@ -1,4 +1,4 @@
-# Every source file opens by saying what it is for, and no file names a registry or one machine's paths.
+# Every source file opens by saying what it is for; no file names a registry or a machine's paths.
 
 import os
 import re
@@ -6,11 +6,13 @@ import sys
 
 from contract import SOURCE_SUFFIXES, finish, list_files, read_text
 
-COMMENT = re.compile(r'^\s*(#(?!\s*(include|define|if|ifdef|ifndef|pragma|error)\b)|//|/\*|;|"""|@)\s*\S')
+NO_COMMENT = re.compile(r'#\s*(include|define|if|ifdef|ifndef|pragma|error)\b')
+COMMENT = re.compile(r'(#|//|/\*|""")\s*\S')
 
 # Written in pieces, so that this file does not name them itself.
 FORBIDDEN = [re.compile(p, re.I) for p in (
-    r'\bpypi\.' + 'org', r'files\.python' + 'hosted', r'\bdeb\.' + 'debian', r'security\.' + 'debian',
+    r'\bpypi\.' + 'org', r'files\.python' + 'hosted',
+    r'\bdeb\.' + 'debian', r'security\.' + 'debian',
     r'archive\.' + 'ubuntu', r'security\.' + 'ubuntu', r'ports\.' + 'ubuntu', r'npm' + r'js\.org',
     r'crates' + r'\.io', r'proxy\.' + 'golang', r'conda\.' + 'anaconda',
     r'developer\.download\.' + 'nvidia',
@@ -21,7 +23,9 @@ def first_line_problem(path, text):
     lines = text.splitlines()
     if lines and lines[0].startswith('#!'):
         lines = lines[1:]
-    if not lines or not COMMENT.match(lines[0]):
+    # A comment may open on a line of its own: its words follow at once.
+    opening = ' '.join(lines[:2] if lines and lines[0] == '/*' else lines[:1])
+    if not COMMENT.match(opening) or NO_COMMENT.match(opening):
         return '%s: does not open with a comment that says what the file is for' % path
     return None
 

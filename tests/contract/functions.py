@@ -4,7 +4,7 @@ import os
 import re
 import sys
 
-from contract import blank_comments, finish, list_files, read_text
+from contract import blank_comments, blank_directives, finish, list_files, read_text
 
 MOST_LINES = 70
 MOST_ENTRY_LINES = 12
@@ -16,8 +16,8 @@ ENTRY = re.compile(r'(^|_)cu[A-Z]\w*$')
 def flat_c(text):
     """C text in which comments, strings, characters and preprocessor lines hold no braces."""
     text = blank_comments(text)
-    text = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', lambda m: '0' * len(m[0]), text)
-    return re.sub(r'(?m)^[ \t]*#(?:[^\n\\]|\\\n|\\.)*', lambda m: re.sub(r'[^\n]', ' ', m[0]), text)
+    literal = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    return blank_directives(re.sub(literal, lambda m: '0' * len(m.group(0)), text))
 
 
 def functions(text):

@@ -1,4 +1,4 @@
-# Includes only go down: entries and lifecycle, graph, policy, driver, base; pure parts see no driver.
+# Includes only go down: entries and lifecycle > graph > policy > driver > base.
 
 import os
 import posixpath

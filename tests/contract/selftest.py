@@ -74,12 +74,14 @@ class Start(unittest.TestCase):
     SECTION = '  [20] %s INIT_ARRAY  0000000000003df8 002df8 %s 08  WA  0   0  8\n'
 
     def test_constructors(self):
-        self.assertEqual(start.constructor_problems(self.SECTION % ('.init_array', '000008'), 8), [])
+        one = self.SECTION % ('.init_array', '000008')
+        self.assertEqual(start.constructor_problems(one, 8), [])
         for name, size in (('.init_array', '000010'), ('.ctors', '000008')):
             self.assertEqual(len(start.constructor_problems(self.SECTION % (name, size), 8)), 1)
 
     def test_jump(self):
-        good = ' 10:\tpush   %rdi\n 11:\tcall   40 <ag_f>\n 16:\tpop %rdi\n 18:\tjmp    *%rax\n 1a:\tnop\n'
+        good = (' 10:\tpush   %rdi\n 11:\tcall   40 <ag_f>\n 16:\tpop %rdi\n'
+                ' 18:\tjmp    *%rax\n 1a:\tnop\n')
         self.assertEqual(start.dlsym_problems(good), [])
         self.assertEqual(start.dlsym_problems(' 10:\tbl 40 <ag_f>\n 14:\tbr\tx16\n'), [])
 
@@ -90,8 +92,8 @@ class Start(unittest.TestCase):
 
 
 class Layers(unittest.TestCase):
-    KNOWN = {'interpose/entry_mem.h', 'policy/alloc.h', 'interpose/driver.h', 'interpose/base/log.h',
-             'interpose/abi.h', 'tests/sim/sim.h'}
+    KNOWN = {'interpose/entry_mem.h', 'policy/alloc.h', 'interpose/driver.h',
+             'interpose/base/log.h', 'interpose/abi.h', 'tests/sim/sim.h'}
 
     def count(self, path, name):
         return len(layers.problems_of(path, '/* x */\n#include "%s"\n' % name, self.KNOWN))
@@ -117,7 +119,8 @@ class Layers(unittest.TestCase):
 
 class Functions(unittest.TestCase):
     def count(self, path, head, lines):
-        text = '/* { */\nstruct s {\n    int a;\n};\n' + head + '\n{\n' + '    f("{");\n' * lines + '}\n'
+        text = '/* { */\nstruct s {\n    int a;\n};\n' + head + '\n{\n'
+        text += '    f("{");\n' * lines + '}\n'
         return len(functions.problems_of(path, text))
 
     def test_limit(self):
@@ -134,16 +137,17 @@ class Functions(unittest.TestCase):
 
     def test_tables_are_no_functions(self):
         self.assertEqual(self.count('policy/a.c', 'static const int t[F(2)] =', 200), 0)
-        self.assertEqual([n for n, _, _ in functions.functions('int a(void)\n{\n}\nint b(void) {\n}\n')],
-                         ['a', 'b'])
+        two = functions.functions('int a(void)\n{\n}\nint b(void) {\n}\n')
+        self.assertEqual([name for name, _, _ in two], ['a', 'b'])
 
 
 class Files(unittest.TestCase):
     def test_first_line(self):
         for text in ('/* What it is. */\n', '# What it is.\n', '#!/bin/sh\n# What it is.\n',
-                     '// What it is.\n', '"""What it is."""\n'):
+                     '// What it is.\n', '"""What it is."""\n', '/*\n * What it is.\n */\n'):
             self.assertIsNone(files.first_line_problem('a.c', text), text)
-        for text in ('', '#include <a.h>\n', '#!/bin/sh\nset -e\n', '\n/* late */\n', 'import os\n'):
+        for text in ('', '#include <a.h>\n', '#!/bin/sh\nset -e\n', '\n/* late */\n',
+                     'import os\n', '/*\n'):
             self.assertIsNotNone(files.first_line_problem('a.c', text), text)
 
     def test_forbidden(self):

@@ -12,7 +12,8 @@ COMPILER_CONSTRUCTORS = 1
 def constructor_problems(sections, pointer_bytes):
     """sections: readelf -S -W as text."""
     found = []
-    for name, size in re.findall(r'\s(\.\w+)\s+\w+\s+[0-9a-f]{8,}\s+[0-9a-f]+\s+([0-9a-f]+)', sections):
+    pattern = r'\s(\.\w+)\s+\w+\s+[0-9a-f]{8,}\s+[0-9a-f]+\s+([0-9a-f]+)'
+    for name, size in re.findall(pattern, sections):
         n = int(size, 16) // pointer_bytes
         if name == '.init_array' and n > COMPILER_CONSTRUCTORS:
             found.append('.init_array has %d entries: a constructor of ours' % n)
