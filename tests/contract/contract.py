@@ -77,7 +77,7 @@ def read_rows(text):
 
 
 def list_files(root):
-    """Paths under root that belong to the project: git's list, else a walk without build folders."""
+    """Paths under root that belong to the project: git's list, else all but build folders."""
     try:
         listed = subprocess.run(
             ['git', '-C', root, 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],

@@ -66,7 +66,8 @@ def problems_of(path, text):
         entry = path.startswith('interpose/') and ENTRY.search(name)
         most = MOST_ENTRY_LINES if entry else MOST_LINES
         if count > most:
-            found.append('%s:%d: %s has %d lines, %d is the limit' % (path, line, name, count, most))
+            found.append('%s:%d: %s has %d lines, %d is the limit'
+                         % (path, line, name, count, most))
     return found
 
 

@@ -129,7 +129,8 @@ class Functions(unittest.TestCase):
 
     def test_entries(self):
         for head in ('CUresult cuMemAlloc_v2(void)', 'AG_EXPORT CUresult ag_hook_cuMemFree(int a)',
-                     'AG_ENTRY(cuMemFree_v2)(CUdeviceptr p)', 'AG_ENTRY(cuMemFree_v2, CUdeviceptr p)'):
+                     'AG_ENTRY(cuMemFree_v2)(CUdeviceptr p)',
+                     'AG_ENTRY(cuMemFree_v2, CUdeviceptr p)'):
             self.assertEqual(self.count('interpose/entry_mem.c', head, 12), 0, head)
         self.assertEqual(self.count('interpose/entry_mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 1)
         self.assertEqual(self.count('interpose/e.c', 'AG_ENTRY(cuMemFree_v2)(int p)', 13), 1)
