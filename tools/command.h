@@ -1,0 +1,41 @@
+/* The pieces of the command `allograft` and the exit statuses they share. */
+#ifndef TOOLS_COMMAND_H
+#define TOOLS_COMMAND_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* Exit statuses of our own; everything else is the status of the program that was run. The last
+ * two are what shells use, so that scripts need not know the command is in between. */
+enum {
+    STATUS_OK = 0,
+    STATUS_FAILED = 1, /* the command could not do its work */
+    STATUS_USAGE = 2,  /* bad option, bad setting; nothing was started */
+    STATUS_NOT_EXECUTABLE = 126,
+    STATUS_NOT_FOUND = 127,
+};
+
+/* One line on stderr, "allograft: " in front and a newline behind. */
+void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The commands. argv[0] is the command's own name ("run"); each returns an exit status. */
+int command_run(int argc, char **argv);
+int command_options(int argc, char **argv);
+
+/* Checks every ALLOGRAFT_* variable of the environment; one line on stderr for each that is unknown
+ * or holds a bad value. Returns how many such lines it wrote. */
+size_t settings_check_environment(void);
+
+/* Turns what a person may write for an option ("policy", "POLICY", "ALLOGRAFT_POLICY") into the
+ * name of its variable. Returns 0, or -ENAMETOOLONG with `name` untouched. */
+int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size);
+
+/* Finds liballograft.so and writes its absolute path. Returns STATUS_OK, or STATUS_FAILED after
+ * saying on stderr where it was looked for; `path` is then untouched. */
+int locate_library(char *path, size_t path_size);
+
+/* Why the dynamic linker will not preload anything into the program at `path`: a short clause for
+ * a warning, or NULL when it will (and when nothing can be told, as for a script). */
+const char *preload_obstacle(const char *path);
+
+#endif

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# From a fresh Debian or Ubuntu machine to a CUDA program running on the pool, with its report.
+# Installs what is missing, builds into build/, runs the demo. Running it again does only what is
+# left to do.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=$ROOT/build
+LOG=$BUILD/quickstart.log
+DEMO=$ROOT/tests/sim/demo/demo.cu
+
+# shellcheck source=tools/setup.sh
+. "$ROOT/tools/setup.sh"
+
+build() {
+    mkdir -p "$BUILD"
+    : >"$LOG"
+    say "Building into build/"
+    configure "$BUILD" "$LOG" || fail "the build could not be set up" "$LOG"
+    logged "$LOG" ninja -C "$BUILD" || fail "the build failed" "$LOG"
+}
+
+# run_demo PROGRAM: as a person would type it, and with that line shown.
+run_demo() {
+    say "  \$ build/allograft run --policy pool -- ${1#"$ROOT"/}"
+    say
+    "$BUILD/allograft" run --policy pool --stats stderr -- "$1"
+}
+
+demo_on_gpu() {
+    logged "$LOG" "$NVCC" -O2 -arch=native -o "$BUILD/demo" "$DEMO" ||
+        fail "nvcc could not compile the demo" "$LOG"
+    say
+    say "Running the demo on the GPU: $(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)"
+    run_demo "$BUILD/demo"
+}
+
+# demo_on_simulation WHY
+demo_on_simulation() {
+    say
+    say "Running the demo on the simulated driver, because $1"
+    LD_LIBRARY_PATH=$BUILD/tests/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+    run_demo "$BUILD/tests/sim/demo/demo-sim"
+}
+
+setup_everything
+build
+if ! has_gpu; then
+    demo_on_simulation "this machine has no NVIDIA GPU (nvidia-smi shows none)."
+elif [ -z "$NVCC" ]; then
+    demo_on_simulation "there is a GPU but no nvcc to compile for it."
+else
+    demo_on_gpu
+fi
+say
+say "Your own program: build/allograft run -- ./program      or: LD_PRELOAD=$BUILD/liballograft.so ./program"

@@ -1,0 +1,170 @@
+/* `allograft options`: every setting as a table, and the ones in force here checked. */
+#include "command.h"
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define PREFIX "ALLOGRAFT_"
+
+/* Read by this command, not by the library, and so no row of the library's list. */
+#define COMMAND_VARIABLE "ALLOGRAFT_LIBRARY"
+
+/* The table is this wide wherever it is printed, so that the README can hold the same text. */
+#define TABLE_COLUMNS 100
+#define COLUMN_GAP    2
+
+static const char help_text[] =
+    "allograft options            every setting: its variable, default, allowed values, meaning\n"
+    "allograft options --check    the settings in force in this environment and where each comes\n"
+    "                             from; exit status 2 when one of them is unknown or not allowed\n";
+
+/* ---- names and values ---------------------------------------------------------------------- */
+
+int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size)
+{
+    const size_t prefix_length = strlen(PREFIX);
+    bool prefixed = written_length >= prefix_length && !strncasecmp(written, PREFIX, prefix_length);
+    size_t at = prefixed ? 0 : prefix_length;
+
+    if (at + written_length >= name_size)
+        return -ENAMETOOLONG;
+    memcpy(name, PREFIX, at);
+    for (size_t i = 0; i < written_length; i++)
+        name[at + i] = (char)toupper((unsigned char)written[i]);
+    name[at + written_length] = '\0';
+    return 0;
+}
+
+/* Checks one "NAME=VALUE" of the environment; true when it is no business of ours or is right. */
+static bool check_variable(const char *variable)
+{
+    const char *equals = strchr(variable, '=');
+    char name[128], why[512];
+
+    if (strncmp(variable, PREFIX, strlen(PREFIX)) || !equals)
+        return true;
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - variable), variable);
+    if (!strcmp(name, COMMAND_VARIABLE))
+        return true;
+    if (!ag_option_check(name, equals + 1, why, sizeof(why)))
+        return true;
+    command_complain("%s", why);
+    return false;
+}
+
+size_t settings_check_environment(void)
+{
+    size_t n_wrong = 0;
+
+    for (char **variable = environ; variable && *variable; variable++)
+        n_wrong += !check_variable(*variable);
+    return n_wrong;
+}
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+struct widths {
+    int name, value, allowed;
+};
+
+static int widest(int width, const char *text)
+{
+    int length = (int)strlen(text);
+
+    return length > width ? length : width;
+}
+
+static struct widths measure_columns(void)
+{
+    struct widths w = {(int)strlen("variable"), (int)strlen("default"), (int)strlen("allowed")};
+
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const struct ag_option_info *row = ag_option_info(i);
+
+        w.name = widest(w.name, row->name);
+        w.value = widest(w.value, row->default_text);
+        w.allowed = widest(w.allowed, row->allowed);
+    }
+    return w;
+}
+
+/* How much of `text` goes on one line of `room` columns: up to the last space that fits, or, where
+ * a word is longer than the line, the whole word. */
+static size_t line_length(const char *text, size_t room)
+{
+    size_t end;
+
+    if (strlen(text) <= room)
+        return strlen(text);
+    for (end = room; end > 0 && text[end] != ' '; end--)
+        ;
+    return end ? end : strcspn(text, " ");
+}
+
+static void print_row(struct widths w, const char *name, const char *value, const char *allowed,
+                      const char *help)
+{
+    const int indent = w.name + w.value + w.allowed + 3 * COLUMN_GAP;
+    const size_t room = indent + 20 < TABLE_COLUMNS ? (size_t)(TABLE_COLUMNS - indent) : 20;
+    size_t length = line_length(help, room);
+
+    printf("%-*s  %-*s  %-*s  %.*s\n", w.name, name, w.value, value, w.allowed, allowed,
+           (int)length, help);
+    for (help += length; *help; help += length) {
+        help += strspn(help, " ");
+        length = line_length(help, room);
+        printf("%*s%.*s\n", indent, "", (int)length, help);
+    }
+}
+
+static int print_table(void)
+{
+    struct widths w = measure_columns();
+
+    print_row(w, "variable", "default", "allowed", "meaning");
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const struct ag_option_info *row = ag_option_info(i);
+
+        print_row(w, row->name, row->default_text, row->allowed, row->help);
+    }
+    return STATUS_OK;
+}
+
+/* ---- the check ----------------------------------------------------------------------------- */
+
+static int print_settings_in_force(void)
+{
+    struct widths w = measure_columns();
+
+    if (settings_check_environment())
+        return STATUS_USAGE;
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const struct ag_option_info *row = ag_option_info(i);
+        const char *value = getenv(row->name);
+
+        printf("%-*s  %-*s  %s\n", w.name, row->name, w.value, value ? value : row->default_text,
+               value ? "environment" : "default");
+    }
+    return STATUS_OK;
+}
+
+int command_options(int argc, char **argv)
+{
+    if (argc == 1)
+        return print_table();
+    if (argc == 2 && !strcmp(argv[1], "--check"))
+        return print_settings_in_force();
+    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+        fputs(help_text, stdout);
+        return STATUS_OK;
+    }
+    command_complain("options: no argument '%s'; there are: --check, --help",
+                     argv[argc > 2 && !strcmp(argv[1], "--check") ? 2 : 1]);
+    return STATUS_USAGE;
+}

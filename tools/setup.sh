@@ -1,0 +1,186 @@
+# shellcheck shell=bash
+# Brings what a build needs onto a Debian or Ubuntu machine. Sourced by quickstart.sh and test.sh:
+# setup_everything installs only what is missing and leaves MESON, CUDA_ROOT and NVCC set.
+#
+# Nothing is installed outside the distribution's own packages; what comes from Python's package
+# registry goes into build-deps/ in the checkout, and `rm -r build-deps` undoes it.
+
+SETUP_DEPS=$ROOT/build-deps
+SETUP_LOG=$SETUP_DEPS/setup.log
+
+# The headers we build against must know every driver function of this version (cuda.h's number).
+SETUP_CUDA_VERSION=13000
+SETUP_CUDA_PACKAGES=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*")
+SETUP_NVCC_PACKAGES=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*")
+
+say() {
+    printf '%s\n' "$*"
+}
+
+# fail MESSAGE [LOG]: the reason and the end of the log it stands in, then out.
+fail() {
+    printf 'error: %s\n' "$1" >&2
+    if [ -n "${2:-}" ] && [ -s "$2" ]; then
+        printf 'The end of %s:\n' "$2" >&2
+        tail -n 25 "$2" | sed 's/^/    /' >&2
+    fi
+    exit 1
+}
+
+# logged LOG COMMAND...: runs it silently, its output appended to the log.
+logged() {
+    local log=$1
+    shift
+    printf '\n$ %s\n' "$*" >>"$log"
+    "$@" >>"$log" 2>&1 </dev/null
+}
+
+setup_as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo "$@"
+    else
+        return 1
+    fi
+}
+
+setup_apt_updated=no
+
+# setup_apt PACKAGE...: installs them, having fetched the list of packages once.
+setup_apt() {
+    command -v apt-get >/dev/null 2>&1 ||
+        fail "missing here: $*. Only apt-get is known to this script; please install them yourself."
+    if [ "$setup_apt_updated" = no ]; then
+        say "Fetching the list of packages"
+        logged "$SETUP_LOG" setup_as_root apt-get update || say "  (failed; going on with the old one)"
+        setup_apt_updated=yes
+    fi
+    say "Installing $*"
+    logged "$SETUP_LOG" setup_as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "$@" ||
+        fail "could not install $* (root or sudo is needed)" "$SETUP_LOG"
+}
+
+# The compiler, the builder and Python, by what is missing.
+setup_tools() {
+    local missing=()
+
+    printf '#include <stdio.h>\nint main(void) { return 0; }\n' |
+        gcc -x c -o "$SETUP_DEPS/probe" - >/dev/null 2>&1 || missing+=(gcc libc6-dev)
+    rm -f "$SETUP_DEPS/probe"
+    command -v ninja >/dev/null 2>&1 || missing+=(ninja-build)
+    command -v python3 >/dev/null 2>&1 || missing+=(python3)
+    command -v pkg-config >/dev/null 2>&1 || missing+=(pkg-config)
+    command -v readelf >/dev/null 2>&1 || missing+=(binutils)
+    [ ${#missing[@]} -eq 0 ] || setup_apt "${missing[@]}"
+}
+
+setup_clang() {
+    command -v clang >/dev/null 2>&1 || setup_apt clang
+}
+
+# A virtual environment of our own for what comes from Python's package registry.
+setup_venv() {
+    [ -x "$SETUP_DEPS/venv/bin/pip" ] && return
+    rm -rf "$SETUP_DEPS/venv"
+    if ! logged "$SETUP_LOG" python3 -m venv "$SETUP_DEPS/venv"; then
+        setup_apt python3-venv
+        rm -rf "$SETUP_DEPS/venv"
+        logged "$SETUP_LOG" python3 -m venv "$SETUP_DEPS/venv" ||
+            fail "python3 -m venv does not work" "$SETUP_LOG"
+    fi
+}
+
+setup_at_least() {
+    [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+# Meson 1.0 or newer: the one that is there, the distribution's, or one of our own.
+setup_meson() {
+    local packaged
+
+    for MESON in meson "$SETUP_DEPS/venv/bin/meson"; do
+        setup_at_least 1.0 "$("$MESON" --version 2>/dev/null || echo 0)" && return
+    done
+    packaged=$(apt-cache policy meson 2>/dev/null | sed -n 's/^ *Candidate: //p')
+    if setup_at_least 1.0 "${packaged:-0}"; then
+        setup_apt meson
+        MESON=meson
+        return
+    fi
+    setup_venv
+    say "Installing meson from Python's package registry into build-deps/"
+    logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet "meson>=1.0" ||
+        fail "could not install meson" "$SETUP_LOG"
+    MESON=$SETUP_DEPS/venv/bin/meson
+}
+
+# setup_has_headers FOLDER: the driver's headers are below it, new enough, with the runtime's.
+setup_has_headers() {
+    local version
+
+    [ -f "$1/include/cudaTypedefs.h" ] && [ -f "$1/include/crt/host_defines.h" ] || return 1
+    version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$1/include/cuda.h" 2>/dev/null)
+    [ "${version:-0}" -ge "$SETUP_CUDA_VERSION" ]
+}
+
+setup_pip_cuda() {
+    setup_venv
+    say "Installing $1 from Python's package registry into build-deps/"
+    shift
+    # All in one call: the packages share a folder, and pip replaces the folders of earlier calls.
+    logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet --no-deps --upgrade \
+        --target "$SETUP_DEPS/cuda" "$@"
+}
+
+# CUDA_ROOT: the toolkit of this machine, else headers from the registry.
+setup_cuda_headers() {
+    for CUDA_ROOT in "${CUDA_HOME:-/nowhere}" /usr/local/cuda "$SETUP_DEPS/cuda/nvidia/cu13"; do
+        setup_has_headers "$CUDA_ROOT" && return
+    done
+    setup_pip_cuda "the CUDA headers" "${SETUP_CUDA_PACKAGES[@]}" ||
+        fail "could not install the CUDA headers" "$SETUP_LOG"
+    setup_has_headers "$CUDA_ROOT" ||
+        fail "the CUDA headers that were installed lack cuda.h or cudaTypedefs.h" "$SETUP_LOG"
+}
+
+# NVCC: the compiler of this machine, else one from the registry; empty when there is none for it.
+setup_nvcc() {
+    for NVCC in "$(command -v nvcc || true)" "$CUDA_ROOT/bin/nvcc" \
+        "$SETUP_DEPS/cuda/nvidia/cu13/bin/nvcc"; do
+        [ -x "$NVCC" ] && return
+    done
+    if setup_pip_cuda "nvcc" "${SETUP_CUDA_PACKAGES[@]}" "${SETUP_NVCC_PACKAGES[@]}" && [ -x "$NVCC" ]; then
+        return
+    fi
+    say "nvcc is not to be had here; going on without it"
+    NVCC=
+}
+
+setup_everything() {
+    mkdir -p "$SETUP_DEPS"
+    : >"$SETUP_LOG"
+    setup_tools
+    setup_meson
+    setup_cuda_headers
+    setup_nvcc
+}
+
+# configure BUILD LOG OPTIONS...: a build folder with these options, new or as it was.
+configure() {
+    local build=$1 log=$2
+    shift 2
+    set -- "-Dcuda_root=$CUDA_ROOT" "$@"
+    if [ -f "$build/build.ninja" ] && logged "$log" "$MESON" setup --reconfigure "$@" "$build" "$ROOT"; then
+        return
+    fi
+    # A folder that cannot be reconfigured (moved, or by another Meson) is made anew.
+    rm -rf "$build/meson-private" "$build/meson-info" "$build/build.ninja"
+    logged "$log" "$MESON" setup "$@" "$build" "$ROOT"
+}
+
+# Whether there is a GPU that CUDA programs can use.
+has_gpu() {
+    command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q '^GPU '
+}
