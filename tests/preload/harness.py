@@ -1,0 +1,143 @@
+# Runs a program natively and preloaded under every policy, and compares what came out.
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SKIP = 77
+LIBRARY = os.environ['TEST_LIBRARY']
+PROGRAMS = os.environ['TEST_PROGRAMS']
+SIM = os.environ['TEST_SIM']
+SECONDS = float(os.environ.get('TEST_SECONDS', '60'))
+
+# Settings of one preloaded run. What the host can tell apart is promised for `auto` and `sync`;
+# the forced `ordered` promises the device's order only.
+POLICIES = [{'ALLOGRAFT_POLICY': p} for p in ('pool', 'native', 'managed')]
+FORCED = [{'ALLOGRAFT_POLICY': p, 'ALLOGRAFT_FREE': f}
+          for p, f in (('pool', 'sync'), ('pool', 'ordered'), ('managed', 'sync'))]
+UNCACHED = [{'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0'}]
+DISABLED = [{'ALLOGRAFT_DISABLE': '1'}]
+EVERY = POLICIES + FORCED + UNCACHED + DISABLED
+EXACT = [v for v in EVERY if v.get('ALLOGRAFT_FREE') != 'ordered']
+
+SEEDS = ('1', '2', '3')
+
+
+class Result:
+    """How a run ended, what it printed, and the reports it left, by process id."""
+
+    def __init__(self, status, out, err, folder):
+        self.status = status
+        self.out = out
+        self.err = err
+        self.files = {}
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), encoding='utf-8', errors='replace') as f:
+                self.files[name] = f.read()
+
+    def reports(self):
+        return [json.loads(text) for name, text in self.files.items() if name.endswith('.json')]
+
+    def report(self):
+        """The one report of the run."""
+        found = self.reports()
+        if len(found) != 1:
+            raise AssertionError('%d reports instead of one: %s; stderr: %s'
+                                 % (len(found), sorted(self.files), self.err))
+        return found[0]
+
+
+def program(name):
+    return os.path.join(PROGRAMS, name)
+
+
+def sanitizer_runtime():
+    """A library built with a sanitizer needs its runtime loaded before it."""
+    listed = subprocess.run(['ldd', LIBRARY], stdout=subprocess.PIPE,
+                            universal_newlines=True).stdout
+    return re.findall(r'lib[at]san\S* => (\S+)', listed)
+
+
+RUNTIME = sanitizer_runtime()
+
+
+def clean_environment():
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(('ALLOGRAFT_', 'SIM_', 'TEST_')) and k != 'LD_PRELOAD'}
+    env['LD_LIBRARY_PATH'] = os.pathsep.join(filter(None, [SIM, env.get('LD_LIBRARY_PATH')]))
+    if RUNTIME:
+        # A dlsym that passes on by a jump and programs killed on purpose leave no time for leaks.
+        env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'
+    return env
+
+
+def run(command, settings=None, preload=(), stats='stats.%p.json'):
+    """Runs command (path or list) with the given variables; stats is where the report goes, inside
+    a folder of the run's own, None for leaving ALLOGRAFT_STATS alone."""
+    folder = tempfile.mkdtemp(prefix='preload-')
+    try:
+        env = clean_environment()
+        if stats is not None and LIBRARY in preload:
+            env['ALLOGRAFT_STATS'] = os.path.join(folder, stats)
+        env.update({k: v.replace('@FOLDER@', folder) for k, v in (settings or {}).items()})
+        if preload:
+            env['LD_PRELOAD'] = ':'.join(RUNTIME + list(preload))
+        done = subprocess.run(command if isinstance(command, list) else [command], env=env,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=SECONDS)
+        return Result(done.returncode, done.stdout.decode('utf-8', 'replace'),
+                      done.stderr.decode('utf-8', 'replace'), folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def preloaded(command, settings=None, **more):
+    return run(command, settings, preload=more.pop('preload', (LIBRARY,)), **more)
+
+
+def title(settings):
+    return ' '.join('%s=%s' % item for item in sorted(settings.items())) or 'default'
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def same(self, command, variants=None, drop=None, seeds=SEEDS[:1], settings=None, quiet=True):
+        """The run under each variant ends and prints as the native one does. Lines that match
+        `drop` (a pattern, or a function of the variant that gives one or None) are left out.
+        Returns the preloaded results as (variant, result)."""
+        results = []
+        for seed in seeds:
+            common = dict(settings or {}, SIM_SEED=seed)
+            native = run(command, common)
+            self.sane(native)
+            for variant in EXACT if variants is None else variants:
+                pattern = drop(variant) if callable(drop) else drop
+                with self.subTest(variant=title(variant), seed=seed):
+                    result = preloaded(command, dict(common, **variant))
+                    self.assertEqual(lines(native.out, pattern), lines(result.out, pattern),
+                                     result.err)
+                    self.assertEqual(native.status, result.status, result.err)
+                    if quiet:
+                        self.assertEqual(native.err, result.err)
+                    results.append((variant, result))
+        return results
+
+    def sane(self, native):
+        """A native run that does not do what the program was written for compares nothing."""
+        self.assertNotIn(native.status, (86, 97, 98, 99), native.out + native.err)
+        self.assertNotEqual(native.out, '', native.err)
+
+
+def lines(text, pattern):
+    return [line for line in text.splitlines() if not (pattern and re.search(pattern, line))]
+
+
+def main():
+    result = unittest.main(module='__main__', exit=False, verbosity=1).result
+    sys.exit(0 if result.wasSuccessful() else 1)

@@ -1,0 +1,105 @@
+# Every way to the driver's functions leads through the library, and other libraries stay untouched.
+
+from harness import DISABLED, EVERY, LIBRARY, POLICIES, Case, main, preloaded, program, run
+
+ALLOC_CALLS = 6  # workload.h
+ALLOCS = 5
+
+
+class Doors(Case):
+    def through(self, command, door):
+        results = self.same(command, variants=EVERY)
+        for variant, result in results:
+            with self.subTest(settings=variant):
+                if variant in DISABLED:
+                    continue
+                coverage = result.report()['coverage']
+                self.assertTrue(coverage['intercepted'])
+                self.assertGreater(coverage['doors'][door], 0)
+                self.assertEqual(coverage['hooks']['cuMemAlloc_v2'], ALLOC_CALLS)
+                if variant.get('ALLOGRAFT_POLICY') == 'pool':
+                    # The pitched one comes on top.
+                    self.assertEqual(coverage['redirected'], ALLOCS + 1)
+                if variant.get('ALLOGRAFT_POLICY') == 'native':
+                    self.assertEqual(coverage['redirected'], 0)
+
+    def test_linked(self):
+        self.through(program('preload_door_linked'), 'exported')
+
+    def test_dlsym_by_handle(self):
+        self.through(program('preload_door_dlsym'), 'dlsym')
+
+    def test_dlsym_by_default(self):
+        self.through([program('preload_door_dlsym'), 'default'], 'dlsym')
+
+    def test_get_proc_address_legacy(self):
+        self.through([program('preload_door_get_proc'), 'legacy'], 'get_proc_address')
+
+    def test_get_proc_address_per_thread(self):
+        self.through([program('preload_door_get_proc'), 'per-thread'], 'get_proc_address')
+
+    def test_old_driver(self):
+        for version in ('11040', '12020'):
+            self.same([program('preload_door_get_proc'), 'legacy'], variants=POLICIES,
+                      settings={'SIM_DRIVER_VERSION': version})
+
+
+class OtherLibraries(Case):
+    def test_pseudo_handles(self):
+        self.same([program('preload_rtld'), program('libpreload_probe_c.so')])
+
+    def test_lookalike_alone(self):
+        self.same([program('preload_lookalike_user'), program('libpreload_lookalike.so')])
+
+    def test_lookalike_beside_the_driver(self):
+        self.same([program('preload_lookalike_user'), program('libpreload_lookalike.so'), 'both'])
+
+    def test_lookalike_linked(self):
+        self.same(program('preload_lookalike_linked'))
+
+    def beside(self, name, other, sees_calls):
+        """The program with another preloaded library, which stands before ours or after it."""
+        other = program(other)
+        native = run(program(name), preload=(other,))
+        self.sane(native)
+        for order in ((other, LIBRARY), (LIBRARY, other)):
+            for policy in POLICIES:
+                with self.subTest(order=order, policy=policy):
+                    result = preloaded(program(name), policy, preload=order)
+                    self.assertEqual(native.out, result.out, result.err)
+                    self.assertEqual(native.status, result.status)
+                    if sees_calls and order[0] == other:
+                        self.assertEqual(native.err, result.err)
+                    report = result.report()
+                    self.assertGreaterEqual(report['coverage']['hooks']['cuMemAlloc_v2'],
+                                            ALLOC_CALLS)
+
+    def test_tracer(self):
+        self.beside('preload_door_linked', 'libpreload_tracer.so', True)
+
+    def test_dlsym_wrapper(self):
+        self.beside('preload_door_dlsym', 'libpreload_dlsym_wrapper.so', False)
+        self.beside('preload_door_get_proc', 'libpreload_dlsym_wrapper.so', False)
+
+
+class WithoutCuda(Case):
+    def silent(self, command, settings=None):
+        native = run(command)
+        result = preloaded(command, settings)
+        self.assertEqual((native.status, native.out, native.err),
+                         (result.status, result.out, result.err))
+        self.assertEqual(result.files, {})
+
+    def test_nothing_is_said(self):
+        for command in (program('preload_door_none'), '/bin/true', ['/bin/sh', '-c', 'echo a; exit 3'],
+                        ['python3', '-c', 'import ctypes; print(ctypes.CDLL(None).strlen(b"four"))']):
+            for stats in ({}, {'ALLOGRAFT_STATS': 'stderr'}):
+                with self.subTest(command=command, stats=stats):
+                    self.silent(command, stats)
+
+    def test_not_even_about_options(self):
+        self.silent('/bin/true', {'ALLOGRAFT_POLICY': 'nonsense', 'ALLOGRAFT_NOSUCH': '1'})
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,34 @@
+# No byte of a freed block reaches its next owner, and the host sees what a free waits for.
+
+from harness import EVERY, EXACT, POLICIES, SEEDS, Case, main, program
+
+
+class Order(Case):
+    def test_non_blocking_streams(self):
+        self.same(program('preload_order'), variants=EVERY, seeds=SEEDS)
+
+    def test_blocking_streams(self):
+        self.same([program('preload_order'), 'blocking'], variants=EVERY, seeds=SEEDS)
+
+    def test_the_host_sees_what_a_free_waited_for(self):
+        for way in ('pinned', 'mapped', 'registered', 'managed'):
+            results = self.same([program('preload_barrier'), way], seeds=SEEDS)
+            for variant, result in results:
+                if variant == POLICIES[0]:
+                    frees = result.report()['frees']
+                    with self.subTest(way=way):
+                        self.assertGreaterEqual(frees['drained'], 10)
+                        self.assertGreaterEqual(sum(frees['drain_reasons'].values()), 10)
+
+    def test_queries_after_a_free(self):
+        self.same(program('preload_queries'), variants=EXACT, seeds=SEEDS)
+
+    def test_capture(self):
+        results = self.same(program('preload_capture'), seeds=SEEDS)
+        for variant, result in results:
+            if variant == POLICIES[0]:
+                self.assertGreater(result.report()['frees']['set_aside'], 0)
+
+
+if __name__ == '__main__':
+    main()

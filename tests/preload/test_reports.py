@@ -1,0 +1,90 @@
+# The report lies where it was asked for, follows its schema and counts what the program did.
+
+import json
+
+from harness import POLICIES, Case, main, preloaded, program, run
+
+
+class Reports(Case):
+    COMMAND = program('preload_door_linked')
+
+    def test_where(self):
+        pid = r'%p'
+        for stats, wanted in (('a.%p.json', r'^a\.\d+\.json$'),
+                              ('b.%n.json', r'^b\.preload_door_linked\.json$'),
+                              ('c.%h.json', r'^c\..+\.json$'), ('d.%n.%p.txt', r'\.\d+\.txt$'),
+                              ('e.json', r'^e\.json$'), ('f', r'^f$')):
+            with self.subTest(stats=stats, pid=pid):
+                result = preloaded(self.COMMAND, stats=stats)
+                self.assertEqual(len(result.files), 1, result.err)
+                (name, text), = result.files.items()
+                self.assertRegex(name, wanted)
+                self.assertNotIn('%', name)
+                self.assertEqual(result.err, '')
+                if name.endswith('.json'):
+                    self.assertEqual(json.loads(text)['schema'], 'allograft-stats/1')
+                else:
+                    self.assertIn('cuMemAlloc', text)
+
+    def test_rank(self):
+        for variable in ('RANK', 'OMPI_COMM_WORLD_RANK', 'PMI_RANK', 'SLURM_PROCID'):
+            result = preloaded(self.COMMAND, {variable: '3'}, stats='r.%r.json')
+            with self.subTest(variable=variable):
+                self.assertEqual(sorted(result.files), ['r.3.json'])
+                self.assertEqual(str(result.report()['process']['rank']), '3')
+
+    def test_pid_is_the_programs(self):
+        result = preloaded(self.COMMAND)
+        (name, _), = result.files.items()
+        self.assertEqual('stats.%d.json' % result.report()['process']['pid'], name)
+
+    def test_standard_error(self):
+        native = run(self.COMMAND)
+        for settings in ({}, {'ALLOGRAFT_STATS': 'stderr'}):
+            result = preloaded(self.COMMAND, settings, stats=None)
+            self.assertEqual(native.out, result.out)
+            self.assertIn('pool', result.err)
+
+    def test_off(self):
+        result = preloaded(self.COMMAND, {'ALLOGRAFT_STATS': 'off'}, stats=None)
+        self.assertEqual((result.err, result.files), ('', {}))
+
+    def test_place_that_cannot_be_written(self):
+        native = run(self.COMMAND)
+        result = preloaded(self.COMMAND, {'ALLOGRAFT_STATS': '/no/such/folder/x.json'}, stats=None)
+        self.assertEqual((native.status, native.out), (result.status, result.out))
+        self.assertIn('/no/such/folder/x.json', result.err)
+        self.assertEqual(len(result.err.splitlines()), 1)
+
+    def test_standard_error_closed(self):
+        native = run(['/bin/sh', '-c', 'exec "$0" 2>&-', self.COMMAND])
+        result = preloaded(['/bin/sh', '-c', 'exec "$0" 2>&-', self.COMMAND], stats=None)
+        self.assertEqual((native.status, native.out), (result.status, result.out))
+
+    def test_figures(self):
+        """What the report counts is what the program did (workload.h)."""
+        for policy in POLICIES:
+            name = policy['ALLOGRAFT_POLICY']
+            with self.subTest(policy=name):
+                report = preloaded(self.COMMAND, policy).report()
+                self.assertEqual({s['name']: s['value'] for s in report['settings']}
+                                 ['ALLOGRAFT_POLICY'], name)
+                if name == 'native':
+                    continue
+                device, = report['devices']
+                placement = device['placements'][name]
+                self.assertEqual((placement['allocs'], placement['frees']), (6, 6))
+                self.assertEqual(placement['current_bytes'], 0)
+                self.assertEqual(placement['current_blocks'], 0)
+                self.assertGreaterEqual(placement['peak_bytes'], 4 * 5000 + 3000)
+                self.assertEqual(sum(b['count'] for b in placement['size_histogram']), 6)
+
+    def test_a_process_never_intercepted_says_so(self):
+        # By RTLD_DEEPBIND a library's look-ups pass by any preloaded dlsym.
+        result = preloaded(program('preload_deepbind'), stats=None)
+        self.assertEqual(run(program('preload_deepbind')).out, result.out)
+        self.assertIn('intercept', result.err)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,32 @@
+# Return codes, ranges, attributes, figures and bytes are the native run's, under every policy.
+
+from harness import EVERY, SEEDS, Case, main, program
+
+
+def unless_managed(pattern):
+    """Managed memory says truthfully that it is managed: those lines differ."""
+    return lambda variant: pattern if variant.get('ALLOGRAFT_POLICY') == 'managed' else None
+
+
+class Semantics(Case):
+    def test_edges(self):
+        self.same(program('preload_edges'))
+
+    def test_ranges(self):
+        self.same(program('preload_ranges'))
+
+    def test_attributes(self):
+        self.same(program('preload_attributes'), drop=unless_managed(r'^kind:'))
+
+    def test_buffer_id(self):
+        self.same(program('preload_buffer_id'))
+
+    def test_threads(self):
+        self.same(program('preload_threads'), variants=EVERY, seeds=SEEDS)
+
+    def test_contexts(self):
+        self.same(program('preload_contexts'))
+
+
+if __name__ == '__main__':
+    main()
