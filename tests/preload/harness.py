@@ -9,10 +9,13 @@ import sys
 import tempfile
 import unittest
 
-SKIP = 77
+sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'tools'))
+from json_schema import problems  # noqa: E402: it lies beside the tests of the report
+
 LIBRARY = os.environ['TEST_LIBRARY']
 PROGRAMS = os.environ['TEST_PROGRAMS']
 SIM = os.environ['TEST_SIM']
+ROOT = os.environ['TEST_ROOT']
 SECONDS = float(os.environ.get('TEST_SECONDS', '60'))
 
 # Settings of one preloaded run. What the host can tell apart is promised for `auto` and `sync`;
@@ -24,6 +27,9 @@ UNCACHED = [{'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0'}]
 DISABLED = [{'ALLOGRAFT_DISABLE': '1'}]
 EVERY = POLICIES + FORCED + UNCACHED + DISABLED
 EXACT = [v for v in EVERY if v.get('ALLOGRAFT_FREE') != 'ordered']
+
+with open(os.path.join(ROOT, 'tools', 'allograft-stats.schema.json'), encoding='utf-8') as schema:
+    SCHEMA = json.load(schema)
 
 SEEDS = ('1', '2', '3')
 
@@ -41,7 +47,13 @@ class Result:
                 self.files[name] = f.read()
 
     def reports(self):
-        return [json.loads(text) for name, text in self.files.items() if name.endswith('.json')]
+        """All JSON reports of the run, each held against the schema."""
+        found = [json.loads(text) for name, text in self.files.items() if name.endswith('.json')]
+        for report in found:
+            wrong = problems(report, SCHEMA, closed=True)
+            if wrong:
+                raise AssertionError('against the schema: %s' % wrong)
+        return found
 
     def report(self):
         """The one report of the run."""

@@ -1,6 +1,7 @@
 /* A library of which several copies are loaded: says what RTLD_NEXT and RTLD_DEFAULT mean to it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stddef.h>
 
 /* PROBE_NAME, one letter, and PROBE_SYMBOL(x), x with that letter behind it, come from the build.
  */

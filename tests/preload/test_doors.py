@@ -91,8 +91,9 @@ class WithoutCuda(Case):
         self.assertEqual(result.files, {})
 
     def test_nothing_is_said(self):
-        for command in (program('preload_door_none'), '/bin/true', ['/bin/sh', '-c', 'echo a; exit 3'],
-                        ['python3', '-c', 'import ctypes; print(ctypes.CDLL(None).strlen(b"four"))']):
+        code = 'import ctypes; print(ctypes.CDLL(None).strlen(b"four"))'
+        for command in (program('preload_door_none'), '/bin/true',
+                        ['/bin/sh', '-c', 'echo a; exit 3'], ['python3', '-c', code]):
             for stats in ({}, {'ALLOGRAFT_STATS': 'stderr'}):
                 with self.subTest(command=command, stats=stats):
                     self.silent(command, stats)
