@@ -1,0 +1,43 @@
+# The host sees what a native cudaFree would have waited for: host memory and device printf.
+
+# Frees before the host can see anything are ordered, those after it are drained, with a reason.
+barrier_checks() {
+    local kind
+    for kind in pinned registered mapped managed copied; do
+        background check "barrier/$kind" holds 'frees.null_stream > 0' 'frees.drained >= 3' \
+            'frees.drain_reasons.* >= 3' -- -- "$BIN/barrier" "$kind"
+        background check "barrier/can-fail-$kind" found_out "$BIN/barrier" "$kind" nobarrier
+    done
+    background check barrier/variable holds 'frees.drained >= 3' 'frees.drain_reasons.* >= 3' \
+        -- -- "$BIN/barrier_variable" variable
+    background check barrier/can-fail-variable found_out "$BIN/barrier_variable" variable nobarrier
+    background check barrier/sync holds 'frees.null_stream == 0' -- \
+        ALLOGRAFT_FREE=sync -- "$BIN/barrier" pinned
+    background check barrier/managed-policy holds 'devices.*.placements.managed.allocs > 0' -- \
+        ALLOGRAFT_POLICY=managed -- "$BIN/barrier" pinned
+}
+
+# printed END ENDED_BY: all lines of the device printf, however the program ends.
+printed() {
+    local side status
+    run_native -- "$BIN/device_printf" "$1" || { died native $?; return 1; }
+    run_with -- "$BIN/device_printf" "$1"
+    status=$?
+    ((status == 0)) || { died with $status; return 1; }
+    for side in native with; do
+        sort -o "$OUT/$TAG.$side.out" "$OUT/$TAG.$side.out"
+    done
+    (($(grep -c '^line' "$OUT/$TAG.native.out") == 32)) ||
+        { echo "natively not all lines are printed"; return 1; }
+    compare_output || return 1
+    report "process.ended_by == $2" 'frees.barriers_paid.* > 0' 'frees.drained == 0' || return 1
+    echo "$(grep -c '^line' "$OUT/$TAG.with.out") of 32 lines"
+    ways
+}
+
+printf_checks() {
+    background check printf/return printed return exit
+    background check printf/exit printed exit exit
+    background check printf/_exit printed _exit _exit
+    background check printf/exec printed exec exec
+}

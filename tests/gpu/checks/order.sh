@@ -1,0 +1,60 @@
+# Freed memory is not reused too early, and a cudaFree still orders what it orders natively.
+
+corruption_checks() {
+    local s
+    for s in nonblocking blocking; do
+        background check "corruption/can-fail-$s" found_out "$BIN/corruption" "$s" naive
+    done
+    background check corruption/blocking holds 'frees.null_stream > 0' 'frees.drained == 0' \
+        'frees.context_fence == 0' -- -- "$BIN/corruption" blocking
+    background check corruption/nonblocking holds 'frees.context_fence > 0' 'frees.drained == 0' \
+        -- -- "$BIN/corruption" nonblocking
+    for s in per-thread late-stream; do
+        background check "corruption/$s" holds 'frees.drained == 0' 'coverage.redirected > 0' \
+            -- -- "$BIN/corruption" "$s"
+    done
+    background check corruption/capture holds 'frees.set_aside > 0' 'coverage.redirected > 0' \
+        -- -- "$BIN/corruption" capture
+    for s in blocking nonblocking per-thread late-stream capture; do
+        background check "corruption/sync-$s" holds 'frees.null_stream == 0' \
+            'frees.context_fence == 0' 'coverage.redirected > 0' -- \
+            ALLOGRAFT_FREE=sync -- "$BIN/corruption" "$s"
+        background check "corruption/managed-$s" holds \
+            'devices.*.placements.managed.allocs > 0' -- \
+            ALLOGRAFT_POLICY=managed -- "$BIN/corruption" "$s"
+    done
+}
+
+# What the report must say about the frees of each scenario.
+order_conditions() {
+    case $1 in
+        cross-blocking) printf '%s\n' 'frees.null_stream > 0' 'frees.drained == 0' ;;
+        cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
+            printf '%s\n' 'frees.context_fence > 0' 'frees.drained == 0' ;;
+        query-*) printf '%s\n' 'frees.barriers_paid.query > 0' 'frees.drained == 0' ;;
+        host-function | stream-callback)
+            printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.* > 0' ;;
+        *) printf '%s\n' 'coverage.redirected > 0' 'frees.drained == 0' ;;
+    esac
+}
+
+order_checks() {
+    local s conditions
+    for s in cross-{nonblocking,blocking,priority,copy,late-stream,late-nonblocking,graph} \
+        cross-{thread,per-thread,legacy-copy} query-{event,stream,elapsed} \
+        host-function stream-callback; do
+        mapfile -t conditions < <(order_conditions "$s")
+        background check "order/$s" holds "${conditions[@]}" -- -- "$BIN/order" "$s"
+        background check "order/can-fail-$s" found_out "$BIN/order" "$s" nobarrier
+    done
+    for s in cross-nonblocking query-event host-function; do
+        background check "order/sync-$s" holds 'frees.null_stream == 0' \
+            'frees.context_fence == 0' -- ALLOGRAFT_FREE=sync -- "$BIN/order" "$s"
+        background check "order/managed-$s" holds 'devices.*.placements.managed.allocs > 0' -- \
+            ALLOGRAFT_POLICY=managed -- "$BIN/order" "$s"
+    done
+    for s in cross-nonblocking cross-blocking query-event query-stream query-elapsed; do
+        background check "order/ordered-$s" holds 'frees.drained == 0' -- \
+            ALLOGRAFT_FREE=ordered -- "$BIN/order" "$s"
+    done
+}

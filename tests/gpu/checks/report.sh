@@ -1,0 +1,81 @@
+# The report counts exactly, goes where it is told, and each process has its own.
+
+exact() {
+    run_with -- "$BIN/counted" || { died with $?; return 1; }
+    report 'coverage.redirected == 7' \
+        'coverage.hooks.cuMemAlloc_v2 == 7' 'coverage.hooks.cuMemFree_v2 == 5' \
+        'coverage.intercepted == 1' 'coverage.redirecting == 1' 'coverage.substituted > 0' \
+        'process.program == counted' 'process.ended_by == exit' \
+        'devices.0.placements.pool.allocs == 7' 'devices.0.placements.pool.frees == 5' \
+        'devices.0.placements.pool.alloc_bytes == 71369731' \
+        'devices.0.placements.pool.peak_bytes == 71369731' \
+        'devices.0.placements.pool.current_bytes == 67108865' \
+        'devices.0.placements.pool.current_blocks == 2' \
+        'devices.0.placements.pool.failed == 0' 'frees.drained == 0' || return 1
+    (($(histogram_sum) == 7)) || { echo "histogram: $(histogram_sum), wanted 7"; return 1; }
+    echo "7 allocations, 5 frees, every byte"
+}
+
+histogram_sum() {
+    python3 -IS -c 'import json, sys
+placement = json.load(open(sys.argv[1]))["devices"][0]["placements"]["pool"]
+print(sum(bin["count"] for bin in placement["size_histogram"]))' "$(report_path)"
+}
+
+on_stderr() {
+    run_as "$TAG.with" LD_PRELOAD="$LIB" -- "$BIN/counted" || { died with $?; return 1; }
+    grep -qi allograft "$OUT/$TAG.with.err" || { echo "no report on stderr"; return 1; }
+    grep -qx '7 taken, 5 freed' "$OUT/$TAG.with.out" || { echo "stdout changed"; return 1; }
+    echo "$(wc -l <"$OUT/$TAG.with.err") lines on stderr"
+}
+
+switched_off() {
+    run_as "$TAG.with" LD_PRELOAD="$LIB" ALLOGRAFT_STATS=off -- "$BIN/counted" ||
+        { died with $?; return 1; }
+    [[ ! -s $OUT/$TAG.with.err ]] || { echo "said: $(head -n1 "$OUT/$TAG.with.err")"; return 1; }
+    echo "nothing said"
+}
+
+# A bad value: one line that names it, and the run goes on as if the library were not there.
+bad_value() {
+    run_with ALLOGRAFT_POLICY=swimming -- "$BIN/counted" || { died with $?; return 1; }
+    local n
+    n=$(grep -c 'ALLOGRAFT_POLICY.*swimming' "$OUT/$TAG.with.err")
+    ((n == 1)) || { echo "$n lines about the bad value"; return 1; }
+    if [[ -e $(report_path) ]]; then
+        report 'coverage.redirected == 0' || return 1
+    fi
+    head -n1 "$OUT/$TAG.with.err"
+}
+
+# forked_before: child and parent both use CUDA, and their reports do not mix.
+forked_before() {
+    run_native -- "$BIN/forked" before || { died native $?; return 1; }
+    run_with -- "$BIN/forked" before || { died with $?; return 1; }
+    compare_output || return 1
+    local all=("$OUT/$TAG.with."*.json)
+    ((${#all[@]} == 2)) || { echo "${#all[@]} reports, wanted 2"; return 1; }
+    local child=${all[0]}
+    [[ $child == "$(report_path)" ]] && child=${all[1]}
+    report 'coverage.redirected == 3' || return 1
+    python3 -IS "$HERE/report.py" "$child" 'coverage.redirected == 5' || return 1
+    echo "parent 3, child 5"
+}
+
+# forked_after: a child that uses no CUDA leaves the parent's report alone.
+forked_after() {
+    run_native -- "$BIN/forked" after || { died native $?; return 1; }
+    run_with -- "$BIN/forked" after || { died with $?; return 1; }
+    compare_output || return 1
+    report 'coverage.redirected == 3' "process.pid == $(cat "$OUT/$TAG.with.pid")" || return 1
+    echo "parent 3"
+}
+
+report_checks() {
+    background check report/exact exact
+    background check report/stderr on_stderr
+    background check report/off switched_off
+    background check report/bad-value bad_value
+    background check fork/before forked_before
+    background check fork/after forked_after
+}

@@ -1,0 +1,45 @@
+# Unmodified programs through every door print the same with and without the library.
+
+same_output_checks() {
+    local policy
+    background check same/static same_output -- "$BIN/plain_static"
+    background check same/shared same_output -- "$BIN/plain_shared"
+    background check same/per-thread same_output -- "$BIN/plain_per_thread"
+    background check same/driver-linked same_output -- \
+        "$BIN/driver_linked" "$BIN/driver_kernels.fatbin"
+    background check same/driver-dlsym same_output -- \
+        "$BIN/driver_dlsym" "$BIN/driver_kernels.fatbin"
+    for policy in ALLOGRAFT_FREE=sync ALLOGRAFT_FREE=ordered ALLOGRAFT_POLICY=native; do
+        background check "same/per-thread-${policy##*=}" same_output "$policy" -- \
+            "$BIN/plain_per_thread"
+    done
+}
+
+# These look at how much memory is free: nothing else may run beside them.
+same_many_checks() {
+    check same/many same_output -- "$BIN/many"
+    check same/many-sync same_output ALLOGRAFT_FREE=sync -- "$BIN/many"
+    check same/many-ordered same_output ALLOGRAFT_FREE=ordered -- "$BIN/many"
+    check same/many-native same_output ALLOGRAFT_POLICY=native -- "$BIN/many"
+    LEAVE_OUT=placement: check same/many-managed same_output ALLOGRAFT_POLICY=managed -- \
+        "$BIN/many" modest
+}
+
+# Each has its own compile cache, so that both runs compile; frameworks come with their own
+# threads, libraries and allocators.
+framework() {
+    local name=$1
+    shift
+    background check "same/$name" same_output TRITON_CACHE_DIR="$OUT/triton-$name" "$@"
+}
+
+same_framework_checks() {
+    local LIMIT_S=200
+    framework torch -- python3 "$HERE/torch_train.py"
+    framework torch-uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- python3 "$HERE/torch_train.py"
+    framework jax-platform XLA_PYTHON_CLIENT_ALLOCATOR=platform -- python3 "$HERE/jax_loop.py"
+    framework jax -- python3 "$HERE/jax_loop.py"
+    framework cupy -- python3 "$HERE/cupy_loop.py"
+    framework cupy-nopool -- python3 "$HERE/cupy_loop.py" nopool
+    framework triton -- python3 "$HERE/triton_kernel.py"
+}

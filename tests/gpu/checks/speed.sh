@@ -1,0 +1,73 @@
+# How fast it is against the native driver, measured in turn in one run of the suite.
+
+# Alternates native runs and runs with the library, so that both see the same machine.
+measure_speed() {
+    local round TAG
+    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
+        TAG=speed.$round
+        run_native -- "$BIN/bench" || return 1
+        run_with -- "$BIN/bench" || return 1
+    done
+    python3 -IS "$HERE/medians.py" "$OUT"/speed.?.native.out -- "$OUT"/speed.?.with.out \
+        >"$OUT/speed" || return 1
+    echo "medians of $SPEED_ROUNDS rounds"
+    local name native with ratio
+    while read -r name native with ratio; do
+        figure "$name" "native $native, with $with, ${ratio}x"
+    done <"$OUT/speed"
+    for TAG in speed-sync speed-pinned speed-managed; do
+        case $TAG in
+            *-sync) run_with ALLOGRAFT_FREE=sync -- "$BIN/bench" ;;
+            *-pinned) run_with -- "$BIN/bench" pinned ;;
+            *) run_with ALLOGRAFT_POLICY=managed -- "$BIN/bench" ;;
+        esac || continue
+        while read -r name with; do
+            figure "$name" "$TAG: $with"
+        done <"$OUT/$TAG.with.out"
+    done
+}
+
+# ratio NAME AT_LEAST: how many times better than native.
+ratio() {
+    awk -v name="$1" -v wanted="$2" '
+        $1 == name { found = 1; good = $4 >= wanted
+            printf "native %s, with %s, %sx (wanted %sx)\n", $2, $3, $4, wanted }
+        END { if (!found) print "not measured"; exit !(found && good) }' "$OUT/speed"
+}
+
+# value NAME AT_LEAST: the figure with the library.
+value() {
+    awk -v name="$1" -v wanted="$2" '
+        $1 == name { found = 1; good = $3 >= wanted
+            printf "native %s, with %s (wanted %s)\n", $2, $3, wanted }
+        END { if (!found) print "not measured"; exit !(found && good) }' "$OUT/speed"
+}
+
+speed_checks() {
+    local way names=(speed/{1mib,1gib,loop,16-threads}-{a,b})
+    check speed/launch-pointer launch_pointer
+    any_wanted "${names[@]}" || return 0
+    : >"$OUT/speed"
+    ONLY="" check speed/measured measure_speed
+    for way in a b; do
+        check "speed/1mib-$way" ratio "pair_1mib_${way}_ns" 50
+        check "speed/1gib-$way" ratio "pair_1gib_${way}_ns" 100
+        check "speed/loop-$way" ratio "loop_${way}_us" 2
+        check "speed/16-threads-$way" value "threads_64kib_${way}_per_s" 2000000
+    done
+}
+
+# A program that only launches kernels must not pay: its pointers are the driver's own.
+launch_pointer() {
+    run_native -- "$BIN/launch_pointer" || { died native $?; return 1; }
+    run_with -- "$BIN/launch_pointer" || { died with $?; return 1; }
+    if grep -v ' libcuda$' "$OUT/$TAG.native.out"; then
+        return 1
+    fi
+    if grep 'cuLaunch\|cuCtxGetDevice' "$OUT/$TAG.with.out" | grep -v ' libcuda$' ||
+        grep cuMemAlloc "$OUT/$TAG.with.out" | grep -v ' liballograft$'; then
+        return 1
+    fi
+    echo "$(grep -c ' libcuda$' "$OUT/$TAG.with.out") launch pointers are libcuda's," \
+        "$(grep -c ' liballograft$' "$OUT/$TAG.with.out") of cuMemAlloc are ours"
+}

@@ -1,0 +1,186 @@
+# How a GPU check is run: a program with and without the library, its report, one line of verdict.
+# Sourced by run.sh, which sets LIB (the library), BIN (built programs), OUT (where all output
+# goes), HERE (this folder), ONLY (which checks are wanted).
+
+STATUS_SKIP=77
+
+# check NAME FUNCTION ARGS...
+# Runs the function, whose standard output are the figures and whose status is the verdict
+# (0 ok, 77 skip, else fail), and prints one line. May run in the background.
+check() {
+    local name=$1 figures status word
+    shift
+    wanted "$name" || return 0
+    TAG=${name//\//.}
+    figures=$("$@" 2>"$OUT/$TAG.log")
+    status=$?
+    figures=$(tr '\n' ' ' <<<"$figures" | sed 's/  */ /g; s/ $//')
+    case $status in
+        0) word=ok ;;
+        "$STATUS_SKIP") word=skip ;;
+        *) word=FAIL ;;
+    esac
+    printf '%s %s: %s\n' "$word" "$name" "$figures" | tee -a "$OUT/verdicts"
+}
+
+# wanted NAME: was this check asked for?
+wanted() {
+    # shellcheck disable=SC2053  # ONLY is a pattern
+    [[ $1 == *$ONLY* ]]
+}
+
+# any_wanted NAME...: was one of these checks asked for?
+any_wanted() {
+    local name
+    for name in "$@"; do
+        wanted "$name" && return 0
+    done
+    return 1
+}
+
+# background COMMAND...: like COMMAND, but at most MAX_JOBS of them at once.
+MAX_JOBS=12
+background() {
+    while (($(jobs -rp | wc -l) > MAX_JOBS)); do
+        sleep 0.1
+    done
+    "$@" &
+    BACKGROUND+=($!)
+}
+
+BACKGROUND=()
+wait_for_background() {
+    ((${#BACKGROUND[@]} == 0)) || wait "${BACKGROUND[@]}"
+    BACKGROUND=()
+}
+
+# figure NAME VALUE...: one row of the table at the end.
+figure() {
+    local name=$1
+    shift
+    printf '%s\t%s\n' "$name" "$*" >>"$OUT/figures"
+}
+
+# run_as TAG [VAR=VALUE]... -- COMMAND...
+# Runs the command with the variables; output in OUT/TAG.out and .err, its process id in .pid.
+run_as() {
+    local tag=$1 vars=()
+    shift
+    while [[ $1 != -- ]]; do
+        vars+=("$1")
+        shift
+    done
+    shift
+    # Neither timeout nor sh may be preloaded: the variables are set by the last exec.
+    timeout -k 10 "${LIMIT_S:-120}" \
+        sh -c 'echo $$ >"$0"; exec env "$@"' "$OUT/$tag.pid" "${vars[@]}" "$@" \
+        >"$OUT/$tag.out" 2>"$OUT/$tag.err" </dev/null
+}
+
+# run_native [VAR=VALUE]... -- COMMAND...
+run_native() {
+    run_as "$TAG.native" "$@"
+}
+
+# run_with [VAR=VALUE]... -- COMMAND...: the same under the library, which leaves a report.
+run_with() {
+    run_as "$TAG.with" LD_PRELOAD="$LIB" ALLOGRAFT_STATS="$OUT/$TAG.with.%p.json" "$@"
+}
+
+# The report of the last run_with.
+report_path() {
+    echo "$OUT/$TAG.with.$(cat "$OUT/$TAG.with.pid").json"
+}
+
+# report WORDS...: fields and conditions, see report.py.
+report() {
+    python3 -IS "$HERE/report.py" "$(report_path)" "$@"
+}
+
+# The library says nothing unless something is wrong.
+silent() {
+    if grep -qi allograft "$OUT/$TAG.with.err"; then
+        echo "it said: $(grep -i -m1 allograft "$OUT/$TAG.with.err")"
+        return 1
+    fi
+}
+
+# died WHICH STATUS: says how a run ended that should have gone well.
+died() {
+    if [[ $2 == 124 || $2 == 137 ]]; then
+        echo "$1 run took longer than ${LIMIT_S:-120} s"
+    else
+        echo "$1 run ended with $2: $(tail -n1 "$OUT/$TAG.$1.out") $(tail -n1 "$OUT/$TAG.$1.err")"
+    fi
+}
+
+# same_output [VAR=VALUE]... -- COMMAND...
+# Same output and status with and without; allocations redirected, unless POLICY is native.
+# Lines that start with LEAVE_OUT (a pattern) are not compared.
+same_output() {
+    local status native_status redirected=">"
+    [[ " $* " == *" ALLOGRAFT_POLICY=native "* ]] && redirected="=="
+    run_native "$@"
+    native_status=$?
+    ((native_status == STATUS_SKIP)) && { echo "not possible here"; return $STATUS_SKIP; }
+    ((native_status == 0)) || { died native $native_status; return 1; }
+    run_with "$@"
+    status=$?
+    ((status == 0)) || { died with $status; return 1; }
+    compare_output || return 1
+    silent || return 1
+    report "coverage.redirected $redirected 0" "coverage.intercepted == 1" || return 1
+    echo "$(wc -l <"$OUT/$TAG.native.out") lines equal, $(report coverage.redirected) redirected"
+}
+
+compare_output() {
+    local side
+    for side in native with; do
+        grep -v "^${LEAVE_OUT:-no such line}" "$OUT/$TAG.$side.out" >"$OUT/$TAG.$side.compared"
+    done
+    [[ -s $OUT/$TAG.native.compared ]] || { echo "no output to compare"; return 1; }
+    cmp -s "$OUT/$TAG.native.compared" "$OUT/$TAG.with.compared" && return 0
+    echo "differs:" "$(diff "$OUT/$TAG.native.compared" "$OUT/$TAG.with.compared" | sed -n 2,5p)"
+    return 1
+}
+
+# holds CONDITION... -- [VAR=VALUE]... -- COMMAND...
+# The program judges itself: it must succeed natively (else the test is wrong) and with the
+# library, and the report must fulfil the conditions.
+holds() {
+    local conditions=() status
+    while [[ $1 != -- ]]; do
+        conditions+=("$1")
+        shift
+    done
+    shift
+    run_native "$@"
+    status=$?
+    ((status == 0)) || { died native $status; return 1; }
+    run_with "$@"
+    status=$?
+    tail -n1 "$OUT/$TAG.with.out"
+    ((status == 0)) || { died with $status; return 1; }
+    silent || return 1
+    report "${conditions[@]}" || return 1
+    ways
+}
+
+# How the frees went, for the line of a check.
+ways() {
+    local n names=(null_stream context_fence set_aside drained native) i=0 text=
+    for n in $(report frees.null_stream frees.context_fence frees.set_aside frees.drained \
+        frees.native); do
+        ((n == 0)) || text+=", $n ${names[i]}"
+        ((++i))
+    done
+    echo "(frees: ${text#, })"
+}
+
+# found_out COMMAND...: a deliberately wrong program, run natively, must be seen to be wrong.
+found_out() {
+    run_native -- "$@"
+    local status=$?
+    tail -n1 "$OUT/$TAG.native.out"
+    ((status == 1)) || { echo "ended with $status: the test does not see it"; return 1; }
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# The GPU suite: builds the library and every program, runs every check, prints a line for each,
+# the measured figures and a last line `N passed, N failed, N skipped`.
+#
+# usage: run.sh [--quick] [--only PATTERN] [BUILD_DIR]
+#   --quick    a short soak and fewer rounds of measuring
+#   --only     only the checks whose name contains the pattern, for example order/ or torch
+#   BUILD_DIR  where the library is built, default build; programs and output go below it
+#
+# Exit status: 0 no check failed, 1 some did or nothing could be built, 77 no GPU here.
+set -u
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+# shellcheck disable=SC2034  # read by the files under checks/
+ONLY="" SOAK_S=30 SPEED_ROUNDS=5 BUILD=build
+
+usage() {
+    sed -n '/^# usage/,/^# Exit/p' "$0" | sed 's/^# \{0,1\}//' >&2
+    exit 2
+}
+
+while (($#)); do
+    case $1 in
+        --quick) SOAK_S=8 SPEED_ROUNDS=3 ;;
+        --only)
+            [[ $# -gt 1 ]] || usage
+            ONLY=$2
+            shift
+            ;;
+        -*) usage ;;
+        *) BUILD=$1 ;;
+    esac
+    shift
+done
+[[ $BUILD == /* ]] || BUILD=$ROOT/$BUILD
+OUT=$BUILD/gpu-out BIN=$BUILD/gpu-bin LIB=$BUILD/liballograft.so
+
+# What the user has set must not reach the native runs.
+unset LD_PRELOAD
+for name in $(compgen -v ALLOGRAFT_); do
+    unset "$name"
+done
+
+no_gpu() {
+    echo "no GPU here: $1"
+    exit 77
+}
+
+# Opens the driver and says why it cannot; kept open by hold_device.
+open_device='import ctypes, sys
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError as error:
+    sys.exit(str(error))
+count = ctypes.c_int()
+code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+if code or count.value == 0:
+    sys.exit(f"the driver answers {code}, {count.value} devices")'
+
+find_gpu() {
+    local why
+    command -v nvidia-smi >/dev/null || no_gpu "no nvidia-smi"
+    GPU=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) ||
+        no_gpu "nvidia-smi: ${GPU%%$'\n'*}"
+    why=$(python3 -c "$open_device" 2>&1) || no_gpu "$why"
+    echo "on $(head -n1 <<<"$GPU")"
+}
+
+# Without a process that has it open, some systems shut the device down between two programs.
+hold_device() {
+    exec {HOLD}> >(exec python3 -c "$open_device
+sys.stdin.read()" >/dev/null 2>&1)
+}
+
+build_library() {
+    if [[ ! -f $BUILD/build.ninja ]]; then
+        meson setup "$BUILD" "$ROOT" >"$OUT/meson.log" 2>&1 ||
+            { tail -n 20 "$OUT/meson.log"; return 1; }
+    fi
+    ninja -C "$BUILD" liballograft.so >"$OUT/ninja.log" 2>&1 ||
+        { tail -n 40 "$OUT/ninja.log"; return 1; }
+}
+
+finish() {
+    local word counts=()
+    [[ -f $OUT/figures ]] && printf '\n' && column -t -s $'\t' "$OUT/figures"
+    for word in ok FAIL skip; do
+        counts+=("$(grep -c "^$word " "$OUT/verdicts")")
+    done
+    if ((counts[1] > 0)); then
+        printf '\nfailed (output in %s):\n' "$OUT"
+        grep '^FAIL ' "$OUT/verdicts"
+    fi
+    printf '\n%d passed, %d failed, %d skipped\n' "${counts[@]}"
+    ((counts[1] == 0 && counts[0] > 0))
+}
+
+find_gpu
+rm -rf "$OUT"
+mkdir -p "$OUT" "$BIN" || exit 1
+: >"$OUT/verdicts"
+. "$HERE/lib.sh"
+for file in "$HERE"/checks/*.sh; do
+    . "$file"
+done
+
+hold_device
+"$HERE/build.sh" "$BIN" >"$OUT/build.log" 2>&1 &
+programs=$!
+build_library || { echo "the library could not be built"; exit 1; }
+
+# Frameworks take long to start and need none of the programs: they go on while these are built.
+same_framework_checks
+wait "$programs" || { cat "$OUT/build.log"; echo "the programs could not be built"; exit 1; }
+
+same_output_checks
+corruption_checks
+order_checks
+barrier_checks
+printf_checks
+api_background_checks
+report_checks
+wait_for_background
+
+# From here on nothing runs beside a check that measures time or memory.
+inert_checks
+same_many_checks
+api_checks
+speed_checks
+soak_checks
+exec {HOLD}>&-
+finish
