@@ -171,7 +171,7 @@ setup_everything() {
 configure() {
     local build=$1 log=$2
     shift 2
-    set -- "-Dcuda_root=$CUDA_ROOT" "$@"
+    set -- "-Dcuda-root=$CUDA_ROOT" "$@"
     if [ -f "$build/build.ninja" ] && logged "$log" "$MESON" setup --reconfigure "$@" "$build" "$ROOT"; then
         return
     fi

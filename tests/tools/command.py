@@ -1,0 +1,68 @@
+"""What the tests of the command share: where things are, and running it in a clean environment."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+paths = argparse.Namespace()
+
+
+def clean_environment(**changes):
+    """The environment without Allograft's settings; None removes a variable."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ALLOGRAFT_")}
+    env.pop("LD_PRELOAD", None)
+    if os.environ.get("TEST_PRELOAD"):
+        env["LD_PRELOAD"] = os.environ["TEST_PRELOAD"]
+    # Shells and Python leave memory to the end of the process; leaks of theirs are not looked for.
+    env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    for name, value in changes.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def allograft(*args, env=None, command=None, **kwargs):
+    """Runs the command to its end; stdout and stderr as text."""
+    return subprocess.run(
+        [command or paths.command, *args],
+        env=clean_environment() if env is None else env,
+        stdin=kwargs.pop("stdin", subprocess.DEVNULL if "input" not in kwargs else None),
+        capture_output=True, text=True, timeout=60, **kwargs)
+
+
+class CommandTest(unittest.TestCase):
+    """Adds what most tests ask: how did it end, and what did it say?"""
+
+    def assert_refused(self, result, *said, status=2):
+        """One line on stderr with all of `said` in it, nothing on stdout, this exit status."""
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertEqual(result.stdout, "")
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertTrue(lines[0].startswith("allograft: "), lines[0])
+        for text in said:
+            self.assertIn(text, lines[0])
+
+    def assert_silent(self, result, stdout, status=0):
+        """Nothing but this on stdout."""
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (status, stdout, ""))
+
+
+def main():
+    """Reads where things are from the command line and runs the tests of the calling file."""
+    parser = argparse.ArgumentParser()
+    for name in ("command", "library", "root", "sim"):
+        parser.add_argument("--" + name, required=True)
+    parser.parse_args(namespace=paths)
+    paths.command = os.path.abspath(paths.command)
+    paths.library = os.path.realpath(paths.library)
+    program = unittest.main(argv=sys.argv[:1], exit=False)
+    if not program.result.wasSuccessful():
+        sys.exit(1)
+    if program.result.skipped and len(program.result.skipped) == program.result.testsRun:
+        sys.exit(77)

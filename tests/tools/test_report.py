@@ -1,0 +1,193 @@
+"""The JSON report against its schema, and the schema against the list of counters."""
+
+import copy
+import json
+import os
+import re
+
+import command
+from command import CommandTest, allograft, clean_environment, paths
+from json_schema import problems
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+PLACEMENT = {"allocs": 3, "frees": 2, "alloc_bytes": 1536, "current_bytes": 512, "current_blocks": 1,
+             "peak_bytes": 1024, "alloc_ns": 900, "free_ns": 600, "failed": 0,
+             "size_histogram": [{"up_to_bytes": 512, "count": 3}]}
+
+# A report as small as it can be with something in every place.
+SAMPLE = {
+    "schema": "allograft-stats/1", "version": "0.1.0",
+    "process": {"pid": 1, "program": "p", "host": "h", "rank": None, "elapsed_ns": 5, "ended_by": "exit"},
+    "settings": [{"name": "ALLOGRAFT_POLICY", "value": "pool", "source": "default"}],
+    "coverage": {
+        "intercepted": True, "redirecting": True, "driver_version": 13000, "libcuda": "/lib/libcuda.so.1",
+        "doors": {"exported": 0, "dlsym": 1, "get_proc_address": 440, "unmatched": 0},
+        "substituted": 37, "hooks": {"cuMemAlloc_v2": 3}, "redirected": 3, "passed": 0,
+        "fallbacks": {"capture_open": 1}},
+    "devices": [{"ordinal": 0, "name": "d", "placements": {"pool": PLACEMENT}}],
+    "frees": {"null_stream": 1, "context_fence": 1, "set_aside": 0, "drained": 0, "native": 0,
+              "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},
+              "pending_peak_bytes": 512},
+    "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "peak_bytes": 512},
+    "warnings": ["w"],
+}
+
+
+def read_schema():
+    with open(os.path.join(paths.root, "tools", "allograft-stats.schema.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def objects_within(value):
+    """Every object with named fields in the sample, as it lies there (not the tallies)."""
+    if isinstance(value, dict):
+        yield value
+        for name, field in value.items():
+            if name not in ("hooks", "fallbacks", "drain_reasons", "barriers_paid", "placements"):
+                yield from objects_within(field)
+            elif name == "placements":
+                yield from objects_within(field["pool"])
+    elif isinstance(value, list):
+        for item in value:
+            yield from objects_within(item)
+
+
+class SchemaTest(CommandTest):
+    def setUp(self):
+        self.schema = read_schema()
+
+    def assert_fits(self, report, closed=False):
+        self.assertEqual(problems(report, self.schema, closed), [])
+        if jsonschema:
+            jsonschema.Draft202012Validator(self.schema).validate(report)
+
+    def assert_does_not_fit(self, report, closed=False):
+        self.assertNotEqual(problems(report, self.schema, closed), [], json.dumps(report))
+        if jsonschema and not closed:
+            self.assertFalse(jsonschema.Draft202012Validator(self.schema).is_valid(report))
+
+
+class Schema(SchemaTest):
+    def test_is_a_schema(self):
+        if not jsonschema:
+            self.skipTest("the jsonschema package is not installed")
+        jsonschema.Draft202012Validator.check_schema(self.schema)
+
+    def test_takes_a_report(self):
+        self.assert_fits(SAMPLE, closed=True)
+
+    def test_takes_fields_of_a_later_version(self):
+        report = copy.deepcopy(SAMPLE)
+        for i, place in enumerate(list(objects_within(report))):
+            place[f"later_{i}"] = i
+        self.assert_fits(report)
+        self.assert_does_not_fit(report, closed=True)
+
+    def test_misses_every_field_that_is_not_there(self):
+        n_fields = sum(len(place) for place in objects_within(SAMPLE))
+        self.assertGreater(n_fields, 50)
+        for i, place in enumerate(objects_within(SAMPLE)):
+            for name in place:
+                report = copy.deepcopy(SAMPLE)
+                del list(objects_within(report))[i][name]
+                if name == "pool":
+                    continue
+                self.assert_does_not_fit(report)
+
+    def test_refuses_a_value_of_another_kind_in_every_field(self):
+        for i, place in enumerate(objects_within(SAMPLE)):
+            for name in place:
+                report = copy.deepcopy(SAMPLE)
+                list(objects_within(report))[i][name] = 1.5
+                self.assert_does_not_fit(report)
+
+    def test_refuses_what_is_out_of_range(self):
+        for path, value in ((("process", "pid"), 0), (("process", "rank"), -1), (("schema",), "other/1"),
+                            (("cache", "hits"), -1), (("settings", 0, "source"), "guess"),
+                            (("settings",), []), (("coverage", "hooks"), {"malloc": 1}),
+                            (("coverage", "fallbacks"), {"capture_open": -1}), (("warnings",), [""])):
+            report = copy.deepcopy(SAMPLE)
+            place = report
+            for step in path[:-1]:
+                place = place[step]
+            place[path[-1]] = value
+            self.assert_does_not_fit(report)
+
+    def test_names_the_counters_of_the_list(self):
+        with open(os.path.join(paths.root, "interpose", "stats.def"), encoding="utf-8") as file:
+            rows = re.findall(r"^AG_STAT\(\w+, (\w+), (\w+),", file.read(), re.MULTILINE)
+        fields = self.schema["properties"]
+        counted = {
+            "doors": set(fields["coverage"]["properties"]["doors"]["properties"]),
+            "calls": {"substituted", "redirected", "passed"},
+            "frees": set(fields["frees"]["properties"])
+                     - {"drain_reasons", "barriers_paid", "pending_peak_bytes"},
+            "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
+        }
+        for group, names in counted.items():
+            self.assertEqual(names, {key for g, key in rows if g == group}, group)
+        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "drains", "paid"})
+
+
+class RealReport(SchemaTest):
+    """Reports of the demo on the simulated driver."""
+
+    def report_under(self, *args):
+        with command.tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "report.json")
+            env = clean_environment(LD_LIBRARY_PATH=paths.sim)
+            demo = os.path.join(paths.sim, "demo", "demo-sim")
+            result = allograft("run", *args, "--stats", path, "--", demo, env=env)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+        self.assert_fits(report, closed=True)
+        return report
+
+    def placements(self, report):
+        self.assertNotEqual(report["devices"], [])
+        return {name: numbers for device in report["devices"]
+                for name, numbers in device["placements"].items() if numbers["allocs"]}
+
+    def test_fits_under_every_policy(self):
+        for policy in ("pool", "native", "managed"):
+            with self.subTest(policy=policy):
+                report = self.report_under("--policy", policy)
+                self.assertIs(report["coverage"]["intercepted"], True)
+                self.assertIs(report["coverage"]["redirecting"], policy != "native")
+                self.assertEqual(list(self.placements(report)), [policy])
+                self.assertIn({"name": "ALLOGRAFT_POLICY", "value": policy, "source": "environment"},
+                              report["settings"])
+
+    def test_adds_up(self):
+        report = self.report_under("--policy", "pool")
+        pool = self.placements(report)["pool"]
+        self.assertEqual(pool["allocs"], report["coverage"]["redirected"])
+        self.assertEqual(pool["allocs"], sum(c["count"] for c in pool["size_histogram"]))
+        self.assertEqual(pool["allocs"] - pool["frees"], pool["current_blocks"])
+        self.assertEqual(pool["allocs"], report["cache"]["hits"] + report["cache"]["misses"])
+        self.assertGreaterEqual(pool["alloc_bytes"], pool["peak_bytes"])
+        self.assertGreaterEqual(pool["peak_bytes"], pool["current_bytes"])
+        classes = [c["up_to_bytes"] for c in pool["size_histogram"]]
+        self.assertEqual(classes, sorted(set(classes)))
+        self.assertGreaterEqual(report["coverage"]["hooks"]["cuMemAlloc_v2"], pool["allocs"])
+
+    def test_lists_every_setting(self):
+        report = self.report_under("--set", "cache=1MiB")
+        table = [line.split()[:2] for line in allograft("options").stdout.splitlines()
+                 if line.startswith("ALLOGRAFT_")]
+        self.assertEqual([row["name"] for row in report["settings"]], [name for name, _ in table])
+        changed = {row["name"]: row["value"] for row in report["settings"]
+                   if row["source"] == "environment"}
+        self.assertEqual(set(changed), {"ALLOGRAFT_CACHE", "ALLOGRAFT_STATS"})
+        for row, (name, preset) in zip(report["settings"], table):
+            if row["source"] == "default":
+                self.assertEqual(row["value"], preset, name)
+
+
+if __name__ == "__main__":
+    command.main()

@@ -1,0 +1,307 @@
+"""`allograft run`: what the program gets, how its end passes through, and every refusal."""
+
+import os
+import platform
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+import command
+from command import CommandTest, allograft, clean_environment, paths
+
+# A whole program: exit(42).
+EXIT_42 = {
+    "x86_64": (62, bytes.fromhex("bf2a000000" "b83c000000" "0f05")),
+    "aarch64": (183, bytes.fromhex("400580d2" "a80b80d2" "010000d4")),
+}
+
+
+def static_program():
+    """The bytes of an ELF file without an interpreter, or None on an unknown machine."""
+    if platform.machine() not in EXIT_42:
+        return None
+    machine, code = EXIT_42[platform.machine()]
+    base, headers = 0x400000, 64 + 56
+    ident = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
+    header = struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, base + headers, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    size = headers + len(code)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 0x1000)
+    return ident + header + segment + code
+
+
+class RunTest(CommandTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def file(self, name, content, mode=0o755):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        os.chmod(path, mode)
+        return path
+
+    def preload(self, *args, env=None):
+        """LD_PRELOAD as a program run with these arguments sees it."""
+        result = allograft("run", *args, "--", "sh", "-c", 'printf %s "$LD_PRELOAD"', env=env)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+
+class Settings(RunTest):
+    def seen(self, variable, *args, **settings):
+        result = allograft("run", *args, "sh", "-c", f'printf %s "${variable}"',
+                           env=clean_environment(**settings))
+        self.assert_silent(result, result.stdout)
+        return result.stdout
+
+    def test_reach_the_program(self):
+        self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy", "native"), "native")
+        self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy=managed"), "managed")
+        self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats", "off"), "off")
+        self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats=/tmp/a=b.json"), "/tmp/a=b.json")
+
+    def test_set_takes_every_spelling(self):
+        for key in ("POLICY", "ALLOGRAFT_POLICY", "policy", "allograft_policy"):
+            self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--set", key + "=native"), "native")
+        self.assertEqual(self.seen("ALLOGRAFT_CACHE", "--set=cache=1MiB"), "1MiB")
+
+    def test_the_last_one_wins_and_options_go_before_the_environment(self):
+        self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy", "pool", "--set", "policy=native",
+                                   ALLOGRAFT_POLICY="managed"), "native")
+        self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy", "pool", ALLOGRAFT_POLICY="wrong"),
+                         "pool")
+
+    def test_bad_ones_are_refused_before_the_program_starts(self):
+        mark = os.path.join(self.folder, "started")
+        program = ("--", "touch", mark)
+        allowed = "pool|native|managed"
+        self.assert_refused(allograft("run", "--policy", "fast", *program), "fast", allowed)
+        self.assert_refused(allograft("run", "--policy=", *program), "ALLOGRAFT_POLICY", allowed)
+        self.assert_refused(allograft("run", "--set", "policy=fast", *program), "fast", allowed)
+        self.assert_refused(allograft("run", "--set", "polcy=pool", *program),
+                            "ALLOGRAFT_POLCY", "ALLOGRAFT_POLICY")
+        self.assert_refused(allograft("run", "--set", "pool_keep=-1", *program), "ALLOGRAFT_POOL_KEEP", "-1")
+        self.assert_refused(allograft("run", "--set", "policy", *program), "policy", "KEY=VALUE")
+        self.assert_refused(allograft("run", "--set", "=pool", *program), "=pool", "KEY=VALUE")
+        self.assert_refused(allograft("run", "--set", "x" * 500 + "=1", *program), "long a name")
+        for name, value in (("ALLOGRAFT_LOG", "loud"), ("ALLOGRAFT_LOGG", "warn")):
+            self.assert_refused(allograft("run", *program, env=clean_environment(**{name: value})),
+                                name)
+        self.assertFalse(os.path.exists(mark))
+
+    def test_bad_usage_is_refused(self):
+        self.assert_refused(allograft("run"), "which program")
+        self.assert_refused(allograft("run", "--"), "which program")
+        self.assert_refused(allograft("run", "--policy", "pool"), "which program")
+        self.assert_refused(allograft("run", "--polic", "pool", "true"), "'--polic'", "--policy")
+        self.assert_refused(allograft("run", "--policyx=pool", "true"), "'--policyx=pool'")
+        for flag in ("--policy", "--stats", "--set"):
+            self.assert_refused(allograft("run", flag), flag, "takes a value")
+
+    def test_help(self):
+        for args in (["--help"], ["-h"], ["--policy", "pool", "--help"]):
+            result = allograft("run", *args)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            for flag in ("--policy", "--stats", "--set"):
+                self.assertIn(flag, result.stdout)
+
+
+class Program(RunTest):
+    def test_gets_its_arguments_as_they_are(self):
+        result = allograft("run", "--policy", "pool", "printf", "[%s]", "--policy", "--", "a b", "")
+        self.assert_silent(result, "[--policy][--][a b][]")
+        result = allograft("run", "--", "printf", "[%s]", "--help")
+        self.assert_silent(result, "[--help]")
+
+    def test_named_like_an_option(self):
+        path = self.file("--policy", "#!/bin/sh\necho yes\n")
+        result = allograft("run", "--", os.path.basename(path),
+                           env=clean_environment(PATH=self.folder))
+        self.assert_silent(result, "yes\n")
+
+    def test_exit_status_passes_through(self):
+        for status in (0, 1, 2, 3, 126, 127, 255):
+            result = allograft("run", "sh", "-c", f"exit {status}")
+            self.assert_silent(result, "", status)
+
+    def test_signals_pass_through(self):
+        result = allograft("run", "sh", "-c", "kill -s KILL $$")
+        self.assertEqual(result.returncode, -signal.SIGKILL)
+        with subprocess.Popen([paths.command, "run", "sh", "-c", "echo up; exec sleep 60"],
+                              env=clean_environment(), stdout=subprocess.PIPE) as child:
+            self.assertEqual(child.stdout.readline(), b"up\n")
+            child.send_signal(signal.SIGTERM)
+            self.assertEqual(child.wait(timeout=30), -signal.SIGTERM)
+
+    def test_takes_the_commands_place(self):
+        with subprocess.Popen([paths.command, "run", "sh", "-c", "echo $$"],
+                              env=clean_environment(), stdout=subprocess.PIPE) as child:
+            self.assertEqual(int(child.stdout.read()), child.pid)
+
+    def test_has_the_commands_standard_input(self):
+        self.assert_silent(allograft("run", "cat", input="through\n"), "through\n")
+
+    def test_without_cuda_sees_no_difference(self):
+        code = "import sys; print(sys.version)"
+        for program in (["true"], ["sh", "-c", "echo $((6 * 7))"], [sys.executable, "-c", code]):
+            plain = subprocess.run(program, env=clean_environment(), capture_output=True, text=True,
+                                   check=False)
+            result = allograft("run", *program)
+            self.assert_silent(result, plain.stdout, plain.returncode)
+
+
+class NotStarted(RunTest):
+    def test_not_found(self):
+        self.assert_refused(allograft("run", "no-such-program"), "no-such-program", "not found", status=127)
+        self.assert_refused(allograft("run", "./no/such"), "./no/such", "not found", status=127)
+        self.assert_refused(allograft("run", ""), "not found", status=127)
+        env = clean_environment(PATH=self.folder)
+        self.assert_refused(allograft("run", "true", env=env), "true", "not found", status=127)
+
+    def test_not_executable(self):
+        plain = self.file("plain", "echo no\n", mode=0o644)
+        self.assert_refused(allograft("run", plain), plain, "Permission denied", status=126)
+        self.assert_refused(allograft("run", self.folder), self.folder, "Permission denied", status=126)
+        env = clean_environment(PATH=self.folder)
+        self.assert_refused(allograft("run", "plain", env=env), "plain", "Permission denied", status=126)
+
+    def test_without_its_interpreter(self):
+        script = self.file("script", "#!/no/such/interpreter\n")
+        self.assert_refused(allograft("run", script), script, "interpreter", status=126)
+
+    def test_path_is_searched_as_a_shell_does(self):
+        other = os.path.join(self.folder, "other")
+        os.mkdir(other)
+        self.file("tool", "echo wrong\n", mode=0o644)
+        self.file("other/tool", "#!/bin/sh\necho right\n")
+        env = clean_environment(PATH=f"{self.folder}:{other}")
+        self.assert_silent(allograft("run", "tool", env=env), "right\n")
+        env = clean_environment(PATH=":/nowhere")
+        self.assert_silent(allograft("run", "tool", env=env, cwd=other), "right\n")
+
+
+class Preload(RunTest):
+    def test_names_the_library_beside_the_command(self):
+        self.assertEqual(self.preload().split(":")[0], paths.library)
+
+    def test_goes_in_front_of_what_is_there(self):
+        existing = clean_environment().get("LD_PRELOAD")
+        both = (existing + ":" if existing else "") + "libc.so.6"
+        self.assertEqual(self.preload(env=clean_environment(LD_PRELOAD=both)),
+                         paths.library + ":" + both)
+
+    def test_names_it_once(self):
+        for separator in (":", " "):
+            there = paths.library + separator + "libc.so.6"
+            existing = os.environ.get("TEST_PRELOAD")
+            if existing:
+                there += ":" + existing
+            self.assertEqual(self.preload(env=clean_environment(LD_PRELOAD=there)), there)
+        inner = allograft("run", paths.command, "run", "sh", "-c", 'printf %s "$LD_PRELOAD"')
+        self.assert_silent(inner, self.preload())
+
+    def test_of_a_like_named_library_does_not_count(self):
+        longer = shutil.copy(paths.library, os.path.join(self.folder, "liballograft.so"))
+        there = longer + (":" + os.environ["TEST_PRELOAD"] if os.environ.get("TEST_PRELOAD") else "")
+        env = clean_environment(LD_PRELOAD=there)
+        seen = self.preload(env=env)
+        self.assertEqual(seen, paths.library + ":" + there)
+
+    def test_warns_where_nothing_can_be_preloaded(self):
+        content = static_program()
+        if not content:
+            self.skipTest("no static program for " + platform.machine())
+        program = self.file("static", content)
+        result = allograft("run", program)
+        self.assertEqual((result.returncode, result.stdout), (42, ""))
+        self.assertEqual(len(result.stderr.splitlines()), 1)
+        for text in ("warning", program, "statically linked"):
+            self.assertIn(text, result.stderr)
+        result = allograft("run", "static", env=clean_environment(PATH=self.folder))
+        self.assertEqual(result.returncode, 42)
+        self.assertIn("statically linked", result.stderr)
+
+    def test_warns_of_a_32_bit_program(self):
+        program = self.file("small", b"\x7fELF" + bytes([1, 1, 1]) + bytes(57))
+        result = allograft("run", program)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("32-bit", result.stderr.splitlines()[0])
+
+    def test_warns_of_a_setuid_program(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root to make a setuid program of another user")
+        for mode, user, group in ((0o4755, 65534, 0), (0o2755, 0, 65534)):
+            program = shutil.copy(shutil.which("true"), os.path.join(self.folder, f"raised{mode:o}"))
+            os.chown(program, user, group)
+            os.chmod(program, mode)
+            result = allograft("run", program)
+            self.assertEqual((result.returncode, result.stdout), (0, ""))
+            self.assertIn("setuid", result.stderr.splitlines()[0])
+
+    def test_does_not_warn_of_a_script(self):
+        script = self.file("script", "#!/bin/sh\necho fine\n")
+        self.assert_silent(allograft("run", script), "fine\n")
+
+
+class Library(RunTest):
+    def install(self, *folders):
+        """The command in a prefix of its own with the library in these folders of it."""
+        program = os.path.join(self.folder, "bin", "allograft")
+        os.makedirs(os.path.dirname(program))
+        shutil.copy(paths.command, program)
+        for folder in folders:
+            os.makedirs(os.path.join(self.folder, folder), exist_ok=True)
+            shutil.copy(paths.library, os.path.join(self.folder, folder, "liballograft.so"))
+        return program
+
+    def first_preload(self, program, env=None):
+        result = allograft("run", "sh", "-c", 'printf %s "$LD_PRELOAD"', command=program, env=env)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout.split(":")[0]
+
+    def test_is_found_from_an_installed_command(self):
+        machine = platform.machine() + "-linux-gnu"
+        for folder in ("bin", "lib", "lib/" + machine, "lib64"):
+            program = self.install(folder)
+            self.assertEqual(self.first_preload(program),
+                             os.path.realpath(os.path.join(self.folder, folder, "liballograft.so")))
+            shutil.rmtree(os.path.join(self.folder, "bin"))
+            shutil.rmtree(os.path.join(self.folder, folder), ignore_errors=True)
+
+    def test_that_is_nowhere_is_an_error_naming_the_places(self):
+        program = self.install()
+        installed = allograft("run", "true", command=program)
+        self.assertEqual((installed.returncode, installed.stdout), (1, ""))
+        lines = installed.stderr.splitlines()
+        self.assertIn("ALLOGRAFT_LIBRARY", lines[0])
+        self.assertEqual(lines[1].strip(), os.path.join(self.folder, "bin", "liballograft.so"))
+        self.assertGreaterEqual(len(lines), 4)
+
+    def test_can_be_named(self):
+        program = self.install()
+        there = shutil.copy(paths.library, os.path.join(self.folder, "other.so"))
+        self.assertEqual(self.first_preload(program, clean_environment(ALLOGRAFT_LIBRARY=there)),
+                         os.path.realpath(there))
+        result = allograft("run", "sh", "-c", 'printf %s "$LD_PRELOAD"', command=program, cwd=self.folder,
+                           env=clean_environment(ALLOGRAFT_LIBRARY="./other.so"))
+        self.assertEqual(result.stdout.split(":")[0], os.path.realpath(there))
+
+    def test_named_wrongly_is_an_error(self):
+        env = clean_environment(ALLOGRAFT_LIBRARY="/no/such.so")
+        self.assert_refused(allograft("run", "true", env=env), "ALLOGRAFT_LIBRARY=/no/such.so", status=1)
+
+    def test_in_a_place_ld_preload_cannot_name_is_an_error(self):
+        for name in ("with space", "with:colon"):
+            os.mkdir(os.path.join(self.folder, name))
+            there = shutil.copy(paths.library, os.path.join(self.folder, name, "liballograft.so"))
+            env = clean_environment(ALLOGRAFT_LIBRARY=there)
+            self.assert_refused(allograft("run", "true", env=env), there, "LD_PRELOAD", status=1)
+
+
+if __name__ == "__main__":
+    command.main()

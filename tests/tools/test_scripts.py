@@ -1,0 +1,211 @@
+"""The scripts people run: quickstart.sh and test.sh on a small project in place of ours."""
+
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+
+import command
+from command import CommandTest, clean_environment, paths
+
+PROJECT = """
+project('small', 'c', meson_version: '>=1.0')
+configure_file(input: 'allograft', output: 'allograft', copy: true)
+shell = find_program('sh')
+foreach status : ['0', '0', '1', '77']
+  test('status_' + status + '_' + '@0@'.format(get_option('werror')), shell, args: ['-c', 'exit ' + status])
+endforeach
+"""
+
+# Stands for the command: says how it was called and where the driver would come from.
+FAKE_COMMAND = '#!/bin/sh\necho "called: $*"\necho "driver: ${LD_LIBRARY_PATH:-default}"\n'
+
+
+def bash(script, *args, **kwargs):
+    return subprocess.run(["bash", script, *args], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=120, check=False, **kwargs)
+
+
+def our_scripts():
+    return [os.path.join(paths.root, ".ci", "run"),
+            *glob.glob(os.path.join(paths.root, "tools", "*.sh")),
+            os.path.join(paths.root, "tools", "allograft.bash-completion")]
+
+
+class Text(CommandTest):
+    def test_is_bash(self):
+        for script in our_scripts():
+            self.assert_silent(bash("-n", script), "")
+
+    def test_is_what_shellcheck_likes(self):
+        if not shutil.which("shellcheck"):
+            self.skipTest("shellcheck is not installed")
+        result = subprocess.run(["shellcheck", "-x", "-P", paths.root, *our_scripts()],
+                                capture_output=True, text=True, check=False)
+        self.assert_silent(result, "")
+
+    def test_versions_are_compared_by_number(self):
+        setup = os.path.join(paths.root, "tools", "setup.sh")
+        for wanted, there, enough in (("1.0", "1.0", True), ("1.0", "1.12.1", True), ("1.9", "1.10", True),
+                                      ("1.0", "0.64.1", False), ("1.0", "0", False)):
+            code = f'ROOT=/nowhere; . "{setup}"; setup_at_least {wanted} {there}'
+            self.assertEqual(bash("-c", code).returncode, 0 if enough else 1, (wanted, there))
+
+
+class Completion(CommandTest):
+    def complete(self, *words):
+        """What is offered for the last of the words."""
+        script = os.path.join(paths.root, "tools", "allograft.bash-completion")
+        code = f"""compopt() {{ :; }}
+            . "{script}"
+            COMP_WORDS=({' '.join(f"'{word}'" for word in (paths.command, *words))})
+            COMP_CWORD={len(words)}
+            _allograft "$0" '{words[-1]}' '{words[-2] if len(words) > 1 else "allograft"}'
+            printf '%s\\n' "${{COMPREPLY[@]}}" """
+        result = subprocess.run(["bash", "-c", code, paths.command], env=clean_environment(),
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertEqual(result.stderr, "")
+        return result.stdout.split()
+
+    def test_offers_commands_flags_settings_and_values(self):
+        self.assertEqual(self.complete("r"), ["run"])
+        self.assertEqual(self.complete("options", "--c"), ["--check"])
+        self.assertEqual(self.complete("run", "--s"), ["--stats", "--set"])
+        self.assertEqual(self.complete("run", "--policy", ""), ["pool", "native", "managed"])
+        self.assertEqual(self.complete("run", "--set", "POOL"), ["POOL_KEEP="])
+        self.assertIn("off", self.complete("run", "--stats", "o"))
+        self.assertIn("printf", self.complete("run", "--policy", "pool", "print"))
+
+
+class InSmallProject(CommandTest):
+    def setUp(self):
+        if not shutil.which("meson"):
+            self.skipTest("meson is not in PATH")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        shutil.copytree(os.path.join(paths.root, "tools"), os.path.join(self.root, "tools"))
+        self.write("meson.build", PROJECT)
+        self.write("meson_options.txt", "option('cuda-root', type: 'string')\n")
+        self.write("allograft", FAKE_COMMAND, executable=True)
+        self.write("tests/sim/demo/demo.cu", "")
+        self.write("cuda/include/cuda.h", "#define CUDA_VERSION 13000\n")
+        self.write("cuda/include/cudaTypedefs.h", "")
+        self.write("cuda/include/crt/host_defines.h", "")
+        self.write("bin/nvcc", "#!/bin/sh\nexit 0\n", executable=True)
+        self.graphics_card("exit 9")
+
+    def write(self, path, text, executable=False):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        if executable:
+            os.chmod(path, 0o755)
+
+    def graphics_card(self, shell_code):
+        self.write("bin/nvidia-smi", f"#!/bin/sh\n{shell_code}\n", executable=True)
+
+    def run_script(self, name, *args):
+        env = clean_environment(PATH=os.path.join(self.root, "bin") + ":" + os.environ["PATH"],
+                                CUDA_HOME=os.path.join(self.root, "cuda"), LD_PRELOAD=None,
+                                LD_LIBRARY_PATH=None)
+        for name_of_meson in ("MESON_TESTTHREADS", "NINJA_STATUS"):
+            env.pop(name_of_meson, None)
+        return bash(os.path.join(self.root, "tools", name), *args, env=env)
+
+
+class Test(InSmallProject):
+    def test_counts_every_result(self):
+        result = self.run_script("test.sh", "--plain")
+        self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 1 failed, 1 skipped", result.stdout)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("status_1_true", result.stdout)
+
+    def test_sums_suites_and_counts_a_missing_gpu_as_skipped(self):
+        self.write("meson.build", PROJECT.replace("'1', ", ""))
+        result = self.run_script("test.sh", "--plain", "--gpu")
+        self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 0 failed, 2 skipped", result.stdout)
+        self.assertEqual(result.returncode, 0)
+
+    def test_takes_in_the_sum_of_the_gpu_suite(self):
+        self.graphics_card("echo 'GPU 0: a card'")
+        for says, ends, expected in (("3 passed, 1 failed, 2 skipped", 1, "3 passed, 1 failed, 2 skipped"),
+                                     ("3 passed, 0 failed, 0 skipped", 0, "3 passed, 0 failed, 0 skipped"),
+                                     ("3 passed, 0 failed, 0 skipped", 7, "3 passed, 1 failed, 0 skipped"),
+                                     ("died", 1, "0 passed, 1 failed, 0 skipped")):
+            self.write("tests/gpu/run.sh", f"echo '{says}'; exit {ends}\n")
+            result = self.run_script("test.sh", "--gpu")
+            self.assertEqual(result.stdout.splitlines()[-1], expected)
+            self.assertEqual(result.returncode, 0 if " 0 failed" in expected else 1)
+
+    def test_counts_a_broken_build_as_a_failure_and_shows_why(self):
+        self.write("meson.build", "project('small', 'c')\nerror('it was to be')\n")
+        result = self.run_script("test.sh", "--plain")
+        self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
+        self.assertIn("it was to be", result.stdout)
+        self.assertEqual(result.returncode, 1)
+
+    def test_counts_a_suite_without_tests_as_a_failure(self):
+        self.write("meson.build", "project('small', 'c')\n")
+        result = self.run_script("test.sh", "--plain")
+        self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
+
+    def test_builds_where_it_is_told(self):
+        self.run_script("test.sh", "--plain", "--build", os.path.join(self.root, "elsewhere"))
+        self.assertTrue(os.path.exists(os.path.join(self.root, "elsewhere", "build.ninja")))
+        self.assertFalse(os.path.exists(os.path.join(self.root, "build")))
+
+    def test_refuses_an_unknown_option(self):
+        result = self.run_script("test.sh", "--ashan")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("--ashan", result.stderr)
+        self.assertEqual(self.run_script("test.sh", "--help").returncode, 0)
+
+
+class Quickstart(InSmallProject):
+    def test_without_a_gpu_runs_on_the_simulated_driver(self):
+        result = self.run_script("quickstart.sh")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        build = os.path.join(self.root, "build")
+        self.assertIn("on the simulated driver, because this machine has no NVIDIA GPU", result.stdout)
+        self.assertIn(f"called: run --policy pool --stats stderr -- {build}/tests/sim/demo/demo-sim\n",
+                      result.stdout)
+        self.assertIn(f"driver: {build}/tests/sim\n", result.stdout)
+
+    def test_on_a_gpu_compiles_and_says_which(self):
+        self.graphics_card("case $1 in -L) echo 'GPU 0: H (UUID: x)';; *) echo H;; esac")
+        result = self.run_script("quickstart.sh")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        self.assertIn("on the GPU: H\n", result.stdout)
+        self.assertIn(f"-- {self.root}/build/demo\n", result.stdout)
+        self.assertIn("driver: default\n", result.stdout)
+
+    def test_twice_does_the_same(self):
+        first, second = (self.run_script("quickstart.sh") for _ in range(2))
+        self.assertEqual((first.returncode, first.stdout), (second.returncode, second.stdout))
+
+    def test_moved_elsewhere_builds_anew(self):
+        self.run_script("quickstart.sh")
+        moved = self.root + "-moved"
+        shutil.copytree(self.root, moved)
+        self.addCleanup(shutil.rmtree, moved)
+        self.root = moved
+        result = self.run_script("quickstart.sh")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        self.assertIn(f"driver: {moved}/build/tests/sim\n", result.stdout)
+
+    def test_shows_the_end_of_the_log_when_the_build_fails(self):
+        self.write("meson.build", "project('small', 'c')\nerror('it was to be')\n")
+        result = self.run_script("quickstart.sh")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("it was to be", result.stderr)
+
+    def test_ends_with_the_demos_status(self):
+        self.write("allograft", "#!/bin/sh\nexit 5\n", executable=True)
+        self.assertEqual(self.run_script("quickstart.sh").returncode, 5)
+
+
+if __name__ == "__main__":
+    command.main()
