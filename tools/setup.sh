@@ -145,17 +145,23 @@ setup_cuda_headers() {
         fail "the CUDA headers that were installed lack cuda.h or cudaTypedefs.h" "$SETUP_LOG"
 }
 
-# NVCC: the compiler of this machine, else one from the registry; empty when there is none for it.
+# NVCC: the compiler of this machine, else one from the registry, and in PATH; empty when there is
+# none for it. It compiles host code with g++.
 setup_nvcc() {
-    for NVCC in "$(command -v nvcc || true)" "$CUDA_ROOT/bin/nvcc" \
-        "$SETUP_DEPS/cuda/nvidia/cu13/bin/nvcc"; do
-        [ -x "$NVCC" ] && return
+    local own=$SETUP_DEPS/cuda/nvidia/cu13/bin/nvcc
+
+    for NVCC in "$(command -v nvcc || true)" "$CUDA_ROOT/bin/nvcc" "$own"; do
+        [ -x "$NVCC" ] && break
     done
-    if setup_pip_cuda "nvcc" "${SETUP_CUDA_PACKAGES[@]}" "${SETUP_NVCC_PACKAGES[@]}" && [ -x "$NVCC" ]; then
+    if [ ! -x "$NVCC" ] && ! {
+        setup_pip_cuda "nvcc" "${SETUP_CUDA_PACKAGES[@]}" "${SETUP_NVCC_PACKAGES[@]}" && [ -x "$own" ]
+    }; then
+        say "nvcc is not to be had here; going on without it"
+        NVCC=
         return
     fi
-    say "nvcc is not to be had here; going on without it"
-    NVCC=
+    command -v g++ >/dev/null 2>&1 || setup_apt g++
+    PATH=$(dirname "$NVCC"):$PATH
 }
 
 setup_everything() {
