@@ -14,7 +14,8 @@
 
 static inline void check_failed(const char *file, int line, const char *what, int code)
 {
-    fprintf(stderr, "%s:%d: %s returned %d\n", file, line, what, code);
+    const char *slash = strrchr(file, '/');
+    fprintf(stderr, "%s:%d: %s returned %d\n", slash ? slash + 1 : file, line, what, code);
     exit(EXIT_UNUSABLE);
 }
 

@@ -21,6 +21,14 @@ static void use(CUcontext context)
     MUST(cuCtxSetCurrent(context));
 }
 
+/* Setting NULL would only uncover the context below. */
+static void use_none(void)
+{
+    CUcontext context;
+    while (cuCtxGetCurrent(&context) == CUDA_SUCCESS && context)
+        MUST(cuCtxPopCurrent(&context));
+}
+
 static CUdeviceptr take(size_t bytes)
 {
     CUdeviceptr p;
@@ -60,7 +68,7 @@ static void codes(void)
     printf("wrong in B: %zu\n", wrong_words(in_b, 1 << 17, 6));
     use(A);
     printf("free of B's in A: %d\n", cuMemFree(in_b));
-    use(NULL);
+    use_none();
     printf("alloc without context: %d\n", cuMemAlloc(&none, 1000));
     printf("free without context: %d\n", cuMemFree(in_a));
     use(A);

@@ -89,7 +89,7 @@ finish() {
     done
     if ((counts[1] > 0)); then
         printf '\nfailed (output in %s):\n' "$OUT"
-        grep '^FAIL ' "$OUT/verdicts"
+        sed -n 's/^FAIL \([^:]*\):.*/    \1/p' "$OUT/verdicts"
     fi
     printf '\n%d passed, %d failed, %d skipped\n' "${counts[@]}"
     ((counts[1] == 0 && counts[0] > 0))

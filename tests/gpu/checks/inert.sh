@@ -21,5 +21,5 @@ inert_checks() {
     check inert/bash unchanged bash -c 'echo hello; ls / | wc -l; (exit 3); echo $?; echo oh >&2'
     check inert/python unchanged python3 -c 'import threading, subprocess
 print(sum(range(1000)), subprocess.run(["echo", "child"], capture_output=True).stdout)'
-    check inert/startup "$BIN/startup" "$LIB" 50
+    check inert/startup timeout 60 "$BIN/startup" "$LIB" 50
 }

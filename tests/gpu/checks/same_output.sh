@@ -25,15 +25,15 @@ same_many_checks() {
         "$BIN/many" modest
 }
 
-# Each has its own compile cache, so that both runs compile; frameworks come with their own
-# threads, libraries and allocators.
+# Frameworks come with threads, libraries, compilers and allocators of their own.
 framework() {
     local name=$1
     shift
-    background check "same/$name" same_output TRITON_CACHE_DIR="$OUT/triton-$name" "$@"
+    background check "same/$name" same_output "$@"
 }
 
 same_framework_checks() {
+    # shellcheck disable=SC2034  # read by run_as
     local LIMIT_S=200
     framework torch -- python3 "$HERE/torch_train.py"
     framework torch-uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- python3 "$HERE/torch_train.py"

@@ -5,26 +5,31 @@ measure_speed() {
     local round TAG
     for ((round = 1; round <= SPEED_ROUNDS; round++)); do
         TAG=speed.$round
-        run_native -- "$BIN/bench" || return 1
-        run_with -- "$BIN/bench" || return 1
+        run_native -- "$BIN/bench" || { died native $?; return 1; }
+        run_with -- "$BIN/bench" || { died with $?; return 1; }
     done
     python3 -IS "$HERE/medians.py" "$OUT"/speed.?.native.out -- "$OUT"/speed.?.with.out \
         >"$OUT/speed" || return 1
     echo "medians of $SPEED_ROUNDS rounds"
+    beside sync ALLOGRAFT_FREE=sync -- "$BIN/bench"
+    beside pinned -- "$BIN/bench" pinned
+    figure figure native with times "with, FREE=sync" "with, pinned memory held"
     local name native with ratio
     while read -r name native with ratio; do
-        figure "$name" "native $native, with $with, ${ratio}x"
+        figure "$name" "$native" "$with" "${ratio}x" "$(beside_value sync "$name")" \
+            "$(beside_value pinned "$name")"
     done <"$OUT/speed"
-    for TAG in speed-sync speed-pinned speed-managed; do
-        case $TAG in
-            *-sync) run_with ALLOGRAFT_FREE=sync -- "$BIN/bench" ;;
-            *-pinned) run_with -- "$BIN/bench" pinned ;;
-            *) run_with ALLOGRAFT_POLICY=managed -- "$BIN/bench" ;;
-        esac || continue
-        while read -r name with; do
-            figure "$name" "$TAG: $with"
-        done <"$OUT/$TAG.with.out"
-    done
+}
+
+# beside WHAT [VAR=VALUE]... -- COMMAND...: one more run with the library, for the table only.
+beside() {
+    local TAG=speed-$1
+    shift
+    run_with "$@" || died with $?
+}
+
+beside_value() {
+    awk -v name="$2" '$1 == name { print $2 }' "$OUT/speed-$1.with.out"
 }
 
 # ratio NAME AT_LEAST: how many times better than native.
