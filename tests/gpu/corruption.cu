@@ -155,6 +155,58 @@ static void per_thread(void)
     }
 }
 
+/* The stream that the old user runs on is destroyed, which does not wait for its work. */
+static void destroyed(unsigned flags, cudaStream_t next)
+{
+    for (size_t n : sizes) {
+        cudaStream_t stream = new_stream(flags);
+        unsigned *old_p = take(n * sizeof *old_p);
+        late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(old_p, n, old_value, late_ns);
+        MUST(cudaStreamDestroy(stream));
+        release(old_p);
+        unsigned *p = take(n * sizeof *p);
+        fill_on(p, n, next, FILL_MEMSET);
+        judge(old_p, p, n);
+        release(p);
+    }
+}
+
+static void destroyed_blocking(void)
+{
+    destroyed(cudaStreamDefault, new_stream(cudaStreamDefault));
+}
+
+/* The legacy stream does not wait for what is left of a non-blocking one. */
+static void destroyed_nonblocking(void)
+{
+    destroyed(cudaStreamNonBlocking, cudaStreamLegacy);
+}
+
+/* The old user is a node of a graph. */
+static void graph(void)
+{
+    cudaStream_t a = new_stream(cudaStreamDefault), b = new_stream(cudaStreamDefault);
+    for (size_t n : sizes) {
+        cudaGraph_t recorded;
+        cudaGraphExec_t exec;
+        unsigned *old_p = take(n * sizeof *old_p);
+        MUST(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+        late_write<<<FEW_BLOCKS, THREADS, 0, a>>>(old_p, n, old_value, late_ns);
+        MUST(cudaStreamEndCapture(a, &recorded));
+        MUST(cudaGraphInstantiate(&exec, recorded, 0));
+        MUST(cudaGraphUpload(exec, a));
+        MUST(cudaDeviceSynchronize());
+        MUST(cudaGraphLaunch(exec, a));
+        release(old_p);
+        unsigned *p = take(n * sizeof *p);
+        fill_on(p, n, b, FILL_MEMSET);
+        judge(old_p, p, n);
+        MUST(cudaGraphExecDestroy(exec));
+        MUST(cudaGraphDestroy(recorded));
+        release(p);
+    }
+}
+
 /* The first non-blocking stream appears after the memory changed hands. */
 static void late_stream(void)
 {
@@ -172,13 +224,13 @@ static void capture(void)
     cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     cudaStream_t captured = new_stream(cudaStreamNonBlocking);
     for (size_t n : sizes) {
-        cudaGraph_t graph;
+        cudaGraph_t recorded;
         MUST(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
         unsigned *old_p = free_under_kernel(n, a);
         unsigned *p = take(n * sizeof *p);
         fill_on(p, n, b, FILL_MEMSET);
-        MUST(cudaStreamEndCapture(captured, &graph));
-        MUST(cudaGraphDestroy(graph));
+        MUST(cudaStreamEndCapture(captured, &recorded));
+        MUST(cudaGraphDestroy(recorded));
         judge(old_p, p, n);
         release(p);
     }
@@ -191,8 +243,13 @@ int main(int argc, char **argv)
         void (*run)(void);
         bool stream_0_keeps_order;
     } scenarios[] = {
-        {"nonblocking", nonblocking, false}, {"blocking", blocking, true},
-        {"per-thread", per_thread, true},    {"late-stream", late_stream, true},
+        {"nonblocking", nonblocking, false},
+        {"blocking", blocking, true},
+        {"per-thread", per_thread, true},
+        {"late-stream", late_stream, true},
+        {"destroyed-blocking", destroyed_blocking, true},
+        {"destroyed-nonblocking", destroyed_nonblocking, false},
+        {"graph", graph, true},
         {"capture", capture, false},
     };
     const char *wanted = argc > 1 ? argv[1] : "";

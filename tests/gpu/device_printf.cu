@@ -32,6 +32,8 @@ int main(int argc, char **argv)
         exit(0);
     if (!strcmp(end, "_exit"))
         _exit(0);
+    if (!strcmp(end, "host-line"))
+        printf("host line\n");
     if (!strcmp(end, "exec"))
         execl("/bin/echo", "echo", "executed", (char *)NULL);
     return 0;

@@ -127,6 +127,23 @@ static void cross_late_nonblocking(void)
     cross(new_stream(cudaStreamDefault), [] { copy_on(new_stream(cudaStreamNonBlocking)); });
 }
 
+/* The writer's stream is destroyed, which does not wait for its work. */
+static void cross_destroyed(void)
+{
+    cudaStream_t t = new_stream(cudaStreamNonBlocking);
+    for (int round = 0; round < n_rounds; round++) {
+        cudaStream_t s = new_stream(round % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
+        prepare(round);
+        write_late(s);
+        MUST(cudaStreamDestroy(s));
+        free_other();
+        copy_on(t);
+        MUST(cudaDeviceSynchronize());
+        judge(Z);
+        tidy();
+    }
+}
+
 static void cross_graph(void)
 {
     cudaStream_t t = new_stream(cudaStreamNonBlocking);
@@ -298,6 +315,7 @@ int main(int argc, char **argv)
         {"cross-copy", cross_copy_engine},
         {"cross-late-stream", cross_late_stream},
         {"cross-late-nonblocking", cross_late_nonblocking},
+        {"cross-destroyed", cross_destroyed},
         {"cross-graph", cross_graph},
         {"cross-thread", cross_thread},
         {"cross-per-thread", cross_per_thread},

@@ -2,19 +2,33 @@
 
 # Frees before the host can see anything are ordered, those after it are drained, with a reason.
 barrier_checks() {
-    local kind
+    local kind reason
     for kind in pinned registered mapped managed copied; do
+        case $kind in
+            registered) reason=registered_host_memory ;;
+            managed) reason=managed_memory ;;
+            *) reason=pinned_host_memory ;;
+        esac
         background check "barrier/$kind" holds 'frees.null_stream > 0' 'frees.drained >= 3' \
-            'frees.drain_reasons.* >= 3' -- -- "$BIN/barrier" "$kind"
+            "frees.drain_reasons.$reason >= 3" -- -- "$BIN/barrier" "$kind"
         background check "barrier/can-fail-$kind" found_out "$BIN/barrier" "$kind" nobarrier
     done
-    background check barrier/variable holds 'frees.drained >= 3' 'frees.drain_reasons.* >= 3' \
-        -- -- "$BIN/barrier_variable" variable
+    background check barrier/variable holds 'frees.drained >= 3' \
+        'frees.drain_reasons.managed_memory >= 3' -- -- "$BIN/barrier_variable" variable
     background check barrier/can-fail-variable found_out "$BIN/barrier_variable" variable nobarrier
     background check barrier/sync holds 'frees.null_stream == 0' -- \
         ALLOGRAFT_FREE=sync -- "$BIN/barrier" pinned
     background check barrier/managed-policy holds 'devices.*.placements.managed.allocs > 0' -- \
         ALLOGRAFT_POLICY=managed -- "$BIN/barrier" pinned
+}
+
+# Device printf appears before what the host prints after the free, as natively.
+printed_in_order() {
+    run_native -- "$BIN/device_printf" host-line || { died native $?; return 1; }
+    run_with -- "$BIN/device_printf" host-line || { died with $?; return 1; }
+    compare_output || return 1
+    echo "$(grep -n host "$OUT/$TAG.with.out" | cut -d: -f1). line is the host's"
+    ways
 }
 
 # printed END ENDED_BY: all lines of the device printf, however the program ends.
@@ -40,4 +54,5 @@ printf_checks() {
     background check printf/exit printed exit exit
     background check printf/_exit printed _exit _exit
     background check printf/exec printed exec exec
+    background check printf/in-order printed_in_order
 }

@@ -2,20 +2,23 @@
 
 corruption_checks() {
     local s
-    for s in nonblocking blocking; do
+    for s in nonblocking blocking per-thread late-stream destroyed-{blocking,nonblocking} graph \
+        capture; do
         background check "corruption/can-fail-$s" found_out "$BIN/corruption" "$s" naive
     done
     background check corruption/blocking holds 'frees.null_stream > 0' 'frees.drained == 0' \
         'frees.context_fence == 0' -- -- "$BIN/corruption" blocking
     background check corruption/nonblocking holds 'frees.context_fence > 0' 'frees.drained == 0' \
         -- -- "$BIN/corruption" nonblocking
-    for s in per-thread late-stream; do
+    for s in per-thread late-stream destroyed-{blocking,nonblocking} graph; do
         background check "corruption/$s" holds 'frees.drained == 0' 'coverage.redirected > 0' \
             -- -- "$BIN/corruption" "$s"
     done
-    background check corruption/capture holds 'frees.set_aside > 0' 'coverage.redirected > 0' \
+    background check corruption/capture holds 'coverage.redirected > 0' \
         -- -- "$BIN/corruption" capture
-    for s in blocking nonblocking per-thread late-stream capture; do
+    background check corruption/ordered-capture holds 'frees.set_aside > 0' -- \
+        ALLOGRAFT_FREE=ordered -- "$BIN/corruption" capture
+    for s in blocking nonblocking per-thread late-stream destroyed-nonblocking capture; do
         background check "corruption/sync-$s" holds 'frees.null_stream == 0' \
             'frees.context_fence == 0' 'coverage.redirected > 0' -- \
             ALLOGRAFT_FREE=sync -- "$BIN/corruption" "$s"
@@ -33,15 +36,15 @@ order_conditions() {
             printf '%s\n' 'frees.context_fence > 0' 'frees.drained == 0' ;;
         query-*) printf '%s\n' 'frees.barriers_paid.query > 0' 'frees.drained == 0' ;;
         host-function | stream-callback)
-            printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.* > 0' ;;
+            printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.host_functions > 0' ;;
         *) printf '%s\n' 'coverage.redirected > 0' 'frees.drained == 0' ;;
     esac
 }
 
 order_checks() {
     local s conditions
-    for s in cross-{nonblocking,blocking,priority,copy,late-stream,late-nonblocking,graph} \
-        cross-{thread,per-thread,legacy-copy} query-{event,stream,elapsed} \
+    for s in cross-{nonblocking,blocking,priority,copy,late-stream,late-nonblocking} \
+        cross-{destroyed,graph,thread,per-thread,legacy-copy} query-{event,stream,elapsed} \
         host-function stream-callback; do
         mapfile -t conditions < <(order_conditions "$s")
         background check "order/$s" holds "${conditions[@]}" -- -- "$BIN/order" "$s"
