@@ -60,7 +60,7 @@ if code or count.value == 0:
 find_gpu() {
     local why
     command -v nvidia-smi >/dev/null || no_gpu "no nvidia-smi"
-    GPU=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) ||
+    GPU=$(timeout 60 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) ||
         no_gpu "nvidia-smi: ${GPU%%$'\n'*}"
     why=$(python3 -c "$open_device" 2>&1) || no_gpu "$why"
     echo "on $(head -n1 <<<"$GPU")"
