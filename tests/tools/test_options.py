@@ -50,11 +50,6 @@ class Table(CommandTest):
             self.assertEqual(line[start - 2:start], "  ")
             self.assertNotEqual(line[start], " ")
 
-    def test_is_the_readmes(self):
-        block = re.search(r"<!-- allograft options -->\n```text\n(.*?)```\n", read("README.md"), re.DOTALL)
-        self.assertIsNotNone(block, "README.md lacks the table")
-        self.assertEqual(block[1], self.table)
-
 
 class Check(CommandTest):
     def check(self, **settings):

@@ -134,6 +134,7 @@ class Test(InSmallProject):
         for says, ends, expected in (("3 passed, 1 failed, 2 skipped", 1, "3 passed, 1 failed, 2 skipped"),
                                      ("3 passed, 0 failed, 0 skipped", 0, "3 passed, 0 failed, 0 skipped"),
                                      ("3 passed, 0 failed, 0 skipped", 7, "3 passed, 1 failed, 0 skipped"),
+                                     ("no GPU here: no driver", 77, "0 passed, 0 failed, 1 skipped"),
                                      ("died", 1, "0 passed, 1 failed, 0 skipped")):
             self.write("tests/gpu/run.sh", f"echo '{says}'; exit {ends}\n")
             result = self.run_script("test.sh", "--gpu")
