@@ -22,7 +22,8 @@ static size_t n_wrong, n_checked;
 __managed__ unsigned managed_variable[n_words];
 #endif
 
-/* What the host reads and where the device writes it; `copied` device memory is copied to pinned. */
+/* What the host reads and where the device writes it; if `copied`, a copy leads from one to the
+ * other. */
 struct shared_words {
     unsigned *host, *device;
     bool copied;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Exit statuses of the programs: 0 the promise held, 1 it was broken, 2 the test could not be made. */
+/* Exit statuses: 0 the promise held, 1 it was broken, 2 the test could not be made. */
 #define EXIT_BROKEN 1
 #define EXIT_UNUSABLE 2
 
@@ -19,7 +19,7 @@ static inline void check_failed(const char *file, int line, const char *what, in
     exit(EXIT_UNUSABLE);
 }
 
-/* A call that must succeed for the test to make sense; both runtime and driver have 0 as success. */
+/* A call that must succeed for the test to make sense; runtime and driver have 0 as success. */
 #define MUST(call)                                                                                 \
     do {                                                                                           \
         int must_code = (int)(call);                                                               \

@@ -18,7 +18,7 @@ static const unsigned long long late_ns = 100 * 1000 * 1000;
 
 static bool naive;
 static cudaMemPool_t naive_pool;
-static cudaStream_t naive_stream; /* 0, or a private one where stream 0 would keep order by itself */
+static cudaStream_t naive_stream; /* 0, or a private one where 0 would keep order by itself */
 
 static struct {
     size_t n_wrong, n_words;

@@ -146,7 +146,8 @@ static void attributes(void)
     printf("placement: managed: %d",
            cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, d));
     printf(" %u\n", managed);
-    printf("placement: host: %d", cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, d));
+    printf("placement: host: %d",
+           cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, d));
     printf(" %s\n", host ? "set" : "NULL");
     CUpointer_attribute many[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
                                   CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};

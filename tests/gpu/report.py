@@ -43,7 +43,7 @@ def find(report, path):
 
 
 def holds(report, condition):
-    path, sign, wanted = re.fullmatch(r"\s*(\S+)\s*(==|!=|>=|<=|>|<)\s*(.*?)\s*", condition).groups()
+    path, sign, wanted = re.fullmatch(r"(\S+)\s*(==|!=|>=|<=|>|<)\s*(\S+)", condition).groups()
     got = find(report, path)
     if re.fullmatch(r"-?[0-9.]+", wanted):
         right = isinstance(got, (int, float)) and COMPARE[sign](got, float(wanted))
