@@ -1,0 +1,23 @@
+/* Fixed-size objects for our books, from mmap: malloc may be the program's own, or under a lock. */
+#ifndef AG_BASE_ARENA_H
+#define AG_BASE_ARENA_H
+
+#include <stddef.h>
+
+#include "lock.h"
+
+struct ag_arena {
+    struct ag_lock lock; /* guards all below */
+    size_t object_size;  /* at least a pointer's */
+    void *free_list;
+    char *fresh, *fresh_end;
+};
+
+#define AG_ARENA_INIT(type) {.lock = AG_LOCK_INIT(AG_RANK_ARENA), .object_size = sizeof(type)}
+
+/* A zeroed object, or NULL when the kernel gives no memory. Any thread. */
+void *ag_arena_get(struct ag_arena *arena);
+/* Takes an object back; its memory is never unmapped, so a stale reader sees an object, not a hole. */
+void ag_arena_put(struct ag_arena *arena, void *object);
+
+#endif

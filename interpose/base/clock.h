@@ -1,0 +1,33 @@
+/* Time for statistics: a raw counter that costs a few nanoseconds, and the wall clock. */
+#ifndef AG_BASE_CLOCK_H
+#define AG_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Monotonic time in nanoseconds. */
+static inline uint64_t ag_clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Ticks of a constant-rate counter; the report scales them by the time that passed between two
+ * readings of both clocks, so their unit never matters elsewhere. */
+static inline uint64_t ag_clock_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return ag_clock_ns();
+#endif
+}
+
+#endif

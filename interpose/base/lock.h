@@ -1,0 +1,75 @@
+/* Locks with ranks: a thread may only take a lock of a higher rank than those it holds.
+ *
+ * No lock of ours is held across a driver call (the driver may call the program back, and the
+ * program us). With AG_LOCK_CHECKS both rules are asserted: see ag_lock_held_none(). */
+#ifndef AG_BASE_LOCK_H
+#define AG_BASE_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+enum ag_lock_rank {
+    AG_RANK_CONTEXTS = 1, /* table of contexts and of devices */
+    AG_RANK_CAPTURES,     /* list of open captures */
+    AG_RANK_CACHE,        /* one shard of a cache of freed blocks */
+    AG_RANK_LEDGER,       /* one shard of the ledger */
+    AG_RANK_ARENA,        /* free list of fixed-size objects */
+};
+
+struct ag_lock {
+    pthread_mutex_t mutex;
+    enum ag_lock_rank rank;
+};
+
+#define AG_LOCK_INIT(lock_rank) {.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (lock_rank)}
+
+#ifdef AG_LOCK_CHECKS
+void ag_lock_note_taken(enum ag_lock_rank rank);
+void ag_lock_note_released(enum ag_lock_rank rank);
+/* Aborts with a line on stderr when the calling thread holds any lock of ours. */
+void ag_lock_held_none(const char *where);
+#else
+static inline void ag_lock_note_taken(enum ag_lock_rank rank)
+{
+    (void)rank;
+}
+static inline void ag_lock_note_released(enum ag_lock_rank rank)
+{
+    (void)rank;
+}
+static inline void ag_lock_held_none(const char *where)
+{
+    (void)where;
+}
+#endif
+
+/* Takes a lock of the caller's memory into use; needs no finish. */
+static inline void ag_lock_init(struct ag_lock *lock, enum ag_lock_rank rank)
+{
+    pthread_mutex_init(&lock->mutex, NULL);
+    lock->rank = rank;
+}
+
+static inline void ag_lock_take(struct ag_lock *lock)
+{
+    ag_lock_note_taken(lock->rank);
+    pthread_mutex_lock(&lock->mutex);
+}
+
+/* Takes the lock if nobody has it. A lock that is only tried cannot deadlock, so any rank will do;
+ * the checks still want the order, which keeps the code honest. */
+static inline bool ag_lock_try(struct ag_lock *lock)
+{
+    if (pthread_mutex_trylock(&lock->mutex))
+        return false;
+    ag_lock_note_taken(lock->rank);
+    return true;
+}
+
+static inline void ag_lock_release(struct ag_lock *lock)
+{
+    pthread_mutex_unlock(&lock->mutex);
+    ag_lock_note_released(lock->rank);
+}
+
+#endif

@@ -1,0 +1,37 @@
+/* Writes log lines: see log.h. */
+#include "log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum ag_log_level highest = AG_LOG_WARN;
+
+void ag_log_set_level(enum ag_log_level level)
+{
+    highest = level;
+}
+
+void ag_log(enum ag_log_level level, const char *format, ...)
+{
+    static const char prefix[] = "allograft: ";
+    int saved_errno = errno;
+    char line[1024];
+    size_t length = sizeof(prefix) - 1;
+    va_list args;
+    int added;
+
+    if (level > highest)
+        return;
+    memcpy(line, prefix, length);
+    va_start(args, format);
+    added = vsnprintf(line + length, sizeof(line) - length - 1, format, args);
+    va_end(args);
+    if (added > 0)
+        length += (size_t)added < sizeof(line) - length - 1 ? (size_t)added : sizeof(line) - length - 2;
+    line[length++] = '\n';
+    (void)!write(STDERR_FILENO, line, length);
+    errno = saved_errno;
+}

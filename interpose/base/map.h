@@ -1,0 +1,27 @@
+/* An open-addressing table from a 64-bit key to a pointer, one lock's worth: the caller locks. */
+#ifndef AG_BASE_MAP_H
+#define AG_BASE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ag_map {
+    struct ag_map_entry *entries; /* power of two of them, from mmap; key 0 is an empty place */
+    size_t capacity, count;
+};
+
+struct ag_map_entry {
+    uint64_t key;
+    void *value;
+};
+
+/* The value of `key`, or NULL. */
+void *ag_map_get(const struct ag_map *map, uint64_t key);
+/* Adds or replaces; key != 0, value != NULL. False when memory for the table runs out. */
+bool ag_map_put(struct ag_map *map, uint64_t key, void *value);
+/* Takes `key` out; its value, or NULL if it was not in. */
+void *ag_map_take(struct ag_map *map, uint64_t key);
+void ag_map_finish(struct ag_map *map);
+
+#endif

@@ -1,0 +1,19 @@
+/* A small number for each thread, so that hot counters and caches can be spread without a lock. */
+#ifndef AG_BASE_SLOT_H
+#define AG_BASE_SLOT_H
+
+#include <stdatomic.h>
+
+#define AG_SLOTS 32u
+
+extern _Thread_local unsigned ag_slot_of_thread; /* 0 until the thread's first call, then 1 + slot */
+
+unsigned ag_slot_assign(void);
+
+/* The calling thread's slot, 0 .. AG_SLOTS-1. Threads share slots beyond AG_SLOTS of them. */
+static inline unsigned ag_slot(void)
+{
+    return ag_slot_of_thread ? ag_slot_of_thread - 1 : ag_slot_assign();
+}
+
+#endif

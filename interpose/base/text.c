@@ -1,0 +1,214 @@
+/* Text without stdio streams: see text.h. */
+#include "text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define FIRST_CAPACITY 16384u
+#define LONGEST_NAME 64u
+
+static bool grow(struct ag_text *text, size_t need)
+{
+    size_t capacity = text->capacity ? text->capacity : FIRST_CAPACITY;
+    char *data;
+
+    while (capacity < need)
+        capacity *= 2;
+    data = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED)
+        return false;
+    if (text->data) {
+        memcpy(data, text->data, text->length + 1);
+        munmap(text->data, text->capacity);
+    }
+    text->data = data;
+    text->capacity = capacity;
+    return true;
+}
+
+void ag_text_finish(struct ag_text *text)
+{
+    if (text->data)
+        munmap(text->data, text->capacity);
+    *text = (struct ag_text){0};
+}
+
+void ag_text_add(struct ag_text *text, const char *format, ...)
+{
+    va_list args;
+    int length;
+
+    if (text->truncated)
+        return;
+    va_start(args, format);
+    length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0)
+        return;
+    if (text->length + (size_t)length + 1 > text->capacity &&
+        !grow(text, text->length + (size_t)length + 1)) {
+        text->truncated = true;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+    va_end(args);
+    text->length += (size_t)length;
+}
+
+/* Length of the UTF-8 sequence at `s`, 0 when it is malformed. */
+static size_t utf8_length(const unsigned char *s)
+{
+    size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+void ag_text_add_json(struct ag_text *text, const char *value)
+{
+    const unsigned char *s = (const unsigned char *)value;
+
+    ag_text_add(text, "\"");
+    while (*s) {
+        size_t length = utf8_length(s);
+
+        if (!length)
+            ag_text_add(text, "\\ufffd");
+        else if (*s == '"' || *s == '\\')
+            ag_text_add(text, "\\%c", *s);
+        else if (*s < 0x20 || *s == 0x7f)
+            ag_text_add(text, "\\u%04x", *s);
+        else
+            ag_text_add(text, "%.*s", (int)length, (const char *)s);
+        s += length ? length : 1;
+    }
+    ag_text_add(text, "\"");
+}
+
+int ag_text_write(const struct ag_text *text, int fd)
+{
+    size_t done = 0;
+
+    while (done < text->length) {
+        ssize_t written = write(fd, text->data + done, text->length - done);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return -errno;
+        if (written == 0)
+            return -EIO;
+        done += (size_t)written;
+    }
+    return 0;
+}
+
+/* The factor a suffix stands for; 0 when there is no such suffix. */
+static double suffix_factor(const char *suffix)
+{
+    static const char letters[] = "kmgt";
+    const char *letter;
+
+    if (!*suffix || !strcasecmp(suffix, "b"))
+        return 1;
+    letter = strchr(letters, tolower((unsigned char)*suffix));
+    if (!letter || !*letter)
+        return 0;
+    if (suffix[1] && strcasecmp(suffix + 1, "b") && strcasecmp(suffix + 1, "ib"))
+        return 0;
+    return (double)(1ull << (10 * (letter - letters + 1)));
+}
+
+int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
+{
+    char *end;
+    double value, factor;
+    bool percent;
+
+    if (!strcasecmp(text, "max")) {
+        *ret_value = UINT64_MAX;
+        *ret_percent = false;
+        return 0;
+    }
+    if (!isdigit((unsigned char)*text) || !strncasecmp(text, "0x", 2))
+        return -EINVAL;
+    value = strtod(text, &end);
+    percent = !strcmp(end, "%");
+    factor = percent ? 1 : suffix_factor(end);
+    if (factor == 0 || (percent && value > 100) || value * factor >= 0x1p63)
+        return -EINVAL;
+    *ret_value = (uint64_t)(value * factor);
+    *ret_percent = percent;
+    return 0;
+}
+
+const char *ag_text_size(char *buffer, size_t capacity, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+
+    while (value >= 1024 && unit + 1 < sizeof(units) / sizeof(*units)) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(buffer, capacity, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+    return buffer;
+}
+
+const char *ag_text_duration(char *buffer, size_t capacity, double nanoseconds)
+{
+    if (nanoseconds < 1e3)
+        snprintf(buffer, capacity, "%.0f ns", nanoseconds);
+    else if (nanoseconds < 1e6)
+        snprintf(buffer, capacity, "%.2f us", nanoseconds / 1e3);
+    else if (nanoseconds < 1e9)
+        snprintf(buffer, capacity, "%.2f ms", nanoseconds / 1e6);
+    else
+        snprintf(buffer, capacity, "%.2f s", nanoseconds / 1e9);
+    return buffer;
+}
+
+unsigned ag_text_distance(const char *a, const char *b)
+{
+    size_t length_a = strlen(a), length_b = strlen(b);
+    unsigned row[LONGEST_NAME + 1];
+
+    if (length_a >= LONGEST_NAME || length_b >= LONGEST_NAME)
+        return UINT_MAX;
+    for (size_t j = 0; j <= length_b; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= length_a; i++) {
+        unsigned diagonal = row[0];
+
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= length_b; j++) {
+            unsigned above = row[j];
+            bool same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            unsigned best = diagonal + !same;
+
+            if (above + 1 < best)
+                best = above + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[length_b];
+}

@@ -1,0 +1,39 @@
+/* Text without stdio: a bounded buffer to write reports into, sizes, and names that look alike. */
+#ifndef AG_BASE_TEXT_H
+#define AG_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A growing text. Memory comes from mmap, so a report can be written where malloc must not be
+ * called. When memory runs out, what follows is dropped and `truncated` says so. */
+struct ag_text {
+    char *data; /* NUL-terminated once anything was added; NULL before */
+    size_t length;
+    size_t capacity;
+    bool truncated;
+};
+
+void ag_text_finish(struct ag_text *text);
+void ag_text_add(struct ag_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Adds a JSON string with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
+void ag_text_add_json(struct ag_text *text, const char *value);
+/* Writes all of it; 0 or -errno. */
+int ag_text_write(const struct ag_text *text, int fd);
+
+/* "4096", "64KiB", "1.5GiB", "80%", "max". Decimal and binary suffixes both mean powers of 1024.
+ * *ret_percent tells whether *ret_value is a percentage. Returns 0, or -EINVAL with both untouched. */
+int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent);
+
+/* A size for people, e.g. "1.50 GiB"; returns buffer. */
+const char *ag_text_size(char *buffer, size_t capacity, uint64_t bytes);
+/* A duration for people, e.g. "12.3 us"; returns buffer. */
+const char *ag_text_duration(char *buffer, size_t capacity, double nanoseconds);
+
+/* Number of single-character edits from a to b, ignoring case; names over 63 characters count as
+ * far apart (UINT_MAX). */
+unsigned ag_text_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,114 @@
+/* Finds libcuda's own functions: see driver.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "resolve.h"
+
+struct ag_driver ag_cu;
+
+static char path[PATH_MAX];
+
+enum need { NEED_REQUIRED, NEED_OPTIONAL };
+
+struct driver_row {
+    const char *symbol;
+    void **place;
+    enum need need;
+};
+
+static const struct driver_row rows[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) {#symbol, (void **)&ag_cu.symbol, NEED_##need},
+#define AG_CALL AG_HOOK
+#include "hooks.def"
+};
+
+static bool is_libcuda(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    return !strncmp(slash ? slash + 1 : file, "libcuda.so", strlen("libcuda.so"));
+}
+
+static int note_if_libcuda(struct dl_phdr_info *info, size_t size, void *found)
+{
+    (void)size;
+    if (!info->dlpi_name || !is_libcuda(info->dlpi_name))
+        return 0;
+    if (found)
+        snprintf(found, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+bool ag_driver_is_loaded(void)
+{
+    return dl_iterate_phdr(note_if_libcuda, NULL) != 0;
+}
+
+bool ag_driver_owns(const void *address)
+{
+    Dl_info info;
+
+    return dladdr(address, &info) && info.dli_fname && is_libcuda(info.dli_fname);
+}
+
+int ag_driver_find(const void *hint)
+{
+    Dl_info info;
+    void *handle;
+
+    if (hint && dladdr(hint, &info) && info.dli_fname && is_libcuda(info.dli_fname))
+        snprintf(path, sizeof(path), "%s", info.dli_fname);
+    else
+        (void)dl_iterate_phdr(note_if_libcuda, path);
+    /* RTLD_NOLOAD: the library is there already; this only gets us a handle to ask. */
+    handle = *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (!handle)
+        return -ENOENT;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        *rows[i].place = ag_resolve_real_dlsym(handle, rows[i].symbol);
+    return 0;
+}
+
+bool ag_driver_complete(const char **ret_missing)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].need == NEED_REQUIRED && !*rows[i].place) {
+            *ret_missing = rows[i].symbol;
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *ag_driver_path(void)
+{
+    return path;
+}
+
+void *ag_driver_pointer(enum ag_hook hook)
+{
+    static void **const places[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) (void **)&ag_cu.symbol,
+#include "hooks.def"
+    };
+
+    return *places[hook];
+}
+
+const char *ag_driver_error_name(CUresult result)
+{
+    const char *name = NULL;
+
+    if (ag_cu.cuGetErrorName && ag_cu.cuGetErrorName(result, &name) == CUDA_SUCCESS && name)
+        return name;
+    return "unknown CUDA error";
+}

@@ -1,0 +1,38 @@
+/* The driver behind us: a typed pointer for each symbol that hooks.def lists as hooked or called.
+ *
+ * These are the only calls into libcuda. ag_cu.<symbol>(...) is the driver's own function; none of
+ * them may be called with a lock of ours held. A pointer is NULL when the driver is too old for it
+ * (need OPTIONAL); REQUIRED ones are there whenever ag_driver_complete(). */
+#ifndef AG_DRIVER_H
+#define AG_DRIVER_H
+
+#include <stdbool.h>
+
+#include "abi.h"
+#include "symbols.h"
+
+struct ag_driver {
+#define AG_HOOK(base, symbol, since, flavour, need) __typeof__(&symbol) symbol;
+#define AG_CALL AG_HOOK
+#include "hooks.def"
+};
+
+extern struct ag_driver ag_cu;
+
+/* Finds the libcuda of this process and fills ag_cu. `hint` is an address inside it, or NULL to take
+ * the one that is loaded. 0, -ENOENT when no libcuda is loaded. Called once. */
+int ag_driver_find(const void *hint);
+/* All REQUIRED symbols found? If not, *ret_missing names the first that was not. */
+bool ag_driver_complete(const char **ret_missing);
+/* The path libcuda was loaded from, "" before it was found. */
+const char *ag_driver_path(void);
+/* The driver's own pointer for a hooked symbol, or NULL. */
+void *ag_driver_pointer(enum ag_hook hook);
+/* Does `address` lie in a library whose file name starts with libcuda.so? */
+bool ag_driver_owns(const void *address);
+/* Is a libcuda mapped into this process? Needs no ag_driver_find(). */
+bool ag_driver_is_loaded(void);
+/* "CUDA_ERROR_OUT_OF_MEMORY" or the like; static memory. */
+const char *ag_driver_error_name(CUresult result);
+
+#endif

@@ -1,0 +1,75 @@
+/* What every hook does first and last: one short function per hooked symbol uses these.
+ *
+ *     AG_ENTRY CUresult cuX(int a)
+ *     {
+ *         AG_ENTER(cuX, a);                      nested or inactive: the driver's own call, returned
+ *         return ag_entry_leave(what we do instead);
+ *     }
+ */
+#ifndef AG_ENTRY_H
+#define AG_ENTRY_H
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "abi.h"
+#include "stats.h"
+
+#define AG_ENTRY __attribute__((visibility("default")))
+#define AG_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+enum ag_entry_state {
+    AG_ENTRY_NEW,     /* nothing was read yet */
+    AG_ENTRY_PASSING, /* every call is the driver's: switched off, or something needed is missing */
+    AG_ENTRY_ACTIVE,
+};
+
+/* This thread is inside one of our hooks: what it calls now are our own calls. */
+extern _Thread_local int ag_entry_depth;
+extern _Thread_local int ag_entry_errno;
+extern _Atomic int ag_entry_state;
+
+/* Reads the settings and finds the driver, once; returns the state from then on (lifecycle.c). */
+enum ag_entry_state ag_entry_start(void);
+
+static inline bool ag_entry_inside(void)
+{
+    return ag_entry_depth > 0;
+}
+
+/* May look-ups be answered with our functions? */
+static inline bool ag_entry_substitutes(void)
+{
+    return atomic_load_explicit(&ag_entry_state, memory_order_acquire) == AG_ENTRY_ACTIVE;
+}
+
+/* True when the hook is to do its work, with the thread marked as inside. */
+static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
+{
+    int state;
+
+    if (ag_entry_depth)
+        return false;
+    state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+    if (AG_UNLIKELY(state == AG_ENTRY_NEW))
+        state = ag_entry_start();
+    ag_stats_hit(hook);
+    if (AG_UNLIKELY(state != AG_ENTRY_ACTIVE || !*real))
+        return false;
+    ag_entry_depth = 1;
+    ag_entry_errno = errno;
+    return true;
+}
+
+static inline CUresult ag_entry_leave(CUresult result)
+{
+    errno = ag_entry_errno;
+    ag_entry_depth = 0;
+    return result;
+}
+
+#define AG_ENTER(symbol, ...)                                                \
+    if (!ag_entry_enter(AG_HOOK_##symbol, (void *const *)&ag_cu.symbol))     \
+        return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED
+
+#endif

@@ -1,0 +1,135 @@
+/* Hooks of contexts: who lives on which device, and whose memory goes when one dies. */
+#include "alloc.h"
+#include "context.h"
+#include "driver.h"
+#include "entry.h"
+#include "lifecycle.h"
+#include "order.h"
+
+static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device)
+{
+    if (result == CUDA_SUCCESS && handle) {
+        (void)ag_context_enter(*handle, device);
+        ag_lifecycle_context_exists();
+    }
+    return result;
+}
+
+AG_ENTRY CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device)
+{
+    AG_ENTER(cuCtxCreate_v2, handle, flags, device);
+    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v2(handle, flags, device), handle, device));
+}
+
+AG_ENTRY CUresult cuCtxCreate_v3(CUcontext *handle, CUexecAffinityParam *affinity, int n,
+                                 unsigned int flags, CUdevice device)
+{
+    AG_ENTER(cuCtxCreate_v3, handle, affinity, n, flags, device);
+    return ag_entry_leave(
+        entered(ag_cu.cuCtxCreate_v3(handle, affinity, n, flags, device), handle, device));
+}
+
+AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameters,
+                                 unsigned int flags, CUdevice device)
+{
+    AG_ENTER(cuCtxCreate_v4, handle, parameters, flags, device);
+    return ag_entry_leave(
+        entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle, device));
+}
+
+AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
+                                   unsigned int flags)
+{
+    AG_ENTER(cuGreenCtxCreate, green, descriptor, device, flags);
+    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    return ag_entry_leave(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags));
+}
+
+AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
+{
+    struct ag_context *context;
+
+    AG_ENTER(cuCtxDestroy_v2, handle);
+    context = ag_context_find(handle);
+    if (context) {
+        ag_alloc_context_dying(context);
+        ag_context_forget(context);
+    }
+    return ag_entry_leave(ag_cu.cuCtxDestroy_v2(handle));
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
+{
+    CUresult result;
+
+    AG_ENTER(cuDevicePrimaryCtxRetain, handle, device);
+    result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
+    if (result == CUDA_SUCCESS && handle) {
+        ag_context_primary_retained(*handle, device);
+        ag_lifecycle_context_exists();
+    }
+    return ag_entry_leave(result);
+}
+
+/* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */
+static struct ag_context *primary_ending(CUdevice device, bool reset)
+{
+    struct ag_context *context = ag_context_primary_dying(device, reset);
+
+    if (context)
+        ag_alloc_context_dying(context);
+    return context;
+}
+
+static CUresult released(CUresult result, struct ag_context *dying, CUdevice device)
+{
+    if (dying)
+        ag_context_forget(dying);
+    else if (result == CUDA_SUCCESS)
+        ag_context_primary_released(device);
+    return result;
+}
+
+/* A reset keeps the references: the next use of the device makes a new context of the same kind. */
+static CUresult was_reset(CUresult result, struct ag_context *dying)
+{
+    if (dying)
+        ag_context_forget(dying);
+    return result;
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxRelease, device);
+    dying = primary_ending(device, false);
+    return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease(device), dying, device));
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxRelease_v2, device);
+    dying = primary_ending(device, false);
+    return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease_v2(device), dying, device));
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxReset, device);
+    dying = primary_ending(device, true);
+    return ag_entry_leave(was_reset(ag_cu.cuDevicePrimaryCtxReset(device), dying));
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxReset_v2, device);
+    dying = primary_ending(device, true);
+    return ag_entry_leave(was_reset(ag_cu.cuDevicePrimaryCtxReset_v2(device), dying));
+}

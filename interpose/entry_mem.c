@@ -1,0 +1,138 @@
+/* Hooks of memory: allocation, free, and the questions about it. */
+#include "alloc.h"
+#include "answers.h"
+#include "base/log.h"
+#include "driver.h"
+#include "entry.h"
+#include "order.h"
+#include "pressure.h"
+
+AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    AG_ENTER(cuMemAlloc_v2, dptr, bytesize);
+    return ag_entry_leave(ag_alloc(dptr, bytesize));
+}
+
+AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                     unsigned int element_bytes)
+{
+    AG_ENTER(cuMemAllocPitch_v2, dptr, pitch, width, height, element_bytes);
+    return ag_entry_leave(ag_alloc_pitch(dptr, pitch, width, height, element_bytes));
+}
+
+AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    AG_ENTER(cuMemFree_v2, dptr);
+    return ag_entry_leave(ag_free(dptr));
+}
+
+/* Memory of cuMemAlloc is none that cuMemFreeAsync takes, also when it came from our pool. */
+AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    AG_ENTER(cuMemFreeAsync, dptr, stream);
+    if (ag_answer_is_redirected(dptr))
+        return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
+    return ag_entry_leave(ag_cu.cuMemFreeAsync(dptr, stream));
+}
+
+AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
+    if (ag_answer_is_redirected(dptr))
+        return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
+    return ag_entry_leave(ag_cu.cuMemFreeAsync_ptsz(dptr, stream));
+}
+
+AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
+{
+    AG_ENTER(cuMemGetInfo_v2, ret_free, ret_total);
+    return ag_entry_leave(ag_answer_mem_info(ret_free, ret_total));
+}
+
+AG_ENTRY CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr dptr)
+{
+    AG_ENTER(cuMemGetAddressRange_v2, ret_base, ret_size, dptr);
+    return ag_entry_leave(ag_answer_address_range(ret_base, ret_size, dptr));
+}
+
+AG_ENTRY CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    AG_ENTER(cuPointerGetAttribute, data, attribute, ptr);
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+        ag_order_note_visible(AG_VISIBLE_RDMA);
+    return ag_entry_leave(ag_answer_attribute(data, attribute, ptr));
+}
+
+AG_ENTRY CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
+                                         void **data, CUdeviceptr ptr)
+{
+    AG_ENTER(cuPointerGetAttributes, count, attributes, data, ptr);
+    return ag_entry_leave(ag_answer_attributes(count, attributes, data, ptr));
+}
+
+AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                        CUdeviceptr ptr)
+{
+    AG_ENTER(cuPointerSetAttribute, value, attribute, ptr);
+    ag_order_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
+    return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
+}
+
+AG_ENTRY CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    AG_ENTER(cuIpcGetMemHandle, handle, dptr);
+    ag_order_note_visible(AG_VISIBLE_SHARED);
+    if (ag_answer_is_redirected(dptr)) {
+        if (!ag_stats_counter(AG_STAT_FALLBACK_NO_IPC))
+            ag_log_warn("cuIpcGetMemHandle: pool memory cannot be exported to another process; "
+                        "set ALLOGRAFT_POLICY=native for a program that does this");
+        ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
+    }
+    return ag_entry_leave(ag_cu.cuIpcGetMemHandle(handle, dptr));
+}
+
+/* --- calls that fail when what we keep is what they lack: given back, then asked once more --- */
+
+#define RETRIED(symbol, parameters, ...)                                              \
+    AG_ENTRY CUresult symbol parameters                                               \
+    {                                                                                 \
+        CUresult result;                                                              \
+                                                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                                                \
+        result = ag_cu.symbol(__VA_ARGS__);                                           \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())      \
+            result = ag_cu.symbol(__VA_ARGS__);                                       \
+        return ag_entry_leave(result);                                                \
+    }
+
+RETRIED(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytes, CUstream stream), dptr, bytes, stream)
+RETRIED(cuMemAllocAsync_ptsz, (CUdeviceptr * dptr, size_t bytes, CUstream stream), dptr, bytes, stream)
+RETRIED(cuMemAllocFromPoolAsync,
+        (CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream), dptr, bytes, pool, stream)
+RETRIED(cuMemAllocFromPoolAsync_ptsz,
+        (CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream), dptr, bytes, pool, stream)
+RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array, descriptor)
+RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor), array, descriptor)
+RETRIED(cuMipmappedArrayCreate,
+        (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels),
+        array, descriptor, levels)
+RETRIED(cuModuleLoad, (CUmodule * module, const char *file), module, file)
+RETRIED(cuModuleLoadData, (CUmodule * module, const void *image), module, image)
+RETRIED(cuModuleLoadDataEx,
+        (CUmodule * module, const void *image, unsigned int n, CUjit_option *options, void **values),
+        module, image, n, options, values)
+RETRIED(cuModuleLoadFatBinary, (CUmodule * module, const void *image), module, image)
+
+AG_ENTRY CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                              const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    CUresult result;
+
+    AG_ENTER(cuMemCreate, handle, size, properties, flags);
+    if (properties && properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        ag_order_note_visible(AG_VISIBLE_PINNED);
+    result = ag_cu.cuMemCreate(handle, size, properties, flags);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+        result = ag_cu.cuMemCreate(handle, size, properties, flags);
+    return ag_entry_leave(result);
+}

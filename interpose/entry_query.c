@@ -1,0 +1,44 @@
+/* Hooks of calls whose answer depends on the wait that an ordered free left owed. */
+#include "driver.h"
+#include "entry.h"
+#include "order.h"
+
+/* A query natively finds the work before the last cudaFree finished: if the answer is "not ready"
+ * while that wait is owed, it is paid and the driver asked again. */
+#define ASKED_AGAIN(symbol, parameters, ...)                          \
+    AG_ENTRY CUresult symbol parameters                               \
+    {                                                                 \
+        CUresult result;                                              \
+                                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                                \
+        result = ag_cu.symbol(__VA_ARGS__);                           \
+        if (result == CUDA_ERROR_NOT_READY && ag_order_owes()) {      \
+            ag_order_pay(AG_STAT_PAID_QUERY);                         \
+            result = ag_cu.symbol(__VA_ARGS__);                       \
+        }                                                             \
+        return ag_entry_leave(result);                                \
+    }
+
+ASKED_AGAIN(cuEventQuery, (CUevent event), event)
+ASKED_AGAIN(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end), milliseconds, start, end)
+ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end), milliseconds, start, end)
+ASKED_AGAIN(cuStreamQuery, (CUstream stream), stream)
+ASKED_AGAIN(cuStreamQuery_ptsz, (CUstream stream), stream)
+
+/* What is taken away here was in nobody's use any more natively, after a cudaFree. */
+#define PAID_FIRST(symbol, parameters, ...)                           \
+    AG_ENTRY CUresult symbol parameters                               \
+    {                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                \
+        if (ag_order_owes())                                          \
+            ag_order_pay(AG_STAT_PAID_DESTROY);                       \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));             \
+    }
+
+PAID_FIRST(cuModuleUnload, (CUmodule module), module)
+PAID_FIRST(cuLibraryUnload, (CUlibrary library), library)
+PAID_FIRST(cuTexObjectDestroy, (CUtexObject object), object)
+PAID_FIRST(cuSurfObjectDestroy, (CUsurfObject object), object)
+PAID_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
+PAID_FIRST(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
+PAID_FIRST(cuCtxDisablePeerAccess, (CUcontext peer), peer)

@@ -1,0 +1,101 @@
+/* Hooks of streams and captures: they decide which order of frees is exact (policy/order.c). */
+#include "alloc.h"
+#include "context.h"
+#include "driver.h"
+#include "entry.h"
+#include "order.h"
+
+/* The current context, if a stream of these flags will not wait for the NULL stream. */
+static struct ag_context *coming(unsigned int flags)
+{
+    struct ag_context *context = flags & CU_STREAM_NON_BLOCKING ? ag_context_current() : NULL;
+
+    if (context)
+        ag_order_nonblocking_coming(context);
+    return context;
+}
+
+static CUresult created(struct ag_context *context, CUresult result)
+{
+    if (context && result == CUDA_SUCCESS)
+        ag_order_nonblocking_created(context);
+    return result;
+}
+
+AG_ENTRY CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    struct ag_context *context;
+
+    AG_ENTER(cuStreamCreate, stream, flags);
+    context = coming(flags);
+    return ag_entry_leave(created(context, ag_cu.cuStreamCreate(stream, flags)));
+}
+
+AG_ENTRY CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+    struct ag_context *context;
+
+    AG_ENTER(cuStreamCreateWithPriority, stream, flags, priority);
+    context = coming(flags);
+    return ag_entry_leave(
+        created(context, ag_cu.cuStreamCreateWithPriority(stream, flags, priority)));
+}
+
+AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags,
+                                         int priority)
+{
+    AG_ENTER(cuGreenCtxStreamCreate, stream, green, flags, priority);
+    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    return ag_entry_leave(ag_cu.cuGreenCtxStreamCreate(stream, green, flags, priority));
+}
+
+static CUresult ended(CUresult result, CUstream stream, bool per_thread)
+{
+    if (ag_order_capture_ended(stream, per_thread))
+        ag_alloc_capture_closed();
+    return result;
+}
+
+/* A stream that is destroyed while it captures ends the capture. */
+AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    AG_ENTER(cuStreamDestroy_v2, stream);
+    return ag_entry_leave(ended(ag_cu.cuStreamDestroy_v2(stream), stream, false));
+}
+
+#define BEGINS(symbol, per_thread, parameters, ...)                              \
+    AG_ENTRY CUresult symbol parameters                                          \
+    {                                                                            \
+        CUresult result;                                                         \
+                                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                           \
+        ag_order_capture_opening();                                              \
+        result = ag_cu.symbol(__VA_ARGS__);                                      \
+        ag_order_capture_opened(stream, per_thread, result == CUDA_SUCCESS);     \
+        return ag_entry_leave(result);                                           \
+    }
+
+BEGINS(cuStreamBeginCapture, false, (CUstream stream), stream)
+BEGINS(cuStreamBeginCapture_ptsz, true, (CUstream stream), stream)
+BEGINS(cuStreamBeginCapture_v2, false, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+BEGINS(cuStreamBeginCapture_v2_ptsz, true, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+BEGINS(cuStreamBeginCaptureToGraph, false,
+       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+        size_t n, CUstreamCaptureMode mode),
+       stream, graph, dependencies, edges, n, mode)
+BEGINS(cuStreamBeginCaptureToGraph_ptsz, true,
+       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+        size_t n, CUstreamCaptureMode mode),
+       stream, graph, dependencies, edges, n, mode)
+
+AG_ENTRY CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    AG_ENTER(cuStreamEndCapture, stream, graph);
+    return ag_entry_leave(ended(ag_cu.cuStreamEndCapture(stream, graph), stream, false));
+}
+
+AG_ENTRY CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+{
+    AG_ENTER(cuStreamEndCapture_ptsz, stream, graph);
+    return ag_entry_leave(ended(ag_cu.cuStreamEndCapture_ptsz(stream, graph), stream, true));
+}

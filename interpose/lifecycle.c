@@ -1,0 +1,204 @@
+/* Beginning and end: see lifecycle.h.
+ *
+ * Nothing happens before the first hooked call: no constructor, no look at the environment. Settings
+ * are read, the driver is found, once, by whichever thread comes first. At the end:
+ * - an atexit handler, registered after the first context exists and so running before the driver's
+ *   own, pays the wait that ordered frees owe;
+ * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "lifecycle.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "alloc.h"
+#include "backend.h"
+#include "base/clock.h"
+#include "context.h"
+#include "driver.h"
+#include "entry.h"
+#include "ledger.h"
+#include "order.h"
+#include "pressure.h"
+#include "report.h"
+#include "resolve.h"
+
+extern char **environ;
+
+_Thread_local int ag_entry_depth;
+_Thread_local int ag_entry_errno;
+_Atomic int ag_entry_state = AG_ENTRY_NEW;
+
+static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what start() does, once */
+static struct ag_options options;
+static struct ag_run run = {.ended_by = "exit"};
+static bool settings_bad;
+static _Atomic bool reported;
+
+static void tell(enum ag_log_level level, const char *line)
+{
+    ag_log(level, level == AG_LOG_ERROR ? "%s; nothing is redirected" : "%s", line);
+}
+
+/* A forked child: the driver does not work there if the parent had it in use, and the books are the
+ * parent's. It begins anew; with a context in the parent everything is passed through. */
+static void begin_child(void)
+{
+    bool had_contexts = ag_context_count() > 0;
+
+    ag_stats_reset();
+    ag_context_forget_all();
+    ag_ledger_forget_all();
+    ag_order_forget_all();
+    for (unsigned i = 0; ag_device_met(i); i++)
+        ag_pool_forget(ag_device_met(i));
+    run.pid = getpid();
+    run.started_ns = ag_clock_ns();
+    run.started_ticks = ag_clock_ticks();
+    ag_report_in_child();
+    ag_entry_depth = 0;
+    if (had_contexts && atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE) {
+        run.trouble = "forked from a process that had a CUDA context";
+        atomic_store(&ag_entry_state, AG_ENTRY_PASSING);
+    }
+}
+
+static void configure(void)
+{
+    ag_log_set_level(options.log);
+    ag_alloc_configure(options.policy);
+    ag_order_configure(options.free_mode);
+    ag_pool_configure(options.pool_keep);
+    ag_pressure_configure(options.cache, options.pending);
+}
+
+/* What every call is to do from now on. With start_mutex held. */
+static enum ag_entry_state start(void)
+{
+    const char *missing = NULL;
+
+    run.pid = getpid();
+    run.started_ns = ag_clock_ns();
+    run.started_ticks = ag_clock_ticks();
+    settings_bad = ag_options_read(environ, &options, tell) != 0;
+    configure();
+    pthread_atfork(NULL, NULL, begin_child);
+    if (ag_driver_find(ag_resolve_hint())) {
+        run.trouble = "no libcuda was found in the process";
+        return AG_ENTRY_PASSING;
+    }
+    if (settings_bad)
+        run.trouble = "a setting was bad";
+    else if (options.disable)
+        run.trouble = "switched off by ALLOGRAFT_DISABLE";
+    else if (!ag_driver_complete(&missing))
+        run.trouble = "the driver is too old";
+    if (missing)
+        ag_log_warn("the driver has no %s: nothing is redirected", missing);
+    ag_symbols_index();
+    return run.trouble ? AG_ENTRY_PASSING : AG_ENTRY_ACTIVE;
+}
+
+enum ag_entry_state ag_entry_start(void)
+{
+    int saved_errno = errno;
+    int state;
+
+    pthread_mutex_lock(&start_mutex);
+    state = atomic_load_explicit(&ag_entry_state, memory_order_relaxed);
+    if (state == AG_ENTRY_NEW) {
+        ag_entry_depth++; /* our own look-ups */
+        state = start();
+        ag_entry_depth--;
+        if (!ag_resolve_hint())
+            ag_stats_add(AG_STAT_DOOR_EXPORTED, 1);
+        atomic_store_explicit(&ag_entry_state, state, memory_order_release);
+    }
+    pthread_mutex_unlock(&start_mutex);
+    errno = saved_errno;
+    return (enum ag_entry_state)state;
+}
+
+const struct ag_options *ag_lifecycle_options(void)
+{
+    return &options;
+}
+
+const struct ag_run *ag_lifecycle_run(void)
+{
+    return &run;
+}
+
+/* --- the end --- */
+
+static bool is_this_process(void)
+{
+    return run.pid == getpid();
+}
+
+static void pay_at_exit(void)
+{
+    if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
+        return;
+    ag_entry_depth++;
+    ag_order_exit();
+    ag_entry_depth--;
+}
+
+void ag_lifecycle_context_exists(void)
+{
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+
+    if (atomic_flag_test_and_set(&registered))
+        return;
+    (void)atexit(pay_at_exit);
+    (void)at_quick_exit(pay_at_exit);
+}
+
+static void report_once(const char *ended_by)
+{
+    if (atomic_exchange(&reported, true))
+        return;
+    run.ended_by = ended_by;
+    ag_report_write(&options);
+}
+
+void ag_lifecycle_leave(const char *ended_by)
+{
+    int saved_errno = errno;
+
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
+        return;
+    pay_at_exit();
+    if (!options.disable)
+        report_once(ended_by);
+    errno = saved_errno;
+}
+
+/* A process that used CUDA without any call of it having come through us. */
+static void warn_if_bypassed(void)
+{
+    if (!ag_driver_is_loaded() || !ag_report_gpu_is_open())
+        return;
+    (void)ag_options_read(environ, &options, tell);
+    configure();
+    if (!options.disable && strcmp(options.stats, "off"))
+        ag_log_warn("this process used CUDA, but none of its calls came through: it may load libcuda "
+                    "with RTLD_DEEPBIND or be linked statically against the loader");
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW) {
+        warn_if_bypassed();
+        return;
+    }
+    if (!options.disable && is_this_process())
+        report_once("exit");
+}

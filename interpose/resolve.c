@@ -1,0 +1,117 @@
+/* The doors through which a program gets driver functions.
+ *
+ * Delicate, because dlsym runs everywhere: under the loader's lock, inside constructors, inside
+ * malloc replacements, before main. Rules:
+ * - dlsym initialises nothing, takes no lock, opens nothing. It calls the real one and compares.
+ * - Everything but cu[A-Z]* with an explicit handle leaves through a tail jump in dlsym_<arch>.S,
+ *   so that RTLD_NEXT and RTLD_DEFAULT see the program's return address and mean what they meant.
+ *   Those two need no help from us: what is exported here is found by them in the right order.
+ * - A result is only replaced when it lies in libcuda: other libraries have cu[A-Z] names too.
+ * - cuGetProcAddress is asked first; what it returned, not the name, decides: one base name stands
+ *   for several ABIs, and only the driver knows which one a version and flag mean. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "resolve.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "abi.h"
+#include "base/log.h"
+#include "driver.h"
+#include "entry.h"
+#include "stats.h"
+#include "symbols.h"
+
+typedef void *(*dlsym_function)(void *, const char *);
+
+/* For the assembly alone, hence no header. ag_resolve_dlsym_next is filled on first use; racing
+ * threads store the same value. */
+dlsym_function ag_resolve_find_dlsym(void);
+void *ag_resolve_dlsym_cuda(void *handle, const char *name);
+dlsym_function ag_resolve_dlsym_next;
+
+static _Atomic(const void *) hint;
+
+dlsym_function ag_resolve_find_dlsym(void)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !ag_resolve_dlsym_next; i++)
+        ag_resolve_dlsym_next = (dlsym_function)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    return ag_resolve_dlsym_next;
+}
+
+void *ag_resolve_real_dlsym(void *handle, const char *name)
+{
+    dlsym_function next = ag_resolve_dlsym_next;
+
+    return (next ? next : ag_resolve_find_dlsym())(handle, name);
+}
+
+const void *ag_resolve_hint(void)
+{
+    return atomic_load_explicit(&hint, memory_order_relaxed);
+}
+
+/* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the assembly. */
+void *ag_resolve_dlsym_cuda(void *handle, const char *name)
+{
+    void *real = ag_resolve_real_dlsym(handle, name);
+    enum ag_hook hook;
+
+    if (!real || ag_entry_inside())
+        return real;
+    hook = ag_hook_by_name(name);
+    if (hook == AG_N_HOOKS || real == ag_hook_info(hook)->entry || !ag_driver_owns(real))
+        return real;
+    atomic_store_explicit(&hint, real, memory_order_relaxed);
+    ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
+    ag_stats_add(AG_STAT_SUBSTITUTED, 1);
+    return ag_hook_info(hook)->entry;
+}
+
+/* What the program gets for a pointer that the driver's look-up returned for `name`. */
+static void *substitute(const char *name, void *real, cuuint64_t flags)
+{
+    enum ag_hook hook;
+
+    ag_stats_add(AG_STAT_DOOR_GET_PROC_ADDRESS, 1);
+    if (!real || !ag_entry_substitutes())
+        return real;
+    hook = ag_hook_by_address(real, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    if (hook != AG_N_HOOKS) {
+        ag_stats_add(AG_STAT_SUBSTITUTED, 1);
+        return ag_hook_info(hook)->entry;
+    }
+    if (name && ag_hook_base_known(name)) {
+        ag_stats_add(AG_STAT_DOOR_UNMATCHED, 1);
+        ag_log_debug("cuGetProcAddress gave %s at an address of no hooked symbol: left alone", name);
+    }
+    return real;
+}
+
+AG_ENTRY CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    CUresult result;
+
+    AG_ENTER(cuGetProcAddress, symbol, pfn, version, flags);
+    result = ag_cu.cuGetProcAddress(symbol, pfn, version, flags);
+    if (result == CUDA_SUCCESS && pfn)
+        *pfn = substitute(symbol, *pfn, flags);
+    return ag_entry_leave(result);
+}
+
+AG_ENTRY CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                                      CUdriverProcAddressQueryResult *status)
+{
+    CUresult result;
+
+    AG_ENTER(cuGetProcAddress_v2, symbol, pfn, version, flags, status);
+    result = ag_cu.cuGetProcAddress_v2(symbol, pfn, version, flags, status);
+    if (result == CUDA_SUCCESS && pfn)
+        *pfn = substitute(symbol, *pfn, flags);
+    return ag_entry_leave(result);
+}

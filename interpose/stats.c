@@ -1,0 +1,84 @@
+/* The counters' memory and their sums: see stats.h. */
+#include "stats.h"
+
+#include <string.h>
+
+struct ag_stats ag_stats;
+
+void ag_stats_reset(void)
+{
+    memset(&ag_stats, 0, sizeof(ag_stats));
+}
+
+uint64_t ag_stats_sum(size_t offset)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        const char *slot = (const char *)&ag_stats.slots[i];
+
+        sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(slot + offset),
+                                    memory_order_relaxed);
+    }
+    return sum;
+}
+
+uint64_t ag_stats_counter(enum ag_stat id)
+{
+    return ag_stats_sum(offsetof(struct ag_stats_slot, counters) + id * sizeof(uint64_t));
+}
+
+uint64_t ag_stats_hits(enum ag_hook hook)
+{
+    return ag_stats_sum(offsetof(struct ag_stats_slot, hits) + hook * sizeof(uint64_t));
+}
+
+static unsigned row_of(int device)
+{
+    return device < 0 || (unsigned)device >= AG_STATS_DEVICES ? AG_STATS_DEVICES - 1
+                                                               : (unsigned)device;
+}
+
+static struct ag_place_stats *place_of(int device, enum ag_placement place)
+{
+    return &ag_stats.slots[ag_slot()].places[row_of(device)][place];
+}
+
+static void add(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static unsigned size_class(uint64_t bytes)
+{
+    unsigned power = bytes > 1 ? 64 - (unsigned)__builtin_clzll(bytes - 1) : 0; /* ceil(log2) */
+
+    if (power < 9)
+        return 0;
+    return power - 9 < AG_SIZE_CLASSES ? power - 9 : AG_SIZE_CLASSES - 1;
+}
+
+void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
+{
+    struct ag_place_stats *stats = place_of(device, place);
+
+    add(&stats->allocs, 1);
+    add(&stats->alloc_bytes, bytes);
+    add(&stats->alloc_ticks, ticks);
+    add(&stats->sizes[size_class(bytes)], 1);
+    ag_level_add(&ag_stats.bytes[row_of(device)][place], bytes);
+}
+
+void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
+{
+    struct ag_place_stats *stats = place_of(device, place);
+
+    add(&stats->frees, 1);
+    add(&stats->free_ticks, ticks);
+    ag_level_subtract(&ag_stats.bytes[row_of(device)][place], bytes);
+}
+
+void ag_stats_failed(int device, enum ag_placement place)
+{
+    add(&place_of(device, place)->failed, 1);
+}

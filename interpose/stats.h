@@ -1,0 +1,89 @@
+/* Counters of everything the report tells. Hot ones are spread over slots of threads and only summed
+ * when somebody reads; all are relaxed, none takes a lock. */
+#ifndef AG_STATS_H
+#define AG_STATS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/slot.h"
+#include "symbols.h"
+
+enum ag_stat {
+#define AG_STAT(id, group, key, label) AG_STAT_##id,
+#include "stats.def"
+    AG_N_STATS
+};
+
+enum ag_placement { AG_PLACE_NATIVE, AG_PLACE_POOL, AG_PLACE_MANAGED, AG_N_PLACEMENTS };
+
+#define AG_STATS_DEVICES 16u /* devices of a higher ordinal share the last row */
+#define AG_SIZE_CLASSES 36u  /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
+
+struct ag_place_stats {
+    _Atomic uint64_t allocs, frees, failed, alloc_bytes, alloc_ticks, free_ticks;
+    _Atomic uint64_t sizes[AG_SIZE_CLASSES];
+};
+
+struct ag_stats_slot {
+    _Alignas(64) _Atomic uint64_t counters[AG_N_STATS];
+    _Atomic uint64_t hits[AG_N_HOOKS];
+    struct ag_place_stats places[AG_STATS_DEVICES][AG_N_PLACEMENTS];
+};
+
+struct ag_level {
+    _Alignas(64) _Atomic uint64_t current, peak;
+};
+
+struct ag_stats {
+    struct ag_stats_slot slots[AG_SLOTS];
+    struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
+    struct ag_level pending_bytes, cached_bytes;
+};
+
+extern struct ag_stats ag_stats;
+
+/* Everything back to zero: a forked child's own beginning. No other thread may count meanwhile. */
+void ag_stats_reset(void);
+uint64_t ag_stats_counter(enum ag_stat id);
+uint64_t ag_stats_hits(enum ag_hook hook);
+/* Sum over all slots of one uint64_t at `offset` bytes into a slot. */
+uint64_t ag_stats_sum(size_t offset);
+
+static inline void ag_stats_add(enum ag_stat id, uint64_t n)
+{
+    atomic_fetch_add_explicit(&ag_stats.slots[ag_slot()].counters[id], n, memory_order_relaxed);
+}
+
+static inline void ag_stats_hit(enum ag_hook hook)
+{
+    atomic_fetch_add_explicit(&ag_stats.slots[ag_slot()].hits[hook], 1, memory_order_relaxed);
+}
+
+static inline void ag_level_add(struct ag_level *level, uint64_t amount)
+{
+    uint64_t now =
+        atomic_fetch_add_explicit(&level->current, amount, memory_order_relaxed) + amount;
+    uint64_t peak = atomic_load_explicit(&level->peak, memory_order_relaxed);
+
+    while (now > peak && !atomic_compare_exchange_weak_explicit(
+                             &level->peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static inline void ag_level_subtract(struct ag_level *level, uint64_t amount)
+{
+    atomic_fetch_sub_explicit(&level->current, amount, memory_order_relaxed);
+}
+
+static inline uint64_t ag_level_current(struct ag_level *level)
+{
+    return atomic_load_explicit(&level->current, memory_order_relaxed);
+}
+
+/* One successful allocation or free of `bytes` on `device`, which took `ticks` of ag_clock_ticks(). */
+void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
+void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
+void ag_stats_failed(int device, enum ag_placement place);
+
+#endif

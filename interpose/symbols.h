@@ -1,0 +1,36 @@
+/* The hooked driver symbols by number, name and address: derived from hooks.def. */
+#ifndef AG_SYMBOLS_H
+#define AG_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum ag_hook {
+#define AG_HOOK(base, symbol, since, flavour, need) AG_HOOK_##symbol,
+#include "hooks.def"
+    AG_N_HOOKS
+};
+
+enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ };
+
+struct ag_hook_info {
+    const char *base, *symbol;
+    void *entry; /* our function of that name */
+    enum ag_flavour flavour;
+};
+
+const struct ag_hook_info *ag_hook_info(enum ag_hook hook);
+
+/* The hook of the exported symbol `name`, or AG_N_HOOKS. Lock-free, allocates nothing: safe inside
+ * dlsym. */
+enum ag_hook ag_hook_by_name(const char *name);
+
+/* Fills the table behind ag_hook_by_address from the driver's pointers; once, at start. */
+void ag_symbols_index(void);
+/* The hook whose real symbol lies at `address`; where two hooks share an address, the one of that
+ * flavour. AG_N_HOOKS when it is none of ours. */
+enum ag_hook ag_hook_by_address(const void *address, bool per_thread);
+/* Is there a hook for the base name, of whatever version? */
+bool ag_hook_base_known(const char *base);
+
+#endif

@@ -1,0 +1,24 @@
+/* The steps of an allocation and of a free, in order. Read alloc.c first. */
+#ifndef AG_POLICY_ALLOC_H
+#define AG_POLICY_ALLOC_H
+
+#include "abi.h"
+#include "options.h"
+
+void ag_alloc_configure(enum ag_policy policy);
+
+/* cuMemAlloc_v2: the result and the codes are the driver's. */
+CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes);
+/* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
+CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
+                        unsigned element_bytes);
+/* cuMemFree_v2. Unknown addresses go to the driver. */
+CUresult ag_free(CUdeviceptr address);
+
+/* A capture ended and none is open any more: what was set aside is freed. */
+void ag_alloc_capture_closed(void);
+/* The program is about to destroy `context`: its memory goes, as natively. */
+struct ag_context;
+void ag_alloc_context_dying(struct ag_context *context);
+
+#endif

@@ -1,0 +1,141 @@
+/* Questions about memory: see answers.h.
+ *
+ * Every attribute of CUpointer_attribute was compared on pool and native memory of the same size.
+ * Those that differ, and what the program gets:
+ *   CONTEXT                     pool: none      the context that allocated it, as natively
+ *   MEMPOOL_HANDLE              pool: our pool  none, as natively
+ *   RANGE_SIZE                  the block's     what the program asked for
+ *   ALLOWED_HANDLE_TYPES        pool: file      none, as natively: our pool is not the program's
+ *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         the truth: the driver refuses the export
+ *   IS_GPU_DIRECT_RDMA_CAPABLE  pool: 0         the truth
+ *   IS_HW_DECOMPRESS_CAPABLE    pool: 0         the truth
+ *   MAPPING_SIZE, MAPPING_BASE_ADDR, BUFFER_ID, MEMORY_BLOCK_ID   the driver's: they only name
+ * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
+ * as natively. */
+#include "answers.h"
+
+#include <string.h>
+
+#include "backend.h"
+#include "context.h"
+#include "driver.h"
+#include "ledger.h"
+#include "pressure.h"
+
+enum found {
+    FOUND_NOTHING, /* not ours: the driver answers */
+    FOUND_BLOCK,
+    FOUND_FREED, /* ours, but not the program's: natively unknown */
+};
+
+static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
+{
+    CUdeviceptr base = address;
+    size_t size;
+
+    if (!ag_ledger_look(address, ret_copy) &&
+        (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
+         !ag_ledger_look(base, ret_copy)))
+        return FOUND_NOTHING;
+    if (ret_copy->placement != AG_PLACE_POOL)
+        return FOUND_NOTHING;
+    if (ret_copy->state != AG_BLOCK_LIVE || address - base >= ret_copy->requested)
+        return FOUND_FREED;
+    return FOUND_BLOCK;
+}
+
+bool ag_answer_is_redirected(CUdeviceptr address)
+{
+    struct ag_block block;
+
+    return address && find(address, &block) == FOUND_BLOCK;
+}
+
+CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
+{
+    struct ag_context *context = ag_context_current();
+    uint64_t reserved, used, ours;
+    size_t total = 0;
+    CUresult result;
+
+    ag_pressure_settle();
+    result = ag_cu.cuMemGetInfo_v2(ret_free, ret_total);
+    if (result != CUDA_SUCCESS || !ret_free || !context)
+        return result;
+    total = ret_total ? *ret_total : context->device->total_bytes;
+    ag_pool_levels(context->device, &reserved, &used);
+    ours = reserved > used ? reserved - used : 0;
+    ours += atomic_load_explicit(&context->cache.bytes, memory_order_relaxed);
+    *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
+    return result;
+}
+
+CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address)
+{
+    struct ag_block block;
+    enum found found = ret_base || ret_size ? find(address, &block) : FOUND_NOTHING;
+
+    if (found == FOUND_NOTHING)
+        return ag_cu.cuMemGetAddressRange_v2(ret_base, ret_size, address);
+    if (found == FOUND_FREED)
+        return CUDA_ERROR_NOT_FOUND;
+    if (ret_base)
+        *ret_base = block.address;
+    if (ret_size)
+        *ret_size = block.requested;
+    return CUDA_SUCCESS;
+}
+
+/* Replaces the driver's answer in *data where natively it would be another. */
+static void correct(void *data, CUpointer_attribute attribute, const struct ag_block *block)
+{
+    const unsigned long long none = 0;
+
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        memcpy(data, &block->context->handle, sizeof(CUcontext));
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        memcpy(data, &none, sizeof(CUmemoryPool));
+        break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        memcpy(data, &none, sizeof(unsigned long long));
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: {
+        size_t requested = block->requested;
+
+        memcpy(data, &requested, sizeof(requested));
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct ag_block block;
+    enum found found = find(address, &block);
+    CUresult result;
+
+    if (found == FOUND_FREED)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = ag_cu.cuPointerGetAttribute(data, attribute, address);
+    if (result == CUDA_SUCCESS && found == FOUND_BLOCK)
+        correct(data, attribute, &block);
+    return result;
+}
+
+CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
+                              CUdeviceptr address)
+{
+    const CUdeviceptr nowhere = 1; /* an address that no memory has */
+    struct ag_block block;
+    enum found found = find(address, &block);
+    CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data,
+                                                   found == FOUND_FREED ? nowhere : address);
+
+    for (unsigned i = 0; result == CUDA_SUCCESS && found == FOUND_BLOCK && i < count; i++)
+        correct(data[i], attributes[i], &block);
+    return result;
+}

@@ -1,0 +1,19 @@
+/* What the program hears when it asks about redirected memory: what it would have heard natively. */
+#ifndef AG_POLICY_ANSWERS_H
+#define AG_POLICY_ANSWERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "abi.h"
+
+/* Each as the driver function of that name. */
+CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total);
+CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address);
+CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address);
+CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
+                              CUdeviceptr address);
+/* Does the address lie in memory that we took from a pool for the program? */
+bool ag_answer_is_redirected(CUdeviceptr address);
+
+#endif

@@ -1,0 +1,163 @@
+/* Bins of freed blocks: see cache.h. */
+#include "cache.h"
+
+#include "base/slot.h"
+#include "ledger.h"
+#include "stats.h"
+
+#define SMALLEST 512u
+#define LARGEST_STEP (2u * 1024u * 1024u)
+#define LOOKED_AT 16u /* blocks of a bin looked at: large sizes share bins */
+
+static unsigned log2_of(size_t value)
+{
+    return 63u - (unsigned)__builtin_clzll(value);
+}
+
+size_t ag_cache_block_size(size_t bytes)
+{
+    size_t step;
+
+    if (bytes <= SMALLEST)
+        return SMALLEST;
+    step = (size_t)1 << log2_of(bytes - 1) >> 3;
+    if (step < SMALLEST)
+        step = SMALLEST;
+    if (step > LARGEST_STEP)
+        step = LARGEST_STEP;
+    if (bytes > SIZE_MAX - step)
+        return bytes;
+    return (bytes + step - 1) & ~(step - 1);
+}
+
+/* Sizes in one bin differ by at most an eighth. */
+static unsigned bin_of(size_t size)
+{
+    unsigned power = log2_of(size);
+    unsigned bin = power < 9 ? 0 : (power - 9) * 8 + (unsigned)(size >> (power - 3) & 7);
+
+    return bin < AG_CACHE_BINS ? bin : AG_CACHE_BINS - 1;
+}
+
+void ag_cache_init(struct ag_cache *cache)
+{
+    for (unsigned i = 0; i < AG_CACHE_SHARDS; i++)
+        ag_lock_init(&cache->shards[i].lock, AG_RANK_CACHE);
+}
+
+static void account(struct ag_cache *cache, struct ag_cache_shard *shard, int64_t bytes)
+{
+    shard->bytes += (uint64_t)bytes;
+    atomic_fetch_add_explicit(&cache->bytes, (uint64_t)bytes, memory_order_relaxed);
+    if (bytes > 0)
+        ag_level_add(&ag_stats.cached_bytes, (uint64_t)bytes);
+    else
+        ag_level_subtract(&ag_stats.cached_bytes, (uint64_t)-bytes);
+}
+
+/* With the shard's lock held. */
+static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard *shard, size_t size)
+{
+    struct ag_block **link = &shard->bins[bin_of(size)];
+
+    for (unsigned i = 0; *link && i < LOOKED_AT; i++, link = &(*link)->next) {
+        struct ag_block *block = *link;
+
+        if (block->size < size || block->size - size > size / 8)
+            continue;
+        *link = block->next;
+        block->next = NULL;
+        account(cache, shard, -(int64_t)block->size);
+        return block;
+    }
+    return NULL;
+}
+
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size)
+{
+    unsigned own = ag_slot() % AG_CACHE_SHARDS;
+    struct ag_block *block = NULL;
+
+    if (atomic_load_explicit(&cache->bytes, memory_order_relaxed) < size)
+        return NULL;
+    for (unsigned i = 0; i < AG_CACHE_SHARDS && !block; i++) {
+        struct ag_cache_shard *shard = &cache->shards[(own + i) % AG_CACHE_SHARDS];
+
+        /* Other threads' shards are looked at only if nobody is in them. */
+        if (i == 0)
+            ag_lock_take(&shard->lock);
+        else if (!ag_lock_try(&shard->lock))
+            continue;
+        block = take_from(cache, shard, size);
+        ag_lock_release(&shard->lock);
+    }
+    return block;
+}
+
+/* Takes blocks out, large ones first, until at least `bytes` came together. Shard locked. */
+static struct ag_block *evict(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t bytes)
+{
+    struct ag_block *evicted = NULL;
+    uint64_t freed = 0;
+
+    for (unsigned bin = AG_CACHE_BINS; bin-- > 0 && freed < bytes;) {
+        while (shard->bins[bin] && freed < bytes) {
+            struct ag_block *block = shard->bins[bin];
+
+            shard->bins[bin] = block->next;
+            block->next = evicted;
+            evicted = block;
+            freed += block->size;
+            account(cache, shard, -(int64_t)block->size);
+        }
+    }
+    return evicted;
+}
+
+struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit)
+{
+    struct ag_cache_shard *shard = &cache->shards[ag_slot() % AG_CACHE_SHARDS];
+    struct ag_block *out = NULL;
+    uint64_t after;
+
+    block->next = NULL;
+    if (block->size > limit)
+        return block;
+    ag_lock_take(&shard->lock);
+    after = atomic_load_explicit(&cache->bytes, memory_order_relaxed) + block->size;
+    if (after > limit)
+        out = evict(cache, shard, after - limit);
+    after = atomic_load_explicit(&cache->bytes, memory_order_relaxed) + block->size;
+    if (after > limit) { /* other threads' shards hold the rest */
+        block->next = out;
+        out = block;
+    } else {
+        struct ag_block **bin = &shard->bins[bin_of(block->size)];
+
+        block->next = *bin;
+        *bin = block;
+        account(cache, shard, (int64_t)block->size);
+    }
+    ag_lock_release(&shard->lock);
+    return out;
+}
+
+struct ag_block *ag_cache_empty(struct ag_cache *cache)
+{
+    struct ag_block *all = NULL;
+
+    for (unsigned i = 0; i < AG_CACHE_SHARDS; i++) {
+        struct ag_block *part, *last;
+
+        ag_lock_take(&cache->shards[i].lock);
+        part = evict(cache, &cache->shards[i], UINT64_MAX);
+        ag_lock_release(&cache->shards[i].lock);
+        for (last = part; last && last->next; last = last->next)
+            ;
+        if (last) {
+            last->next = all;
+            all = part;
+        }
+    }
+    return all;
+}

@@ -1,0 +1,45 @@
+/* Freed blocks of one context, at hand for its next allocations.
+ *
+ * Only blocks whose earlier users are ordered before everything the context will submit (order.c)
+ * come in here, so what goes out can be used at once, without asking the driver. Shards keep
+ * threads out of each other's way. No driver call is made here: what must go back to the pool is
+ * handed to the caller. */
+#ifndef AG_POLICY_CACHE_H
+#define AG_POLICY_CACHE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+
+#define AG_CACHE_SHARDS 16u
+#define AG_CACHE_BINS 256u /* 8 a doubling, from 512 B on */
+
+struct ag_block;
+
+struct ag_cache_shard {
+    struct ag_lock lock; /* guards the bins */
+    uint64_t bytes;
+    struct ag_block *bins[AG_CACHE_BINS]; /* linked by ag_block.next, most recently freed first */
+};
+
+struct ag_cache {
+    _Atomic uint64_t bytes; /* of all shards */
+    struct ag_cache_shard shards[AG_CACHE_SHARDS];
+};
+
+/* The size a block for a request of `bytes` has: at most one eighth, and 2 MiB, more. */
+size_t ag_cache_block_size(size_t bytes);
+
+void ag_cache_init(struct ag_cache *cache);
+/* A block of at least `size` (from ag_cache_block_size) and at most one eighth more, or NULL. */
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size);
+/* Keeps `block` if that leaves at most `limit` bytes in the cache. Blocks that had to make room, or
+ * `block` itself, come back linked by ->next, for the caller to give to the pool. */
+struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);
+/* Empties the cache; all blocks linked by ->next. */
+struct ag_block *ag_cache_empty(struct ag_cache *cache);
+
+#endif

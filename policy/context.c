@@ -1,0 +1,333 @@
+/* Tables of devices and contexts: see context.h. */
+#include "context.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "driver.h"
+#include "order.h"
+
+static struct {
+    struct ag_lock lock; /* guards entries, dead marks, primary references, the devices' list */
+    _Atomic(struct ag_context *) contexts[AG_MAX_CONTEXTS];
+    struct ag_device devices[AG_MAX_DEVICES];
+    _Atomic unsigned n_devices;
+    _Atomic unsigned n_contexts;
+    /* Goes up when a context dies, so that threads drop what they remember. */
+    _Atomic unsigned generation;
+} table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
+
+static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
+
+static _Thread_local struct {
+    CUcontext handle;
+    struct ag_context *context;
+    unsigned generation;
+} last_current;
+
+struct ag_context *ag_context_find(CUcontext handle)
+{
+    for (unsigned i = 0; handle && i < AG_MAX_CONTEXTS; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_acquire);
+
+        if (context && context->handle == handle)
+            return context;
+    }
+    return NULL;
+}
+
+static int attribute(CUdevice_attribute which, int device)
+{
+    int value = 0;
+
+    if (ag_cu.cuDeviceGetAttribute(&value, which, device) != CUDA_SUCCESS)
+        return 0;
+    return value;
+}
+
+static void describe_device(struct ag_device *device, int ordinal)
+{
+    size_t total = 0;
+
+    *device = (struct ag_device){.ordinal = ordinal};
+    (void)ag_cu.cuDeviceTotalMem_v2(&total, ordinal);
+    (void)ag_cu.cuDeviceGetName(device->name, sizeof(device->name) - 1, ordinal);
+    device->total_bytes = total;
+    device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
+                        ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
+                        ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
+    device->has_managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
+    device->has_fences = ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
+    if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
+        ag_order_note_visible(AG_VISIBLE_PAGEABLE);
+}
+
+/* The row of a device, met for the first time or not. */
+static struct ag_device *device_row(int ordinal)
+{
+    struct ag_device fresh, *row = NULL;
+    bool described = false;
+
+    for (;;) {
+        unsigned n;
+
+        ag_lock_take(&table.lock);
+        n = atomic_load_explicit(&table.n_devices, memory_order_relaxed);
+        for (unsigned i = 0; i < n && !row; i++) {
+            if (table.devices[i].ordinal == ordinal)
+                row = &table.devices[i];
+        }
+        if (!row && described && n < AG_MAX_DEVICES) {
+            row = &table.devices[n];
+            memcpy(row, &fresh, sizeof(fresh));
+            atomic_store_explicit(&table.n_devices, n + 1, memory_order_release);
+        }
+        ag_lock_release(&table.lock);
+        if (row || described)
+            return row;
+        describe_device(&fresh, ordinal); /* asks the driver: no lock held */
+        described = true;
+    }
+}
+
+static int device_of(CUcontext handle)
+{
+    CUcontext current = NULL, popped;
+    CUdevice device = -1;
+
+    (void)ag_cu.cuCtxGetCurrent(&current);
+    if (current == handle)
+        return ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+    if (ag_cu.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
+        return -1;
+    if (ag_cu.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = -1;
+    (void)ag_cu.cuCtxPopCurrent_v2(&popped);
+    return device;
+}
+
+/* Puts `fresh` into the table unless the handle is there by now. */
+static struct ag_context *insert(struct ag_context *fresh)
+{
+    struct ag_context *found = NULL;
+    unsigned hole = AG_MAX_CONTEXTS;
+
+    ag_lock_take(&table.lock);
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS && !found; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_relaxed);
+
+        if (context && context->handle == fresh->handle)
+            found = context;
+        else if (!context && hole == AG_MAX_CONTEXTS)
+            hole = i;
+    }
+    if (!found && hole < AG_MAX_CONTEXTS) {
+        atomic_store_explicit(&table.contexts[hole], fresh, memory_order_release);
+        atomic_fetch_add_explicit(&table.n_contexts, 1, memory_order_seq_cst);
+        found = fresh;
+    }
+    ag_lock_release(&table.lock);
+    return found;
+}
+
+struct ag_context *ag_context_enter(CUcontext handle, int device)
+{
+    struct ag_context *context = ag_context_find(handle), *fresh;
+
+    if (context || !handle)
+        return context;
+    if (device < 0)
+        device = device_of(handle);
+    fresh = device < 0 ? NULL : ag_arena_get(&context_arena);
+    if (!fresh)
+        return NULL;
+    fresh->handle = handle;
+    fresh->device = device_row(device);
+    /* After a reset the primary context comes back under its old handle, still referenced. */
+    fresh->primary_references = fresh->device && fresh->device->primary == handle;
+    ag_cache_init(&fresh->cache);
+    context = fresh->device ? insert(fresh) : NULL;
+    if (context != fresh)
+        ag_arena_put(&context_arena, fresh);
+    else
+        ag_order_context_entered();
+    return context;
+}
+
+struct ag_context *ag_context_current(void)
+{
+    unsigned generation = atomic_load_explicit(&table.generation, memory_order_acquire);
+    CUcontext handle = NULL;
+
+    if (ag_cu.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
+        return NULL;
+    if (last_current.handle != handle || last_current.generation != generation) {
+        last_current.context = ag_context_enter(handle, -1);
+        last_current.handle = last_current.context ? handle : NULL;
+        last_current.generation = generation;
+    }
+    return last_current.context;
+}
+
+void ag_context_primary_retained(CUcontext handle, int device)
+{
+    bool met = ag_context_find(handle) != NULL;
+    struct ag_context *context = ag_context_enter(handle, device);
+
+    if (!context)
+        return;
+    ag_lock_take(&table.lock);
+    context->device->primary = handle;
+    context->primary_references = met ? context->primary_references + 1 : 1;
+    ag_lock_release(&table.lock);
+}
+
+/* The live primary context of `device`; with the table's lock held. */
+static struct ag_context *primary_of(int device)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_relaxed);
+
+        if (context && context->primary_references && context->device->ordinal == device)
+            return context;
+    }
+    return NULL;
+}
+
+struct ag_context *ag_context_primary_dying(int device, bool all)
+{
+    struct ag_context *context;
+
+    ag_lock_take(&table.lock);
+    context = primary_of(device);
+    if (context && context->primary_references > 1 && !all)
+        context = NULL;
+    ag_lock_release(&table.lock);
+    return context;
+}
+
+void ag_context_primary_released(int device)
+{
+    struct ag_context *context;
+
+    ag_lock_take(&table.lock);
+    context = primary_of(device);
+    if (context)
+        context->primary_references--;
+    ag_lock_release(&table.lock);
+}
+
+void ag_context_forget(struct ag_context *context)
+{
+    ag_lock_take(&table.lock);
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        if (atomic_load_explicit(&table.contexts[i], memory_order_relaxed) != context)
+            continue;
+        atomic_store_explicit(&table.contexts[i], NULL, memory_order_release);
+        atomic_store_explicit(&context->dead, true, memory_order_release);
+        atomic_fetch_sub_explicit(&table.n_contexts, 1, memory_order_seq_cst);
+        atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    }
+    ag_lock_release(&table.lock);
+}
+
+void ag_context_forget_all(void)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
+        atomic_store_explicit(&table.contexts[i], NULL, memory_order_relaxed);
+    atomic_store_explicit(&table.n_contexts, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+}
+
+void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_acquire);
+
+        if (context)
+            visit(context, data);
+    }
+}
+
+unsigned ag_context_count(void)
+{
+    return atomic_load_explicit(&table.n_contexts, memory_order_seq_cst);
+}
+
+struct ag_device *ag_device_met(unsigned i)
+{
+    return i < atomic_load_explicit(&table.n_devices, memory_order_acquire) ? &table.devices[i] : NULL;
+}
+
+CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed)
+{
+    CUcontext current = NULL;
+    CUresult result;
+
+    *ret_pushed = false;
+    result = ag_cu.cuCtxGetCurrent(&current);
+    if (result != CUDA_SUCCESS || current == context->handle)
+        return result;
+    result = ag_cu.cuCtxPushCurrent_v2(context->handle);
+    *ret_pushed = result == CUDA_SUCCESS;
+    return result;
+}
+
+void ag_context_restore(bool pushed)
+{
+    CUcontext popped;
+
+    if (pushed)
+        (void)ag_cu.cuCtxPopCurrent_v2(&popped);
+}
+
+enum equipment { NOT_EQUIPPED, BEING_EQUIPPED, EQUIPPED };
+
+/* The context is current. */
+static CUresult make_equipment(struct ag_context *context)
+{
+    CUresult result = ag_cu.cuEventCreate(&context->barrier_event, CU_EVENT_DISABLE_TIMING);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventCreate(&context->alloc_event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuStreamCreate(&context->alloc_stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuStreamCreate(&context->free_stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        return result;
+    if (context->alloc_stream)
+        (void)ag_cu.cuStreamDestroy_v2(context->alloc_stream);
+    if (context->alloc_event)
+        (void)ag_cu.cuEventDestroy_v2(context->alloc_event);
+    if (context->barrier_event)
+        (void)ag_cu.cuEventDestroy_v2(context->barrier_event);
+    context->alloc_stream = NULL;
+    context->alloc_event = context->barrier_event = NULL;
+    return result;
+}
+
+CUresult ag_context_equip(struct ag_context *context)
+{
+    int state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
+    CUresult result;
+    bool pushed;
+
+    while (state != EQUIPPED) {
+        if (state == NOT_EQUIPPED &&
+            atomic_compare_exchange_strong(&context->equipment_state, &state, BEING_EQUIPPED)) {
+            result = ag_context_make_current(context, &pushed);
+            if (result == CUDA_SUCCESS)
+                result = make_equipment(context);
+            ag_context_restore(pushed);
+            atomic_store_explicit(&context->equipment_state,
+                                  result == CUDA_SUCCESS ? EQUIPPED : NOT_EQUIPPED,
+                                  memory_order_release);
+            return result;
+        }
+        ag_order_relax(); /* another thread is at it */
+        state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
+    }
+    return CUDA_SUCCESS;
+}

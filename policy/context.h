@@ -1,0 +1,84 @@
+/* The devices and contexts we know, and what each needs from us. */
+#ifndef AG_POLICY_CONTEXT_H
+#define AG_POLICY_CONTEXT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "cache.h"
+
+#define AG_MAX_CONTEXTS 64u
+#define AG_MAX_DEVICES 64u
+
+struct ag_device {
+    int ordinal;
+    char name[128];
+    uint64_t total_bytes;
+    bool has_pools, has_managed, has_fences;
+    CUcontext primary; /* handle of the primary context, once retained; under the table's lock */
+    /* Our pool, created on first use: see backend_pool.c. */
+    _Atomic int pool_state;
+    CUmemoryPool pool;
+    /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */
+    _Atomic size_t pitch_granule;
+};
+
+/* Never freed: a stale pointer sees `dead`. One context of the program. */
+struct ag_context {
+    CUcontext handle;
+    struct ag_device *device;
+    _Atomic bool dead;
+    _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
+    unsigned primary_references;         /* of a primary context; under the table's lock */
+
+    /* Made on first need by ag_context_equip(): */
+    _Atomic int equipment_state;
+    CUevent barrier_event, alloc_event;
+    CUstream alloc_stream, free_stream; /* private, non-blocking */
+
+    /* The device-side barrier of ordered frees: see order.c. */
+    _Alignas(64) _Atomic uint64_t barriers_requested;
+    _Alignas(64) _Atomic uint64_t barriers_placed;
+    _Atomic uint64_t barriers_paid;
+    atomic_flag barrier_turn;
+
+    struct ag_cache cache;
+};
+
+/* The calling thread's current context; NULL when none is current or our table is full. Makes the
+ * driver call cuCtxGetCurrent. */
+struct ag_context *ag_context_current(void);
+
+/* Enters a context that has just come to life (or is met for the first time). NULL when the table is
+ * full; then its memory is the driver's. `device` < 0: asks the driver. */
+struct ag_context *ag_context_enter(CUcontext handle, int device);
+/* The context of that handle, or NULL. */
+struct ag_context *ag_context_find(CUcontext handle);
+/* A primary context was retained; as ag_context_enter. */
+void ag_context_primary_retained(CUcontext handle, int device);
+/* The primary context of `device`, if the next release (or a reset, with `all`) destroys it. */
+struct ag_context *ag_context_primary_dying(int device, bool all);
+/* The call that ag_context_primary_dying() announced, or another release, succeeded. */
+void ag_context_primary_released(int device);
+/* The context is gone; its struct stays, marked dead. */
+void ag_context_forget(struct ag_context *context);
+
+/* Calls `visit` for every live context, without a lock held. */
+void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data);
+unsigned ag_context_count(void);
+/* Device rows for the report: i-th device met, or NULL. */
+struct ag_device *ag_device_met(unsigned i);
+
+/* Makes the context's private streams and events. CUDA_SUCCESS, or why not. Not inside a capture. */
+CUresult ag_context_equip(struct ag_context *context);
+
+/* Makes `context` current if it is not. *ret_pushed tells ag_context_restore() what to undo. */
+CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed);
+void ag_context_restore(bool pushed);
+
+/* A forked child has no contexts. */
+void ag_context_forget_all(void);
+
+#endif

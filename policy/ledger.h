@@ -1,0 +1,61 @@
+/* Our books: device address -> who owns it, how large, what kind.
+ *
+ * A block stands in the books from the driver's allocation until it goes back to the driver, also
+ * while it waits in a cache; its state tells. The program may only free what is LIVE. */
+#ifndef AG_POLICY_LEDGER_H
+#define AG_POLICY_LEDGER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "stats.h"
+
+struct ag_context;
+
+enum ag_block_state {
+    AG_BLOCK_KEPT, /* ours: in a cache, set aside, or on its way */
+    AG_BLOCK_LIVE, /* the program's */
+};
+
+struct ag_block {
+    struct ag_block *next; /* list of whoever holds it while KEPT */
+    CUdeviceptr address;
+    size_t size;                     /* bytes the driver gave */
+    _Atomic size_t requested;        /* bytes the program asked for */
+    struct ag_context *context;      /* whose memory it is */
+    enum ag_placement placement;
+    _Atomic int state;
+};
+
+/* A block in state KEPT, entered under its address. NULL when memory for the books runs out. */
+struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
+                                 enum ag_placement placement);
+/* Makes the block the program's, with `requested` bytes. */
+void ag_ledger_give(struct ag_block *block, size_t requested);
+
+enum ag_claim {
+    AG_CLAIM_OURS,    /* *ret_block is KEPT now and the caller's */
+    AG_CLAIM_NOT_LIVE, /* known, but the program does not own it: freed already */
+    AG_CLAIM_UNKNOWN,
+};
+/* The program frees `address`: at most one caller gets AG_CLAIM_OURS. */
+enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block);
+
+/* Takes a KEPT block out of the books and forgets it. Before the driver frees the memory: another
+ * thread may be given the same address at once. */
+void ag_ledger_remove(struct ag_block *block);
+
+/* Copies what the books say of the block that begins at `base`. False when there is none. */
+bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);
+
+/* All blocks of `context`, whatever their state, out of the books' hands into KEPT, linked by
+ * ->next: for a context that dies. */
+struct ag_block *ag_ledger_claim_all(const struct ag_context *context);
+
+/* A forked child has no device memory. */
+void ag_ledger_forget_all(void);
+
+#endif

@@ -1,0 +1,588 @@
+/* The order of frees: what a native cudaFree guarantees, without its wait.
+ *
+ * Delicate: everything here is about what other streams, threads and the host may notice. A native
+ * cudaFree waits for all work of the context that owns the memory. Three things hang on it:
+ *   1. the memory is not used again before that work is done;
+ *   2. on the device, whatever is submitted later, on any stream, runs after whatever was submitted
+ *      before (programs rely on it as a synchronisation of their streams);
+ *   3. on the host, that work is finished when the call returns.
+ * An ordered free keeps 1 and 2 by a barrier on the device, and owes 3 until somebody could tell:
+ *   (a) while the context has no non-blocking stream, an event recorded on the NULL stream is such
+ *       a barrier: it comes after all work of legacy, blocking and per-thread streams, also of
+ *       destroyed ones, and everything later on those streams comes after it;
+ *   (b) else cuCtxRecordEvent + cuCtxWaitEvent: all later work of the context waits for all earlier
+ *       work, non-blocking and future streams included;
+ *   (c) while a capture is open neither may be called ((b) ends a capture in any mode). A tiny block
+ *       of the driver's own is then allocated and freed: that is legal, illegal and as long as the
+ *       program's cudaFree natively. Under ALLOGRAFT_FREE=ordered the memory is set aside instead.
+ * Since everything later waits for everything earlier, memory may be handed out again at once in the
+ * same context. Others may not use it by themselves: with several contexts or peers auto drains,
+ * and `ordered` makes the other contexts wait as well.
+ *
+ * Threads that free at the same time share a barrier: the first places it for all that had asked
+ * before it was placed (the driver is slower for 16 threads than for one).
+ *
+ * Rules of this file:
+ * - The gate (enter_gate) encloses every driver call that could end a capture or would be refused
+ *   in one. Beginning a capture closes it first, and waits for those inside, for a bounded time.
+ * - `barriers_placed` only grows after the driver took the barrier; `barriers_paid` only after the
+ *   host waited for it.
+ * - A flag that makes (a) insufficient is set before, and read again after, the call it concerns. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "order.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "context.h"
+#include "driver.h"
+
+#define MAX_CAPTURES 256u
+#define GATE_WAIT_NS 100000000u
+
+static enum ag_free_mode mode = AG_FREE_AUTO;
+static _Atomic unsigned visible; /* bits of enum ag_visible */
+static _Atomic bool exiting;
+static _Atomic bool anything_owed; /* a hint: contexts say what */
+
+/* --- the gate --- */
+
+static struct {
+    _Alignas(64) _Atomic unsigned inside;
+} gate[AG_SLOTS];
+
+static _Atomic unsigned open_captures;
+
+void ag_order_relax(void)
+{
+    static _Thread_local unsigned turns;
+
+    if (++turns % 32)
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("" ::: "memory");
+#endif
+    else
+        sched_yield();
+}
+
+/* False while a capture is open. */
+static bool enter_gate(void)
+{
+    _Atomic unsigned *inside = &gate[ag_slot()].inside;
+
+    atomic_fetch_add_explicit(inside, 1, memory_order_seq_cst);
+    if (!atomic_load_explicit(&open_captures, memory_order_seq_cst))
+        return true;
+    atomic_fetch_sub_explicit(inside, 1, memory_order_release);
+    return false;
+}
+
+static void leave_gate(void)
+{
+    atomic_fetch_sub_explicit(&gate[ag_slot()].inside, 1, memory_order_release);
+}
+
+static void wait_for_gate(void)
+{
+    uint64_t until = ag_clock_ns() + GATE_WAIT_NS;
+
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        while (atomic_load_explicit(&gate[i].inside, memory_order_acquire)) {
+            if (ag_clock_ns() > until) {
+                ag_log_debug("a capture begins beside a driver call of ours that takes long");
+                return;
+            }
+            ag_order_relax();
+        }
+    }
+}
+
+/* --- captures --- */
+
+static struct {
+    struct ag_lock lock; /* guards the list */
+    struct {
+        CUstream stream;
+        int thread; /* of a per-thread stream, else 0 */
+    } open[MAX_CAPTURES];
+    unsigned n;
+} captures = {.lock = AG_LOCK_INIT(AG_RANK_CAPTURES)};
+
+/* The handle that stands for `stream` in a call of that flavour, and whose thread it belongs to. */
+static CUstream normalise(CUstream stream, bool per_thread, int *ret_thread)
+{
+    if (!stream && per_thread)
+        stream = CU_STREAM_PER_THREAD;
+    *ret_thread = stream == CU_STREAM_PER_THREAD ? gettid() : 0;
+    return stream;
+}
+
+bool ag_order_capture_open(void)
+{
+    return atomic_load_explicit(&open_captures, memory_order_seq_cst) != 0;
+}
+
+void ag_order_capture_opening(void)
+{
+    atomic_fetch_add_explicit(&open_captures, 1, memory_order_seq_cst);
+    wait_for_gate();
+}
+
+void ag_order_capture_opened(CUstream stream, bool per_thread, bool success)
+{
+    int thread;
+
+    stream = normalise(stream, per_thread, &thread);
+    ag_lock_take(&captures.lock);
+    if (success && captures.n < MAX_CAPTURES) {
+        captures.open[captures.n].stream = stream;
+        captures.open[captures.n++].thread = thread;
+        success = false; /* listed: the count stays up */
+    } else if (!success) {
+        atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst);
+    }
+    ag_lock_release(&captures.lock);
+    if (success) /* more than we list: the gate stays closed, which is slow and exact */
+        ag_log_debug("more than %u captures are open", MAX_CAPTURES);
+}
+
+bool ag_order_capture_ended(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool last = false;
+    int thread;
+
+    if (!ag_order_capture_open())
+        return false;
+    stream = normalise(stream, per_thread, &thread);
+    if (ag_cu.cuStreamIsCapturing && ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return false;
+    ag_lock_take(&captures.lock);
+    for (unsigned i = 0; i < captures.n; i++) {
+        if (captures.open[i].stream != stream || captures.open[i].thread != thread)
+            continue;
+        captures.open[i] = captures.open[--captures.n];
+        last = atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst) == 1;
+        break;
+    }
+    ag_lock_release(&captures.lock);
+    return last;
+}
+
+/* Calls under this mode neither fail in, nor end, a capture that is open somewhere. */
+static CUstreamCaptureMode relax_capture_mode(void)
+{
+    CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (ag_cu.cuThreadExchangeStreamCaptureMode)
+        (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
+    return previous;
+}
+
+static void restore_capture_mode(CUstreamCaptureMode previous)
+{
+    if (ag_cu.cuThreadExchangeStreamCaptureMode)
+        (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
+}
+
+/* --- the barrier on the device --- */
+
+enum placed { PLACED, NOT_PLACED, IN_CAPTURE };
+
+static bool needs_context_fence(struct ag_context *context)
+{
+    return atomic_load_explicit(&context->has_nonblocking_stream, memory_order_seq_cst) ||
+           ag_context_count() > 1;
+}
+
+struct wait_request {
+    CUevent event;
+    CUresult result;
+};
+
+static void make_wait(struct ag_context *context, void *data)
+{
+    struct wait_request *request = data;
+    CUresult result = ag_cu.cuCtxWaitEvent(context->handle, request->event);
+
+    if (result != CUDA_SUCCESS)
+        request->result = result;
+}
+
+/* All future work of every context waits for `event`, which is of `context`. */
+static CUresult wait_everywhere(struct ag_context *context, CUevent event)
+{
+    struct wait_request request = {event, CUDA_SUCCESS};
+
+    if (ag_context_count() == 1)
+        return ag_cu.cuCtxWaitEvent(context->handle, event);
+    ag_context_each(make_wait, &request);
+    return request.result;
+}
+
+/* Way (a). With the gate entered. */
+static CUresult record_on_null_stream(struct ag_context *context)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventRecord(context->barrier_event, NULL);
+    ag_context_restore(pushed);
+    return result;
+}
+
+/* Way (b). With the gate entered. */
+static CUresult fence_context(struct ag_context *context)
+{
+    CUresult result;
+
+    if (!context->device->has_fences)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    result = ag_cu.cuCtxRecordEvent(context->handle, context->barrier_event);
+    return result == CUDA_SUCCESS ? wait_everywhere(context, context->barrier_event) : result;
+}
+
+/* By the thread that has the turn. */
+static enum placed place_now(struct ag_context *context)
+{
+    CUresult result = ag_context_equip(context);
+
+    if (result != CUDA_SUCCESS)
+        return NOT_PLACED;
+    if (!enter_gate())
+        return IN_CAPTURE;
+    if (!needs_context_fence(context))
+        result = record_on_null_stream(context);
+    if (result == CUDA_SUCCESS && needs_context_fence(context))
+        result = fence_context(context);
+    leave_gate();
+    return result == CUDA_SUCCESS ? PLACED : NOT_PLACED;
+}
+
+/* *ret_ticket: paying barriers_paid up to it pays this one. */
+static enum placed place(struct ag_context *context, uint64_t *ret_ticket)
+{
+    uint64_t ticket =
+        atomic_fetch_add_explicit(&context->barriers_requested, 1, memory_order_seq_cst) + 1;
+
+    *ret_ticket = ticket;
+    for (;;) {
+        enum placed placed;
+        uint64_t covers;
+
+        if (atomic_load_explicit(&context->barriers_placed, memory_order_acquire) >= ticket)
+            return PLACED;
+        if (atomic_flag_test_and_set_explicit(&context->barrier_turn, memory_order_acquire)) {
+            ag_order_relax();
+            continue;
+        }
+        covers = atomic_load_explicit(&context->barriers_requested, memory_order_seq_cst);
+        placed = place_now(context);
+        if (placed == PLACED)
+            atomic_store_explicit(&context->barriers_placed, covers, memory_order_release);
+        atomic_flag_clear_explicit(&context->barrier_turn, memory_order_release);
+        return placed;
+    }
+}
+
+/* --- what the host is owed --- */
+
+static void raise_to(_Atomic uint64_t *value, uint64_t to)
+{
+    uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
+
+    while (now < to && !atomic_compare_exchange_weak_explicit(
+                           value, &now, to, memory_order_release, memory_order_relaxed))
+        ;
+}
+
+/* The host waits for the last barrier of `context` that the driver took. */
+static CUresult wait_for_barrier(struct ag_context *context)
+{
+    uint64_t placed = atomic_load_explicit(&context->barriers_placed, memory_order_acquire);
+    bool in_capture = ag_order_capture_open();
+    CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUresult result;
+
+    if (in_capture)
+        previous = relax_capture_mode();
+    result = ag_cu.cuEventSynchronize(context->barrier_event);
+    if (in_capture)
+        restore_capture_mode(previous);
+    raise_to(&context->barriers_paid, placed);
+    return result;
+}
+
+static bool is_owed(struct ag_context *context)
+{
+    return atomic_load_explicit(&context->barriers_placed, memory_order_acquire) >
+           atomic_load_explicit(&context->barriers_paid, memory_order_acquire);
+}
+
+static void pay_context(struct ag_context *context, void *data)
+{
+    bool *paid = data;
+
+    if (!is_owed(context))
+        return;
+    (void)wait_for_barrier(context);
+    *paid = true;
+}
+
+bool ag_order_owes(void)
+{
+    return atomic_load_explicit(&anything_owed, memory_order_acquire);
+}
+
+void ag_order_pay(enum ag_stat why)
+{
+    bool paid = false;
+
+    if (!atomic_exchange_explicit(&anything_owed, false, memory_order_acq_rel))
+        return;
+    ag_context_each(pay_context, &paid);
+    if (paid)
+        ag_stats_add(why, 1);
+}
+
+void ag_order_settle(struct ag_context *context)
+{
+    raise_to(&context->barriers_paid,
+             atomic_load_explicit(&context->barriers_placed, memory_order_acquire));
+}
+
+void ag_order_exit(void)
+{
+    atomic_store_explicit(&exiting, true, memory_order_seq_cst);
+    ag_order_pay(AG_STAT_PAID_EXIT);
+}
+
+/* --- who can see --- */
+
+void ag_order_configure(enum ag_free_mode new_mode)
+{
+    mode = new_mode;
+}
+
+void ag_order_note_visible(enum ag_visible how)
+{
+    unsigned bit = 1u << how;
+
+    if (atomic_load_explicit(&visible, memory_order_relaxed) & bit)
+        return;
+    if (atomic_fetch_or_explicit(&visible, bit, memory_order_seq_cst) & bit)
+        return;
+    ag_order_pay(AG_STAT_PAID_VISIBLE);
+}
+
+void ag_order_context_entered(void)
+{
+    if (ag_context_count() > 1)
+        ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+}
+
+/* Why a free has to drain, as an AG_STAT_DRAIN_* row; AG_N_STATS when it need not. */
+static enum ag_stat drain_reason(void)
+{
+    unsigned bits;
+
+    if (atomic_load_explicit(&exiting, memory_order_relaxed))
+        return AG_STAT_DRAIN_EXITING;
+    if (mode == AG_FREE_ORDERED)
+        return AG_N_STATS;
+    if (mode == AG_FREE_SYNC)
+        return AG_STAT_DRAIN_ASKED;
+    bits = atomic_load_explicit(&visible, memory_order_seq_cst);
+    return bits ? (enum ag_stat)(AG_STAT_DRAIN_PINNED + __builtin_ctz(bits)) : AG_N_STATS;
+}
+
+_Static_assert(AG_STAT_DRAIN_CONTEXTS - AG_STAT_DRAIN_PINNED == AG_VISIBLE_CONTEXTS,
+               "the drains in stats.def stand in the order of enum ag_visible");
+
+/* --- a free --- */
+
+/* Way (c): the driver's own free decides whether a free is legal now, and waits as it does. */
+static CUresult free_like_the_driver(struct ag_context *context)
+{
+    CUdeviceptr probe = 0;
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ag_cu.cuMemAlloc_v2(&probe, 1);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuMemFree_v2(probe);
+    else if (result == CUDA_ERROR_OUT_OF_MEMORY) /* no room for the probe: at least its legality */
+        result = ag_cu.cuStreamQuery(context->free_stream);
+    ag_context_restore(pushed);
+    return result;
+}
+
+static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
+{
+    CUresult result;
+
+    if (mode == AG_FREE_ORDERED && !atomic_load_explicit(&exiting, memory_order_relaxed) &&
+        ag_context_equip(context) == CUDA_SUCCESS) {
+        result = ag_cu.cuStreamQuery(context->free_stream);
+        if (result == CUDA_ERROR_NOT_READY)
+            result = CUDA_SUCCESS;
+        *ret_set_aside = result == CUDA_SUCCESS;
+        ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_SET_ASIDE : AG_STAT_FREE_REFUSED, 1);
+        return result;
+    }
+    result = free_like_the_driver(context);
+    if (result != CUDA_SUCCESS) {
+        ag_stats_add(AG_STAT_FREE_REFUSED, 1);
+        return result;
+    }
+    ag_stats_add(AG_STAT_FREE_DRAINED, 1);
+    ag_stats_add(AG_STAT_DRAIN_CAPTURE, 1);
+    return result;
+}
+
+/* Waits for the context with nothing but cuCtxSynchronize: no barrier could be placed. */
+static CUresult drain_without_fence(struct ag_context *context)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuCtxSynchronize();
+    ag_context_restore(pushed);
+    return result;
+}
+
+static CUresult drain(struct ag_context *context, enum placed placed, enum ag_stat reason)
+{
+    CUresult result =
+        placed == PLACED ? wait_for_barrier(context) : drain_without_fence(context);
+
+    if (result != CUDA_SUCCESS) {
+        ag_stats_add(AG_STAT_FREE_REFUSED, 1);
+        return result;
+    }
+    ag_stats_add(AG_STAT_FREE_DRAINED, 1);
+    ag_stats_add(placed == PLACED ? reason : AG_STAT_DRAIN_NO_FENCE, 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
+{
+    enum ag_stat reason;
+    uint64_t ticket;
+    enum placed placed;
+
+    *ret_set_aside = false;
+    placed = ag_order_capture_open() ? IN_CAPTURE : place(context, &ticket);
+    if (placed == IN_CAPTURE)
+        return free_in_capture(context, ret_set_aside);
+    reason = drain_reason();
+    if (placed == NOT_PLACED || reason != AG_N_STATS)
+        return drain(context, placed, reason);
+    if (!atomic_load_explicit(&anything_owed, memory_order_relaxed))
+        atomic_store_explicit(&anything_owed, true, memory_order_release);
+    ag_stats_add(needs_context_fence(context) ? AG_STAT_FREE_CONTEXT_FENCE
+                                              : AG_STAT_FREE_NULL_STREAM, 1);
+    return CUDA_SUCCESS;
+}
+
+/* --- around the driver's own allocation and release --- */
+
+bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
+{
+    if (ag_context_equip(context) != CUDA_SUCCESS || !enter_gate())
+        return false;
+    *ret_stream = needs_context_fence(context) ? context->alloc_stream : NULL;
+    return true;
+}
+
+/* All work from now on comes after what `stream` holds. */
+static CUresult publish(struct ag_context *context, CUstream stream)
+{
+    CUresult result;
+
+    if (!context->device->has_fences || drain_reason() != AG_N_STATS)
+        return ag_cu.cuStreamSynchronize(stream);
+    result = ag_cu.cuEventRecord(context->alloc_event, stream);
+    return result == CUDA_SUCCESS ? wait_everywhere(context, context->alloc_event) : result;
+}
+
+CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresult result)
+{
+    if (result == CUDA_SUCCESS && (stream || needs_context_fence(context)))
+        result = publish(context, stream);
+    leave_gate();
+    return result;
+}
+
+bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed)
+{
+    if (ag_context_equip(context) != CUDA_SUCCESS || !enter_gate())
+        return false;
+    if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
+        leave_gate();
+        return false;
+    }
+    *ret_stream = NULL; /* a free on it comes after all work that may use the memory */
+    if (!needs_context_fence(context))
+        return true;
+    /* The private stream has to wait for that work too. Without fences every free has drained. */
+    *ret_stream = context->free_stream;
+    if (!context->device->has_fences || fence_context(context) == CUDA_SUCCESS)
+        return true;
+    ag_order_release_end(*ret_pushed);
+    return false;
+}
+
+void ag_order_release_end(bool pushed)
+{
+    ag_context_restore(pushed);
+    leave_gate();
+}
+
+void ag_order_nonblocking_coming(struct ag_context *context)
+{
+    atomic_store_explicit(&context->has_nonblocking_stream, true, memory_order_seq_cst);
+}
+
+void ag_order_nonblocking_created(struct ag_context *context)
+{
+    CUstreamCaptureMode previous;
+    enum placed placed;
+    uint64_t ticket;
+
+    /* What was freed or allocated in the order of the NULL stream so far holds for the new stream
+     * too, once it waits. In a capture no barrier may be placed; the driver's own free waits. */
+    if (!atomic_load_explicit(&context->equipment_state, memory_order_acquire))
+        return; /* nothing was ever ordered here */
+    placed = place(context, &ticket);
+    if (placed == NOT_PLACED)
+        (void)drain_without_fence(context);
+    if (placed != IN_CAPTURE)
+        return;
+    previous = relax_capture_mode(); /* creating a stream is legal natively, whatever is captured */
+    (void)free_like_the_driver(context);
+    restore_capture_mode(previous);
+}
+
+void ag_order_forget_all(void)
+{
+    atomic_store(&open_captures, 0);
+    atomic_store(&anything_owed, false);
+    atomic_store(&visible, 0);
+    captures.n = 0;
+    for (unsigned i = 0; i < AG_SLOTS; i++)
+        atomic_store(&gate[i].inside, 0);
+}

@@ -1,0 +1,79 @@
+/* When may freed memory be used again, and what must the host be kept from seeing meanwhile? */
+#ifndef AG_POLICY_ORDER_H
+#define AG_POLICY_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "options.h"
+#include "stats.h"
+
+struct ag_context;
+
+/* Ways by which somebody can see that work is unfinished after cudaFree has returned. In the order
+ * of the AG_STAT_DRAIN_* rows from PINNED on. */
+enum ag_visible {
+    AG_VISIBLE_PINNED,
+    AG_VISIBLE_REGISTERED,
+    AG_VISIBLE_MANAGED,
+    AG_VISIBLE_PAGEABLE,
+    AG_VISIBLE_HOST_FUNCTION,
+    AG_VISIBLE_SHARED,
+    AG_VISIBLE_EXTERNAL,
+    AG_VISIBLE_RDMA,
+    AG_VISIBLE_PEERS,
+    AG_VISIBLE_CONTEXTS,
+    AG_N_VISIBLE
+};
+
+void ag_order_configure(enum ag_free_mode mode);
+
+/* From now on frees drain under ALLOGRAFT_FREE=auto. Call it before the call that makes it so. */
+void ag_order_note_visible(enum ag_visible how);
+/* A context came to life. */
+void ag_order_context_entered(void);
+/* A non-blocking stream is about to be created in `context`; and was. */
+void ag_order_nonblocking_coming(struct ag_context *context);
+void ag_order_nonblocking_created(struct ag_context *context);
+
+/* What a free of memory of `context` has to do first.
+ * CUDA_SUCCESS: with *ret_set_aside false, all work that may use the memory is ordered before
+ * everything submitted to the context from now on (or has finished); with true, a capture is open
+ * and the memory must stay untouched until it closes (ag_order_capture_closed).
+ * Else: the error a native cudaFree would have returned; the memory stays the program's. */
+CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside);
+
+/* Around the driver's allocation for `context`, which is current: which stream to allocate on, and
+ * then making the memory valid for all work submitted from now on. begin: false in a capture. */
+bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream);
+CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresult result);
+
+/* The stream on which memory of `context` may be given back to its pool now (its earlier users are
+ * ordered before it); the context is current until ag_order_release_end. False in a capture. */
+bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed);
+void ag_order_release_end(bool pushed);
+
+/* Does the host owe a wait? Waits until all work before the last ordered free has finished. */
+bool ag_order_owes(void);
+void ag_order_pay(enum ag_stat why);
+/* The process ends: pays, and lets every later free drain. */
+void ag_order_exit(void);
+/* The context dies and its events with it: nothing can be owed there any more. */
+void ag_order_settle(struct ag_context *context);
+
+/* Captures. opening: before the call that begins one; no call of ours that would end it is under
+ * way or begins from then on. opened: after it, with its success. ended: after a call that may
+ * have ended the capture on `stream`. */
+bool ag_order_capture_open(void);
+void ag_order_capture_opening(void);
+void ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
+/* True when that was the last open capture: set-aside memory may be released. */
+bool ag_order_capture_ended(CUstream stream, bool per_thread);
+
+/* One turn of waiting for another thread. */
+void ag_order_relax(void);
+/* A forked child: no captures, nothing owed. */
+void ag_order_forget_all(void);
+
+#endif

@@ -1,0 +1,33 @@
+/* When memory runs short: what we hold goes back, step by step. */
+#ifndef AG_POLICY_PRESSURE_H
+#define AG_POLICY_PRESSURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "options.h"
+
+struct ag_context;
+struct ag_device;
+
+void ag_pressure_configure(struct ag_size cache, struct ag_size pending);
+
+/* Bytes the cache of a context on that device may hold. */
+uint64_t ag_pressure_cache_limit(const struct ag_device *device);
+
+/* `bytes` were given to a pool behind work that may be unfinished. */
+void ag_pressure_pending(size_t bytes);
+/* Waits when the bytes pending on that device's scale are over the bound. No lock, no gate held. */
+void ag_pressure_bound_pending(const struct ag_device *device);
+
+/* Waits until every free so far has taken effect in its pool. */
+void ag_pressure_settle(void);
+
+/* Empties the caches of `device`, waits for pending frees, trims its pool. True when a failed
+ * allocation is worth another try. Nothing is done, and false returned, in a capture. */
+bool ag_pressure_relieve(struct ag_device *device);
+/* The same for the device of the calling thread's context: after another call failed. */
+bool ag_pressure_relieve_current(void);
+
+#endif

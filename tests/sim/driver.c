@@ -1,0 +1,189 @@
+/* driver.c: the life of the simulated driver, its lock, and the way into every call. */
+#include "sim_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool initialised, gone, forked;
+    int n_threads;
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static __thread int thread_number;
+static __thread bool in_callback, twin_counted;
+
+void sim_lock(void)
+{
+    (void)pthread_mutex_lock(&self.lock);
+}
+
+void sim_unlock(void)
+{
+    (void)pthread_mutex_unlock(&self.lock);
+}
+
+void sim_sleep_for_change(unsigned ms)
+{
+    struct timespec until;
+
+    if (!ms) {
+        (void)pthread_cond_wait(&self.changed, &self.lock);
+        return;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_cond_timedwait(&self.changed, &self.lock, &until);
+}
+
+void sim_wake_all(void)
+{
+    (void)pthread_cond_broadcast(&self.changed);
+}
+
+void sim_in_callback(bool on)
+{
+    in_callback = on;
+}
+
+int sim_thread_number(void)
+{
+    if (!thread_number)
+        thread_number = __atomic_add_fetch(&self.n_threads, 1, __ATOMIC_RELAXED);
+    return thread_number;
+}
+
+void sim_log(const char *format, ...)
+{
+    va_list args;
+
+    if (!sim_settings()->log)
+        return;
+    fprintf(stderr, "sim: [%d] ", sim_thread_number());
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_ctx)
+{
+    bool counted = twin_counted;
+    CUresult fault = CUDA_SUCCESS;
+
+    twin_counted = false;
+    if (!counted)
+        fault = sim_fault(symbol);
+    if (needs != SIM_NEEDS_NOTHING) {
+        if (self.gone)
+            return CUDA_ERROR_DEINITIALIZED;
+        if (!self.initialised || self.forked)
+            return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (fault != CUDA_SUCCESS)
+        return fault;
+    if (needs != SIM_NEEDS_CONTEXT)
+        return CUDA_SUCCESS;
+    CUcontext ctx = sim_current();
+    if (!ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!sim_handle_is(ctx, SIM_CONTEXT) || !ctx->alive)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *ret_ctx = ctx;
+    return ctx->fault;
+}
+
+void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
+{
+    call->ctx = NULL;
+    call->locked = false;
+    if (in_callback) {
+        call->refused = CUDA_ERROR_NOT_PERMITTED;
+        return;
+    }
+    sim_lock();
+    call->locked = true;
+    sim_log("%s", symbol);
+    if (self.initialised && !self.gone && !self.forked && needs != SIM_NEEDS_NOTHING) {
+        sim_advance_clock(100);
+        sim_tick();
+    }
+    call->refused = admit(symbol, needs, &call->ctx);
+}
+
+void sim_leave(struct sim_call *call)
+{
+    if (call->locked)
+        sim_unlock();
+}
+
+CUresult sim_enter_twin(const char *symbol)
+{
+    sim_lock();
+    CUresult fault = self.gone || !self.initialised ? CUDA_SUCCESS : sim_fault(symbol);
+    sim_unlock();
+    twin_counted = fault == CUDA_SUCCESS;
+    return fault;
+}
+
+/* The driver's own end. What is still enqueued never runs; later calls are refused. */
+static void end(void)
+{
+    sim_lock();
+    self.gone = true;
+    sim_unlock();
+}
+
+/* A forked child has no use of the parent's driver. */
+static void in_child(void)
+{
+    self.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    self.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    if (self.initialised)
+        self.forked = true;
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    SIM_ENTER(SIM_NEEDS_NOTHING);
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (self.gone)
+        return CUDA_ERROR_DEINITIALIZED;
+    if (self.forked)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (sim_settings()->n_devices == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    if (self.initialised)
+        return CUDA_SUCCESS;
+    self.initialised = true;
+    (void)pthread_atfork(NULL, NULL, in_child);
+    (void)atexit(end);
+    sim_scheduler_start();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    SIM_ENTER(SIM_NEEDS_NOTHING);
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = sim_settings()->driver_version;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    SIM_ENTER(SIM_NEEDS_NOTHING);
+    /* NVIDIA's private tables are NVIDIA's: never imitated. */
+    if (!table || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,191 @@
+/* memory.c: cuMemAlloc and its kin: device memory of a context. */
+#include "sim_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNIT 512u
+#define LARGE (1u << 20)
+#define LARGE_ALIGN (2u << 20)
+
+CUresult sim_native_alloc(CUcontext ctx, size_t bytes, struct sim_block **ret_block)
+{
+    int device = ctx->device;
+
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > sim_settings()->memory_bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    size_t taken = (bytes + UNIT - 1) / UNIT * UNIT;
+    if (!sim_card_take(device, taken) &&
+        !(sim_pools_squeeze(device) && sim_card_take(device, taken)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t base = sim_arena_take(device, taken, bytes >= LARGE ? LARGE_ALIGN : UNIT);
+    if (!base) {
+        sim_card_give(device, taken);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct sim_block *block = sim_block_new(SIM_BLOCK_NATIVE, base, bytes, device, ctx);
+    block->taken = taken;
+    block->bytes = sim_arena_bytes(device, base);
+    (void)snprintf(block->how_born, sizeof(block->how_born), "cuMemAlloc after op %llu",
+                   (unsigned long long)block->born_after);
+    *ret_block = block;
+    return CUDA_SUCCESS;
+}
+
+void sim_native_free(struct sim_block *block, const char *how)
+{
+    sim_block_bury(block, how);
+    sim_block_end(block, &sim_host_order);
+    sim_arena_give(block->device, block->base, block->taken);
+    sim_card_give(block->device, block->taken);
+}
+
+/* What a context's end takes with it. Pool memory is not of a context and stays. */
+void sim_free_context_memory(CUcontext ctx)
+{
+    struct sim_block *next;
+
+    for (struct sim_block *block = sim_block_next(0); block; block = next) {
+        next = sim_block_next(block->base + 1);
+        if (block->ctx != ctx)
+            continue;
+        if (block->kind == SIM_BLOCK_NATIVE)
+            sim_native_free(block, "the end of its context");
+        else if (block->kind == SIM_BLOCK_MANAGED)
+            sim_managed_free(block);
+        else if (block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED)
+            sim_host_free(block, "the end of its context");
+        else if (block->kind == SIM_BLOCK_IMPORTED && !block->pool)
+            sim_import_close(block);
+    }
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ret_p, size_t bytes)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    struct sim_block *block;
+
+    if (!ret_p)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
+    if (result == CUDA_SUCCESS)
+        result = sim_native_alloc(call.ctx, bytes, &block);
+    if (result == CUDA_SUCCESS)
+        *ret_p = block->base;
+    return result;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret_p, size_t *ret_pitch, size_t width, size_t height,
+                            unsigned int element_bytes)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    struct sim_block *block;
+
+    if (!ret_p || !ret_pitch || !width || !height)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
+    if (result != CUDA_SUCCESS)
+        return result;
+    size_t pitch = (width + UNIT - 1) / UNIT * UNIT, bytes;
+    if (__builtin_mul_overflow(pitch, height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = sim_native_alloc(call.ctx, bytes, &block);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret_p = block->base;
+    *ret_pitch = pitch;
+    return CUDA_SUCCESS;
+}
+
+/* Waiting may let another thread in, so the block is looked up again afterwards. */
+static CUresult drain_and_find(struct sim_block **block, uint64_t address)
+{
+    unsigned long long id = (*block)->id;
+    CUcontext ctx = (*block)->ctx;
+    CUresult result = ctx->alive ? sim_context_drain(ctx) : CUDA_SUCCESS;
+
+    *block = sim_block_starting_at(address);
+    if (!*block || (*block)->id != id)
+        return CUDA_ERROR_INVALID_VALUE;
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr p)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!p)
+        return CUDA_SUCCESS;
+    struct sim_block *block = sim_block_starting_at(p);
+    if (!block)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (block->kind) {
+    case SIM_BLOCK_NATIVE:
+        result = drain_and_find(&block, p);
+        if (block && result == CUDA_SUCCESS)
+            sim_native_free(block, "cuMemFree");
+        return result;
+    case SIM_BLOCK_MANAGED:
+        result = drain_and_find(&block, p);
+        if (block && result == CUDA_SUCCESS)
+            sim_managed_free(block);
+        return result;
+    case SIM_BLOCK_POOL:
+        /* No wait, as the documentation says: the caller must have waited. */
+        sim_pool_free_now(block, "cuMemFree, which does not wait for pool memory");
+        return CUDA_SUCCESS;
+    case SIM_BLOCK_IMPORTED:
+        if (!block->pool)
+            return CUDA_ERROR_INVALID_VALUE;
+        sim_import_close(block);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    if (!free_bytes || !total_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    *free_bytes = sim_card_free(call.ctx->device);
+    *total_bytes = sim_settings()->memory_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    const struct sim_block *block = sim_block_at(p);
+
+    if (!block)
+        return CUDA_ERROR_NOT_FOUND;
+    if (base)
+        *base = block->base;
+    if (size)
+        *size = block->size;
+    return CUDA_SUCCESS;
+}
+
+size_t sim_bytes_in_use(int device)
+{
+    size_t total = 0;
+
+    sim_lock();
+    for (struct sim_block *block = sim_block_next(0); block;
+         block = sim_block_next(block->base + 1))
+        if (block->device == device &&
+            (block->kind == SIM_BLOCK_NATIVE || block->kind == SIM_BLOCK_POOL))
+            total += block->size;
+    sim_unlock();
+    return total;
+}

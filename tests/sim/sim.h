@@ -1,0 +1,67 @@
+/* sim.h: what tests may ask of the simulated driver beside the CUDA driver API. */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifndef __cuda_cuda_h__
+#include <cuda.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SIM_EXPORT __attribute__((visibility("default")))
+
+/* What a simulated kernel is told. args[i] points to the i-th parameter, as cuLaunchKernel's
+ * kernelParams do. The struct and what it points to live for the length of the call. */
+struct sim_kernel_call {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;
+    void **args;
+    unsigned n_args;
+    CUstream stream;
+};
+
+/* A kernel is one host function that does the work of the whole grid. It must not call the driver
+ * (it would get CUDA_ERROR_NOT_PERMITTED) and reaches device memory by sim_kernel_access only. */
+typedef void (*sim_kernel_fn)(const struct sim_kernel_call *call);
+
+/* Makes `name` known to cuModuleGetFunction and cuLibraryGetKernel, whatever image was loaded.
+ * Any time before its use; the same name again replaces the function. The strings and sizes are
+ * copied. */
+SIM_EXPORT void sim_register_kernel(const char *name, sim_kernel_fn fn, unsigned n_params,
+                                    const size_t *param_sizes);
+
+/* Makes a __device__ variable of `bytes` zero bytes known to cuModuleGetGlobal and
+ * cuLibraryGetGlobal (managed: to cuLibraryGetManaged too). `init` may be NULL. */
+SIM_EXPORT void sim_register_global(const char *name, size_t bytes, bool managed,
+                                    const void *init);
+
+/* Inside a kernel only: checks that the running kernel may touch [p, p + bytes) now and returns
+ * where the simulation keeps these bytes, or NULL after it has reported a violation. */
+SIM_EXPORT void *sim_kernel_access(CUdeviceptr p, size_t bytes, bool write);
+
+/* Inside a kernel only: lets `ns` nanoseconds of the virtual clock pass. */
+SIM_EXPORT void sim_kernel_spend(unsigned long long ns);
+
+/* Violations reported in this process so far. */
+SIM_EXPORT unsigned sim_violations(void);
+
+/* The last report, for tests of the checks themselves; "" before the first one. */
+SIM_EXPORT const char *sim_last_violation(void);
+
+/* Bytes of device memory that somebody still holds, pools' reserves not counted. */
+SIM_EXPORT size_t sim_bytes_in_use(int device);
+
+/* Calls of a driver symbol (its full name) that reached the simulation so far. */
+SIM_EXPORT unsigned long sim_calls(const char *symbol);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
