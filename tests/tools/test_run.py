@@ -196,11 +196,9 @@ class Preload(RunTest):
                          paths.library + ":" + both)
 
     def test_names_it_once(self):
+        others = [*filter(None, [os.environ.get("TEST_PRELOAD")]), "libc.so.6"]
         for separator in (":", " "):
-            there = paths.library + separator + "libc.so.6"
-            existing = os.environ.get("TEST_PRELOAD")
-            if existing:
-                there += ":" + existing
+            there = separator.join([paths.library, *others])
             self.assertEqual(self.preload(env=clean_environment(LD_PRELOAD=there)), there)
         inner = allograft("run", paths.command, "run", "sh", "-c", 'printf %s "$LD_PRELOAD"')
         self.assert_silent(inner, self.preload())

@@ -63,7 +63,8 @@ class Completion(CommandTest):
             COMP_CWORD={len(words)}
             _allograft "$0" '{words[-1]}' '{words[-2] if len(words) > 1 else "allograft"}'
             printf '%s\\n' "${{COMPREPLY[@]}}" """
-        result = subprocess.run(["bash", "-c", code, paths.command], env=clean_environment(),
+        result = subprocess.run(["bash", "-c", code, paths.command],
+                                env=clean_environment(LD_PRELOAD=None),
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertEqual(result.stderr, "")
         return result.stdout.split()
