@@ -46,8 +46,7 @@ static void insert(struct arena *arena, size_t i, struct range range)
 static void erase(struct arena *arena, size_t i)
 {
     arena->n_free--;
-    memmove(&arena->free[i], &arena->free[i + 1],
-            (arena->n_free - i) * sizeof(arena->free[0]));
+    memmove(&arena->free[i], &arena->free[i + 1], (arena->n_free - i) * sizeof(arena->free[0]));
 }
 
 static struct arena *arena_of(int device)
@@ -56,8 +55,8 @@ static struct arena *arena_of(int device)
 
     if (arena->base)
         return arena;
-    arena->bytes = ((uint64_t)sim_settings()->memory_bytes * 4 + ((uint64_t)32 << 30)) &
-                   ~(uint64_t)0x1fffff;
+    arena->bytes =
+        ((uint64_t)sim_settings()->memory_bytes * 4 + ((uint64_t)32 << 30)) & ~(uint64_t)0x1fffff;
     void *addresses = mmap(NULL, arena->bytes + (2 << 20), PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     arena->fd = memfd_create("sim-card", MFD_CLOEXEC);
@@ -65,11 +64,10 @@ static struct arena *arena_of(int device)
         fprintf(stderr, "sim: no address space for device %d: %s\n", device, strerror(errno));
         abort();
     }
-    arena->shadow = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                         arena->fd, 0);
+    arena->shadow =
+        mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena->fd, 0);
     if (arena->shadow == MAP_FAILED) {
-        fprintf(stderr, "sim: cannot map the memory of device %d: %s\n", device,
-                strerror(errno));
+        fprintf(stderr, "sim: cannot map the memory of device %d: %s\n", device, strerror(errno));
         abort();
     }
     arena->base = ((uintptr_t)addresses + 0x1fffff) & ~(uint64_t)0x1fffff;

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define N_REMEMBERED 1024
-#define POISON 0xdb
+#define POISON       0xdb
 #define POISON_FULLY (16u << 20)
-#define POISON_EDGE (1u << 20)
+#define POISON_EDGE  (1u << 20)
 
 static struct {
     struct sim_block **live; /* sorted by base */
@@ -168,12 +168,12 @@ void sim_block_end(struct sim_block *block, const struct sim_order *order)
 
 void sim_block_describe(const struct sim_block *block, char *text, size_t bytes)
 {
-    static const char *const kinds[] = {"device memory", "pool memory",       "managed memory",
-                                        "pinned memory", "registered memory", "mapped memory",
+    static const char *const kinds[] = {"device memory",  "pool memory",       "managed memory",
+                                        "pinned memory",  "registered memory", "mapped memory",
                                         "imported memory"};
 
     (void)snprintf(text, bytes, "%s 0x%llx, %zu bytes, device %d: allocated by %s; %s%s",
-                   kinds[block->kind], (unsigned long long)block->base, block->size,
-                   block->device, block->how_born, block->zombie ? "freed by " : "in use",
+                   kinds[block->kind], (unsigned long long)block->base, block->size, block->device,
+                   block->how_born, block->zombie ? "freed by " : "in use",
                    block->zombie ? block->how_freed : "");
 }

@@ -115,16 +115,15 @@ static void remember(struct sim_block *block, const struct sim_op *op)
             block->accesses[i] = access;
         return;
     }
-    block->accesses =
-        realloc(block->accesses, (block->n_accesses + 1) * sizeof(*block->accesses));
+    block->accesses = realloc(block->accesses, (block->n_accesses + 1) * sizeof(*block->accesses));
     if (!block->accesses)
         abort();
     block->accesses[block->n_accesses++] = access;
 }
 
 /* What is wrong with the access, or NULL. */
-static const char *verdict(const struct sim_op *op, const struct sim_block *block,
-                           uint64_t address, size_t bytes, bool write)
+static const char *verdict(const struct sim_op *op, const struct sim_block *block, uint64_t address,
+                           size_t bytes, bool write)
 {
     bool freed = block->has_dead_at && sim_order_covers(&op->order, block->dead_at);
 
@@ -138,8 +137,8 @@ static const char *verdict(const struct sim_op *op, const struct sim_block *bloc
     return NULL;
 }
 
-unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write,
-                         bool kernel, bool *ret_silent)
+unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write, bool kernel,
+                         bool *ret_silent)
 {
     static unsigned char nothing[1];
     struct sim_block *unborn;

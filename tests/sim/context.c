@@ -5,8 +5,9 @@
 #include <string.h>
 
 #define STACK_DEPTH 32
-#define CREATION_FLAGS (CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | \
-                        CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS)
+#define CREATION_FLAGS                                                                          \
+    (CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_COREDUMP_ENABLE | \
+     CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS)
 
 static struct {
     CUcontext first;
@@ -283,8 +284,7 @@ CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params, int n_param
     return create(ctx, flags, dev, 3020);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *params, unsigned int flags,
-                        CUdevice dev)
+CUresult cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
     if (params && (params->numExecAffinityParams || params->cigParams))

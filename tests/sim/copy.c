@@ -51,9 +51,9 @@ static int device_of(const struct sim_span *span, int fallback)
 {
     const struct sim_block *block = sim_block_at(span->address);
 
-    return !span->host && block && block->kind == SIM_BLOCK_POOL ? block->device
+    return !span->host && block && block->kind == SIM_BLOCK_POOL     ? block->device
            : !span->host && block && block->kind == SIM_BLOCK_NATIVE ? block->device
-                                                                       : fallback;
+                                                                     : fallback;
 }
 
 /* A pool that was not opened to the other side's device: the copy silently does nothing. */

@@ -59,18 +59,18 @@ static CUresult within(CUcontext ctx, CUstream stream, CUdeviceptr dst, CUdevice
 }
 
 /* Each synchronous call in its legacy form and its per-thread twin, which differ in the stream. */
-#define BOTH(name, twin, parameters, call_of)                                                      \
-    CUresult name parameters                                                                       \
-    {                                                                                              \
-        SIM_ENTER(SIM_NEEDS_CONTEXT);                                                              \
-        CUstream stream = CU_STREAM_LEGACY;                                                        \
-        return call_of;                                                                            \
-    }                                                                                              \
-    CUresult twin parameters                                                                       \
-    {                                                                                              \
-        SIM_ENTER(SIM_NEEDS_CONTEXT);                                                              \
-        CUstream stream = CU_STREAM_PER_THREAD;                                                    \
-        return call_of;                                                                            \
+#define BOTH(name, twin, parameters, call_of)   \
+    CUresult name parameters                    \
+    {                                           \
+        SIM_ENTER(SIM_NEEDS_CONTEXT);           \
+        CUstream stream = CU_STREAM_LEGACY;     \
+        return call_of;                         \
+    }                                           \
+    CUresult twin parameters                    \
+    {                                           \
+        SIM_ENTER(SIM_NEEDS_CONTEXT);           \
+        CUstream stream = CU_STREAM_PER_THREAD; \
+        return call_of;                         \
     }
 
 BOTH(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, const void *src, size_t bytes),

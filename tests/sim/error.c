@@ -11,9 +11,9 @@ struct row {
     char text[64]; /* made of the name when first asked for */
 };
 
-#define ROW(code)          \
-    {                      \
-        code, #code, ""    \
+#define ROW(code)       \
+    {                   \
+        code, #code, "" \
     }
 
 static struct row rows[] = {

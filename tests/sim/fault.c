@@ -56,8 +56,8 @@ static void parse(void)
         int used = 0;
 
         rule->error = CUDA_ERROR_UNKNOWN;
-        if (sscanf(text, "%63[^:]:%lu%n:%d%n", rule->symbol, &rule->n, &used, &rule->error,
-                   &used) < 2) {
+        if (sscanf(text, "%63[^:]:%lu%n:%d%n", rule->symbol, &rule->n, &used, &rule->error, &used) <
+            2) {
             fprintf(stderr, "sim: SIM_FAIL=%s is not <symbol>:<n>[:<error>]\n", text);
             exit(2);
         }

@@ -6,10 +6,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ALLOC_FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | \
-                     CU_MEMHOSTALLOC_WRITECOMBINED)
-#define REGISTER_FLAGS (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | \
-                        CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)
+#define ALLOC_FLAGS \
+    (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
+#define REGISTER_FLAGS                                                                          \
+    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | \
+     CU_MEMHOSTREGISTER_READ_ONLY)
 
 static size_t pages(size_t bytes)
 {
@@ -26,8 +27,7 @@ static CUresult alloc(CUcontext ctx, void **ret_p, size_t bytes, unsigned flags)
     void *p = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sim_block *block =
-        sim_block_new(SIM_BLOCK_HOST, (uintptr_t)p, bytes, ctx->device, ctx);
+    struct sim_block *block = sim_block_new(SIM_BLOCK_HOST, (uintptr_t)p, bytes, ctx->device, ctx);
     block->bytes = p;
     block->flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
     (void)snprintf(block->how_born, sizeof(block->how_born), "cuMemHostAlloc");
@@ -133,9 +133,8 @@ static const struct sim_block *host_block(const void *p)
 {
     const struct sim_block *block = sim_block_at((uintptr_t)p);
 
-    return block && (block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED)
-               ? block
-               : NULL;
+    return block && (block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED) ? block
+                                                                                           : NULL;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret_p, void *p, unsigned int flags)

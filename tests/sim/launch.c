@@ -31,8 +31,8 @@ static CUresult take_params(struct sim_kernel_work *kernel, void **params, void 
     if (!kernel->params)
         abort();
     for (unsigned i = 0; i < entry->n_params; i++)
-        memcpy(kernel->params + entry->offsets[i],
-               extra ? buffer + entry->offsets[i] : params[i], entry->sizes[i]);
+        memcpy(kernel->params + entry->offsets[i], extra ? buffer + entry->offsets[i] : params[i],
+               entry->sizes[i]);
     return CUDA_SUCCESS;
 }
 
@@ -113,9 +113,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
-                                   unsigned int grid_z, unsigned int block_x,
-                                   unsigned int block_y, unsigned int block_z,
-                                   unsigned int shared_bytes, CUstream stream, void **params)
+                                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                   void **params)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
@@ -131,8 +131,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
         return CUDA_ERROR_INVALID_VALUE;
     const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
     const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-    return launch(call.ctx, function, grid, block, config->sharedMemBytes, config->hStream,
-                  params, extra);
+    return launch(call.ctx, function, grid, block, config->sharedMemBytes, config->hStream, params,
+                  extra);
 }
 
 /* ---- host functions ---- */

@@ -102,8 +102,8 @@ static CUmemLocation location_of(CUdevice device)
 {
     CUmemLocation location = {0};
 
-    location.type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
-                                            : CU_MEM_LOCATION_TYPE_DEVICE;
+    location.type =
+        device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
     location.id = device == CU_DEVICE_CPU ? 0 : device;
     return location;
 }

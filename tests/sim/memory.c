@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT 512u
-#define LARGE (1u << 20)
+#define UNIT        512u
+#define LARGE       (1u << 20)
 #define LARGE_ALIGN (2u << 20)
 
 CUresult sim_native_alloc(CUcontext ctx, size_t bytes, struct sim_block **ret_block)

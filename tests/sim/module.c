@@ -251,10 +251,9 @@ CUresult cuModuleGetFunction(CUfunction *ret_function, CUmodule module, const ch
 static CUresult make_variable(CUmodule module, struct global *global, struct variable **ret)
 {
     struct sim_block *block;
-    CUresult result = global->managed
-                          ? sim_managed_alloc(module->ctx, global->bytes, CU_MEM_ATTACH_GLOBAL,
-                                              &block)
-                          : sim_native_alloc(module->ctx, global->bytes, &block);
+    CUresult result = global->managed ? sim_managed_alloc(module->ctx, global->bytes,
+                                                          CU_MEM_ATTACH_GLOBAL, &block)
+                                      : sim_native_alloc(module->ctx, global->bytes, &block);
 
     if (result != CUDA_SUCCESS)
         return result;

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define UNIT 512u
-#define CHUNK_UNIT ((size_t)2 << 20)
-#define MAX_FREES 4
+#define UNIT         512u
+#define CHUNK_UNIT   ((size_t)2 << 20)
+#define MAX_FREES    4
 #define HANDLE_TYPES ((unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 
 struct chunk {
@@ -351,12 +351,12 @@ static CUresult alloc(CUmemoryPool pool, size_t bytes, CUstream stream,
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint64_t base = cut(pool, link, need);
-    struct sim_block *block = sim_block_new(SIM_BLOCK_POOL, base, SIM_MAX(bytes, 1u),
-                                            pool->device, stream->ctx);
+    struct sim_block *block =
+        sim_block_new(SIM_BLOCK_POOL, base, SIM_MAX(bytes, 1u), pool->device, stream->ctx);
     block->pool = pool;
     block->taken = need;
-    block->bytes = pool->managed ? (unsigned char *)(uintptr_t)base
-                                 : sim_arena_bytes(pool->device, base);
+    block->bytes =
+        pool->managed ? (unsigned char *)(uintptr_t)base : sim_arena_bytes(pool->device, base);
     block->born_async = true;
     block->pins = 1;
     add_used(pool, need);

@@ -67,16 +67,16 @@ static struct sim_set rows(CUdeviceptr dst, size_t pitch, unsigned value, unsign
 }
 
 /* The four calls of one element size: legacy, per-thread twin, and the two-dimensional pair. */
-#define SYNC(name, parameters, set)                                                                \
-    CUresult name parameters                                                                       \
-    {                                                                                              \
-        SIM_ENTER(SIM_NEEDS_CONTEXT);                                                              \
-        return submit(call.ctx, CU_STREAM_LEGACY, set, false);                                     \
-    }                                                                                              \
-    CUresult name##_ptds parameters                                                                \
-    {                                                                                              \
-        SIM_ENTER(SIM_NEEDS_CONTEXT);                                                              \
-        return submit(call.ctx, CU_STREAM_PER_THREAD, set, false);                                 \
+#define SYNC(name, parameters, set)                                \
+    CUresult name parameters                                       \
+    {                                                              \
+        SIM_ENTER(SIM_NEEDS_CONTEXT);                              \
+        return submit(call.ctx, CU_STREAM_LEGACY, set, false);     \
+    }                                                              \
+    CUresult name##_ptds parameters                                \
+    {                                                              \
+        SIM_ENTER(SIM_NEEDS_CONTEXT);                              \
+        return submit(call.ctx, CU_STREAM_PER_THREAD, set, false); \
     }
 
 SYNC(cuMemsetD8_v2, (CUdeviceptr dst, unsigned char value, size_t n), line(dst, value, 1, n))
@@ -92,11 +92,11 @@ SYNC(cuMemsetD2D32_v2,
      (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height),
      rows(dst, pitch, value, 4, width, height))
 
-#define ASYNC(name, parameters, set)                                                               \
-    CUresult name parameters                                                                       \
-    {                                                                                              \
-        SIM_ENTER(SIM_NEEDS_CONTEXT);                                                              \
-        return submit(call.ctx, stream, set, true);                                                \
+#define ASYNC(name, parameters, set)                \
+    CUresult name parameters                        \
+    {                                               \
+        SIM_ENTER(SIM_NEEDS_CONTEXT);               \
+        return submit(call.ctx, stream, set, true); \
     }
 
 ASYNC(cuMemsetD8Async, (CUdeviceptr dst, unsigned char value, size_t n, CUstream stream),

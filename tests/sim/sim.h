@@ -38,8 +38,7 @@ SIM_EXPORT void sim_register_kernel(const char *name, sim_kernel_fn fn, unsigned
 
 /* Makes a __device__ variable of `bytes` zero bytes known to cuModuleGetGlobal and
  * cuLibraryGetGlobal (managed: to cuLibraryGetManaged too). `init` may be NULL. */
-SIM_EXPORT void sim_register_global(const char *name, size_t bytes, bool managed,
-                                    const void *init);
+SIM_EXPORT void sim_register_global(const char *name, size_t bytes, bool managed, const void *init);
 
 /* Inside a kernel only: checks that the running kernel may touch [p, p + bytes) now and returns
  * where the simulation keeps these bytes, or NULL after it has reported a violation. */

@@ -12,7 +12,7 @@
 #define _GNU_SOURCE 1 /* memfd_create, fallocate, process_vm_readv */
 #endif
 
-#define __CUDA_API_VERSION_INTERNAL 1
+#define __CUDA_API_VERSION_INTERNAL        1
 #define __CUDA_API_PUSH_VISIBILITY_DEFAULT 1
 #include <cuda.h>
 
@@ -37,7 +37,8 @@ struct sim_settings {
     enum sim_sched sched;
     enum sim_on_violation on_violation;
     int driver_version;
-    unsigned idle_ms; /* with no driver call for so long, pending work goes on by itself; 0: never */
+    unsigned
+        idle_ms; /* with no driver call for so long, pending work goes on by itself; 0: never */
     bool log;
 };
 
@@ -60,11 +61,11 @@ void sim_leave(struct sim_call *call);
 /* A per-thread-default-stream twin: counts and fails under its own name, then forwards. */
 CUresult sim_enter_twin(const char *symbol);
 
-#define SIM_ENTER(needs)                                                                           \
-    struct sim_call call __attribute__((cleanup(sim_leave)));                                      \
-    sim_enter(&call, __func__, needs);                                                             \
-    if (call.refused != CUDA_SUCCESS)                                                              \
-        return call.refused
+#define SIM_ENTER(needs)                                      \
+    struct sim_call call __attribute__((cleanup(sim_leave))); \
+    sim_enter(&call, __func__, needs);                        \
+    if (call.refused != CUDA_SUCCESS)                         \
+    return call.refused
 
 void sim_lock(void);
 void sim_unlock(void);
@@ -278,14 +279,14 @@ struct CUctx_st {
     bool primary, alive;
     unsigned flags, api_version, retained;
     unsigned long long id;
-    CUresult fault;                /* sticky */
-    CUstream legacy, all;          /* all: hidden stream of cuCtxRecordEvent */
-    CUstream first;                /* list of all streams but `all` */
-    struct sim_ops gate;           /* cuCtxWaitEvent: what new work waits for */
+    CUresult fault;       /* sticky */
+    CUstream legacy, all; /* all: hidden stream of cuCtxRecordEvent */
+    CUstream first;       /* list of all streams but `all` */
+    struct sim_ops gate;  /* cuCtxWaitEvent: what new work waits for */
     struct sim_order gate_order;
-    struct sim_ops orphans[2];     /* last work of destroyed streams; [1]: of blocking ones */
+    struct sim_ops orphans[2]; /* last work of destroyed streams; [1]: of blocking ones */
     struct sim_order orphan_order[2];
-    CUcontext *peers;              /* contexts whose memory this one may reach */
+    CUcontext *peers; /* contexts whose memory this one may reach */
     unsigned n_peers;
     size_t limits[16];
     unsigned cache_config, shared_config;
@@ -383,17 +384,17 @@ struct sim_access {
 struct sim_block {
     enum sim_block_kind kind;
     uint64_t base;
-    size_t size;       /* as asked for */
-    size_t taken;      /* as taken from the card or pool */
+    size_t size;  /* as asked for */
+    size_t taken; /* as taken from the card or pool */
     unsigned char *bytes;
     int device;
-    CUcontext ctx;     /* the one it was made in; for pool memory only a note */
+    CUcontext ctx; /* the one it was made in; for pool memory only a note */
     CUmemoryPool pool;
     unsigned long long id;
     unsigned flags;
     uint64_t born_after; /* the newest operation when it was made: older ones cannot mean it */
-    unsigned pins;     /* enqueued operations that will look at it */
-    bool zombie;       /* freed as far as the host can see */
+    unsigned pins;       /* enqueued operations that will look at it */
+    bool zombie;         /* freed as far as the host can see */
     bool born_async, born, dead; /* born, dead: in stream order, by execution */
     struct sim_stamp born_at, dead_at;
     bool has_dead_at;
@@ -404,8 +405,8 @@ struct sim_block {
     unsigned access_mask; /* devices that cuMemSetAccess opened it to */
     unsigned read_only_mask;
     int sync_memops;
-    void *extra;          /* managed: advice; imported: mapping */
-    CUgraph graph;        /* made by a graph's allocation node */
+    void *extra;   /* managed: advice; imported: mapping */
+    CUgraph graph; /* made by a graph's allocation node */
     struct sim_block *next_zombie;
 };
 
@@ -427,8 +428,8 @@ void sim_block_describe(const struct sim_block *block, char *text, size_t bytes)
 
 /* Checks that op may touch [address, address + bytes) now. Returns the bytes or NULL. A NULL with
  * *ret_silent set: the hardware would say nothing and do nothing either. */
-unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write,
-                         bool kernel, bool *ret_silent);
+unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write, bool kernel,
+                         bool *ret_silent);
 void sim_violation(const struct sim_op *op, uint64_t address, size_t bytes,
                    const struct sim_block *block, const char *what);
 
@@ -533,8 +534,8 @@ CUresult sim_capture_wait(CUstream stream, CUevent event, unsigned flags);
 CUresult sim_capture_add(CUstream stream, struct sim_work *work, CUgraphNode *ret_node);
 
 /* Stable text of an address for reports. */
-#define SIM_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define SIM_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define SIM_MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define SIM_MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define SIM_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif

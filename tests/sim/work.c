@@ -28,8 +28,7 @@ void sim_work_copy(struct sim_work *to, const struct sim_work *from)
 {
     *to = *from;
     if (from->kind == SIM_WORK_KERNEL) {
-        to->u.kernel.params =
-            duplicate(from->u.kernel.params, from->u.kernel.entry->params_bytes);
+        to->u.kernel.params = duplicate(from->u.kernel.params, from->u.kernel.entry->params_bytes);
     } else if (from->kind == SIM_WORK_COPY) {
         const struct sim_copy *copy = &from->u.copy;
         to->u.copy.staged = duplicate(copy->staged, copy->width * copy->height * copy->depth);

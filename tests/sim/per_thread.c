@@ -1,0 +1,126 @@
+/* per_thread.c: the per-thread-default-stream twins of all calls that take a stream: the same call
+ * with the NULL stream meaning the calling thread's own one. */
+#include "sim_internal.h"
+
+static CUstream own(CUstream stream)
+{
+    return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+#define TWIN(name, parameters, arguments)               \
+    CUresult name##_ptsz parameters                     \
+    {                                                   \
+        CUresult fault = sim_enter_twin(#name "_ptsz"); \
+        return fault ? fault : name arguments;          \
+    }
+
+TWIN(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned int flags),
+     (hEvent, own(hStream), flags))
+TWIN(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, own(hStream)))
+TWIN(cuLaunchCooperativeKernel,
+     (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+      unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+      unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
+     (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+      own(hStream), kernelParams))
+TWIN(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void *userData),
+     (own(hStream), fn, userData))
+TWIN(cuLaunchKernel,
+     (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+      unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+      unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
+     (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+      own(hStream), kernelParams, extra))
+TWIN(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
+     (dptr, bytesize, own(hStream)))
+TWIN(cuMemAllocFromPoolAsync,
+     (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+     (dptr, bytesize, pool, own(hStream)))
+TWIN(cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), (dptr, own(hStream)))
+TWIN(cuMemPrefetchAsync, (CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
+     (devPtr, count, dstDevice, own(hStream)))
+TWIN(cuMemPrefetchAsync_v2,
+     (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
+      CUstream hStream),
+     (devPtr, count, location, flags, own(hStream)))
+TWIN(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, own(hStream)))
+TWIN(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, own(hStream)))
+TWIN(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
+     (pCopy, own(hStream)))
+TWIN(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+     (dst, src, ByteCount, own(hStream)))
+TWIN(cuMemcpyDtoDAsync_v2,
+     (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+     (dstDevice, srcDevice, ByteCount, own(hStream)))
+TWIN(cuMemcpyDtoHAsync_v2,
+     (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+     (dstHost, srcDevice, ByteCount, own(hStream)))
+TWIN(cuMemcpyHtoDAsync_v2,
+     (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),
+     (dstDevice, srcHost, ByteCount, own(hStream)))
+TWIN(cuMemcpyPeerAsync,
+     (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+      size_t ByteCount, CUstream hStream),
+     (dstDevice, dstContext, srcDevice, srcContext, ByteCount, own(hStream)))
+TWIN(cuMemsetD16Async, (CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream),
+     (dstDevice, us, N, own(hStream)))
+TWIN(cuMemsetD2D16Async,
+     (CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height,
+      CUstream hStream),
+     (dstDevice, dstPitch, us, Width, Height, own(hStream)))
+TWIN(cuMemsetD2D32Async,
+     (CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
+      CUstream hStream),
+     (dstDevice, dstPitch, ui, Width, Height, own(hStream)))
+TWIN(cuMemsetD2D8Async,
+     (CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height,
+      CUstream hStream),
+     (dstDevice, dstPitch, uc, Width, Height, own(hStream)))
+TWIN(cuMemsetD32Async, (CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream),
+     (dstDevice, ui, N, own(hStream)))
+TWIN(cuMemsetD8Async, (CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream),
+     (dstDevice, uc, N, own(hStream)))
+TWIN(cuStreamAddCallback,
+     (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+     (own(hStream), callback, userData, flags))
+TWIN(cuStreamAttachMemAsync,
+     (CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags),
+     (own(hStream), dptr, length, flags))
+TWIN(cuStreamGetAttribute, (CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out),
+     (own(hStream), attr, value_out))
+TWIN(cuStreamGetCtx, (CUstream hStream, CUcontext *pctx), (own(hStream), pctx))
+TWIN(cuStreamGetCtx_v2, (CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx),
+     (own(hStream), pCtx, pGreenCtx))
+TWIN(cuStreamGetDevice, (CUstream hStream, CUdevice *device), (own(hStream), device))
+TWIN(cuStreamGetFlags, (CUstream hStream, unsigned int *flags), (own(hStream), flags))
+TWIN(cuStreamGetId, (CUstream hStream, unsigned long long *streamId), (own(hStream), streamId))
+TWIN(cuStreamGetPriority, (CUstream hStream, int *priority), (own(hStream), priority))
+TWIN(cuStreamIsCapturing, (CUstream hStream, CUstreamCaptureStatus *captureStatus),
+     (own(hStream), captureStatus))
+TWIN(cuStreamQuery, (CUstream hStream), (own(hStream)))
+TWIN(cuStreamSetAttribute, (CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value),
+     (own(hStream), attr, value))
+TWIN(cuStreamSynchronize, (CUstream hStream), (own(hStream)))
+TWIN(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned int Flags),
+     (own(hStream), hEvent, Flags))
+
+CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
+{
+    CUresult fault = sim_enter_twin(__func__);
+
+    return fault ? fault : cuStreamCopyAttributes(own(dst), own(src));
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params,
+                               void **extra)
+{
+    CUresult fault = sim_enter_twin(__func__);
+
+    if (fault != CUDA_SUCCESS)
+        return fault;
+    if (!config)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUlaunchConfig copy = *config;
+    copy.hStream = own(config->hStream);
+    return cuLaunchKernelEx(&copy, function, params, extra);
+}
