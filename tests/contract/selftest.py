@@ -113,6 +113,8 @@ class Layers(unittest.TestCase):
 
     def test_pure_and_cuda(self):
         self.assertEqual(self.count('policy/decide.c', 'interpose/driver.h'), 1)
+        counting = 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n'
+        self.assertEqual(len(layers.problems_of('policy/decide.c', counting, set())), 1)
         self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
         self.assertEqual(self.count('interpose/abi.h', 'cuda.h'), 0)
 

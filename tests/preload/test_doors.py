@@ -1,6 +1,10 @@
 # Every way to the driver's functions leads through the library, and other libraries stay untouched.
 
-from harness import DISABLED, EVERY, LIBRARY, POLICIES, Case, main, preloaded, program, run
+import time
+import unittest
+
+from harness import (DISABLED, EVERY, LIBRARY, POLICIES, RUNTIME, Case, main, preloaded, program,
+                     run)
 
 ALLOC_CALLS = 6  # workload.h
 ALLOCS = 5
@@ -100,6 +104,21 @@ class WithoutCuda(Case):
 
     def test_not_even_about_options(self):
         self.silent('/bin/true', {'ALLOGRAFT_POLICY': 'nonsense', 'ALLOGRAFT_NOSUCH': '1'})
+
+    @unittest.skipIf(RUNTIME, 'a sanitizer takes its own time to start')
+    def test_start_costs_less_than_a_millisecond(self):
+        def seconds(preload):
+            start = time.perf_counter()
+            run('/bin/true', preload=preload)
+            return time.perf_counter() - start
+
+        # The least of many turns, both ways alternating: what else the machine does drops out.
+        for _ in range(3):
+            turns = [(seconds(()), seconds((LIBRARY,))) for _ in range(25)]
+            more = min(t[1] for t in turns) - min(t[0] for t in turns)
+            if more < 0.001:
+                return
+        self.fail('loading the library costs %.2f ms' % (more * 1000))
 
 
 if __name__ == '__main__':
