@@ -24,11 +24,11 @@ SAMPLE = {
     "process": {"pid": 1, "program": "p", "host": "h", "rank": None, "elapsed_ns": 5, "ended_by": "exit"},
     "settings": [{"name": "ALLOGRAFT_POLICY", "value": "pool", "source": "default"}],
     "coverage": {
-        "intercepted": True, "redirecting": True, "driver_version": 13000, "libcuda": "/lib/libcuda.so.1",
+        "intercepted": True, "redirecting": True, "libcuda": "/lib/libcuda.so.1",
         "doors": {"exported": 0, "dlsym": 1, "get_proc_address": 440, "unmatched": 0},
         "substituted": 37, "hooks": {"cuMemAlloc_v2": 3}, "redirected": 3, "passed": 0,
         "fallbacks": {"capture_open": 1}},
-    "devices": [{"ordinal": 0, "name": "d", "placements": {"pool": PLACEMENT}}],
+    "devices": [{"ordinal": 0, "name": "d", "total_bytes": 1 << 30, "placements": {"pool": PLACEMENT}}],
     "frees": {"null_stream": 1, "context_fence": 1, "set_aside": 0, "drained": 0, "native": 0,
               "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},
               "pending_peak_bytes": 512},
@@ -158,8 +158,11 @@ class RealReport(SchemaTest):
             with self.subTest(policy=policy):
                 report = self.report_under("--policy", policy)
                 self.assertIs(report["coverage"]["intercepted"], True)
-                self.assertIs(report["coverage"]["redirecting"], policy != "native")
+                self.assertIs(report["coverage"]["redirecting"], True)
                 self.assertEqual(list(self.placements(report)), [policy])
+                allocs = self.placements(report)[policy]["allocs"]
+                counted = "passed" if policy == "native" else "redirected"
+                self.assertEqual(report["coverage"][counted], allocs)
                 self.assertIn({"name": "ALLOGRAFT_POLICY", "value": policy, "source": "environment"},
                               report["settings"])
 
