@@ -62,7 +62,9 @@ class OtherLibraries(Case):
         self.same(program('preload_lookalike_linked'))
 
     def beside(self, name, other, sees_calls):
-        """The program with another preloaded library, which stands before ours or after it."""
+        """The program with another preloaded library, which stands before ours or after it. One
+        that wraps dlsym and stands first takes the program's look-ups: then nothing is redirected,
+        and nothing may break."""
         other = program(other)
         native = run(program(name), preload=(other,))
         self.sane(native)
@@ -74,9 +76,9 @@ class OtherLibraries(Case):
                     self.assertEqual(native.status, result.status)
                     if sees_calls and order[0] == other:
                         self.assertEqual(native.err, result.err)
-                    report = result.report()
-                    self.assertGreaterEqual(report['coverage']['hooks']['cuMemAlloc_v2'],
-                                            ALLOC_CALLS)
+                    if sees_calls or order[0] == LIBRARY:
+                        hooks = result.report()['coverage']['hooks']
+                        self.assertGreaterEqual(hooks['cuMemAlloc_v2'], ALLOC_CALLS)
 
     def test_tracer(self):
         self.beside('preload_door_linked', 'libpreload_tracer.so', True)
