@@ -60,7 +60,8 @@ def read_observer_log(path):
     with open(path) as f:
         for line in f:
             door, name, version, flags, library, symbol, offset = line.split()
-            seen.append((door, (name.strip('"'), int(version), int(flags)), library, symbol, offset))
+            question = name.strip('"'), int(version), int(flags)
+            seen.append((door, question, library, symbol, offset))
     return seen
 
 

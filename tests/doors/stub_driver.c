@@ -68,8 +68,11 @@ static void write_log(const struct answer *a)
     const char *path = getenv("STUB_LOG");
     if (path == NULL) return;
     if (stub.log == NULL) stub.log = fopen(path, "w");
-    Dl_info info;
+    /* Answers must be functions of ours: a preloaded library with symbols of the same names must
+     * not have got between (that is what -Bsymbolic is for). */
+    Dl_info info, own;
     if (stub.log == NULL || dladdr(a->address, &info) == 0) abort();
+    if (dladdr((void *)write_log, &own) == 0 || own.dli_fbase != info.dli_fbase) abort();
     fprintf(stub.log, "\"%s\" %d %llu %s %zx\n", a->name, a->version,
             (unsigned long long)a->flags, a->symbol,
             (size_t)((char *)a->address - (char *)info.dli_fbase));

@@ -9,7 +9,7 @@
 
 enum stub_flavour { STUB_NONE, STUB_LEGACY, STUB_PTSZ };
 
-/* A driver symbol: exported under its full name, and what cuGetProcAddress has to be asked for it. */
+/* A driver symbol, exported under its full name, and what cuGetProcAddress gives it for. */
 struct stub_symbol {
     const char *base;
     const char *symbol;

@@ -1,6 +1,6 @@
 /* The stub driver's symbols: one distinct function each for what Allograft's list names, and a
  * store of functions without a name for everything else. None does anything but refuse.
- * The ones that NVIDIA's runtime calls while it starts are in stub_driver.c: those here are weak. */
+ * Those here are weak: what NVIDIA's runtime calls while it starts is in stub_driver.c. */
 #include "stub_driver.h"
 
 static volatile int last_refused;
@@ -12,7 +12,7 @@ static __attribute__((noinline)) CUresult refuse(int which)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-#define DEFINE(symbol)                                                    \
+#define DEFINE(symbol)                                                               \
     STUB_EXPORT __attribute__((weak)) CUresult stub_##symbol(void) __asm__(#symbol); \
     CUresult stub_##symbol(void) { return refuse(__COUNTER__); }
 #define AG_HOOK(base, symbol, since, flavour, need) DEFINE(symbol)

@@ -38,7 +38,8 @@ SIM_KERNEL(_Z6seasonPjPKjij, sizeof(void *), sizeof(void *), sizeof(int), sizeof
     size_t n = (size_t)SIM_ARG(call, 2, int);
     unsigned step = SIM_ARG(call, 3, unsigned);
     unsigned *field = sim_reach(SIM_ARG(call, 0, CUdeviceptr), n * sizeof(unsigned), true);
-    const unsigned *counts = sim_reach(SIM_ARG(call, 1, CUdeviceptr), BINS * sizeof(unsigned), false);
+    const unsigned *counts =
+        sim_reach(SIM_ARG(call, 1, CUdeviceptr), BINS * sizeof(unsigned), false);
     if (field == NULL || counts == NULL) return;
     for (size_t i = 0; i < n; i++) field[i] = (field[i] + counts[(i + step) % BINS]) & 0xffffff;
 }

@@ -19,8 +19,7 @@ static struct {
 } contexts = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct {
-    int device;        /* what cudaSetDevice chose */
-    unsigned flags;    /* of that device, until its context exists */
+    int device; /* what cudaSetDevice chose */
 } thread;
 
 static void init(void)
@@ -167,6 +166,11 @@ cudaError_t cudaDeviceReset(void)
     if (error != cudaSuccess) return mr_finish(error);
     int device = thread.device;
     (void)mr_current_device(&device);
+    /* Nothing to take away: the driver would complain, the runtime does not. */
+    pthread_mutex_lock(&contexts.lock);
+    bool retained = contexts.devices[device].retained;
+    pthread_mutex_unlock(&contexts.lock);
+    if (!retained) return cudaSuccess;
     CUresult result = DRV_AS(DevicePrimaryCtxReset, 7000, 11000)(device);
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&contexts.lock);
