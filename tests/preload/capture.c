@@ -1,4 +1,6 @@
 /* A capture is open while memory is taken and given back: it survives, and its graph runs. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "device.h"
@@ -7,6 +9,28 @@
 #define WORDS 1000
 
 static CUcontext context;
+
+/* Looked up, so that the program also links with a driver that cannot capture. */
+static CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
+static CUresult (*end_capture)(CUstream, CUgraph *);
+static CUresult (*instantiate)(CUgraphExec *, CUgraph, unsigned long long);
+static CUresult (*launch_graph)(CUgraphExec, CUstream);
+static CUresult (*destroy_exec)(CUgraphExec);
+static CUresult (*destroy_graph)(CUgraph);
+
+static bool find_calls(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+    *(void **)&begin_capture = dlsym(driver, "cuStreamBeginCapture_v2");
+    *(void **)&end_capture = dlsym(driver, "cuStreamEndCapture");
+    *(void **)&instantiate = dlsym(driver, "cuGraphInstantiateWithFlags");
+    *(void **)&launch_graph = dlsym(driver, "cuGraphLaunch");
+    *(void **)&destroy_exec = dlsym(driver, "cuGraphExecDestroy");
+    *(void **)&destroy_graph = dlsym(driver, "cuGraphDestroy");
+    return begin_capture && end_capture && instantiate && launch_graph && destroy_exec &&
+           destroy_graph;
+}
 
 static void *alloc_and_free(void *unused)
 {
@@ -34,7 +58,7 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
     say("mode %d, %s thread", (int)mode, own_thread ? "own" : "another");
     NEED(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
     NEED(cuMemAlloc(&before, 1 << 20));
-    SAY_CODE("begin", cuStreamBeginCapture(stream, mode));
+    SAY_CODE("begin", begin_capture(stream, mode));
     launch_fill(stream, p, WORDS, 5);
     if (own_thread) {
         SAY_CODE("free from before", cuMemFree(before));
@@ -43,17 +67,17 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
         NEED(pthread_create(&thread, NULL, alloc_and_free, NULL));
         NEED(pthread_join(thread, NULL));
     }
-    SAY_CODE("end", cuStreamEndCapture(stream, &graph));
+    SAY_CODE("end", end_capture(stream, &graph));
     say("graph: %d", graph != NULL);
     if (!own_thread)
         SAY_CODE("free from before", cuMemFree(before));
     NEED(cuMemsetD32(p, 0, WORDS));
-    SAY_CODE("instantiate", cuGraphInstantiate(&exec, graph, 0));
-    SAY_CODE("launch", cuGraphLaunch(exec, stream));
+    SAY_CODE("instantiate", instantiate(&exec, graph, 0));
+    SAY_CODE("launch", launch_graph(exec, stream));
     NEED(cuStreamSynchronize(stream));
     say("wrong words: %u", count_wrong(p, WORDS, 5));
-    SAY_CODE("destroy", cuGraphExecDestroy(exec));
-    SAY_CODE("destroy", cuGraphDestroy(graph));
+    SAY_CODE("destroy", destroy_exec(exec));
+    SAY_CODE("destroy", destroy_graph(graph));
     SAY_CODE("free", cuMemFree(p));
 }
 
@@ -61,6 +85,8 @@ int main(void)
 {
     CUstream streams[2];
 
+    if (!find_calls())
+        return 77;
     context = device_open();
     NEED(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));
     for (int i = 0; i < 2; i++) {
