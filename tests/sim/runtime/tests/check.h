@@ -27,4 +27,15 @@
 
 #define OK(call) RETURNS(cudaSuccess, call)
 
+/* False, with a line that says so, on a simulated driver of before it had graphs. */
+static inline int driver_has_graphs(void)
+{
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult answer;
+    OK(cudaGetDriverEntryPointByVersion("cuGraphLaunch", &function, 12000, cudaEnableDefault,
+                                        &answer));
+    if (answer != cudaDriverEntryPointSuccess) printf("the driver has no graphs: not tested\n");
+    return answer == cudaDriverEntryPointSuccess;
+}
+
 #endif
