@@ -12,12 +12,13 @@ DEMO=$ROOT/tests/sim/demo/demo.cu
 # shellcheck source=tools/setup.sh
 . "$ROOT/tools/setup.sh"
 
+# build TARGET...: what the demo needs, of the library and the tests.
 build() {
     mkdir -p "$BUILD"
     : >"$LOG"
     say "Building into build/"
     configure "$BUILD" "$LOG" || fail "the build could not be set up" "$LOG"
-    logged "$LOG" ninja -C "$BUILD" || fail "the build failed" "$LOG"
+    logged "$LOG" ninja -C "$BUILD" liballograft.so allograft "$@" || fail "the build failed" "$LOG"
 }
 
 # run_demo PROGRAM: as a person would type it, and with that line shown.
@@ -28,6 +29,7 @@ run_demo() {
 }
 
 demo_on_gpu() {
+    build
     logged "$LOG" "$NVCC" -O2 -arch=native -o "$BUILD/demo" "$DEMO" ||
         fail "nvcc could not compile the demo" "$LOG"
     say
@@ -37,6 +39,7 @@ demo_on_gpu() {
 
 # demo_on_simulation WHY
 demo_on_simulation() {
+    build tests/sim/libcuda.so.1 tests/sim/demo/demo-sim
     say
     say "Running the demo on the simulated driver, because $1"
     LD_LIBRARY_PATH=$BUILD/tests/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -45,7 +48,6 @@ demo_on_simulation() {
 }
 
 setup_everything
-build
 if ! has_gpu; then
     demo_on_simulation "this machine has no NVIDIA GPU (nvidia-smi shows none)."
 elif [ -z "$NVCC" ]; then

@@ -131,7 +131,11 @@ setup_pip_cuda() {
     shift
     # All in one call: the packages share a folder, and pip replaces the folders of earlier calls.
     logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet --no-deps --upgrade \
-        --target "$SETUP_DEPS/cuda" "$@"
+        --target "$SETUP_DEPS/cuda" "$@" || return
+    # The names under which nvcc and the linker look for what the packages hold.
+    [ ! -d "$SETUP_DEPS/cuda/nvidia/cu13/lib" ] || (
+        cd "$SETUP_DEPS/cuda/nvidia/cu13" && ln -sfn lib lib64 && ln -sf libcudart.so.13 lib/libcudart.so
+    )
 }
 
 # CUDA_ROOT: the toolkit of this machine, else headers from the registry.

@@ -11,12 +11,22 @@ from command import CommandTest, clean_environment, paths
 
 PROJECT = """
 project('small', 'c', meson_version: '>=1.0')
-configure_file(input: 'allograft', output: 'allograft', copy: true)
+copy = find_program('cp')
+foreach name : ['allograft', 'liballograft.so']
+  custom_target(name, input: 'allograft', output: name, command: [copy, '@INPUT@', '@OUTPUT@'])
+endforeach
+subdir('tests/sim')
 shell = find_program('sh')
 foreach status : ['0', '0', '1', '77']
   test('status_' + status + '_' + '@0@'.format(get_option('werror')), shell, args: ['-c', 'exit ' + status])
 endforeach
 """
+
+SIMULATION = """
+custom_target('driver', output: 'libcuda.so.1', command: ['touch', '@OUTPUT@'])
+subdir('demo')
+"""
+DEMO = "custom_target('demo', output: 'demo-sim', command: ['touch', '@OUTPUT@'])\n"
 
 # Stands for the command: says how it was called and where the driver would come from.
 FAKE_COMMAND = '#!/bin/sh\necho "called: $*"\necho "driver: ${LD_LIBRARY_PATH:-default}"\n'
@@ -90,6 +100,8 @@ class InSmallProject(CommandTest):
         self.write("meson.build", PROJECT)
         self.write("meson_options.txt", "option('cuda-root', type: 'string')\n")
         self.write("allograft", FAKE_COMMAND, executable=True)
+        self.write("tests/sim/meson.build", SIMULATION)
+        self.write("tests/sim/demo/meson.build", DEMO)
         self.write("tests/sim/demo/demo.cu", "")
         self.write("cuda/include/cuda.h", "#define CUDA_VERSION 13000\n")
         self.write("cuda/include/cudaTypedefs.h", "")
@@ -175,6 +187,8 @@ class Quickstart(InSmallProject):
         self.assertIn(f"called: run --policy pool --stats stderr -- {build}/tests/sim/demo/demo-sim\n",
                       result.stdout)
         self.assertIn(f"driver: {build}/tests/sim\n", result.stdout)
+        self.assertTrue(os.path.exists(f"{build}/tests/sim/demo/demo-sim"))
+        self.assertTrue(os.path.exists(f"{build}/tests/sim/libcuda.so.1"))
 
     def test_on_a_gpu_compiles_and_says_which(self):
         self.graphics_card("case $1 in -L) echo 'GPU 0: H (UUID: x)';; *) echo H;; esac")
