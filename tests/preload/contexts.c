@@ -34,6 +34,8 @@ static void crosswise(CUcontext one, CUcontext two)
     SAY_CODE("owner", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, q));
     say("    the second context: %d", owner == two);
     SAY_CODE("copy between them", cuMemcpy(q, p, MIB));
+    /* A free waits for the context of its memory, not for this one, where the copy runs. */
+    NEED(cuCtxSynchronize());
     SAY_CODE("free the other's", cuMemFree(p));
     NEED(cuCtxSetCurrent(one));
     SAY_CODE("free the other's", cuMemFree(q));

@@ -10,9 +10,15 @@ ALLOC_CALLS = 6  # workload.h
 ALLOCS = 5
 
 
+def two_doors(variant):
+    """dlsym answers before anything is read, so also when switched off; cuGetProcAddress then gives
+    the driver's own: the same symbol has two addresses, and both lead to the driver."""
+    return r'^    is cu|finds itself' if variant in DISABLED else None
+
+
 class Doors(Case):
     def through(self, command, door):
-        results = self.same(command, variants=EVERY)
+        results = self.same(command, variants=EVERY, drop=two_doors)
         for variant, result in results:
             with self.subTest(settings=variant):
                 if variant in DISABLED:
@@ -34,7 +40,8 @@ class Doors(Case):
         self.through(program('preload_door_dlsym'), 'dlsym')
 
     def test_dlsym_by_default(self):
-        self.through([program('preload_door_dlsym'), 'default'], 'dlsym')
+        # What is exported is found first, as by a program linked with the driver.
+        self.through([program('preload_door_dlsym'), 'default'], 'exported')
 
     def test_get_proc_address_legacy(self):
         self.through([program('preload_door_get_proc'), 'legacy'], 'get_proc_address')

@@ -13,7 +13,8 @@ class Semantics(Case):
         self.same(program('preload_edges'))
 
     def test_ranges(self):
-        self.same(program('preload_ranges'))
+        # What managed memory takes from the device shows when it gets there.
+        self.same(program('preload_ranges'), drop=unless_managed(r'^64 MiB taken'))
 
     def test_attributes(self):
         self.same(program('preload_attributes'), drop=unless_managed(r'^kind:'))
