@@ -62,7 +62,7 @@ meson_suite() {
         broken "$name" "could not be set up" "$log"
         return
     fi
-    if ! logged "$log" ninja -C "$build"; then
+    if ! logged "$log" ninja -C "$build" all meson-test-prereq; then
         broken "$name" "did not build" "$log"
         return
     fi
