@@ -7,6 +7,16 @@ class Order(Case):
     def test_non_blocking_streams(self):
         self.same(program('preload_order'), variants=EVERY, seeds=SEEDS)
 
+    def test_a_naive_redirect_is_caught(self):
+        naive = program('libpreload_naive.so')
+        for command in ([program('preload_order')], [program('preload_barrier'), 'pinned'],
+                        [program('preload_queries')]):
+            native = run(command)
+            broken = [run(command, {'SIM_SEED': seed}, preload=(naive,)) for seed in SEEDS]
+            with self.subTest(command=command):
+                self.assertTrue(any(r.out != native.out or r.status != native.status
+                                    for r in broken))
+
     def test_blocking_streams(self):
         self.same([program('preload_order'), 'blocking'], variants=EVERY, seeds=SEEDS)
 
