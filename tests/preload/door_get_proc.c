@@ -41,6 +41,7 @@ static void say_same(const char *name, int version, cuuint64_t flags, const char
 
 static void self_look_up(void)
 {
+    /* A driver from before 12.0 has the old one alone, under the older name. */
     get_v2 again = (get_v2)look_up("cuGetProcAddress", 12000, LEGACY);
     get_v1 old = (get_v1)look_up("cuGetProcAddress", 11030, LEGACY);
     void *found = NULL;
@@ -53,7 +54,8 @@ static void self_look_up(void)
     say("    is cuMemFreeAsync_ptsz: %d", found == dlsym(library, "cuMemFreeAsync_ptsz"));
     SAY_CODE("old one, unknown", old("cuNoSuchCall", &found, 12000, 0));
     /* The one that was found goes on from here, as in the CUDA runtime. */
-    get = again;
+    if (again != NULL)
+        get = again;
 }
 
 static void odd_look_ups(void)

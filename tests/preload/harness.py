@@ -119,15 +119,16 @@ def title(settings):
 class Case(unittest.TestCase):
     maxDiff = None
 
-    def same(self, command, variants=None, drop=None, seeds=SEEDS[:1], settings=None, quiet=True):
+    def same(self, command, variants=None, drop=None, seeds=SEEDS[:1], settings=None, quiet=True,
+             signal=False):
         """The run under each variant ends and prints as the native one does. Lines that match
-        `drop` (a pattern, or a function of the variant that gives one or None) are left out.
-        Returns the preloaded results as (variant, result)."""
+        `drop` (a pattern, or a function of the variant that gives one or None) are left out;
+        `signal`: the program is meant to be ended by one. Returns the preloaded results as (variant, result)."""
         results = []
         for seed in seeds:
             common = dict(settings or {}, SIM_SEED=seed)
             native = run(command, common)
-            self.sane(native)
+            self.sane(native, signal)
             for variant in EXACT if variants is None else variants:
                 pattern = drop(variant) if callable(drop) else drop
                 with self.subTest(variant=title(variant), seed=seed):
@@ -140,8 +141,9 @@ class Case(unittest.TestCase):
                     results.append((variant, result))
         return results
 
-    def sane(self, native):
+    def sane(self, native, signal=False):
         """A native run that does not do what the program was written for compares nothing."""
+        self.assertEqual(native.status < 0, signal, native.out + native.err)
         self.assertNotIn(native.status, (86, 97, 98, 99), native.out + native.err)
         self.assertNotEqual(native.out, '', native.err)
 

@@ -90,6 +90,7 @@ class OtherLibraries(Case):
     def test_tracer(self):
         self.beside('preload_door_linked', 'libpreload_tracer.so', True)
 
+    @unittest.skipIf(RUNTIME, 'the sanitizer starts by a dlsym that the wrapper is not ready for')
     def test_dlsym_wrapper(self):
         self.beside('preload_door_dlsym', 'libpreload_dlsym_wrapper.so', False)
         self.beside('preload_door_get_proc', 'libpreload_dlsym_wrapper.so', False)

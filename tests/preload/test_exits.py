@@ -66,7 +66,7 @@ class Exits(Case):
 
     def test_killed(self):
         for way in KILLED:
-            results = self.same([program('preload_exits'), way], drop=SPOKEN)
+            results = self.same([program('preload_exits'), way], drop=SPOKEN, signal=True)
             for variant, result in results:
                 for text in result.files.values():
                     with self.subTest(way=way, settings=variant):
