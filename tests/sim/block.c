@@ -168,9 +168,9 @@ void sim_block_end(struct sim_block *block, const struct sim_order *order)
 
 void sim_block_describe(const struct sim_block *block, char *text, size_t bytes)
 {
-    static const char *const kinds[] = {"device memory",  "pool memory",       "managed memory",
-                                        "pinned memory",  "registered memory", "mapped memory",
-                                        "imported memory"};
+    static const char *const kinds[] = {"device memory",   "pool memory",       "managed memory",
+                                        "pinned memory",   "registered memory", "mapped memory",
+                                        "imported memory", "graph memory"};
 
     (void)snprintf(text, bytes, "%s 0x%llx, %zu bytes, device %d: allocated by %s; %s%s",
                    kinds[block->kind], (unsigned long long)block->base, block->size, block->device,

@@ -97,6 +97,8 @@ static bool foreign(const struct sim_op *op, const struct sim_block *block)
         return op->ctx != block->ctx && !sim_peers_open(op->ctx, block->ctx);
     case SIM_BLOCK_POOL:
         return op->device != block->device && !sim_pool_open_to(block->pool, op->device);
+    case SIM_BLOCK_GRAPH:
+        return op->device != block->device;
     case SIM_BLOCK_MAPPED:
         return !(block->access_mask >> op->device & 1);
     default:

@@ -179,6 +179,12 @@ static bool host_waits(const struct sim_copy *copy, enum side src, enum side dst
     return true;
 }
 
+void sim_copy_for_node(struct sim_copy *copy)
+{
+    copy->src.host = !sim_block_at(copy->src.address) && !sim_arena_has(copy->src.address, NULL);
+    copy->dst.host = !sim_block_at(copy->dst.address) && !sim_arena_has(copy->dst.address, NULL);
+}
+
 CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, bool async)
 {
     CUstream stream;
@@ -193,12 +199,15 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
         return result;
     if (!copy->width || !copy->height || !copy->depth)
         return CUDA_SUCCESS;
+    struct sim_work work = {.kind = SIM_WORK_COPY, .u.copy = *copy};
+    if (stream->capture) {
+        sim_copy_for_node(&work.u.copy);
+        return sim_submit(stream, &work, NULL);
+    }
     enum side src = classify(copy, &copy->src), dst = classify(copy, &copy->dst);
     if (src == SIDE_BAD || dst == SIDE_BAD)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_work work = {.kind = SIM_WORK_COPY, .u.copy = *copy};
-    if (stream->capture)
-        return sim_submit(stream, &work, NULL); /* the node keeps the host address */
+    work.u.copy = *copy;
     if (src == SIDE_PAGEABLE) {
         if (!async)
             (void)sim_stream_drain(stream);

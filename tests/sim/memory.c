@@ -142,6 +142,11 @@ CUresult cuMemFree_v2(CUdeviceptr p)
         /* No wait, as the documentation says: the caller must have waited. */
         sim_pool_free_now(block, "cuMemFree, which does not wait for pool memory");
         return CUDA_SUCCESS;
+    case SIM_BLOCK_GRAPH:
+        sim_block_bury(block, "cuMemFree");
+        sim_block_end(block, &sim_host_order);
+        sim_graph_block_gone(block);
+        return CUDA_SUCCESS;
     case SIM_BLOCK_IMPORTED:
         if (!block->pool)
             return CUDA_ERROR_INVALID_VALUE;

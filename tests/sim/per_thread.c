@@ -17,6 +17,11 @@ static CUstream own(CUstream stream)
 TWIN(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned int flags),
      (hEvent, own(hStream), flags))
 TWIN(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, own(hStream)))
+TWIN(cuGraphInstantiateWithParams,
+     (CUgraphExec * phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+     (phGraphExec, hGraph, instantiateParams))
+TWIN(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, own(hStream)))
+TWIN(cuGraphUpload, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, own(hStream)))
 TWIN(cuLaunchCooperativeKernel,
      (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
       unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
@@ -86,8 +91,36 @@ TWIN(cuStreamAddCallback,
 TWIN(cuStreamAttachMemAsync,
      (CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags),
      (own(hStream), dptr, length, flags))
+TWIN(cuStreamBatchMemOp,
+     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+      unsigned int flags),
+     (own(stream), count, paramArray, flags))
+TWIN(cuStreamBatchMemOp_v2,
+     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+      unsigned int flags),
+     (own(stream), count, paramArray, flags))
+TWIN(cuStreamBeginCaptureToGraph,
+     (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+      const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode),
+     (own(hStream), hGraph, dependencies, dependencyData, numDependencies, mode))
+TWIN(cuStreamBeginCapture, (CUstream hStream), (own(hStream)))
+TWIN(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode), (own(hStream), mode))
+TWIN(cuStreamEndCapture, (CUstream hStream, CUgraph *phGraph), (own(hStream), phGraph))
 TWIN(cuStreamGetAttribute, (CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out),
      (own(hStream), attr, value_out))
+TWIN(cuStreamGetCaptureInfo,
+     (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out),
+     (own(hStream), captureStatus_out, id_out))
+TWIN(cuStreamGetCaptureInfo_v2,
+     (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+      CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out),
+     (own(hStream), captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out))
+TWIN(cuStreamGetCaptureInfo_v3,
+     (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+      CUgraph *graph_out, const CUgraphNode **dependencies_out,
+      const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out),
+     (own(hStream), captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out,
+      numDependencies_out))
 TWIN(cuStreamGetCtx, (CUstream hStream, CUcontext *pctx), (own(hStream), pctx))
 TWIN(cuStreamGetCtx_v2, (CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx),
      (own(hStream), pCtx, pGreenCtx))
@@ -101,8 +134,37 @@ TWIN(cuStreamQuery, (CUstream hStream), (own(hStream)))
 TWIN(cuStreamSetAttribute, (CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value),
      (own(hStream), attr, value))
 TWIN(cuStreamSynchronize, (CUstream hStream), (own(hStream)))
+TWIN(cuStreamUpdateCaptureDependencies,
+     (CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags),
+     (own(hStream), dependencies, numDependencies, flags))
+TWIN(cuStreamUpdateCaptureDependencies_v2,
+     (CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+      size_t numDependencies, unsigned int flags),
+     (own(hStream), dependencies, dependencyData, numDependencies, flags))
 TWIN(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned int Flags),
      (own(hStream), hEvent, Flags))
+TWIN(cuStreamWaitValue32, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
+TWIN(cuStreamWaitValue32_v2,
+     (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
+TWIN(cuStreamWaitValue64, (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
+TWIN(cuStreamWaitValue64_v2,
+     (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
+TWIN(cuStreamWriteValue32,
+     (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
+TWIN(cuStreamWriteValue32_v2,
+     (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
+TWIN(cuStreamWriteValue64,
+     (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
+TWIN(cuStreamWriteValue64_v2,
+     (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+     (own(stream), addr, value, flags))
 
 CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 {

@@ -413,8 +413,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool
 
 /* ---- freeing ---- */
 
-/* The free operation runs. */
-void sim_pool_freed_in_order(struct sim_block *block)
+void sim_block_freed_in_order(struct sim_block *block)
 {
     const struct sim_op *op = sim_running;
 
@@ -423,6 +422,31 @@ void sim_pool_freed_in_order(struct sim_block *block)
                       "memory freed by work that is not ordered behind its allocation");
     sim_block_end(block, &op->order);
     block->pins--;
+    if (block->kind == SIM_BLOCK_GRAPH)
+        sim_graph_block_gone(block);
+}
+
+void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how)
+{
+    struct sim_work work = {.kind = SIM_WORK_FREE, .u.block = block};
+    CUmemoryPool pool = block->pool;
+    uint64_t base = block->base, stream_id = stream->id;
+    size_t taken = block->taken;
+    struct sim_op *op;
+
+    sim_block_bury(block, how);
+    block->pins += 2; /* ours too: the operation may have run before we are through */
+    sim_enqueue(stream, &work, NULL, &op);
+    block->dead_at = op->stamp;
+    block->has_dead_at = true;
+    (void)snprintf(block->how_freed, sizeof(block->how_freed), "%s, op %llu of stream %llu", how,
+                   (unsigned long long)op->id, (unsigned long long)stream_id);
+    block->pins--;
+    if (pool) {
+        pool->used -= taken;
+        add_hole(pool, chunk_of(pool, base), base, taken, &op, 1);
+    }
+    sim_op_unref(op);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle)
@@ -443,23 +467,9 @@ CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle)
         return CUDA_SUCCESS;
     if (block && block->kind == SIM_BLOCK_IMPORTED && block->pool)
         return sim_import_close_async(block, stream);
-    if (!block || block->kind != SIM_BLOCK_POOL)
+    if (!block || (block->kind != SIM_BLOCK_POOL && block->kind != SIM_BLOCK_GRAPH))
         return CUDA_ERROR_INVALID_VALUE;
-    CUmemoryPool pool = block->pool;
-    struct chunk *chunk = chunk_of(pool, p);
-    struct sim_work work = {.kind = SIM_WORK_FREE, .u.block = block};
-    struct sim_op *op;
-    uint64_t stream_id = stream->id;
-    sim_block_bury(block, "cuMemFreeAsync");
-    block->pins++;
-    pool->used -= block->taken;
-    sim_enqueue(stream, &work, NULL, &op);
-    block->dead_at = op->stamp;
-    block->has_dead_at = true;
-    (void)snprintf(block->how_freed, sizeof(block->how_freed), "op %llu of stream %llu",
-                   (unsigned long long)op->id, (unsigned long long)stream_id);
-    add_hole(pool, chunk, block->base, block->taken, &op, 1);
-    sim_op_unref(op);
+    sim_block_free_in(block, stream, "cuMemFreeAsync");
     return CUDA_SUCCESS;
 }
 

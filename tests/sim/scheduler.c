@@ -187,7 +187,7 @@ static void execute(struct sim_op *op)
         op->work.u.block->pins--;
         break;
     case SIM_WORK_FREE:
-        sim_pool_freed_in_order(op->work.u.block);
+        sim_block_freed_in_order(op->work.u.block);
         break;
     default:
         break;
@@ -478,11 +478,16 @@ void sim_enqueue(CUstream stream, struct sim_work *work, const struct sim_ops *e
     start(op);
 }
 
-struct sim_op *sim_enqueue_inner(CUstream stream, struct sim_work *work, struct sim_stamp stamp,
-                                 const struct sim_order *order, const struct sim_ops *before)
+struct sim_op *sim_enqueue_inner(CUstream stream, CUcontext ctx, struct sim_work *work,
+                                 struct sim_stamp stamp, const struct sim_order *order,
+                                 const struct sim_ops *before)
 {
     struct sim_op *op = op_new(stream, work);
 
+    if (ctx && ctx->alive) {
+        op->ctx = ctx;
+        op->device = ctx->device;
+    }
     op->stamp = stamp;
     sim_order_join(&op->order, order);
     op_after_all(op, before);

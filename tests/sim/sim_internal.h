@@ -248,9 +248,11 @@ void sim_op_unref(struct sim_op *op);
  * `extra` (may be NULL). ret_op (may be NULL) gets a reference. Not for capturing streams. */
 void sim_enqueue(CUstream stream, struct sim_work *work, const struct sim_ops *extra,
                  struct sim_op **ret_op);
-/* For graph launches: an operation of the stream's context that is ordered by `before` alone. */
-struct sim_op *sim_enqueue_inner(CUstream stream, struct sim_work *work, struct sim_stamp stamp,
-                                 const struct sim_order *order, const struct sim_ops *before);
+/* For graph launches: an operation in ctx (NULL: the stream's) that is ordered by `before` alone.
+ */
+struct sim_op *sim_enqueue_inner(CUstream stream, CUcontext ctx, struct sim_work *work,
+                                 struct sim_stamp stamp, const struct sim_order *order,
+                                 const struct sim_ops *before);
 /* Runs or waits until op is done; its order becomes known to the host. May let go of the lock. */
 void sim_wait(struct sim_op *op);
 /* The same without the host getting to know. */
@@ -320,6 +322,8 @@ struct CUstream_st {
     struct sim_op *last;
     struct sim_order order; /* of the last operation */
     struct sim_capture *capture;
+    CUgraphNode *tail; /* while it captures: what the next node depends on */
+    size_t n_tail;
     CUstream next;
     CUlaunchAttributeValue attributes[CU_LAUNCH_ATTRIBUTE_MAX];
 };
@@ -374,6 +378,7 @@ enum sim_block_kind {
     SIM_BLOCK_REGISTERED,
     SIM_BLOCK_MAPPED,   /* cuMemMap */
     SIM_BLOCK_IMPORTED, /* memory of another process */
+    SIM_BLOCK_GRAPH,    /* of a graph's allocation node */
 };
 
 struct sim_access {
@@ -450,7 +455,11 @@ CUresult sim_managed_alloc(CUcontext ctx, size_t bytes, unsigned flags,
 
 CUmemoryPool sim_pool_new(int device, const CUmemPoolProps *props);
 void sim_pool_free_now(struct sim_block *block, const char *how);
-void sim_pool_freed_in_order(struct sim_block *block);
+void sim_graph_block_gone(struct sim_block *block);
+/* A free operation runs, of pool or of graph memory. */
+void sim_block_freed_in_order(struct sim_block *block);
+/* Buries the block and enqueues its free. ret_op: with a reference, may be NULL. */
+void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how);
 bool sim_pool_open_to(CUmemoryPool pool, int device);
 bool sim_pool_managed(CUmemoryPool pool);
 int sim_pool_device(CUmemoryPool pool);
@@ -469,6 +478,9 @@ void sim_run_kernel(struct sim_op *op);
 bool sim_run_value(struct sim_op *op);
 
 CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, bool async);
+/* A node keeps plain addresses: tells host from device ones, checks nothing. */
+void sim_copy_for_node(struct sim_copy *copy);
+CUresult sim_value_work(const CUstreamBatchMemOpParams *ask, struct sim_work *work);
 CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *ask, struct sim_copy *copy);
 
 /* ---- array.c ---- */

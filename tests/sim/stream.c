@@ -34,6 +34,7 @@ void sim_stream_delete(CUstream stream)
     CUcontext ctx = stream->ctx;
     bool blocking = sim_stream_blocking(stream);
 
+    sim_capture_forget_stream(stream);
     for (CUstream *link = &ctx->first; *link; link = &(*link)->next) {
         if (*link == stream) {
             *link = stream->next;
@@ -45,6 +46,7 @@ void sim_stream_delete(CUstream stream)
     sim_op_unref(stream->last);
     sim_order_finish(&stream->order);
     sim_slot_retire(stream->slot);
+    free(stream->tail);
     sim_handle_free(stream);
 }
 
@@ -149,7 +151,6 @@ static CUresult destroy(CUstream stream)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!sim_handle_is(stream, SIM_STREAM) || stream->kind != SIM_STREAM_USER)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    sim_capture_forget_stream(stream);
     sim_stream_delete(stream);
     return CUDA_SUCCESS;
 }
@@ -256,11 +257,10 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCtx(CUstream handle, CUcontext *ctx)
+static CUresult get_context(CUcontext current, CUstream handle, CUcontext *ctx)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
     CUstream stream;
-    CUresult result = sim_stream_find(call.ctx, handle, &stream);
+    CUresult result = sim_stream_find(current, handle, &stream);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -270,9 +270,16 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *ctx)
     return CUDA_SUCCESS;
 }
 
+CUresult cuStreamGetCtx(CUstream handle, CUcontext *ctx)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return get_context(call.ctx, handle, ctx);
+}
+
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *ctx, CUgreenCtx *green)
 {
-    CUresult result = cuStreamGetCtx(handle, ctx);
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    CUresult result = get_context(call.ctx, handle, ctx);
 
     if (result == CUDA_SUCCESS && green)
         *green = NULL;
