@@ -24,8 +24,8 @@ dlsym:						/* (x0: handle, x1: name) */
 	b.ls	.Lpass
 	b	ag_resolve_dlsym_cuda
 .Lpass:
-	adrp	x9, ag_resolve_dlsym_next
-	ldr	x16, [x9, #:lo12:ag_resolve_dlsym_next]
+	adrp	x9, ag_real_dlsym_pointer
+	ldr	x16, [x9, #:lo12:ag_real_dlsym_pointer]
 	cbz	x16, .Lfind
 	br	x16
 .Lfind:
@@ -34,7 +34,7 @@ dlsym:						/* (x0: handle, x1: name) */
 	.cfi_rel_offset x29, 0
 	.cfi_rel_offset x30, 8
 	stp	x0, x1, [sp, #16]
-	bl	ag_resolve_find_dlsym
+	bl	ag_real_dlsym_find
 	mov	x16, x0
 	ldp	x0, x1, [sp, #16]
 	ldp	x29, x30, [sp], #32

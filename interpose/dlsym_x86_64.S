@@ -28,7 +28,7 @@ dlsym:						/* (rdi: handle, rsi: name) */
 	jbe	.Lpass
 	jmp	ag_resolve_dlsym_cuda
 .Lpass:
-	movq	ag_resolve_dlsym_next(%rip), %rax
+	movq	ag_real_dlsym_pointer(%rip), %rax
 	testq	%rax, %rax
 	jz	.Lfind
 	jmp	*%rax
@@ -39,7 +39,7 @@ dlsym:						/* (rdi: handle, rsi: name) */
 	.cfi_adjust_cfa_offset 8
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
-	call	ag_resolve_find_dlsym
+	call	ag_real_dlsym_find
 	addq	$8, %rsp
 	.cfi_adjust_cfa_offset -8
 	popq	%rsi

@@ -8,14 +8,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "resolve.h"
+#include "real_dlsym.h"
 
 struct ag_driver ag_cu;
 
 static char path[PATH_MAX];
+static _Atomic(const void *) noted;
 
 enum need { NEED_REQUIRED, NEED_OPTIONAL };
 
@@ -60,8 +62,21 @@ bool ag_driver_owns(const void *address)
     return dladdr(address, &info) && info.dli_fname && is_libcuda(info.dli_fname);
 }
 
-int ag_driver_find(const void *hint)
+void ag_driver_note_address(const void *address)
 {
+    atomic_store_explicit(&noted, address, memory_order_relaxed);
+}
+
+/* Every pointer as `handle` has it. RTLD_NEXT: whoever defines the symbol behind us. */
+static void fill(void *handle)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        *rows[i].place = ag_real_dlsym(handle, rows[i].symbol);
+}
+
+int ag_driver_find(void)
+{
+    const void *hint = atomic_load_explicit(&noted, memory_order_relaxed);
     Dl_info info;
     void *handle;
 
@@ -71,11 +86,8 @@ int ag_driver_find(const void *hint)
         (void)dl_iterate_phdr(note_if_libcuda, path);
     /* RTLD_NOLOAD: the library is there already; this only gets us a handle to ask. */
     handle = *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    if (!handle)
-        return -ENOENT;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        *rows[i].place = ag_resolve_real_dlsym(handle, rows[i].symbol);
-    return 0;
+    fill(handle ? handle : RTLD_NEXT);
+    return handle ? 0 : -ENOENT;
 }
 
 bool ag_driver_complete(const char **ret_missing)

@@ -19,9 +19,11 @@ struct ag_driver {
 
 extern struct ag_driver ag_cu;
 
-/* Finds the libcuda of this process and fills ag_cu. `hint` is an address inside it, or NULL to take
- * the one that is loaded. 0, -ENOENT when no libcuda is loaded. Called once. */
-int ag_driver_find(const void *hint);
+/* An address inside libcuda that the program was given: of several libcudas, that one is meant. */
+void ag_driver_note_address(const void *address);
+/* Finds the libcuda of this process and fills ag_cu; once. 0, or -ENOENT when none is loaded: ag_cu
+ * then holds what other libraries define under these names, which is what the program meant. */
+int ag_driver_find(void);
 /* All REQUIRED symbols found? If not, *ret_missing names the first that was not. */
 bool ag_driver_complete(const char **ret_missing);
 /* The path libcuda was loaded from, "" before it was found. */

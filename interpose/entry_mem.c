@@ -26,21 +26,18 @@ AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
     return ag_entry_leave(ag_free(dptr));
 }
 
-/* Memory of cuMemAlloc is none that cuMemFreeAsync takes, also when it came from our pool. */
 AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync, dptr, stream);
-    if (ag_answer_is_redirected(dptr))
-        return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
-    return ag_entry_leave(ag_cu.cuMemFreeAsync(dptr, stream));
+    return ag_entry_leave(
+        ag_free_async(dptr, stream, ag_cu.cuMemFreeAsync, ag_cu.cuStreamSynchronize));
 }
 
 AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
-    if (ag_answer_is_redirected(dptr))
-        return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
-    return ag_entry_leave(ag_cu.cuMemFreeAsync_ptsz(dptr, stream));
+    return ag_entry_leave(
+        ag_free_async(dptr, stream, ag_cu.cuMemFreeAsync_ptsz, ag_cu.cuStreamSynchronize_ptsz));
 }
 
 AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)

@@ -15,11 +15,11 @@
 
 #include "entry.h"
 #include "lifecycle.h"
-#include "resolve.h"
+#include "real_dlsym.h"
 
 extern char **environ;
 
-#define NEXT(name) ((__typeof__(&name))ag_resolve_real_dlsym(RTLD_NEXT, #name))
+#define NEXT(name) ((__typeof__(&name))ag_real_dlsym(RTLD_NEXT, #name))
 
 __attribute__((noreturn)) static void leave(int status)
 {

@@ -27,7 +27,6 @@
 #include "order.h"
 #include "pressure.h"
 #include "report.h"
-#include "resolve.h"
 
 extern char **environ;
 
@@ -86,10 +85,11 @@ static enum ag_entry_state start(void)
     run.pid = getpid();
     run.started_ns = ag_clock_ns();
     run.started_ticks = ag_clock_ticks();
+    ag_log_set_level(ag_options_log_level(environ));
     settings_bad = ag_options_read(environ, &options, tell) != 0;
     configure();
     pthread_atfork(NULL, NULL, begin_child);
-    if (ag_driver_find(ag_resolve_hint())) {
+    if (ag_driver_find()) {
         run.trouble = "no libcuda was found in the process";
         return AG_ENTRY_PASSING;
     }
@@ -116,7 +116,7 @@ enum ag_entry_state ag_entry_start(void)
         ag_entry_depth++; /* our own look-ups */
         state = start();
         ag_entry_depth--;
-        if (!ag_resolve_hint())
+        if (!ag_stats_counter(AG_STAT_DOOR_DLSYM))
             ag_stats_add(AG_STAT_DOOR_EXPORTED, 1);
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);
     }
@@ -151,6 +151,11 @@ static void pay_at_exit(void)
     ag_entry_depth--;
 }
 
+static void leave_quickly(void)
+{
+    ag_lifecycle_leave("quick_exit");
+}
+
 void ag_lifecycle_context_exists(void)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
@@ -158,12 +163,12 @@ void ag_lifecycle_context_exists(void)
     if (atomic_flag_test_and_set(&registered))
         return;
     (void)atexit(pay_at_exit);
-    (void)at_quick_exit(pay_at_exit);
+    (void)at_quick_exit(leave_quickly);
 }
 
 static void report_once(const char *ended_by)
 {
-    if (atomic_exchange(&reported, true))
+    if (options.disable || !*ag_driver_path() || atomic_exchange(&reported, true))
         return;
     run.ended_by = ended_by;
     ag_report_write(&options);
@@ -176,8 +181,7 @@ void ag_lifecycle_leave(const char *ended_by)
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
         return;
     pay_at_exit();
-    if (!options.disable)
-        report_once(ended_by);
+    report_once(ended_by);
     errno = saved_errno;
 }
 
@@ -186,6 +190,7 @@ static void warn_if_bypassed(void)
 {
     if (!ag_driver_is_loaded() || !ag_report_gpu_is_open())
         return;
+    ag_log_set_level(ag_options_log_level(environ));
     (void)ag_options_read(environ, &options, tell);
     configure();
     if (!options.disable && strcmp(options.stats, "off"))
@@ -199,6 +204,6 @@ __attribute__((destructor)) static void finish(void)
         warn_if_bypassed();
         return;
     }
-    if (!options.disable && is_this_process())
+    if (is_this_process())
         report_once("exit");
 }

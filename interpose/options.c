@@ -231,3 +231,14 @@ uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)
 {
     return size.percent ? total_bytes / 100 * size.value : size.value;
 }
+
+enum ag_log_level ag_options_log_level(char **environment)
+{
+    int row = find_row(PREFIX "LOG", strlen(PREFIX "LOG"));
+    const char *value = ag_option_text(environment, (size_t)row);
+    enum ag_log_level level = AG_LOG_WARN;
+
+    if (value)
+        (void)parse_LOG_LEVEL(value, rows[row].allowed, &level);
+    return level;
+}

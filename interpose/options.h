@@ -52,6 +52,9 @@ int ag_option_check(const char *name, const char *value, char *why, size_t why_s
 int ag_options_read(char **environment, struct ag_options *ret_options,
                     void (*tell)(enum ag_log_level level, const char *line));
 
+/* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others. */
+enum ag_log_level ag_options_log_level(char **environment);
+
 /* The text a row's variable has in `environment`, or NULL. */
 const char *ag_option_text(char **environment, size_t i);
 

@@ -12,10 +12,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "resolve.h"
+#include "real_dlsym.h"
 
-#include <dlfcn.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "abi.h"
@@ -25,41 +23,13 @@
 #include "stats.h"
 #include "symbols.h"
 
-typedef void *(*dlsym_function)(void *, const char *);
-
-/* For the assembly alone, hence no header. ag_resolve_dlsym_next is filled on first use; racing
- * threads store the same value. */
-dlsym_function ag_resolve_find_dlsym(void);
+/* For the assembly alone, hence no header. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
-dlsym_function ag_resolve_dlsym_next;
-
-static _Atomic(const void *) hint;
-
-dlsym_function ag_resolve_find_dlsym(void)
-{
-    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-
-    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !ag_resolve_dlsym_next; i++)
-        ag_resolve_dlsym_next = (dlsym_function)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-    return ag_resolve_dlsym_next;
-}
-
-void *ag_resolve_real_dlsym(void *handle, const char *name)
-{
-    dlsym_function next = ag_resolve_dlsym_next;
-
-    return (next ? next : ag_resolve_find_dlsym())(handle, name);
-}
-
-const void *ag_resolve_hint(void)
-{
-    return atomic_load_explicit(&hint, memory_order_relaxed);
-}
 
 /* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the assembly. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name)
 {
-    void *real = ag_resolve_real_dlsym(handle, name);
+    void *real = ag_real_dlsym(handle, name);
     enum ag_hook hook;
 
     if (!real || ag_entry_inside())
@@ -67,7 +37,7 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name)
     hook = ag_hook_by_name(name);
     if (hook == AG_N_HOOKS || real == ag_hook_info(hook)->entry || !ag_driver_owns(real))
         return real;
-    atomic_store_explicit(&hint, real, memory_order_relaxed);
+    ag_driver_note_address(real);
     ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
     ag_stats_add(AG_STAT_SUBSTITUTED, 1);
     return ag_hook_info(hook)->entry;

@@ -182,7 +182,8 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
         return ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     }
     result = ag_alloc(ret_address, bytes);
-    if (result == CUDA_SUCCESS)
+    /* The driver tells the pitch also of rows for which there is no room. */
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
         *ret_pitch = pitch;
     return result;
 }
@@ -297,6 +298,51 @@ CUresult ag_free(CUdeviceptr address)
         ag_stats_freed(device, place, bytes, ag_clock_ticks() - began);
     else if (place == AG_PLACE_POOL)
         ag_ledger_give(block, bytes);
+    return result;
+}
+
+/* Gives up a claimed block in stream order; the books have it no more. */
+static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
+                                     CUresult (*free_async)(CUdeviceptr, CUstream),
+                                     CUresult (*synchronize)(CUstream))
+{
+    CUdeviceptr address = block->address;
+    enum ag_placement place = block->placement;
+    CUresult result = CUDA_SUCCESS;
+
+    ag_ledger_remove(block);
+    if (place != AG_PLACE_MANAGED)
+        return free_async(address, stream);
+    /* The driver frees no managed memory in stream order. */
+    result = synchronize(stream);
+    return result == CUDA_SUCCESS ? ag_cu.cuMemFree_v2(address) : result;
+}
+
+CUresult ag_free_async(CUdeviceptr address, CUstream stream,
+                       CUresult (*free_async)(CUdeviceptr, CUstream),
+                       CUresult (*synchronize)(CUstream))
+{
+    struct ag_block *block, copy;
+    CUresult result;
+
+    switch (address ? ag_ledger_claim(address, &block) : AG_CLAIM_UNKNOWN) {
+    case AG_CLAIM_UNKNOWN:
+        return free_async(address, stream);
+    case AG_CLAIM_NOT_LIVE:
+        return CUDA_ERROR_INVALID_VALUE;
+    case AG_CLAIM_OURS:
+        break;
+    }
+    copy = *block;
+    result = free_in_stream_order(block, stream, free_async, synchronize);
+    if (result == CUDA_SUCCESS) {
+        ag_stats_freed(copy.context->device->ordinal, copy.placement, copy.requested, 0);
+        ag_stats_add(AG_STAT_FREE_NATIVE, 1);
+        return result;
+    }
+    block = ag_ledger_enter(address, copy.size, copy.context, copy.placement);
+    if (block)
+        ag_ledger_give(block, copy.requested);
     return result;
 }
 

@@ -15,6 +15,12 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 /* cuMemFree_v2. Unknown addresses go to the driver. */
 CUresult ag_free(CUdeviceptr address);
 
+/* cuMemFreeAsync, by the driver's function of the flavour that was called. Measured: the driver takes
+ * memory of cuMemAlloc there (580.159), so ours goes back in stream order too. */
+CUresult ag_free_async(CUdeviceptr address, CUstream stream,
+                       CUresult (*free_async)(CUdeviceptr, CUstream),
+                       CUresult (*synchronize)(CUstream));
+
 /* A capture ended and none is open any more: what was set aside is freed. */
 void ag_alloc_capture_closed(void);
 /* The program is about to destroy `context`: its memory goes, as natively. */

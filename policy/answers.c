@@ -9,7 +9,8 @@
  *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         the truth: the driver refuses the export
  *   IS_GPU_DIRECT_RDMA_CAPABLE  pool: 0         the truth
  *   IS_HW_DECOMPRESS_CAPABLE    pool: 0         the truth
- *   MAPPING_SIZE, MAPPING_BASE_ADDR, BUFFER_ID, MEMORY_BLOCK_ID   the driver's: they only name
+ *   BUFFER_ID                   the block's     one of ours for each allocation, as natively
+ *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
  * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
  * as natively. */
 #include "answers.h"
@@ -101,6 +102,12 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         memcpy(data, &none, sizeof(unsigned long long));
         break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: {
+        unsigned long long id = block->buffer_id;
+
+        memcpy(data, &id, sizeof(id));
+        break;
+    }
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: {
         size_t requested = block->requested;
 

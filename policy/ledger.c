@@ -5,6 +5,7 @@
 #include "base/map.h"
 
 #define SHARDS 64u
+#define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */
 
 static struct {
     struct ag_lock lock; /* guards the map, and every state change from LIVE */
@@ -52,7 +53,12 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
 
 void ag_ledger_give(struct ag_block *block, size_t requested)
 {
+    static _Atomic uint64_t next_buffer = FIRST_BUFFER;
+
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
+    atomic_store_explicit(&block->buffer_id,
+                          atomic_fetch_add_explicit(&next_buffer, 1, memory_order_relaxed),
+                          memory_order_relaxed);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
 
@@ -94,6 +100,7 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .requested = atomic_load_explicit(&block->requested, memory_order_relaxed),
             .context = block->context,
             .placement = block->placement,
+            .buffer_id = atomic_load_explicit(&block->buffer_id, memory_order_relaxed),
             .state = atomic_load_explicit(&block->state, memory_order_acquire),
         };
     }

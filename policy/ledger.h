@@ -28,6 +28,7 @@ struct ag_block {
     struct ag_context *context;      /* whose memory it is */
     enum ag_placement placement;
     _Atomic int state;
+    _Atomic uint64_t buffer_id; /* another for each allocation of the program, as natively */
 };
 
 /* A block in state KEPT, entered under its address. NULL when memory for the books runs out. */

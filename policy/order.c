@@ -498,22 +498,28 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
     return CUDA_SUCCESS;
 }
 
-/* --- around the driver's own allocation and release --- */
+/* --- around the driver's own allocation and release ---
+ *
+ * On private streams, never on the NULL stream: with one pool allocation on the NULL stream in the
+ * process, a thread that exits while its per-thread stream still waits for a barrier never returns
+ * from the driver (580.159, tests/gpu/order.cu cross-per-thread). */
 
 bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
 {
     if (ag_context_equip(context) != CUDA_SUCCESS || !enter_gate())
         return false;
-    *ret_stream = needs_context_fence(context) ? context->alloc_stream : NULL;
+    *ret_stream = context->alloc_stream;
     return true;
 }
 
-/* All work from now on comes after what `stream` holds. */
+/* All work from now on comes after what `stream` holds. It holds nothing unfinished unless a fence of
+ * the whole context is behind it, which is when waiting for it could take long. */
 static CUresult publish(struct ag_context *context, CUstream stream)
 {
     CUresult result;
 
-    if (!context->device->has_fences || drain_reason() != AG_N_STATS)
+    if (!context->device->has_fences || !needs_context_fence(context) ||
+        drain_reason() != AG_N_STATS)
         return ag_cu.cuStreamSynchronize(stream);
     result = ag_cu.cuEventRecord(context->alloc_event, stream);
     return result == CUDA_SUCCESS ? wait_everywhere(context, context->alloc_event) : result;
@@ -521,9 +527,22 @@ static CUresult publish(struct ag_context *context, CUstream stream)
 
 CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresult result)
 {
-    if (result == CUDA_SUCCESS && (stream || needs_context_fence(context)))
+    if (result == CUDA_SUCCESS)
         result = publish(context, stream);
     leave_gate();
+    return result;
+}
+
+/* The private stream comes after all work that may use what is given back on it. */
+static CUresult make_release_wait(struct ag_context *context)
+{
+    CUresult result;
+
+    if (needs_context_fence(context)) /* without fences every free has drained */
+        return context->device->has_fences ? fence_context(context) : CUDA_SUCCESS;
+    result = record_on_null_stream(context);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuStreamWaitEvent(context->free_stream, context->barrier_event, 0);
     return result;
 }
 
@@ -535,15 +554,27 @@ bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bo
         leave_gate();
         return false;
     }
-    *ret_stream = NULL; /* a free on it comes after all work that may use the memory */
-    if (!needs_context_fence(context))
-        return true;
-    /* The private stream has to wait for that work too. Without fences every free has drained. */
     *ret_stream = context->free_stream;
-    if (!context->device->has_fences || fence_context(context) == CUDA_SUCCESS)
+    if (make_release_wait(context) == CUDA_SUCCESS)
         return true;
     ag_order_release_end(*ret_pushed);
     return false;
+}
+
+CUresult ag_order_wait_released(struct ag_context *context)
+{
+    bool in_capture = ag_order_capture_open();
+    CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUresult result;
+
+    if (!atomic_load_explicit(&context->equipment_state, memory_order_acquire))
+        return CUDA_SUCCESS;
+    if (in_capture)
+        previous = relax_capture_mode();
+    result = ag_cu.cuStreamSynchronize(context->free_stream);
+    if (in_capture)
+        restore_capture_mode(previous);
+    return result;
 }
 
 void ag_order_release_end(bool pushed)

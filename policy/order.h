@@ -53,6 +53,8 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
  * ordered before it); the context is current until ag_order_release_end. False in a capture. */
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed);
 void ag_order_release_end(bool pushed);
+/* The host waits until what was given back so far has gone to the pool. */
+CUresult ag_order_wait_released(struct ag_context *context);
 
 /* Does the host owe a wait? Waits until all work before the last ordered free has finished. */
 bool ag_order_owes(void);

@@ -23,13 +23,20 @@ void ag_pressure_pending(size_t bytes)
     ag_level_add(&ag_stats.pending_bytes, bytes);
 }
 
+static void wait_released(struct ag_context *context, void *unused)
+{
+    (void)unused;
+    (void)ag_order_wait_released(context);
+}
+
 /* All frees so far have taken effect. */
 static void settle_pending(enum ag_stat why)
 {
     uint64_t pending = ag_level_current(&ag_stats.pending_bytes);
 
-    ag_order_pay(why);
+    ag_context_each(wait_released, NULL);
     ag_level_subtract(&ag_stats.pending_bytes, pending);
+    ag_stats_add(why, 1);
 }
 
 void ag_pressure_bound_pending(const struct ag_device *device)
