@@ -59,7 +59,9 @@ static struct arena *arena_of(int device)
         ((uint64_t)sim_settings()->memory_bytes * 4 + ((uint64_t)32 << 30)) & ~(uint64_t)0x1fffff;
     void *addresses = mmap(NULL, arena->bytes + (2 << 20), PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    arena->fd = memfd_create("sim-card", MFD_CLOEXEC);
+    char name[32];
+    (void)snprintf(name, sizeof(name), "sim-card-%d", device);
+    arena->fd = memfd_create(name, MFD_CLOEXEC);
     if (addresses == MAP_FAILED || arena->fd < 0 || ftruncate(arena->fd, (off_t)arena->bytes)) {
         fprintf(stderr, "sim: no address space for device %d: %s\n", device, strerror(errno));
         abort();

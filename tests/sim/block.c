@@ -162,7 +162,9 @@ void sim_block_end(struct sim_block *block, const struct sim_order *order)
         sim_violation(sim_running, block->base, block->size, block, what);
     }
     block->dead = true;
-    if (block->bytes && block->kind != SIM_BLOCK_REGISTERED)
+    /* Registered, mapped and imported memory lives on in other hands. */
+    if (block->kind != SIM_BLOCK_REGISTERED && block->kind != SIM_BLOCK_MAPPED &&
+        block->kind != SIM_BLOCK_IMPORTED)
         poison(block);
 }
 

@@ -87,18 +87,18 @@ static struct sim_block *find(const struct sim_op *op, uint64_t address,
     return NULL;
 }
 
+/* Contexts of one device reach each other's memory; other devices need to be let in. */
 static bool foreign(const struct sim_op *op, const struct sim_block *block)
 {
     switch (block->kind) {
     case SIM_BLOCK_NATIVE:
     case SIM_BLOCK_IMPORTED:
-        if (block->pool)
-            return op->device != block->device && !sim_pool_open_to(block->pool, op->device);
-        return op->ctx != block->ctx && !sim_peers_open(op->ctx, block->ctx);
     case SIM_BLOCK_POOL:
-        return op->device != block->device && !sim_pool_open_to(block->pool, op->device);
     case SIM_BLOCK_GRAPH:
-        return op->device != block->device;
+        if (op->device == block->device)
+            return false;
+        return block->pool ? !sim_pool_open_to(block->pool, op->device)
+                           : !block->ctx || !sim_peers_open(op->ctx, block->ctx);
     case SIM_BLOCK_MAPPED:
         return !(block->access_mask >> op->device & 1);
     default:
@@ -173,7 +173,7 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
                 return NULL;
         } else {
             sim_violation(op, address, bytes, block,
-                          "a kernel uses memory of another device or context without access");
+                          "a kernel uses memory of another device without access");
             fault(op);
             return NULL;
         }

@@ -542,7 +542,7 @@ CUresult cuCtxResetPersistingL2Cache(void)
 CUresult cuCtxSynchronize(void)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    CUresult refused = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
+    CUresult refused = sim_capture_check(call.ctx, SIM_CAPTURE_CONTEXT_WIDE);
     return refused ? refused : sim_context_drain(call.ctx);
 }
 
@@ -553,7 +553,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
         ctx = sim_current();
     if (!usable(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
-    CUresult refused = sim_capture_check(ctx, SIM_CAPTURE_UNSAFE);
+    CUresult refused = sim_capture_check(ctx, SIM_CAPTURE_CONTEXT_WIDE);
     return refused ? refused : sim_context_drain(ctx);
 }
 

@@ -25,6 +25,7 @@ static CUresult destroy(CUevent event)
         return event ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
     sim_op_unref(event->op);
     free(event->nodes);
+    sim_event_share_finish(event);
     sim_handle_free(event);
     return CUDA_SUCCESS;
 }
@@ -46,6 +47,8 @@ void sim_event_set(CUevent event, struct sim_op *op)
     sim_op_ref(op);
     sim_op_unref(event->op);
     event->op = op;
+    if (op && event->shared)
+        sim_event_share_record(event, op);
     event->capture = NULL;
     free(event->nodes);
     event->nodes = NULL;
@@ -92,6 +95,23 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
     return record(call.ctx, event, stream, flags);
 }
 
+static CUresult wait_outside_capture(CUstream stream, CUevent event)
+{
+    struct sim_work work = {.kind = SIM_WORK_EVENT_WAIT};
+    struct sim_op *before = event->op;
+    uint64_t foreign = event->shared ? sim_event_share_pending(event) : 0;
+
+    /* The newest record counts, be it ours or another process's. */
+    if (foreign && (!before || before->shared_number != foreign)) {
+        work.shared_page = sim_event_share_page(event);
+        work.shared_number = foreign;
+        sim_enqueue(stream, &work, NULL, NULL);
+    } else if (before) {
+        sim_enqueue(stream, &work, &(struct sim_ops){&before, 1, 1}, NULL);
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
@@ -111,12 +131,15 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
         return sim_capture_wait(stream, event, flags);
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!event->op)
-        return CUDA_SUCCESS;
-    struct sim_work work = {.kind = SIM_WORK_EVENT_WAIT};
-    struct sim_op *before = event->op;
-    sim_enqueue(stream, &work, &(struct sim_ops){&before, 1, 1}, NULL);
-    return CUDA_SUCCESS;
+    return wait_outside_capture(stream, event);
+}
+
+/* Is the newest record another process's, and not done? */
+static bool foreign_pending(CUevent event)
+{
+    uint64_t number = event->shared ? sim_event_share_pending(event) : 0;
+
+    return number && (!event->op || event->op->shared_number != number);
 }
 
 CUresult cuEventQuery(CUevent event)
@@ -129,6 +152,10 @@ CUresult cuEventQuery(CUevent event)
         return result;
     struct sim_op *op = sim_op_ref(event->op);
     CUcontext ctx = event->ctx;
+    if (foreign_pending(event)) {
+        sim_op_unref(op);
+        return CUDA_ERROR_NOT_READY;
+    }
     if (!op)
         return CUDA_SUCCESS;
     sim_nudge(op);
@@ -150,6 +177,10 @@ CUresult cuEventSynchronize(CUevent event)
     if (result != CUDA_SUCCESS)
         return result;
     CUcontext ctx = event->ctx;
+    while (sim_handle_is(event, SIM_EVENT) && foreign_pending(event))
+        sim_sleep_for_change(1);
+    if (!sim_handle_is(event, SIM_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
     sim_wait(event->op);
     sim_pools_synchronised();
     return ctx->fault;

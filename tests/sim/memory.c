@@ -6,8 +6,39 @@
 #include <string.h>
 
 #define UNIT        512u
-#define LARGE       (1u << 20)
-#define LARGE_ALIGN (2u << 20)
+#define CHUNK       ((size_t)2 << 20)
+#define FREED_ASYNC "cuMemFreeAsync of cuMemAlloc memory"
+
+/* Small allocations share chunks, as far as the card's books go; large ones have their own. */
+static size_t small_bytes[SIM_MAX_DEVICES];
+
+static size_t chunks(size_t bytes)
+{
+    return (bytes + CHUNK - 1) / CHUNK * CHUNK;
+}
+
+static bool take(int device, size_t bytes)
+{
+    size_t more = bytes >= CHUNK
+                      ? chunks(bytes)
+                      : chunks(small_bytes[device] + bytes) - chunks(small_bytes[device]);
+
+    if (!sim_card_take(device, more) && !(sim_pools_squeeze(device) && sim_card_take(device, more)))
+        return false;
+    if (bytes < CHUNK)
+        small_bytes[device] += bytes;
+    return true;
+}
+
+static void give(int device, size_t bytes)
+{
+    if (bytes >= CHUNK) {
+        sim_card_give(device, chunks(bytes));
+        return;
+    }
+    sim_card_give(device, chunks(small_bytes[device]) - chunks(small_bytes[device] - bytes));
+    small_bytes[device] -= bytes;
+}
 
 CUresult sim_native_alloc(CUcontext ctx, size_t bytes, struct sim_block **ret_block)
 {
@@ -18,12 +49,11 @@ CUresult sim_native_alloc(CUcontext ctx, size_t bytes, struct sim_block **ret_bl
     if (bytes > sim_settings()->memory_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     size_t taken = (bytes + UNIT - 1) / UNIT * UNIT;
-    if (!sim_card_take(device, taken) &&
-        !(sim_pools_squeeze(device) && sim_card_take(device, taken)))
+    if (!take(device, taken))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t base = sim_arena_take(device, taken, bytes >= LARGE ? LARGE_ALIGN : UNIT);
+    uint64_t base = sim_arena_take(device, taken, bytes >= CHUNK ? CHUNK : UNIT);
     if (!base) {
-        sim_card_give(device, taken);
+        give(device, taken);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     struct sim_block *block = sim_block_new(SIM_BLOCK_NATIVE, base, bytes, device, ctx);
@@ -40,7 +70,7 @@ void sim_native_free(struct sim_block *block, const char *how)
     sim_block_bury(block, how);
     sim_block_end(block, &sim_host_order);
     sim_arena_give(block->device, block->base, block->taken);
-    sim_card_give(block->device, block->taken);
+    give(block->device, block->taken);
 }
 
 /* What a context's end takes with it. Pool memory is not of a context and stays. */
@@ -94,11 +124,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret_p, size_t *ret_pitch, size_t width,
     size_t pitch = (width + UNIT - 1) / UNIT * UNIT, bytes;
     if (__builtin_mul_overflow(pitch, height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    *ret_pitch = pitch; /* told also when there is no room for such rows */
     result = sim_native_alloc(call.ctx, bytes, &block);
     if (result != CUDA_SUCCESS)
         return result;
     *ret_p = block->base;
-    *ret_pitch = pitch;
     return CUDA_SUCCESS;
 }
 
@@ -113,6 +143,27 @@ static CUresult drain_and_find(struct sim_block **block, uint64_t address)
     if (!*block || (*block)->id != id)
         return CUDA_ERROR_INVALID_VALUE;
     return result;
+}
+
+/* cuMemFreeAsync takes memory of cuMemAlloc as well (580.159), but with work pending the driver
+ * may lock up later: nothing should rely on it. */
+CUresult sim_native_free_async(struct sim_block *block, CUstream stream)
+{
+    if (stream->last && stream->last->state != SIM_OP_DONE)
+        sim_violation(NULL, block->base, block->size, block,
+                      "cuMemFreeAsync of cuMemAlloc memory on a stream with work pending");
+    CUresult result = drain_and_find(&block, block->base);
+    if (block && result == CUDA_SUCCESS)
+        sim_native_free(block, FREED_ASYNC);
+    return result;
+}
+
+bool sim_freed_async_before(CUdeviceptr p)
+{
+    for (const struct sim_block *block = sim_zombies(); block; block = block->next_zombie)
+        if (block->base == p)
+            return !strcmp(block->how_freed, FREED_ASYNC);
+    return false;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr p)
@@ -160,10 +211,10 @@ CUresult cuMemFree_v2(CUdeviceptr p)
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    if (!free_bytes || !total_bytes)
-        return CUDA_ERROR_INVALID_VALUE;
-    *free_bytes = sim_card_free(call.ctx->device);
-    *total_bytes = sim_settings()->memory_bytes;
+    if (free_bytes)
+        *free_bytes = sim_card_free(call.ctx->device);
+    if (total_bytes)
+        *total_bytes = sim_settings()->memory_bytes;
     return CUDA_SUCCESS;
 }
 
@@ -172,6 +223,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     const struct sim_block *block = sim_block_at(p);
 
+    if (!base && !size)
+        return CUDA_SUCCESS;
     if (!block)
         return CUDA_ERROR_NOT_FOUND;
     if (base)

@@ -27,6 +27,19 @@ static unsigned access_flags(const struct sim_block *block, CUcontext ctx)
     return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 
+/* The piece of the card that the driver has mapped for the block and its neighbours. */
+static void mapping_of(const struct sim_block *block, uint64_t *ret_base, size_t *ret_bytes)
+{
+    const uint64_t unit = (uint64_t)2 << 20;
+
+    if (block->kind == SIM_BLOCK_POOL) {
+        sim_pool_mapping(block, ret_base, ret_bytes);
+        return;
+    }
+    *ret_base = block->base / unit * unit;
+    *ret_bytes = (block->base + block->size + unit - 1) / unit * unit - *ret_base;
+}
+
 /* Facts about the allocation itself: who owns it, how it may be shared. */
 static CUresult of_allocation(void *data, CUpointer_attribute attribute,
                               const struct sim_block *block)
@@ -55,10 +68,13 @@ static CUresult of_allocation(void *data, CUpointer_attribute attribute,
         *(CUmemoryPool *)data = block->pool;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(int *)data = block->sync_memops;
+        *(int *)data = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        *(int *)data = 0;
+        *(int *)data = native;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -69,6 +85,9 @@ static CUresult of_allocation(void *data, CUpointer_attribute attribute,
 static CUresult of_address(void *data, CUpointer_attribute attribute, uint64_t p,
                            const struct sim_block *block, CUcontext ctx)
 {
+    uint64_t base;
+    size_t bytes;
+
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = is_host(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -88,12 +107,16 @@ static CUresult of_address(void *data, CUpointer_attribute attribute, uint64_t p
         *(int *)data = block->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr *)data = block->base;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)data = block->size;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        mapping_of(block, (uint64_t *)data, &bytes);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        mapping_of(block, &base, (size_t *)data);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(int *)data = 1;

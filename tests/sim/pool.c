@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define UNIT         512u
-#define CHUNK_UNIT   ((size_t)2 << 20)
+#define CHUNK_UNIT   ((size_t)32 << 20)
+#define SMALL_UNIT   ((size_t)2 << 20)
 #define MAX_FREES    4
 #define HANDLE_TYPES ((unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 
@@ -31,7 +33,8 @@ struct hole {
 
 struct CUmemPoolHandle_st {
     int device;
-    bool destroyed, is_default, managed, imported;
+    bool destroyed, managed;
+    int import_fd; /* -1: a pool of this process */
     CUmemPoolProps props;
     bool follow, opportunistic, internal;
     cuuint64_t threshold, reserved, reserved_high, used, used_high;
@@ -54,12 +57,13 @@ CUmemoryPool sim_pool_new(int device, const CUmemPoolProps *props)
     pool->managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
     pool->follow = pool->opportunistic = pool->internal = true;
     pool->open_mask = 1u << device;
+    pool->import_fd = -1;
     pool->next = pools;
     pools = pool;
     return pool;
 }
 
-static bool pool_ok(CUmemoryPool pool)
+bool sim_pool_ok(CUmemoryPool pool)
 {
     return sim_handle_is(pool, SIM_POOL) && !pool->destroyed;
 }
@@ -79,6 +83,16 @@ bool sim_pool_managed(CUmemoryPool pool)
     return pool->managed;
 }
 
+int sim_pool_import(CUmemoryPool pool)
+{
+    return pool->import_fd;
+}
+
+void sim_pool_set_import(CUmemoryPool pool, int fd)
+{
+    pool->import_fd = fd;
+}
+
 unsigned sim_pool_handle_types(CUmemoryPool pool)
 {
     return (unsigned)pool->props.handleTypes;
@@ -94,6 +108,23 @@ static void add_used(CUmemoryPool pool, size_t bytes)
 {
     pool->used += bytes;
     pool->used_high = SIM_MAX(pool->used_high, pool->used);
+}
+
+static struct chunk *chunk_of(CUmemoryPool pool, uint64_t address)
+{
+    for (struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+        if (address >= chunk->base && address - chunk->base < chunk->bytes)
+            return chunk;
+    return NULL;
+}
+
+/* The chunk around an address: what a mapping of the driver's would be. */
+void sim_pool_mapping(const struct sim_block *block, uint64_t *ret_base, size_t *ret_bytes)
+{
+    const struct chunk *chunk = chunk_of(block->pool, block->base);
+
+    *ret_base = chunk->base;
+    *ret_bytes = chunk->bytes;
 }
 
 /* ---- holes ---- */
@@ -163,14 +194,6 @@ static void join_holes(CUmemoryPool pool)
     }
 }
 
-static struct chunk *chunk_of(CUmemoryPool pool, uint64_t address)
-{
-    for (struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
-        if (address >= chunk->base && address - chunk->base < chunk->bytes)
-            return chunk;
-    return NULL;
-}
-
 /* ---- growing and giving back ---- */
 
 static uint64_t chunk_memory(CUmemoryPool pool, size_t bytes)
@@ -183,20 +206,38 @@ static uint64_t chunk_memory(CUmemoryPool pool, size_t bytes)
     if (!sim_card_take(pool->device, bytes) &&
         !(sim_pools_squeeze(pool->device) && sim_card_take(pool->device, bytes)))
         return 0;
-    uint64_t base = sim_arena_take(pool->device, bytes, CHUNK_UNIT);
+    uint64_t base = sim_arena_take(pool->device, bytes, SMALL_UNIT);
     if (!base)
         sim_card_give(pool->device, bytes);
     return base;
 }
 
+static size_t round_to(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Large steps, and smaller ones when the card or the pool's limit has no room for those. */
+static uint64_t grow_by(CUmemoryPool pool, size_t need, size_t *ret_bytes)
+{
+    static const size_t units[] = {CHUNK_UNIT, SMALL_UNIT};
+    uint64_t base = 0;
+
+    for (size_t i = 0; i < SIM_COUNT(units) && !base; i++) {
+        size_t bytes = round_to(need, units[i]);
+        if (pool->props.maxSize && pool->reserved + bytes > pool->props.maxSize)
+            continue;
+        base = chunk_memory(pool, bytes);
+        *ret_bytes = bytes;
+    }
+    return base;
+}
+
 static CUresult grow(CUmemoryPool pool, size_t need)
 {
-    if (need > (size_t)1 << 47)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    size_t bytes = (need + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
-    if (pool->props.maxSize && pool->reserved + bytes > pool->props.maxSize)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t base = chunk_memory(pool, bytes);
+    size_t bytes;
+    uint64_t base = need > (size_t)1 << 47 ? 0 : grow_by(pool, need, &bytes);
+
     if (!base)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
@@ -359,7 +400,7 @@ static CUresult alloc(CUmemoryPool pool, size_t bytes, CUstream stream,
         pool->managed ? (unsigned char *)(uintptr_t)base : sim_arena_bytes(pool->device, base);
     block->born_async = true;
     block->pins = 1;
-    add_used(pool, need);
+    add_used(pool, block->size);
     struct sim_work work = {.kind = SIM_WORK_ALLOC, .u.block = block};
     struct sim_op *op;
     uint64_t stream_id = stream->id;
@@ -382,7 +423,7 @@ static CUresult alloc_call(CUcontext ctx, CUdeviceptr *ret_p, size_t bytes, CUme
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (!ret_p || !pool_ok(pool) || pool->imported)
+    if (!ret_p || !sim_pool_ok(pool) || pool->import_fd >= 0)
         return CUDA_ERROR_INVALID_VALUE;
     result = sim_capture_check_legacy(stream);
     if (result != CUDA_SUCCESS)
@@ -392,9 +433,12 @@ static CUresult alloc_call(CUcontext ctx, CUdeviceptr *ret_p, size_t bytes, CUme
     result = sim_capture_check(ctx, SIM_CAPTURE_UNSAFE);
     if (result == CUDA_SUCCESS)
         result = alloc(pool, bytes, stream, &block);
-    if (result == CUDA_SUCCESS)
-        *ret_p = block->base;
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream->kind == SIM_STREAM_LEGACY)
+        sim_stream_pool_on_legacy();
+    *ret_p = block->base;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *p, size_t bytes, CUstream stream)
@@ -424,14 +468,16 @@ void sim_block_freed_in_order(struct sim_block *block)
     block->pins--;
     if (block->kind == SIM_BLOCK_GRAPH)
         sim_graph_block_gone(block);
+    else if (block->kind == SIM_BLOCK_IMPORTED)
+        sim_import_gone(block);
 }
 
 void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how)
 {
     struct sim_work work = {.kind = SIM_WORK_FREE, .u.block = block};
-    CUmemoryPool pool = block->pool;
+    CUmemoryPool pool = block->kind == SIM_BLOCK_POOL ? block->pool : NULL;
     uint64_t base = block->base, stream_id = stream->id;
-    size_t taken = block->taken;
+    size_t taken = block->taken, size = block->size;
     struct sim_op *op;
 
     sim_block_bury(block, how);
@@ -443,7 +489,7 @@ void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how
                    (unsigned long long)op->id, (unsigned long long)stream_id);
     block->pins--;
     if (pool) {
-        pool->used -= taken;
+        pool->used -= size;
         add_hole(pool, chunk_of(pool, base), base, taken, &op, 1);
     }
     sim_op_unref(op);
@@ -465,10 +511,20 @@ CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle)
         return sim_capture_free(stream, p);
     if (!p)
         return CUDA_SUCCESS;
-    if (block && block->kind == SIM_BLOCK_IMPORTED && block->pool)
-        return sim_import_close_async(block, stream);
-    if (!block || (block->kind != SIM_BLOCK_POOL && block->kind != SIM_BLOCK_GRAPH))
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!block)
+        return sim_freed_async_before(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    switch (block->kind) {
+    case SIM_BLOCK_NATIVE:
+        return sim_native_free_async(block, stream);
+    case SIM_BLOCK_MANAGED:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    case SIM_BLOCK_POOL:
+    case SIM_BLOCK_GRAPH:
+        break;
+    default:
+        if (block->kind != SIM_BLOCK_IMPORTED || !block->pool)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
     sim_block_free_in(block, stream, "cuMemFreeAsync");
     return CUDA_SUCCESS;
 }
@@ -478,7 +534,7 @@ void sim_pool_free_now(struct sim_block *block, const char *how)
     CUmemoryPool pool = block->pool;
 
     sim_block_bury(block, how);
-    pool->used -= block->taken;
+    pool->used -= block->size;
     sim_block_end(block, &sim_host_order);
     add_hole(pool, chunk_of(pool, block->base), block->base, block->taken, NULL, 0);
 }
@@ -512,7 +568,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const CUmemPoolProps *props)
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!pool_ok(pool))
+    if (!sim_pool_ok(pool))
         return CUDA_ERROR_INVALID_VALUE;
     if (pool == *sim_device_default_pool(pool->device))
         return CUDA_ERROR_INVALID_VALUE;
@@ -520,6 +576,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
         *sim_device_current_pool(pool->device) = *sim_device_default_pool(pool->device);
     /* What is still allocated lives on; the struct stays for its sake. */
     pool->destroyed = true;
+    if (pool->import_fd >= 0)
+        (void)close(pool->import_fd);
     (void)release(pool, 0);
     return CUDA_SUCCESS;
 }
@@ -527,7 +585,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!pool_ok(pool))
+    if (!sim_pool_ok(pool))
         return CUDA_ERROR_INVALID_VALUE;
     (void)release(pool, keep);
     return CUDA_SUCCESS;
@@ -536,7 +594,11 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!pool_ok(pool) || !value)
+    CUresult refused = sim_capture_check(NULL, SIM_CAPTURE_UNSAFE);
+
+    if (refused != CUDA_SUCCESS)
+        return refused;
+    if (!sim_pool_ok(pool) || !value)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
@@ -568,7 +630,15 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!pool_ok(pool) || !value)
+    CUresult refused = sim_capture_check(NULL, SIM_CAPTURE_UNSAFE);
+
+    if (refused != CUDA_SUCCESS)
+        return refused;
+    CUresult result = call.ctx ? sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE) : CUDA_SUCCESS;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!sim_pool_ok(pool) || !value)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
@@ -603,7 +673,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!pool_ok(pool) || (!map && count))
+    if (!sim_pool_ok(pool) || (!map && count))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         int device = map[i].location.id;
@@ -629,7 +699,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!flags || !pool_ok(pool) || !location)
+    if (!flags || !sim_pool_ok(pool) || !location)
         return CUDA_ERROR_INVALID_VALUE;
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_ok(location->id))
         return CUDA_ERROR_INVALID_VALUE;

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,6 +97,8 @@ static struct sim_op *op_new(CUstream stream, struct sim_work *work)
     op->stream = stream;
     op->stream_id = stream->id;
     op->work = *work;
+    op->shared_event = work->shared_page;
+    op->shared_number = work->shared_number;
     memset(work, 0, sizeof(*work));
     sim_order_join(&op->order, &sim_host_order);
     return op;
@@ -148,6 +151,8 @@ void sim_op_done(struct sim_op *op)
 {
     op->state = SIM_OP_DONE;
     op->done_ns = self.clock_ns;
+    if (op->shared_event && op->work.kind == SIM_WORK_EVENT_RECORD)
+        sim_event_share_done(op);
     for (unsigned i = 0; i < op->n_before; i++)
         sim_op_unref(op->before[i]);
     op->n_before = 0;
@@ -195,6 +200,24 @@ static void execute(struct sim_op *op)
     sim_running = outer;
 }
 
+/* Operations that look at memory: false when what they wait for is not there yet. */
+static bool run_wait(struct sim_op *op)
+{
+    switch (op->work.kind) {
+    case SIM_WORK_WAIT_VALUE:
+    case SIM_WORK_WRITE_VALUE:
+        return sim_run_value(op);
+    case SIM_WORK_EVENT_WAIT:
+        if (!op->shared_event || !sim_event_share_reached(op->shared_event, op->shared_number))
+            return !op->shared_event;
+        (void)munmap(op->shared_event, 4096);
+        op->shared_event = NULL;
+        return true;
+    default:
+        return true;
+    }
+}
+
 /* Returns false when the operation has to wait for a value in memory. */
 static bool run(struct sim_op *op)
 {
@@ -212,8 +235,7 @@ static bool run(struct sim_op *op)
         sim_op_unref(op);
         return true;
     }
-    if ((op->work.kind == SIM_WORK_WAIT_VALUE || op->work.kind == SIM_WORK_WRITE_VALUE) &&
-        !faulted && !sim_run_value(op)) {
+    if (!faulted && !run_wait(op)) {
         make_ready(op);
         return false;
     }

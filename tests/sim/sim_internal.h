@@ -103,6 +103,7 @@ enum sim_handle_kind {
     SIM_EXEC,
     SIM_ARRAY,
     SIM_USER_OBJECT,
+    SIM_PHYSICAL,
 };
 
 void *sim_handle_new(enum sim_handle_kind kind, size_t bytes);
@@ -195,6 +196,8 @@ struct sim_value {
 
 struct sim_work {
     enum sim_work_kind kind;
+    void *shared_page; /* wait for a record of another process: where, and its number */
+    uint64_t shared_number;
     union {
         struct sim_kernel_work kernel;
         struct sim_copy copy;
@@ -230,6 +233,8 @@ struct sim_op {
     unsigned n_before, n_after, n_waiting_for, cap_before, cap_after;
     unsigned mark;
     size_t ready_index;
+    void *shared_event; /* a record that other processes see: where, and its number */
+    uint64_t shared_number;
 };
 
 /* A list of operations with a reference on each. */
@@ -333,6 +338,8 @@ CUresult sim_stream_find(CUcontext ctx, CUstream handle, CUstream *ret_stream);
 CUstream sim_stream_new(CUcontext ctx, enum sim_stream_kind kind, unsigned flags, int priority);
 void sim_stream_delete(CUstream stream);
 bool sim_stream_blocking(CUstream stream);
+/* From now on the process has pool memory of the legacy stream. */
+void sim_stream_pool_on_legacy(void);
 /* What a wait for the stream waits for. */
 void sim_stream_pending(CUstream stream, struct sim_ops *ops);
 CUresult sim_stream_drain(CUstream stream);
@@ -348,7 +355,8 @@ struct CUevent_st {
     struct sim_capture *capture;
     CUgraphNode *nodes; /* recorded in a capture: what a wait would depend on */
     size_t n_nodes;
-    void *shared; /* interprocess event */
+    void *shared; /* interprocess event: the page it shares */
+    int shared_fd;
 };
 
 void sim_event_set(CUevent event, struct sim_op *op);
@@ -441,13 +449,25 @@ void sim_violation(const struct sim_op *op, uint64_t address, size_t bytes,
 /* ---- memory.c and neighbours ---- */
 
 CUresult sim_native_alloc(CUcontext ctx, size_t bytes, struct sim_block **ret_block);
+CUresult sim_native_free_async(struct sim_block *block, CUstream stream);
+/* Was this address given to sim_native_free_async last? Doing it again is no error. */
+bool sim_freed_async_before(CUdeviceptr p);
 void sim_native_free(struct sim_block *block, const char *how);
 void sim_free_context_memory(CUcontext ctx);
 void sim_managed_free(struct sim_block *block);
 void sim_host_free(struct sim_block *block, const char *how);
 /* Memory of another process: undoes the import (ipc.c). */
 void sim_import_close(struct sim_block *block);
-CUresult sim_import_close_async(struct sim_block *block, CUstream stream);
+void sim_import_gone(struct sim_block *block);
+/* Is fd a memory file of the simulation with such a name? The pattern holds one %d. */
+bool sim_memory_file(int fd, const char *pattern, int *ret_number);
+void sim_event_share_record(CUevent event, struct sim_op *op);
+void sim_event_share_done(struct sim_op *op);
+/* The number of the newest record if it is not done yet, else 0. */
+uint64_t sim_event_share_pending(CUevent event);
+bool sim_event_share_reached(void *page, uint64_t number);
+void *sim_event_share_page(CUevent event);
+void sim_event_share_finish(CUevent event);
 CUresult sim_managed_alloc(CUcontext ctx, size_t bytes, unsigned flags,
                            struct sim_block **ret_block);
 
@@ -462,6 +482,11 @@ void sim_block_freed_in_order(struct sim_block *block);
 void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how);
 bool sim_pool_open_to(CUmemoryPool pool, int device);
 bool sim_pool_managed(CUmemoryPool pool);
+bool sim_pool_ok(CUmemoryPool pool);
+void sim_pool_mapping(const struct sim_block *block, uint64_t *ret_base, size_t *ret_bytes);
+/* The file descriptor behind an imported pool; -1: not imported. */
+int sim_pool_import(CUmemoryPool pool);
+void sim_pool_set_import(CUmemoryPool pool, int fd);
 int sim_pool_device(CUmemoryPool pool);
 /* A synchronisation happened: give back what is above the thresholds. */
 void sim_pools_synchronised(void);

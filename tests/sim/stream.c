@@ -4,7 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t next_id;
+static struct {
+    uint64_t next_id;
+    bool pool_on_legacy;
+    pthread_key_t thread_end;
+    pthread_once_t once;
+} self = {.once = PTHREAD_ONCE_INIT};
 
 CUstream sim_stream_new(CUcontext ctx, enum sim_stream_kind kind, unsigned flags, int priority)
 {
@@ -14,7 +19,7 @@ CUstream sim_stream_new(CUcontext ctx, enum sim_stream_kind kind, unsigned flags
     stream->kind = kind;
     stream->flags = flags;
     stream->priority = priority;
-    stream->id = ++next_id;
+    stream->id = ++self.next_id;
     stream->slot = sim_slot_new();
     stream->thread = sim_thread_number();
     if (kind != SIM_STREAM_ALL) {
@@ -50,6 +55,36 @@ void sim_stream_delete(CUstream stream)
     sim_handle_free(stream);
 }
 
+void sim_stream_pool_on_legacy(void)
+{
+    self.pool_on_legacy = true;
+}
+
+/* A thread ends: its streams go. The real driver never comes back from this when the process has
+ * taken pool memory on the legacy stream and the stream still waits for other streams' work. */
+static void end_of_thread(void *number)
+{
+    sim_lock();
+    for (CUcontext ctx = sim_contexts(); ctx; ctx = ctx->next) {
+        for (CUstream stream = ctx->first, next; stream; stream = next) {
+            next = stream->next;
+            if (stream->kind != SIM_STREAM_PER_THREAD || stream->thread != (int)(intptr_t)number)
+                continue;
+            if (self.pool_on_legacy && stream->last && stream->last->n_waiting_for)
+                sim_violation(stream->last, 0, 0, NULL,
+                              "a thread ends while its stream waits, after a pool allocation on "
+                              "the legacy stream: the real driver hangs");
+            sim_stream_delete(stream);
+        }
+    }
+    sim_unlock();
+}
+
+static void make_key(void)
+{
+    (void)pthread_key_create(&self.thread_end, end_of_thread);
+}
+
 static CUstream per_thread(CUcontext ctx)
 {
     int thread = sim_thread_number();
@@ -57,6 +92,8 @@ static CUstream per_thread(CUcontext ctx)
     for (CUstream stream = ctx->first; stream; stream = stream->next)
         if (stream->kind == SIM_STREAM_PER_THREAD && stream->thread == thread)
             return stream;
+    (void)pthread_once(&self.once, make_key);
+    (void)pthread_setspecific(self.thread_end, (void *)(intptr_t)thread);
     return sim_stream_new(ctx, SIM_STREAM_PER_THREAD, 0, 0);
 }
 

@@ -50,9 +50,31 @@ static CUresult call_query(void)
     return result;
 }
 
-static CUresult call_context_sync(void)
+static CUevent outside;
+static CUdeviceptr to_free[1024];
+static unsigned n_to_free;
+
+static CUresult call_event_query(void)
 {
-    return cuCtxSynchronize();
+    return cuEventQuery(outside);
+}
+
+static CUresult call_managed(void)
+{
+    CUdeviceptr p;
+    CUresult result = cuMemAllocManaged(&p, 256, CU_MEM_ATTACH_GLOBAL);
+
+    if (result == CUDA_SUCCESS)
+        OK(cuMemFree(p));
+    return result;
+}
+
+static CUresult call_free(void)
+{
+    CUresult result = cuMemFree(to_free[n_to_free - 1]);
+
+    n_to_free -= result == CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult call_pinned(void)
@@ -65,8 +87,9 @@ static CUresult call_pinned(void)
     return result;
 }
 
-static const unsafe_call unsafe_calls[] = {call_alloc, call_pool_alloc,   call_sync,
-                                           call_query, call_context_sync, call_pinned};
+static const unsafe_call unsafe_calls[] = {call_alloc, call_pool_alloc,  call_sync,
+                                           call_query, call_event_query, call_managed,
+                                           call_free,  call_pinned};
 
 struct attempt {
     unsafe_call call;
@@ -126,6 +149,9 @@ static void test_modes(void)
                               local = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                               relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 
+    OK(cuEventCreate(&outside, CU_EVENT_DISABLE_TIMING));
+    for (n_to_free = 0; n_to_free < 16; n_to_free++)
+        OK(cuMemAlloc(&to_free[n_to_free], 64));
     for (size_t i = 0; i < sizeof(unsafe_calls) / sizeof(unsafe_calls[0]); i++) {
         unsafe_call call = unsafe_calls[i];
         try_call(call, global, global, true, true);
@@ -139,6 +165,9 @@ static void test_modes(void)
         try_call(call, relaxed, global, true, false);
         try_call(call, relaxed, global, false, false);
     }
+    while (n_to_free)
+        OK(call_free());
+    OK(cuEventDestroy(outside));
 }
 
 /* What touches the whole context spoils its captures in every mode, from every thread. */
@@ -152,6 +181,9 @@ static void test_context_wide(void)
     for (int mode = 0; mode < 3; mode++) {
         OK(cuStreamBeginCapture(capturing, (CUstreamCaptureMode)mode));
         EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxRecordEvent(test.ctx, event));
+        end(true);
+        OK(cuStreamBeginCapture(capturing, (CUstreamCaptureMode)mode));
+        EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxSynchronize());
         end(true);
         OK(cuCtxRecordEvent(test.ctx, event));
         OK(cuStreamBeginCapture(capturing, (CUstreamCaptureMode)mode));
