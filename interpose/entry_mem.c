@@ -113,12 +113,6 @@ RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *des
 RETRIED(cuMipmappedArrayCreate,
         (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels),
         array, descriptor, levels)
-RETRIED(cuModuleLoad, (CUmodule * module, const char *file), module, file)
-RETRIED(cuModuleLoadData, (CUmodule * module, const void *image), module, image)
-RETRIED(cuModuleLoadDataEx,
-        (CUmodule * module, const void *image, unsigned int n, CUjit_option *options, void **values),
-        module, image, n, options, values)
-RETRIED(cuModuleLoadFatBinary, (CUmodule * module, const void *image), module, image)
 
 AG_ENTRY CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                               const CUmemAllocationProp *properties, unsigned long long flags)

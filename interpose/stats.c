@@ -39,16 +39,6 @@ static unsigned row_of(int device)
                                                                : (unsigned)device;
 }
 
-static struct ag_place_stats *place_of(int device, enum ag_placement place)
-{
-    return &ag_stats.slots[ag_slot()].places[row_of(device)][place];
-}
-
-static void add(_Atomic uint64_t *counter, uint64_t n)
-{
-    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
-}
-
 static unsigned size_class(uint64_t bytes)
 {
     unsigned power = bytes > 1 ? 64 - (unsigned)__builtin_clzll(bytes - 1) : 0; /* ceil(log2) */
@@ -60,25 +50,34 @@ static unsigned size_class(uint64_t bytes)
 
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
 {
-    struct ag_place_stats *stats = place_of(device, place);
+    unsigned slot = ag_slot(), row = row_of(device);
+    struct ag_place_stats *stats = &ag_stats.slots[slot].places[row][place];
 
-    add(&stats->allocs, 1);
-    add(&stats->alloc_bytes, bytes);
-    add(&stats->alloc_ticks, ticks);
-    add(&stats->sizes[size_class(bytes)], 1);
-    ag_level_add(&ag_stats.bytes[row_of(device)][place], bytes);
+    ag_stats_count(slot, &stats->allocs, 1);
+    ag_stats_count(slot, &stats->alloc_bytes, bytes);
+    ag_stats_count(slot, &stats->alloc_ticks, ticks);
+    ag_stats_count(slot, &stats->sizes[size_class(bytes)], 1);
+    ag_level_add(&ag_stats.bytes[row][place], bytes);
 }
 
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
 {
-    struct ag_place_stats *stats = place_of(device, place);
+    unsigned slot = ag_slot(), row = row_of(device);
+    struct ag_place_stats *stats = &ag_stats.slots[slot].places[row][place];
 
-    add(&stats->frees, 1);
-    add(&stats->free_ticks, ticks);
-    ag_level_subtract(&ag_stats.bytes[row_of(device)][place], bytes);
+    ag_stats_count(slot, &stats->frees, 1);
+    ag_stats_count(slot, &stats->free_ticks, ticks);
+    ag_level_subtract(&ag_stats.bytes[row][place], bytes);
 }
 
 void ag_stats_failed(int device, enum ag_placement place)
 {
-    add(&place_of(device, place)->failed, 1);
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row_of(device)][place].failed, 1);
+}
+
+uint64_t ag_stats_current(int device, enum ag_placement place)
+{
+    return ag_level_current(&ag_stats.bytes[row_of(device)][place]);
 }

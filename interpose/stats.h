@@ -38,7 +38,7 @@ struct ag_level {
 struct ag_stats {
     struct ag_stats_slot slots[AG_SLOTS];
     struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
-    struct ag_level pending_bytes, cached_bytes;
+    struct ag_level pending_bytes;
 };
 
 extern struct ag_stats ag_stats;
@@ -50,14 +50,28 @@ uint64_t ag_stats_hits(enum ag_hook hook);
 /* Sum over all slots of one uint64_t at `offset` bytes into a slot. */
 uint64_t ag_stats_sum(size_t offset);
 
+/* Adds to a counter of the calling thread's slot. */
+static inline void ag_stats_count(unsigned slot, _Atomic uint64_t *counter, uint64_t n)
+{
+    if (slot < AG_OWN_SLOTS)
+        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                              memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
 static inline void ag_stats_add(enum ag_stat id, uint64_t n)
 {
-    atomic_fetch_add_explicit(&ag_stats.slots[ag_slot()].counters[id], n, memory_order_relaxed);
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
 }
 
 static inline void ag_stats_hit(enum ag_hook hook)
 {
-    atomic_fetch_add_explicit(&ag_stats.slots[ag_slot()].hits[hook], 1, memory_order_relaxed);
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
 }
 
 static inline void ag_level_add(struct ag_level *level, uint64_t amount)
@@ -85,5 +99,7 @@ static inline uint64_t ag_level_current(struct ag_level *level)
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_failed(int device, enum ag_placement place);
+/* Bytes of that placement that the program has now. */
+uint64_t ag_stats_current(int device, enum ag_placement place);
 
 #endif

@@ -66,7 +66,7 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     total = ret_total ? *ret_total : context->device->total_bytes;
     ag_pool_levels(context->device, &reserved, &used);
     ours = reserved > used ? reserved - used : 0;
-    ours += atomic_load_explicit(&context->cache.bytes, memory_order_relaxed);
+    ours += ag_level_current(&context->cache.bytes);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
     return result;
 }

@@ -27,12 +27,27 @@ static void place_on_device(struct ag_context *context, CUdeviceptr address, siz
         (void)ag_cu.cuMemPrefetchAsync(address, bytes, here.id, context->alloc_stream);
 }
 
+/* Managed memory may exceed the card, which programs do not expect of cudaMalloc (and which can hang a
+ * GPU): what natively would not fit does not fit here. */
+static bool fits(const struct ag_device *device, size_t bytes)
+{
+    uint64_t taken = ag_stats_current(device->ordinal, AG_PLACE_MANAGED);
+    size_t free_bytes = 0, total;
+
+    if (taken > device->total_bytes || bytes > device->total_bytes - taken)
+        return false;
+    return ag_cu.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || bytes <= free_bytes;
+}
+
 static CUresult allocate(struct ag_context *context, size_t bytes, CUdeviceptr *ret_address,
                          size_t *ret_size)
 {
     CUdeviceptr address;
-    CUresult result = ag_cu.cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL);
+    CUresult result;
 
+    if (!fits(context->device, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = ag_cu.cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL);
     if (result != CUDA_SUCCESS)
         return result;
     if (bytes >= WORTH_ADVICE)

@@ -158,8 +158,11 @@ void ag_pool_levels(struct ag_device *device, uint64_t *ret_reserved, uint64_t *
     cuuint64_t reserved = 0, used = 0;
 
     if (has_pool(device) && ag_cu.cuMemPoolGetAttribute) {
+        CUstreamCaptureMode previous = ag_order_relax_captures(); /* it ends a capture otherwise */
+
         (void)ag_cu.cuMemPoolGetAttribute(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
         (void)ag_cu.cuMemPoolGetAttribute(device->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+        ag_order_restore_captures(previous);
     }
     *ret_reserved = reserved;
     *ret_used = used;

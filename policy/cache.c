@@ -3,7 +3,6 @@
 
 #include "base/slot.h"
 #include "ledger.h"
-#include "stats.h"
 
 #define SMALLEST 512u
 #define LARGEST_STEP (2u * 1024u * 1024u)
@@ -48,11 +47,10 @@ void ag_cache_init(struct ag_cache *cache)
 static void account(struct ag_cache *cache, struct ag_cache_shard *shard, int64_t bytes)
 {
     shard->bytes += (uint64_t)bytes;
-    atomic_fetch_add_explicit(&cache->bytes, (uint64_t)bytes, memory_order_relaxed);
     if (bytes > 0)
-        ag_level_add(&ag_stats.cached_bytes, (uint64_t)bytes);
+        ag_level_add(&cache->bytes, (uint64_t)bytes);
     else
-        ag_level_subtract(&ag_stats.cached_bytes, (uint64_t)-bytes);
+        ag_level_subtract(&cache->bytes, (uint64_t)-bytes);
 }
 
 /* With the shard's lock held. */
@@ -78,7 +76,7 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size)
     unsigned own = ag_slot() % AG_CACHE_SHARDS;
     struct ag_block *block = NULL;
 
-    if (atomic_load_explicit(&cache->bytes, memory_order_relaxed) < size)
+    if (ag_level_current(&cache->bytes) < size)
         return NULL;
     for (unsigned i = 0; i < AG_CACHE_SHARDS && !block; i++) {
         struct ag_cache_shard *shard = &cache->shards[(own + i) % AG_CACHE_SHARDS];
@@ -124,10 +122,10 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
     if (block->size > limit)
         return block;
     ag_lock_take(&shard->lock);
-    after = atomic_load_explicit(&cache->bytes, memory_order_relaxed) + block->size;
+    after = ag_level_current(&cache->bytes) + block->size;
     if (after > limit)
         out = evict(cache, shard, after - limit);
-    after = atomic_load_explicit(&cache->bytes, memory_order_relaxed) + block->size;
+    after = ag_level_current(&cache->bytes) + block->size;
     if (after > limit) { /* other threads' shards hold the rest */
         block->next = out;
         out = block;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "stats.h"
 
 #define AG_CACHE_SHARDS 16u
 #define AG_CACHE_BINS 256u /* 8 a doubling, from 512 B on */
@@ -26,7 +27,7 @@ struct ag_cache_shard {
 };
 
 struct ag_cache {
-    _Atomic uint64_t bytes; /* of all shards */
+    struct ag_level bytes; /* of all shards */
     struct ag_cache_shard shards[AG_CACHE_SHARDS];
 };
 

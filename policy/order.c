@@ -178,8 +178,7 @@ bool ag_order_capture_ended(CUstream stream, bool per_thread)
     return last;
 }
 
-/* Calls under this mode neither fail in, nor end, a capture that is open somewhere. */
-static CUstreamCaptureMode relax_capture_mode(void)
+CUstreamCaptureMode ag_order_relax_captures(void)
 {
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -188,7 +187,7 @@ static CUstreamCaptureMode relax_capture_mode(void)
     return previous;
 }
 
-static void restore_capture_mode(CUstreamCaptureMode previous)
+void ag_order_restore_captures(CUstreamCaptureMode previous)
 {
     if (ag_cu.cuThreadExchangeStreamCaptureMode)
         (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
@@ -315,10 +314,10 @@ static CUresult wait_for_barrier(struct ag_context *context)
     CUresult result;
 
     if (in_capture)
-        previous = relax_capture_mode();
+        previous = ag_order_relax_captures();
     result = ag_cu.cuEventSynchronize(context->barrier_event);
     if (in_capture)
-        restore_capture_mode(previous);
+        ag_order_restore_captures(previous);
     raise_to(&context->barriers_paid, placed);
     return result;
 }
@@ -570,10 +569,10 @@ CUresult ag_order_wait_released(struct ag_context *context)
     if (!atomic_load_explicit(&context->equipment_state, memory_order_acquire))
         return CUDA_SUCCESS;
     if (in_capture)
-        previous = relax_capture_mode();
+        previous = ag_order_relax_captures();
     result = ag_cu.cuStreamSynchronize(context->free_stream);
     if (in_capture)
-        restore_capture_mode(previous);
+        ag_order_restore_captures(previous);
     return result;
 }
 
@@ -603,9 +602,9 @@ void ag_order_nonblocking_created(struct ag_context *context)
         (void)drain_without_fence(context);
     if (placed != IN_CAPTURE)
         return;
-    previous = relax_capture_mode(); /* creating a stream is legal natively, whatever is captured */
+    previous = ag_order_relax_captures(); /* creating a stream is legal natively, whatever is captured */
     (void)free_like_the_driver(context);
-    restore_capture_mode(previous);
+    ag_order_restore_captures(previous);
 }
 
 void ag_order_forget_all(void)

@@ -22,6 +22,7 @@ enum ag_visible {
     AG_VISIBLE_SHARED,
     AG_VISIBLE_EXTERNAL,
     AG_VISIBLE_RDMA,
+    AG_VISIBLE_PRINTF,
     AG_VISIBLE_PEERS,
     AG_VISIBLE_CONTEXTS,
     AG_N_VISIBLE
@@ -72,6 +73,10 @@ void ag_order_capture_opening(void);
 void ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
 /* True when that was the last open capture: set-aside memory may be released. */
 bool ag_order_capture_ended(CUstream stream, bool per_thread);
+
+/* Calls in between neither fail in, nor end, a capture that is open somewhere. */
+CUstreamCaptureMode ag_order_relax_captures(void);
+void ag_order_restore_captures(CUstreamCaptureMode previous);
 
 /* One turn of waiting for another thread. */
 void ag_order_relax(void);

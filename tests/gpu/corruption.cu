@@ -96,11 +96,17 @@ static void judge(unsigned *old_p, unsigned *p, size_t n)
 }
 
 /* Starts the late kernel on `stream` and frees the buffer under it; returns the old address. */
-static unsigned *free_under_kernel(size_t n, cudaStream_t stream)
+static unsigned *take_under_kernel(size_t n, cudaStream_t stream)
 {
     unsigned *p = take(n * sizeof *p);
     late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(p, n, old_value, late_ns);
     MUST(cudaGetLastError());
+    return p;
+}
+
+static unsigned *free_under_kernel(size_t n, cudaStream_t stream)
+{
+    unsigned *p = take_under_kernel(n, stream);
     release(p);
     return p;
 }
@@ -225,8 +231,9 @@ static void capture(void)
     cudaStream_t captured = new_stream(cudaStreamNonBlocking);
     for (size_t n : sizes) {
         cudaGraph_t recorded;
+        unsigned *old_p = take_under_kernel(n, a);
         MUST(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
-        unsigned *old_p = free_under_kernel(n, a);
+        release(old_p);
         unsigned *p = take(n * sizeof *p);
         fill_on(p, n, b, FILL_MEMSET);
         MUST(cudaStreamEndCapture(captured, &recorded));

@@ -191,6 +191,14 @@ static void cross_per_thread(void)
     }
 }
 
+/* The same beside a non-blocking stream, which takes another barrier. The other thread ends while
+ * its stream still waits: the driver must not be led into waiting for ever then. */
+static void cross_per_thread_mixed(void)
+{
+    (void)new_stream(cudaStreamNonBlocking);
+    cross_per_thread();
+}
+
 static void cross_legacy_copy(void)
 {
     cudaStream_t s = new_stream(cudaStreamNonBlocking);
@@ -319,6 +327,7 @@ int main(int argc, char **argv)
         {"cross-graph", cross_graph},
         {"cross-thread", cross_thread},
         {"cross-per-thread", cross_per_thread},
+        {"cross-per-thread-mixed", cross_per_thread_mixed},
         {"cross-legacy-copy", cross_legacy_copy},
         {"query-event", query_event},
         {"query-stream", query_stream},

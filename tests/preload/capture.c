@@ -72,6 +72,7 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
     if (!own_thread)
         SAY_CODE("free from before", cuMemFree(before));
     NEED(cuMemsetD32(p, 0, WORDS));
+    NEED(cuCtxSynchronize()); /* a non-blocking stream does not wait for the memset */
     SAY_CODE("instantiate", instantiate(&exec, graph, 0));
     SAY_CODE("launch", launch_graph(exec, stream));
     NEED(cuStreamSynchronize(stream));

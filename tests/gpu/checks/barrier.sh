@@ -29,15 +29,17 @@ printed_in_order() {
         { echo "natively the host's line is not the last"; return 1; }
     run_with -- "$BIN/device_printf" host-line || { died with $?; return 1; }
     compare_output || return 1
+    report 'frees.drain_reasons.device_printf > 0' 'frees.barriers_paid.exit == 0' || return 1
     echo "the host's line is the last, as natively"
     ways
 }
 
-# printed END ENDED_BY: all lines of the device printf, however the program ends.
+# printed END ENDED_BY: all lines of the device printf, however the program ends, also when the free
+# was ordered and left the wait owed.
 printed() {
     local side status
     run_native -- "$BIN/device_printf" "$1" || { died native $?; return 1; }
-    run_with -- "$BIN/device_printf" "$1"
+    run_with ALLOGRAFT_FREE=ordered -- "$BIN/device_printf" "$1"
     status=$?
     ((status == 0)) || { died with $status; return 1; }
     for side in native with; do

@@ -44,7 +44,7 @@ order_conditions() {
 order_checks() {
     local s conditions
     for s in cross-{nonblocking,blocking,priority,copy,late-stream,late-nonblocking} \
-        cross-{destroyed,graph,thread,per-thread,legacy-copy} query-{event,stream,elapsed} \
+        cross-{destroyed,graph,thread,per-thread,per-thread-mixed,legacy-copy} query-{event,stream,elapsed} \
         host-function stream-callback; do
         mapfile -t conditions < <(order_conditions "$s")
         background check "order/$s" holds "${conditions[@]}" -- -- "$BIN/order" "$s"

@@ -4,7 +4,7 @@ exact() {
     run_with -- "$BIN/counted" || { died with $?; return 1; }
     report 'coverage.redirected == 7' \
         'coverage.hooks.cuMemAlloc_v2 == 7' 'coverage.hooks.cuMemFree_v2 == 5' \
-        'coverage.intercepted == 1' 'coverage.redirecting == 1' 'coverage.substituted > 0' \
+        'coverage.intercepted == 1' 'coverage.redirecting == 1' 'coverage.doors.exported > 0' \
         'process.program == counted' 'process.ended_by == exit' \
         'devices.0.placements.pool.allocs == 7' 'devices.0.placements.pool.frees == 5' \
         'devices.0.placements.pool.alloc_bytes == 71369731' \

@@ -1,0 +1,17 @@
+/* Looks into device code before it is loaded. */
+#ifndef AG_IMAGE_H
+#define AG_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Does the code call device printf? `image` is what cuModuleLoadData takes: a fat binary or the
+ * wrapper around one, a cubin, or PTX text. Parts that are compressed with zstd are not looked into
+ * and count as not printing (nvcc leaves cubins uncompressed by default). NULL: false. */
+bool ag_image_prints(const void *image);
+/* The same for at most `size` readable bytes, so that nothing behind them is touched. */
+bool ag_image_bytes_print(const void *image, size_t size);
+/* The same for a file; false when it cannot be read. */
+bool ag_image_file_prints(const char *path);
+
+#endif
