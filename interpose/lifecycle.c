@@ -85,6 +85,7 @@ static enum ag_entry_state start(void)
     run.pid = getpid();
     run.started_ns = ag_clock_ns();
     run.started_ticks = ag_clock_ticks();
+    ag_log_bind();
     ag_log_set_level(ag_options_log_level(environ));
     settings_bad = ag_options_read(environ, &options, tell) != 0;
     configure();
@@ -190,6 +191,7 @@ static void warn_if_bypassed(void)
 {
     if (!ag_driver_is_loaded() || !ag_report_gpu_is_open())
         return;
+    ag_log_bind();
     ag_log_set_level(ag_options_log_level(environ));
     (void)ag_options_read(environ, &options, tell);
     configure();

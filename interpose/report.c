@@ -455,8 +455,10 @@ static void expand(const char *pattern, char *path, size_t capacity)
 static void deliver(const struct ag_text *text, const char *path)
 {
     int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : STDERR_FILENO;
-    int result = fd < 0 ? -errno : ag_text_write(text, fd);
+    int result = fd < 0 ? -errno : 0;
 
+    if (!result && (path || ag_log_stderr_is_ours()))
+        result = ag_text_write(text, fd);
     if (path && fd >= 0 && close(fd) && !result)
         result = -errno;
     if (result && path)

@@ -284,27 +284,42 @@ void ag_context_restore(bool pushed)
 
 enum equipment { NOT_EQUIPPED, BEING_EQUIPPED, EQUIPPED };
 
+static void drop_event(CUevent *event)
+{
+    if (*event)
+        (void)ag_cu.cuEventDestroy_v2(*event);
+    *event = NULL;
+}
+
+static void drop_equipment(struct ag_context *context)
+{
+    drop_event(&context->ordered.event);
+    drop_event(&context->draining.event);
+    drop_event(&context->alloc_event);
+    drop_event(&context->release_event);
+    if (context->alloc_stream)
+        (void)ag_cu.cuStreamDestroy_v2(context->alloc_stream);
+    context->alloc_stream = NULL;
+}
+
 /* The context is current. */
 static CUresult make_equipment(struct ag_context *context)
 {
-    CUresult result = ag_cu.cuEventCreate(&context->barrier_event, CU_EVENT_DISABLE_TIMING);
+    CUresult result = ag_cu.cuEventCreate(&context->ordered.event, CU_EVENT_DISABLE_TIMING);
 
     if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventCreate(&context->draining.event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
         result = ag_cu.cuEventCreate(&context->alloc_event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventCreate(&context->release_event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuStreamCreate(&context->alloc_stream, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuStreamCreate(&context->free_stream, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)
         return result;
-    if (context->alloc_stream)
-        (void)ag_cu.cuStreamDestroy_v2(context->alloc_stream);
-    if (context->alloc_event)
-        (void)ag_cu.cuEventDestroy_v2(context->alloc_event);
-    if (context->barrier_event)
-        (void)ag_cu.cuEventDestroy_v2(context->barrier_event);
-    context->alloc_stream = NULL;
-    context->alloc_event = context->barrier_event = NULL;
+    drop_equipment(context);
     return result;
 }
 

@@ -25,6 +25,14 @@ struct ag_device {
     _Atomic size_t pitch_granule;
 };
 
+/* An event behind all work of a context, shared by the threads that ask for it at the same time. */
+struct ag_fence {
+    CUevent event;
+    _Alignas(64) _Atomic uint64_t requested;
+    _Alignas(64) _Atomic uint64_t placed; /* requests that the event covers */
+    atomic_flag turn;                     /* set while a thread is placing it */
+};
+
 /* Never freed: a stale pointer sees `dead`. One context of the program. */
 struct ag_context {
     CUcontext handle;
@@ -33,16 +41,14 @@ struct ag_context {
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     unsigned primary_references;         /* of a primary context; under the table's lock */
 
-    /* Made on first need by ag_context_equip(): */
+    /* Made on first need by ag_context_equip(), with the fences' events: */
     _Atomic int equipment_state;
-    CUevent barrier_event, alloc_event;
+    CUevent alloc_event, release_event;
     CUstream alloc_stream, free_stream; /* private, non-blocking */
 
-    /* The device-side barrier of ordered frees: see order.c. */
-    _Alignas(64) _Atomic uint64_t barriers_requested;
-    _Alignas(64) _Atomic uint64_t barriers_placed;
-    _Atomic uint64_t barriers_paid;
-    atomic_flag barrier_turn;
+    /* Of ordered frees, with a barrier on the device, and of draining ones, without: see order.c. */
+    struct ag_fence ordered, draining;
+    _Atomic uint64_t ordered_paid; /* ordered.placed the host has waited for */
 
     struct ag_cache cache;
 };

@@ -19,14 +19,18 @@
  * same context. Others may not use it by themselves: with several contexts or peers auto drains,
  * and `ordered` makes the other contexts wait as well.
  *
- * Threads that free at the same time share a barrier: the first places it for all that had asked
+ * A free that drains only records an event behind the context's work and lets the host wait for it.
+ * It must hold nothing back on the device: with several GPUs in a process, work that this one waits
+ * for may be submitted by another thread only now.
+ *
+ * Threads that free at the same time share an event: the first places it for all that had asked
  * before it was placed (the driver is slower for 16 threads than for one).
  *
  * Rules of this file:
  * - The gate (enter_gate) encloses every driver call that could end a capture or would be refused
  *   in one. Beginning a capture closes it first, and waits for those inside, for a bounded time.
- * - `barriers_placed` only grows after the driver took the barrier; `barriers_paid` only after the
- *   host waited for it.
+ * - `placed` of a fence only grows after the driver took it; `ordered_paid` only after the host
+ *   waited for it.
  * - A flag that makes (a) insufficient is set before, and read again after, the call it concerns. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -193,7 +197,7 @@ void ag_order_restore_captures(CUstreamCaptureMode previous)
         (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
 }
 
-/* --- the barrier on the device --- */
+/* --- fences --- */
 
 enum placed { PLACED, NOT_PLACED, IN_CAPTURE };
 
@@ -228,31 +232,47 @@ static CUresult wait_everywhere(struct ag_context *context, CUevent event)
     return request.result;
 }
 
-/* Way (a). With the gate entered. */
-static CUresult record_on_null_stream(struct ag_context *context)
+static CUresult record_on_null_stream(struct ag_context *context, CUevent event)
 {
     bool pushed;
     CUresult result = ag_context_make_current(context, &pushed);
 
     if (result == CUDA_SUCCESS)
-        result = ag_cu.cuEventRecord(context->barrier_event, NULL);
+        result = ag_cu.cuEventRecord(event, NULL);
     ag_context_restore(pushed);
     return result;
 }
 
-/* Way (b). With the gate entered. */
-static CUresult fence_context(struct ag_context *context)
+/* Places the fence behind all work so far. With the gate entered. */
+typedef CUresult fence_function(struct ag_context *context, CUevent event);
+
+/* A barrier: everything later comes after it too. Ways (a) and (b). */
+static CUresult place_barrier(struct ag_context *context, CUevent event)
 {
     CUresult result;
 
+    if (!needs_context_fence(context)) {
+        result = record_on_null_stream(context, event);
+        if (result != CUDA_SUCCESS || !needs_context_fence(context))
+            return result;
+    }
     if (!context->device->has_fences)
         return CUDA_ERROR_NOT_SUPPORTED;
-    result = ag_cu.cuCtxRecordEvent(context->handle, context->barrier_event);
-    return result == CUDA_SUCCESS ? wait_everywhere(context, context->barrier_event) : result;
+    result = ag_cu.cuCtxRecordEvent(context->handle, event);
+    return result == CUDA_SUCCESS ? wait_everywhere(context, event) : result;
+}
+
+/* Nothing waits for it but the host. */
+static CUresult place_mark(struct ag_context *context, CUevent event)
+{
+    if (context->device->has_fences)
+        return ag_cu.cuCtxRecordEvent(context->handle, event);
+    return needs_context_fence(context) ? CUDA_ERROR_NOT_SUPPORTED
+                                        : record_on_null_stream(context, event);
 }
 
 /* By the thread that has the turn. */
-static enum placed place_now(struct ag_context *context)
+static enum placed place_now(struct ag_context *context, CUevent *event, fence_function *function)
 {
     CUresult result = ag_context_equip(context);
 
@@ -260,36 +280,30 @@ static enum placed place_now(struct ag_context *context)
         return NOT_PLACED;
     if (!enter_gate())
         return IN_CAPTURE;
-    if (!needs_context_fence(context))
-        result = record_on_null_stream(context);
-    if (result == CUDA_SUCCESS && needs_context_fence(context))
-        result = fence_context(context);
+    result = function(context, *event);
     leave_gate();
     return result == CUDA_SUCCESS ? PLACED : NOT_PLACED;
 }
 
-/* *ret_ticket: paying barriers_paid up to it pays this one. */
-static enum placed place(struct ag_context *context, uint64_t *ret_ticket)
+static enum placed place(struct ag_context *context, struct ag_fence *fence, fence_function *function)
 {
-    uint64_t ticket =
-        atomic_fetch_add_explicit(&context->barriers_requested, 1, memory_order_seq_cst) + 1;
+    uint64_t ticket = atomic_fetch_add_explicit(&fence->requested, 1, memory_order_seq_cst) + 1;
 
-    *ret_ticket = ticket;
     for (;;) {
         enum placed placed;
         uint64_t covers;
 
-        if (atomic_load_explicit(&context->barriers_placed, memory_order_acquire) >= ticket)
+        if (atomic_load_explicit(&fence->placed, memory_order_acquire) >= ticket)
             return PLACED;
-        if (atomic_flag_test_and_set_explicit(&context->barrier_turn, memory_order_acquire)) {
+        if (atomic_flag_test_and_set_explicit(&fence->turn, memory_order_acquire)) {
             ag_order_relax();
             continue;
         }
-        covers = atomic_load_explicit(&context->barriers_requested, memory_order_seq_cst);
-        placed = place_now(context);
+        covers = atomic_load_explicit(&fence->requested, memory_order_seq_cst);
+        placed = place_now(context, &fence->event, function);
         if (placed == PLACED)
-            atomic_store_explicit(&context->barriers_placed, covers, memory_order_release);
-        atomic_flag_clear_explicit(&context->barrier_turn, memory_order_release);
+            atomic_store_explicit(&fence->placed, covers, memory_order_release);
+        atomic_flag_clear_explicit(&fence->turn, memory_order_release);
         return placed;
     }
 }
@@ -305,36 +319,30 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
         ;
 }
 
-/* The host waits for the last barrier of `context` that the driver took. */
-static CUresult wait_for_barrier(struct ag_context *context)
+/* The host waits for `event`, whatever is captured meanwhile. */
+static CUresult wait_on_host(CUevent event)
 {
-    uint64_t placed = atomic_load_explicit(&context->barriers_placed, memory_order_acquire);
     bool in_capture = ag_order_capture_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CUresult result;
 
     if (in_capture)
         previous = ag_order_relax_captures();
-    result = ag_cu.cuEventSynchronize(context->barrier_event);
+    result = ag_cu.cuEventSynchronize(event);
     if (in_capture)
         ag_order_restore_captures(previous);
-    raise_to(&context->barriers_paid, placed);
     return result;
-}
-
-static bool is_owed(struct ag_context *context)
-{
-    return atomic_load_explicit(&context->barriers_placed, memory_order_acquire) >
-           atomic_load_explicit(&context->barriers_paid, memory_order_acquire);
 }
 
 static void pay_context(struct ag_context *context, void *data)
 {
+    uint64_t placed = atomic_load_explicit(&context->ordered.placed, memory_order_acquire);
     bool *paid = data;
 
-    if (!is_owed(context))
+    if (placed <= atomic_load_explicit(&context->ordered_paid, memory_order_acquire))
         return;
-    (void)wait_for_barrier(context);
+    (void)wait_on_host(context->ordered.event);
+    raise_to(&context->ordered_paid, placed);
     *paid = true;
 }
 
@@ -356,8 +364,8 @@ void ag_order_pay(enum ag_stat why)
 
 void ag_order_settle(struct ag_context *context)
 {
-    raise_to(&context->barriers_paid,
-             atomic_load_explicit(&context->barriers_placed, memory_order_acquire));
+    raise_to(&context->ordered_paid,
+             atomic_load_explicit(&context->ordered.placed, memory_order_acquire));
 }
 
 void ag_order_exit(void)
@@ -451,7 +459,7 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
-/* Waits for the context with nothing but cuCtxSynchronize: no barrier could be placed. */
+/* Waits for the context with nothing but cuCtxSynchronize: no event could be placed. */
 static CUresult drain_without_fence(struct ag_context *context)
 {
     bool pushed;
@@ -463,33 +471,42 @@ static CUresult drain_without_fence(struct ag_context *context)
     return result;
 }
 
-static CUresult drain(struct ag_context *context, enum placed placed, enum ag_stat reason)
+static CUresult drain(struct ag_context *context, enum ag_stat reason, bool *ret_set_aside)
 {
-    CUresult result =
-        placed == PLACED ? wait_for_barrier(context) : drain_without_fence(context);
+    uint64_t owed = atomic_load_explicit(&context->ordered.placed, memory_order_acquire);
+    enum placed placed = place(context, &context->draining, place_mark);
+    CUresult result;
 
+    if (placed == IN_CAPTURE)
+        return free_in_capture(context, ret_set_aside);
+    result = placed == PLACED ? wait_on_host(context->draining.event) : drain_without_fence(context);
     if (result != CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_FREE_REFUSED, 1);
         return result;
     }
+    raise_to(&context->ordered_paid, owed);
     ag_stats_add(AG_STAT_FREE_DRAINED, 1);
-    ag_stats_add(placed == PLACED ? reason : AG_STAT_DRAIN_NO_FENCE, 1);
+    ag_stats_add(reason, 1);
     return CUDA_SUCCESS;
 }
 
 CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
 {
-    enum ag_stat reason;
-    uint64_t ticket;
+    enum ag_stat reason = drain_reason();
     enum placed placed;
 
     *ret_set_aside = false;
-    placed = ag_order_capture_open() ? IN_CAPTURE : place(context, &ticket);
+    if (ag_order_capture_open())
+        return free_in_capture(context, ret_set_aside);
+    if (reason != AG_N_STATS)
+        return drain(context, reason, ret_set_aside);
+    placed = place(context, &context->ordered, place_barrier);
     if (placed == IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
+    /* Asked again: what became visible before the barrier was placed has not been paid for. */
     reason = drain_reason();
     if (placed == NOT_PLACED || reason != AG_N_STATS)
-        return drain(context, placed, reason);
+        return drain(context, reason == AG_N_STATS ? AG_STAT_DRAIN_NO_FENCE : reason, ret_set_aside);
     if (!atomic_load_explicit(&anything_owed, memory_order_relaxed))
         atomic_store_explicit(&anything_owed, true, memory_order_release);
     ag_stats_add(needs_context_fence(context) ? AG_STAT_FREE_CONTEXT_FENCE
@@ -532,16 +549,19 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
     return result;
 }
 
-/* The private stream comes after all work that may use what is given back on it. */
+/* The private stream comes after all work that may use what is given back on it. That holds already
+ * when frees drain: what was freed before they did was paid for. */
 static CUresult make_release_wait(struct ag_context *context)
 {
     CUresult result;
 
-    if (needs_context_fence(context)) /* without fences every free has drained */
-        return context->device->has_fences ? fence_context(context) : CUDA_SUCCESS;
-    result = record_on_null_stream(context);
+    if (drain_reason() != AG_N_STATS)
+        return CUDA_SUCCESS;
+    result = place_mark(context, context->release_event);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        return CUDA_SUCCESS; /* no fence: every free has drained */
     if (result == CUDA_SUCCESS)
-        result = ag_cu.cuStreamWaitEvent(context->free_stream, context->barrier_event, 0);
+        result = ag_cu.cuStreamWaitEvent(context->free_stream, context->release_event, 0);
     return result;
 }
 
@@ -591,13 +611,14 @@ void ag_order_nonblocking_created(struct ag_context *context)
 {
     CUstreamCaptureMode previous;
     enum placed placed;
-    uint64_t ticket;
 
     /* What was freed or allocated in the order of the NULL stream so far holds for the new stream
      * too, once it waits. In a capture no barrier may be placed; the driver's own free waits. */
     if (!atomic_load_explicit(&context->equipment_state, memory_order_acquire))
         return; /* nothing was ever ordered here */
-    placed = place(context, &ticket);
+    if (drain_reason() != AG_N_STATS)
+        return; /* the host has waited for everything that was freed */
+    placed = place(context, &context->ordered, place_barrier);
     if (placed == NOT_PLACED)
         (void)drain_without_fence(context);
     if (placed != IN_CAPTURE)

@@ -5,9 +5,28 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static enum ag_log_level highest = AG_LOG_WARN;
+static bool is_bound, was_open;
+static struct stat bound;
+
+void ag_log_bind(void)
+{
+    was_open = !fstat(STDERR_FILENO, &bound);
+    is_bound = true;
+}
+
+bool ag_log_stderr_is_ours(void)
+{
+    struct stat now;
+
+    if (!is_bound)
+        return true;
+    return was_open && !fstat(STDERR_FILENO, &now) && now.st_dev == bound.st_dev &&
+           now.st_ino == bound.st_ino;
+}
 
 void ag_log_set_level(enum ag_log_level level)
 {
@@ -23,7 +42,7 @@ void ag_log(enum ag_log_level level, const char *format, ...)
     va_list args;
     int added;
 
-    if (level > highest)
+    if (level > highest || !ag_log_stderr_is_ours())
         return;
     memcpy(line, prefix, length);
     va_start(args, format);
