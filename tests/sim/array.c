@@ -32,7 +32,7 @@ static size_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc)
     }
 }
 
-static CUresult create(CUcontext ctx, CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+CUresult sim_array_new(CUcontext ctx, CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     size_t element = element_bytes(desc);
     struct sim_block *block;
@@ -62,7 +62,7 @@ static CUresult create(CUcontext ctx, CUarray *ret_array, const CUDA_ARRAY3D_DES
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    return desc ? create(call.ctx, array, desc) : CUDA_ERROR_INVALID_VALUE;
+    return desc ? sim_array_new(call.ctx, array, desc) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc)
@@ -74,7 +74,7 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc)
                                     .Height = desc->Height,
                                     .Format = desc->Format,
                                     .NumChannels = desc->NumChannels};
-    return create(call.ctx, array, &wide);
+    return sim_array_new(call.ctx, array, &wide);
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray array)
@@ -102,23 +102,27 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *desc, CUarray array)
     return CUDA_SUCCESS;
 }
 
+CUresult sim_array_delete(CUarray array)
+{
+    struct sim_block *block = array->block;
+    CUcontext ctx = block->ctx;
+    uint64_t base = block->base;
+
+    sim_handle_free(array);
+    CUresult result = ctx->alive ? sim_context_drain(ctx) : CUDA_SUCCESS;
+    /* A context takes its arrays' memory with it. */
+    if (sim_block_starting_at(base) == block)
+        sim_native_free(block, "cuArrayDestroy");
+    return result;
+}
+
 CUresult cuArrayDestroy(CUarray array)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     if (!sim_handle_is(array, SIM_ARRAY))
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct sim_block *block = array->block;
-    CUcontext ctx = block->ctx;
-    uint64_t base = block->base;
-    sim_handle_free(array);
-    result = ctx->alive ? sim_context_drain(ctx) : CUDA_SUCCESS;
-    /* A context takes its arrays' memory with it. */
-    if (sim_block_starting_at(base) == block)
-        sim_native_free(block, "cuArrayDestroy");
-    return result;
+    return result ? result : sim_array_delete(array);
 }
 
 bool sim_array_place(CUarray array, uint64_t *ret_address, size_t *ret_pitch, size_t *ret_height)

@@ -270,3 +270,138 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *ask, CUstream stream)
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     return copy_3d_peer(call.ctx, stream, ask, true);
 }
+
+/* ---- arrays as lines of bytes ---- */
+
+static bool array_line(CUarray array, size_t offset, size_t bytes, CUdeviceptr *ret_p)
+{
+    uint64_t address;
+    size_t pitch, height;
+
+    if (!sim_array_place(array, &address, &pitch, &height) || (bytes && offset + bytes > pitch))
+        return false;
+    *ret_p = address + offset;
+    return true;
+}
+
+static CUresult array_to_host(CUcontext ctx, CUstream stream, void *dst, CUarray array,
+                              size_t offset, size_t bytes, bool async)
+{
+    CUdeviceptr src;
+
+    if (!array_line(array, offset, bytes, &src))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy_line(ctx, stream, (uintptr_t)dst, src, bytes, async);
+}
+
+static CUresult host_to_array(CUcontext ctx, CUstream stream, CUarray array, size_t offset,
+                              const void *src, size_t bytes, bool async)
+{
+    CUdeviceptr dst;
+
+    if (!array_line(array, offset, bytes, &dst))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy_line(ctx, stream, dst, (uintptr_t)src, bytes, async);
+}
+
+static CUresult array_to_device(CUcontext ctx, CUstream stream, CUdeviceptr dst, CUarray array,
+                                size_t offset, size_t bytes)
+{
+    CUdeviceptr src;
+
+    if (!array_line(array, offset, bytes, &src))
+        return CUDA_ERROR_INVALID_VALUE;
+    return within(ctx, stream, dst, src, bytes, false);
+}
+
+static CUresult device_to_array(CUcontext ctx, CUstream stream, CUarray array, size_t offset,
+                                CUdeviceptr src, size_t bytes)
+{
+    CUdeviceptr dst;
+
+    if (!array_line(array, offset, bytes, &dst))
+        return CUDA_ERROR_INVALID_VALUE;
+    return within(ctx, stream, dst, src, bytes, false);
+}
+
+static CUresult array_to_array(CUcontext ctx, CUstream stream, CUarray to, size_t to_offset,
+                               CUarray from, size_t from_offset, size_t bytes)
+{
+    CUdeviceptr dst, src;
+
+    if (!array_line(to, to_offset, bytes, &dst) || !array_line(from, from_offset, bytes, &src))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy_line(ctx, stream, dst, src, bytes, false);
+}
+
+BOTH(cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds, (void *dst, CUarray array, size_t offset, size_t bytes),
+     array_to_host(call.ctx, stream, dst, array, offset, bytes, false))
+BOTH(cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds,
+     (CUarray array, size_t offset, const void *src, size_t bytes),
+     host_to_array(call.ctx, stream, array, offset, src, bytes, false))
+BOTH(cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds,
+     (CUdeviceptr dst, CUarray array, size_t offset, size_t bytes),
+     array_to_device(call.ctx, stream, dst, array, offset, bytes))
+BOTH(cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds,
+     (CUarray array, size_t offset, CUdeviceptr src, size_t bytes),
+     device_to_array(call.ctx, stream, array, offset, src, bytes))
+BOTH(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds,
+     (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes),
+     array_to_array(call.ctx, stream, dst, dst_offset, src, src_offset, bytes))
+
+CUresult cuMemcpyAtoHAsync_v2(void *dst, CUarray array, size_t offset, size_t bytes,
+                              CUstream stream)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return array_to_host(call.ctx, stream, dst, array, offset, bytes, true);
+}
+
+CUresult cuMemcpyHtoAAsync_v2(CUarray array, size_t offset, const void *src, size_t bytes,
+                              CUstream stream)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return host_to_array(call.ctx, stream, array, offset, src, bytes, true);
+}
+
+/* ---- several at once ---- */
+
+static CUresult batch(CUcontext ctx, CUstream stream, const CUdeviceptr *dsts,
+                      const CUdeviceptr *srcs, const size_t *sizes, size_t count,
+                      size_t n_attributes, size_t *ret_failed)
+{
+    if (!dsts || !srcs || !sizes || !count || !n_attributes || n_attributes > count)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        CUresult result = copy_line(ctx, stream, dsts[i], srcs[i], sizes[i], true);
+        if (result != CUDA_SUCCESS) {
+            if (ret_failed)
+                *ret_failed = i;
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                            CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
+                            size_t *failed, CUstream stream)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    if (!attributes || !indices)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (failed)
+        *failed = SIZE_MAX;
+    return batch(call.ctx, stream, dsts, srcs, sizes, count, n_attributes, failed);
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                               CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
+                               CUstream stream)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    if (!attributes || !indices)
+        return CUDA_ERROR_INVALID_VALUE;
+    return batch(call.ctx, stream, dsts, srcs, sizes, count, n_attributes, NULL);
+}

@@ -81,6 +81,7 @@ static const struct attribute attributes[] = {
 
 static struct {
     CUmemoryPool default_pool[SIM_MAX_DEVICES], current_pool[SIM_MAX_DEVICES];
+    CUmemoryPool default_managed[SIM_MAX_DEVICES + 1], current_managed[SIM_MAX_DEVICES + 1];
 } self;
 
 bool sim_device_ok(CUdevice device)
@@ -105,6 +106,71 @@ CUmemoryPool *sim_device_current_pool(int device)
     if (!self.current_pool[device])
         self.current_pool[device] = *sim_device_default_pool(device);
     return &self.current_pool[device];
+}
+
+/* Managed pools: one for each device, and the last one for the host. */
+static CUmemoryPool *managed_slot(const CUmemLocation *location, bool current)
+{
+    bool host = location->type == CU_MEM_LOCATION_TYPE_HOST;
+    int i = host ? SIM_MAX_DEVICES : location->id;
+
+    if (!self.default_managed[i]) {
+        CUmemPoolProps props = {0};
+        props.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+        props.location = *location;
+        self.default_managed[i] = sim_pool_new(host ? 0 : i, &props);
+        self.current_managed[i] = self.default_managed[i];
+    }
+    return current ? &self.current_managed[i] : &self.default_managed[i];
+}
+
+CUmemoryPool *sim_pool_slot(const CUmemLocation *location, CUmemAllocationType type, bool current)
+{
+    bool device = location->type == CU_MEM_LOCATION_TYPE_DEVICE && sim_device_ok(location->id);
+    bool host = location->type == CU_MEM_LOCATION_TYPE_HOST;
+
+    if (type == CU_MEM_ALLOCATION_TYPE_PINNED && device)
+        return current ? sim_device_current_pool(location->id)
+                       : sim_device_default_pool(location->id);
+    return type == CU_MEM_ALLOCATION_TYPE_MANAGED && (device || host)
+               ? managed_slot(location, current)
+               : NULL;
+}
+
+static CUresult get_pool(CUmemoryPool *pool, const CUmemLocation *location,
+                         CUmemAllocationType type, bool current)
+{
+    CUmemoryPool *slot = location ? sim_pool_slot(location, type, current) : NULL;
+
+    if (!pool || !slot)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pool = *slot;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location,
+                                CUmemAllocationType type)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    return get_pool(pool, location, type, false);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    return get_pool(pool, location, type, true);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    CUmemoryPool *slot = location ? sim_pool_slot(location, type, true) : NULL;
+
+    if (!slot || !sim_pool_ok(pool) ||
+        sim_pool_managed(pool) != (type == CU_MEM_ALLOCATION_TYPE_MANAGED))
+        return CUDA_ERROR_INVALID_VALUE;
+    *slot = pool;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)

@@ -196,6 +196,50 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr p, size_t count, CUmemLocation locati
     return prefetch(call.ctx, p, count, location, stream);
 }
 
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *p, size_t *sizes, size_t count,
+                                 CUmemLocation *locations, size_t *indices, size_t n_locations,
+                                 unsigned long long flags, CUstream stream)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    CUresult result = p && sizes && count && locations && indices && n_locations && !flags
+                          ? CUDA_SUCCESS
+                          : CUDA_ERROR_INVALID_VALUE;
+    size_t at = 0;
+
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        while (at + 1 < n_locations && indices[at + 1] <= i)
+            at++;
+        result = prefetch(call.ctx, p[i], sizes[i], locations[at], stream);
+    }
+    return result;
+}
+
+/* What is discarded may read as anything afterwards; that is left to the program's own writes. */
+static CUresult discard(CUcontext ctx, CUdeviceptr p, size_t size, CUstream handle)
+{
+    struct sim_block *block;
+    struct sim_work work = {.kind = SIM_WORK_EMPTY};
+    CUstream stream;
+    CUresult result = sim_stream_find(ctx, handle, &stream);
+
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_unsupported(stream);
+    if (result == CUDA_SUCCESS)
+        result = find(p, size, &block);
+    return result ? result : sim_submit(stream, &work, NULL);
+}
+
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *p, size_t *sizes, size_t count,
+                                unsigned long long flags, CUstream stream)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    CUresult result = p && sizes && count && !flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = discard(call.ctx, p[i], sizes[i], stream);
+    return result;
+}
+
 CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr p, size_t length, unsigned int flags)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);

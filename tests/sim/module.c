@@ -320,6 +320,81 @@ CUresult cuLibraryLoadData(CUlibrary *ret_library, const void *image, CUjit_opti
     return CUDA_SUCCESS;
 }
 
+CUresult cuLibraryLoadFromFile(CUlibrary *ret_library, const char *path, CUjit_option *jit_options,
+                               void **jit_values, unsigned int n_jit, CUlibraryOption *options,
+                               void **values, unsigned int n_options)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    FILE *file = path ? fopen(path, "re") : NULL;
+
+    (void)values;
+    if (!ret_library || !path || (n_jit && (!jit_options || !jit_values)) ||
+        (n_options && !options)) {
+        if (file)
+            (void)fclose(file);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!file)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    (void)fclose(file);
+    *ret_library = sim_handle_new(SIM_LIBRARY, sizeof(struct CUlib_st));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int n, CUlibrary library)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    if (!kernels)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_handle_is(library, SIM_LIBRARY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (CUkernel kernel = library->kernels; kernel && n; kernel = kernel->next, n--)
+        *kernels++ = kernel;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_handle_is(module, SIM_MODULE))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *count = 0;
+    for (CUfunction function = module->functions; function; function = function->next)
+        ++*count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int n, CUmodule module)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    if (!functions)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_handle_is(module, SIM_MODULE))
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (CUfunction function = module->functions; function && n; function = function->next, n--)
+        *functions++ = function;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    if (!state)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_entry_of(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction function)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return sim_entry_of(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult cuLibraryUnload(CUlibrary library)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
@@ -684,5 +759,28 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction funct
     if (!sim_entry_of(function))
         return CUDA_ERROR_INVALID_HANDLE;
     *bytes = 49152 / (size_t)n_blocks;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function,
+                                            const CUlaunchConfig *config)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    if (!size || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_entry_of(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *size = 8;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *count, CUfunction function, const CUlaunchConfig *config)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    if (!count || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_entry_of(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *count = 16;
     return CUDA_SUCCESS;
 }

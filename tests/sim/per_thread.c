@@ -41,6 +41,9 @@ TWIN(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
 TWIN(cuMemAllocFromPoolAsync,
      (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
      (dptr, bytesize, pool, own(hStream)))
+TWIN(cuMemDiscardBatchAsync,
+     (CUdeviceptr * dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream),
+     (dptrs, sizes, count, flags, own(hStream)))
 TWIN(cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), (dptr, own(hStream)))
 TWIN(cuMemPrefetchAsync, (CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
      (devPtr, count, dstDevice, own(hStream)))
@@ -48,18 +51,36 @@ TWIN(cuMemPrefetchAsync_v2,
      (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
       CUstream hStream),
      (devPtr, count, location, flags, own(hStream)))
+TWIN(cuMemPrefetchBatchAsync,
+     (CUdeviceptr * dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+      size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream),
+     (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, own(hStream)))
 TWIN(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, own(hStream)))
 TWIN(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, own(hStream)))
 TWIN(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
      (pCopy, own(hStream)))
 TWIN(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
      (dst, src, ByteCount, own(hStream)))
+TWIN(cuMemcpyAtoHAsync_v2,
+     (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),
+     (dstHost, srcArray, srcOffset, ByteCount, own(hStream)))
+TWIN(cuMemcpyBatchAsync,
+     (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+      size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),
+     (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, own(hStream)))
+TWIN(cuMemcpyBatchAsync_v2,
+     (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+      size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
+     (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, own(hStream)))
 TWIN(cuMemcpyDtoDAsync_v2,
      (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
      (dstDevice, srcDevice, ByteCount, own(hStream)))
 TWIN(cuMemcpyDtoHAsync_v2,
      (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
      (dstHost, srcDevice, ByteCount, own(hStream)))
+TWIN(cuMemcpyHtoAAsync_v2,
+     (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream),
+     (dstArray, dstOffset, srcHost, ByteCount, own(hStream)))
 TWIN(cuMemcpyHtoDAsync_v2,
      (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),
      (dstDevice, srcHost, ByteCount, own(hStream)))

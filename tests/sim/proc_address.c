@@ -1,6 +1,7 @@
 /* proc_address.c: cuGetProcAddress: which exported symbol serves a base name at a CUDA version. */
 #include "sim_internal.h"
 
+#include <cudaProfiler.h>
 #include <string.h>
 
 enum flavour { LEGACY, PER_THREAD };

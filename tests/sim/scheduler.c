@@ -237,6 +237,7 @@ static bool run(struct sim_op *op)
     }
     if (!faulted && !run_wait(op)) {
         make_ready(op);
+        self.taste = TASTE_ANY; /* else this one might be picked for ever */
         return false;
     }
     if (!faulted || memory)
@@ -297,6 +298,7 @@ static struct sim_op *pick(unsigned mark, uint32_t victim)
 void sim_finish_op(struct sim_op *op)
 {
     unsigned mark = 0;
+    bool stuck = false;
 
     sim_op_ref(op);
     while (op->state != SIM_OP_DONE) {
@@ -304,20 +306,15 @@ void sim_finish_op(struct sim_op *op)
             sim_sleep_for_change(0);
             continue;
         }
-        if (!mark)
-            mark = mark_closure(op);
-        bool detour = sim_settings()->sched == SIM_SCHED_ADVERSARIAL && sim_chance(64);
-        struct sim_op *next = pick(detour ? 0 : mark, NO_VICTIM);
         /* Others may have marked over ours while we slept. */
-        if (!next && !detour) {
+        if (!mark || mark != self.mark)
+            mark = mark_closure(op);
+        /* Also when something in our way waits for a word that others have to write. */
+        bool detour = stuck || (sim_settings()->sched == SIM_SCHED_ADVERSARIAL && sim_chance(64));
+        struct sim_op *next = pick(detour ? 0 : mark, NO_VICTIM);
+        stuck = next && !run(next);
+        if (stuck || (!next && !detour))
             sim_sleep_for_change(1);
-            mark = 0;
-        } else if (next && !run(next)) {
-            sim_sleep_for_change(1);
-            mark = 0;
-        } else if (next && next->work.kind == SIM_WORK_HOST) {
-            mark = 0;
-        }
     }
     sim_op_unref(op);
 }
@@ -397,6 +394,7 @@ static void *background(void *unused)
             sim_lock();
             continue;
         }
+        self.taste = worker ? TASTE_ANY : self.taste;
         struct sim_op *op = pick(0, NO_VICTIM);
         bool ran = op && run(op);
         unsigned pause_us = worker ? sim_random(60) : 1000;
@@ -428,6 +426,18 @@ static void start_background(void)
 
 /* ---- enqueueing ---- */
 
+/* All that can run. */
+static void run_all(void)
+{
+    bool progress = true;
+
+    while (progress) {
+        progress = false;
+        for (size_t i = 0; i < self.n_ready && !progress; i++)
+            progress = run(self.ready[i]);
+    }
+}
+
 static void start(struct sim_op *op)
 {
     if (!self.background)
@@ -436,7 +446,7 @@ static void start(struct sim_op *op)
         make_ready(op);
     sim_wake_all();
     if (sim_settings()->sched == SIM_SCHED_EAGER)
-        sim_finish_op(op);
+        run_all();
 }
 
 uint64_t sim_last_op_id(void)

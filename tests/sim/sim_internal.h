@@ -104,6 +104,8 @@ enum sim_handle_kind {
     SIM_ARRAY,
     SIM_USER_OBJECT,
     SIM_PHYSICAL,
+    SIM_OBJECT,
+    SIM_MIPMAPPED,
 };
 
 void *sim_handle_new(enum sim_handle_kind kind, size_t bytes);
@@ -482,6 +484,8 @@ void sim_block_freed_in_order(struct sim_block *block);
 void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how);
 bool sim_pool_open_to(CUmemoryPool pool, int device);
 bool sim_pool_managed(CUmemoryPool pool);
+/* Where the default or the current pool of a location and type is kept; NULL: no such thing. */
+CUmemoryPool *sim_pool_slot(const CUmemLocation *location, CUmemAllocationType type, bool current);
 bool sim_pool_ok(CUmemoryPool pool);
 void sim_pool_mapping(const struct sim_block *block, uint64_t *ret_base, size_t *ret_bytes);
 /* The file descriptor behind an imported pool; -1: not imported. */
@@ -510,6 +514,9 @@ CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *ask, struct sim_copy *copy);
 
 /* ---- array.c ---- */
 
+CUresult sim_array_new(CUcontext ctx, CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *desc);
+/* Waits for the array's context. */
+CUresult sim_array_delete(CUarray array);
 /* Where an array's bytes are and how its rows and slices lie. */
 bool sim_array_place(CUarray array, uint64_t *ret_address, size_t *ret_pitch, size_t *ret_height);
 
