@@ -3,7 +3,10 @@
  * A wrapper (magic, version, pointer to the fat binary) comes from nvcc's host code. A fat binary is a
  * header of 16 bytes (magic, version, header size, size of the entries) and entries, each with a header
  * of its own: kind, version, header size, payload size, ..., flags at byte 40. A cubin is an ELF file
- * whose string table names what it calls; PTX is text that names it. */
+ * whose string tables name what it calls; PTX is text that names it.
+ *
+ * The program may pass anything, and how much of it can be read is known only from headers that may
+ * lie. So every byte is fetched through the kernel, which fails where a plain access would crash. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,18 +18,26 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define WRAPPER_MAGIC 0x466243b1u
 #define FAT_MAGIC 0xba55ed50u
 #define FLAG_ZSTD 0x8000u
 #define ENTRY_HEADER_LEAST 48u
+#define CHUNK 16384u
 
 static const char callee[] = "vprintf";
 
+/* Bytes of this process that may or may not be readable. */
+struct span {
+    const char *base;
+    uint64_t size; /* UINT64_MAX: not known */
+};
+
 struct wrapper {
     uint32_t magic, version;
-    const void *fat;
+    const char *fat;
 };
 
 struct fat_header {
@@ -43,84 +54,108 @@ struct entry_header {
     uint64_t flags;
 };
 
-static bool contains(const char *bytes, size_t size)
+/* Up to `n` bytes at `offset` into `buffer`; how many there were. */
+static size_t fetch(struct span span, uint64_t offset, void *buffer, size_t n)
 {
-    return memmem(bytes, size, callee, sizeof(callee) - 1) != NULL;
+    struct iovec here = {.iov_base = buffer};
+    struct iovec there = {.iov_base = (void *)(uintptr_t)(span.base + offset)};
+    ssize_t got;
+
+    if (offset >= span.size)
+        return 0;
+    if (n > span.size - offset)
+        n = (size_t)(span.size - offset);
+    here.iov_len = there.iov_len = n;
+    got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    return got > 0 ? (size_t)got : 0;
 }
 
-/* Of entries in `size` bytes. */
-static bool entries_print(const char *bytes, size_t size)
+/* Does the name stand in [offset, offset + size)? Text ends at its NUL. */
+static bool contains(struct span span, uint64_t offset, uint64_t size, bool is_text)
 {
-    struct entry_header header;
+    char buffer[CHUNK];
+    const size_t overlap = sizeof(callee) - 2; /* a name may stand across two chunks */
 
-    while (size >= ENTRY_HEADER_LEAST) {
-        memcpy(&header, bytes, sizeof(header));
-        if (header.header_size < ENTRY_HEADER_LEAST || header.header_size > size ||
-            header.payload_size > size - header.header_size)
-            return false;
-        if (!(header.flags & FLAG_ZSTD) &&
-            contains(bytes + header.header_size, (size_t)header.payload_size))
+    while (size >= sizeof(callee) - 1) {
+        size_t got = fetch(span, offset, buffer, size < CHUNK ? (size_t)size : CHUNK);
+        size_t used = is_text ? strnlen(buffer, got) : got;
+
+        if (memmem(buffer, used, callee, sizeof(callee) - 1))
             return true;
-        bytes += header.header_size + header.payload_size;
-        size -= header.header_size + (size_t)header.payload_size;
+        if (used < CHUNK) /* the end, or as far as it can be read */
+            return false;
+        offset += CHUNK - overlap;
+        size -= CHUNK - overlap;
     }
     return false;
 }
 
-/* Bytes of an ELF file, whose section table stands last in a cubin. */
-static size_t elf_size(const Elf64_Ehdr *elf)
+static bool entries_print(struct span span, uint64_t offset, uint64_t size)
 {
-    return (size_t)elf->e_shoff + (size_t)elf->e_shnum * elf->e_shentsize;
+    struct entry_header header;
+
+    while (size >= ENTRY_HEADER_LEAST && fetch(span, offset, &header, sizeof(header)) == sizeof(header)) {
+        if (header.header_size < ENTRY_HEADER_LEAST || header.header_size > size ||
+            header.payload_size > size - header.header_size)
+            return false;
+        if (!(header.flags & FLAG_ZSTD) &&
+            contains(span, offset + header.header_size, header.payload_size, false))
+            return true;
+        offset += header.header_size + header.payload_size;
+        size -= header.header_size + header.payload_size;
+    }
+    return false;
+}
+
+static bool elf_prints(struct span span, const Elf64_Ehdr *elf)
+{
+    Elf64_Shdr section;
+
+    for (unsigned i = 0; i < elf->e_shnum && elf->e_shentsize >= sizeof(section); i++) {
+        uint64_t offset = elf->e_shoff + (uint64_t)i * elf->e_shentsize;
+
+        if (fetch(span, offset, &section, sizeof(section)) != sizeof(section))
+            return false;
+        if (section.sh_type == SHT_STRTAB &&
+            contains(span, section.sh_offset, section.sh_size, false))
+            return true;
+    }
+    return false;
+}
+
+static bool span_prints(struct span span, bool may_be_wrapped)
+{
+    union {
+        uint32_t magic;
+        struct wrapper wrapper;
+        struct fat_header fat;
+        Elf64_Ehdr elf;
+    } start;
+    size_t got = fetch(span, 0, &start, sizeof(start));
+
+    if (got >= sizeof(start.wrapper) && start.magic == WRAPPER_MAGIC)
+        return may_be_wrapped &&
+               span_prints((struct span){start.wrapper.fat, UINT64_MAX}, false);
+    if (got >= sizeof(start.fat) && start.magic == FAT_MAGIC)
+        return entries_print(span, start.fat.header_size, start.fat.entries_size);
+    if (got >= sizeof(start.elf) && !memcmp(start.elf.e_ident, ELFMAG, SELFMAG))
+        return elf_prints(span, &start.elf);
+    return contains(span, 0, span.size, true);
 }
 
 bool ag_image_bytes_print(const void *image, size_t size)
 {
-    struct fat_header fat;
-    struct wrapper wrapper;
-    Elf64_Ehdr elf;
-
-    if (size >= sizeof(wrapper)) {
-        memcpy(&wrapper, image, sizeof(wrapper));
-        if (wrapper.magic == WRAPPER_MAGIC) /* a pointer: only what the process itself passes */
-            return size == SIZE_MAX && ag_image_prints(wrapper.fat);
-    }
-    if (size >= sizeof(fat)) {
-        memcpy(&fat, image, sizeof(fat));
-        if (fat.magic == FAT_MAGIC) {
-            if (fat.header_size > size || fat.entries_size > size - fat.header_size)
-                return false;
-            return entries_print((const char *)image + fat.header_size, (size_t)fat.entries_size);
-        }
-    }
-    if (size >= sizeof(elf) && !memcmp(image, ELFMAG, SELFMAG)) {
-        memcpy(&elf, image, sizeof(elf));
-        return contains(image, elf_size(&elf) < size ? elf_size(&elf) : size);
-    }
-    return contains(image, size == SIZE_MAX ? strlen(image) : size);
+    return span_prints((struct span){image, size}, false);
 }
 
-/* How much of an image may be read is known only from its own headers; the magic numbers say of which
- * kind it is, and text ends with a NUL. So a kind is only tried where its first bytes fit. */
 bool ag_image_prints(const void *image)
 {
-    uint32_t magic = 0;
-    const char *text = image;
-
-    if (!image)
-        return false;
-    for (size_t i = 0; i < sizeof(magic); i++) { /* text may be shorter than a magic number */
-        if (!text[i])
-            break;
-        memcpy((char *)&magic + i, text + i, 1);
-    }
-    if (magic == WRAPPER_MAGIC || magic == FAT_MAGIC || !memcmp(&magic, ELFMAG, SELFMAG))
-        return ag_image_bytes_print(image, SIZE_MAX);
-    return contains(text, strlen(text));
+    return image && span_prints((struct span){image, UINT64_MAX}, true);
 }
 
 bool ag_image_file_prints(const char *path)
 {
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     struct stat status;
     bool prints = false;
 

@@ -195,7 +195,7 @@ static void warn_if_bypassed(void)
     ag_log_set_level(ag_options_log_level(environ));
     (void)ag_options_read(environ, &options, tell);
     configure();
-    if (!options.disable && strcmp(options.stats, "off"))
+    if (!options.disable && strcmp(options.stats.text, "off"))
         ag_log_warn("this process used CUDA, but none of its calls came through: it may load libcuda "
                     "with RTLD_DEEPBIND or be linked statically against the loader");
 }

@@ -86,12 +86,14 @@ static int parse_SIZE(const char *value, const char *allowed, struct ag_size *re
     return ag_text_parse_size(value, &ret->value, &ret->percent);
 }
 
-static int parse_TEXT(const char *value, const char *allowed, const char **ret)
+static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret)
 {
+    size_t length = strlen(value);
+
     (void)allowed;
-    if (!*value)
+    if (!length || length >= sizeof(ret->text))
         return -EINVAL;
-    *ret = value;
+    memcpy(ret->text, value, length + 1);
     return 0;
 }
 

@@ -16,14 +16,18 @@ struct ag_size {
     bool percent;
 };
 
+#define AG_TEXT_MAX 2048 /* with its NUL: a copy, since programs write over their environment */
+
 typedef enum ag_policy ag_type_POLICY;
 typedef enum ag_free_mode ag_type_FREE_MODE;
 typedef enum ag_log_level ag_type_LOG_LEVEL;
 typedef bool ag_type_SWITCH;
 typedef struct ag_size ag_type_SIZE;
-typedef const char *ag_type_TEXT;
+typedef struct {
+    char text[AG_TEXT_MAX];
+} ag_type_TEXT;
 
-/* The effective settings. TEXT members point into the environment or at a literal. */
+/* The effective settings. */
 struct ag_options {
 #define AG_OPTION(field, name, type, preset, allowed, help) ag_type_##type field;
 #include "options.def"
@@ -46,8 +50,7 @@ const struct ag_option_info *ag_option_info(size_t i);
  * without newline, cut at why_size. */
 int ag_option_check(const char *name, const char *value, char *why, size_t why_size);
 
-/* Reads every variable of `environment` ("NAME=value" strings, NULL-terminated), which must stay
- * alive. `tell` gets one line for each unknown name (level WARN) and bad value (ERROR). Returns 0,
+/* Reads every variable of `environment` ("NAME=value" strings, NULL-terminated). `tell` gets one line for each unknown name (level WARN) and bad value (ERROR). Returns 0,
  * or -EINVAL when a value was bad; *ret_options then holds the default in its place. */
 int ag_options_read(char **environment, struct ag_options *ret_options,
                     void (*tell)(enum ag_log_level level, const char *line));

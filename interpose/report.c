@@ -468,18 +468,18 @@ static void deliver(const struct ag_text *text, const char *path)
 void ag_report_write(const struct ag_options *options)
 {
     struct ag_text text = {0};
-    size_t length = strlen(options->stats);
+    size_t length = strlen(options->stats.text);
     char path[4096];
-    bool to_file = strcmp(options->stats, "stderr") != 0;
+    bool to_file = strcmp(options->stats.text, "stderr") != 0;
 
-    if (!strcmp(options->stats, "off"))
+    if (!strcmp(options->stats.text, "off"))
         return;
-    if (length > 5 && !strcmp(options->stats + length - 5, ".json"))
+    if (length > 5 && !strcmp(options->stats.text + length - 5, ".json"))
         write_json(&text);
     else
         write_text(&text);
     if (to_file)
-        expand(options->stats, path, sizeof(path));
+        expand(options->stats.text, path, sizeof(path));
     deliver(&text, to_file ? path : NULL);
     ag_text_finish(&text);
 }

@@ -133,31 +133,59 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes)
 
 /* --- rows of equal pitch --- */
 
+/* The driver's own rows, after what we keep was given back if they do not fit beside it. */
+static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width,
+                              size_t height, unsigned element_bytes)
+{
+    CUresult result =
+        ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+        result = ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
+    return result;
+}
+
 /* What the driver makes of rows of `width` bytes; 0 when it fails. */
 static size_t ask_pitch(size_t width)
 {
     CUdeviceptr address;
     size_t pitch;
 
-    if (ag_cu.cuMemAllocPitch_v2(&address, &pitch, width, 1, 4) != CUDA_SUCCESS)
+    if (allocate_rows(&address, &pitch, width, 1, 4) != CUDA_SUCCESS)
         return 0;
     (void)ag_cu.cuMemFree_v2(address);
     return pitch;
 }
 
-/* The driver rounds rows up to a power of two; three questions tell which, or that it does not. */
+/* The driver rounds rows up to a power of two; three questions tell which. SIZE_MAX when it answers
+ * something else, 0 when it did not answer: then we ask again another time. */
 static size_t pitch_granule(struct ag_device *device)
 {
     size_t granule = atomic_load_explicit(&device->pitch_granule, memory_order_relaxed);
+    size_t next, exact;
 
     if (granule)
         return granule;
     granule = ask_pitch(1);
-    if (!granule || (granule & (granule - 1)) || ask_pitch(granule + 1) != 2 * granule ||
-        ask_pitch(5 * granule) != 5 * granule)
+    next = granule ? ask_pitch(granule + 1) : 0;
+    exact = next ? ask_pitch(5 * granule) : 0;
+    if (!exact)
+        return 0;
+    if ((granule & (granule - 1)) || next != 2 * granule || exact != 5 * granule)
         granule = SIZE_MAX;
     atomic_store_explicit(&device->pitch_granule, granule, memory_order_relaxed);
     return granule;
+}
+
+/* The pitch natively, or 0 when only the driver can tell or would refuse. */
+static size_t pitch_of(struct ag_device *device, size_t width, size_t height, size_t *ret_bytes)
+{
+    size_t granule = pitch_granule(device), pitch;
+
+    if (!granule || granule == SIZE_MAX || width > SIZE_MAX - granule)
+        return 0;
+    pitch = (width + granule - 1) & ~(granule - 1);
+    return __builtin_mul_overflow(pitch, height, ret_bytes) ? 0 : pitch;
 }
 
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
@@ -165,7 +193,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 {
     struct ag_context *context = ag_context_current();
     bool known_element = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
-    size_t granule, pitch, bytes;
+    size_t pitch, bytes;
     CUresult result;
 
     if (!ret_address || !ret_pitch || !width || !height || !known_element || !context ||
@@ -173,13 +201,10 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     }
-    granule = pitch_granule(context->device);
-    pitch = (width + granule - 1) & ~(granule - 1);
-    if (granule == SIZE_MAX || width > SIZE_MAX - granule ||
-        __builtin_mul_overflow(pitch, height, &bytes)) {
-        if (granule == SIZE_MAX)
-            ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
-        return ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
+    pitch = pitch_of(context->device, width, height, &bytes);
+    if (!pitch) {
+        ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
+        return allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
     }
     result = ag_alloc(ret_address, bytes);
     /* The driver tells the pitch also of rows for which there is no room. */
@@ -362,6 +387,13 @@ static void forget_set_aside(const struct ag_context *context)
     }
 }
 
+/* Pool memory is not of a context: it stays unless it is freed. */
+static void give_up(CUdeviceptr address, struct ag_block *block)
+{
+    ag_ledger_remove(block);
+    (void)ag_cu.cuMemFree_v2(address);
+}
+
 void ag_alloc_context_dying(struct ag_context *context)
 {
     struct ag_block *blocks;
@@ -375,14 +407,14 @@ void ag_alloc_context_dying(struct ag_context *context)
     forget_set_aside(context);
     for (blocks = ag_ledger_claim_all(context); blocks;) {
         struct ag_block *block = blocks;
-        struct ag_block copy = *block;
 
         blocks = block->next;
-        ag_ledger_remove(block);
-        if (copy.placement == AG_PLACE_POOL)
-            (void)ag_cu.cuMemFree_v2(copy.address);
-        if (copy.state == AG_BLOCK_LIVE)
-            ag_stats_freed(context->device->ordinal, copy.placement, copy.requested, 0);
+        if (block->state == AG_BLOCK_LIVE)
+            ag_stats_freed(context->device->ordinal, block->placement, block->requested, 0);
+        if (block->placement == AG_PLACE_POOL)
+            give_up(block->address, block);
+        else
+            ag_ledger_remove(block); /* goes with the context */
     }
     ag_pool_trim(context->device);
     ag_context_restore(pushed);

@@ -120,6 +120,14 @@ static CUresult allocate(struct ag_context *context, size_t bytes, CUdeviceptr *
 
 const struct ag_backend ag_backend_pool = {.ready = ready, .allocate = allocate};
 
+/* When the driver will not free it in stream order: once all work that may use it is done. */
+static CUresult free_after_wait(struct ag_context *context, CUdeviceptr address)
+{
+    CUresult result = ag_order_wait_released(context);
+
+    return result == CUDA_SUCCESS ? ag_cu.cuMemFree_v2(address) : result;
+}
+
 struct ag_block *ag_pool_release(struct ag_context *context, struct ag_block *blocks)
 {
     CUstream stream;
@@ -136,6 +144,8 @@ struct ag_block *ag_pool_release(struct ag_context *context, struct ag_block *bl
         ag_ledger_remove(block);
         if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)
             ag_pressure_pending(size);
+        else
+            (void)free_after_wait(context, address);
         ag_stats_add(AG_STAT_CACHE_RETURNED, 1);
     }
     ag_order_release_end(pushed);

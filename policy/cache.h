@@ -37,7 +37,8 @@ size_t ag_cache_block_size(size_t bytes);
 void ag_cache_init(struct ag_cache *cache);
 /* A block of at least `size` (from ag_cache_block_size) and at most one eighth more, or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size);
-/* Keeps `block` if that leaves at most `limit` bytes in the cache. Blocks that had to make room, or
+/* Keeps `block` if that leaves at most `limit` bytes in the cache (threads that come at once may each
+ * put in one more). Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);
 /* Empties the cache; all blocks linked by ->next. */

@@ -53,12 +53,8 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
 
 void ag_ledger_give(struct ag_block *block, size_t requested)
 {
-    static _Atomic uint64_t next_buffer = FIRST_BUFFER;
-
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
-    atomic_store_explicit(&block->buffer_id,
-                          atomic_fetch_add_explicit(&next_buffer, 1, memory_order_relaxed),
-                          memory_order_relaxed);
+    atomic_store_explicit(&block->buffer_id, 0, memory_order_relaxed);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
 
@@ -88,6 +84,19 @@ void ag_ledger_remove(struct ag_block *block)
     ag_arena_put(&arena, block);
 }
 
+/* Given when somebody asks: few do, and a shared counter would cost every allocation. */
+static uint64_t buffer_id(struct ag_block *block)
+{
+    static _Atomic uint64_t next_buffer = FIRST_BUFFER;
+    uint64_t id = atomic_load_explicit(&block->buffer_id, memory_order_relaxed);
+
+    if (!id) {
+        id = atomic_fetch_add_explicit(&next_buffer, 1, memory_order_relaxed);
+        atomic_store_explicit(&block->buffer_id, id, memory_order_relaxed);
+    }
+    return id;
+}
+
 bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
 {
     unsigned i = take(base);
@@ -100,7 +109,7 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .requested = atomic_load_explicit(&block->requested, memory_order_relaxed),
             .context = block->context,
             .placement = block->placement,
-            .buffer_id = atomic_load_explicit(&block->buffer_id, memory_order_relaxed),
+            .buffer_id = buffer_id(block),
             .state = atomic_load_explicit(&block->state, memory_order_acquire),
         };
     }
@@ -119,7 +128,6 @@ struct ag_block *ag_ledger_claim_all(const struct ag_context *context)
 
             if (!shards[i].map.entries[place].key || block->context != context)
                 continue;
-            atomic_store_explicit(&block->state, AG_BLOCK_KEPT, memory_order_relaxed);
             block->next = all;
             all = block;
         }

@@ -28,7 +28,7 @@ struct ag_block {
     struct ag_context *context;      /* whose memory it is */
     enum ag_placement placement;
     _Atomic int state;
-    _Atomic uint64_t buffer_id; /* another for each allocation of the program, as natively */
+    _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 
 /* A block in state KEPT, entered under its address. NULL when memory for the books runs out. */
@@ -52,8 +52,8 @@ void ag_ledger_remove(struct ag_block *block);
 /* Copies what the books say of the block that begins at `base`. False when there is none. */
 bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);
 
-/* All blocks of `context`, whatever their state, out of the books' hands into KEPT, linked by
- * ->next: for a context that dies. */
+/* All blocks of `context`, linked by ->next, in the state they are in: for a context that dies, whose
+ * memory the program does not touch any more. */
 struct ag_block *ag_ledger_claim_all(const struct ag_context *context);
 
 /* A forked child has no device memory. */

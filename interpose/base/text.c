@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
@@ -134,9 +133,29 @@ static double suffix_factor(const char *suffix)
     return (double)(1ull << (10 * (letter - letters + 1)));
 }
 
+/* Digits with at most one point in between; *ret_end is behind them. Not strtod, which takes the
+ * program's locale for the point. Negative when there is no digit first. */
+static double parse_number(const char *text, const char **ret_end)
+{
+    double value = 0, place = 1;
+
+    if (!isdigit((unsigned char)*text))
+        return -1;
+    for (; isdigit((unsigned char)*text); text++)
+        value = value * 10 + (*text - '0');
+    if (*text == '.' && isdigit((unsigned char)text[1])) {
+        for (text++; isdigit((unsigned char)*text); text++) {
+            place /= 10;
+            value += place * (*text - '0');
+        }
+    }
+    *ret_end = text;
+    return value;
+}
+
 int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
 {
-    char *end;
+    const char *end;
     double value, factor;
     bool percent;
 
@@ -145,9 +164,9 @@ int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
         *ret_percent = false;
         return 0;
     }
-    if (!isdigit((unsigned char)*text) || !strncasecmp(text, "0x", 2))
+    value = parse_number(text, &end);
+    if (value < 0)
         return -EINVAL;
-    value = strtod(text, &end);
     percent = !strcmp(end, "%");
     factor = percent ? 1 : suffix_factor(end);
     if (factor == 0 || (percent && value > 100) || value * factor >= 0x1p63)

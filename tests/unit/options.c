@@ -43,7 +43,7 @@ static void has_defaults(void)
     memset(&options, 0xee, sizeof(options));
     CHECK(ag_options_read(nothing, &options, tell) == 0 && n_told == 0);
     CHECK(options.policy == AG_POLICY_POOL && options.free_mode == AG_FREE_AUTO);
-    CHECK(!options.disable && options.log == AG_LOG_WARN && !strcmp(options.stats, "stderr"));
+    CHECK(!options.disable && options.log == AG_LOG_WARN && !strcmp(options.stats.text, "stderr"));
     CHECK(options.pool_keep.value == UINT64_MAX && !options.pool_keep.percent);
     CHECK(options.cache.value == 25 && options.cache.percent);
     CHECK(options.pending.value == 25 && options.pending.percent);
@@ -147,7 +147,7 @@ static void reads_sizes_and_text(void)
 
     CHECK(read_these(&options, cache, stats) == 0 && n_told == 0);
     CHECK(options.cache.value == 3ull << 29 && !options.cache.percent);
-    CHECK(options.stats == stats + strlen("ALLOGRAFT_STATS="));
+    CHECK(!strcmp(options.stats.text, "/tmp/a=b.json"));
     CHECK(read_these(&options, "ALLOGRAFT_PENDING=80%", "ALLOGRAFT_POOL_KEEP=0") == 0);
     CHECK(options.pending.value == 80 && options.pending.percent && options.pool_keep.value == 0);
 }
