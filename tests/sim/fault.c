@@ -30,6 +30,7 @@ static struct {
     bool parsed;
 } self;
 
+/* The symbol's place: its counter, or an empty one. */
 static struct counter *counter_of(const char *symbol)
 {
     unsigned hash = 5381;
@@ -38,9 +39,7 @@ static struct counter *counter_of(const char *symbol)
         hash = hash * 33 + (unsigned char)*c;
     for (unsigned i = 0; i < N_BUCKETS; i++) {
         struct counter *counter = &self.counters[(hash + i) % N_BUCKETS];
-        if (!counter->symbol)
-            counter->symbol = symbol;
-        if (!strcmp(counter->symbol, symbol))
+        if (!counter->symbol || !strcmp(counter->symbol, symbol))
             return counter;
     }
     abort();
@@ -72,7 +71,9 @@ CUresult sim_fault(const char *symbol)
 {
     if (!self.parsed)
         parse();
-    unsigned long n = ++counter_of(symbol)->n;
+    struct counter *counter = counter_of(symbol);
+    counter->symbol = symbol;
+    unsigned long n = ++counter->n;
     self.n_calls++;
     for (unsigned i = 0; i < self.n_rules; i++) {
         const struct rule *rule = &self.rules[i];
@@ -89,7 +90,7 @@ CUresult sim_fault(const char *symbol)
 unsigned long sim_calls(const char *symbol)
 {
     sim_lock();
-    unsigned long n = counter_of(strdup(symbol))->n;
+    unsigned long n = counter_of(symbol)->n;
     sim_unlock();
     return n;
 }
