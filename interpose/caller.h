@@ -2,9 +2,13 @@
 #ifndef AG_CALLER_H
 #define AG_CALLER_H
 
-#include <stdbool.h>
+enum ag_caller {
+    AG_CALLER_PROGRAM = 1,
+    AG_CALLER_CUDA_LIBRARY, /* CUDA's own mathematics: what it keeps for itself nobody else reads */
+    AG_CALLER_EXPORTER,     /* hands its memory to other processes or devices: NCCL, UCX, MPI, ... */
+};
 
-/* Is `address` in one of CUDA's own math and communication libraries (libcublas, libcudnn, ...)? */
-bool ag_caller_is_cuda_library(const void *address);
+/* Of the return address of a hook. A few nanoseconds for an address met before. */
+enum ag_caller ag_caller_of(const void *address);
 
 #endif

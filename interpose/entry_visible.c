@@ -20,7 +20,7 @@
     AG_ENTRY CUresult symbol parameters                             \
     {                                                               \
         AG_ENTER(symbol, __VA_ARGS__);                              \
-        if (!ag_caller_is_cuda_library(__builtin_return_address(0))) \
+        if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY) \
             ag_order_note_visible(how);                             \
         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));           \
     }

@@ -123,20 +123,6 @@ static bool intercepted(void)
     return false;
 }
 
-static void add_cached_peak(struct ag_context *context, void *sum)
-{
-    *(uint64_t *)sum += atomic_load(&context->cache.bytes.peak);
-}
-
-/* The most bytes that caches held: the sum of each context's own peak. */
-static uint64_t cached_peak(void)
-{
-    uint64_t sum = 0;
-
-    ag_context_each(add_cached_peak, &sum);
-    return sum;
-}
-
 /* --- warnings, in both forms --- */
 
 /* The i-th warning, or NULL behind the last; memory of the function. */
@@ -297,7 +283,7 @@ static void write_json(struct ag_text *text)
                 (unsigned long long)atomic_load(&ag_stats.pending_bytes.peak));
     json_group(text, "cache");
     ag_text_add(text, ",\"peak_bytes\":%llu},\n\"warnings\":[",
-                (unsigned long long)cached_peak());
+                (unsigned long long)atomic_load(&ag_stats.cached_peak));
     for (unsigned i = 0; warning(i); i++) {
         ag_text_add(text, i ? "," : "");
         ag_text_add_json(text, warning(i));
@@ -412,9 +398,9 @@ static void write_text(struct ag_text *text)
     text_group(text, "drains", "why frees drained the context");
     text_group(text, "paid", "waits that ordered frees owed, paid");
     text_group(text, "cache", "cache of freed blocks");
-    if (cached_peak())
+    if (atomic_load(&ag_stats.cached_peak))
         ag_text_add(text, "    %-52s %14s\n", "most bytes held",
-                    ag_text_size(cached, sizeof(cached), cached_peak()));
+                    ag_text_size(cached, sizeof(cached), atomic_load(&ag_stats.cached_peak)));
     text_group(text, "fallbacks", "left to the driver because");
     text_coverage(text);
 }

@@ -39,6 +39,7 @@ struct ag_stats {
     struct ag_stats_slot slots[AG_SLOTS];
     struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
     struct ag_level pending_bytes;
+    _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
 };
 
 extern struct ag_stats ag_stats;

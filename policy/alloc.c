@@ -87,9 +87,10 @@ static CUresult allocate(struct ag_context *context, struct ag_decision decision
     return result;
 }
 
-static struct ag_decision decide(struct ag_context *context, size_t bytes)
+static struct ag_decision decide(struct ag_context *context, size_t bytes, bool exported)
 {
-    struct ag_request request = {.bytes = bytes, .capture_open = ag_order_capture_open()};
+    struct ag_request request = {
+        .bytes = bytes, .capture_open = ag_order_capture_open(), .exported = exported};
     struct ag_facts facts = {.known_context = context != NULL};
     struct ag_decision decision;
 
@@ -106,7 +107,7 @@ static struct ag_decision decide(struct ag_context *context, size_t bytes)
     return decision;
 }
 
-CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes)
+CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported)
 {
     uint64_t began = ag_clock_ticks();
     struct ag_context *context = ag_context_current();
@@ -118,7 +119,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes)
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
-    decision = decide(context, bytes);
+    decision = decide(context, bytes, exported);
     result = allocate(context, decision, bytes, &block);
     if (result != CUDA_SUCCESS) {
         ag_stats_failed(context->device->ordinal, decision.place);
@@ -189,7 +190,7 @@ static size_t pitch_of(struct ag_device *device, size_t width, size_t height, si
 }
 
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
-                        unsigned element_bytes)
+                        unsigned element_bytes, bool exported)
 {
     struct ag_context *context = ag_context_current();
     bool known_element = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
@@ -206,7 +207,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
         ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
         return allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
     }
-    result = ag_alloc(ret_address, bytes);
+    result = ag_alloc(ret_address, bytes, exported);
     /* The driver tells the pitch also of rows for which there is no room. */
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
         *ret_pitch = pitch;

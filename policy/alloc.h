@@ -2,16 +2,19 @@
 #ifndef AG_POLICY_ALLOC_H
 #define AG_POLICY_ALLOC_H
 
+#include <stdbool.h>
+
 #include "abi.h"
 #include "options.h"
 
 void ag_alloc_configure(enum ag_policy policy);
 
-/* cuMemAlloc_v2: the result and the codes are the driver's. */
-CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes);
+/* cuMemAlloc_v2: the result and the codes are the driver's. `exported`: the caller will hand the memory
+ * to other processes or devices, which only native memory allows. */
+CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported);
 /* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
-                        unsigned element_bytes);
+                        unsigned element_bytes, bool exported);
 /* cuMemFree_v2. Unknown addresses go to the driver. */
 CUresult ag_free(CUdeviceptr address);
 

@@ -46,11 +46,17 @@ void ag_cache_init(struct ag_cache *cache)
 
 static void account(struct ag_cache *cache, struct ag_cache_shard *shard, int64_t bytes)
 {
+    uint64_t peak;
+
     shard->bytes += (uint64_t)bytes;
-    if (bytes > 0)
-        ag_level_add(&cache->bytes, (uint64_t)bytes);
-    else
+    if (bytes < 0) {
         ag_level_subtract(&cache->bytes, (uint64_t)-bytes);
+        return;
+    }
+    ag_level_add(&cache->bytes, (uint64_t)bytes);
+    peak = atomic_load_explicit(&cache->bytes.peak, memory_order_relaxed);
+    if (peak > atomic_load_explicit(&ag_stats.cached_peak, memory_order_relaxed))
+        atomic_store_explicit(&ag_stats.cached_peak, peak, memory_order_relaxed);
 }
 
 /* With the shard's lock held. */

@@ -20,6 +20,8 @@ struct ag_decision ag_decide(const struct ag_request *request, const struct ag_f
     /* The driver's own allocation is legal or not exactly as natively. */
     if (request->capture_open)
         return fall_back(AG_STAT_FALLBACK_CAPTURE);
+    if (request->exported)
+        return fall_back(AG_STAT_FALLBACK_EXPORTER);
     if (place == AG_PLACE_POOL && !facts->has_pool)
         return fall_back(AG_STAT_FALLBACK_NO_POOL);
     if (place == AG_PLACE_MANAGED && !facts->has_managed)

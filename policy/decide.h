@@ -11,6 +11,7 @@
 struct ag_request {
     size_t bytes;
     bool capture_open; /* in any thread */
+    bool exported;     /* to be handed to other processes or devices */
 };
 
 struct ag_facts {

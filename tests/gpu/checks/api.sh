@@ -15,4 +15,6 @@ api_checks() {
 api_background_checks() {
     background check api/capture same_output -- "$BIN/capture"
     background check api/pitch same_output -- "$BIN/pitch"
+    background check api/peers same_output -- "$BIN/peers"
+    background check api/peers-sync same_output ALLOGRAFT_FREE=sync -- "$BIN/peers"
 }
