@@ -1,0 +1,140 @@
+# Fails one driver call at a time, each call a program leads to, its own and those we make for it.
+#
+# A run in which a call fails must end, and print either what the native run prints (we did without
+# the call) or what the native run prints in which the program's own call of that symbol fails. An
+# error of a call that the program did not make reaches it only if it is one that no later call can
+# escape (a broken context). The report's count of blocks is what the program says it holds.
+#
+# --exhaustive: every call, every code, under every setting; else a part that a minute has room for.
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import zlib
+
+from faults import (Case, main, native_run, preloaded, program, report_problems,
+                    stderr_problem)
+
+CODES = (1, 2, 4, 100, 201, 400, 700, 719, 801, 900, 999)
+# After these the context, or the driver, is gone: whatever call comes next may say so.
+BROKEN = (4, 700, 719)
+
+# A violation ends the process at once, so that none of our handlers runs inside the simulation.
+PROGRAMS = [(name, dict(settings, SIM_VIOLATION='abort')) for name, settings in (
+    ('mix', {}), ('contexts', {}), ('release', {}), ('capture', {}), ('queries', {}),
+    ('tight', {'SIM_MEMORY': '64MiB'}), ('owing', {}))]
+SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'},
+            {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0', 'ALLOGRAFT_PENDING': '0'},
+            {'ALLOGRAFT_POLICY': 'managed'},
+            {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'},
+            {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'sync'})
+
+# What ends a context takes its memory along before the driver is asked. If the driver then refuses, the
+# program has lost it: only that nothing crashes or hangs is asked of these.
+ENDING = ('cuCtxDestroy_v2', 'cuDevicePrimaryCtxRelease_v2', 'cuDevicePrimaryCtxReset_v2')
+# Without an answer to these we do not know whose memory it is, and keep no account of it.
+UNKNOWING = ('cuCtxGetCurrent', 'cuCtxGetDevice', 'cuDeviceTotalMem_v2')
+
+STEP = re.compile(r'^(\w+) (\d+): (\d+)$')
+EXHAUSTIVE = '--exhaustive' in sys.argv
+JOBS = int(os.environ.get('TEST_JOBS', '2'))
+
+
+def first_difference(lines, others):
+    for i, line in enumerate(lines):
+        if i >= len(others) or others[i] != line:
+            return line
+    return None
+
+
+def judge(name, common, settings, fault):
+    """Runs the program with that fault, and says what is wrong with it, or None."""
+    symbol, n, code = fault
+    native = native_run(name, common)
+    try:
+        result = preloaded([program('faults_program'), name],
+                           dict(common, SIM_FAIL='%s:%d:%d' % fault, **settings))
+    except subprocess.TimeoutExpired:
+        return 'hangs'
+    if symbol in ENDING:
+        return None if result.status in (native.status, -6) else 'status %d' % result.status
+    if 'sim: violation' in result.err:
+        return 'violation: ' + result.err.splitlines()[0]
+    if result.out != native.out:
+        line = first_difference(result.out.splitlines(), native.out.splitlines())
+        step = STEP.match(line or '')
+        if not step:
+            return 'ends after other lines: %r, status %d' % (line, result.status)
+        if int(step.group(3)) != code:
+            return 'another error: %r' % line
+        if step.group(1) != symbol and code not in BROKEN:
+            return 'an error of ours reached the program: %r' % line
+        native = native_run(name, dict(common, SIM_FAIL='%s:%s:%d' % (step.group(1),
+                                                                    step.group(2), code)))
+    if result.out != native.out:
+        return 'prints %r, natively %r' % (
+            first_difference(result.out.splitlines(), native.out.splitlines()),
+            first_difference(native.out.splitlines(), result.out.splitlines()))
+    if result.status != native.status:
+        return 'status %d, natively %d' % (result.status, native.status)
+    return stderr_problem(result, native) or report_problems(
+        result, uncounted=1 if symbol in UNKNOWING else 0)
+
+
+def faults_of(name, calls, salt):
+    """(symbol, n, code) for the calls of one run; a part of them unless all are wanted."""
+    for symbol, count in sorted(calls.items()):
+        for n in range(1, count + 1):
+            if EXHAUSTIVE:
+                for code in CODES:
+                    yield symbol, n, code
+            elif n <= 3 or n == count:
+                first = zlib.crc32((name + symbol).encode()) + n + 4 * salt
+                for i in range(2):
+                    yield symbol, n, CODES[(first + 5 * i) % len(CODES)]
+
+
+def trials(name, common, settings):
+    """What to fail in one program under some settings: the calls of a run without fault."""
+    clean = preloaded([program('faults_program'), name],
+                      dict(common, STEP_CALLS='@FOLDER@/calls', **settings))
+    calls = dict((line.split()[0], int(line.split()[1]))
+                 for line in clean.files['calls'].splitlines())
+    return [(name, common, settings, fault)
+            for fault in faults_of(name, calls, SETTINGS.index(settings))]
+
+
+def title(trial):
+    name, _, settings, fault = trial
+    return '%s %s SIM_FAIL=%s:%d:%d' % (
+        (name, ' '.join('%s=%s' % s for s in sorted(settings.items()))) + fault)
+
+
+class Calls(Case):
+    def test_without_fault(self):
+        for name, common in PROGRAMS:
+            for settings in SETTINGS:
+                with self.subTest(program=name, settings=settings):
+                    native = native_run(name, common)
+                    clean = preloaded([program('faults_program'), name], dict(common, **settings))
+                    self.assertEqual(native.out, clean.out)
+                    self.assertEqual((native.status, native.err), (clean.status, clean.err))
+                    self.assertIsNone(report_problems(clean))
+
+    def test_every_call_may_fail(self):
+        every = [trial for name, common in PROGRAMS for settings in SETTINGS
+                 for trial in trials(name, common, settings)]
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            problems = list(pool.map(lambda trial: judge(*trial), every))
+        wrong = ['%s: %s' % (title(trial), problem)
+                 for trial, problem in zip(every, problems) if problem]
+        print('%d faults in %d programs' % (len(every), len(PROGRAMS)))
+        self.assertGreater(len(every), 1000)
+        self.assertEqual(len(wrong), 0, '\n'.join(wrong))
+
+
+if __name__ == '__main__':
+    sys.argv = [a for a in sys.argv if a != '--exhaustive']
+    main()
