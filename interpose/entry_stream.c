@@ -5,19 +5,19 @@
 #include "entry.h"
 #include "order.h"
 
-/* The current context, if a stream of these flags will not wait for the NULL stream. */
+/* Around the creation of a stream that will not wait for the NULL stream, if it is one. */
 static struct ag_context *coming(unsigned int flags)
 {
     struct ag_context *context = flags & CU_STREAM_NON_BLOCKING ? ag_context_current() : NULL;
 
-    if (context)
+    if (flags & CU_STREAM_NON_BLOCKING)
         ag_order_nonblocking_coming(context);
     return context;
 }
 
-static CUresult created(struct ag_context *context, CUresult result)
+static CUresult created(struct ag_context *context, unsigned int flags, CUresult result)
 {
-    if (context && result == CUDA_SUCCESS)
+    if (flags & CU_STREAM_NON_BLOCKING && result == CUDA_SUCCESS)
         ag_order_nonblocking_created(context);
     return result;
 }
@@ -28,17 +28,18 @@ AG_ENTRY CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 
     AG_ENTER(cuStreamCreate, stream, flags);
     context = coming(flags);
-    return ag_entry_leave(created(context, ag_cu.cuStreamCreate(stream, flags)));
+    return ag_entry_leave(created(context, flags, ag_cu.cuStreamCreate(stream, flags)));
 }
 
 AG_ENTRY CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
     struct ag_context *context;
+    CUresult result;
 
     AG_ENTER(cuStreamCreateWithPriority, stream, flags, priority);
     context = coming(flags);
-    return ag_entry_leave(
-        created(context, ag_cu.cuStreamCreateWithPriority(stream, flags, priority)));
+    result = ag_cu.cuStreamCreateWithPriority(stream, flags, priority);
+    return ag_entry_leave(created(context, flags, result));
 }
 
 AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags,

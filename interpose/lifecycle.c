@@ -181,7 +181,8 @@ void ag_lifecycle_leave(const char *ended_by)
 
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
         return;
-    pay_at_exit();
+    if (!ag_entry_inside()) /* else the driver itself is leaving, under one of our calls */
+        pay_at_exit();
     report_once(ended_by);
     errno = saved_errno;
 }

@@ -33,7 +33,9 @@ void ag_alloc_configure(enum ag_policy new_policy)
 
 /* --- allocation --- */
 
-/* A block of the placement, in the books and KEPT; or the driver's error. */
+#define NO_BOOKS ((CUresult)-1) /* between functions of this file: no memory for the books */
+
+/* A block of the placement, in the books and KEPT; the driver's error, or NO_BOOKS. */
 static CUresult take_from_driver(struct ag_context *context, enum ag_placement place, size_t bytes,
                                  struct ag_block **ret_block)
 {
@@ -47,8 +49,7 @@ static CUresult take_from_driver(struct ag_context *context, enum ag_placement p
     if (*ret_block)
         return CUDA_SUCCESS;
     (void)ag_cu.cuMemFree_v2(address);
-    ag_stats_add(AG_STAT_FALLBACK_NO_BOOKS, 1);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return NO_BOOKS;
 }
 
 static CUresult allocate_pool(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
@@ -76,13 +77,12 @@ static CUresult allocate(struct ag_context *context, struct ag_decision decision
         result = allocate_pool(context, bytes, ret_block);
     else if (decision.place == AG_PLACE_MANAGED)
         result = take_from_driver(context, AG_PLACE_MANAGED, bytes, ret_block);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS || result == NO_BOOKS)
         return result;
     if (decision.place != AG_PLACE_NATIVE)
         ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     result = take_from_driver(context, AG_PLACE_NATIVE, bytes, ret_block);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && decision.place != AG_PLACE_POOL &&
-        ag_pressure_relieve(context->device))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve(context->device))
         result = take_from_driver(context, AG_PLACE_NATIVE, bytes, ret_block);
     return result;
 }
@@ -121,6 +121,11 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported)
     }
     decision = decide(context, bytes, exported);
     result = allocate(context, decision, bytes, &block);
+    if (result == NO_BOOKS) { /* memory that we know nothing of is the driver's in every way */
+        ag_stats_add(AG_STAT_FALLBACK_NO_BOOKS, 1);
+        ag_stats_add(AG_STAT_PASSED, 1);
+        return ag_cu.cuMemAlloc_v2(ret_address, bytes);
+    }
     if (result != CUDA_SUCCESS) {
         ag_stats_failed(context->device->ordinal, decision.place);
         return result;
@@ -399,10 +404,9 @@ void ag_alloc_context_dying(struct ag_context *context)
 {
     struct ag_block *blocks;
     bool pushed;
+    bool current = ag_context_make_current(context, &pushed) == CUDA_SUCCESS;
 
-    if (ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
-        return;
-    if (!ag_order_capture_open())
+    if (current && !ag_order_capture_open())
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);

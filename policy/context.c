@@ -278,7 +278,8 @@ void ag_context_restore(bool pushed)
 {
     CUcontext popped;
 
-    if (pushed)
+    /* The program must not be left in a context that it did not make current. */
+    if (pushed && ag_cu.cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
         (void)ag_cu.cuCtxPopCurrent_v2(&popped);
 }
 

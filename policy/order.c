@@ -436,24 +436,34 @@ static CUresult free_like_the_driver(struct ag_context *context)
     return result;
 }
 
+/* Would a native free say so? It refuses in a capture, and tells of a context that is broken. What
+ * else our probes ran into is not the program's business. */
+static bool is_native_answer(CUresult result)
+{
+    return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+            result <= CUDA_ERROR_CAPTURED_EVENT) ||
+           (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
+           result == CUDA_ERROR_DEINITIALIZED || result == CUDA_ERROR_UNKNOWN;
+}
+
+/* The memory waits for the end of the capture, if the call was legal. */
+static CUresult set_aside(CUresult probed, bool *ret_set_aside)
+{
+    *ret_set_aside = !is_native_answer(probed);
+    ag_stats_add(*ret_set_aside ? AG_STAT_FREE_SET_ASIDE : AG_STAT_FREE_REFUSED, 1);
+    return *ret_set_aside ? CUDA_SUCCESS : probed;
+}
+
 static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
 {
     CUresult result;
 
     if (mode == AG_FREE_ORDERED && !atomic_load_explicit(&exiting, memory_order_relaxed) &&
-        ag_context_equip(context) == CUDA_SUCCESS) {
-        result = ag_cu.cuStreamQuery(context->free_stream);
-        if (result == CUDA_ERROR_NOT_READY)
-            result = CUDA_SUCCESS;
-        *ret_set_aside = result == CUDA_SUCCESS;
-        ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_SET_ASIDE : AG_STAT_FREE_REFUSED, 1);
-        return result;
-    }
+        ag_context_equip(context) == CUDA_SUCCESS)
+        return set_aside(ag_cu.cuStreamQuery(context->free_stream), ret_set_aside);
     result = free_like_the_driver(context);
-    if (result != CUDA_SUCCESS) {
-        ag_stats_add(AG_STAT_FREE_REFUSED, 1);
-        return result;
-    }
+    if (result != CUDA_SUCCESS)
+        return set_aside(result, ret_set_aside);
     ag_stats_add(AG_STAT_FREE_DRAINED, 1);
     ag_stats_add(AG_STAT_DRAIN_CAPTURE, 1);
     return result;
@@ -479,7 +489,9 @@ static CUresult drain(struct ag_context *context, enum ag_stat reason, bool *ret
 
     if (placed == IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
-    result = placed == PLACED ? wait_on_host(context->draining.event) : drain_without_fence(context);
+    result = placed == PLACED ? wait_on_host(context->draining.event) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS && !ag_order_capture_open())
+        result = drain_without_fence(context); /* what it says, a native free would say */
     if (result != CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_FREE_REFUSED, 1);
         return result;
@@ -557,9 +569,9 @@ static CUresult make_release_wait(struct ag_context *context)
 
     if (drain_reason() != AG_N_STATS)
         return CUDA_SUCCESS;
-    result = place_mark(context, context->release_event);
-    if (result == CUDA_ERROR_NOT_SUPPORTED)
+    if (needs_context_fence(context) && !context->device->has_fences)
         return CUDA_SUCCESS; /* no fence: every free has drained */
+    result = place_mark(context, context->release_event);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuStreamWaitEvent(context->free_stream, context->release_event, 0);
     return result;
@@ -602,16 +614,26 @@ void ag_order_release_end(bool pushed)
     leave_gate();
 }
 
-void ag_order_nonblocking_coming(struct ag_context *context)
+static void note_nonblocking(struct ag_context *context, void *unused)
 {
+    (void)unused;
     atomic_store_explicit(&context->has_nonblocking_stream, true, memory_order_seq_cst);
 }
 
-void ag_order_nonblocking_created(struct ag_context *context)
+void ag_order_nonblocking_coming(struct ag_context *context)
+{
+    if (context)
+        note_nonblocking(context, NULL);
+    else
+        ag_context_each(note_nonblocking, NULL);
+}
+
+static void settle_nonblocking(struct ag_context *context, void *unused)
 {
     CUstreamCaptureMode previous;
     enum placed placed;
 
+    (void)unused;
     /* What was freed or allocated in the order of the NULL stream so far holds for the new stream
      * too, once it waits. In a capture no barrier may be placed; the driver's own free waits. */
     if (!atomic_load_explicit(&context->equipment_state, memory_order_acquire))
@@ -626,6 +648,14 @@ void ag_order_nonblocking_created(struct ag_context *context)
     previous = ag_order_relax_captures(); /* creating a stream is legal natively, whatever is captured */
     (void)free_like_the_driver(context);
     ag_order_restore_captures(previous);
+}
+
+void ag_order_nonblocking_created(struct ag_context *context)
+{
+    if (context)
+        settle_nonblocking(context, NULL);
+    else
+        ag_context_each(settle_nonblocking, NULL);
 }
 
 void ag_order_forget_all(void)

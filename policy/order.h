@@ -34,7 +34,8 @@ void ag_order_configure(enum ag_free_mode mode);
 void ag_order_note_visible(enum ag_visible how);
 /* A context came to life. */
 void ag_order_context_entered(void);
-/* A non-blocking stream is about to be created in `context`; and was. */
+/* A non-blocking stream is about to be created in `context` (NULL: in one that could not be told); and
+ * was. */
 void ag_order_nonblocking_coming(struct ag_context *context);
 void ag_order_nonblocking_created(struct ag_context *context);
 

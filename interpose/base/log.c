@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "text.h"
+
 static enum ag_log_level highest = AG_LOG_WARN;
 static bool is_bound, was_open;
 static struct stat bound;
@@ -51,6 +53,6 @@ void ag_log(enum ag_log_level level, const char *format, ...)
     if (added > 0)
         length += (size_t)added < sizeof(line) - length - 1 ? (size_t)added : sizeof(line) - length - 2;
     line[length++] = '\n';
-    (void)!write(STDERR_FILENO, line, length);
+    (void)ag_text_write_bytes(STDERR_FILENO, line, length);
     errno = saved_errno;
 }

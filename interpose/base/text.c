@@ -4,11 +4,14 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FIRST_CAPACITY 16384u
@@ -99,12 +102,33 @@ void ag_text_add_json(struct ag_text *text, const char *value)
     ag_text_add(text, "\"");
 }
 
+ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n)
+{
+    const struct timespec at_once = {0};
+    sigset_t pipe_signal, previous, pending;
+    bool was_pending;
+    ssize_t written;
+
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, &previous);
+    sigpending(&pending);
+    was_pending = sigismember(&pending, SIGPIPE);
+    written = write(fd, bytes, n);
+    if (written < 0 && errno == EPIPE && !was_pending) {
+        (void)sigtimedwait(&pipe_signal, NULL, &at_once);
+        errno = EPIPE;
+    }
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    return written;
+}
+
 int ag_text_write(const struct ag_text *text, int fd)
 {
     size_t done = 0;
 
     while (done < text->length) {
-        ssize_t written = write(fd, text->data + done, text->length - done);
+        ssize_t written = ag_text_write_bytes(fd, text->data + done, text->length - done);
 
         if (written < 0 && errno == EINTR)
             continue;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* A growing text. Memory comes from mmap, so a report can be written where malloc must not be
  * called. When memory runs out, what follows is dropped and `truncated` says so. */
@@ -20,6 +21,8 @@ void ag_text_add(struct ag_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Adds a JSON string with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
 void ag_text_add_json(struct ag_text *text, const char *value);
+/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE: the program did not ask for output. */
+ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n);
 /* Writes all of it; 0 or -errno. */
 int ag_text_write(const struct ag_text *text, int fd);
 
