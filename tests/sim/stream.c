@@ -130,6 +130,20 @@ static void host_knows(CUstream stream)
         sim_order_join(&sim_host_order, &stream->order);
 }
 
+/* Having waited for the legacy stream, the host has waited for the blocking ones too. */
+static void knows_with_others(CUstream stream)
+{
+    CUcontext ctx = stream->ctx;
+
+    host_knows(stream);
+    if (stream->kind != SIM_STREAM_LEGACY)
+        return;
+    for (CUstream other = ctx->first; other; other = other->next)
+        if (sim_stream_blocking(other))
+            host_knows(other);
+    sim_order_join(&sim_host_order, &ctx->orphan_order[1]);
+}
+
 CUresult sim_stream_drain(CUstream stream)
 {
     CUcontext ctx = stream->ctx;
@@ -140,7 +154,7 @@ CUresult sim_stream_drain(CUstream stream)
         sim_wait(ops.at[i]);
     sim_ops_finish(&ops);
     if (sim_handle_is(stream, SIM_STREAM))
-        host_knows(stream);
+        knows_with_others(stream);
     sim_pools_synchronised();
     return ctx->fault;
 }
@@ -244,11 +258,7 @@ CUresult cuStreamQuery(CUstream handle)
         return CUDA_ERROR_NOT_READY;
     if (!sim_handle_is(stream, SIM_STREAM))
         return CUDA_SUCCESS;
-    host_knows(stream);
-    for (CUstream other = ctx->first; other && stream->kind == SIM_STREAM_LEGACY;
-         other = other->next)
-        if (sim_stream_blocking(other))
-            host_knows(other);
+    knows_with_others(stream);
     return CUDA_SUCCESS;
 }
 
