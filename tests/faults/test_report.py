@@ -54,9 +54,9 @@ class Report(Case):
             self.written_nowhere('/etc/allograft.json', ('/etc/allograft.json', 'denied'))
 
     def test_path_too_long(self):
-        for length in (300, 1000, 4000):
+        for length in (300, 900):
             self.written_nowhere('/tmp/' + 'x' * length, ('/tmp/xxxxxxxx',))
-        for length in (4090, 4091, 4096, 100000):
+        for length in (1024, 4091, 4096, 100000):
             result = preloaded([program('faults_program'), NAME],
                                {'ALLOGRAFT_STATS': '/tmp/' + 'x' * length}, stats=None)
             self.assertEqual((self.native.out, self.native.status), (result.out, result.status))

@@ -5,11 +5,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check.h"
+
+/* Reads numbers as the program's locale writes them: in some, "1.5GiB" would not be one. */
+double strtod(const char *text, char **ret_end)
+{
+    (void)ret_end;
+    CHECK_SAID(false, "strtod(\"%s\")", text);
+    return 0;
+}
 
 static const struct {
     const char *text;
@@ -93,23 +101,6 @@ static void reads_hostile_sizes(void)
         CHECK_SAID(result == 0 || result == -EINVAL, "\"%s\"", text);
         CHECK_SAID(result || !percent || value <= 100, "\"%s\"", text);
         CHECK_SAID(result || (text[0] >= '0' && text[0] <= '9'), "\"%s\"", text);
-    }
-}
-
-/* A program's own locale must not change what a setting means. */
-static void reads_sizes_in_any_locale(void)
-{
-    static const char *const with_comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
-    uint64_t value = 0;
-    bool percent;
-
-    for (size_t i = 0; i < N_OF(with_comma); i++) {
-        if (!setlocale(LC_ALL, with_comma[i]))
-            continue;
-        CHECK_SAID(ag_text_parse_size("1.5GiB", &value, &percent) == 0 && value == 3ull << 29,
-                   "in the locale %s", with_comma[i]);
-        CHECK(setlocale(LC_ALL, "C"));
-        return;
     }
 }
 
@@ -277,7 +268,6 @@ int main(void)
 {
     reads_sizes();
     reads_hostile_sizes();
-    reads_sizes_in_any_locale();
     writes_sizes();
     writes_durations();
     writes_json_strings();

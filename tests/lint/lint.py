@@ -1,0 +1,87 @@
+# clang-tidy and cppcheck over the library and the command, without a single warning.
+#
+#     lint.py ROOT BUILD [clang-tidy|cppcheck]...
+#
+# BUILD is a configured build folder (its compile_commands.json says how each file is compiled). The
+# last lines say what became of each tool: "clang-tidy: ok", "failed" or "skipped" (not installed).
+# Exit 0 when nothing failed, 77 when nothing could be run.
+
+import concurrent.futures
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+FOLDERS = ('interpose', 'policy', 'tools')
+JOBS = int(os.environ.get('TEST_JOBS', str(os.cpu_count() or 1)))
+
+# What cppcheck is not asked, with the reason.
+NOT_ASKED = (
+    'allocaCalled',        # arguments of exec, on the stack on purpose: see leave.c
+    'constParameter',      # functions called through a pointer have the pointer's type
+    'missingIncludeSystem',
+    'unreadVariable',      # the last step of a list that a .def file unrolls
+    'unusedStructMember',  # structs that describe a file's layout
+    'variableScope',       # declarations stand at the head of their block
+)
+
+
+def sources(root, build):
+    """The compiled files of our folders, each once."""
+    with open(os.path.join(build, 'compile_commands.json'), encoding='utf-8') as f:
+        commands = json.load(f)
+    found = {os.path.realpath(os.path.join(c['directory'], c['file'])) for c in commands}
+    folders = tuple(os.path.join(os.path.realpath(root), folder) + os.sep for folder in FOLDERS)
+    return sorted(path for path in found if path.startswith(folders) and path.endswith('.c'))
+
+
+def clang_tidy(root, build, files):
+    def check(path):
+        done = subprocess.run(['clang-tidy', '--quiet', '-p', build, path], cwd=root,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+        # Its own trouble (no such flag, no such file) is told on stderr only.
+        return done.returncode, done.stdout or (done.stderr if done.returncode else '')
+
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        results = list(pool.map(check, files))
+    for code, text in results:
+        if code:
+            print(text)
+    return not any(code for code, _ in results)
+
+
+def cppcheck(root, build, files):
+    command = ['cppcheck', '--quiet', '--std=c11', '--inline-suppr', '--error-exitcode=1',
+               '--enable=warning,style,performance,portability', '-j', str(JOBS), '-D__x86_64__',
+               '-Iinterpose', '-Ipolicy', '-Itools', '-I' + os.path.join(build, 'interpose')]
+    command += ['--suppress=' + name for name in NOT_ASKED]
+    done = subprocess.run(command + [os.path.relpath(f, root) for f in files], cwd=root,
+                          stdin=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+TOOLS = {'clang-tidy': clang_tidy, 'cppcheck': cppcheck}
+
+
+def main():
+    root, build = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
+    files = sources(root, build)
+    if not files:
+        sys.exit('no source of %s in %s' % (', '.join(FOLDERS), build))
+    outcome = {}
+    for name in sys.argv[3:] or TOOLS:
+        if shutil.which(name) is None:
+            outcome[name] = 'skipped'
+        else:
+            outcome[name] = 'ok' if TOOLS[name](root, build, files) else 'failed'
+    for name, word in outcome.items():
+        print('%s: %s' % (name, word))
+    if all(word == 'skipped' for word in outcome.values()):
+        sys.exit(77)
+    sys.exit(1 if 'failed' in outcome.values() else 0)
+
+
+if __name__ == '__main__':
+    main()
