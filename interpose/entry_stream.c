@@ -8,16 +8,18 @@
 /* Around the creation of a stream that will not wait for the NULL stream, if it is one. */
 static struct ag_context *coming(unsigned int flags)
 {
-    struct ag_context *context = flags & CU_STREAM_NON_BLOCKING ? ag_context_current() : NULL;
+    struct ag_context *context = NULL;
 
-    if (flags & CU_STREAM_NON_BLOCKING)
+    if (flags & CU_STREAM_NON_BLOCKING) {
+        context = ag_context_current();
         ag_order_nonblocking_coming(context);
+    }
     return context;
 }
 
 static CUresult created(struct ag_context *context, unsigned int flags, CUresult result)
 {
-    if (flags & CU_STREAM_NON_BLOCKING && result == CUDA_SUCCESS)
+    if ((flags & CU_STREAM_NON_BLOCKING) && result == CUDA_SUCCESS)
         ag_order_nonblocking_created(context);
     return result;
 }

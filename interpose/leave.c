@@ -17,8 +17,6 @@
 #include "lifecycle.h"
 #include "real_dlsym.h"
 
-extern char **environ;
-
 #define NEXT(name) ((__typeof__(&name))ag_real_dlsym(RTLD_NEXT, #name))
 
 __attribute__((noreturn)) static void leave(int status)

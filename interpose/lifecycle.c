@@ -28,8 +28,6 @@
 #include "pressure.h"
 #include "report.h"
 
-extern char **environ;
-
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
 _Atomic int ag_entry_state = AG_ENTRY_NEW;

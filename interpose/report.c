@@ -21,8 +21,6 @@
 #include "stats.h"
 #include "version.h"
 
-extern char **environ;
-
 static bool in_child;
 
 struct stat_row {
@@ -171,11 +169,11 @@ static void json_process(struct ag_text *text)
     ag_text_add_json(text, program_invocation_short_name);
     ag_text_add(text, ",\"host\":");
     ag_text_add_json(text, host_name());
-    ag_text_add(text, ",\"rank\":%d", rank ? atoi(rank) : -1);
-    if (!rank) {
-        text->length -= strlen("-1");
+    ag_text_add(text, ",\"rank\":");
+    if (rank)
+        ag_text_add(text, "%d", atoi(rank));
+    else
         ag_text_add(text, "null");
-    }
     ag_text_add(text, ",\"elapsed_ns\":%llu,\"ended_by\":\"%s\"},\n",
                 (unsigned long long)(ag_clock_ns() - run->started_ns), run->ended_by);
 }
@@ -415,10 +413,12 @@ static void expand(const char *pattern, char *path, size_t capacity)
 
     path[0] = '\0';
     for (; *pattern && length + 1 < capacity; pattern++) {
-        const char letter = *pattern == '%' ? pattern[1] : '\0';
         const char *rank = rank_text();
+        char letter = '\0';
         int added;
 
+        if (*pattern == '%')
+            letter = pattern[1];
         if (letter == 'p')
             added = snprintf(path + length, capacity - length, "%d", ag_lifecycle_run()->pid);
         else if (letter == 'h')
@@ -464,6 +464,8 @@ void ag_report_write(const struct ag_options *options)
         write_json(&text);
     else
         write_text(&text);
+    if (text.truncated)
+        ag_log_error("no memory for the whole report");
     if (to_file)
         expand(options->stats.text, path, sizeof(path));
     deliver(&text, to_file ? path : NULL);

@@ -107,6 +107,18 @@ static struct ag_decision decide(struct ag_context *context, size_t bytes, bool 
     return decision;
 }
 
+/* Memory that we keep no books of is the driver's in every way. */
+static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct ag_context *context)
+{
+    CUresult result = ag_cu.cuMemAlloc_v2(ret_address, bytes);
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve(context->device))
+        result = ag_cu.cuMemAlloc_v2(ret_address, bytes);
+    ag_stats_add(AG_STAT_FALLBACK_NO_BOOKS, 1);
+    ag_stats_add(AG_STAT_PASSED, 1);
+    return result;
+}
+
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported)
 {
     uint64_t began = ag_clock_ticks();
@@ -121,11 +133,8 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported)
     }
     decision = decide(context, bytes, exported);
     result = allocate(context, decision, bytes, &block);
-    if (result == NO_BOOKS) { /* memory that we know nothing of is the driver's in every way */
-        ag_stats_add(AG_STAT_FALLBACK_NO_BOOKS, 1);
-        ag_stats_add(AG_STAT_PASSED, 1);
-        return ag_cu.cuMemAlloc_v2(ret_address, bytes);
-    }
+    if (result == NO_BOOKS)
+        return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS) {
         ag_stats_failed(context->device->ordinal, decision.place);
         return result;
@@ -397,7 +406,8 @@ static void forget_set_aside(const struct ag_context *context)
 static void give_up(CUdeviceptr address, struct ag_block *block)
 {
     ag_ledger_remove(block);
-    (void)ag_cu.cuMemFree_v2(address);
+    if (ag_cu.cuMemFree_v2(address) != CUDA_SUCCESS)
+        (void)ag_cu.cuMemFree_v2(address); /* nobody else will ever free it */
 }
 
 void ag_alloc_context_dying(struct ag_context *context)

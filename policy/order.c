@@ -443,7 +443,7 @@ static bool is_native_answer(CUresult result)
     return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
             result <= CUDA_ERROR_CAPTURED_EVENT) ||
            (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
-           result == CUDA_ERROR_DEINITIALIZED || result == CUDA_ERROR_UNKNOWN;
+           result == CUDA_ERROR_DEINITIALIZED;
 }
 
 /* The memory waits for the end of the capture, if the call was legal. */
@@ -603,6 +603,8 @@ CUresult ag_order_wait_released(struct ag_context *context)
     if (in_capture)
         previous = ag_order_relax_captures();
     result = ag_cu.cuStreamSynchronize(context->free_stream);
+    if (result == CUDA_SUCCESS) /* allocations that failed half-way went back on it */
+        result = ag_cu.cuStreamSynchronize(context->alloc_stream);
     if (in_capture)
         ag_order_restore_captures(previous);
     return result;

@@ -37,7 +37,7 @@ static int absolute_if_readable(const char *candidate, char *path, size_t path_s
         free(real);
         return -ENAMETOOLONG;
     }
-    strcpy(path, real);
+    memcpy(path, real, strlen(real) + 1);
     free(real);
     return 0;
 }

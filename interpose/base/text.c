@@ -179,7 +179,7 @@ static double parse_number(const char *text, const char **ret_end)
 
 int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
 {
-    const char *end;
+    const char *end = text;
     double value, factor;
     bool percent;
 
