@@ -3,7 +3,9 @@
  * An operation may run once all operations it was ordered behind are done. Under the adversarial
  * scheduler it does run when somebody waits for it or for something behind it, or when the mood of
  * the moment says so at some driver call: moods range from "nothing runs that need not" to "all
- * that can run does", prefer old or new operations, and starve one stream. */
+ * that can run does", prefer old or new operations, and starve one stream. Of the other schedulers,
+ * eager runs all it can at once, thread has a worker thread, and lazy, for questions of the kind
+ * "does this call wait?", runs nothing but what somebody waits for. */
 #include "sim_internal.h"
 
 #include <signal.h>
@@ -331,7 +333,8 @@ void sim_wait(struct sim_op *op)
 
 void sim_nudge(struct sim_op *op)
 {
-    if (op->state == SIM_OP_DONE || sim_settings()->sched == SIM_SCHED_THREAD || !sim_chance(128))
+    if (op->state == SIM_OP_DONE || sim_settings()->sched != SIM_SCHED_ADVERSARIAL ||
+        !sim_chance(128))
         return;
     struct sim_op *next = pick(mark_closure(op), NO_VICTIM);
     if (next)

@@ -45,16 +45,18 @@ static int read_word(const char *name, const char *const *words, int n)
 
 static void read_all(void)
 {
-    static const char *const scheds[] = {"adversarial", "eager", "thread"};
+    static const char *const scheds[] = {"adversarial", "eager", "thread", "lazy"};
     static const char *const violations[] = {"exit", "abort", "count"};
 
     settings.seed = read_number("SIM_SEED", 1);
     settings.n_devices = (int)SIM_MIN(read_number("SIM_DEVICES", 1), SIM_MAX_DEVICES);
     settings.memory_bytes = read_number("SIM_MEMORY", (uint64_t)1 << 30);
     settings.driver_version = (int)read_number("SIM_DRIVER_VERSION", 13000);
+    settings.sched = (enum sim_sched)read_word("SIM_SCHED", scheds, 4);
     settings.idle_ms = (unsigned)read_number("SIM_IDLE_MS", 500);
+    if (settings.sched == SIM_SCHED_LAZY)
+        settings.idle_ms = 0;
     settings.log = read_number("SIM_LOG", 0) != 0;
-    settings.sched = (enum sim_sched)read_word("SIM_SCHED", scheds, 3);
     settings.on_violation = (enum sim_on_violation)read_word("SIM_VIOLATION", violations, 3);
 }
 

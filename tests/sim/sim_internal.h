@@ -27,7 +27,7 @@
 
 /* ---- settings (settings.c) ---- */
 
-enum sim_sched { SIM_SCHED_ADVERSARIAL, SIM_SCHED_EAGER, SIM_SCHED_THREAD };
+enum sim_sched { SIM_SCHED_ADVERSARIAL, SIM_SCHED_EAGER, SIM_SCHED_THREAD, SIM_SCHED_LAZY };
 enum sim_on_violation { SIM_VIOLATION_EXIT, SIM_VIOLATION_ABORT, SIM_VIOLATION_COUNT };
 
 struct sim_settings {

@@ -147,6 +147,29 @@ static void test_host_memory(void)
     expect_none();
 }
 
+/* The real driver takes it, and may lock up some time later when work is pending. */
+static void test_free_async_of_native(void)
+{
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, 256));
+    OK(cuMemFreeAsync(p, a));
+    expect_none();
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(p));
+    OK(cuMemAlloc(&p, 256));
+    int reported = 0;
+    for (int i = 0; i < 60 && !reported; i++) {
+        CUdeviceptr q;
+        OK(cuMemAlloc(&q, 256));
+        OK(launch(test.fill, a, p, 64, 1));
+        OK(cuMemFreeAsync(q, a));
+        reported = sim_violations() > seen;
+    }
+    CHECK(reported || getenv("SIM_SCHED"));
+    seen = sim_violations();
+    OK(cuMemFree(p));
+}
+
 /* The last ones: these faults are for ever. */
 static void test_faults(void)
 {
@@ -177,6 +200,7 @@ int main(void)
     test_bounds();
     test_old_work_new_owner();
     test_host_memory();
+    test_free_async_of_native();
     test_faults();
     return 0;
 }
