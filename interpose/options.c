@@ -133,14 +133,25 @@ static const char *nearest_name(const char *name)
     return nearest;
 }
 
+/* What the user gave must not make a second line of one. */
+static void keep_to_one_line(char *line)
+{
+    for (; *line; line++) {
+        if ((unsigned char)*line < 0x20 || *line == 0x7f)
+            *line = '?';
+    }
+}
+
 static void say_unknown(const char *name, char *why, size_t why_size)
 {
     snprintf(why, why_size, "unknown setting %s; did you mean %s?", name, nearest_name(name));
+    keep_to_one_line(why);
 }
 
 static void say_bad(size_t i, const char *value, char *why, size_t why_size)
 {
     snprintf(why, why_size, "%s=%s is not allowed; allowed: %s", rows[i].name, value, rows[i].allowed);
+    keep_to_one_line(why);
 }
 
 size_t ag_options_count(void)

@@ -328,8 +328,12 @@ CUresult ag_free(CUdeviceptr address)
     claim = ag_ledger_claim(address, &block);
     if (claim == AG_CLAIM_NOT_LIVE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (claim == AG_CLAIM_UNKNOWN)
+    if (claim == AG_CLAIM_UNKNOWN) {
+        /* The program's own pool memory goes at once: work that natively was done may still use it. */
+        if (ag_order_owes())
+            ag_order_pay(AG_STAT_PAID_DESTROY);
         return ag_cu.cuMemFree_v2(address);
+    }
     place = block->placement;
     bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device->ordinal;
