@@ -15,7 +15,7 @@ static struct step_block blocks[N_BLOCKS];
 /* Sizes of all kinds; blocks come and go while streams work on them. */
 static void mix(void)
 {
-    static const size_t sizes[] = {1, 512, 4000, 65536, 3 * MIB, 700};
+    static const size_t sizes[] = {1, 512, 4000, 65536, MIB + 1, 700};
     CUstream streams[3] = {NULL};
     CUdeviceptr own = 0, base;
     size_t size, free_bytes, total_bytes;
@@ -43,7 +43,7 @@ static void mix(void)
     if (STEP(cuMemAllocAsync, &own, 5000, streams[1]))
         STEP(cuMemFreeAsync, own, streams[1]);
     step_alloc(&blocks[0], 10000, streams[2], 7);
-    step_alloc(&blocks[1], 2 * MIB, NULL, 8);
+    step_alloc(&blocks[1], MIB, NULL, 8);
     for (unsigned i = 1; i < 3; i++) {
         if (streams[i])
             STEP(cuStreamDestroy, streams[i]);

@@ -5,7 +5,8 @@
 # error of a call that the program did not make reaches it only if it is one that no later call can
 # escape (a broken context). The report's count of blocks is what the program says it holds.
 #
-# --exhaustive: every call, every code, under every setting; else a part that a minute has room for.
+# --exhaustive: every call, every code, under every setting; else the first calls of each symbol and the
+# last, with another code under each setting.
 
 import concurrent.futures
 import os
@@ -16,10 +17,13 @@ import zlib
 
 from faults import (Case, main, native_run, preloaded, program, report_problems,
                     stderr_problem)
+from harness import RUNTIME
 
 CODES = (1, 2, 4, 100, 201, 400, 700, 719, 801, 900, 999)
 # After these the context, or the driver, is gone: whatever call comes next may say so.
 BROKEN = (4, 700, 719)
+# What a free in a capture may say.
+IN_CAPTURE = range(900, 908)
 
 # A violation ends the process at once, so that none of our handlers runs inside the simulation.
 PROGRAMS = [(name, dict(settings, SIM_VIOLATION='abort')) for name, settings in (
@@ -38,6 +42,8 @@ ENDING = ('cuCtxDestroy_v2', 'cuDevicePrimaryCtxRelease_v2', 'cuDevicePrimaryCtx
 UNKNOWING = ('cuCtxGetCurrent', 'cuCtxGetDevice', 'cuDeviceTotalMem_v2')
 
 STEP = re.compile(r'^(\w+) (\d+): (\d+)$')
+# The first calls of a symbol, and its last. Under a sanitizer a run takes ten times as long.
+MOST = 1 if RUNTIME else 4
 EXHAUSTIVE = '--exhaustive' in sys.argv
 JOBS = int(os.environ.get('TEST_JOBS', '2'))
 
@@ -69,7 +75,8 @@ def judge(name, common, settings, fault):
             return 'ends after other lines: %r, status %d' % (line, result.status)
         if int(step.group(3)) != code:
             return 'another error: %r' % line
-        if step.group(1) != symbol and code not in BROKEN:
+        legal = code in BROKEN or (code in IN_CAPTURE and name == 'capture')
+        if step.group(1) != symbol and not legal:
             return 'an error of ours reached the program: %r' % line
         native = native_run(name, dict(common, SIM_FAIL='%s:%s:%d' % (step.group(1),
                                                                     step.group(2), code)))
@@ -90,10 +97,9 @@ def faults_of(name, calls, salt):
             if EXHAUSTIVE:
                 for code in CODES:
                     yield symbol, n, code
-            elif n <= 3 or n == count:
-                first = zlib.crc32((name + symbol).encode()) + n + 4 * salt
-                for i in range(2):
-                    yield symbol, n, CODES[(first + 5 * i) % len(CODES)]
+            elif n <= MOST or n == count:
+                yield symbol, n, CODES[(zlib.crc32((name + symbol).encode()) + n + 4 * salt)
+                                       % len(CODES)]
 
 
 def trials(name, common, settings):
@@ -131,7 +137,7 @@ class Calls(Case):
         wrong = ['%s: %s' % (title(trial), problem)
                  for trial, problem in zip(every, problems) if problem]
         print('%d faults in %d programs' % (len(every), len(PROGRAMS)))
-        self.assertGreater(len(every), 1000)
+        self.assertGreater(len(every), 500)
         self.assertEqual(len(wrong), 0, '\n'.join(wrong))
 
 
