@@ -74,7 +74,8 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
         AG_ENTER(symbol, __VA_ARGS__);                                           \
         ag_order_capture_opening();                                              \
         result = ag_cu.symbol(__VA_ARGS__);                                      \
-        ag_order_capture_opened(stream, per_thread, result == CUDA_SUCCESS);     \
+        if (ag_order_capture_opened(stream, per_thread, result == CUDA_SUCCESS)) \
+            ag_alloc_capture_closed();                                           \
         return ag_entry_leave(result);                                           \
     }
 

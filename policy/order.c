@@ -116,6 +116,7 @@ static struct {
     struct {
         CUstream stream;
         int thread; /* of a per-thread stream, else 0 */
+        struct ag_context *context;
     } open[MAX_CAPTURES];
     unsigned n;
 } captures = {.lock = AG_LOCK_INIT(AG_RANK_CAPTURES)};
@@ -140,22 +141,30 @@ void ag_order_capture_opening(void)
     wait_for_gate();
 }
 
-void ag_order_capture_opened(CUstream stream, bool per_thread, bool success)
+bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success)
 {
+    struct ag_context *context = success ? ag_context_current() : NULL;
+    bool last = false;
     int thread;
 
     stream = normalise(stream, per_thread, &thread);
     ag_lock_take(&captures.lock);
-    if (success && captures.n < MAX_CAPTURES) {
+    if (!success) {
+        last = atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst) == 1;
+    } else if (captures.n < MAX_CAPTURES) {
         captures.open[captures.n].stream = stream;
-        captures.open[captures.n++].thread = thread;
-        success = false; /* listed: the count stays up */
-    } else if (!success) {
-        atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst);
-    }
+        captures.open[captures.n].thread = thread;
+        captures.open[captures.n++].context = context;
+    } /* else the gate stays closed for good, which is slow and exact */
     ag_lock_release(&captures.lock);
-    if (success) /* more than we list: the gate stays closed, which is slow and exact */
-        ag_log_debug("more than %u captures are open", MAX_CAPTURES);
+    return last;
+}
+
+/* With the list's lock held. True when it was the last. */
+static bool drop_capture(unsigned i)
+{
+    captures.open[i] = captures.open[--captures.n];
+    return atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst) == 1;
 }
 
 bool ag_order_capture_ended(CUstream stream, bool per_thread)
@@ -174,8 +183,7 @@ bool ag_order_capture_ended(CUstream stream, bool per_thread)
     for (unsigned i = 0; i < captures.n; i++) {
         if (captures.open[i].stream != stream || captures.open[i].thread != thread)
             continue;
-        captures.open[i] = captures.open[--captures.n];
-        last = atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst) == 1;
+        last = drop_capture(i);
         break;
     }
     ag_lock_release(&captures.lock);
@@ -366,6 +374,12 @@ void ag_order_settle(struct ag_context *context)
 {
     raise_to(&context->ordered_paid,
              atomic_load_explicit(&context->ordered.placed, memory_order_acquire));
+    ag_lock_take(&captures.lock);
+    for (unsigned i = captures.n; i-- > 0;) {
+        if (captures.open[i].context == context)
+            (void)drop_capture(i);
+    }
+    ag_lock_release(&captures.lock);
 }
 
 void ag_order_exit(void)

@@ -63,16 +63,16 @@ bool ag_order_owes(void);
 void ag_order_pay(enum ag_stat why);
 /* The process ends: pays, and lets every later free drain. */
 void ag_order_exit(void);
-/* The context dies and its events with it: nothing can be owed there any more. */
+/* The context dies, its events and captures with it: nothing can be owed there any more. */
 void ag_order_settle(struct ag_context *context);
 
 /* Captures. opening: before the call that begins one; no call of ours that would end it is under
  * way or begins from then on. opened: after it, with its success. ended: after a call that may
- * have ended the capture on `stream`. */
+ * have ended the capture on `stream`. The last two are true when no capture is open any more: what was
+ * set aside may be freed. */
 bool ag_order_capture_open(void);
 void ag_order_capture_opening(void);
-void ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
-/* True when that was the last open capture: set-aside memory may be released. */
+bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
 bool ag_order_capture_ended(CUstream stream, bool per_thread);
 
 /* Calls in between neither fail in, nor end, a capture that is open somewhere. */
