@@ -1,0 +1,292 @@
+/* diff.h: a random valid CUDA program: what it is made of, and what it may rely on.
+ *
+ * A program is drawn from a seed while it runs. "Valid" means that every access is ordered by what
+ * CUDA guarantees natively, which includes that cuMemFree waits for the context that owns the
+ * memory. To choose valid accesses only, a program keeps track of what is known to come before
+ * what: every stream is a lane, every operation a number in its lane, and a clock says up to which
+ * number of every lane things are known to be over. No answer of the driver is used for that but
+ * return codes, so a seed draws the same program whatever lies between it and the driver. */
+#ifndef DIFF_H
+#define DIFF_H
+
+/* All versions of all calls, under their full names. */
+#define __CUDA_API_VERSION_INTERNAL 1
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- doors.c: the way to the driver ---- */
+
+enum door { DOOR_LINKED, DOOR_DLSYM, DOOR_GET_PROC, N_DOORS };
+
+#define PLAIN(symbol, base, version)                     __typeof__(symbol) *symbol;
+#define TWIN(symbol, base, version, twin, twin_version) __typeof__(symbol) *symbol;
+struct diff_driver {
+#include "doors.def"
+};
+#undef PLAIN
+#undef TWIN
+
+extern struct diff_driver cu;
+/* per_thread: stream arguments of 0 mean the per-thread default stream. Ends the process (98) when
+ * a call cannot be found. */
+void doors_open(enum door door, bool per_thread);
+
+/* ---- what a seed decides at once ---- */
+
+struct traits {
+    uint64_t seed;
+    enum door door;
+    bool per_thread;    /* built with per-thread default streams */
+    bool visible;       /* the host looks at memory that the device writes meanwhile */
+    unsigned visible_at;     /* from that operation on */
+    unsigned nonblocking_at; /* likewise: the first non-blocking stream may appear */
+    bool second_context, second_device, peers, captures, resets, pools, holds, ipc;
+    enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT } ending;
+    unsigned n_ops, n_threads;
+};
+
+void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits);
+/* Does this seed's program rely on nothing but the order on the device? Then even frees that are
+ * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
+ * keeps no order under that setting. */
+bool traits_device_only(uint64_t seed);
+
+/* ---- clocks, lanes ---- */
+
+#define MAX_LANES    96
+#define MAX_CONTEXTS 4
+#define MAX_BUFFERS  40
+#define MAX_EVENTS   10
+#define MAX_GRAPHS   4
+#define MAX_THREADS  4
+#define MAX_MARKS    256
+
+struct clock {
+    uint32_t at[MAX_LANES];
+};
+
+enum lane_kind { LANE_LEGACY, LANE_PER_THREAD, LANE_BLOCKING, LANE_NONBLOCKING };
+
+struct lane {
+    bool alive, capturing;
+    enum lane_kind kind;
+    unsigned context, seq;
+    CUstream stream;
+    struct clock after; /* of the last operation */
+};
+
+enum kernel { KERNEL_FILL, KERNEL_COPY, KERNEL_ADD, KERNEL_HASH, KERNEL_MARK, N_KERNELS };
+
+struct context {
+    bool alive, primary;
+    int device;
+    CUcontext handle;
+    CUfunction kernels[N_KERNELS];
+    unsigned legacy, per_thread;  /* lanes */
+    struct clock all, blocking;   /* everything submitted; to streams that wait for the legacy one */
+    struct clock foreign;         /* what other threads had submitted at the last meeting */
+};
+
+enum buffer_kind {
+    BUFFER_NATIVE,
+    BUFFER_PITCH,
+    BUFFER_ASYNC,
+    BUFFER_POOL,
+    BUFFER_MANAGED,
+    BUFFER_PINNED,
+    BUFFER_REGISTERED,
+    BUFFER_VARIABLE, /* of the host, written by host functions */
+};
+
+struct buffer {
+    bool live, filled;
+    enum buffer_kind kind;
+    unsigned id, context, last_lane;
+    CUdeviceptr p;
+    void *host;           /* of managed, pinned, registered memory and variables */
+    size_t bytes, extent; /* extent: what the program uses of it, a multiple of 16 */
+    size_t width, pitch;
+    struct clock born, wrote, read;
+};
+
+struct event {
+    CUevent handle;
+    bool alive, recorded, timed, in_capture;
+    unsigned id, context;
+    struct clock at;
+};
+
+#define MAX_USES 24
+
+struct graph {
+    bool alive;
+    unsigned id, context, n_uses, n_marks;
+    CUgraph graph;
+    CUgraphExec exec;
+    struct {
+        unsigned buffer, id, lane;
+        bool write;
+    } uses[MAX_USES];
+};
+
+struct capture {
+    bool open, dead;
+    CUstreamCaptureMode mode;
+    bool relaxed; /* the thread exchanged its mode */
+    unsigned origin, branch, n_inside;
+    bool branched;
+    CUevent fork, join;
+    struct graph graph;
+};
+
+/* What one host thread of the program knows and owns. */
+struct world {
+    const struct traits *traits;
+    uint64_t random;
+    unsigned op, thread, lean;
+    char *log;
+    size_t log_bytes, log_capacity;
+    unsigned current, n_contexts;
+    struct context contexts[MAX_CONTEXTS];
+    unsigned first_lane, n_lanes, max_lanes;
+    struct lane lanes[MAX_LANES];
+    struct clock host;
+    unsigned next_id, n_marks;
+    struct buffer buffers[MAX_BUFFERS];
+    size_t bytes_live;
+    struct event events[MAX_EVENTS];
+    struct graph graphs[MAX_GRAPHS];
+    struct capture capture;
+    CUmemoryPool pools[2];
+    bool has_nonblocking;
+    struct {
+        struct clock stamp;
+        unsigned index;
+    } marks[MAX_MARKS];
+};
+
+/* ---- model.c ---- */
+
+uint32_t draw(struct world *w, uint32_t below);
+bool chance(struct world *w, unsigned percent);
+void clock_join(struct clock *clock, const struct clock *other);
+bool clock_covers(const struct clock *clock, const struct clock *other);
+/* A fresh lane of the context; MAX_LANES when there are no more. */
+unsigned lane_new(struct world *w, unsigned context, enum lane_kind kind, CUstream stream);
+/* What an operation submitted to the lane now would come after. */
+void lane_before(const struct world *w, unsigned lane, struct clock *ret_clock);
+/* What a wait for the lane waits for. */
+void lane_pending(const struct world *w, unsigned lane, struct clock *ret_clock);
+/* Submits one: *ret_stamp is what comes after it knows. */
+void lane_submit(struct world *w, unsigned lane, struct clock *ret_stamp);
+/* A random live lane that does not capture and may be used now; MAX_LANES when there is none. */
+unsigned lane_pick(struct world *w);
+/* The handle that the program passes for the lane. */
+CUstream lane_stream(struct world *w, unsigned lane);
+/* The host has waited. */
+void host_knows(struct world *w, const struct clock *clock);
+void host_knows_context(struct world *w, unsigned context);
+
+struct buffer *buffer_new(struct world *w, enum buffer_kind kind, unsigned context, size_t bytes);
+bool buffer_reachable(const struct world *w, const struct buffer *buffer, unsigned context);
+/* A buffer that an operation on the lane may use now, or NULL. Never `but`. */
+struct buffer *buffer_pick(struct world *w, unsigned lane, bool write, bool filled,
+                           const struct buffer *but);
+/* A live buffer of the kinds in the mask for which every use is known to be over to the host, or
+ * will be when cuMemFree has waited for `owner_waits`; NULL when there is none. */
+struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_waits);
+void buffer_used(struct world *w, struct buffer *buffer, unsigned lane, const struct clock *stamp,
+                 bool write);
+bool buffer_in_graph(const struct world *w, const struct buffer *buffer);
+void buffer_gone(struct world *w, struct buffer *buffer);
+bool host_may_read(const struct world *w, const struct buffer *buffer);
+bool host_may_write(const struct world *w, const struct buffer *buffer);
+bool may_look(const struct world *w);
+void use_context(struct world *w, unsigned context);
+
+/* One line of the log; `did` adds the result and returns whether it was CUDA_SUCCESS. */
+void say(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool did(struct world *w, CUresult result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+uint64_t hash_of(const void *bytes, size_t n);
+
+/* ---- kernels.c ---- */
+
+void kernels_register(volatile unsigned char *marks);
+bool kernels_load(struct context *context);
+CUresult launch_fill(struct world *w, unsigned lane, CUdeviceptr p, size_t bytes, uint32_t value);
+CUresult launch_two(struct world *w, unsigned lane, enum kernel kernel, CUdeviceptr dst,
+                    CUdeviceptr src, size_t bytes);
+CUresult launch_mark(struct world *w, unsigned lane, uint32_t index);
+
+/* ---- operations: false when there was nothing to do ---- */
+
+bool op_alloc(struct world *w);
+bool op_alloc_async(struct world *w);
+bool op_alloc_visible(struct world *w);
+bool op_free(struct world *w);
+bool op_free_async(struct world *w);
+bool op_free_visible(struct world *w);
+bool free_buffer(struct world *w, struct buffer *buffer);
+bool fill_new(struct world *w, struct buffer *buffer);
+
+bool op_kernel(struct world *w);
+bool op_copy(struct world *w);
+bool op_memset(struct world *w);
+bool op_upload(struct world *w);
+bool op_read_back(struct world *w);
+bool op_host_read(struct world *w);
+bool op_host_write(struct world *w);
+bool op_host_function(struct world *w);
+bool op_mark(struct world *w);
+bool read_back(struct world *w, struct buffer *buffer, unsigned lane, bool async);
+
+bool op_stream_create(struct world *w);
+bool op_stream_destroy(struct world *w);
+bool op_event_create(struct world *w);
+bool op_event_destroy(struct world *w);
+bool op_event_record(struct world *w);
+bool op_event_wait(struct world *w);
+bool op_event_ask(struct world *w);
+bool op_stream_ask(struct world *w);
+bool op_synchronize(struct world *w);
+bool op_hold(struct world *w);
+
+bool op_capture_begin(struct world *w);
+bool op_capture_end(struct world *w);
+/* One operation while a capture is open: into it, or beside it. */
+bool op_in_capture(struct world *w);
+bool op_graph_launch(struct world *w);
+bool op_graph_destroy(struct world *w);
+/* Is this call one that the open capture forbids, or that waits for the stream that captures? */
+bool capture_forbids_waiting(const struct world *w);
+bool capture_forbids_legacy(const struct world *w);
+
+void context_open(struct world *w, unsigned context, int device, bool primary);
+bool op_context(struct world *w);
+bool op_peers(struct world *w);
+bool op_push(struct world *w);
+
+bool op_ask_pointer(struct world *w);
+bool op_ask_memory(struct world *w);
+bool op_mistake(struct world *w);
+
+/* ---- program.c ---- */
+
+/* Runs the program of the traits; its log is in `log` afterwards. Does not return for endings that
+ * exit. *ret_clean: everything was given back. */
+struct outcome {
+    volatile uint32_t log_bytes, clean, n_marks_due, finished;
+    volatile uint32_t log_part[MAX_THREADS];
+    volatile unsigned char marks[MAX_THREADS * MAX_MARKS];
+    volatile unsigned char due[MAX_THREADS * MAX_MARKS];
+    volatile uint32_t n_ops;
+};
+
+#define LOG_CAPACITY ((size_t)1 << 20) /* of each thread */
+
+void program_run(const struct traits *traits, struct outcome *outcome, char *logs);
+
+#endif

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# diff-run: seeded random programs natively and under every policy; the same bytes, codes, and no leak.
+#
+# Exit status: 0 no difference, 1 differences (each with the command that shows it), 2 bad usage.
+
+import argparse
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+POLICIES = {
+    'auto': 'ALLOGRAFT_POLICY=pool',
+    'sync': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_FREE=sync',
+    'ordered': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_FREE=ordered',
+    'managed': 'ALLOGRAFT_POLICY=managed',
+    'native': 'ALLOGRAFT_POLICY=native',
+    'nocache': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_CACHE=0',
+    'tiny': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_CACHE=20KiB,ALLOGRAFT_PENDING=20KiB,ALLOGRAFT_POOL_KEEP=0',
+    'off': 'ALLOGRAFT_DISABLE=1',
+}
+# Managed memory answers some questions about pointers truthfully, so otherwise.
+SOFT = {'managed'}
+CHUNK = 25
+
+
+class Run:
+    """One line of diff-program --batch."""
+
+    def __init__(self, words):
+        self.skipped = words[2] == 'skip'
+        if not self.skipped:
+            self.status, self.n_ops = int(words[2]), int(words[3])
+            self.full, self.soft = words[4], words[5]
+            self.left, self.marks_missing = int(words[6]), int(words[7])
+
+
+class Runner:
+    def __init__(self, args, folder):
+        self.args = args
+        self.folder = folder
+        self.lock = threading.Lock()
+        self.n_seeds = self.n_runs = self.n_operations = 0
+        self.differences = []
+
+    def command(self, *more):
+        options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
+        if self.args.door:
+            options += ['--door', self.args.door]
+        return [self.args.program] + options + list(more)
+
+    def environment(self, preloaded):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(('ALLOGRAFT_', 'SIM_'))}
+        env['LD_LIBRARY_PATH'] = self.args.sim
+        if preloaded:
+            env['LD_PRELOAD'] = ':'.join(sanitizer_runtime(self.args.library) + [self.args.library])
+            env.update(ALLOGRAFT_LOG='off', ALLOGRAFT_STATS='off')
+        if 'ASAN_OPTIONS' in env or sanitizer_runtime(self.args.library):
+            env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'
+        return env
+
+    def batch(self, first, last, variants, preloaded):
+        more = ['--batch', '%d-%d' % (first, last)]
+        if preloaded and self.args.stats:
+            more += ['--stats', os.path.join(self.folder, 'stats-%d.json' % threading.get_ident())]
+        for name, settings in variants.items():
+            more += ['--variant', '%s:%s' % (name, settings)]
+        done = subprocess.run(self.command(*more), env=self.environment(preloaded),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+        runs = {}
+        for line in done.stdout.splitlines():
+            words = line.split()
+            runs[int(words[0]), words[1]] = Run(words)
+        if done.returncode or len(runs) != (last - first + 1) * len(variants):
+            raise SystemExit('diff-program failed: status %d\n%s%s'
+                             % (done.returncode, done.stdout[-500:], done.stderr[-2000:]))
+        return runs
+
+    def chunk(self, first, last):
+        native = self.batch(first, last, {'plain': ''}, False)
+        runs = self.batch(first, last, self.args.variants, True)
+        found = []
+        for seed in range(first, last + 1):
+            plain = native[seed, 'plain']
+            if plain.status != 0 or plain.marks_missing:
+                found.append((seed, 'plain', 'the program or the simulation is wrong: natively status '
+                              '%d, %d marks missing' % (plain.status, plain.marks_missing)))
+                continue
+            for name in self.args.variants:
+                wrong = compare(plain, runs[seed, name], name in SOFT or self.args.soft)
+                if wrong:
+                    found.append((seed, name, wrong))
+        with self.lock:
+            self.n_seeds += last - first + 1
+            self.n_runs += sum(not run.skipped for run in runs.values())
+            self.n_operations += sum(run.n_ops for run in runs.values() if not run.skipped)
+            self.differences += found
+        return found
+
+    def run(self, first, last, seconds):
+        """Chunks on all workers until the seeds or the seconds are used up, or enough has gone wrong."""
+        until = time.monotonic() + seconds if seconds else None
+        starts = iter(range(first, last + 1, CHUNK))
+        with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
+            waiting = set()
+            while True:
+                while len(waiting) < self.args.jobs and not (until and time.monotonic() > until) \
+                        and len(self.differences) < self.args.most:
+                    start = next(starts, None)
+                    if start is None:
+                        break
+                    waiting.add(pool.submit(self.chunk, start, min(start + CHUNK - 1, last)))
+                if not waiting:
+                    return
+                done, waiting = concurrent.futures.wait(
+                    waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+
+    # --- one seed in words ---
+
+    def log(self, seed, settings, preloaded):
+        env = self.environment(preloaded)
+        env.update(dict(item.split('=', 1) for item in settings.split(',') if item))
+        done = subprocess.run(self.command(str(seed)), env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors='replace',
+                              universal_newlines=True)
+        return done.stdout.splitlines(), done.stderr
+
+    def explain(self, seed, name, wrong):
+        print('seed %d, policy %s: %s' % (seed, name, wrong))
+        plain, plain_err = self.log(seed, '', False)
+        other, err = (plain, plain_err) if name == 'plain' else \
+            self.log(seed, self.args.variants[name], True)
+        if name in SOFT or self.args.soft:
+            plain, other = ([line for line in log if ' attr ' not in line] for log in (plain, other))
+        for i in range(max(len(plain), len(other))):
+            a, b = (log[i] if i < len(log) else '(nothing)' for log in (plain, other))
+            if a != b:
+                print('  line %d natively: %s\n  line %d here:     %s' % (i + 1, a, i + 1, b))
+                break
+        for line in err.splitlines()[:6]:
+            print('  | ' + line)
+        print('  to see it: tests/sim/replay %s%d %s' % (self.replay_options(), seed, name))
+
+    def replay_options(self):
+        text = '--threads %d ' % self.args.threads if self.args.threads > 1 else ''
+        return text + ('--ipc ' if self.args.ipc else '')
+
+
+def compare(plain, run, soft):
+    """What is wrong with a run, None when nothing is."""
+    if run.skipped:
+        return None
+    if run.status != plain.status:
+        return 'status %d instead of %d%s' % (run.status, plain.status, {
+            134: ' (a violation)', 142: ' (it hangs)', 139: ' (a crash)'}.get(run.status, ''))
+    if run.n_ops != plain.n_ops or (run.soft != plain.soft if soft else run.full != plain.full):
+        return 'what the program saw is not the same'
+    if run.marks_missing:
+        return '%d kernels that had to run before the end did not' % run.marks_missing
+    if run.left < 0:
+        return 'there is no report'
+    if run.left > 0:
+        return 'the report says %d bytes are still in use' % run.left
+    return None
+
+
+def sanitizer_runtime(library):
+    listed = subprocess.run(['ldd', library], stdout=subprocess.PIPE, universal_newlines=True).stdout
+    return re.findall(r'lib[at]san\S* => (\S+)', listed)
+
+
+def read_arguments(words):
+    parser = argparse.ArgumentParser(prog='diff-run', description=__doc__)
+    parser.add_argument('--program', default=os.environ.get('DIFF_PROGRAM'), help='diff-program')
+    parser.add_argument('--library', default=os.environ.get('DIFF_LIBRARY'), help='what to preload')
+    parser.add_argument('--sim', default=os.environ.get('DIFF_SIM'), help="the simulation's folder")
+    parser.add_argument('--seeds', default='1-1000000', help='A-B')
+    parser.add_argument('--policies', default=','.join(POLICIES), help=', '.join(POLICIES))
+    parser.add_argument('--seconds', type=float, default=0, help='begin nothing after that')
+    parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
+    parser.add_argument('--ipc', action='store_true', help='programs with a second process')
+    parser.add_argument('--door', help='linked, dlsym or get-proc; else as the seed says')
+    parser.add_argument('--jobs', type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument('--show', type=int, default=5, help='differences to explain')
+    parser.add_argument('--most', type=int, default=20, help='differences after which to stop')
+    args = parser.parse_args(words)
+    if not (args.program and args.library and args.sim):
+        parser.error('--program, --library and --sim are needed')
+    try:
+        args.variants = {name: POLICIES[name] for name in args.policies.split(',')}
+        args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
+    except (KeyError, ValueError) as error:
+        parser.error('not understood: %s' % error)
+    args.soft, args.stats = False, True
+    return args
+
+
+def main():
+    args = read_arguments(sys.argv[1:])
+    folder = tempfile.mkdtemp(prefix='diff-', dir='/dev/shm' if os.path.isdir('/dev/shm') else None)
+    began = time.monotonic()
+    try:
+        runner = Runner(args, folder)
+        runner.run(args.first, args.last, args.seconds)
+        for seed, name, wrong in sorted(runner.differences)[:args.show]:
+            runner.explain(seed, name, wrong)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print('%d seeds x %d policies%s: %d runs, %d operations, %d differences, %.0f s'
+          % (runner.n_seeds, len(args.variants),
+             ', %d threads' % args.threads if args.threads > 1 else '', runner.n_runs,
+             runner.n_operations, len(runner.differences), time.monotonic() - began))
+    sys.exit(1 if runner.differences else 0)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,377 @@
+/* op_capture.c: a random program captures its streams, in every mode, and launches what it got. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diff.h"
+
+bool capture_forbids_waiting(const struct world *w)
+{
+    return w->capture.open && !w->capture.relaxed &&
+           w->capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+static bool waits_for_legacy(const struct world *w, unsigned lane)
+{
+    return w->lanes[lane].kind != LANE_NONBLOCKING;
+}
+
+bool capture_forbids_legacy(const struct world *w)
+{
+    const struct capture *capture = &w->capture;
+
+    return capture->open && (waits_for_legacy(w, capture->origin) ||
+                             (capture->branched && waits_for_legacy(w, capture->branch)));
+}
+
+/* A lane that may capture; in `context` unless that is MAX_CONTEXTS. */
+static unsigned pick_lane(struct world *w, unsigned context, unsigned but)
+{
+    unsigned n = 0, found = MAX_LANES;
+
+    for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++) {
+        const struct lane *lane = &w->lanes[i];
+        bool ours = lane->alive && !lane->capturing && lane->kind != LANE_LEGACY && i != but &&
+                    (w->traits->n_threads == 1 || lane->kind == LANE_NONBLOCKING);
+        if (ours && w->contexts[lane->context].alive &&
+            (context == MAX_CONTEXTS || lane->context == context) && draw(w, ++n) == 0)
+            found = i;
+    }
+    return found;
+}
+
+bool op_capture_begin(struct world *w)
+{
+    static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_RELAXED,
+                                                CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                                CU_STREAM_CAPTURE_MODE_GLOBAL};
+    struct capture *capture = &w->capture;
+    unsigned lane;
+
+    if (!w->traits->captures || capture->open)
+        return false;
+    lane = pick_lane(w, MAX_CONTEXTS, MAX_LANES);
+    if (lane == MAX_LANES)
+        return false;
+    *capture = (struct capture){.origin = lane};
+    capture->mode = modes[draw(w, w->traits->n_threads > 1 ? 2 : 3)];
+    use_context(w, w->lanes[lane].context);
+    (void)cu.cuEventCreate(&capture->fork, CU_EVENT_DISABLE_TIMING);
+    (void)cu.cuEventCreate(&capture->join, CU_EVENT_DISABLE_TIMING);
+    if (!did(w, cu.cuStreamBeginCapture_v2(lane_stream(w, lane), capture->mode),
+             "cuStreamBeginCapture s%u mode %d", lane, (int)capture->mode))
+        return true;
+    capture->open = w->lanes[lane].capturing = true;
+    capture->graph.context = w->lanes[lane].context;
+    return true;
+}
+
+/* ---- into the capture ---- */
+
+/* May the graph use the buffer on this lane, beside what its other lane does? */
+static bool free_of_conflict(const struct world *w, const struct buffer *buffer, unsigned lane,
+                             bool write)
+{
+    const struct graph *graph = &w->capture.graph;
+
+    for (unsigned i = 0; i < graph->n_uses; i++)
+        if (graph->uses[i].id == buffer->id && graph->uses[i].lane != lane &&
+            (write || graph->uses[i].write))
+            return false;
+    return true;
+}
+
+static struct buffer *pick_captured(struct world *w, unsigned lane, bool write,
+                                    const struct buffer *but)
+{
+    struct buffer *found = NULL;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+        if (buffer->live && buffer->filled && buffer != but &&
+            (!but || w->contexts[but->context].device == w->contexts[buffer->context].device) &&
+            buffer_reachable(w, buffer, w->lanes[lane].context) &&
+            free_of_conflict(w, buffer, lane, write) && draw(w, ++n) == 0)
+            found = buffer;
+    }
+    return found;
+}
+
+static void note_use(struct world *w, const struct buffer *buffer, unsigned lane, bool write)
+{
+    struct graph *graph = &w->capture.graph;
+
+    graph->uses[graph->n_uses].buffer = (unsigned)(buffer - w->buffers);
+    graph->uses[graph->n_uses].id = buffer->id;
+    graph->uses[graph->n_uses].lane = lane;
+    graph->uses[graph->n_uses++].write = write;
+}
+
+/* Memory of the graph's own, used and freed inside. */
+static CUresult capture_temporary(struct world *w, unsigned lane, struct buffer *dst)
+{
+    CUdeviceptr p = 0;
+    CUresult result = cu.cuMemAllocAsync(&p, dst->extent, lane_stream(w, lane));
+
+    if (result == CUDA_SUCCESS)
+        result = launch_fill(w, lane, p, dst->extent, w->op);
+    if (result == CUDA_SUCCESS)
+        result = launch_two(w, lane, KERNEL_ADD, dst->p, p, dst->extent);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemFreeAsync(p, lane_stream(w, lane));
+    return result;
+}
+
+static bool capture_work(struct world *w)
+{
+    struct capture *capture = &w->capture;
+    unsigned lane = capture->branched && chance(w, 50) ? capture->branch : capture->origin;
+    struct buffer *dst = pick_captured(w, lane, true, NULL);
+    struct buffer *src = dst ? pick_captured(w, lane, false, dst) : NULL;
+    unsigned what = draw(w, 6);
+    CUresult result;
+    size_t n;
+
+    if (!src || capture->graph.n_uses + 2 > MAX_USES)
+        return false;
+    n = dst->extent < src->extent ? dst->extent : src->extent;
+    if (what == 0 && !dst->host)
+        result = cu.cuMemsetD32Async(dst->p, draw(w, 1u << 30), dst->extent / 4, lane_stream(w, lane));
+    else if (what == 1 && !dst->host && !src->host)
+        result = cu.cuMemcpyDtoDAsync_v2(dst->p, src->p, n, lane_stream(w, lane));
+    else if (what == 2 && w->traits->n_threads == 1)
+        result = capture_temporary(w, lane, dst);
+    else if (what == 3)
+        result = launch_fill(w, lane, dst->p, dst->extent, draw(w, 1u << 30));
+    else
+        result = launch_two(w, lane, what == 4 ? KERNEL_HASH : KERNEL_ADD, dst->p, src->p,
+                            what == 4 ? src->extent : n);
+    note_use(w, dst, lane, true);
+    note_use(w, src, lane, false);
+    if (!did(w, result, "captured %u b%u b%u s%u", what, dst->id, src->id, lane))
+        capture->dead = true;
+    return true;
+}
+
+static bool capture_fork(struct world *w)
+{
+    struct capture *capture = &w->capture;
+    unsigned branch = pick_lane(w, w->lanes[capture->origin].context, capture->origin);
+
+    if (capture->branched || capture->dead || branch == MAX_LANES)
+        return false;
+    capture->dead |= !did(w, cu.cuEventRecord(capture->fork, lane_stream(w, capture->origin)),
+                          "fork s%u", capture->origin);
+    capture->dead |= !did(w, cu.cuStreamWaitEvent(lane_stream(w, branch), capture->fork, 0),
+                          "into s%u", branch);
+    if (capture->dead)
+        return true;
+    capture->branched = w->lanes[branch].capturing = true;
+    capture->branch = branch;
+    return true;
+}
+
+/* ---- beside it ---- */
+
+/* A call that the capture forbids: it fails, and the capture with it. */
+static bool capture_mistake(struct world *w)
+{
+    struct capture *capture = &w->capture;
+    struct buffer *buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, true);
+    struct context *context = &w->contexts[capture->graph.context];
+    CUdeviceptr p = 0;
+    CUresult result;
+
+    use_context(w, capture->graph.context);
+    switch (draw(w, 5)) {
+    case 0:
+        if (!capture_forbids_waiting(w))
+            return false;
+        result = cu.cuMemAlloc_v2(&p, 512);
+        (void)did(w, result, "cuMemAlloc in a capture");
+        break;
+    case 1:
+        if (!buffer || !capture_forbids_waiting(w))
+            return false;
+        result = cu.cuMemFree_v2(buffer->p);
+        if (did(w, result, "cuMemFree b%u in a capture", buffer->id))
+            buffer_gone(w, buffer);
+        break;
+    case 2:
+        if (!capture_forbids_waiting(w) || w->lanes[context->legacy].capturing ||
+            capture_forbids_legacy(w))
+            return false;
+        result = cu.cuStreamQuery(CU_STREAM_LEGACY);
+        (void)did(w, result, "cuStreamQuery in a capture");
+        break;
+    case 3:
+        if (w->traits->n_threads > 1)
+            return false;
+        result = cu.cuCtxSynchronize();
+        (void)did(w, result, "cuCtxSynchronize in a capture");
+        break;
+    default:
+        result = cu.cuStreamSynchronize(lane_stream(w, capture->origin));
+        (void)did(w, result, "cuStreamSynchronize of the captured s%u", capture->origin);
+        break;
+    }
+    if (result != CUDA_SUCCESS)
+        capture->dead = true;
+    return true;
+}
+
+/* Lifts the ban for this thread, or puts it back. */
+static bool capture_exchange(struct world *w)
+{
+    struct capture *capture = &w->capture;
+    CUstreamCaptureMode mode =
+        capture->relaxed ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    (void)did(w, cu.cuThreadExchangeStreamCaptureMode(&mode), "exchange for relaxed %d",
+              !capture->relaxed);
+    capture->relaxed = !capture->relaxed;
+    return true;
+}
+
+static bool capture_beside(struct world *w)
+{
+    static bool (*const beside[])(struct world *) = {
+        op_kernel,     op_kernel,     op_copy,          op_memset,         op_event_record,
+        op_event_wait, op_mark,       op_stream_create, op_ask_pointer,    op_ask_memory,
+        op_alloc,      op_alloc,      op_free,          op_free,           op_free,
+        op_read_back,  op_host_read,  op_upload,        op_host_write,     op_event_ask,
+        op_stream_ask, op_event_create,
+    };
+
+    return beside[draw(w, sizeof(beside) / sizeof(beside[0]))](w);
+}
+
+bool op_in_capture(struct world *w)
+{
+    struct capture *capture = &w->capture;
+    unsigned what = draw(w, 100);
+
+    if (capture->dead || capture->n_inside > 12 || what < 6)
+        return op_capture_end(w);
+    if (what < 40)
+        capture->n_inside += capture_work(w);
+    else if (what < 48)
+        capture->n_inside += capture_fork(w);
+    else if (what < 51)
+        return capture_mistake(w);
+    else if (what < 55)
+        return capture_exchange(w);
+    else if (capture_beside(w))
+        capture->n_inside++;
+    else
+        return false;
+    return true;
+}
+
+/* ---- the end, and the graph ---- */
+
+static void capture_close(struct world *w)
+{
+    struct capture *capture = &w->capture;
+
+    if (capture->relaxed)
+        (void)capture_exchange(w);
+    w->lanes[capture->origin].capturing = false;
+    if (capture->branched)
+        w->lanes[capture->branch].capturing = false;
+    capture->open = false;
+    use_context(w, capture->graph.context);
+    (void)cu.cuEventDestroy_v2(capture->fork);
+    (void)cu.cuEventDestroy_v2(capture->join);
+}
+
+bool op_capture_end(struct world *w)
+{
+    struct capture *capture = &w->capture;
+    struct graph *graph = NULL;
+    CUresult result;
+
+    if (capture->branched && !capture->dead) {
+        (void)did(w, cu.cuEventRecord(capture->join, lane_stream(w, capture->branch)), "join s%u",
+                  capture->branch);
+        (void)did(w, cu.cuStreamWaitEvent(lane_stream(w, capture->origin), capture->join, 0),
+                  "back to s%u", capture->origin);
+    }
+    result = cu.cuStreamEndCapture(lane_stream(w, capture->origin), &capture->graph.graph);
+    (void)did(w, result, "cuStreamEndCapture s%u", capture->origin);
+    capture_close(w);
+    if (result != CUDA_SUCCESS)
+        return true;
+    for (unsigned i = 0; i < MAX_GRAPHS; i++)
+        if (!w->graphs[i].alive)
+            graph = &w->graphs[i];
+    if (!graph || !did(w, cu.cuGraphInstantiateWithFlags(&capture->graph.exec, capture->graph.graph, 0),
+                       "cuGraphInstantiate g%u", w->next_id)) {
+        (void)cu.cuGraphDestroy(capture->graph.graph);
+        return true;
+    }
+    *graph = capture->graph;
+    graph->id = w->next_id++;
+    graph->alive = true;
+    return true;
+}
+
+static struct graph *pick_graph(struct world *w)
+{
+    struct graph *found = NULL;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < MAX_GRAPHS; i++)
+        if (w->graphs[i].alive && w->contexts[w->graphs[i].context].alive && draw(w, ++n) == 0)
+            found = &w->graphs[i];
+    return found;
+}
+
+/* Is all that the graph uses there, and ordered before a launch on the lane? */
+static bool may_launch(const struct world *w, const struct graph *graph, unsigned lane)
+{
+    struct clock before;
+
+    lane_before(w, lane, &before);
+    for (unsigned i = 0; i < graph->n_uses; i++) {
+        const struct buffer *buffer = &w->buffers[graph->uses[i].buffer];
+        if (!buffer->live || buffer->id != graph->uses[i].id ||
+            !clock_covers(&before, &buffer->born) || !clock_covers(&before, &buffer->wrote) ||
+            (graph->uses[i].write && !clock_covers(&before, &buffer->read)))
+            return false;
+    }
+    return true;
+}
+
+bool op_graph_launch(struct world *w)
+{
+    struct graph *graph = pick_graph(w);
+    unsigned lane = lane_pick(w);
+    struct clock stamp;
+
+    if (!graph || lane == MAX_LANES || w->lanes[lane].context != graph->context ||
+        !may_launch(w, graph, lane))
+        return false;
+    if (!did(w, cu.cuGraphLaunch(graph->exec, lane_stream(w, lane)), "cuGraphLaunch g%u s%u",
+             graph->id, lane))
+        return true;
+    lane_submit(w, lane, &stamp);
+    for (int write = 0; write < 2; write++)
+        for (unsigned i = 0; i < graph->n_uses; i++)
+            if (graph->uses[i].write == write)
+                buffer_used(w, &w->buffers[graph->uses[i].buffer], lane, &stamp, write);
+    return true;
+}
+
+bool op_graph_destroy(struct world *w)
+{
+    struct graph *graph = pick_graph(w);
+
+    if (!graph || w->capture.open)
+        return false;
+    use_context(w, graph->context);
+    (void)did(w, cu.cuGraphExecDestroy(graph->exec), "cuGraphExecDestroy g%u", graph->id);
+    (void)did(w, cu.cuGraphDestroy(graph->graph), "cuGraphDestroy g%u", graph->id);
+    graph->alive = false;
+    return true;
+}

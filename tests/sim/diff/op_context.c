@@ -1,0 +1,136 @@
+/* op_context.c: a random program makes a second context, ends one, resets the device, opens peers. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "diff.h"
+
+static void must(struct world *w, bool ok)
+{
+    if (ok)
+        return;
+    say(w, "the program could not begin");
+    exit(97);
+}
+
+/* Brings contexts[context] to life: with a handle, kernels and its two streams. */
+void context_open(struct world *w, unsigned context, int device, bool primary)
+{
+    struct context *at = &w->contexts[context];
+    CUresult result;
+
+    memset(at, 0, sizeof(*at));
+    at->device = device;
+    at->primary = primary;
+    result = primary ? cu.cuDevicePrimaryCtxRetain(&at->handle, device)
+                     : cu.cuCtxCreate_v2(&at->handle, 0, device);
+    must(w, did(w, result, "context c%u device %d", context, device));
+    must(w, cu.cuCtxSetCurrent(at->handle) == CUDA_SUCCESS);
+    w->current = context;
+    must(w, kernels_load(at));
+    at->legacy = lane_new(w, context, LANE_LEGACY, CU_STREAM_LEGACY);
+    at->per_thread = lane_new(w, context, LANE_PER_THREAD, CU_STREAM_PER_THREAD);
+    must(w, at->per_thread != MAX_LANES);
+    at->alive = true;
+}
+
+/* ---- the end of one ---- */
+
+static void forget_buffers(struct world *w, unsigned context)
+{
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+        bool survives = buffer->kind == BUFFER_ASYNC || buffer->kind == BUFFER_POOL ||
+                        buffer->kind == BUFFER_VARIABLE;
+        if (buffer->live && buffer->context == context && !survives)
+            buffer_gone(w, buffer);
+    }
+}
+
+static void forget_context(struct world *w, unsigned context)
+{
+    forget_buffers(w, context);
+    for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++)
+        if (w->lanes[i].context == context)
+            w->lanes[i].alive = false;
+    for (unsigned i = 0; i < MAX_EVENTS; i++)
+        if (w->events[i].context == context)
+            w->events[i].alive = false;
+    for (unsigned i = 0; i < MAX_GRAPHS; i++) {
+        if (!w->graphs[i].alive || w->graphs[i].context != context)
+            continue;
+        (void)cu.cuGraphExecDestroy(w->graphs[i].exec);
+        (void)cu.cuGraphDestroy(w->graphs[i].graph);
+        w->graphs[i].alive = false;
+    }
+    w->contexts[context].alive = false;
+}
+
+/* Other contexts must be through with the memory that goes. */
+static bool others_are_done(struct world *w, unsigned context)
+{
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        const struct buffer *buffer = &w->buffers[i];
+        if (buffer->live && buffer->context == context &&
+            (!clock_covers(&w->host, &buffer->wrote) || !clock_covers(&w->host, &buffer->read) ||
+             buffer_in_graph(w, buffer)))
+            return false;
+    }
+    return true;
+}
+
+/* The work of the context is over when it ends: the program has freed something, or waited. */
+static void settle(struct world *w, unsigned context)
+{
+    struct buffer *buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, true);
+
+    use_context(w, context);
+    if (buffer && buffer->context == context && chance(w, 60))
+        (void)free_buffer(w, buffer);
+    else if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", context))
+        host_knows_context(w, context);
+}
+
+bool op_context(struct world *w)
+{
+    unsigned context = draw(w, w->n_contexts);
+
+    if (w->capture.open || w->traits->n_threads > 1)
+        return false;
+    if (w->traits->second_context && w->n_contexts < MAX_CONTEXTS && w->n_lanes + 8 < w->max_lanes &&
+        chance(w, 50)) {
+        context_open(w, w->n_contexts++, 0, false);
+        return true;
+    }
+    if (!w->contexts[context].alive || (!w->traits->resets && w->contexts[context].primary) ||
+        w->n_lanes + 12 > w->max_lanes || w->traits->peers)
+        return false;
+    settle(w, context);
+    if (!others_are_done(w, context))
+        return true;
+    use_context(w, context);
+    if (w->contexts[context].primary) {
+        int device = w->contexts[context].device;
+        bool ok = did(w, cu.cuDevicePrimaryCtxReset_v2(device), "cuDevicePrimaryCtxReset %d", device);
+        must(w, ok);
+        forget_context(w, context);
+        context_open(w, context, device, true);
+        return true;
+    }
+    (void)did(w, cu.cuCtxDestroy_v2(w->contexts[context].handle), "cuCtxDestroy c%u", context);
+    forget_context(w, context);
+    w->current = MAX_CONTEXTS;
+    use_context(w, 0);
+    return true;
+}
+
+/* Another context of the program becomes current. */
+bool op_push(struct world *w)
+{
+    unsigned context = draw(w, w->n_contexts);
+
+    if (w->capture.open || !w->contexts[context].alive || context == w->current)
+        return false;
+    use_context(w, context);
+    return true;
+}

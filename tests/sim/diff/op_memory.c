@@ -1,0 +1,281 @@
+/* op_memory.c: a random program allocates and frees memory of every kind. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "diff.h"
+
+#define MOST_BYTES ((size_t)24 << 20)
+
+static const char *const kind_names[] = {"native", "pitch",      "async",   "pool",
+                                         "managed", "pinned",    "registered", "variable"};
+
+static size_t some_size(struct world *w)
+{
+    switch (draw(w, 10)) {
+    case 0:
+        return 16 + draw(w, 64);
+    case 1:
+    case 2:
+        return 512u * (1 + draw(w, 4)); /* the same size again and again: blocks are reused */
+    case 3:
+    case 4:
+    case 5:
+        return 4096u << draw(w, 3);
+    case 6:
+    case 7:
+        return 16 + draw(w, 60000);
+    case 8:
+        return ((size_t)1 << 20) + draw(w, 300000);
+    default:
+        return (size_t)2 << 20;
+    }
+}
+
+static unsigned some_context(struct world *w)
+{
+    unsigned n = 0, found = 0;
+
+    for (unsigned i = 0; i < w->n_contexts; i++)
+        if (w->contexts[i].alive && draw(w, ++n) == 0)
+            found = i;
+    return found;
+}
+
+static bool taken(struct world *w, struct buffer *buffer, CUresult result)
+{
+    if (!did(w, result, "alloc %s b%u c%u %zu", kind_names[buffer->kind], buffer->id,
+             buffer->context, buffer->bytes))
+        return false;
+    buffer->live = true;
+    w->bytes_live += buffer->bytes;
+    return true;
+}
+
+/* Most memory is written soon after it was allocated. */
+bool fill_new(struct world *w, struct buffer *buffer)
+{
+    unsigned lane = lane_pick(w);
+    struct clock stamp, before;
+
+    if (lane == MAX_LANES || !buffer_reachable(w, buffer, w->lanes[lane].context))
+        return false;
+    lane_before(w, lane, &before);
+    if (!clock_covers(&before, &buffer->born))
+        return false;
+    if (!did(w, launch_fill(w, lane, buffer->p, buffer->extent, buffer->id * 977), "fill b%u s%u",
+             buffer->id, lane))
+        return true;
+    lane_submit(w, lane, &stamp);
+    buffer_used(w, buffer, lane, &stamp, true);
+    return true;
+}
+
+bool op_alloc(struct world *w)
+{
+    bool pitched = chance(w, 12);
+    size_t bytes = some_size(w);
+    unsigned context = some_context(w);
+    struct buffer *buffer;
+    CUresult result;
+
+    if (capture_forbids_waiting(w) || w->bytes_live + bytes > MOST_BYTES)
+        return false;
+    buffer = buffer_new(w, pitched ? BUFFER_PITCH : BUFFER_NATIVE, context, bytes);
+    if (!buffer)
+        return false;
+    use_context(w, context);
+    if (pitched) {
+        size_t height = 1 + draw(w, 8);
+        buffer->width = bytes / height + 1;
+        result = cu.cuMemAllocPitch_v2(&buffer->p, &buffer->pitch, buffer->width, height, 4u << draw(w, 3));
+        say(w, "pitch %zu of %zu", result ? 0 : buffer->pitch, buffer->width);
+        buffer->bytes = result ? bytes : buffer->pitch * height;
+    } else {
+        result = cu.cuMemAlloc_v2(&buffer->p, bytes);
+    }
+    if (taken(w, buffer, result) && !w->capture.open && chance(w, 85))
+        (void)fill_new(w, buffer);
+    return true;
+}
+
+bool op_alloc_async(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+    bool own = w->traits->pools && chance(w, 50);
+    size_t bytes = some_size(w);
+    struct buffer *buffer;
+    CUresult result;
+
+    if (lane == MAX_LANES || capture_forbids_waiting(w) || w->bytes_live + bytes > MOST_BYTES)
+        return false;
+    buffer = buffer_new(w, own ? BUFFER_POOL : BUFFER_ASYNC, w->lanes[lane].context, bytes);
+    if (!buffer)
+        return false;
+    CUstream stream = lane_stream(w, lane);
+    if (own)
+        result = cu.cuMemAllocFromPoolAsync(
+            &buffer->p, bytes, w->pools[w->contexts[buffer->context].device], stream);
+    else
+        result = cu.cuMemAllocAsync(&buffer->p, bytes, stream);
+    say(w, "on s%u", lane);
+    if (!taken(w, buffer, result))
+        return true;
+    lane_submit(w, lane, &buffer->born);
+    (void)fill_new(w, buffer);
+    return true;
+}
+
+static void host_fill(struct world *w, struct buffer *buffer)
+{
+    unsigned char value = (unsigned char)draw(w, 256);
+
+    for (size_t i = 0; i < buffer->extent; i++)
+        ((unsigned char *)buffer->host)[i] = (unsigned char)(value + i * 7);
+    buffer->filled = true;
+}
+
+static CUresult take_pinned(struct world *w, struct buffer *buffer)
+{
+    CUresult result = chance(w, 50)
+                          ? cu.cuMemAllocHost_v2(&buffer->host, buffer->bytes)
+                          : cu.cuMemHostAlloc(&buffer->host, buffer->bytes,
+                                              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+
+    return result ? result : cu.cuMemHostGetDevicePointer_v2(&buffer->p, buffer->host, 0);
+}
+
+static CUresult take_registered(struct buffer *buffer)
+{
+    CUresult result;
+
+    buffer->host = mmap(NULL, buffer->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (buffer->host == MAP_FAILED)
+        abort();
+    result = cu.cuMemHostRegister_v2(buffer->host, buffer->bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    return result ? result : cu.cuMemHostGetDevicePointer_v2(&buffer->p, buffer->host, 0);
+}
+
+bool op_alloc_visible(struct world *w)
+{
+    static const enum buffer_kind kinds[] = {BUFFER_PINNED, BUFFER_PINNED, BUFFER_REGISTERED,
+                                             BUFFER_MANAGED, BUFFER_VARIABLE};
+    /* Each program holds to one or two kinds: each alone must be noticed. */
+    enum buffer_kind kind = kinds[(w->traits->seed / 7 + draw(w, 2)) % 5];
+    struct buffer *buffer;
+    CUresult result;
+
+    if (!may_look(w) || capture_forbids_waiting(w))
+        return false;
+    buffer = buffer_new(w, kind, some_context(w), kind == BUFFER_VARIABLE ? 16 : 512u << draw(w, 6));
+    if (!buffer)
+        return false;
+    use_context(w, buffer->context);
+    if (kind == BUFFER_VARIABLE) {
+        buffer->host = calloc(1, 16);
+        result = CUDA_SUCCESS;
+    } else if (kind == BUFFER_PINNED) {
+        result = take_pinned(w, buffer);
+    } else if (kind == BUFFER_REGISTERED) {
+        result = take_registered(buffer);
+    } else {
+        result = cu.cuMemAllocManaged(&buffer->p, buffer->bytes, CU_MEM_ATTACH_GLOBAL);
+        buffer->host = (void *)(uintptr_t)buffer->p;
+    }
+    if (taken(w, buffer, result))
+        host_fill(w, buffer);
+    return true;
+}
+
+/* ---- freeing ---- */
+
+#define BIT(kind) (1u << (kind))
+
+/* What the driver says about memory that is gone. */
+static void probe_freed(struct world *w, const struct buffer *buffer)
+{
+    CUdeviceptr base = 0;
+    unsigned type = 0;
+
+    if (w->traits->n_threads > 1) /* another thread may own the address by now */
+        return;
+    (void)did(w, cu.cuMemFree_v2(buffer->p), "free again b%u", buffer->id);
+    (void)did(w, cu.cuMemGetAddressRange_v2(&base, NULL, buffer->p), "range of freed b%u", buffer->id);
+    (void)did(w, cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, buffer->p),
+              "type of freed b%u", buffer->id);
+}
+
+bool free_buffer(struct world *w, struct buffer *buffer)
+{
+    bool waits = buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL;
+
+    /* Whatever context is current: the owner's work is waited for. */
+    use_context(w, chance(w, 70) ? buffer->context : some_context(w));
+    if (!did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u", buffer->id))
+        return true;
+    buffer_gone(w, buffer);
+    if (!waits)
+        return true;
+    host_knows_context(w, buffer->context);
+    w->lean = 6;
+    if (buffer->kind == BUFFER_NATIVE && chance(w, 12))
+        probe_freed(w, buffer);
+    return true;
+}
+
+bool op_free(struct world *w)
+{
+    unsigned kinds = BIT(BUFFER_NATIVE) | BIT(BUFFER_PITCH);
+    struct buffer *buffer;
+
+    if (capture_forbids_waiting(w))
+        return false;
+    if (chance(w, 15))
+        kinds = BIT(BUFFER_MANAGED) | (getenv("D1") ? 0 : BIT(BUFFER_ASYNC) | BIT(BUFFER_POOL));
+    buffer = buffer_pick_idle(w, kinds, true);
+    return buffer && free_buffer(w, buffer);
+}
+
+bool op_free_async(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+    struct buffer *buffer;
+    struct clock stamp;
+
+    if (lane == MAX_LANES || capture_forbids_waiting(w))
+        return false;
+    buffer = buffer_pick(w, lane, true, false, NULL);
+    if (!buffer || (buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL) ||
+        w->contexts[buffer->context].device != w->contexts[w->lanes[lane].context].device ||
+        buffer_in_graph(w, buffer))
+        return false;
+    if (!did(w, cu.cuMemFreeAsync(buffer->p, lane_stream(w, lane)), "cuMemFreeAsync b%u s%u",
+             buffer->id, lane))
+        return true;
+    lane_submit(w, lane, &stamp);
+    buffer_gone(w, buffer);
+    return true;
+}
+
+bool op_free_visible(struct world *w)
+{
+    struct buffer *buffer;
+
+    if (capture_forbids_waiting(w))
+        return false;
+    buffer = buffer_pick_idle(
+        w, BIT(BUFFER_PINNED) | BIT(BUFFER_REGISTERED) | BIT(BUFFER_VARIABLE), false);
+    if (!buffer)
+        return false;
+    use_context(w, buffer->context);
+    if (buffer->kind == BUFFER_PINNED)
+        (void)did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id);
+    else if (buffer->kind == BUFFER_REGISTERED)
+        (void)did(w, cu.cuMemHostUnregister(buffer->host), "cuMemHostUnregister b%u", buffer->id);
+    if (buffer->kind == BUFFER_REGISTERED)
+        (void)munmap(buffer->host, buffer->bytes);
+    else if (buffer->kind == BUFFER_VARIABLE)
+        free(buffer->host);
+    buffer_gone(w, buffer);
+    return true;
+}

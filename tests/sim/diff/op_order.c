@@ -1,0 +1,251 @@
+/* op_order.c: a random program makes streams and events, waits, and asks whether work is done. */
+#include <string.h>
+
+#include "diff.h"
+
+bool op_stream_create(struct world *w)
+{
+    bool nonblocking = w->op >= w->traits->nonblocking_at && chance(w, 65);
+    unsigned flags = nonblocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+    unsigned context = draw(w, w->n_contexts), lane;
+    CUstream stream = NULL;
+    CUresult result;
+
+    if (!w->contexts[context].alive || w->n_lanes == w->max_lanes)
+        return false;
+    use_context(w, context);
+    result = chance(w, 70)
+                 ? cu.cuStreamCreate(&stream, flags)
+                 : cu.cuStreamCreateWithPriority(&stream, flags, -(int)draw(w, 3));
+    lane = w->first_lane + w->n_lanes;
+    if (!did(w, result, "cuStreamCreate s%u c%u flags %u", lane, context, flags))
+        return true;
+    (void)lane_new(w, context, nonblocking ? LANE_NONBLOCKING : LANE_BLOCKING, stream);
+    return true;
+}
+
+/* With work pending, most of the time. */
+bool op_stream_destroy(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+
+    if (lane == MAX_LANES || w->lanes[lane].kind < LANE_BLOCKING || w->capture.open)
+        return false;
+    use_context(w, w->lanes[lane].context);
+    if (did(w, cu.cuStreamDestroy_v2(w->lanes[lane].stream), "cuStreamDestroy s%u", lane))
+        w->lanes[lane].alive = false;
+    return true;
+}
+
+static struct event *pick_event(struct world *w, bool recorded)
+{
+    struct event *found = NULL;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < MAX_EVENTS; i++) {
+        struct event *event = &w->events[i];
+        if (event->alive && event->recorded == recorded && w->contexts[event->context].alive &&
+            draw(w, ++n) == 0)
+            found = event;
+    }
+    return found;
+}
+
+bool op_event_create(struct world *w)
+{
+    unsigned context = draw(w, w->n_contexts);
+
+    for (unsigned i = 0; i < MAX_EVENTS && w->contexts[context].alive; i++) {
+        struct event *event = &w->events[i];
+        bool timed = chance(w, 50);
+        if (event->alive)
+            continue;
+        use_context(w, context);
+        *event = (struct event){.id = w->next_id++, .context = context, .timed = timed};
+        event->alive =
+            did(w, cu.cuEventCreate(&event->handle, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+                "cuEventCreate e%u c%u", event->id, context);
+        return true;
+    }
+    return false;
+}
+
+bool op_event_destroy(struct world *w)
+{
+    struct event *event = pick_event(w, true);
+
+    if (!event || w->capture.open)
+        return false;
+    use_context(w, event->context);
+    if (did(w, cu.cuEventDestroy_v2(event->handle), "cuEventDestroy e%u", event->id))
+        event->alive = false;
+    return true;
+}
+
+bool op_event_record(struct world *w)
+{
+    struct event *event = pick_event(w, chance(w, 50));
+    unsigned lane = lane_pick(w);
+
+    if (!event || lane == MAX_LANES || event->context != w->lanes[lane].context)
+        return false;
+    if (!did(w, cu.cuEventRecord(event->handle, lane_stream(w, lane)), "cuEventRecord e%u s%u",
+             event->id, lane))
+        return true;
+    lane_submit(w, lane, &event->at);
+    event->recorded = true;
+    return true;
+}
+
+bool op_event_wait(struct world *w)
+{
+    struct event *event = pick_event(w, true);
+    unsigned lane = lane_pick(w);
+    struct clock stamp;
+
+    if (!event || lane == MAX_LANES)
+        return false;
+    if (!did(w, cu.cuStreamWaitEvent(lane_stream(w, lane), event->handle, 0),
+             "cuStreamWaitEvent s%u e%u", lane, event->id))
+        return true;
+    clock_join(&w->lanes[lane].after, &event->at);
+    lane_submit(w, lane, &stamp);
+    return true;
+}
+
+/* An answer is told only where it is determined; the question may be asked at any time. */
+bool op_event_ask(struct world *w)
+{
+    struct event *event = pick_event(w, true), *other;
+    float ms;
+
+    if (!event || capture_forbids_waiting(w))
+        return false;
+    use_context(w, event->context);
+    if (w->lean ? false : chance(w, 25)) {
+        if (did(w, cu.cuEventSynchronize(event->handle), "cuEventSynchronize e%u", event->id))
+            host_knows(w, &event->at);
+        return true;
+    }
+    if (!clock_covers(&w->host, &event->at)) {
+        (void)cu.cuEventQuery(event->handle);
+        return true;
+    }
+    other = pick_event(w, true);
+    if (other->timed && event->timed && other->context == event->context &&
+        clock_covers(&w->host, &other->at) && chance(w, 60))
+        (void)did(w, cu.cuEventElapsedTime(&ms, event->handle, other->handle),
+                  "cuEventElapsedTime e%u e%u", event->id, other->id);
+    else
+        (void)did(w, cu.cuEventQuery(event->handle), "cuEventQuery e%u", event->id);
+    return true;
+}
+
+bool op_stream_ask(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+    struct clock before;
+
+    if (lane == MAX_LANES || capture_forbids_waiting(w))
+        return false;
+    lane_before(w, lane, &before);
+    if (clock_covers(&w->host, &before))
+        (void)did(w, cu.cuStreamQuery(lane_stream(w, lane)), "cuStreamQuery s%u", lane);
+    else
+        (void)cu.cuStreamQuery(lane_stream(w, lane));
+    return true;
+}
+
+bool op_synchronize(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+    struct clock before;
+
+    if (lane == MAX_LANES || capture_forbids_waiting(w))
+        return false;
+    if (chance(w, 25) && !w->capture.open && w->traits->n_threads == 1) {
+        use_context(w, w->lanes[lane].context);
+        if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", w->current))
+            host_knows_context(w, w->current);
+        return true;
+    }
+    lane_pending(w, lane, &before);
+    if (did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane))
+        host_knows(w, &before);
+    return true;
+}
+
+/* ---- a stream that is held up by a word in device memory ---- */
+
+static unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but)
+{
+    unsigned n = 0, found = MAX_LANES;
+
+    for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++) {
+        const struct lane *lane = &w->lanes[i];
+        if (lane->alive && lane->kind == LANE_NONBLOCKING && lane->context == context && i != but &&
+            draw(w, ++n) == 0)
+            found = i;
+    }
+    return found;
+}
+
+/* What may be done natively while work is held up: nothing that waits for it. */
+static void while_held(struct world *w, unsigned held, unsigned free_lane, CUevent event)
+{
+    size_t free_bytes, total_bytes;
+
+    for (unsigned i = 1 + draw(w, 4); i; i--) {
+        switch (draw(w, 4)) {
+        case 0:
+            (void)op_alloc(w);
+            break;
+        case 1:
+            (void)did(w, cu.cuEventRecord(event, lane_stream(w, held)), "record behind the held s%u", held);
+            (void)did(w, cu.cuEventQuery(event), "query of the held");
+            break;
+        case 2:
+            (void)did(w, launch_mark(w, free_lane, MAX_THREADS * MAX_MARKS - 1), "beside the held");
+            break;
+        default:
+            (void)did(w, cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
+            break;
+        }
+    }
+}
+
+bool op_hold(struct world *w)
+{
+    unsigned context = w->current, held, other;
+    struct buffer *flag;
+    struct clock stamp;
+    CUevent event;
+
+    if (!w->traits->holds || w->capture.open || !w->contexts[context].alive)
+        return false;
+    held = pick_nonblocking(w, context, MAX_LANES);
+    other = held == MAX_LANES ? MAX_LANES : pick_nonblocking(w, context, held);
+    flag = other == MAX_LANES ? NULL : buffer_new(w, BUFFER_NATIVE, context, 16);
+    if (!flag || cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return false;
+    if (!did(w, cu.cuMemAlloc_v2(&flag->p, 16), "alloc flag b%u", flag->id))
+        return true;
+    flag->live = true;
+    w->bytes_live += flag->bytes;
+    (void)did(w, cu.cuMemsetD32Async(flag->p, 0, 4, lane_stream(w, other)), "clear flag");
+    (void)did(w, cu.cuStreamSynchronize(lane_stream(w, other)), "cuStreamSynchronize s%u", other);
+    lane_submit(w, other, &stamp);
+    host_knows(w, &stamp);
+    if (did(w, cu.cuStreamWaitValue32_v2(lane_stream(w, held), flag->p, 1, CU_STREAM_WAIT_VALUE_GEQ),
+            "hold s%u", held)) {
+        lane_submit(w, held, &stamp);
+        while_held(w, held, other, event);
+        (void)did(w, cu.cuStreamWriteValue32_v2(lane_stream(w, other), flag->p, 1, 0), "let go by s%u",
+                  other);
+    }
+    buffer_used(w, flag, held, &stamp, true);
+    lane_submit(w, other, &stamp);
+    flag->wrote.at[other] = stamp.at[other];
+    (void)did(w, cu.cuEventDestroy_v2(event), "cuEventDestroy");
+    return true;
+}

@@ -1,0 +1,340 @@
+/* op_work.c: a random program computes, copies and looks at the results. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diff.h"
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool host_side(const struct buffer *buffer)
+{
+    return buffer->kind == BUFFER_PINNED || buffer->kind == BUFFER_REGISTERED ||
+           buffer->kind == BUFFER_MANAGED;
+}
+
+/* The lane of calls without a stream; MAX_LANES when it may not be used now. */
+static unsigned default_lane(struct world *w)
+{
+    unsigned lane = w->traits->per_thread ? w->contexts[w->current].per_thread
+                                          : w->contexts[w->current].legacy;
+
+    if (!w->contexts[w->current].alive || w->lanes[lane].capturing || capture_forbids_waiting(w) ||
+        (w->lanes[lane].kind == LANE_LEGACY && capture_forbids_legacy(w)))
+        return MAX_LANES;
+    return lane;
+}
+
+static void used_both(struct world *w, unsigned lane, struct buffer *dst, struct buffer *src)
+{
+    struct clock stamp;
+
+    lane_submit(w, lane, &stamp);
+    if (src)
+        buffer_used(w, src, lane, &stamp, false);
+    if (dst)
+        buffer_used(w, dst, lane, &stamp, true);
+}
+
+bool op_kernel(struct world *w)
+{
+    static const char *const names[] = {"fill", "copy", "add", "hash"};
+    enum kernel kernel = (enum kernel)draw(w, KERNEL_MARK);
+    unsigned lane = lane_pick(w);
+    struct buffer *dst, *src = NULL;
+    size_t n;
+
+    if (lane == MAX_LANES)
+        return false;
+    dst = buffer_pick(w, lane, true, kernel == KERNEL_ADD || kernel == KERNEL_HASH, NULL);
+    if (!dst)
+        return false;
+    if (kernel == KERNEL_FILL) {
+        if (did(w, launch_fill(w, lane, dst->p, dst->extent, draw(w, 1u << 30)), "fill b%u s%u",
+                dst->id, lane))
+            used_both(w, lane, dst, NULL);
+        return true;
+    }
+    src = buffer_pick(w, lane, false, true, dst);
+    if (!src)
+        return false;
+    n = kernel == KERNEL_HASH ? src->extent : smaller(dst->extent, src->extent);
+    if (!dst->filled && n < dst->extent)
+        return false;
+    if (did(w, launch_two(w, lane, kernel, dst->p, src->p, n), "%s b%u b%u %zu s%u", names[kernel],
+            dst->id, src->id, n, lane))
+        used_both(w, lane, dst, src);
+    return true;
+}
+
+static CUresult copy_async(struct world *w, unsigned lane, struct buffer *dst, struct buffer *src,
+                           size_t n)
+{
+    unsigned from = src->context, to = dst->context;
+    CUstream stream = lane_stream(w, lane);
+
+    if (host_side(dst) || host_side(src))
+        return cu.cuMemcpyAsync(dst->p, src->p, n, stream);
+    if (w->contexts[from].alive && w->contexts[to].alive && chance(w, from != to ? 70 : 5))
+        return cu.cuMemcpyPeerAsync(dst->p, w->contexts[to].handle, src->p, w->contexts[from].handle,
+                                    n, stream);
+    if (n >= 64 && chance(w, 15)) {
+        CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = src->p,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice = dst->p,
+                              .srcPitch = n / 4,
+                              .dstPitch = n / 4,
+                              .WidthInBytes = n / 4,
+                              .Height = 4};
+        return cu.cuMemcpy2DAsync_v2(&rows, stream);
+    }
+    return cu.cuMemcpyDtoDAsync_v2(dst->p, src->p, n, stream);
+}
+
+bool op_copy(struct world *w)
+{
+    bool async = chance(w, 75);
+    unsigned lane = async ? lane_pick(w) : default_lane(w);
+    struct buffer *dst, *src;
+    CUresult result;
+    size_t n;
+
+    if (lane == MAX_LANES)
+        return false;
+    dst = buffer_pick(w, lane, true, false, NULL);
+    src = dst ? buffer_pick(w, lane, false, true, dst) : NULL;
+    if (!src)
+        return false;
+    /* A default pool is open to its own device only; a copy to or from another would do nothing. */
+    if (w->contexts[dst->context].device != w->contexts[src->context].device &&
+        (dst->kind == BUFFER_ASYNC || src->kind == BUFFER_ASYNC) && !host_side(dst) && !host_side(src))
+        return false;
+    n = smaller(dst->extent, src->extent) & ~(size_t)15;
+    if ((!dst->filled && n < dst->extent) || (!async && (host_side(dst) || host_side(src))))
+        return false;
+    n &= ~(size_t)63;
+    if (!n || (!dst->filled && n < dst->extent))
+        return false;
+    if (async)
+        result = copy_async(w, lane, dst, src, n);
+    else
+        result = cu.cuMemcpyDtoD_v2(dst->p, src->p, n);
+    if (did(w, result, "copy%s b%u b%u %zu s%u", async ? "" : " at once", dst->id, src->id, n, lane))
+        used_both(w, lane, dst, src);
+    return true;
+}
+
+bool op_memset(struct world *w)
+{
+    bool async = chance(w, 70);
+    unsigned lane = async ? lane_pick(w) : default_lane(w), value = draw(w, 256);
+    struct buffer *dst;
+    CUresult result;
+
+    if (lane == MAX_LANES)
+        return false;
+    dst = buffer_pick(w, lane, true, false, NULL);
+    if (!dst || host_side(dst))
+        return false;
+    if (async && chance(w, 20))
+        result = cu.cuMemsetD2D8Async(dst->p, dst->extent / 2, (unsigned char)value, dst->extent / 2,
+                                      2, lane_stream(w, lane));
+    else if (async)
+        result = cu.cuMemsetD32Async(dst->p, value * 77777, dst->extent / 4, lane_stream(w, lane));
+    else if (chance(w, 50))
+        result = cu.cuMemsetD8_v2(dst->p, (unsigned char)value, dst->extent);
+    else
+        result = cu.cuMemsetD32_v2(dst->p, value * 77777, dst->extent / 4);
+    if (did(w, result, "memset%s b%u s%u", async ? "" : " at once", dst->id, lane))
+        used_both(w, lane, dst, NULL);
+    return true;
+}
+
+/* From pageable memory, which is the program's again when the call returns. */
+bool op_upload(struct world *w)
+{
+    bool async = chance(w, 60);
+    unsigned lane = async ? lane_pick(w) : default_lane(w);
+    struct buffer *dst;
+    unsigned char *bytes;
+    CUresult result;
+
+    if (lane == MAX_LANES || capture_forbids_waiting(w))
+        return false;
+    dst = buffer_pick(w, lane, true, false, NULL);
+    if (!dst || host_side(dst))
+        return false;
+    bytes = malloc(dst->extent);
+    if (!bytes)
+        abort();
+    memset(bytes, (int)draw(w, 256), dst->extent);
+    bytes[0] = (unsigned char)w->op;
+    result = async ? cu.cuMemcpyHtoDAsync_v2(dst->p, bytes, dst->extent, lane_stream(w, lane))
+                   : cu.cuMemcpyHtoD_v2(dst->p, bytes, dst->extent);
+    memset(bytes, 0xee, dst->extent);
+    free(bytes);
+    if (did(w, result, "upload%s b%u s%u", async ? "" : " at once", dst->id, lane))
+        used_both(w, lane, dst, NULL);
+    return true;
+}
+
+/* ---- looking ---- */
+
+bool read_back(struct world *w, struct buffer *buffer, unsigned lane, bool async)
+{
+    void *bytes = calloc(1, buffer->extent);
+    struct clock stamp;
+    CUresult result;
+
+    if (!bytes)
+        abort();
+    result = async ? cu.cuMemcpyDtoHAsync_v2(bytes, buffer->p, buffer->extent, lane_stream(w, lane))
+                   : cu.cuMemcpyDtoH_v2(bytes, buffer->p, buffer->extent);
+    if (did(w, result, "read b%u s%u: %016llx", buffer->id, lane,
+            (unsigned long long)hash_of(bytes, buffer->extent))) {
+        lane_submit(w, lane, &stamp);
+        buffer_used(w, buffer, lane, &stamp, false);
+        host_knows(w, &stamp);
+    }
+    free(bytes);
+    return true;
+}
+
+bool op_read_back(struct world *w)
+{
+    bool async = chance(w, 70);
+    unsigned lane = async ? lane_pick(w) : default_lane(w);
+    struct buffer *buffer;
+
+    if (lane == MAX_LANES || capture_forbids_waiting(w))
+        return false;
+    buffer = buffer_pick(w, lane, false, true, NULL);
+    if (!buffer || host_side(buffer))
+        return false;
+    return read_back(w, buffer, lane, async);
+}
+
+/* A buffer that the host sees and may touch now. */
+static struct buffer *pick_host(struct world *w, bool write)
+{
+    struct buffer *found[2] = {NULL, NULL};
+    unsigned n[2] = {0, 0};
+
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+        if (!buffer->live || !buffer->host || !buffer->filled)
+            continue;
+        if (!(write ? host_may_write(w, buffer) : host_may_read(w, buffer)))
+            continue;
+        bool fresh = buffer->last_lane != MAX_LANES;
+        if (draw(w, ++n[fresh]) == 0)
+            found[fresh] = buffer;
+    }
+    return found[1] ? found[1] : found[0];
+}
+
+bool op_host_read(struct world *w)
+{
+    struct buffer *buffer = pick_host(w, false);
+
+    if (!buffer)
+        return false;
+    say(w, "look b%u: %016llx", buffer->id,
+        (unsigned long long)hash_of(buffer->host, buffer->extent));
+    return true;
+}
+
+bool op_host_write(struct world *w)
+{
+    struct buffer *buffer = pick_host(w, true);
+
+    if (!buffer)
+        return false;
+    memset(buffer->host, (int)draw(w, 256), buffer->extent);
+    buffer->last_lane = MAX_LANES;
+    say(w, "write b%u", buffer->id);
+    return true;
+}
+
+/* ---- host functions ---- */
+
+struct host_work {
+    uint64_t *variable;
+    const void *bytes;
+    size_t n;
+    uint64_t value;
+};
+
+static void CUDA_CB host_function(void *data)
+{
+    struct host_work *work = data;
+
+    work->variable[0] = work->variable[0] * 31 + work->value +
+                        (work->bytes ? hash_of(work->bytes, work->n) : 0);
+}
+
+static void CUDA_CB host_callback(CUstream stream, CUresult status, void *data)
+{
+    (void)stream;
+    (void)status;
+    host_function(data);
+}
+
+/* A variable that a host function on the lane may write. */
+static struct buffer *pick_variable(struct world *w, unsigned lane)
+{
+    struct clock before;
+
+    lane_before(w, lane, &before);
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+        if (buffer->live && buffer->kind == BUFFER_VARIABLE && clock_covers(&before, &buffer->wrote))
+            return buffer;
+    }
+    return NULL;
+}
+
+bool op_host_function(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+    struct buffer *variable, *source;
+    struct host_work *work;
+    CUresult result;
+
+    if (!may_look(w) || lane == MAX_LANES)
+        return false;
+    variable = pick_variable(w, lane);
+    if (!variable)
+        return false;
+    source = buffer_pick(w, lane, false, true, NULL);
+    if (source && !host_side(source))
+        source = NULL;
+    work = calloc(1, sizeof(*work)); /* for ever: the function may run when nobody waits any more */
+    if (!work)
+        abort();
+    *work = (struct host_work){variable->host, source ? source->host : NULL,
+                               source ? source->extent : 0, w->op};
+    if (chance(w, 70))
+        result = cu.cuLaunchHostFunc(lane_stream(w, lane), host_function, work);
+    else
+        result = cu.cuStreamAddCallback(lane_stream(w, lane), host_callback, work, 0);
+    if (did(w, result, "host function b%u s%u", variable->id, lane))
+        used_both(w, lane, variable, source);
+    return true;
+}
+
+bool op_mark(struct world *w)
+{
+    unsigned lane = lane_pick(w), index = w->thread * MAX_MARKS + w->n_marks;
+
+    if (lane == MAX_LANES || w->n_marks == MAX_MARKS)
+        return false;
+    if (!did(w, launch_mark(w, lane, index), "mark %u s%u", index, lane))
+        return true;
+    lane_submit(w, lane, &w->marks[w->n_marks].stamp);
+    w->marks[w->n_marks++].index = index;
+    return true;
+}

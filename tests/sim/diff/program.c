@@ -1,0 +1,394 @@
+/* program.c: the life of one random program: what its seed decides, its operations, its end. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "diff.h"
+#include "sim.h"
+
+/* ---- what the seed decides ---- */
+
+static bool host_looks(uint64_t seed)
+{
+    return seed % 5 >= 2;
+}
+
+bool traits_device_only(uint64_t seed)
+{
+    struct traits traits;
+
+    traits_of(seed, 1, false, &traits);
+    return !traits.visible && !traits.captures;
+}
+
+void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits)
+{
+    struct world dice = {.random = hash_of(&seed, sizeof(seed))};
+    struct traits *t = ret_traits;
+    static const unsigned lengths[] = {40, 80, 140, 220};
+
+    memset(t, 0, sizeof(*t));
+    t->seed = seed;
+    t->n_threads = n_threads;
+    t->ipc = ipc;
+    t->door = (enum door)draw(&dice, N_DOORS);
+    t->per_thread = chance(&dice, 35);
+    t->n_ops = lengths[draw(&dice, 4)];
+    t->visible = host_looks(seed);
+    t->visible_at = chance(&dice, 60) ? 0 : draw(&dice, t->n_ops);
+    t->nonblocking_at = chance(&dice, 50) ? 0 : chance(&dice, 50) ? t->n_ops : draw(&dice, t->n_ops);
+    t->second_context = n_threads == 1 && chance(&dice, 20);
+    t->second_device = n_threads == 1 && chance(&dice, 20);
+    t->peers = t->second_device && chance(&dice, 50);
+    t->captures = chance(&dice, 50);
+    t->resets = n_threads == 1 && chance(&dice, 20);
+    t->pools = chance(&dice, 40);
+    t->holds = n_threads == 1 && chance(&dice, 15);
+    t->ending = draw(&dice, 4);
+}
+
+/* ---- operations ---- */
+
+static const struct {
+    bool (*run)(struct world *);
+    unsigned weight;
+} operations[] = {
+    {op_kernel, 26},      {op_copy, 10},         {op_memset, 6},        {op_upload, 5},
+    {op_read_back, 8},    {op_mark, 4},          {op_alloc, 12},        {op_free, 14},
+    {op_alloc_async, 4},  {op_free_async, 4},    {op_alloc_visible, 5}, {op_free_visible, 1},
+    {op_host_read, 9},    {op_host_write, 2},    {op_host_function, 5}, {op_stream_create, 4},
+    {op_stream_destroy, 2}, {op_event_create, 2}, {op_event_destroy, 1}, {op_event_record, 5},
+    {op_event_wait, 4},   {op_event_ask, 6},     {op_stream_ask, 6},    {op_synchronize, 1},
+    {op_hold, 1},         {op_capture_begin, 3}, {op_graph_launch, 5},  {op_graph_destroy, 1},
+    {op_context, 1},      {op_push, 2},          {op_ask_pointer, 5},   {op_ask_memory, 1},
+    {op_mistake, 2},
+};
+
+/* Right after a free: what relies on it having waited. */
+static const struct {
+    bool (*run)(struct world *);
+    unsigned weight;
+} leaning[] = {
+    {op_kernel, 30},   {op_copy, 12},      {op_read_back, 6}, {op_host_read, 25},
+    {op_stream_ask, 9}, {op_event_ask, 9}, {op_alloc, 14},    {op_memset, 3},
+    {op_free, 3},      {op_graph_launch, 4}, {op_stream_create, 2},
+};
+
+#define DRAW_FROM(w, table)                                                  \
+    do {                                                                     \
+        unsigned total = 0, at = 0, pick;                                    \
+        for (unsigned i = 0; i < sizeof(table) / sizeof((table)[0]); i++)    \
+            total += (table)[i].weight;                                      \
+        pick = draw(w, total);                                               \
+        while (pick >= (table)[at].weight)                                   \
+            pick -= (table)[at++].weight;                                    \
+        if ((table)[at].run(w))                                              \
+            return;                                                          \
+    } while (0)
+
+static void one_operation(struct world *w)
+{
+    w->op++;
+    for (unsigned tries = 0; tries < 12; tries++) {
+        if (w->capture.open) {
+            if (op_in_capture(w))
+                return;
+        } else if (w->lean && chance(w, 80)) {
+            DRAW_FROM(w, leaning);
+        } else {
+            DRAW_FROM(w, operations);
+        }
+    }
+}
+
+static void run_operations(struct world *w, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        one_operation(w);
+        w->lean -= w->lean > 0;
+    }
+    while (w->capture.open)
+        (void)op_capture_end(w);
+}
+
+/* ---- beginning ---- */
+
+static void make_pools(struct world *w)
+{
+    for (int device = 0; device < (w->traits->second_device ? 2 : 1); device++) {
+        CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+        CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = !device},
+                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        cuuint64_t keep = draw(w, 2) ? UINT64_MAX : 0;
+
+        (void)did(w, cu.cuMemPoolCreate(&w->pools[device], &props), "cuMemPoolCreate %d", device);
+        (void)did(w, cu.cuMemPoolSetAttribute(w->pools[device],
+                                              CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+                  "cuMemPoolSetAttribute");
+        if (w->traits->second_device)
+            (void)did(w, cu.cuMemPoolSetAccess(w->pools[device], &access, 1), "cuMemPoolSetAccess");
+    }
+}
+
+static void open_peers(struct world *w)
+{
+    for (unsigned from = 0; from < 2; from++) {
+        use_context(w, from);
+        (void)did(w, cu.cuCtxEnablePeerAccess(w->contexts[!from].handle, 0), "peer c%u c%u", from,
+                  !from);
+    }
+}
+
+static void begin(struct world *w)
+{
+    if (!did(w, cu.cuInit(0), "cuInit"))
+        exit(97);
+    context_open(w, w->n_contexts++, 0, true);
+    if (w->traits->second_device)
+        context_open(w, w->n_contexts++, 1, true);
+    if (w->traits->peers)
+        open_peers(w);
+    if (w->traits->pools)
+        make_pools(w);
+    for (unsigned i = 0; i < 3; i++)
+        (void)op_stream_create(w);
+}
+
+/* ---- the end ---- */
+
+/* Host threads' own books are over: what they had submitted is known to their marks. */
+static void due_marks(struct world *w, struct outcome *outcome)
+{
+    for (unsigned i = 0; i < w->n_marks; i++) {
+        if (!clock_covers(&w->host, &w->marks[i].stamp))
+            continue;
+        outcome->due[w->marks[i].index] = 1;
+        outcome->n_marks_due++;
+    }
+}
+
+static void look_at_all(struct world *w)
+{
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+        unsigned owner = buffer->context;
+
+        if (!buffer->live || !buffer->filled || !clock_covers(&w->host, &buffer->wrote))
+            continue;
+        if (buffer->kind == BUFFER_VARIABLE) {
+            say(w, "last look b%u: %016llx", buffer->id,
+                (unsigned long long)hash_of(buffer->host, buffer->extent));
+            continue;
+        }
+        for (unsigned c = 0; c < w->n_contexts && !w->contexts[owner].alive; c++)
+            if (w->contexts[c].alive && w->contexts[c].device == w->contexts[owner].device)
+                owner = c;
+        if (w->contexts[owner].alive)
+            (void)read_back(w, buffer, w->contexts[owner].legacy, true);
+    }
+}
+
+static void free_all(struct world *w)
+{
+    for (unsigned i = 0; i < MAX_GRAPHS; i++)
+        (void)op_graph_destroy(w);
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+
+        if (!buffer->live)
+            continue;
+        use_context(w, w->contexts[buffer->context].alive ? buffer->context : 0);
+        if (buffer->kind == BUFFER_PINNED)
+            (void)did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id);
+        else if (buffer->kind == BUFFER_REGISTERED)
+            (void)did(w, cu.cuMemHostUnregister(buffer->host), "cuMemHostUnregister b%u", buffer->id);
+        else if (buffer->kind != BUFFER_VARIABLE)
+            (void)did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u", buffer->id);
+        buffer_gone(w, buffer);
+    }
+    for (int device = 0; device < 2; device++)
+        if (w->pools[device])
+            (void)did(w, cu.cuMemPoolDestroy(w->pools[device]), "cuMemPoolDestroy %d", device);
+}
+
+static void wait_for_all(struct world *w)
+{
+    for (unsigned i = 0; i < w->n_contexts; i++) {
+        if (!w->contexts[i].alive)
+            continue;
+        use_context(w, i);
+        if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", i))
+            host_knows_context(w, i);
+    }
+}
+
+/* After a reset of every device nothing may be left of what anybody allocated. */
+static void reset_all(struct world *w)
+{
+    for (unsigned i = 0; i < w->n_contexts; i++) {
+        struct context *context = &w->contexts[i];
+        if (context->alive && !context->primary)
+            (void)did(w, cu.cuCtxDestroy_v2(context->handle), "cuCtxDestroy c%u", i);
+        else if (context->alive)
+            (void)did(w, cu.cuDevicePrimaryCtxReset_v2(context->device), "reset %d", context->device);
+        context->alive = false;
+    }
+    for (int device = 0; device < (w->traits->second_device ? 2 : 1); device++)
+        say(w, "still in use on device %d: %zu", device, sim_bytes_in_use(device));
+}
+
+static void end(struct world *w, struct outcome *outcome)
+{
+    w->op++;
+    if (w->traits->ending == END_CLEAN || w->traits->ending == END_RESET) {
+        wait_for_all(w);
+        look_at_all(w);
+        free_all(w);
+        outcome->clean = 1;
+        if (w->traits->ending == END_RESET)
+            reset_all(w);
+    }
+    say(w, "violations %u", sim_violations());
+}
+
+/* ---- several host threads ---- */
+
+static struct {
+    struct world *worlds[MAX_THREADS];
+    pthread_barrier_t meeting;
+    unsigned n;
+} threads;
+
+#define PHASES 4
+
+/* Between two barriers, by one thread: what each had submitted becomes known to all, and each hands
+ * some buffers to the next one. */
+static void exchange(void)
+{
+    struct clock all = {0}, host = {0};
+
+    for (unsigned i = 0; i < threads.n; i++) {
+        clock_join(&all, &threads.worlds[i]->contexts[0].all);
+        clock_join(&host, &threads.worlds[i]->host);
+    }
+    for (unsigned i = 0; i < threads.n; i++) {
+        threads.worlds[i]->contexts[0].foreign = all;
+        threads.worlds[i]->host = host;
+    }
+    for (unsigned i = 0; i < threads.n; i++) {
+        struct world *from = threads.worlds[i], *to = threads.worlds[(i + 1) % threads.n];
+        for (unsigned b = i % 2; b < MAX_BUFFERS; b += 3) {
+            struct buffer *buffer = &from->buffers[b], *place = NULL;
+            if (!buffer->live || buffer_in_graph(from, buffer))
+                continue;
+            for (unsigned p = 0; p < MAX_BUFFERS; p++)
+                if (!to->buffers[p].live)
+                    place = &to->buffers[p];
+            if (!place)
+                continue;
+            *place = *buffer;
+            to->bytes_live += buffer->bytes;
+            buffer_gone(from, buffer);
+        }
+    }
+}
+
+static void *thread_main(void *data)
+{
+    struct world *w = data;
+
+    if (w->thread)
+        (void)cu.cuCtxSetCurrent(w->contexts[0].handle);
+    for (unsigned phase = 0; phase < PHASES; phase++) {
+        run_operations(w, w->traits->n_ops / PHASES);
+        if (pthread_barrier_wait(&threads.meeting) == PTHREAD_BARRIER_SERIAL_THREAD)
+            exchange();
+        (void)pthread_barrier_wait(&threads.meeting);
+    }
+    return NULL;
+}
+
+static struct world *world_new(const struct traits *traits, unsigned thread, char *logs)
+{
+    struct world *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        abort();
+    w->traits = traits;
+    w->thread = thread;
+    w->random = hash_of((uint64_t[]){traits->seed, thread}, 16);
+    w->next_id = thread * 10000;
+    w->log = logs + thread * LOG_CAPACITY;
+    w->log_capacity = LOG_CAPACITY;
+    w->max_lanes = MAX_LANES / (traits->n_threads > 1 ? MAX_THREADS : 1);
+    w->first_lane = thread * w->max_lanes;
+    w->current = MAX_CONTEXTS;
+    return w;
+}
+
+static void run_threads(struct world *first, const struct traits *traits, char *logs)
+{
+    pthread_t ids[MAX_THREADS];
+
+    threads.n = traits->n_threads;
+    threads.worlds[0] = first;
+    (void)pthread_barrier_init(&threads.meeting, NULL, threads.n);
+    for (unsigned i = 1; i < threads.n; i++) {
+        struct world *w = threads.worlds[i] = world_new(traits, i, logs);
+        w->contexts[0] = first->contexts[0];
+        memset(&w->contexts[0].all, 0, sizeof(w->contexts[0].all));
+        memset(&w->contexts[0].blocking, 0, sizeof(w->contexts[0].blocking));
+        w->n_contexts = 1;
+        w->current = 0;
+        w->pools[0] = first->pools[0];
+        w->contexts[0].legacy = lane_new(w, 0, LANE_LEGACY, CU_STREAM_LEGACY);
+        w->contexts[0].per_thread = lane_new(w, 0, LANE_PER_THREAD, CU_STREAM_PER_THREAD);
+    }
+    for (unsigned i = 1; i < threads.n; i++)
+        if (pthread_create(&ids[i], NULL, thread_main, threads.worlds[i]))
+            abort();
+    (void)thread_main(first);
+    for (unsigned i = 1; i < threads.n; i++)
+        (void)pthread_join(ids[i], NULL);
+}
+
+/* ---- all of it ---- */
+
+static void finish_logs(struct outcome *outcome)
+{
+    for (unsigned i = 0; i < threads.n; i++) {
+        outcome->log_part[i] = (uint32_t)threads.worlds[i]->log_bytes;
+        outcome->n_ops += threads.worlds[i]->op;
+    }
+    outcome->finished = 1;
+}
+
+void program_run(const struct traits *traits, struct outcome *outcome, char *logs)
+{
+    struct world *w = world_new(traits, 0, logs);
+
+    kernels_register(outcome->marks);
+    doors_open(traits->door, traits->per_thread);
+    begin(w);
+    threads.n = 1;
+    threads.worlds[0] = w;
+    if (traits->n_threads > 1) {
+        run_threads(w, traits, logs);
+        for (unsigned i = 1; i < threads.n; i++)
+            due_marks(threads.worlds[i], outcome);
+    } else {
+        run_operations(w, traits->n_ops);
+    }
+    end(w, outcome);
+    due_marks(w, outcome);
+    finish_logs(outcome);
+    if (traits->ending == END_QUICK_EXIT)
+        _exit(0);
+    exit(0);
+}
