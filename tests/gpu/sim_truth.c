@@ -1654,6 +1654,25 @@ static void group_context_codes(void)
         now == context ? "the one before"
         : now          ? "another"
                        : "none");
+    CUmodule of_second;
+    CUfunction function;
+    CUevent event;
+    CUdeviceptr p = device_memory(64);
+    uint32_t value = 1;
+    uint64_t ns = 0;
+    void *args[] = {&p, &value, &ns};
+    NEED(D(cuCtxCreate)(&second, NULL, 0, 0));
+    NEED(D(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+    NEED(D(cuModuleLoadData)(&of_second, ptx));
+    NEED(D(cuModuleGetFunction)(&function, of_second, "spin_store"));
+    NEED(D(cuCtxSetCurrent)(context));
+    row("R914", "a launch of a function of another context's module", "code %d",
+        D(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nonblocking, args, NULL));
+    NEED(D(cuCtxDestroy)(second));
+    row("R915", "cuEventQuery of an event whose context is gone", "code %d",
+        D(cuEventQuery)(event));
+    row("R916", "cuCtxSetCurrent of a context that is gone", "code %d", D(cuCtxSetCurrent)(second));
+    settle();
     TWO("R913", "cuDevicePrimaryCtxRelease once too often", D(cuDevicePrimaryCtxRelease)(0),
         D(cuDevicePrimaryCtxRelease)(0));
 }

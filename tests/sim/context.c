@@ -78,6 +78,7 @@ static void forget_peer(CUcontext ctx, CUcontext peer)
 static void close_context(CUcontext ctx)
 {
     (void)sim_context_drain(ctx);
+    sim_free_context_modules(ctx);
     sim_free_context_memory(ctx);
     while (ctx->first)
         sim_stream_delete(ctx->first);

@@ -48,6 +48,11 @@ void sim_wake_all(void)
     (void)pthread_cond_broadcast(&self.changed);
 }
 
+bool sim_gone(void)
+{
+    return self.gone;
+}
+
 void sim_in_callback(bool on)
 {
     in_callback = on;

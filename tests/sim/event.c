@@ -14,9 +14,15 @@ CUresult cuEventCreate(CUevent *ret_event, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     CUevent event = sim_handle_new(SIM_EVENT, sizeof(*event));
     event->ctx = call.ctx;
+    event->ctx_id = call.ctx->id;
     event->flags = flags;
     *ret_event = event;
     return CUDA_SUCCESS;
+}
+
+bool sim_event_alive(CUevent event)
+{
+    return event->ctx->alive && event->ctx->id == event->ctx_id;
 }
 
 static CUresult destroy(CUevent event)
@@ -66,7 +72,7 @@ static CUresult record(CUcontext ctx, CUevent event, CUstream handle, unsigned f
         return CUDA_ERROR_INVALID_HANDLE;
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (event->ctx != stream->ctx)
+    if (event->ctx != stream->ctx || !sim_event_alive(event))
         return CUDA_ERROR_INVALID_HANDLE;
     result = sim_capture_check_legacy(stream);
     if (result != CUDA_SUCCESS)
@@ -147,6 +153,8 @@ CUresult cuEventQuery(CUevent event)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!sim_handle_is(event, SIM_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!sim_event_alive(event))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     CUresult result = sim_capture_check_event(event);
     if (result != CUDA_SUCCESS)
         return result;
@@ -173,6 +181,8 @@ CUresult cuEventSynchronize(CUevent event)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!sim_handle_is(event, SIM_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!sim_event_alive(event))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     CUresult result = sim_capture_check_event(event);
     if (result != CUDA_SUCCESS)
         return result;

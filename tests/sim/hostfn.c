@@ -29,7 +29,7 @@ static void *serve(void *unused)
 {
     sim_lock();
     for (;;) {
-        while (!self.queue.n)
+        while (!self.queue.n || sim_gone())
             sim_sleep_for_change(0);
         struct sim_op *op = self.queue.at[0];
         self.queue.n--;

@@ -292,6 +292,7 @@ CUresult cuIpcOpenEventHandle(CUevent *ret_event, CUipcEventHandle handle)
     }
     CUevent event = sim_handle_new(SIM_EVENT, sizeof(*event));
     event->ctx = call.ctx;
+    event->ctx_id = call.ctx->id;
     event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
     event->shared = shared;
     event->shared_fd = fd;

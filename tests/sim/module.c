@@ -26,7 +26,8 @@ struct CUmod_st {
     CUfunction functions;
     struct variable *variables;
     CUlibrary library;
-    CUmodule next;
+    CUmodule next; /* of the same library */
+    CUmodule next_any;
 };
 
 struct CUlib_st {
@@ -36,6 +37,7 @@ struct CUlib_st {
 
 static struct sim_kernel_entry *entries;
 static struct global *globals;
+static CUmodule modules;
 
 /* ---- registry ---- */
 
@@ -127,11 +129,18 @@ static CUmodule module_new(CUcontext ctx, CUlibrary library)
 
     module->ctx = ctx;
     module->library = library;
+    module->next_any = modules;
+    modules = module;
     return module;
 }
 
 static void module_delete(CUmodule module)
 {
+    CUmodule *link = &modules;
+
+    while (*link != module)
+        link = &(*link)->next_any;
+    *link = module->next_any;
     while (module->functions) {
         CUfunction next = module->functions->next;
         sim_handle_free(module->functions);
@@ -148,6 +157,24 @@ static void module_delete(CUmodule module)
         free(variable);
     }
     sim_handle_free(module);
+}
+
+/* Modules end with their context; libraries stay, without what they had there. */
+void sim_free_context_modules(CUcontext ctx)
+{
+    CUmodule next;
+
+    for (CUmodule module = modules; module; module = next) {
+        next = module->next_any;
+        if (module->ctx != ctx)
+            continue;
+        CUmodule *link = module->library ? &module->library->modules : NULL;
+        while (link && *link != module)
+            link = &(*link)->next;
+        if (link)
+            *link = module->next;
+        module_delete(module);
+    }
 }
 
 static CUresult load(CUcontext ctx, CUmodule *ret_module, const void *image)

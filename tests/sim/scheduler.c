@@ -387,7 +387,7 @@ static void *background(void *unused)
     uint64_t seen = 0;
 
     sim_lock();
-    for (;;) {
+    while (!sim_gone()) {
         bool worker = sim_settings()->sched == SIM_SCHED_THREAD;
 
         if (!worker && seen != self.n_calls) {
@@ -409,6 +409,7 @@ static void *background(void *unused)
         (void)usleep(ran ? pause_us : 1000);
         sim_lock();
     }
+    sim_unlock();
     return unused;
 }
 

@@ -72,6 +72,8 @@ void sim_unlock(void);
 /* Lets go of the lock until something has completed or `ms` have passed (0: no limit). */
 void sim_sleep_for_change(unsigned ms);
 void sim_wake_all(void);
+/* The driver has ended: nothing enqueued runs any more. */
+bool sim_gone(void);
 /* Device code and host functions may not call the driver while this is on for their thread. */
 void sim_in_callback(bool on);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -352,6 +354,7 @@ CUresult sim_submit(CUstream stream, struct sim_work *work, struct sim_op **ret_
 
 struct CUevent_st {
     CUcontext ctx;
+    unsigned long long ctx_id; /* a primary context that was reset is another one */
     unsigned flags;
     struct sim_op *op; /* the record that counts; NULL: never recorded */
     struct sim_capture *capture;
@@ -361,6 +364,7 @@ struct CUevent_st {
     int shared_fd;
 };
 
+bool sim_event_alive(CUevent event);
 void sim_event_set(CUevent event, struct sim_op *op);
 
 /* ---- arena.c: device addresses and the bytes behind them ---- */
@@ -548,6 +552,7 @@ struct CUkern_st {
 CUresult sim_kernel_work_init(struct sim_work *work, CUfunction handle, const unsigned grid[3],
                               const unsigned block[3], unsigned shared_bytes, void **params,
                               void **extra);
+void sim_free_context_modules(CUcontext ctx);
 bool sim_function_in(CUfunction function, CUcontext ctx);
 /* A CUfunction, or a CUkernel cast to one, as launches accept it. */
 struct sim_kernel_entry *sim_entry_of(CUfunction handle);
