@@ -81,6 +81,17 @@ static struct sim_block *map(int fd, const struct ticket *ticket, CUcontext ctx)
     return block;
 }
 
+struct sim_block *sim_import_file(int fd, CUcontext ctx, uint64_t offset, size_t size,
+                                  const char *how)
+{
+    struct ticket ticket = {.device = ctx->device, .offset = offset, .size = size};
+    struct sim_block *block = map(fd, &ticket, ctx);
+
+    if (block)
+        (void)snprintf(block->how_born, sizeof(block->how_born), "%s", how);
+    return block;
+}
+
 void sim_import_gone(struct sim_block *block)
 {
     struct mapping *mapping = block->extra;
@@ -167,7 +178,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     struct sim_block *block = sim_block_starting_at(p);
 
-    if (!block || block->kind != SIM_BLOCK_IMPORTED || block->pool)
+    if (!block || block->kind != SIM_BLOCK_IMPORTED || block->pool || block->freeable)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
     if (result == CUDA_SUCCESS)
@@ -245,7 +256,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ret_p, CUmemoryPool pool, CUmemPool
 
 /* ---- events ---- */
 
-static struct shared_event *shared_page(int fd)
+void *sim_shared_page(int fd)
 {
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -263,7 +274,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
         event->shared_fd = memfd_create("sim-event-0", MFD_CLOEXEC);
         if (event->shared_fd < 0 || ftruncate(event->shared_fd, PAGE))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        event->shared = shared_page(event->shared_fd);
+        event->shared = sim_shared_page(event->shared_fd);
         if (event->op)
             sim_event_share_record(event, event->op);
     }
@@ -284,7 +295,7 @@ CUresult cuIpcOpenEventHandle(CUevent *ret_event, CUipcEventHandle handle)
     if (ticket.pid == getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
     int fd = open_file_of(&ticket);
-    struct shared_event *shared = fd < 0 ? NULL : shared_page(fd);
+    struct shared_event *shared = fd < 0 ? NULL : sim_shared_page(fd);
     if (!shared) {
         if (fd >= 0)
             (void)close(fd);
@@ -310,7 +321,7 @@ void sim_event_share_record(CUevent event, struct sim_op *op)
         return;
     }
     /* A page of its own for the operation: the event may be destroyed before it runs. */
-    op->shared_event = shared_page(event->shared_fd);
+    op->shared_event = sim_shared_page(event->shared_fd);
 }
 
 void sim_event_share_done(struct sim_op *op)
@@ -341,7 +352,7 @@ bool sim_event_share_reached(void *page, uint64_t number)
 
 void *sim_event_share_page(CUevent event)
 {
-    return shared_page(event->shared_fd);
+    return sim_shared_page(event->shared_fd);
 }
 
 void sim_event_share_finish(CUevent event)

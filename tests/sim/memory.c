@@ -199,8 +199,12 @@ CUresult cuMemFree_v2(CUdeviceptr p)
         sim_graph_block_gone(block);
         return CUDA_SUCCESS;
     case SIM_BLOCK_IMPORTED:
-        if (!block->pool)
+        if (!block->pool && !block->freeable)
             return CUDA_ERROR_INVALID_VALUE;
+        if (block->freeable)
+            result = drain_and_find(&block, p);
+        if (!block)
+            return result;
         sim_import_close(block);
         return CUDA_SUCCESS;
     default:

@@ -22,6 +22,11 @@ TWIN(cuGraphInstantiateWithParams,
      (phGraphExec, hGraph, instantiateParams))
 TWIN(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, own(hStream)))
 TWIN(cuGraphUpload, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, own(hStream)))
+TWIN(cuGraphicsMapResources, (unsigned int count, CUgraphicsResource *resources, CUstream hStream),
+     (count, resources, own(hStream)))
+TWIN(cuGraphicsUnmapResources,
+     (unsigned int count, CUgraphicsResource *resources, CUstream hStream),
+     (count, resources, own(hStream)))
 TWIN(cuLaunchCooperativeKernel,
      (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
       unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
@@ -106,6 +111,11 @@ TWIN(cuMemsetD32Async, (CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstre
      (dstDevice, ui, N, own(hStream)))
 TWIN(cuMemsetD8Async, (CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream),
      (dstDevice, uc, N, own(hStream)))
+TWIN(cuSignalExternalSemaphoresAsync,
+     (const CUexternalSemaphore *extSemArray,
+      const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems,
+      CUstream stream),
+     (extSemArray, paramsArray, numExtSems, own(stream)))
 TWIN(cuStreamAddCallback,
      (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
      (own(hStream), callback, userData, flags))
@@ -186,6 +196,11 @@ TWIN(cuStreamWriteValue64,
 TWIN(cuStreamWriteValue64_v2,
      (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
      (own(stream), addr, value, flags))
+TWIN(cuWaitExternalSemaphoresAsync,
+     (const CUexternalSemaphore *extSemArray,
+      const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems,
+      CUstream stream),
+     (extSemArray, paramsArray, numExtSems, own(stream)))
 
 CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 {

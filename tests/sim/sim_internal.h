@@ -108,6 +108,8 @@ enum sim_handle_kind {
     SIM_PHYSICAL,
     SIM_OBJECT,
     SIM_MIPMAPPED,
+    SIM_EXTERNAL_MEMORY,
+    SIM_EXTERNAL_SEMAPHORE,
 };
 
 void *sim_handle_new(enum sim_handle_kind kind, size_t bytes);
@@ -413,6 +415,7 @@ struct sim_block {
     unsigned flags;
     uint64_t born_after; /* the newest operation when it was made: older ones cannot mean it */
     unsigned pins;       /* enqueued operations that will look at it */
+    bool freeable;       /* imported, and freed by cuMemFree */
     bool zombie;         /* freed as far as the host can see */
     bool born_async, born, dead; /* born, dead: in stream order, by execution */
     struct sim_stamp born_at, dead_at;
@@ -464,6 +467,11 @@ void sim_managed_free(struct sim_block *block);
 void sim_host_free(struct sim_block *block, const char *how);
 /* Memory of another process: undoes the import (ipc.c). */
 void sim_import_close(struct sim_block *block);
+/* Gives part of a file an address on the context's device. */
+struct sim_block *sim_import_file(int fd, CUcontext ctx, uint64_t offset, size_t size,
+                                  const char *how);
+/* The page that an event or semaphore shares with others; NULL: cannot be mapped. */
+void *sim_shared_page(int fd);
 void sim_import_gone(struct sim_block *block);
 /* Is fd a memory file of the simulation with such a name? The pattern holds one %d. */
 bool sim_memory_file(int fd, const char *pattern, int *ret_number);

@@ -1,5 +1,9 @@
 /* mapping.c: virtual memory management: reserve, create, map, open, unmap; arrays beside it. */
+#define _GNU_SOURCE
 #include "sim_test.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define CHUNK ((size_t)2 << 20)
 
@@ -97,6 +101,55 @@ static void test_values(void)
     OK(cuMemFree(p));
 }
 
+static int file_of(size_t bytes)
+{
+    int fd = memfd_create("outside", 0);
+
+    CHECK(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+    return fd;
+}
+
+/* Memory and a semaphore that another API has made. */
+static void test_external(void)
+{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC memory_desc = {
+        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 8192};
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer_desc = {.offset = 4096, .size = 4096};
+    CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC semaphore_desc = {
+        .type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD};
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal = {0};
+    CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait = {0};
+    CUexternalMemory memory;
+    CUexternalSemaphore semaphore;
+    CUstream a, b;
+    CUdeviceptr p;
+
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    memory_desc.handle.fd = file_of(8192);
+    semaphore_desc.handle.fd = file_of(4096);
+    OK(cuImportExternalMemory(&memory, &memory_desc));
+    OK(cuImportExternalSemaphore(&semaphore, &semaphore_desc));
+    OK(cuExternalMemoryGetMappedBuffer(&p, memory, &buffer_desc));
+    unsigned *outside = mmap(NULL, 8192, PROT_READ, MAP_SHARED, memory_desc.handle.fd, 0);
+    CHECK(outside != MAP_FAILED);
+    for (unsigned i = 1; i < 20; i++) {
+        wait.params.fence.value = signal.params.fence.value = i;
+        OK(cuWaitExternalSemaphoresAsync(&semaphore, &wait, 1, b));
+        OK(launch(test.add, b, p, 1, 1));
+        OK(launch(test.fill, a, p, 1, i));
+        OK(cuSignalExternalSemaphoresAsync(&semaphore, &signal, 1, a));
+        OK(cuStreamSynchronize(b));
+        CHECK(outside[1024] == 3 * i + 1);
+    }
+    OK(cuMemFree(p));
+    CHECK(outside[1024] == 3 * 19 + 1);
+    OK(cuDestroyExternalMemory(memory));
+    OK(cuDestroyExternalSemaphore(semaphore));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuDestroyExternalSemaphore(semaphore));
+    CHECK(munmap(outside, 8192) == 0);
+}
+
 /* Unmapped under work that is still to come: the last test, it leaves a fault. */
 static void test_unmapped(void)
 {
@@ -122,6 +175,7 @@ int main(void)
     test_mapping();
     test_arrays();
     test_values();
+    test_external();
     CHECK(sim_violations() == 0);
     CHECK(sim_bytes_in_use(0) == 0);
     test_unmapped();
