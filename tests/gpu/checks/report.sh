@@ -36,6 +36,17 @@ switched_off() {
     echo "nothing said"
 }
 
+# CUDA used past every door: one line says so, and nothing changes; switched off, nothing is said.
+bypassed() {
+    run_as "$TAG.with" LD_PRELOAD="$LIB" -- "$BIN/bypass" || { died with $?; return 1; }
+    (($(wc -l <"$OUT/$TAG.with.err") == 1)) && grep -q 'none of its calls' "$OUT/$TAG.with.err" ||
+        { echo "stderr: $(head -n2 "$OUT/$TAG.with.err")"; return 1; }
+    [[ $(cat "$OUT/$TAG.with.out") == devices ]] || { echo "stdout changed"; return 1; }
+    head -n1 "$OUT/$TAG.with.err"
+    run_as "$TAG.off" LD_PRELOAD="$LIB" ALLOGRAFT_STATS=off -- "$BIN/bypass" &&
+        [[ ! -s $OUT/$TAG.off.err ]] || { echo "said although switched off"; return 1; }
+}
+
 # A bad value: one line that names it, and the run goes on as if the library were not there.
 bad_value() {
     run_with ALLOGRAFT_POLICY=swimming -- "$BIN/counted" || { died with $?; return 1; }
@@ -76,6 +87,7 @@ report_checks() {
     background check report/stderr on_stderr
     background check report/off switched_off
     background check report/bad-value bad_value
+    background check report/bypassed bypassed
     background check fork/before forked_before
     background check fork/after forked_after
 }
