@@ -8,10 +8,14 @@
 
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device)
 {
-    if (result == CUDA_SUCCESS && handle) {
-        (void)ag_context_enter(*handle, device);
-        ag_lifecycle_context_exists();
-    }
+    struct ag_context *context;
+
+    if (result != CUDA_SUCCESS || !handle)
+        return result;
+    ag_lifecycle_context_exists();
+    context = ag_context_enter(*handle, device);
+    if (context)
+        ag_alloc_learn_pitch(context);
     return result;
 }
 
@@ -64,11 +68,9 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
 
     AG_ENTER(cuDevicePrimaryCtxRetain, handle, device);
     result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
-    if (result == CUDA_SUCCESS && handle) {
+    if (result == CUDA_SUCCESS && handle)
         ag_context_primary_retained(*handle, device);
-        ag_lifecycle_context_exists();
-    }
-    return ag_entry_leave(result);
+    return ag_entry_leave(entered(result, handle, device));
 }
 
 /* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */

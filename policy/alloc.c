@@ -173,29 +173,36 @@ static size_t ask_pitch(size_t width)
 }
 
 /* The driver rounds rows up to a power of two; three questions tell which. SIZE_MAX when it answers
- * something else, 0 when it did not answer: then we ask again another time. */
-static size_t pitch_granule(struct ag_device *device)
+ * something else, 0 when it did not answer. In the current context. */
+static size_t ask_granule(void)
 {
-    size_t granule = atomic_load_explicit(&device->pitch_granule, memory_order_relaxed);
-    size_t next, exact;
+    size_t granule = ask_pitch(1);
+    size_t next = granule ? ask_pitch(granule + 1) : 0;
+    size_t exact = next ? ask_pitch(5 * granule) : 0;
 
-    if (granule)
-        return granule;
-    granule = ask_pitch(1);
-    next = granule ? ask_pitch(granule + 1) : 0;
-    exact = next ? ask_pitch(5 * granule) : 0;
     if (!exact)
         return 0;
     if ((granule & (granule - 1)) || next != 2 * granule || exact != 5 * granule)
-        granule = SIZE_MAX;
-    atomic_store_explicit(&device->pitch_granule, granule, memory_order_relaxed);
+        return SIZE_MAX;
     return granule;
+}
+
+void ag_alloc_learn_pitch(struct ag_context *context)
+{
+    _Atomic size_t *granule = &context->device->pitch_granule;
+    bool pushed;
+
+    if (policy == AG_POLICY_NATIVE || atomic_load_explicit(granule, memory_order_relaxed) ||
+        ag_order_capture_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
+        return;
+    atomic_store_explicit(granule, ask_granule(), memory_order_relaxed);
+    ag_context_restore(pushed);
 }
 
 /* The pitch natively, or 0 when only the driver can tell or would refuse. */
 static size_t pitch_of(struct ag_device *device, size_t width, size_t height, size_t *ret_bytes)
 {
-    size_t granule = pitch_granule(device), pitch;
+    size_t granule = atomic_load_explicit(&device->pitch_granule, memory_order_relaxed), pitch;
 
     if (!granule || granule == SIZE_MAX || width > SIZE_MAX - granule)
         return 0;

@@ -15,6 +15,10 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported);
 /* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
                         unsigned element_bytes, bool exported);
+/* Asks the driver how it rounds rows on the device of `context`, which has just come to life: the
+ * questions allocate and free, and a free waits for what is in flight. Once a device. */
+struct ag_context;
+void ag_alloc_learn_pitch(struct ag_context *context);
 /* cuMemFree_v2. Unknown addresses go to the driver. */
 CUresult ag_free(CUdeviceptr address);
 
@@ -27,7 +31,6 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
 /* A capture ended and none is open any more: what was set aside is freed. */
 void ag_alloc_capture_closed(void);
 /* The program is about to destroy `context`: its memory goes, as natively. */
-struct ag_context;
 void ag_alloc_context_dying(struct ag_context *context);
 
 #endif

@@ -406,10 +406,19 @@ void ag_order_note_visible(enum ag_visible how)
     ag_order_pay(AG_STAT_PAID_VISIBLE);
 }
 
+static void finish_streams(struct ag_context *context, void *unused)
+{
+    (void)unused;
+    (void)ag_order_wait_released(context);
+}
+
 void ag_order_context_entered(void)
 {
-    if (ag_context_count() > 1)
-        ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    if (ag_context_count() < 2)
+        return;
+    /* The new context waited for nothing so far: what was allocated must not be pending on a stream. */
+    ag_context_each(finish_streams, NULL);
+    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
 }
 
 /* Why a free has to drain, as an AG_STAT_DRAIN_* row; AG_N_STATS when it need not. */

@@ -55,7 +55,7 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
  * ordered before it); the context is current until ag_order_release_end. False in a capture. */
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed);
 void ag_order_release_end(bool pushed);
-/* The host waits until what was given back so far has gone to the pool. */
+/* The host waits until what was allocated from and given back to the pool so far has been done. */
 CUresult ag_order_wait_released(struct ag_context *context);
 
 /* Does the host owe a wait? Waits until all work before the last ordered free has finished. */
