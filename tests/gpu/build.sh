@@ -47,6 +47,7 @@ build driver_linked driver.c "${c[@]}"
 link=(-ldl)
 build driver_dlsym driver.c "${c[@]}" -DVIA_DLSYM
 build startup startup.c "${c[@]}"
+build sim_truth sim_truth.c "${c[@]}" -pthread
 build bypass bypass.c "${c[@]}"
 
 failed=0

@@ -1,5 +1,18 @@
 # What else a program sees of its memory: amounts, contexts, the end of memory, capture, pitch.
 
+# The simulated driver's rules are this driver's: every question answered as tests/sim/RULES.md says.
+# With one GPU the questions about two stay open.
+same_rules() {
+    local partial=()
+    (($(nvidia-smi --list-gpus | wc -l) > 1)) || partial=(--partial)
+    timeout 150 "$BIN/sim_truth" >"$OUT/$TAG.native.out" 2>"$OUT/$TAG.native.err" ||
+        { died native $?; return 1; }
+    python3 -IS "$ROOT/tests/sim/rules.py" "$ROOT/tests/sim/RULES.md" "${partial[@]}" \
+        --output "$OUT/$TAG.native.out" >"$OUT/$TAG.rules" 2>&1 ||
+        { echo "$(grep -c '^R' "$OUT/$TAG.rules") answers differ: $(head -n 2 "$OUT/$TAG.rules" | tr '\n' ' ')"; return 1; }
+    cat "$OUT/$TAG.rules"
+}
+
 # These look at how much memory is free or take all of it: one after the other.
 api_checks() {
     check api/getinfo holds 'coverage.redirected > 0' -- -- "$BIN/getinfo"
@@ -10,6 +23,7 @@ api_checks() {
         'devices.*.placements.*.current_bytes == 0' -- -- "$BIN/oom"
     check api/out-of-memory-no-cache holds 'coverage.redirected > 0' -- \
         ALLOGRAFT_CACHE=0 -- "$BIN/oom"
+    check sim/rules same_rules
 }
 
 api_background_checks() {
