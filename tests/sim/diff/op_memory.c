@@ -109,6 +109,9 @@ bool op_alloc_async(struct world *w)
 
     if (lane == MAX_LANES || capture_forbids_waiting(w) || w->bytes_live + bytes > MOST_BYTES)
         return false;
+    /* The driver hangs when a thread ends after that while its per-thread stream is busy. */
+    if (w->traits->n_threads > 1 && w->lanes[lane].kind == LANE_LEGACY)
+        return false;
     buffer = buffer_new(w, own ? BUFFER_POOL : BUFFER_ASYNC, w->lanes[lane].context, bytes);
     if (!buffer)
         return false;

@@ -149,7 +149,9 @@ bool op_stream_ask(struct world *w)
     if (lane == MAX_LANES || capture_forbids_waiting(w))
         return false;
     lane_before(w, lane, &before);
-    if (clock_covers(&w->host, &before))
+    /* The legacy stream is every thread's. */
+    if (clock_covers(&w->host, &before) &&
+        (w->traits->n_threads == 1 || w->lanes[lane].kind != LANE_LEGACY))
         (void)did(w, cu.cuStreamQuery(lane_stream(w, lane)), "cuStreamQuery s%u", lane);
     else
         (void)cu.cuStreamQuery(lane_stream(w, lane));

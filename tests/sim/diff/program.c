@@ -212,7 +212,7 @@ static void free_all(struct world *w)
             (void)did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u", buffer->id);
         buffer_gone(w, buffer);
     }
-    for (int device = 0; device < 2; device++)
+    for (int device = 0; device < 2 && w->thread == 0; device++)
         if (w->pools[device])
             (void)did(w, cu.cuMemPoolDestroy(w->pools[device]), "cuMemPoolDestroy %d", device);
 }
@@ -241,20 +241,6 @@ static void reset_all(struct world *w)
     }
     for (int device = 0; device < (w->traits->second_device ? 2 : 1); device++)
         say(w, "still in use on device %d: %zu", device, sim_bytes_in_use(device));
-}
-
-static void end(struct world *w, struct outcome *outcome)
-{
-    w->op++;
-    if (w->traits->ending == END_CLEAN || w->traits->ending == END_RESET) {
-        wait_for_all(w);
-        look_at_all(w);
-        free_all(w);
-        outcome->clean = 1;
-        if (w->traits->ending == END_RESET)
-            reset_all(w);
-    }
-    say(w, "violations %u", sim_violations());
 }
 
 /* ---- several host threads ---- */
@@ -359,6 +345,32 @@ static void run_threads(struct world *first, const struct traits *traits, char *
 }
 
 /* ---- all of it ---- */
+
+/* The other threads are gone: this one gives back what all had. */
+static void give_all_back(struct world *w)
+{
+    wait_for_all(w);
+    for (unsigned i = 0; i < threads.n; i++) {
+        struct world *other = threads.worlds[i];
+        host_knows(other, &w->host);
+        host_knows_context(other, 0);
+        look_at_all(other);
+    }
+    for (unsigned i = threads.n; i--;)
+        free_all(threads.worlds[i]);
+}
+
+static void end(struct world *w, struct outcome *outcome)
+{
+    w->op++;
+    if (w->traits->ending == END_CLEAN || w->traits->ending == END_RESET) {
+        give_all_back(w);
+        outcome->clean = 1;
+        if (w->traits->ending == END_RESET)
+            reset_all(w);
+    }
+    say(w, "violations %u", sim_violations());
+}
 
 static void finish_logs(struct outcome *outcome)
 {

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# Runs every wrong redirect of mutants.def until the differential tests notice it; the right ones must
+# pass. Exit status 0: all noticed, each within the most seeds allowed.
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, os.pardir, 'diff'))
+import diff_run  # noqa: E402: it lies beside us
+
+ROW = re.compile(r'^(CONTROL|MUTANT)\((\w+), "(.*)"\)', re.M)
+
+
+def read_rows():
+    """(number, name, what is wrong, is it right)"""
+    with open(os.path.join(HERE, 'mutants.def'), encoding='utf-8') as f:
+        return [(number, name, what, kind == 'CONTROL')
+                for number, (kind, name, what) in enumerate(ROW.findall(f.read()))]
+
+
+def differing(runner, name, native, runs, first, last):
+    """The first seed at which the variant differs, and how; None when there is none."""
+    for seed in range(first, last + 1):
+        if native[seed, 'plain'].status != 0:
+            raise SystemExit('seed %d: natively status %d' % (seed, native[seed, 'plain'].status))
+        wrong = diff_run.compare(native[seed, 'plain'], runs[seed, name], True)
+        if wrong:
+            return seed, wrong
+    return None
+
+
+def hunt(runner, rows, first, most, n_control):
+    """Chunk by chunk: what has been noticed needs no more seeds. Returns {name: (seeds, how)}."""
+    caught, began = {}, time.monotonic()
+    for start in range(first, first + most, diff_run.CHUNK):
+        last = min(start + diff_run.CHUNK, first + most) - 1
+        left = [row for row in rows if row[1] not in caught and (not row[3] or start - first < n_control)]
+        if not left:
+            break
+        native = runner.batch(start, last, {'plain': ''}, False)
+        runs = runner.batch(start, last, {name: 'DIFF_MUTANT=%d' % number
+                                          for number, name, _, _ in left}, True)
+        for _, name, _, _ in left:
+            found = differing(runner, name, native, runs, start, last)
+            if found:
+                caught[name] = (found[0] - first + 1, found[0], found[1])
+                print('%-28s %5d seeds, %4.0f s: seed %d: %s'
+                      % ((name, caught[name][0], time.monotonic() - began) + found), flush=True)
+    return caught
+
+
+def main():
+    parser = argparse.ArgumentParser(description='every mistake must be noticed')
+    parser.add_argument('--first', type=int, default=1, help='the first seed')
+    parser.add_argument('--most', type=int, default=2000, help='seeds within which each is noticed')
+    parser.add_argument('--control', type=int, default=200, help='seeds that the right ones must pass')
+    parser.add_argument('--only', help='names of mutants, with commas')
+    args = parser.parse_args()
+    rows = read_rows()
+    if args.only:
+        rows = [row for row in rows if row[1] in args.only.split(',')]
+    runner_args = diff_run.read_arguments(['--door', 'linked'])
+    runner_args.stats = False
+    folder = tempfile.mkdtemp(prefix='mutants-')
+    try:
+        caught = hunt(diff_run.Runner(runner_args, folder), rows, args.first, args.most, args.control)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    bad = [name for _, name, _, right in rows if right == (name in caught)]
+    for _, name, what, right in rows:
+        if name in bad:
+            print('%s %s: %s' % ('a right redirect differs:' if right else 'SURVIVES:', name, what))
+    n = sum(not right for _, _, _, right in rows)
+    print('%d of %d mutants noticed, most seeds needed: %d' % (
+        sum(name in caught for _, name, _, right in rows if not right), n,
+        max([caught[name][0] for _, name, _, right in rows if not right and name in caught] or [0])))
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == '__main__':
+    main()
