@@ -146,6 +146,7 @@ struct world {
     const struct traits *traits;
     uint64_t random;
     unsigned op, thread, lean;
+    unsigned next_lane, n_next; /* lane_pick gives this one so many times more */
     char *log;
     size_t log_bytes, log_capacity;
     unsigned current, n_contexts;

@@ -170,6 +170,8 @@ unsigned lane_pick(struct world *w)
 {
     unsigned n = 0, found = MAX_LANES;
 
+    if (w->n_next && w->n_next-- && lane_usable(w, &w->lanes[w->next_lane]))
+        return w->next_lane;
     for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++)
         if (lane_usable(w, &w->lanes[i]) && draw(w, ++n) == 0)
             found = i;

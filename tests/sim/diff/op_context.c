@@ -32,6 +32,8 @@ void context_open(struct world *w, unsigned context, int device, bool primary)
     at->per_thread = lane_new(w, context, LANE_PER_THREAD, CU_STREAM_PER_THREAD);
     must(w, at->per_thread != MAX_LANES);
     at->alive = true;
+    w->next_lane = at->legacy;
+    w->n_next = 4;
 }
 
 /* ---- the end of one ---- */

@@ -223,6 +223,8 @@ bool free_buffer(struct world *w, struct buffer *buffer)
     w->lean = 6;
     if (buffer->kind == BUFFER_NATIVE && chance(w, 12))
         probe_freed(w, buffer);
+    else if (chance(w, 12)) /* a stream that comes later relies on the free as well */
+        (void)op_stream_create(w);
     return true;
 }
 
@@ -234,7 +236,7 @@ bool op_free(struct world *w)
     if (capture_forbids_waiting(w))
         return false;
     if (chance(w, 15))
-        kinds = BIT(BUFFER_MANAGED) | (getenv("D1") ? 0 : BIT(BUFFER_ASYNC) | BIT(BUFFER_POOL));
+        kinds = BIT(BUFFER_MANAGED) | BIT(BUFFER_ASYNC) | BIT(BUFFER_POOL);
     buffer = buffer_pick_idle(w, kinds, true);
     return buffer && free_buffer(w, buffer);
 }

@@ -20,7 +20,8 @@ bool op_stream_create(struct world *w)
     lane = w->first_lane + w->n_lanes;
     if (!did(w, result, "cuStreamCreate s%u c%u flags %u", lane, context, flags))
         return true;
-    (void)lane_new(w, context, nonblocking ? LANE_NONBLOCKING : LANE_BLOCKING, stream);
+    w->next_lane = lane_new(w, context, nonblocking ? LANE_NONBLOCKING : LANE_BLOCKING, stream);
+    w->n_next = w->lean ? 6 : 2;
     return true;
 }
 

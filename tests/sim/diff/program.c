@@ -41,7 +41,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->n_ops = lengths[draw(&dice, 4)];
     t->visible = host_looks(seed);
     t->visible_at = chance(&dice, 60) ? 0 : draw(&dice, t->n_ops);
-    t->nonblocking_at = chance(&dice, 50) ? 0 : chance(&dice, 50) ? t->n_ops : draw(&dice, t->n_ops);
+    t->nonblocking_at = chance(&dice, 40) ? 0 : chance(&dice, 40) ? t->n_ops : draw(&dice, t->n_ops);
     t->second_context = n_threads == 1 && chance(&dice, 20);
     t->second_device = n_threads == 1 && chance(&dice, 20);
     t->peers = t->second_device && chance(&dice, 50);

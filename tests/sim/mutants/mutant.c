@@ -238,8 +238,8 @@ static bool enumerates(void)
     case is_enumerated:
     case is_misses_a_stream:
     case is_misses_destroyed:
-    case is_misses_per_thread:
-    case is_misses_legacy:
+    case is_misses_default_streams:
+    case is_misses_blocking_streams:
         return true;
     default:
         return false;
@@ -248,6 +248,11 @@ static bool enumerates(void)
 
 static bool missed(const struct context *context, unsigned i)
 {
+    unsigned flags = 0;
+
+    (void)REAL(cuStreamGetFlags)(context->streams[i], &flags);
+    if (mutant == is_misses_blocking_streams)
+        return !(flags & CU_STREAM_NON_BLOCKING);
     return mutant == is_misses_a_stream && i + 1 == context->n_streams;
 }
 
@@ -260,9 +265,11 @@ static void one_before(struct context *context, CUstream stream)
 
 static void for_each_stream(struct context *context, void (*visit)(struct context *, CUstream))
 {
-    if (mutant != is_misses_legacy)
+    bool defaults = mutant != is_misses_default_streams && mutant != is_misses_blocking_streams;
+
+    if (defaults)
         visit(context, CU_STREAM_LEGACY);
-    if (mutant != is_misses_per_thread)
+    if (defaults)
         visit(context, CU_STREAM_PER_THREAD);
     for (unsigned i = 0; i < context->n_streams; i++)
         if (!missed(context, i))
