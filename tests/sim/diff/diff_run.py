@@ -186,7 +186,8 @@ def read_arguments(words):
     parser.add_argument('--sim', default=os.environ.get('DIFF_SIM'), help="the simulation's folder")
     parser.add_argument('--seeds', default='1-1000000', help='A-B')
     parser.add_argument('--policies', default=','.join(POLICIES), help=', '.join(POLICIES))
-    parser.add_argument('--seconds', type=float, default=0, help='begin nothing after that')
+    parser.add_argument('--seconds', type=float, default=0,
+                        help='begin nothing after that; DIFF_SECONDS sets it instead')
     parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
     parser.add_argument('--door', help='linked, dlsym or get-proc; else as the seed says')
@@ -201,6 +202,8 @@ def read_arguments(words):
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
     except (KeyError, ValueError) as error:
         parser.error('not understood: %s' % error)
+    if args.seconds and 'DIFF_SECONDS' in os.environ:
+        args.seconds = float(os.environ['DIFF_SECONDS'])
     args.soft, args.stats = False, True
     return args
 
