@@ -274,6 +274,10 @@ bool op_ask_pointer(struct world *w);
 bool op_ask_memory(struct world *w);
 bool op_mistake(struct world *w);
 
+/* Starts the second process; before the driver is used in this one. */
+void ipc_start(void);
+bool op_ipc(struct world *w);
+
 /* ---- program.c ---- */
 
 /* Runs the program of the traits; its log is in `log` afterwards. Does not return for endings that

@@ -66,7 +66,7 @@ static const struct {
     {op_event_wait, 4},   {op_event_ask, 6},     {op_stream_ask, 6},    {op_synchronize, 1},
     {op_hold, 1},         {op_capture_begin, 3}, {op_graph_launch, 5},  {op_graph_destroy, 1},
     {op_context, 1},      {op_push, 2},          {op_ask_pointer, 5},   {op_ask_memory, 1},
-    {op_mistake, 2},
+    {op_mistake, 2},      {op_ipc, 6},
 };
 
 /* Right after a free: what relies on it having waited. */
@@ -386,6 +386,8 @@ void program_run(const struct traits *traits, struct outcome *outcome, char *log
     struct world *w = world_new(traits, 0, logs);
 
     kernels_register(outcome->marks);
+    if (traits->ipc)
+        ipc_start();
     doors_open(traits->door, traits->per_thread);
     begin(w);
     threads.n = 1;
