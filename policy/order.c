@@ -53,7 +53,7 @@
 static enum ag_free_mode mode = AG_FREE_AUTO;
 static _Atomic unsigned visible; /* bits of enum ag_visible */
 static _Atomic bool exiting;
-static _Atomic bool anything_owed; /* a hint: contexts say what */
+static _Atomic bool ever_ordered; /* what is owed now, contexts say */
 
 /* --- the gate --- */
 
@@ -342,28 +342,47 @@ static CUresult wait_on_host(CUevent event)
     return result;
 }
 
+static bool is_owed(struct ag_context *context, uint64_t *ret_placed)
+{
+    *ret_placed = atomic_load_explicit(&context->ordered.placed, memory_order_acquire);
+    return *ret_placed > atomic_load_explicit(&context->ordered_paid, memory_order_acquire);
+}
+
 static void pay_context(struct ag_context *context, void *data)
 {
-    uint64_t placed = atomic_load_explicit(&context->ordered.placed, memory_order_acquire);
     bool *paid = data;
+    uint64_t placed;
 
-    if (placed <= atomic_load_explicit(&context->ordered_paid, memory_order_acquire))
+    if (!is_owed(context, &placed))
         return;
     (void)wait_on_host(context->ordered.event);
     raise_to(&context->ordered_paid, placed);
     *paid = true;
 }
 
+static void note_owed(struct ag_context *context, void *owed)
+{
+    uint64_t placed;
+
+    if (is_owed(context, &placed))
+        *(bool *)owed = true;
+}
+
+/* Until the wait is over, also if another thread is waiting already. */
 bool ag_order_owes(void)
 {
-    return atomic_load_explicit(&anything_owed, memory_order_acquire);
+    bool owed = false;
+
+    if (atomic_load_explicit(&ever_ordered, memory_order_acquire))
+        ag_context_each(note_owed, &owed);
+    return owed;
 }
 
 void ag_order_pay(enum ag_stat why)
 {
     bool paid = false;
 
-    if (!atomic_exchange_explicit(&anything_owed, false, memory_order_acq_rel))
+    if (!atomic_load_explicit(&ever_ordered, memory_order_acquire))
         return;
     ag_context_each(pay_context, &paid);
     if (paid)
@@ -535,6 +554,8 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
         return free_in_capture(context, ret_set_aside);
     if (reason != AG_N_STATS)
         return drain(context, reason, ret_set_aside);
+    if (!atomic_load_explicit(&ever_ordered, memory_order_relaxed))
+        atomic_store_explicit(&ever_ordered, true, memory_order_release);
     placed = place(context, &context->ordered, place_barrier);
     if (placed == IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
@@ -542,8 +563,6 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
     reason = drain_reason();
     if (placed == NOT_PLACED || reason != AG_N_STATS)
         return drain(context, reason == AG_N_STATS ? AG_STAT_DRAIN_NO_FENCE : reason, ret_set_aside);
-    if (!atomic_load_explicit(&anything_owed, memory_order_relaxed))
-        atomic_store_explicit(&anything_owed, true, memory_order_release);
     ag_stats_add(needs_context_fence(context) ? AG_STAT_FREE_CONTEXT_FENCE
                                               : AG_STAT_FREE_NULL_STREAM, 1);
     return CUDA_SUCCESS;
@@ -686,7 +705,7 @@ void ag_order_nonblocking_created(struct ag_context *context)
 void ag_order_forget_all(void)
 {
     atomic_store(&open_captures, 0);
-    atomic_store(&anything_owed, false);
+    atomic_store(&ever_ordered, false);
     atomic_store(&visible, 0);
     captures.n = 0;
     for (unsigned i = 0; i < AG_SLOTS; i++)
