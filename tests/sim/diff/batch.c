@@ -50,8 +50,9 @@ static void *shared(size_t bytes)
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: diff-program [--threads N] [--ipc] [--door NAME] [--stats PATH] SEED\n"
-                    "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
+    fprintf(stderr,
+            "usage: diff-program [--threads N] [--ipc] [--door NAME] [--stats PATH] SEED\n"
+            "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
     exit(2);
 }
 
@@ -256,9 +257,9 @@ static void one_variant(uint64_t seed, const char *variant)
         left = bytes_left();
     if (left > 0 && !outcome->clean)
         left = 0;
-    printf("%llu %.*s %d %u %016llx %016llx %lld %u\n", (unsigned long long)seed, (int)name, variant,
-           status, outcome->n_ops, (unsigned long long)hashes.full, (unsigned long long)hashes.soft,
-           left, marks_missing());
+    printf("%llu %.*s %d %u %016llx %016llx %lld %u\n", (unsigned long long)seed, (int)name,
+           variant, status, outcome->n_ops, (unsigned long long)hashes.full,
+           (unsigned long long)hashes.soft, left, marks_missing());
 }
 
 static double now(void)

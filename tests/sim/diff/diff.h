@@ -20,7 +20,7 @@
 
 enum door { DOOR_LINKED, DOOR_DLSYM, DOOR_GET_PROC, N_DOORS };
 
-#define PLAIN(symbol, base, version)                     __typeof__(symbol) *symbol;
+#define PLAIN(symbol, base, version)                    __typeof__(symbol) *symbol;
 #define TWIN(symbol, base, version, twin, twin_version) __typeof__(symbol) *symbol;
 struct diff_driver {
 #include "doors.def"
@@ -38,8 +38,8 @@ void doors_open(enum door door, bool per_thread);
 struct traits {
     uint64_t seed;
     enum door door;
-    bool per_thread;    /* built with per-thread default streams */
-    bool visible;       /* the host looks at memory that the device writes meanwhile */
+    bool per_thread;         /* built with per-thread default streams */
+    bool visible;            /* the host looks at memory that the device writes meanwhile */
     unsigned visible_at;     /* from that operation on */
     unsigned nonblocking_at; /* likewise: the first non-blocking stream may appear */
     bool second_context, second_device, peers, captures, resets, pools, holds, ipc;
@@ -84,9 +84,9 @@ struct context {
     int device;
     CUcontext handle;
     CUfunction kernels[N_KERNELS];
-    unsigned legacy, per_thread;  /* lanes */
-    struct clock all, blocking;   /* everything submitted; to streams that wait for the legacy one */
-    struct clock foreign;         /* what other threads had submitted at the last meeting */
+    unsigned legacy, per_thread; /* lanes */
+    struct clock all, blocking;  /* everything submitted; to streams that wait for the legacy one */
+    struct clock foreign;        /* what other threads had submitted at the last meeting */
 };
 
 enum buffer_kind {

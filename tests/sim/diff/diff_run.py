@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# diff-run: seeded random programs natively and under every policy; the same bytes, codes, and no leak.
+# diff-run: random programs natively and under every policy: the same bytes and codes, and no leak.
 #
 # Exit status: 0 no difference, 1 differences (each with the command that shows it), 2 bad usage.
 
@@ -23,7 +23,8 @@ POLICIES = {
     'managed': 'ALLOGRAFT_POLICY=managed',
     'native': 'ALLOGRAFT_POLICY=native',
     'nocache': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_CACHE=0',
-    'tiny': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_CACHE=20KiB,ALLOGRAFT_PENDING=20KiB,ALLOGRAFT_POOL_KEEP=0',
+    'tiny': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_CACHE=20KiB,ALLOGRAFT_PENDING=20KiB,'
+            'ALLOGRAFT_POOL_KEEP=0',
     'off': 'ALLOGRAFT_DISABLE=1',
 }
 # Managed memory answers some questions about pointers truthfully, so otherwise.
@@ -91,8 +92,9 @@ class Runner:
         for seed in range(first, last + 1):
             plain = native[seed, 'plain']
             if plain.status != 0 or plain.marks_missing:
-                found.append((seed, 'plain', 'the program or the simulation is wrong: natively status '
-                              '%d, %d marks missing' % (plain.status, plain.marks_missing)))
+                found.append((seed, 'plain', 'the program or the simulation is wrong: natively '
+                              'status %d, %d marks missing'
+                              % (plain.status, plain.marks_missing)))
                 continue
             for name in self.args.variants:
                 wrong = compare(plain, runs[seed, name], name in SOFT or self.args.soft)
@@ -106,7 +108,7 @@ class Runner:
         return found
 
     def run(self, first, last, seconds):
-        """Chunks on all workers until the seeds or the seconds are used up, or enough has gone wrong."""
+        """Chunks on all workers until seeds or seconds are used up, or enough has gone wrong."""
         until = time.monotonic() + seconds if seconds else None
         starts = iter(range(first, last + 1, CHUNK))
         with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
@@ -141,7 +143,8 @@ class Runner:
         other, err = (plain, plain_err) if name == 'plain' else \
             self.log(seed, self.args.variants[name], True)
         if name in SOFT or self.args.soft:
-            plain, other = ([line for line in log if ' attr ' not in line] for log in (plain, other))
+            plain, other = ([line for line in log if ' attr ' not in line]
+                            for log in (plain, other))
         for i in range(max(len(plain), len(other))):
             a, b = (log[i] if i < len(log) else '(nothing)' for log in (plain, other))
             if a != b:
@@ -175,7 +178,8 @@ def compare(plain, run, soft):
 
 
 def sanitizer_runtime(library):
-    listed = subprocess.run(['ldd', library], stdout=subprocess.PIPE, universal_newlines=True).stdout
+    listed = subprocess.run(['ldd', library], stdout=subprocess.PIPE,
+                            universal_newlines=True).stdout
     return re.findall(r'lib[at]san\S* => (\S+)', listed)
 
 

@@ -26,9 +26,9 @@ struct way {
 
 #define PLAIN(symbol, base, version) \
     {#symbol, #base, NULL, version, 0, (void **)&cu.symbol, (void *)symbol, NULL},
-#define TWIN(symbol, base, version, twin, twin_version)            \
-    {#symbol,         #base,          #twin, version, twin_version, \
-     (void **)&cu.symbol, (void *)symbol, (void *)twin},
+#define TWIN(symbol, base, version, twin, twin_version)                              \
+    {#symbol,        #base,       #twin, version, twin_version, (void **)&cu.symbol, \
+     (void *)symbol, (void *)twin},
 static const struct way ways[] = {
 #include "doors.def"
 };

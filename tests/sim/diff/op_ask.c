@@ -20,12 +20,9 @@ static struct buffer *some_buffer(struct world *w)
 static void ask_softly(struct world *w, const struct buffer *buffer)
 {
     static const CUpointer_attribute which[] = {
-        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
-        CU_POINTER_ATTRIBUTE_IS_MANAGED,
-        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
-        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-        CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
-        CU_POINTER_ATTRIBUTE_MAPPED,
+        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,          CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+        CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,         CU_POINTER_ATTRIBUTE_MAPPED,
     };
     unsigned i = draw(w, sizeof(which) / sizeof(which[0]));
     uint64_t value = 0;
@@ -33,7 +30,8 @@ static void ask_softly(struct world *w, const struct buffer *buffer)
 
     if (which[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         value = value != 0;
-    (void)did(w, result, "attr %d of b%u: %llu", (int)which[i], buffer->id, (unsigned long long)value);
+    (void)did(w, result, "attr %d of b%u: %llu", (int)which[i], buffer->id,
+              (unsigned long long)value);
 }
 
 static void ask_several(struct world *w, const struct buffer *buffer, size_t offset)
@@ -51,9 +49,9 @@ static void ask_several(struct world *w, const struct buffer *buffer, size_t off
     CUresult result = cu.cuPointerGetAttributes(5, which, data, buffer->p + offset);
 
     (void)did(w, result, "attributes of b%u: %s type %u device %d start %lld size %zu", buffer->id,
-              !context                                           ? "no context"
+              !context                                         ? "no context"
               : context == w->contexts[buffer->context].handle ? "its context"
-                                                                 : "another context",
+                                                               : "another context",
               type, ordinal, (long long)(start - buffer->p), size);
 }
 
@@ -78,7 +76,8 @@ bool op_ask_pointer(struct world *w)
         return true;
     default:
         result = cu.cuMemGetAddressRange_v2(&base, &size, buffer->p + offset);
-        (void)did(w, result, "range of b%u: %lld %zu", buffer->id, (long long)(base - buffer->p), size);
+        (void)did(w, result, "range of b%u: %lld %zu", buffer->id, (long long)(base - buffer->p),
+                  size);
         return true;
     }
 }
@@ -98,8 +97,7 @@ bool op_ask_memory(struct world *w)
 /* The driver takes memory of cuMemAlloc too, and frees it at once: valid when all is over. */
 static bool free_async_of_native(struct world *w)
 {
-    struct buffer *buffer =
-        buffer_pick_idle(w, 1u << BUFFER_NATIVE | 1u << BUFFER_PITCH, false);
+    struct buffer *buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE | 1u << BUFFER_PITCH, false);
     unsigned lane = lane_pick(w);
     struct clock before;
 

@@ -136,7 +136,8 @@ static bool capture_work(struct world *w)
         return false;
     n = dst->extent < src->extent ? dst->extent : src->extent;
     if (what == 0 && !dst->host)
-        result = cu.cuMemsetD32Async(dst->p, draw(w, 1u << 30), dst->extent / 4, lane_stream(w, lane));
+        result =
+            cu.cuMemsetD32Async(dst->p, draw(w, 1u << 30), dst->extent / 4, lane_stream(w, lane));
     else if (what == 1 && !dst->host && !src->host)
         result = cu.cuMemcpyDtoDAsync_v2(dst->p, src->p, n, lane_stream(w, lane));
     else if (what == 2 && w->traits->n_threads == 1)
@@ -162,8 +163,8 @@ static bool capture_fork(struct world *w)
         return false;
     capture->dead |= !did(w, cu.cuEventRecord(capture->fork, lane_stream(w, capture->origin)),
                           "fork s%u", capture->origin);
-    capture->dead |= !did(w, cu.cuStreamWaitEvent(lane_stream(w, branch), capture->fork, 0),
-                          "into s%u", branch);
+    capture->dead |=
+        !did(w, cu.cuStreamWaitEvent(lane_stream(w, branch), capture->fork, 0), "into s%u", branch);
     if (capture->dead)
         return true;
     capture->branched = w->lanes[branch].capturing = true;
@@ -236,10 +237,10 @@ static bool capture_exchange(struct world *w)
 static bool capture_beside(struct world *w)
 {
     static bool (*const beside[])(struct world *) = {
-        op_kernel,     op_kernel,     op_copy,          op_memset,         op_event_record,
-        op_event_wait, op_mark,       op_stream_create, op_ask_pointer,    op_ask_memory,
-        op_alloc,      op_alloc,      op_free,          op_free,           op_free,
-        op_read_back,  op_host_read,  op_upload,        op_host_write,     op_event_ask,
+        op_kernel,     op_kernel,       op_copy,          op_memset,      op_event_record,
+        op_event_wait, op_mark,         op_stream_create, op_ask_pointer, op_ask_memory,
+        op_alloc,      op_alloc,        op_free,          op_free,        op_free,
+        op_read_back,  op_host_read,    op_upload,        op_host_write,  op_event_ask,
         op_stream_ask, op_event_create,
     };
 
@@ -305,8 +306,9 @@ bool op_capture_end(struct world *w)
     for (unsigned i = 0; i < MAX_GRAPHS; i++)
         if (!w->graphs[i].alive)
             graph = &w->graphs[i];
-    if (!graph || !did(w, cu.cuGraphInstantiateWithFlags(&capture->graph.exec, capture->graph.graph, 0),
-                       "cuGraphInstantiate g%u", w->next_id)) {
+    if (!graph ||
+        !did(w, cu.cuGraphInstantiateWithFlags(&capture->graph.exec, capture->graph.graph, 0),
+             "cuGraphInstantiate g%u", w->next_id)) {
         (void)cu.cuGraphDestroy(capture->graph.graph);
         return true;
     }

@@ -1,4 +1,4 @@
-/* op_context.c: a random program makes a second context, ends one, resets the device, opens peers. */
+/* op_context.c: a random program makes a second context, ends one, resets the device. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -99,8 +99,8 @@ bool op_context(struct world *w)
 
     if (w->capture.open || w->traits->n_threads > 1)
         return false;
-    if (w->traits->second_context && w->n_contexts < MAX_CONTEXTS && w->n_lanes + 8 < w->max_lanes &&
-        chance(w, 50)) {
+    if (w->traits->second_context && w->n_contexts < MAX_CONTEXTS &&
+        w->n_lanes + 8 < w->max_lanes && chance(w, 50)) {
         context_open(w, w->n_contexts++, 0, false);
         return true;
     }
@@ -113,7 +113,8 @@ bool op_context(struct world *w)
     use_context(w, context);
     if (w->contexts[context].primary) {
         int device = w->contexts[context].device;
-        bool ok = did(w, cu.cuDevicePrimaryCtxReset_v2(device), "cuDevicePrimaryCtxReset %d", device);
+        bool ok =
+            did(w, cu.cuDevicePrimaryCtxReset_v2(device), "cuDevicePrimaryCtxReset %d", device);
         must(w, ok);
         forget_context(w, context);
         context_open(w, context, device, true);

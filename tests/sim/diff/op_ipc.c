@@ -37,7 +37,8 @@ static struct answer serve(struct context *context, const struct request *reques
     if (answer.opened == CUDA_SUCCESS) {
         answer.worked = cu.cuMemcpyDtoH_v2(bytes, p, n);
         answer.before = hash_of(bytes, n);
-        (void)cu.cuLaunchKernel(context->kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL);
+        (void)cu.cuLaunchKernel(context->kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0, NULL, args,
+                                NULL);
         if (answer.worked == CUDA_SUCCESS)
             answer.worked = cu.cuCtxSynchronize();
         answer.closed = cu.cuIpcCloseMemHandle(p);
@@ -93,7 +94,8 @@ bool op_ipc(struct world *w)
     if (!buffer || !buffer->filled || w->contexts[buffer->context].device)
         return false;
     use_context(w, buffer->context);
-    if (!did(w, cu.cuIpcGetMemHandle(&request.handle, buffer->p), "cuIpcGetMemHandle b%u", buffer->id))
+    if (!did(w, cu.cuIpcGetMemHandle(&request.handle, buffer->p), "cuIpcGetMemHandle b%u",
+             buffer->id))
         return true;
     request.bytes = (uint32_t)buffer->extent;
     if (write(channel, &request, sizeof(request)) != (ssize_t)sizeof(request) ||

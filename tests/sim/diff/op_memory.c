@@ -7,8 +7,8 @@
 
 #define MOST_BYTES ((size_t)24 << 20)
 
-static const char *const kind_names[] = {"native", "pitch",      "async",   "pool",
-                                         "managed", "pinned",    "registered", "variable"};
+static const char *const kind_names[] = {"native",  "pitch",  "async",      "pool",
+                                         "managed", "pinned", "registered", "variable"};
 
 static size_t some_size(struct world *w)
 {
@@ -88,7 +88,8 @@ bool op_alloc(struct world *w)
     if (pitched) {
         size_t height = 1 + draw(w, 8);
         buffer->width = bytes / height + 1;
-        result = cu.cuMemAllocPitch_v2(&buffer->p, &buffer->pitch, buffer->width, height, 4u << draw(w, 3));
+        result = cu.cuMemAllocPitch_v2(&buffer->p, &buffer->pitch, buffer->width, height,
+                                       4u << draw(w, 3));
         say(w, "pitch %zu of %zu", result ? 0 : buffer->pitch, buffer->width);
         buffer->bytes = result ? bytes : buffer->pitch * height;
     } else {
@@ -117,8 +118,8 @@ bool op_alloc_async(struct world *w)
         return false;
     CUstream stream = lane_stream(w, lane);
     if (own)
-        result = cu.cuMemAllocFromPoolAsync(
-            &buffer->p, bytes, w->pools[w->contexts[buffer->context].device], stream);
+        result = cu.cuMemAllocFromPoolAsync(&buffer->p, bytes,
+                                            w->pools[w->contexts[buffer->context].device], stream);
     else
         result = cu.cuMemAllocAsync(&buffer->p, bytes, stream);
     say(w, "on s%u", lane);
@@ -152,7 +153,8 @@ static CUresult take_registered(struct buffer *buffer)
 {
     CUresult result;
 
-    buffer->host = mmap(NULL, buffer->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    buffer->host =
+        mmap(NULL, buffer->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (buffer->host == MAP_FAILED)
         abort();
     result = cu.cuMemHostRegister_v2(buffer->host, buffer->bytes, CU_MEMHOSTREGISTER_PORTABLE);
@@ -170,7 +172,8 @@ bool op_alloc_visible(struct world *w)
 
     if (!may_look(w) || capture_forbids_waiting(w))
         return false;
-    buffer = buffer_new(w, kind, some_context(w), kind == BUFFER_VARIABLE ? 16 : 512u << draw(w, 6));
+    buffer =
+        buffer_new(w, kind, some_context(w), kind == BUFFER_VARIABLE ? 16 : 512u << draw(w, 6));
     if (!buffer)
         return false;
     use_context(w, buffer->context);
@@ -203,7 +206,8 @@ static void probe_freed(struct world *w, const struct buffer *buffer)
     if (w->traits->n_threads > 1) /* another thread may own the address by now */
         return;
     (void)did(w, cu.cuMemFree_v2(buffer->p), "free again b%u", buffer->id);
-    (void)did(w, cu.cuMemGetAddressRange_v2(&base, NULL, buffer->p), "range of freed b%u", buffer->id);
+    (void)did(w, cu.cuMemGetAddressRange_v2(&base, NULL, buffer->p), "range of freed b%u",
+              buffer->id);
     (void)did(w, cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, buffer->p),
               "type of freed b%u", buffer->id);
 }
@@ -268,8 +272,8 @@ bool op_free_visible(struct world *w)
 
     if (capture_forbids_waiting(w))
         return false;
-    buffer = buffer_pick_idle(
-        w, BIT(BUFFER_PINNED) | BIT(BUFFER_REGISTERED) | BIT(BUFFER_VARIABLE), false);
+    buffer = buffer_pick_idle(w, BIT(BUFFER_PINNED) | BIT(BUFFER_REGISTERED) | BIT(BUFFER_VARIABLE),
+                              false);
     if (!buffer)
         return false;
     use_context(w, buffer->context);

@@ -14,9 +14,8 @@ bool op_stream_create(struct world *w)
     if (!w->contexts[context].alive || w->n_lanes == w->max_lanes)
         return false;
     use_context(w, context);
-    result = chance(w, 70)
-                 ? cu.cuStreamCreate(&stream, flags)
-                 : cu.cuStreamCreateWithPriority(&stream, flags, -(int)draw(w, 3));
+    result = chance(w, 70) ? cu.cuStreamCreate(&stream, flags)
+                           : cu.cuStreamCreateWithPriority(&stream, flags, -(int)draw(w, 3));
     lane = w->first_lane + w->n_lanes;
     if (!did(w, result, "cuStreamCreate s%u c%u flags %u", lane, context, flags))
         return true;
@@ -63,9 +62,9 @@ bool op_event_create(struct world *w)
             continue;
         use_context(w, context);
         *event = (struct event){.id = w->next_id++, .context = context, .timed = timed};
-        event->alive =
-            did(w, cu.cuEventCreate(&event->handle, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
-                "cuEventCreate e%u c%u", event->id, context);
+        event->alive = did(
+            w, cu.cuEventCreate(&event->handle, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+            "cuEventCreate e%u c%u", event->id, context);
         return true;
     }
     return false;
@@ -204,7 +203,8 @@ static void while_held(struct world *w, unsigned held, unsigned free_lane, CUeve
             (void)op_alloc(w);
             break;
         case 1:
-            (void)did(w, cu.cuEventRecord(event, lane_stream(w, held)), "record behind the held s%u", held);
+            (void)did(w, cu.cuEventRecord(event, lane_stream(w, held)),
+                      "record behind the held s%u", held);
             (void)did(w, cu.cuEventQuery(event), "query of the held");
             break;
         case 2:
@@ -239,12 +239,13 @@ bool op_hold(struct world *w)
     (void)did(w, cu.cuStreamSynchronize(lane_stream(w, other)), "cuStreamSynchronize s%u", other);
     lane_submit(w, other, &stamp);
     host_knows(w, &stamp);
-    if (did(w, cu.cuStreamWaitValue32_v2(lane_stream(w, held), flag->p, 1, CU_STREAM_WAIT_VALUE_GEQ),
+    if (did(w,
+            cu.cuStreamWaitValue32_v2(lane_stream(w, held), flag->p, 1, CU_STREAM_WAIT_VALUE_GEQ),
             "hold s%u", held)) {
         lane_submit(w, held, &stamp);
         while_held(w, held, other, event);
-        (void)did(w, cu.cuStreamWriteValue32_v2(lane_stream(w, other), flag->p, 1, 0), "let go by s%u",
-                  other);
+        (void)did(w, cu.cuStreamWriteValue32_v2(lane_stream(w, other), flag->p, 1, 0),
+                  "let go by s%u", other);
     }
     buffer_used(w, flag, held, &stamp, true);
     lane_submit(w, other, &stamp);

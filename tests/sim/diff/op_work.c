@@ -18,8 +18,8 @@ static bool host_side(const struct buffer *buffer)
 /* The lane of calls without a stream; MAX_LANES when it may not be used now. */
 static unsigned default_lane(struct world *w)
 {
-    unsigned lane = w->traits->per_thread ? w->contexts[w->current].per_thread
-                                          : w->contexts[w->current].legacy;
+    unsigned lane =
+        w->traits->per_thread ? w->contexts[w->current].per_thread : w->contexts[w->current].legacy;
 
     if (!w->contexts[w->current].alive || w->lanes[lane].capturing || capture_forbids_waiting(w) ||
         (w->lanes[lane].kind == LANE_LEGACY && capture_forbids_legacy(w)))
@@ -78,8 +78,8 @@ static CUresult copy_async(struct world *w, unsigned lane, struct buffer *dst, s
     if (host_side(dst) || host_side(src))
         return cu.cuMemcpyAsync(dst->p, src->p, n, stream);
     if (w->contexts[from].alive && w->contexts[to].alive && chance(w, from != to ? 70 : 5))
-        return cu.cuMemcpyPeerAsync(dst->p, w->contexts[to].handle, src->p, w->contexts[from].handle,
-                                    n, stream);
+        return cu.cuMemcpyPeerAsync(dst->p, w->contexts[to].handle, src->p,
+                                    w->contexts[from].handle, n, stream);
     if (n >= 64 && chance(w, 15)) {
         CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                               .srcDevice = src->p,
@@ -110,7 +110,8 @@ bool op_copy(struct world *w)
         return false;
     /* A default pool is open to its own device only; a copy to or from another would do nothing. */
     if (w->contexts[dst->context].device != w->contexts[src->context].device &&
-        (dst->kind == BUFFER_ASYNC || src->kind == BUFFER_ASYNC) && !host_side(dst) && !host_side(src))
+        (dst->kind == BUFFER_ASYNC || src->kind == BUFFER_ASYNC) && !host_side(dst) &&
+        !host_side(src))
         return false;
     n = smaller(dst->extent, src->extent) & ~(size_t)15;
     if ((!dst->filled && n < dst->extent) || (!async && (host_side(dst) || host_side(src))))
@@ -122,7 +123,8 @@ bool op_copy(struct world *w)
         result = copy_async(w, lane, dst, src, n);
     else
         result = cu.cuMemcpyDtoD_v2(dst->p, src->p, n);
-    if (did(w, result, "copy%s b%u b%u %zu s%u", async ? "" : " at once", dst->id, src->id, n, lane))
+    if (did(w, result, "copy%s b%u b%u %zu s%u", async ? "" : " at once", dst->id, src->id, n,
+            lane))
         used_both(w, lane, dst, src);
     return true;
 }
@@ -140,8 +142,8 @@ bool op_memset(struct world *w)
     if (!dst || host_side(dst))
         return false;
     if (async && chance(w, 20))
-        result = cu.cuMemsetD2D8Async(dst->p, dst->extent / 2, (unsigned char)value, dst->extent / 2,
-                                      2, lane_stream(w, lane));
+        result = cu.cuMemsetD2D8Async(dst->p, dst->extent / 2, (unsigned char)value,
+                                      dst->extent / 2, 2, lane_stream(w, lane));
     else if (async)
         result = cu.cuMemsetD32Async(dst->p, value * 77777, dst->extent / 4, lane_stream(w, lane));
     else if (chance(w, 50))
@@ -272,8 +274,8 @@ static void CUDA_CB host_function(void *data)
 {
     struct host_work *work = data;
 
-    work->variable[0] = work->variable[0] * 31 + work->value +
-                        (work->bytes ? hash_of(work->bytes, work->n) : 0);
+    work->variable[0] =
+        work->variable[0] * 31 + work->value + (work->bytes ? hash_of(work->bytes, work->n) : 0);
 }
 
 static void CUDA_CB host_callback(CUstream stream, CUresult status, void *data)
@@ -291,7 +293,8 @@ static struct buffer *pick_variable(struct world *w, unsigned lane)
     lane_before(w, lane, &before);
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
-        if (buffer->live && buffer->kind == BUFFER_VARIABLE && clock_covers(&before, &buffer->wrote))
+        if (buffer->live && buffer->kind == BUFFER_VARIABLE &&
+            clock_covers(&before, &buffer->wrote))
             return buffer;
     }
     return NULL;

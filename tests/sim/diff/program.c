@@ -41,7 +41,9 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->n_ops = lengths[draw(&dice, 4)];
     t->visible = host_looks(seed);
     t->visible_at = chance(&dice, 60) ? 0 : draw(&dice, t->n_ops);
-    t->nonblocking_at = chance(&dice, 40) ? 0 : chance(&dice, 40) ? t->n_ops : draw(&dice, t->n_ops);
+    t->nonblocking_at = chance(&dice, 40)   ? 0
+                        : chance(&dice, 40) ? t->n_ops
+                                            : draw(&dice, t->n_ops);
     t->second_context = n_threads == 1 && chance(&dice, 20);
     t->second_device = n_threads == 1 && chance(&dice, 20);
     t->peers = t->second_device && chance(&dice, 50);
@@ -58,15 +60,15 @@ static const struct {
     bool (*run)(struct world *);
     unsigned weight;
 } operations[] = {
-    {op_kernel, 26},      {op_copy, 10},         {op_memset, 6},        {op_upload, 5},
-    {op_read_back, 8},    {op_mark, 4},          {op_alloc, 12},        {op_free, 14},
-    {op_alloc_async, 4},  {op_free_async, 4},    {op_alloc_visible, 5}, {op_free_visible, 1},
-    {op_host_read, 9},    {op_host_write, 2},    {op_host_function, 5}, {op_stream_create, 4},
-    {op_stream_destroy, 2}, {op_event_create, 2}, {op_event_destroy, 1}, {op_event_record, 5},
-    {op_event_wait, 4},   {op_event_ask, 6},     {op_stream_ask, 6},    {op_synchronize, 1},
-    {op_hold, 1},         {op_capture_begin, 3}, {op_graph_launch, 5},  {op_graph_destroy, 1},
-    {op_context, 1},      {op_push, 2},          {op_ask_pointer, 5},   {op_ask_memory, 1},
-    {op_mistake, 2},      {op_ipc, 6},
+    {op_kernel, 26},        {op_copy, 10},         {op_memset, 6},        {op_upload, 5},
+    {op_read_back, 8},      {op_mark, 4},          {op_alloc, 12},        {op_free, 14},
+    {op_alloc_async, 4},    {op_free_async, 4},    {op_alloc_visible, 5}, {op_free_visible, 1},
+    {op_host_read, 9},      {op_host_write, 2},    {op_host_function, 5}, {op_stream_create, 4},
+    {op_stream_destroy, 2}, {op_event_create, 2},  {op_event_destroy, 1}, {op_event_record, 5},
+    {op_event_wait, 4},     {op_event_ask, 6},     {op_stream_ask, 6},    {op_synchronize, 1},
+    {op_hold, 1},           {op_capture_begin, 3}, {op_graph_launch, 5},  {op_graph_destroy, 1},
+    {op_context, 1},        {op_push, 2},          {op_ask_pointer, 5},   {op_ask_memory, 1},
+    {op_mistake, 2},        {op_ipc, 6},
 };
 
 /* Right after a free: what relies on it having waited. */
@@ -74,21 +76,21 @@ static const struct {
     bool (*run)(struct world *);
     unsigned weight;
 } leaning[] = {
-    {op_kernel, 30},   {op_copy, 12},      {op_read_back, 6}, {op_host_read, 25},
-    {op_stream_ask, 9}, {op_event_ask, 9}, {op_alloc, 14},    {op_memset, 3},
-    {op_free, 3},      {op_graph_launch, 4}, {op_stream_create, 2},
+    {op_kernel, 30},    {op_copy, 12},        {op_read_back, 6},     {op_host_read, 25},
+    {op_stream_ask, 9}, {op_event_ask, 9},    {op_alloc, 14},        {op_memset, 3},
+    {op_free, 3},       {op_graph_launch, 4}, {op_stream_create, 2},
 };
 
-#define DRAW_FROM(w, table)                                                  \
-    do {                                                                     \
-        unsigned total = 0, at = 0, pick;                                    \
-        for (unsigned i = 0; i < sizeof(table) / sizeof((table)[0]); i++)    \
-            total += (table)[i].weight;                                      \
-        pick = draw(w, total);                                               \
-        while (pick >= (table)[at].weight)                                   \
-            pick -= (table)[at++].weight;                                    \
-        if ((table)[at].run(w))                                              \
-            return;                                                          \
+#define DRAW_FROM(w, table)                                               \
+    do {                                                                  \
+        unsigned total = 0, at = 0, pick;                                 \
+        for (unsigned i = 0; i < sizeof(table) / sizeof((table)[0]); i++) \
+            total += (table)[i].weight;                                   \
+        pick = draw(w, total);                                            \
+        while (pick >= (table)[at].weight)                                \
+            pick -= (table)[at++].weight;                                 \
+        if ((table)[at].run(w))                                           \
+            return;                                                       \
     } while (0)
 
 static void one_operation(struct world *w)
@@ -128,9 +130,9 @@ static void make_pools(struct world *w)
         cuuint64_t keep = draw(w, 2) ? UINT64_MAX : 0;
 
         (void)did(w, cu.cuMemPoolCreate(&w->pools[device], &props), "cuMemPoolCreate %d", device);
-        (void)did(w, cu.cuMemPoolSetAttribute(w->pools[device],
-                                              CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
-                  "cuMemPoolSetAttribute");
+        (void)did(
+            w, cu.cuMemPoolSetAttribute(w->pools[device], CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+            "cuMemPoolSetAttribute");
         if (w->traits->second_device)
             (void)did(w, cu.cuMemPoolSetAccess(w->pools[device], &access, 1), "cuMemPoolSetAccess");
     }
@@ -207,7 +209,8 @@ static void free_all(struct world *w)
         if (buffer->kind == BUFFER_PINNED)
             (void)did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id);
         else if (buffer->kind == BUFFER_REGISTERED)
-            (void)did(w, cu.cuMemHostUnregister(buffer->host), "cuMemHostUnregister b%u", buffer->id);
+            (void)did(w, cu.cuMemHostUnregister(buffer->host), "cuMemHostUnregister b%u",
+                      buffer->id);
         else if (buffer->kind != BUFFER_VARIABLE)
             (void)did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u", buffer->id);
         buffer_gone(w, buffer);
@@ -236,7 +239,8 @@ static void reset_all(struct world *w)
         if (context->alive && !context->primary)
             (void)did(w, cu.cuCtxDestroy_v2(context->handle), "cuCtxDestroy c%u", i);
         else if (context->alive)
-            (void)did(w, cu.cuDevicePrimaryCtxReset_v2(context->device), "reset %d", context->device);
+            (void)did(w, cu.cuDevicePrimaryCtxReset_v2(context->device), "reset %d",
+                      context->device);
         context->alive = false;
     }
     for (int device = 0; device < (w->traits->second_device ? 2 : 1); device++)

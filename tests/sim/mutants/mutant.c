@@ -1,4 +1,5 @@
-/* mutant.c: a small redirect of cudaMalloc to a pool, right or wrong in one way as DIFF_MUTANT says.
+/* mutant.c: a small redirect of cudaMalloc to a pool, right or wrong in one way as DIFF_MUTANT
+ * says.
  *
  * It shows that the differential tests would notice each mistake: the right one passes, every wrong
  * one is caught. For programs of one host thread that call the driver by linked symbols. The right
@@ -29,12 +30,12 @@ enum mutant {
 static enum mutant mutant;
 
 /* The driver's own function; looked up once. */
-#define REAL(symbol)                                                                       \
-    (__extension__({                                                                       \
-        static __typeof__(&symbol) real_;                                                  \
-        if (!real_)                                                                        \
-            *(void **)&real_ = dlsym(RTLD_NEXT, #symbol);                                  \
-        real_;                                                                             \
+#define REAL(symbol)                                      \
+    (__extension__({                                      \
+        static __typeof__(&symbol) real_;                 \
+        if (!real_)                                       \
+            *(void **)&real_ = dlsym(RTLD_NEXT, #symbol); \
+        real_;                                            \
     }))
 
 #define MAX_BLOCKS   4096
@@ -94,8 +95,7 @@ static bool enter(struct context *context)
     CUcontext handle = NULL;
 
     (void)REAL(cuCtxGetCurrent)(&handle);
-    return handle != context->handle &&
-           REAL(cuCtxPushCurrent_v2)(context->handle) == CUDA_SUCCESS;
+    return handle != context->handle && REAL(cuCtxPushCurrent_v2)(context->handle) == CUDA_SUCCESS;
 }
 
 static void leave(bool entered)
@@ -382,7 +382,8 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
         if (context->streams[i] != stream)
             continue;
         if (enumerates() && busy(stream)) {
-            (void)REAL(cuEventCreate)(&context->orphans[context->n_orphans], CU_EVENT_DISABLE_TIMING);
+            (void)REAL(cuEventCreate)(&context->orphans[context->n_orphans],
+                                      CU_EVENT_DISABLE_TIMING);
             (void)REAL(cuEventRecord)(context->orphans[context->n_orphans++], stream);
         }
         memmove(&context->streams[i], &context->streams[i + 1],
@@ -467,7 +468,8 @@ static CUresult take_from_pool(struct context *context, CUdeviceptr *p, size_t b
 
     if (mutant == is_reuse_at_once)
         for (unsigned i = 0; i < n_blocks; i++)
-            if (blocks[i].cached && blocks[i].bytes == bytes && &contexts[blocks[i].context] == context) {
+            if (blocks[i].cached && blocks[i].bytes == bytes &&
+                &contexts[blocks[i].context] == context) {
                 blocks[i].cached = false;
                 *p = blocks[i].p;
                 return CUDA_SUCCESS;
@@ -501,8 +503,8 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ret_p, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *ret_p, size_t *ret_pitch, size_t width, size_t height,
-                                   unsigned int element_bytes)
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *ret_p, size_t *ret_pitch, size_t width,
+                                   size_t height, unsigned int element_bytes)
 {
     size_t unit = mutant == is_other_pitch ? 256 : 512;
     size_t pitch = (width + unit - 1) / unit * unit;
@@ -613,21 +615,25 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream stream)
 
 /* ---- who can see ---- */
 
-#define NOTED(oversight, symbol, parameters, ...)  \
-    EXPORT CUresult symbol parameters              \
-    {                                              \
+#define NOTED(oversight, symbol, parameters, ...)   \
+    EXPORT CUresult symbol parameters               \
+    {                                               \
         if (mutant != is_##oversight##_not_noticed) \
-            note_visible();                        \
-        return REAL(symbol)(__VA_ARGS__);          \
+            note_visible();                         \
+        return REAL(symbol)(__VA_ARGS__);           \
     }
 
 NOTED(pinned, cuMemAllocHost_v2, (void **pp, size_t bytes), pp, bytes)
 NOTED(pinned, cuMemHostAlloc, (void **pp, size_t bytes, unsigned int flags), pp, bytes, flags)
-NOTED(registered, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags), p, bytes, flags)
-NOTED(managed, cuMemAllocManaged, (CUdeviceptr * p, size_t bytes, unsigned int flags), p, bytes, flags)
-NOTED(host_functions, cuLaunchHostFunc, (CUstream stream, CUhostFn fn, void *data), stream, fn, data)
+NOTED(registered, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags), p, bytes,
+      flags)
+NOTED(managed, cuMemAllocManaged, (CUdeviceptr * p, size_t bytes, unsigned int flags), p, bytes,
+      flags)
+NOTED(host_functions, cuLaunchHostFunc, (CUstream stream, CUhostFn fn, void *data), stream, fn,
+      data)
 NOTED(host_functions, cuStreamAddCallback,
-      (CUstream stream, CUstreamCallback fn, void *data, unsigned int flags), stream, fn, data, flags)
+      (CUstream stream, CUstreamCallback fn, void *data, unsigned int flags), stream, fn, data,
+      flags)
 
 EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *data)
 {
@@ -641,15 +647,15 @@ EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback fn, v
 }
 
 /* A query that finds work unfinished asks again when what is owed has been waited for. */
-#define ASKED_AGAIN(symbol, parameters, ...)                                    \
-    EXPORT CUresult symbol parameters                                           \
-    {                                                                           \
-        CUresult result = REAL(symbol)(__VA_ARGS__);                            \
-                                                                                \
-        if (result != CUDA_ERROR_NOT_READY || mutant == is_queries_not_paid)    \
-            return result;                                                      \
-        pay();                                                                  \
-        return REAL(symbol)(__VA_ARGS__);                                       \
+#define ASKED_AGAIN(symbol, parameters, ...)                                 \
+    EXPORT CUresult symbol parameters                                        \
+    {                                                                        \
+        CUresult result = REAL(symbol)(__VA_ARGS__);                         \
+                                                                             \
+        if (result != CUDA_ERROR_NOT_READY || mutant == is_queries_not_paid) \
+            return result;                                                   \
+        pay();                                                               \
+        return REAL(symbol)(__VA_ARGS__);                                    \
     }
 
 ASKED_AGAIN(cuEventQuery, (CUevent event), event)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# Runs every wrong redirect of mutants.def until the differential tests notice it; the right ones must
-# pass. Exit status 0: all noticed, each within the most seeds allowed.
+# Runs every wrong redirect of mutants.def until the differential tests notice it; the right ones
+# must pass. Exit status 0: all noticed, each within the most seeds allowed.
 
 import argparse
 import os
@@ -40,7 +40,8 @@ def hunt(runner, rows, first, most, n_control):
     caught, began = {}, time.monotonic()
     for start in range(first, first + most, diff_run.CHUNK):
         last = min(start + diff_run.CHUNK, first + most) - 1
-        left = [row for row in rows if row[1] not in caught and (not row[3] or start - first < n_control)]
+        left = [row for row in rows
+                if row[1] not in caught and (not row[3] or start - first < n_control)]
         if not left:
             break
         native = runner.batch(start, last, {'plain': ''}, False)
@@ -59,7 +60,7 @@ def main():
     parser = argparse.ArgumentParser(description='every mistake must be noticed')
     parser.add_argument('--first', type=int, default=1, help='the first seed')
     parser.add_argument('--most', type=int, default=2000, help='seeds within which each is noticed')
-    parser.add_argument('--control', type=int, default=200, help='seeds that the right ones must pass')
+    parser.add_argument('--control', type=int, default=200, help='seeds that right ones must pass')
     parser.add_argument('--only', help='names of mutants, with commas')
     args = parser.parse_args()
     rows = read_rows()
@@ -69,7 +70,8 @@ def main():
     runner_args.stats = False
     folder = tempfile.mkdtemp(prefix='mutants-')
     try:
-        caught = hunt(diff_run.Runner(runner_args, folder), rows, args.first, args.most, args.control)
+        runner = diff_run.Runner(runner_args, folder)
+        caught = hunt(runner, rows, args.first, args.most, args.control)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     bad = [name for _, name, _, right in rows if right == (name in caught)]
@@ -79,7 +81,8 @@ def main():
     n = sum(not right for _, _, _, right in rows)
     print('%d of %d mutants noticed, most seeds needed: %d' % (
         sum(name in caught for _, name, _, right in rows if not right), n,
-        max([caught[name][0] for _, name, _, right in rows if not right and name in caught] or [0])))
+        max([caught[name][0] for _, name, _, right in rows if not right and name in caught]
+            or [0])))
     sys.exit(1 if bad else 0)
 
 
