@@ -377,6 +377,11 @@ static void group_free_async_codes(void)
     CUdeviceptr p = device_memory(4096);
     settle();
     CUresult code = D(cuMemFreeAsync)(p, nonblocking);
+    row("R213", "cuMemFreeAsync of cuMemAlloc memory, then cuMemFree", "codes %d %d", code,
+        D(cuMemFree)(p));
+    p = device_memory(8192);
+    settle();
+    code = D(cuMemFreeAsync)(p, nonblocking);
     CUresult again = D(cuMemFreeAsync)(p, nonblocking);
     row("R219", "cuMemFreeAsync of cuMemAlloc memory, then again, then cuMemFree", "codes %d %d %d",
         code, again, D(cuMemFree)(p));
@@ -858,21 +863,32 @@ static void group_sources(void)
         word_at(p) == 3 ? "at the capture" : "at the launch");
 }
 
-static CUresult inside_code;
+static CUresult inside_codes[4];
 
-static void inside(void *data)
+static void inside(void *event)
 {
-    (void)data;
-    inside_code = D(cuStreamQuery)(nonblocking);
+    CUdeviceptr p;
+
+    inside_codes[0] = D(cuStreamQuery)(nonblocking);
+    inside_codes[1] = D(cuEventQuery)(event);
+    inside_codes[2] = D(cuMemAlloc)(&p, 4096);
+    inside_codes[3] = D(cuStreamSynchronize)(other_nonblocking);
 }
 
 static void group_host_functions(void)
 {
+    CUevent event;
+
     open_device();
-    WAITS("R550", "cuLaunchHostFunc", nonblocking, D(cuLaunchHostFunc)(nonblocking, inside, NULL));
-    row("R551", "a driver call inside a host function", "code %d", inside_code);
+    NEED(D(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+    WAITS("R550", "cuLaunchHostFunc", nonblocking, D(cuLaunchHostFunc)(nonblocking, inside, event));
+    row("R551", "cuStreamQuery of the stream inside a host function", "code %d", inside_codes[0]);
     row("R552", "cuLaunchHostFunc of NULL", "code %d",
         D(cuLaunchHostFunc)(nonblocking, NULL, NULL));
+    row("R553", "cuEventQuery inside a host function", "code %d", inside_codes[1]);
+    row("R554", "cuMemAlloc inside a host function", "code %d", inside_codes[2]);
+    row("R555", "cuStreamSynchronize of another stream inside a host function", "code %d",
+        inside_codes[3]);
 }
 
 static void group_event_codes(void)
@@ -1231,9 +1247,15 @@ static void group_capture_joins(void)
         status_of(other_nonblocking));
     code = D(cuStreamEndCapture)(other_nonblocking, &graph);
     row("R661", "end of a capture on a stream that joined it", "code %d", code);
-    row("R662", "end of a capture with an unjoined stream", "code %d",
+    row("R662", "end of the capture after that", "code %d",
         D(cuStreamEndCapture)(nonblocking, &graph));
     row("R663", "the unjoined stream afterwards", "%d", status_of(other_nonblocking));
+    NEED(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    NEED(D(cuEventRecord)(event, nonblocking));
+    NEED(D(cuStreamWaitEvent)(other_nonblocking, event, 0));
+    NEED(launch_store(other_nonblocking, device_of(seen), 1, 0));
+    row("R669", "end of a capture with an unjoined stream, nothing else wrong", "code %d",
+        D(cuStreamEndCapture)(nonblocking, &graph));
     NEED(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
     second = D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED);
     row("R664", "a second begin on the stream", "code %d, end %d", second,
@@ -1535,6 +1557,10 @@ static void group_graph_memory(void)
     settle();
     row("R844", "cuMemFree of the memory", "code %d", D(cuMemFree)(alloc.dptr));
     NEED(D(cuGraphExecDestroy)(exec));
+    row("R846", "a free node added after the graph was instantiated", "code %d",
+        D(cuGraphAddMemFreeNode)(&free_node, graph, &node, 1, alloc.dptr));
+    NEED(D(cuGraphCreate)(&graph, 0));
+    NEED(D(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &alloc));
     NEED(D(cuGraphAddMemFreeNode)(&free_node, graph, &node, 1, alloc.dptr));
     NEED(D(cuGraphInstantiate)(&exec, graph, 0));
     code = D(cuGraphLaunch)(exec, nonblocking);
@@ -1720,6 +1746,7 @@ static void group_fork(void)
 static void group_fault(void)
 {
     static uint32_t plain;
+    CUcontext second;
     CUdeviceptr p;
     CUresult code;
 
@@ -1728,12 +1755,18 @@ static void group_fault(void)
     NEED(D(cuDeviceGetAttribute)(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0));
     if (pageable)
         return;
+    NEED(D(cuCtxCreate)(&second, NULL, 0, 0));
+    NEED(D(cuCtxSetCurrent)(context));
     NEED(launch_store(nonblocking, (CUdeviceptr)(uintptr_t)&plain, 1, 0));
     code = D(cuStreamSynchronize)(nonblocking);
     row("R930", "a kernel on pageable memory", "code %d", code);
     row("R931", "cuMemAlloc after a fault", "code %d", D(cuMemAlloc)(&p, 4096));
     row("R932", "cuStreamQuery of another stream after a fault", "code %d",
         D(cuStreamQuery)(other_nonblocking));
+    NEED(D(cuCtxSetCurrent)(second));
+    row("R934", "cuMemAlloc in another context of the device then", "code %d",
+        D(cuMemAlloc)(&p, 4096));
+    NEED(D(cuCtxSetCurrent)(context));
     row("R933", "cuCtxGetDevice after a fault", "code %d", D(cuCtxGetDevice)(&(CUdevice){0}));
 }
 
@@ -1810,6 +1843,11 @@ static void group_mapping(void)
     settle();
     row("R964", "the mapping outlives its handle", "%s", yes_no(word_at(p) == 7));
     attribute_line("R965", "attributes of mapped memory", p);
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUresult code = D(cuMemGetAddressRange)(&base, &size, p + 64);
+    row("R969", "address range of mapped memory", "code %d, base %s, size %zu", code,
+        base == p ? "right" : "wrong", size);
     row("R966", "cuMemFree of mapped memory", "code %d", D(cuMemFree)(p));
     TWO("R967", "cuMemUnmap, then again", D(cuMemUnmap)(p, unit), D(cuMemUnmap)(p, unit));
     row("R968", "cuMemAddressFree", "code %d", D(cuMemAddressFree)(p, 4 * unit));
@@ -1865,6 +1903,16 @@ static void group_peer_copies(void)
     settle();
     row("R981", "cuMemcpyPeer into pool memory, pool not opened", "code %d, word %u", code,
         word_at(q));
+    NEED(D(cuMemsetD32)(q, 1, 1024));
+    settle();
+    NEED(D(cuCtxSetCurrent)(context));
+    NEED(D(cuCtxEnablePeerAccess)(second, 0));
+    code = D(cuMemcpyPeer)(q, second, p, context, 4096);
+    settle();
+    NEED(D(cuCtxSetCurrent)(second));
+    settle();
+    row("R985", "the same with peer access from the one context to the other", "code %d, word %u",
+        code, word_at(q));
     NEED(D(cuDeviceGetDefaultMemPool)(&pool, 1));
     NEED(D(cuMemPoolGetAccess)(&flags, pool, &first));
     row("R982", "access of the other device to a pool", "%d", (int)flags);

@@ -84,9 +84,7 @@ CUresult sim_capture_check_stream(CUstream stream)
 
 CUresult sim_capture_check_sync(CUstream stream)
 {
-    CUresult result = sim_capture_unsupported(stream);
-
-    return result ? result : sim_capture_check(stream->ctx, SIM_CAPTURE_UNSAFE);
+    return sim_capture_unsupported(stream);
 }
 
 CUresult sim_capture_check_event(CUevent event)
@@ -362,8 +360,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
     struct sim_capture *capture = stream->capture;
     if (!capture)
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (capture->origin != stream)
+    if (capture->origin != stream) {
+        capture->valid = false;
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != sim_thread_number())
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     result = close_capture(capture);

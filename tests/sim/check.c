@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXIT_STATUS 86
@@ -33,7 +34,7 @@ void sim_violation(const struct sim_op *op, uint64_t address, size_t bytes,
     if (sim_settings()->on_violation == SIM_VIOLATION_ABORT)
         abort();
     if (sim_settings()->on_violation == SIM_VIOLATION_EXIT)
-        _exit(EXIT_STATUS);
+        (void)syscall(SYS_exit_group, EXIT_STATUS); /* nobody's _exit: a driver knows of none */
 }
 
 unsigned sim_violations(void)
@@ -46,11 +47,12 @@ const char *sim_last_violation(void)
     return last_report;
 }
 
-/* A device fault is for ever: every later call in the context fails. */
+/* A device fault is for ever: every later call fails, in the process's other contexts too. */
 static void fault(struct sim_op *op)
 {
-    if (op->ctx->fault == CUDA_SUCCESS)
-        op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (CUcontext ctx = sim_contexts(); ctx; ctx = ctx->next)
+        ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 static bool covers(const struct sim_block *block, uint64_t address)
@@ -139,15 +141,12 @@ static const char *verdict(const struct sim_op *op, const struct sim_block *bloc
     return NULL;
 }
 
-unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write, bool kernel,
-                         bool *ret_silent)
+unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write, bool kernel)
 {
     static unsigned char nothing[1];
     struct sim_block *unborn;
     struct sim_block *block = find(op, address, &unborn);
 
-    if (ret_silent)
-        *ret_silent = false;
     if (!bytes)
         return nothing;
     if (!block) {
@@ -165,18 +164,11 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
         sim_violation(op, address, bytes, block, wrong);
         return NULL;
     }
-    if (foreign(op, block)) {
-        if (!kernel) {
-            if (ret_silent)
-                *ret_silent = block->kind == SIM_BLOCK_POOL;
-            if (block->kind == SIM_BLOCK_POOL)
-                return NULL;
-        } else {
-            sim_violation(op, address, bytes, block,
-                          "a kernel uses memory of another device without access");
-            fault(op);
-            return NULL;
-        }
+    if (kernel && foreign(op, block)) {
+        sim_violation(op, address, bytes, block,
+                      "a kernel uses memory of another device without access");
+        fault(op);
+        return NULL;
     }
     remember(block, op);
     return block->bytes + (address - block->base);
@@ -188,7 +180,7 @@ void *sim_kernel_access(CUdeviceptr p, size_t bytes, bool write)
         fprintf(stderr, "sim: sim_kernel_access outside of a kernel\n");
         abort();
     }
-    return sim_check(sim_running, p, bytes, write, true, NULL);
+    return sim_check(sim_running, p, bytes, write, true);
 }
 
 void sim_kernel_spend(unsigned long long ns)

@@ -26,16 +26,6 @@ CUcontext sim_current(void)
     return current.depth ? current.stack[current.depth - 1] : NULL;
 }
 
-CUcontext sim_contexts(void)
-{
-    return self.first;
-}
-
-static bool usable(CUcontext ctx)
-{
-    return sim_handle_is(ctx, SIM_CONTEXT) && ctx->alive;
-}
-
 static void set_current(CUcontext ctx)
 {
     if (!ctx) {
@@ -45,6 +35,21 @@ static void set_current(CUcontext ctx)
     if (!current.depth)
         current.depth = 1;
     current.stack[current.depth - 1] = ctx;
+}
+
+void sim_make_current(CUcontext ctx)
+{
+    set_current(ctx);
+}
+
+CUcontext sim_contexts(void)
+{
+    return self.first;
+}
+
+static bool usable(CUcontext ctx)
+{
+    return sim_handle_is(ctx, SIM_CONTEXT) && ctx->alive;
 }
 
 /* Brings a context struct to life. Structs are never freed, so stale handles can be told. */
@@ -102,16 +107,28 @@ static void close_context(CUcontext ctx)
         forget_peer(other, ctx);
 }
 
+/* All that has been submitted to the context so far, and the order that it makes. */
+static void pending(CUcontext ctx, struct sim_ops *ops, struct sim_order *order)
+{
+    for (CUstream stream = ctx->first; stream; stream = stream->next) {
+        sim_ops_add(ops, stream->last);
+        sim_order_join(order, &stream->order);
+    }
+    sim_ops_add(ops, ctx->all->last);
+    sim_order_join(order, &ctx->all->order);
+    for (int i = 0; i < 2; i++) {
+        for (unsigned j = 0; j < ctx->orphans[i].n; j++)
+            sim_ops_add(ops, ctx->orphans[i].at[j]);
+        sim_order_join(order, &ctx->orphan_order[i]);
+    }
+}
+
 CUresult sim_context_drain(CUcontext ctx)
 {
     struct sim_ops ops = {0};
+    struct sim_order order = {0};
 
-    for (CUstream stream = ctx->first; stream; stream = stream->next)
-        sim_ops_add(&ops, stream->last);
-    sim_ops_add(&ops, ctx->all->last);
-    for (int i = 0; i < 2; i++)
-        for (unsigned j = 0; j < ctx->orphans[i].n; j++)
-            sim_ops_add(&ops, ctx->orphans[i].at[j]);
+    pending(ctx, &ops, &order);
     while (ops.n) {
         /* In any order: each is waited for. */
         uint32_t i = sim_random(ops.n);
@@ -121,15 +138,12 @@ CUresult sim_context_drain(CUcontext ctx)
         sim_op_unref(op);
     }
     sim_ops_finish(&ops);
+    sim_order_join(&sim_host_order, &order);
+    sim_order_finish(&order);
     if (!ctx->alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    for (CUstream stream = ctx->first; stream; stream = stream->next)
-        if (!stream->last || stream->last->state == SIM_OP_DONE)
-            sim_order_join(&sim_host_order, &stream->order);
-    for (int i = 0; i < 2; i++) {
-        sim_order_join(&sim_host_order, &ctx->orphan_order[i]);
-        sim_ops_finish(&ctx->orphans[i]);
-    }
+    for (int i = 0; i < 2; i++)
+        sim_ops_prune(&ctx->orphans[i]);
     sim_pools_synchronised();
     return ctx->fault;
 }
@@ -142,14 +156,12 @@ bool sim_peers_open(CUcontext from, CUcontext to)
     return false;
 }
 
-CUresult sim_context_of_device(int device, CUcontext *ret_ctx)
+bool sim_peer_device_open(CUcontext from, int device)
 {
-    CUcontext ctx = self.primary[device];
-
-    if (!ctx || !ctx->alive)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    *ret_ctx = ctx;
-    return CUDA_SUCCESS;
+    for (unsigned i = 0; i < from->n_peers; i++)
+        if (from->peers[i]->device == device)
+            return true;
+    return false;
 }
 
 /* ---- primary contexts ---- */
@@ -406,7 +418,7 @@ CUresult cuCtxGetCurrent(CUcontext *ctx)
 
 CUresult cuCtxGetDevice(CUdevice *dev)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if (!dev)
         return CUDA_ERROR_INVALID_VALUE;
     *dev = call.ctx->device;
@@ -428,7 +440,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx)
 
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = call.ctx->flags;
@@ -437,7 +449,7 @@ CUresult cuCtxGetFlags(unsigned int *flags)
 
 CUresult cuCtxSetFlags(unsigned int flags)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if (flags & ~(unsigned)CREATION_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
     call.ctx->flags = flags;
@@ -472,7 +484,7 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if (least)
         *least = 0;
     if (greatest)
@@ -482,7 +494,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if ((unsigned)limit >= CU_LIMIT_MAX)
@@ -493,7 +505,7 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if ((unsigned)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     call.ctx->limits[limit] = value;
@@ -502,7 +514,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
     *config = (CUfunc_cache)call.ctx->cache_config;
@@ -511,14 +523,14 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     call.ctx->cache_config = config;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
     *config = (CUsharedconfig)call.ctx->shared_config;
@@ -527,14 +539,14 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     call.ctx->shared_config = config;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxResetPersistingL2Cache(void)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT_EVEN_FAULTED);
     return CUDA_SUCCESS;
 }
 
@@ -563,8 +575,10 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!usable(peer) || peer == call.ctx)
+    if (!usable(peer))
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (peer == call.ctx)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (sim_peers_open(call.ctx, peer))
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     CUcontext ctx = call.ctx;

@@ -16,7 +16,8 @@ static struct {
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static __thread int thread_number;
-static __thread bool in_callback, twin_counted;
+static __thread enum sim_callback callback;
+static __thread bool twin_counted;
 
 void sim_lock(void)
 {
@@ -53,9 +54,22 @@ bool sim_gone(void)
     return self.gone;
 }
 
-void sim_in_callback(bool on)
+void sim_in_callback(enum sim_callback what)
 {
-    in_callback = on;
+    callback = what;
+}
+
+bool sim_in_host_function(void)
+{
+    return callback == SIM_IN_HOST_FUNCTION;
+}
+
+/* A host function may ask, but neither wait nor change anything; a kernel may not even ask. */
+static bool permitted(const char *symbol)
+{
+    return callback == SIM_IN_NOTHING ||
+           (callback == SIM_IN_HOST_FUNCTION &&
+            (!strcmp(symbol, "cuStreamQuery") || !strcmp(symbol, "cuEventQuery")));
 }
 
 int sim_thread_number(void)
@@ -94,7 +108,7 @@ static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_c
     }
     if (fault != CUDA_SUCCESS)
         return fault;
-    if (needs != SIM_NEEDS_CONTEXT)
+    if (needs < SIM_NEEDS_CONTEXT_EVEN_FAULTED)
         return CUDA_SUCCESS;
     CUcontext ctx = sim_current();
     if (!ctx)
@@ -102,21 +116,22 @@ static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_c
     if (!sim_handle_is(ctx, SIM_CONTEXT) || !ctx->alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *ret_ctx = ctx;
-    return ctx->fault;
+    return needs == SIM_NEEDS_CONTEXT ? ctx->fault : CUDA_SUCCESS;
 }
 
 void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
 {
     call->ctx = NULL;
     call->locked = false;
-    if (in_callback) {
+    if (!permitted(symbol)) {
         call->refused = CUDA_ERROR_NOT_PERMITTED;
         return;
     }
     sim_lock();
     call->locked = true;
     sim_log("%s", symbol);
-    if (self.initialised && !self.gone && !self.forked && needs != SIM_NEEDS_NOTHING) {
+    if (self.initialised && !self.gone && !self.forked && needs != SIM_NEEDS_NOTHING &&
+        callback == SIM_IN_NOTHING) {
         sim_advance_clock(100);
         sim_tick();
     }

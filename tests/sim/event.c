@@ -265,11 +265,7 @@ CUresult cuCtxWaitEvent(CUcontext ctx, CUevent event)
     if (!event->op)
         return CUDA_SUCCESS;
     sim_order_join(&ctx->gate_order, &event->op->order);
-    struct sim_ops still = {0};
-    for (unsigned i = 0; i < ctx->gate.n; i++)
-        sim_ops_add(&still, ctx->gate.at[i]);
-    sim_ops_finish(&ctx->gate);
-    ctx->gate = still;
+    sim_ops_prune(&ctx->gate);
     sim_ops_add(&ctx->gate, event->op);
     return CUDA_SUCCESS;
 }

@@ -51,9 +51,9 @@ static void object_release(CUuserObject object, unsigned count)
     sim_handle_free(object);
     /* Host code: it may call anything but the driver. */
     sim_unlock();
-    sim_in_callback(true);
+    sim_in_callback(SIM_IN_HOST_FUNCTION);
     destroy(data);
-    sim_in_callback(false);
+    sim_in_callback(SIM_IN_NOTHING);
     sim_lock();
 }
 

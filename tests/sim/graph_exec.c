@@ -33,6 +33,7 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph, cuuint64_t fla
         return CUDA_ERROR_INVALID_VALUE;
     CUgraphExec exec = sim_handle_new(SIM_EXEC, sizeof(*exec));
     exec->graph = sim_graph_clone(graph);
+    graph->instantiated = true;
     exec->flags = flags;
     exec->ctx = sim_current();
     *ret_exec = exec;

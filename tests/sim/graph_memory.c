@@ -82,7 +82,7 @@ CUresult sim_graph_add_free(CUgraph graph, CUcontext ctx, const CUgraphNode *bef
 {
     struct sim_work work = {.kind = SIM_WORK_FREE};
 
-    if (!p || (!sim_arena_has(p, NULL)))
+    if (!p || !sim_arena_has(p, NULL) || !sim_handle_is(graph, SIM_GRAPH) || graph->instantiated)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result =
         sim_graph_add(graph, CU_GRAPH_NODE_TYPE_MEM_FREE, &work, ctx, before, n_before, ret_node);

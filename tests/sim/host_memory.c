@@ -19,11 +19,15 @@ static size_t pages(size_t bytes)
 
 static CUresult alloc(CUcontext ctx, void **ret_p, size_t bytes, unsigned flags)
 {
-    if (!ret_p || !bytes || flags & ~(unsigned)ALLOC_FLAGS)
+    if (!ret_p || flags & ~(unsigned)ALLOC_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_capture_check(ctx, SIM_CAPTURE_UNSAFE);
     if (result != CUDA_SUCCESS)
         return result;
+    if (!bytes) {
+        *ret_p = NULL;
+        return CUDA_SUCCESS;
+    }
     void *p = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -14,13 +14,15 @@ static void call_one(struct sim_op *op)
     struct sim_host_call call = op->work.u.host;
     CUresult status = op->ctx->fault;
 
+    sim_make_current(op->ctx);
+
     sim_unlock();
-    sim_in_callback(true);
+    sim_in_callback(SIM_IN_HOST_FUNCTION);
     if (call.callback)
         call.callback(call.stream, status, call.data);
     else if (status == CUDA_SUCCESS)
         call.fn(call.data);
-    sim_in_callback(false);
+    sim_in_callback(SIM_IN_NOTHING);
     sim_lock();
     sim_op_done(op);
 }

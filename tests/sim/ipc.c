@@ -269,7 +269,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
     if (!handle || !sim_handle_is(event, SIM_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
     if (!(event->flags & CU_EVENT_INTERPROCESS))
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_HANDLE;
     if (!event->shared) {
         event->shared_fd = memfd_create("sim-event-0", MFD_CLOEXEC);
         if (event->shared_fd < 0 || ftruncate(event->shared_fd, PAGE))

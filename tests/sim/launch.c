@@ -79,9 +79,9 @@ void sim_run_kernel(struct sim_op *op)
     memcpy(call.block, kernel->block, sizeof(call.block));
     for (unsigned i = 0; i < entry->n_params; i++)
         args[i] = kernel->params + entry->offsets[i];
-    sim_in_callback(true);
+    sim_in_callback(SIM_IN_KERNEL);
     entry->fn(&call);
-    sim_in_callback(false);
+    sim_in_callback(SIM_IN_NOTHING);
 }
 
 static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3],

@@ -158,12 +158,32 @@ CUresult sim_native_free_async(struct sim_block *block, CUstream stream)
     return result;
 }
 
-bool sim_freed_async_before(CUdeviceptr p)
+/* The last block at this address, when it ended by sim_native_free_async. */
+static struct sim_block *freed_async(CUdeviceptr p)
 {
-    for (const struct sim_block *block = sim_zombies(); block; block = block->next_zombie)
+    for (struct sim_block *block = sim_zombies(); block; block = block->next_zombie)
         if (block->base == p)
-            return !strcmp(block->how_freed, FREED_ASYNC);
-    return false;
+            return strcmp(block->how_freed, FREED_ASYNC) ? NULL : block;
+    return NULL;
+}
+
+bool sim_freed_async_again(CUdeviceptr p)
+{
+    struct sim_block *block = freed_async(p);
+
+    if (block)
+        block->freeable = true; /* so that cuMemFree takes it once more */
+    return block != NULL;
+}
+
+static bool free_once_more(CUdeviceptr p)
+{
+    struct sim_block *block = freed_async(p);
+    bool yes = block && block->freeable;
+
+    if (yes)
+        block->freeable = false;
+    return yes;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr p)
@@ -177,7 +197,7 @@ CUresult cuMemFree_v2(CUdeviceptr p)
         return CUDA_SUCCESS;
     struct sim_block *block = sim_block_starting_at(p);
     if (!block)
-        return CUDA_ERROR_INVALID_VALUE;
+        return free_once_more(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     switch (block->kind) {
     case SIM_BLOCK_NATIVE:
         result = drain_and_find(&block, p);

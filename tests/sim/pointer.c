@@ -40,6 +40,14 @@ static void mapping_of(const struct sim_block *block, uint64_t *ret_base, size_t
     *ret_bytes = (block->base + block->size + unit - 1) / unit * unit - *ret_base;
 }
 
+static void range_of(const struct sim_block *block, CUdeviceptr *ret_base, size_t *ret_bytes)
+{
+    *ret_base = block->base;
+    *ret_bytes = block->size;
+    if (block->kind == SIM_BLOCK_MAPPED)
+        sim_reservation_of(block->base, ret_base, ret_bytes);
+}
+
 /* Facts about the allocation itself: who owns it, how it may be shared. */
 static CUresult of_allocation(void *data, CUpointer_attribute attribute,
                               const struct sim_block *block)
@@ -85,6 +93,7 @@ static CUresult of_allocation(void *data, CUpointer_attribute attribute,
 static CUresult of_address(void *data, CUpointer_attribute attribute, uint64_t p,
                            const struct sim_block *block, CUcontext ctx)
 {
+    CUdeviceptr range;
     uint64_t base;
     size_t bytes;
 
@@ -107,10 +116,10 @@ static CUresult of_address(void *data, CUpointer_attribute attribute, uint64_t p
         *(int *)data = block->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = block->base;
+        range_of(block, (CUdeviceptr *)data, &bytes);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = block->size;
+        range_of(block, &range, (size_t *)data);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         mapping_of(block, (uint64_t *)data, &bytes);

@@ -444,8 +444,6 @@ static CUresult alloc_call(CUcontext ctx, CUdeviceptr *ret_p, size_t bytes, CUme
 CUresult cuMemAllocAsync(CUdeviceptr *p, size_t bytes, CUstream stream)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    if (!bytes)
-        return CUDA_ERROR_INVALID_VALUE;
     return alloc_call(call.ctx, p, bytes, *sim_device_current_pool(call.ctx->device), stream);
 }
 
@@ -509,10 +507,11 @@ CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle)
         return result;
     if (stream->capture)
         return sim_capture_free(stream, p);
-    if (!p)
-        return CUDA_SUCCESS;
+    result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
+    if (result != CUDA_SUCCESS || !p)
+        return result;
     if (!block)
-        return sim_freed_async_before(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return sim_freed_async_again(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     switch (block->kind) {
     case SIM_BLOCK_NATIVE:
         return sim_native_free_async(block, stream);

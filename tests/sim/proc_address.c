@@ -61,13 +61,15 @@ static CUresult get(const char *base, void **ret_function, int version, cuuint64
         *ret_status = row     ? CU_GET_PROC_ADDRESS_SUCCESS
                       : named ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                               : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return row ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGetProcAddress(const char *base, void **function, int version, cuuint64_t flags)
 {
     SIM_ENTER(SIM_NEEDS_NOTHING);
-    return get(base, function, version, flags, NULL);
+    CUresult result = get(base, function, version, flags, NULL);
+    /* Without a status to put it in, the older form says it by its code. */
+    return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
 CUresult cuGetProcAddress_v2(const char *base, void **function, int version, cuuint64_t flags,

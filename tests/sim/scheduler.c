@@ -54,6 +54,16 @@ void sim_ops_finish(struct sim_ops *ops)
     *ops = (struct sim_ops){0};
 }
 
+void sim_ops_prune(struct sim_ops *ops)
+{
+    struct sim_ops still = {0};
+
+    for (unsigned i = 0; i < ops->n; i++)
+        sim_ops_add(&still, ops->at[i]);
+    sim_ops_finish(ops);
+    *ops = still;
+}
+
 static void push(struct sim_op ***list, unsigned *n, unsigned *cap, struct sim_op *op)
 {
     if (*n == *cap) {
@@ -334,7 +344,7 @@ void sim_wait(struct sim_op *op)
 void sim_nudge(struct sim_op *op)
 {
     if (op->state == SIM_OP_DONE || sim_settings()->sched != SIM_SCHED_ADVERSARIAL ||
-        !sim_chance(128))
+        sim_in_host_function() || !sim_chance(128))
         return;
     struct sim_op *next = pick(mark_closure(op), NO_VICTIM);
     if (next)

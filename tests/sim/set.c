@@ -9,7 +9,7 @@ void sim_run_set(struct sim_op *op)
 
     for (size_t y = 0; y < set->height; y++) {
         size_t bytes = set->width * set->element_bytes;
-        unsigned char *to = sim_check(op, set->dst + y * set->pitch, bytes, true, false, NULL);
+        unsigned char *to = sim_check(op, set->dst + y * set->pitch, bytes, true, false);
         if (!to)
             return;
         if (set->element_bytes == 1)

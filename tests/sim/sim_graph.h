@@ -35,6 +35,7 @@ struct CUgraph_st {
     CUgraphNode *nodes; /* in order of creation */
     unsigned n_nodes, capacity;
     CUgraphNode parent; /* child graphs belong to their node */
+    bool instantiated;
     CUuserObject *objects;
     unsigned n_objects;
 };

@@ -48,11 +48,16 @@ bool sim_settings_attribute(int attribute, int *ret_value);
 
 /* ---- driver.c: life of the driver, and the way into every call ---- */
 
-enum sim_needs { SIM_NEEDS_NOTHING, SIM_NEEDS_INIT, SIM_NEEDS_CONTEXT };
+enum sim_needs {
+    SIM_NEEDS_NOTHING,
+    SIM_NEEDS_INIT,
+    SIM_NEEDS_CONTEXT_EVEN_FAULTED, /* for questions about the context itself */
+    SIM_NEEDS_CONTEXT,
+};
 
 struct sim_call {
     CUresult refused; /* not CUDA_SUCCESS: return this at once */
-    CUcontext ctx;    /* the current context under SIM_NEEDS_CONTEXT */
+    CUcontext ctx;    /* the current one, where it is needed */
     bool locked;
 };
 
@@ -74,8 +79,10 @@ void sim_sleep_for_change(unsigned ms);
 void sim_wake_all(void);
 /* The driver has ended: nothing enqueued runs any more. */
 bool sim_gone(void);
-/* Device code and host functions may not call the driver while this is on for their thread. */
-void sim_in_callback(bool on);
+enum sim_callback { SIM_IN_NOTHING, SIM_IN_KERNEL, SIM_IN_HOST_FUNCTION };
+/* What the calling thread runs for the driver: that decides which calls it may make. */
+void sim_in_callback(enum sim_callback what);
+bool sim_in_host_function(void);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int sim_thread_number(void);
 
@@ -251,6 +258,8 @@ struct sim_ops {
 
 void sim_ops_add(struct sim_ops *ops, struct sim_op *op);
 void sim_ops_finish(struct sim_ops *ops);
+/* Drops what is done. */
+void sim_ops_prune(struct sim_ops *ops);
 
 struct sim_op *sim_op_ref(struct sim_op *op);
 void sim_op_unref(struct sim_op *op);
@@ -307,11 +316,13 @@ struct CUctx_st {
 };
 
 CUcontext sim_current(void);
+void sim_make_current(CUcontext ctx);
 CUcontext sim_contexts(void); /* first of the list of live ones */
 bool sim_peers_open(CUcontext from, CUcontext to);
 /* Everything submitted to the context is done afterwards. */
 CUresult sim_context_drain(CUcontext ctx);
-CUresult sim_context_of_device(int device, CUcontext *ret_ctx);
+/* Has the context opened itself to any context of that device? */
+bool sim_peer_device_open(CUcontext from, int device);
 
 /* ---- device.c ---- */
 
@@ -346,8 +357,9 @@ void sim_stream_delete(CUstream stream);
 bool sim_stream_blocking(CUstream stream);
 /* From now on the process has pool memory of the legacy stream. */
 void sim_stream_pool_on_legacy(void);
-/* What a wait for the stream waits for. */
-void sim_stream_pending(CUstream stream, struct sim_ops *ops);
+/* What a wait for the stream waits for, and (joined into *order) all that is known to be done
+ * after it. The wait may let others in, whose work it does not cover: so this is asked before. */
+void sim_stream_pending(CUstream stream, struct sim_ops *ops, struct sim_order *order);
 CUresult sim_stream_drain(CUstream stream);
 /* Enqueue, or turn into a node while the stream captures. Takes the work over, also on failure. */
 CUresult sim_submit(CUstream stream, struct sim_work *work, struct sim_op **ret_op);
@@ -415,7 +427,7 @@ struct sim_block {
     unsigned flags;
     uint64_t born_after; /* the newest operation when it was made: older ones cannot mean it */
     unsigned pins;       /* enqueued operations that will look at it */
-    bool freeable;       /* imported, and freed by cuMemFree */
+    bool freeable;       /* imported, or freed twice already, and yet cuMemFree takes it */
     bool zombie;         /* freed as far as the host can see */
     bool born_async, born, dead; /* born, dead: in stream order, by execution */
     struct sim_stamp born_at, dead_at;
@@ -448,10 +460,10 @@ void sim_block_describe(const struct sim_block *block, char *text, size_t bytes)
 
 /* ---- check.c ---- */
 
-/* Checks that op may touch [address, address + bytes) now. Returns the bytes or NULL. A NULL with
- * *ret_silent set: the hardware would say nothing and do nothing either. */
-unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write, bool kernel,
-                         bool *ret_silent);
+/* Checks that op may touch [address, address + bytes) now. Returns the bytes, or NULL after a
+ * report. A kernel needs access to memory of another device, a copy does not. */
+unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write,
+                         bool kernel);
 void sim_violation(const struct sim_op *op, uint64_t address, size_t bytes,
                    const struct sim_block *block, const char *what);
 
@@ -460,7 +472,7 @@ void sim_violation(const struct sim_op *op, uint64_t address, size_t bytes,
 CUresult sim_native_alloc(CUcontext ctx, size_t bytes, struct sim_block **ret_block);
 CUresult sim_native_free_async(struct sim_block *block, CUstream stream);
 /* Was this address given to sim_native_free_async last? Doing it again is no error. */
-bool sim_freed_async_before(CUdeviceptr p);
+bool sim_freed_async_again(CUdeviceptr p);
 void sim_native_free(struct sim_block *block, const char *how);
 void sim_free_context_memory(CUcontext ctx);
 void sim_managed_free(struct sim_block *block);
@@ -484,6 +496,10 @@ void *sim_event_share_page(CUevent event);
 void sim_event_share_finish(CUevent event);
 CUresult sim_managed_alloc(CUcontext ctx, size_t bytes, unsigned flags,
                            struct sim_block **ret_block);
+
+/* ---- vmm.c ---- */
+
+void sim_reservation_of(CUdeviceptr p, CUdeviceptr *ret_base, size_t *ret_size);
 
 /* ---- pool.c ---- */
 

@@ -110,51 +110,37 @@ CUresult sim_stream_find(CUcontext ctx, CUstream handle, CUstream *ret_stream)
     return (*ret_stream)->ctx->fault;
 }
 
-void sim_stream_pending(CUstream stream, struct sim_ops *ops)
+void sim_stream_pending(CUstream stream, struct sim_ops *ops, struct sim_order *order)
 {
     CUcontext ctx = stream->ctx;
 
     sim_ops_add(ops, stream->last);
+    sim_order_join(order, &stream->order);
     if (stream->kind != SIM_STREAM_LEGACY)
         return;
-    for (CUstream other = ctx->first; other; other = other->next)
-        if (sim_stream_blocking(other))
-            sim_ops_add(ops, other->last);
+    for (CUstream other = ctx->first; other; other = other->next) {
+        if (!sim_stream_blocking(other))
+            continue;
+        sim_ops_add(ops, other->last);
+        sim_order_join(order, &other->order);
+    }
     for (unsigned i = 0; i < ctx->orphans[1].n; i++)
         sim_ops_add(ops, ctx->orphans[1].at[i]);
-}
-
-static void host_knows(CUstream stream)
-{
-    if (!stream->last || stream->last->state == SIM_OP_DONE)
-        sim_order_join(&sim_host_order, &stream->order);
-}
-
-/* Having waited for the legacy stream, the host has waited for the blocking ones too. */
-static void knows_with_others(CUstream stream)
-{
-    CUcontext ctx = stream->ctx;
-
-    host_knows(stream);
-    if (stream->kind != SIM_STREAM_LEGACY)
-        return;
-    for (CUstream other = ctx->first; other; other = other->next)
-        if (sim_stream_blocking(other))
-            host_knows(other);
-    sim_order_join(&sim_host_order, &ctx->orphan_order[1]);
+    sim_order_join(order, &ctx->orphan_order[1]);
 }
 
 CUresult sim_stream_drain(CUstream stream)
 {
     CUcontext ctx = stream->ctx;
     struct sim_ops ops = {0};
+    struct sim_order order = {0};
 
-    sim_stream_pending(stream, &ops);
+    sim_stream_pending(stream, &ops, &order);
     for (unsigned i = 0; i < ops.n; i++)
         sim_wait(ops.at[i]);
+    sim_order_join(&sim_host_order, &order);
+    sim_order_finish(&order);
     sim_ops_finish(&ops);
-    if (sim_handle_is(stream, SIM_STREAM))
-        knows_with_others(stream);
     sim_pools_synchronised();
     return ctx->fault;
 }
@@ -231,6 +217,25 @@ CUresult cuStreamSynchronize(CUstream handle)
     return result ? result : sim_stream_drain(stream);
 }
 
+static CUresult query(CUstream stream)
+{
+    CUcontext ctx = stream->ctx;
+    struct sim_ops ops = {0};
+    struct sim_order order = {0};
+    bool done = true;
+
+    sim_stream_pending(stream, &ops, &order);
+    for (unsigned i = 0; i < ops.n; i++) {
+        sim_nudge(ops.at[i]);
+        done = done && ops.at[i]->state == SIM_OP_DONE;
+    }
+    if (done)
+        sim_order_join(&sim_host_order, &order);
+    sim_order_finish(&order);
+    sim_ops_finish(&ops);
+    return ctx->fault ? ctx->fault : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
 CUresult cuStreamQuery(CUstream handle)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
@@ -243,23 +248,7 @@ CUresult cuStreamQuery(CUstream handle)
         result = sim_capture_check(stream->ctx, SIM_CAPTURE_UNSAFE);
     if (result != CUDA_SUCCESS)
         return result;
-    CUcontext ctx = stream->ctx;
-    struct sim_ops ops = {0};
-    sim_stream_pending(stream, &ops);
-    bool done = true;
-    for (unsigned i = 0; i < ops.n; i++) {
-        sim_nudge(ops.at[i]);
-        done = done && ops.at[i]->state == SIM_OP_DONE;
-    }
-    sim_ops_finish(&ops);
-    if (ctx->fault)
-        return ctx->fault;
-    if (!done)
-        return CUDA_ERROR_NOT_READY;
-    if (!sim_handle_is(stream, SIM_STREAM))
-        return CUDA_SUCCESS;
-    knows_with_others(stream);
-    return CUDA_SUCCESS;
+    return query(stream);
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)

@@ -24,7 +24,7 @@ bool sim_run_value(struct sim_op *op)
 {
     const struct sim_value *value = &op->work.u.value;
     bool write = op->work.kind == SIM_WORK_WRITE_VALUE;
-    unsigned char *at = sim_check(op, value->address, value->bytes, write, false, NULL);
+    unsigned char *at = sim_check(op, value->address, value->bytes, write, false);
     uint64_t now = 0;
 
     if (!at)

@@ -95,6 +95,17 @@ static bool reserved(CUdeviceptr p, size_t size)
     return false;
 }
 
+/* The reservation around an address: the range that the driver tells of mapped memory. */
+void sim_reservation_of(CUdeviceptr p, CUdeviceptr *ret_base, size_t *ret_size)
+{
+    for (const struct reservation *r = reservations; r; r = r->next) {
+        if (p < r->base || p - r->base >= r->size)
+            continue;
+        *ret_base = r->base;
+        *ret_size = r->size;
+    }
+}
+
 /* ---- physical memory ---- */
 
 static bool prop_ok(const CUmemAllocationProp *prop)
@@ -227,21 +238,24 @@ static bool whole_mappings(CUdeviceptr p, size_t size)
     return size != 0;
 }
 
+/* What is not mapped may be unmapped too. */
 CUresult cuMemUnmap(CUdeviceptr p, size_t size)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!whole_mappings(p, size))
+    if (!size || !reserved(p, size))
         return CUDA_ERROR_INVALID_VALUE;
-    for (CUdeviceptr at = p; at - p < size;) {
-        struct sim_block *block = sim_block_starting_at(at);
+    for (;;) {
+        struct sim_block *block = sim_block_overlapping(p, size);
+        if (!block)
+            return CUDA_SUCCESS;
+        if (block->base < p || block->size > size - (block->base - p))
+            return CUDA_ERROR_INVALID_VALUE;
         struct physical *physical = block->extra;
-        at += block->size;
         sim_block_bury(block, "cuMemUnmap");
         sim_block_end(block, &sim_host_order);
         block->bytes = NULL;
         unref(physical);
     }
-    return CUDA_SUCCESS;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc, size_t count)

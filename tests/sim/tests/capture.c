@@ -248,9 +248,14 @@ static void test_of_the_stream(void)
     OK(cuStreamWaitEvent(other, event, 0));
     OK(launch(test.fill, other, m, 64, 1));
     CHECK(status_of(other) == CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(other, &graph));
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(capturing, &graph));
     CHECK(status_of(other) == CU_STREAM_CAPTURE_STATUS_NONE);
+    /* The end on the wrong stream spoils it. */
+    OK(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventRecord(event, capturing));
+    OK(cuStreamWaitEvent(other, event, 0));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(other, &graph));
+    end(true);
     OK(cuMemFree(m));
     OK(cuEventDestroy(event));
 }

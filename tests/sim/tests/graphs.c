@@ -209,6 +209,13 @@ static void test_memory(void)
     OK(cuStreamSynchronize(stream));
     CHECK(word_at(p) == 8);
     OK(cuGraphExecDestroy(exec));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphAddMemFreeNode(&free_node, graph, &use, 1, alloc.dptr)); /* too late */
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+    fill = kernel_params(test.fill, args);
+    OK(cuGraphAddKernelNode(&use, graph, &node, 1, &fill));
     OK(cuGraphAddMemFreeNode(&free_node, graph, &use, 1, alloc.dptr));
     OK(cuGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 5; i++)

@@ -102,7 +102,7 @@ static void test_refusals(CUdeviceptr pooled)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, pooled));
     OK(cuMemFree(managed));
     OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle(&event, plain));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&event, plain));
     OK(cuEventDestroy(plain));
 }
 

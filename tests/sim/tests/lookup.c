@@ -32,7 +32,7 @@ static void expect_none(const char *base, int version, CUdriverProcAddressQueryR
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     void *function = &status;
 
-    EXPECT(CUDA_ERROR_NOT_FOUND, cuGetProcAddress(base, &function, version, 0, &status));
+    OK(cuGetProcAddress(base, &function, version, 0, &status));
     CHECK(!function && status == why);
 }
 

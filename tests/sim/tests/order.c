@@ -132,7 +132,9 @@ static void add_in_host(void *data)
 {
     unsigned *word = data;
 
-    CHECK(cuStreamQuery(NULL) == CUDA_ERROR_NOT_PERMITTED);
+    CUresult query = cuStreamQuery(CU_STREAM_LEGACY);
+    CHECK(query == CUDA_SUCCESS || query == CUDA_ERROR_NOT_READY);
+    CHECK(cuStreamSynchronize(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_PERMITTED);
     *word = *word * 3 + 1;
 }
 
