@@ -80,6 +80,29 @@ setup_clang() {
     command -v clang >/dev/null 2>&1 || setup_apt clang
 }
 
+# setup_wanted PACKAGE...: what checks look for and can do without. Installed where checks run by
+# themselves (CI=true); elsewhere nobody asked for it.
+setup_wanted() {
+    local missing=() package
+
+    for package in "$@"; do
+        command -v "$package" >/dev/null 2>&1 || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] && [ "${CI:-}" = true ] || return 0
+    (setup_apt "${missing[@]}") 2>>"$SETUP_LOG" || say "  (not to be had here; going on without)"
+}
+
+# GCOVR: the table of lines that tests reach; empty when it is not to be had.
+setup_gcovr() {
+    GCOVR=$(command -v gcovr || true)
+    [ -z "$GCOVR" ] || return 0
+    GCOVR=$SETUP_DEPS/venv/bin/gcovr
+    [ ! -x "$GCOVR" ] || return 0
+    setup_venv
+    say "Installing gcovr from Python's package registry into build-deps/"
+    logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet gcovr || GCOVR=
+}
+
 # A virtual environment of our own for what comes from Python's package registry.
 setup_venv() {
     [ -x "$SETUP_DEPS/venv/bin/pip" ] && return

@@ -7,15 +7,19 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tools/setup.sh
 . "$ROOT/tools/setup.sh"
 
-usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--gpu] [--build FOLDER]
+usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage] [--gpu] [--all]
+              [--build FOLDER]
 
-  --plain    the suites, built with gcc and -Werror          (FOLDER, default build)
-  --clang    the same, built with clang                      (FOLDER-clang)
-  --asan     the same, under AddressSanitizer and UBSan      (FOLDER-asan)
-  --tsan     the same, under ThreadSanitizer                 (FOLDER-tsan)
-  --gpu      tests/gpu/run.sh on the GPU of this machine
+  --plain      the suites, built with gcc and -Werror          (FOLDER, default build)
+  --clang      the same, built with clang                      (FOLDER-clang)
+  --asan       the same, under AddressSanitizer and UBSan      (FOLDER-asan)
+  --tsan       those about threads, under ThreadSanitizer      (FOLDER-tsan)
+  --lint       clang-tidy and cppcheck, where they are installed
+  --coverage   which lines of the library the suites reach     (FOLDER-coverage)
+  --gpu        tests/gpu/run.sh on the GPU of this machine
+  --all        everything above
 
-Without one of them: --plain, --asan and, where there is a GPU, --gpu."
+Without one of them: everything but --clang."
 
 n_passed=0 n_failed=0 n_skipped=0
 
@@ -46,6 +50,10 @@ broken() {
     tail -n 60 "$3" | sed 's/^/    /'
     count 0 1 0
 }
+
+# For ThreadSanitizer, and for the coverage of the library: suites and tests as `meson test` takes them.
+THREADED_TESTS=(--suite unit --suite preload --suite faults)
+COVERING_TESTS=(--suite unit --suite preload --suite faults --suite doors --suite fuzz)
 
 # What `meson test` runs below, and which tests; suites may set them.
 test_wrapper=() test_selection=()
@@ -86,9 +94,10 @@ suite_clang() {
     CC=clang meson_suite "clang" "$BUILD-clang"
 }
 
-# The environment of sanitized tests is Meson's to set: tests/tools/meson.build.
+# The environment of sanitized tests is Meson's to set: tests/tools/meson.build. The ranks of our locks
+# are checked here too.
 sanitized_suite() {
-    meson_suite "$@" -Dbuildtype=debug -Doptimization=1 -Db_lundef=false
+    meson_suite "$@" -Dbuildtype=debug -Doptimization=1 -Db_lundef=false -Dlock_checks=true
 }
 
 suite_asan() {
@@ -97,11 +106,74 @@ suite_asan() {
 }
 
 suite_tsan() {
-    # Its runtime cannot be preloaded into a shell, which is what the tests of the command run, and
-    # finds the place of its shadow memory occupied where addresses are much randomised.
-    local test_selection=(--no-suite tools --no-suite contract) test_wrapper=()
+    # What runs threads of its own. Its runtime finds the place of its shadow memory occupied where
+    # addresses are much randomised.
+    local test_selection=("${THREADED_TESTS[@]}") test_wrapper=()
     setarch -R true 2>/dev/null && test_wrapper=(setarch -R)
     sanitized_suite "gcc, ThreadSanitizer" "$BUILD-tsan" -Db_sanitize=thread
+}
+
+# Each tool is one check.
+suite_lint() {
+    local log=$BUILD/lint.log name word
+    say
+    say "=== lint"
+    setup_wanted clang-tidy cppcheck
+    mkdir -p "$BUILD"
+    : >"$log"
+    if [ ! -f "$BUILD/compile_commands.json" ] && ! configure "$BUILD" "$log"; then
+        broken "lint" "could not be set up" "$log"
+        return
+    fi
+    # Headers that the build makes.
+    if ! logged "$log" ninja -C "$BUILD" all; then
+        broken "lint" "did not build" "$log"
+        return
+    fi
+    for name in clang-tidy cppcheck; do
+        python3 "$ROOT/tests/lint/lint.py" "$ROOT" "$BUILD" "$name" </dev/null 2>&1 | tee "$log"
+        word=$(sed -n "s/^$name: //p" "$log" | tail -n 1)
+        case $word in
+        ok) count 1 0 0 ;;
+        skipped) count 0 0 1 ;;
+        *) count 0 1 0 ;;
+        esac
+    done
+}
+
+# One check: the suites reach at least this share of the library's lines, in percent. (What they reach of
+# leave.c does not count: it ends the process before the counts are written.)
+COVERAGE_LEAST=90
+
+suite_coverage() {
+    local build=$BUILD-coverage log=$BUILD-coverage/test.log
+    say
+    say "=== coverage of interpose/ and policy/"
+    setup_gcovr
+    if [ -z "$GCOVR" ]; then
+        say "skipped: gcovr is not to be had here"
+        count 0 0 1
+        return
+    fi
+    mkdir -p "$build"
+    : >"$log"
+    if ! configure "$build" "$log" -Db_coverage=true -Dbuildtype=debug; then
+        broken "coverage" "could not be set up" "$log"
+        return
+    fi
+    if ! logged "$log" ninja -C "$build" all meson-test-prereq; then
+        broken "coverage" "did not build" "$log"
+        return
+    fi
+    find "$build" -name '*.gcda' -delete
+    # What fails here fails above too; this is about the lines.
+    logged "$log" "$MESON" test -C "$build" --no-rebuild "${COVERING_TESTS[@]}"
+    if (cd "$build" && "$GCOVR" --root "$ROOT" --filter "$ROOT/interpose/" --filter "$ROOT/policy/" --exclude ".*[.]def" \
+        --fail-under-line "$COVERAGE_LEAST" .) </dev/null; then
+        count 1 0 0
+    else
+        count 0 1 0
+    fi
 }
 
 # The GPU tests sum themselves up in a last line like ours.
@@ -134,7 +206,8 @@ BUILD=$ROOT/build
 suites=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --plain | --clang | --asan | --tsan | --gpu) suites+=("${1#--}") ;;
+    --plain | --clang | --asan | --tsan | --lint | --coverage | --gpu) suites+=("${1#--}") ;;
+    --all) suites=(plain clang asan tsan lint coverage gpu) ;;
     --build)
         [ $# -ge 2 ] || fail "--build takes a folder"
         BUILD=$(realpath -m "$2")
@@ -151,12 +224,16 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#suites[@]} -gt 0 ] || suites=(plain asan gpu)
+[ ${#suites[@]} -gt 0 ] || suites=(plain asan tsan lint coverage gpu)
 
+timings=() began=$SECONDS
 setup_everything
 for suite in "${suites[@]}"; do
+    suite_began=$SECONDS
     "suite_$suite"
+    timings+=("$suite $((SECONDS - suite_began)) s")
 done
 say
+(IFS=, && say "Time: ${timings[*]}, all $((SECONDS - began)) s")
 say "$n_passed passed, $n_failed failed, $n_skipped skipped"
 [ "$n_failed" -eq 0 ]

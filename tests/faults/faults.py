@@ -8,10 +8,18 @@ import threading
 # A run takes milliseconds; under a sanitizer a second.
 os.environ.setdefault('TEST_SECONDS', '60' if 'TSAN_OPTIONS' in os.environ else '10')
 sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'preload'))
-from harness import LIBRARY, PROGRAMS, Case, main, preloaded, program, run  # noqa: E402, F401
+from harness import LIBRARY, PROGRAMS, RUNTIME, Case, main, preloaded, program, run  # noqa: E402, F401
 
 natives = {}
 lock = threading.Lock()
+
+
+def main_but_under_tsan(reason):
+    """main(), unless this is ThreadSanitizer's build."""
+    if any('libtsan' in runtime for runtime in RUNTIME):
+        print('skipped under ThreadSanitizer: ' + reason)
+        sys.exit(77)
+    main()
 
 
 def native_run(name, settings):

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from faults import Case, main, preloaded, program, run, stderr_problem
+from faults import Case, main_but_under_tsan, preloaded, program, run, stderr_problem
 
 JOBS = int(os.environ.get('TEST_JOBS', '2'))
 COMMON = {'SIM_VIOLATION': 'abort'}
@@ -75,4 +75,4 @@ class Arguments(Case):
 
 
 if __name__ == '__main__':
-    main()
+    main_but_under_tsan('programs of one thread')

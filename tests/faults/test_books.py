@@ -1,10 +1,8 @@
 # Memory for our own books runs out: the N-th anonymous mapping of ours fails, or all from there on.
 # The program does not notice; the report, if there is memory for one, counts what was left alone.
 
-import sys
-
-from faults import LIBRARY, Case, main, native_run, preloaded, program, stderr_problem
-from harness import RUNTIME
+from faults import (LIBRARY, Case, main_but_under_tsan, native_run, preloaded, program,
+                    stderr_problem)
 
 FAILING = program('libfaults_mmap.so')
 SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_POLICY': 'managed'},
@@ -59,7 +57,4 @@ class Books(Case):
 
 
 if __name__ == '__main__':
-    if any('tsan' in runtime for runtime in RUNTIME):
-        print('skipped: ThreadSanitizer answers mmap itself')
-        sys.exit(77)
-    main()
+    main_but_under_tsan('it answers mmap itself')

@@ -15,9 +15,8 @@ import subprocess
 import sys
 import zlib
 
-from faults import (Case, main, native_run, preloaded, program, report_problems,
-                    stderr_problem)
-from harness import RUNTIME
+from faults import (RUNTIME, Case, main_but_under_tsan, native_run, preloaded, program,
+                    report_problems, stderr_problem)
 
 CODES = (1, 2, 4, 100, 201, 400, 700, 719, 801, 900, 999)
 # After these the context, or the driver, is gone: whatever call comes next may say so.
@@ -143,4 +142,4 @@ class Calls(Case):
 
 if __name__ == '__main__':
     sys.argv = [a for a in sys.argv if a != '--exhaustive']
-    main()
+    main_but_under_tsan('programs of one thread')

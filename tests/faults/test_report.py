@@ -4,7 +4,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 
 from faults import (LIBRARY, PROGRAMS, Case, main, native_run, preloaded, program)

@@ -5,7 +5,6 @@ import concurrent.futures
 import os
 import re
 import subprocess
-import sys
 
 from faults import Case, current_blocks, main, preloaded, program, run
 
