@@ -44,13 +44,15 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->nonblocking_at = chance(&dice, 40)   ? 0
                         : chance(&dice, 40) ? t->n_ops
                                             : draw(&dice, t->n_ops);
-    t->second_context = n_threads == 1 && chance(&dice, 20);
-    t->second_device = n_threads == 1 && chance(&dice, 20);
+    t->second_context = chance(&dice, 20) && n_threads == 1;
+    t->second_device = chance(&dice, 20);
     t->peers = t->second_device && chance(&dice, 50);
+    if (n_threads > 1)
+        t->second_device = t->peers = false;
     t->captures = chance(&dice, 50);
-    t->resets = n_threads == 1 && chance(&dice, 20);
+    t->resets = chance(&dice, 20) && n_threads == 1;
     t->pools = chance(&dice, 40);
-    t->holds = n_threads == 1 && chance(&dice, 15);
+    t->holds = chance(&dice, 15) && n_threads == 1;
     t->ending = draw(&dice, 4);
 }
 
