@@ -376,15 +376,8 @@ static void group_free_async_codes(void)
     open_device();
     CUdeviceptr p = device_memory(4096);
     settle();
-    CUresult code = D(cuMemFreeAsync)(p, nonblocking);
-    row("R213", "cuMemFreeAsync of cuMemAlloc memory, then cuMemFree", "codes %d %d", code,
-        D(cuMemFree)(p));
-    p = device_memory(8192);
-    settle();
-    code = D(cuMemFreeAsync)(p, nonblocking);
-    CUresult again = D(cuMemFreeAsync)(p, nonblocking);
-    row("R219", "cuMemFreeAsync of cuMemAlloc memory, then again, then cuMemFree", "codes %d %d %d",
-        code, again, D(cuMemFree)(p));
+    row("R213", "cuMemFreeAsync of cuMemAlloc memory", "code %d", D(cuMemFreeAsync)(p, nonblocking));
+    /* What a second free of it says differs from run to run, and one run crashed in the driver. */
 }
 
 static void group_host_codes(void)
@@ -863,7 +856,7 @@ static void group_sources(void)
         word_at(p) == 3 ? "at the capture" : "at the launch");
 }
 
-static CUresult inside_codes[4];
+static CUresult inside_codes[3];
 
 static void inside(void *event)
 {
@@ -872,7 +865,6 @@ static void inside(void *event)
     inside_codes[0] = D(cuStreamQuery)(nonblocking);
     inside_codes[1] = D(cuEventQuery)(event);
     inside_codes[2] = D(cuMemAlloc)(&p, 4096);
-    inside_codes[3] = D(cuStreamSynchronize)(other_nonblocking);
 }
 
 static void group_host_functions(void)
@@ -887,8 +879,6 @@ static void group_host_functions(void)
         D(cuLaunchHostFunc)(nonblocking, NULL, NULL));
     row("R553", "cuEventQuery inside a host function", "code %d", inside_codes[1]);
     row("R554", "cuMemAlloc inside a host function", "code %d", inside_codes[2]);
-    row("R555", "cuStreamSynchronize of another stream inside a host function", "code %d",
-        inside_codes[3]);
 }
 
 static void group_event_codes(void)
@@ -1697,7 +1687,6 @@ static void group_context_codes(void)
     NEED(D(cuCtxDestroy)(second));
     row("R915", "cuEventQuery of an event whose context is gone", "code %d",
         D(cuEventQuery)(event));
-    row("R916", "cuCtxSetCurrent of a context that is gone", "code %d", D(cuCtxSetCurrent)(second));
     settle();
     TWO("R913", "cuDevicePrimaryCtxRelease once too often", D(cuDevicePrimaryCtxRelease)(0),
         D(cuDevicePrimaryCtxRelease)(0));

@@ -56,20 +56,21 @@ static int device_of(const struct sim_span *span, int fallback)
                                                                      : fallback;
 }
 
-/* With peer access on, a copy between devices goes straight across; a pool that was not opened to
- * the other device is not there for it, and it silently does nothing. Without peer access the copy
- * goes by way of the host, and arrives. */
-static bool shut(const struct sim_op *op, const struct sim_span *span, int other_device)
+/* A copy into a pool that was not opened to the other device was seen to succeed and copy nothing, and
+ * to arrive, with no peer access or with one way of it (R981, R985). It is lost here with both ways. */
+static bool shut(const struct sim_span *span, int other_device)
 {
     const struct sim_block *block = sim_block_at(span->address);
-    bool direct = false;
+    bool there = false, back = false;
 
     if (span->host || !block || block->kind != SIM_BLOCK_POOL ||
         sim_pool_open_to(block->pool, other_device))
         return false;
-    for (CUcontext ctx = sim_contexts(); ctx; ctx = ctx->next)
-        direct |= ctx->device == other_device && sim_peer_device_open(ctx, block->device);
-    return direct || sim_peer_device_open(op->ctx, block->device);
+    for (CUcontext ctx = sim_contexts(); ctx; ctx = ctx->next) {
+        there |= ctx->device == other_device && sim_peer_device_open(ctx, block->device);
+        back |= ctx->device == block->device && sim_peer_device_open(ctx, other_device);
+    }
+    return there && back;
 }
 
 static bool move_host(const struct sim_op *op, void *to, uint64_t from, size_t bytes)
@@ -135,8 +136,8 @@ void sim_run_copy(struct sim_op *op)
     const struct sim_copy *copy = &op->work.u.copy;
     int from = device_of(&copy->src, op->device), to = device_of(&copy->dst, op->device);
 
-    if (shut(op, &copy->src, to) || shut(op, &copy->dst, from) ||
-        shut(op, &copy->src, op->device) || shut(op, &copy->dst, op->device))
+    if (shut(&copy->src, to) || shut(&copy->dst, from) ||
+        shut(&copy->src, op->device) || shut(&copy->dst, op->device))
         return;
     sim_advance_clock(copy->width * copy->height * copy->depth / 64);
     if (flat(copy, &copy->src) && flat(copy, &copy->dst)) {

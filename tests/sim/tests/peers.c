@@ -31,19 +31,23 @@ static void test_copies(void)
     use(&second);
     CHECK(word_at(q) == 5);
     OK(cuMemFree(q));
-    /* A pool that was not opened: by way of the host while peer access is off; with it, success
-     * and nothing copied. */
+    /* A pool that was not opened: the copy arrives while peer access is off or goes one way; with both
+     * ways of it, success and nothing copied. */
     OK(cuMemAllocAsync(&q, 256, NULL));
-    for (unsigned peer_access = 0; peer_access < 2; peer_access++) {
+    for (unsigned peer_access = 0; peer_access < 3; peer_access++) {
         OK(cuMemsetD32(q, 1, 64));
         OK(cuCtxSynchronize());
         use(&first);
-        if (peer_access)
+        if (peer_access == 1)
             OK(cuCtxEnablePeerAccess(second.ctx, 0));
+        use(&second);
+        if (peer_access == 2)
+            OK(cuCtxEnablePeerAccess(first.ctx, 0));
+        use(&first);
         OK(cuMemcpyPeer(q, second.ctx, p, first.ctx, 256));
         OK(cuCtxSynchronize());
         use(&second);
-        CHECK(word_at(q) == (peer_access ? 1 : 5));
+        CHECK(word_at(q) == (peer_access == 2 ? 1 : 5));
     }
     OK(cuDeviceGetDefaultMemPool(&pool, 1));
     open.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
