@@ -435,8 +435,10 @@ void ag_order_context_entered(void)
 {
     if (ag_context_count() < 2)
         return;
-    /* The new context waited for nothing so far: what was allocated must not be pending on a stream. */
+    /* The new context waited for nothing so far: neither for what was allocated on a stream, nor for
+     * what frees were ordered behind. */
     ag_context_each(finish_streams, NULL);
+    ag_order_pay(AG_STAT_PAID_VISIBLE);
     ag_order_note_visible(AG_VISIBLE_CONTEXTS);
 }
 
