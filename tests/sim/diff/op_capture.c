@@ -88,9 +88,10 @@ static struct buffer *pick_captured(struct world *w, unsigned lane, bool write,
 
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
-        if (buffer->live && buffer->filled && buffer != but &&
-            (!but || w->contexts[but->context].device == w->contexts[buffer->context].device) &&
-            buffer_reachable(w, buffer, w->lanes[lane].context) &&
+        if (but && (but->id == buffer->id ||
+                    w->contexts[but->context].device != w->contexts[buffer->context].device))
+            continue;
+        if (buffer->live && buffer->filled && buffer_reachable(w, buffer, w->lanes[lane].context) &&
             free_of_conflict(w, buffer, lane, write) && draw(w, ++n) == 0)
             found = buffer;
     }
