@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -40,33 +41,43 @@ static int position(const char *value, const char *allowed)
 }
 
 /* The words of `allowed` stand in the order of the enumerations, which unit tests hold to. */
-static int parse_POLICY(const char *value, const char *allowed, enum ag_policy *ret)
+#define PARSE_WORD(type)                                                                      \
+    static int parse_##type(const char *value, const char *allowed, ag_type_##type *ret)      \
+    {                                                                                         \
+        int i = position(value, allowed);                                                     \
+                                                                                              \
+        if (i < 0)                                                                            \
+            return -EINVAL;                                                                   \
+        *ret = (ag_type_##type)i;                                                             \
+        return 0;                                                                             \
+    }
+
+PARSE_WORD(POLICY)
+PARSE_WORD(FREE_MODE)
+PARSE_WORD(LOG_LEVEL)
+PARSE_WORD(MANAGED_BACKEND)
+PARSE_WORD(ACCESS)
+PARSE_WORD(PREFETCH)
+PARSE_WORD(OOM)
+
+static int parse_PREFER(const char *value, const char *allowed, struct ag_prefer *ret)
 {
+    const char *digits = value + strlen("numa:");
+    char *end;
     int i = position(value, allowed);
+    unsigned long node;
 
-    if (i < 0)
+    if (i >= 0 && i != AG_PREFER_NUMA) {
+        *ret = (struct ag_prefer){.kind = (enum ag_prefer_kind)i};
+        return 0;
+    }
+    if (strncasecmp(value, "numa:", strlen("numa:")) || *digits < '0' || *digits > '9')
         return -EINVAL;
-    *ret = (enum ag_policy)i;
-    return 0;
-}
-
-static int parse_FREE_MODE(const char *value, const char *allowed, enum ag_free_mode *ret)
-{
-    int i = position(value, allowed);
-
-    if (i < 0)
+    errno = 0;
+    node = strtoul(digits, &end, 10);
+    if (errno || *end || node > INT_MAX)
         return -EINVAL;
-    *ret = (enum ag_free_mode)i;
-    return 0;
-}
-
-static int parse_LOG_LEVEL(const char *value, const char *allowed, enum ag_log_level *ret)
-{
-    int i = position(value, allowed);
-
-    if (i < 0)
-        return -EINVAL;
-    *ret = (enum ag_log_level)i;
+    *ret = (struct ag_prefer){.kind = AG_PREFER_NUMA, .node = (unsigned)node};
     return 0;
 }
 

@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "rules.h"
 
-enum ag_policy { AG_POLICY_POOL, AG_POLICY_NATIVE, AG_POLICY_MANAGED };
 enum ag_free_mode { AG_FREE_AUTO, AG_FREE_ORDERED, AG_FREE_SYNC };
+enum ag_oom { AG_OOM_ERROR, AG_OOM_SPILL };
 
 struct ag_size {
     uint64_t value; /* bytes, or a percentage of the device's memory; UINT64_MAX for no bound */
@@ -21,6 +22,11 @@ struct ag_size {
 typedef enum ag_policy ag_type_POLICY;
 typedef enum ag_free_mode ag_type_FREE_MODE;
 typedef enum ag_log_level ag_type_LOG_LEVEL;
+typedef enum ag_managed_backend ag_type_MANAGED_BACKEND;
+typedef struct ag_prefer ag_type_PREFER;
+typedef enum ag_access ag_type_ACCESS;
+typedef enum ag_prefetch ag_type_PREFETCH;
+typedef enum ag_oom ag_type_OOM;
 typedef bool ag_type_SWITCH;
 typedef struct ag_size ag_type_SIZE;
 typedef struct {

@@ -1,0 +1,96 @@
+/* What is wished for an allocation, and the rules that say so. Pure; knows no CUDA.
+ *
+ *     ALLOGRAFT_RULES="size>=1GiB:managed,prefer=host,access=device; from=libnccl*:native; *:pool"
+ *
+ * Rules are separated by ';', a rule is CONDITION[,CONDITION...]:ACTION[,ACTION...]. The first rule all
+ * of whose conditions hold decides; what it does not say, the variables say. */
+#ifndef AG_RULES_H
+#define AG_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ag_policy { AG_POLICY_POOL, AG_POLICY_NATIVE, AG_POLICY_MANAGED };
+enum ag_managed_backend { AG_MANAGED_AUTO, AG_MANAGED_PLAIN, AG_MANAGED_POOL };
+enum ag_prefer_kind { AG_PREFER_DEVICE, AG_PREFER_HOST, AG_PREFER_NUMA, AG_PREFER_NONE };
+enum ag_access { AG_ACCESS_DEVICE, AG_ACCESS_PEERS, AG_ACCESS_NONE };
+enum ag_prefetch { AG_PREFETCH_ALLOC, AG_PREFETCH_LAUNCH, AG_PREFETCH_OFF };
+
+/* Where managed memory had best lie. */
+struct ag_prefer {
+    enum ag_prefer_kind kind;
+    unsigned node; /* of NUMA, else 0 */
+};
+
+/* Where an allocation is to come from, and how managed memory is to behave. */
+struct ag_wish {
+    enum ag_policy policy;
+    enum ag_managed_backend backend;
+    struct ag_prefer prefer;
+    enum ag_access access;
+    enum ag_prefetch prefetch;
+    bool read_mostly;
+    bool async_managed; /* the program's own cudaMallocAsync: from a managed pool */
+};
+
+/* Facts of one allocating call. Facts that no rule asks for (ag_rules.needs) may be left out. */
+struct ag_asked {
+    size_t bytes;
+    int device;         /* ordinal */
+    uint64_t nth;       /* 1 for the first allocation of the process */
+    const char *module; /* file name of the calling library or program, without folder; or NULL */
+    const char *thread; /* the calling thread's name, or NULL */
+    /* The caller hands memory to other processes or devices: only rules with from= apply to it. */
+    bool exporter;
+};
+
+#define AG_MAX_RULES 64u
+#define AG_GLOB_MAX 64u
+
+enum ag_rule_needs { AG_NEED_MODULE = 1, AG_NEED_THREAD = 2, AG_NEED_NTH = 4 };
+
+struct ag_range {
+    uint64_t first, last; /* both inclusive */
+};
+
+struct ag_rule {
+    struct ag_range size, nth;
+    int device;                  /* -1: any */
+    char from[AG_GLOB_MAX];      /* "" : any */
+    char thread[AG_GLOB_MAX];    /* "" : any */
+    struct ag_wish wish;         /* what it says, where `says` has the bit */
+    unsigned says;               /* 1 << enum ag_says */
+    char text[128];              /* the rule as written, blanks at the ends cut, cut at 127 bytes */
+};
+
+enum ag_says {
+    AG_SAYS_POLICY,
+    AG_SAYS_BACKEND,
+    AG_SAYS_PREFER,
+    AG_SAYS_ACCESS,
+    AG_SAYS_PREFETCH,
+    AG_SAYS_READ_MOSTLY,
+    AG_SAYS_ASYNC,
+};
+
+struct ag_rules {
+    unsigned n;
+    unsigned needs; /* bits of enum ag_rule_needs: facts some rule asks for */
+    struct ag_rule rule[AG_MAX_RULES];
+};
+
+/* Parses `text`. 0, or -EINVAL: `why` then is one line that names the column (1 for the first byte of
+ * `text`), what stands there and what is allowed, cut at why_size; *ret holds no rules. */
+int ag_rules_parse(const char *text, struct ag_rules *ret, char *why, size_t why_size);
+
+/* The first rule that applies, or -1. Its action is not looked at. */
+int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked);
+
+/* Writes what `rule` says over *wish. */
+void ag_rule_apply(const struct ag_rule *rule, struct ag_wish *wish);
+
+/* Does `text` match `glob` ('*' any run, '?' any one byte)? */
+bool ag_glob_match(const char *glob, const char *text);
+
+#endif
