@@ -24,6 +24,7 @@
 #include "driver.h"
 #include "entry.h"
 #include "ledger.h"
+#include "managed_pool.h"
 #include "order.h"
 #include "pressure.h"
 #include "report.h"
@@ -53,8 +54,10 @@ static void begin_child(void)
     ag_context_forget_all();
     ag_ledger_forget_all();
     ag_order_forget_all();
-    for (unsigned i = 0; ag_device_met(i); i++)
+    for (unsigned i = 0; ag_device_met(i); i++) {
         ag_pool_forget(ag_device_met(i));
+        ag_managed_pool_forget(ag_device_met(i));
+    }
     run.pid = getpid();
     run.started_ns = ag_clock_ns();
     run.started_ticks = ag_clock_ticks();
@@ -72,6 +75,7 @@ static void configure(void)
     ag_alloc_configure(options.policy);
     ag_order_configure(options.free_mode);
     ag_pool_configure(options.pool_keep);
+    ag_managed_pool_configure(options.pool_keep);
     ag_pressure_configure(options.cache, options.pending);
 }
 

@@ -24,6 +24,10 @@ struct ag_block *ag_pool_release(struct ag_context *context, struct ag_block *bl
 void ag_pool_trim(struct ag_device *device);
 /* Bytes the pool holds from the device, and bytes of them that are allocated; 0 and 0 without pool. */
 void ag_pool_levels(struct ag_device *device, uint64_t *ret_reserved, uint64_t *ret_used);
+/* All devices that could enable peer access may use the pool of device `ordinal`: natively they need
+ * nothing more than cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds without
+ * copying. False when one refused. */
+bool ag_pool_open_to_peers(CUmemoryPool pool, int ordinal);
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
 void ag_pool_configure(struct ag_size keep);
 /* A forked child has no pools. */

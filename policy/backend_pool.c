@@ -15,29 +15,29 @@ void ag_pool_configure(struct ag_size new_keep)
     keep = new_keep;
 }
 
-/* All devices that could enable peer access may use the pool: natively they need nothing more than
- * cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds without copying. */
-static void open_to_peers(struct ag_device *device)
+bool ag_pool_open_to_peers(CUmemoryPool pool, int ordinal)
 {
     CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    bool opened = true;
     int count = 0, can;
 
     if (ag_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS || !ag_cu.cuMemPoolSetAccess)
-        return;
+        return true;
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     for (int peer = 0; peer < count; peer++) {
-        if (peer == device->ordinal ||
-            ag_cu.cuDeviceCanAccessPeer(&can, peer, device->ordinal) != CUDA_SUCCESS || !can)
+        if (peer == ordinal ||
+            ag_cu.cuDeviceCanAccessPeer(&can, peer, ordinal) != CUDA_SUCCESS || !can)
             continue;
         access.location.id = peer;
-        if (ag_cu.cuMemPoolSetAccess(device->pool, &access, 1) != CUDA_SUCCESS)
-            ag_log_warn("the pool of device %d could not be opened to device %d", device->ordinal, peer);
+        opened = ag_cu.cuMemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS && opened;
     }
+    return opened;
 }
 
 static CUresult set_up(struct ag_device *device)
 {
     cuuint64_t threshold = ag_size_bytes(keep, device->total_bytes);
+    bool opened = true;
     int off = 0;
     CUresult result = ag_cu.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                                                   &threshold);
@@ -47,9 +47,11 @@ static CUresult set_up(struct ag_device *device)
         result = ag_cu.cuMemPoolSetAttribute(
             device->pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off);
     if (result == CUDA_SUCCESS)
-        open_to_peers(device);
+        opened = ag_pool_open_to_peers(device->pool, device->ordinal);
     else if (ag_cu.cuMemPoolDestroy)
         (void)ag_cu.cuMemPoolDestroy(device->pool);
+    if (!opened)
+        ag_log_warn("the pool of device %d could not be opened to all its peers", device->ordinal);
     return result;
 }
 

@@ -21,6 +21,10 @@ struct ag_device {
     /* Our pool, created on first use: see backend_pool.c. */
     _Atomic int pool_state;
     CUmemoryPool pool;
+    /* Its managed pool, or why the driver refused it: see managed_pool.c. */
+    _Atomic int managed_state;
+    CUmemoryPool managed_pool;
+    CUresult managed_refusal;
     /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */
     _Atomic size_t pitch_granule;
 };
