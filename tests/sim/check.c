@@ -99,8 +99,10 @@ static bool foreign(const struct sim_op *op, const struct sim_block *block)
     case SIM_BLOCK_GRAPH:
         if (op->device == block->device)
             return false;
-        return block->pool ? !sim_pool_open_to(block->pool, op->device)
-                           : !block->ctx || !sim_peers_open(op->ctx, block->ctx);
+        if (block->pool)
+            return !sim_pool_open_to(block->pool, op->device);
+        /* Memory opened in a context is open to it, whichever device it lies on. */
+        return !block->ctx || (block->ctx != op->ctx && !sim_peers_open(op->ctx, block->ctx));
     case SIM_BLOCK_MAPPED:
         return !(block->access_mask >> op->device & 1);
     default:

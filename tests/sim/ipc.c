@@ -29,6 +29,8 @@ struct ticket {
 struct mapping {
     void *at;
     size_t bytes;
+    struct ticket of; /* native memory: what was opened, so that opening it again finds it */
+    unsigned opens;
 };
 
 struct shared_event {
@@ -72,7 +74,7 @@ static struct sim_block *map(int fd, const struct ticket *ticket, CUcontext ctx)
         free(mapping);
         return NULL;
     }
-    *mapping = (struct mapping){at, bytes};
+    *mapping = (struct mapping){at, bytes, *ticket, 1};
     struct sim_block *block =
         sim_block_new(SIM_BLOCK_IMPORTED, base, ticket->size, ticket->device, ctx);
     block->bytes = (unsigned char *)at + (ticket->offset - from);
@@ -135,6 +137,20 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
     return CUDA_SUCCESS;
 }
 
+/* A context has one mapping of an allocation, however often it is opened. */
+static struct sim_block *opened_before(CUcontext ctx, const struct ticket *ticket)
+{
+    for (struct sim_block *block = sim_block_next(0); block;
+         block = sim_block_next(block->base + 1)) {
+        const struct mapping *mapping = block->extra;
+        if (block->kind == SIM_BLOCK_IMPORTED && block->ctx == ctx && !block->pool && mapping &&
+            mapping->of.pid == ticket->pid && mapping->of.id == ticket->id &&
+            mapping->of.magic == MAGIC)
+            return block;
+    }
+    return NULL;
+}
+
 static CUresult open_memory(CUcontext ctx, CUdeviceptr *ret_p, const CUipcMemHandle *handle,
                             unsigned flags)
 {
@@ -150,10 +166,20 @@ static CUresult open_memory(CUcontext ctx, CUdeviceptr *ret_p, const CUipcMemHan
     CUresult result = sim_capture_check(ctx, SIM_CAPTURE_UNSAFE);
     if (result != CUDA_SUCCESS)
         return result;
+    /* Another device's memory needs a way there, which the flag makes on demand. */
+    if (ticket.device != ctx->device && !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) &&
+        !sim_peer_device_open(ctx, ticket.device))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_block *block = opened_before(ctx, &ticket);
+    if (block) {
+        ((struct mapping *)block->extra)->opens++;
+        *ret_p = block->base;
+        return CUDA_SUCCESS;
+    }
     int fd = open_file_of(&ticket);
     if (fd < 0)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_block *block = map(fd, &ticket, ctx);
+    block = map(fd, &ticket, ctx);
     (void)close(fd);
     if (!block)
         return CUDA_ERROR_MAP_FAILED;
@@ -181,8 +207,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
     if (!block || block->kind != SIM_BLOCK_IMPORTED || block->pool || block->freeable)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
-    if (result == CUDA_SUCCESS)
-        result = sim_context_drain(block->ctx);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct mapping *mapping = block->extra;
+    if (mapping->opens > 1) {
+        mapping->opens--;
+        return CUDA_SUCCESS;
+    }
+    result = sim_context_drain(block->ctx);
     if (sim_block_starting_at(p) == block)
         sim_import_close(block);
     return result;

@@ -58,6 +58,30 @@ static void wait_turn(int end)
     CHECK(read(end, &c, 1) == 1);
 }
 
+/* A context of the other device works on what was opened there, and on the pool's once it is let
+ * in. */
+static void use_on_other_device(const struct message *message, CUmemoryPool pool,
+                                CUdeviceptr pooled)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr there, again;
+    struct test other;
+
+    test_open(&other, 1);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&there, message->native, 0));
+    OK(cuIpcOpenMemHandle(&there, message->native, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    OK(launch(other.add, NULL, there, 64, 2));
+    OK(cuMemPoolSetAccess(pool, &access, 1));
+    OK(launch(other.add, NULL, pooled, 64, 1));
+    CHECK(word_at(there) == (3 * 5 + 1) * 3 + 2 && word_at(pooled) == 8 * 3 + 1);
+    OK(cuIpcOpenMemHandle(&again, message->native, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    CHECK(again == there); /* counted, not mapped twice */
+    OK(cuIpcCloseMemHandle(there));
+    CHECK(word_at(there) == (3 * 5 + 1) * 3 + 2);
+    OK(cuIpcCloseMemHandle(there));
+}
+
 static int importer(void)
 {
     struct test test;
@@ -81,6 +105,8 @@ static int importer(void)
     hand_over(ends[1]);
     OK(cuCtxSynchronize());
     CHECK(word_at(native) == 3 * 5 + 1);
+    use_on_other_device(&message, pool, pooled);
+    OK(cuCtxSetCurrent(test.ctx));
     OK(cuIpcCloseMemHandle(native));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(native));
     OK(cuMemFree(pooled));
@@ -136,7 +162,7 @@ static int exporter(void)
     wait_turn(ends[0]);
     OK(cuEventSynchronize(event));
     wait_turn(ends[0]);
-    CHECK(word_at(native) == 16 && word_at(pooled) == 8);
+    CHECK(word_at(native) == 50 && word_at(pooled) == 25);
     OK(cuMemFree(native));
     OK(cuMemFreeAsync(pooled, NULL));
     OK(cuCtxSynchronize());
@@ -149,6 +175,7 @@ int main(void)
 {
     int status;
 
+    (void)setenv("SIM_DEVICES", "2", 1);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     pid_t child = fork(); /* before either process has to do with the driver */
     if (child == 0)
