@@ -32,7 +32,8 @@ build plain_static plain.cu "${cuda[@]}"
 build plain_shared plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,$CUDA/lib64"
 build plain_per_thread plain.cu "${cuda[@]}" --default-stream per-thread
 build driver_kernels.fatbin driver_kernels.cu "${cuda[@]}" -fatbin
-for name in corruption order barrier device_printf soak getinfo reset oom capture forked peers; do
+for name in corruption order barrier device_printf soak getinfo reset oom capture forked peers managed \
+    spill; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
 build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE

@@ -128,6 +128,7 @@ inert_checks
 same_many_checks
 api_checks
 speed_checks
+managed_checks
 soak_checks
 exec {HOLD}>&-
 finish

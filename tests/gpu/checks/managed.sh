@@ -1,0 +1,154 @@
+# Managed memory at the speed of device memory, and programs that need more than they are given.
+# Nothing here asks for more than 8 GiB of managed memory, far below what a card has free.
+
+# in_turn FILE MODE [VAR=VALUE]...: medians of `managed MODE`, natively and with the library in turn;
+# a last run has the program ask for managed memory itself, for the table.
+in_turn() {
+    local file=$1 mode=$2 round TAG
+    shift 2
+    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
+        TAG=$file.$round
+        run_native -- "$BIN/managed" "$mode" || { died native $?; return 1; }
+        run_with "$@" -- "$BIN/managed" "$mode" || { died with $?; return 1; }
+        report 'coverage.redirected > 0' 'devices.*.placements.managed.allocs > 0' \
+            'devices.*.placements.pool.allocs == 0' || return 1
+    done
+    TAG=$file.naive
+    run_native -- "$BIN/managed" "$mode" naive || { died native $?; return 1; }
+    python3 -IS "$HERE/medians.py" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out \
+        >"$OUT/$file" || return 1
+    figure "$file" native with times "the program's own managed memory"
+    local name native with ratio
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x" \
+            "$(awk -v name="$name" '$1 == name { print $2 }' "$OUT/$file.naive.native.out")"
+    done <"$OUT/$file"
+    echo "medians of $SPEED_ROUNDS rounds"
+}
+
+# judge FILE NAME CONDITION: an awk condition on n, the native figure, and w, that with the library.
+judge() {
+    awk -v name="$2" -v wanted="$3" '
+        $1 == name { n = $2; w = $3; found = 1; good = ('"$3"')
+            printf "native %s, with %s (wanted %s)\n", n, w, wanted }
+        END { if (!found) print "not measured"; exit !(found && good) }' "$OUT/$1"
+}
+
+managed_speed_checks() {
+    if any_wanted managed/{measured,ready,ready-again,first-touch,first-touch-again,steady}; then
+        ONLY="" check managed/measured in_turn managed-stream stream ALLOGRAFT_POLICY=managed
+        check managed/ready judge managed-stream ready_first_ms 'w <= 10'
+        check managed/ready-again judge managed-stream ready_again_us 'w <= 10'
+        check managed/first-touch judge managed-stream touch_first_ms 'w <= 1.3 * n'
+        check managed/first-touch-again judge managed-stream touch_again_ms 'w <= 1.3 * n'
+        check managed/steady judge managed-stream copy_gb_per_s 'w >= 0.99 * n'
+    fi
+    if any_wanted managed/pairs-{pool,plain}{,-measured}; then
+        ONLY="" check managed/pairs-pool-measured in_turn managed-pairs-pool pairs \
+            ALLOGRAFT_POLICY=managed ALLOGRAFT_MANAGED_BACKEND=pool ALLOGRAFT_CACHE=0
+        check managed/pairs-pool judge managed-pairs-pool pair_1mib_ns 'w <= 2000'
+        ONLY="" check managed/pairs-plain-measured in_turn managed-pairs-plain pairs \
+            ALLOGRAFT_POLICY=managed ALLOGRAFT_MANAGED_BACKEND=plain
+        check managed/pairs-plain judge managed-pairs-plain pair_1mib_ns 'w <= 4000'
+        check managed/pairs-plain-large judge managed-pairs-plain pair_1gib_ns 'w <= 4000'
+    fi
+    if any_wanted managed/launch{,-measured}; then
+        ONLY="" check managed/launch-measured in_turn managed-launch launch \
+            ALLOGRAFT_POLICY=managed ALLOGRAFT_PREFETCH=launch
+        check managed/launch judge managed-launch launch_ns 'w <= n + 300'
+    fi
+}
+
+# Training from cudaMalloc's memory and from managed memory: same losses, and as fast.
+trained() {
+    local round status LIMIT_S=120
+    for round in 1 2 3; do
+        LEAVE_OUT=step_ms same_output ALLOGRAFT_POLICY=managed -- \
+            python3 "$HERE/torch_speed.py" >"$OUT/$TAG.verdict"
+        status=$?
+        ((status == 0)) || { cat "$OUT/$TAG.verdict"; return $status; }
+        report 'devices.*.placements.managed.allocs > 0' || return 1
+        grep step_ms "$OUT/$TAG.native.out" >"$OUT/managed-training.$round.native"
+        grep step_ms "$OUT/$TAG.with.out" >"$OUT/managed-training.$round.with"
+    done
+    cat "$OUT/$TAG.verdict"
+    python3 -IS "$HERE/medians.py" "$OUT"/managed-training.?.native -- \
+        "$OUT"/managed-training.?.with >"$OUT/managed-training" || return 1
+    judge managed-training step_ms 'w <= 1.03 * n'
+}
+
+# Three times what it is given: the same bytes, and the bus is used well.
+spilled() {
+    LEAVE_OUT=figure same_output ALLOGRAFT_LIMIT=2GiB ALLOGRAFT_OOM=spill "$@" -- \
+        "$BIN/spill" bytes || return 1
+    report 'devices.*.placements.managed.allocs >= 8' || return 1
+    sed -n 's/^figure //p' "$OUT/$TAG.with.out"
+    if sed -n 's/^figure //p' "$OUT/$TAG.native.out" | grep '^spilled_blocks [^0]'; then
+        return 1
+    fi
+    # A device too small for two blocks, or one that is not limited at all, is no test.
+    fulfils spilled_blocks '>= 8' && fulfils spilled_blocks '<= 10' &&
+        fulfils spilled_read_gb_per_s '>= 45' && fulfils device_read_gb_per_s '>= 1000'
+}
+
+# fulfils NAME CONDITION: a figure of the run with the library.
+fulfils() {
+    sed 's/^figure //' "$OUT/$TAG.with.out" | awk -v name="$1" -v wanted="$2" '
+        $1 == name { found = 1; good = ($2 '"$2"'); if (!good) print name, $2 ", wanted", wanted }
+        END { if (!found) print name, "is not there"; exit !(found && good) }'
+}
+
+# As on a card of that size: an error in time, the program goes on, what it freed can be had again.
+limited() {
+    run_native -- "$BIN/spill" exhaust || { died native $?; return 1; }
+    grep -q '^blocks 12$' "$OUT/$TAG.native.out" || { echo "natively there is too little"; return 1; }
+    run_with ALLOGRAFT_LIMIT=2GiB ALLOGRAFT_OOM=error -- "$BIN/spill" exhaust ||
+        { died with $?; return 1; }
+    tr '\n' ';' <"$OUT/$TAG.with.out"
+    silent && fulfils total_mib '== 2048' && fulfils blocks '>= 3' && fulfils blocks '<= 4' &&
+        fulfils code '== 2' && fulfils free_mib '< 512' && fulfils free_mib '>= 0' &&
+        fulfils right ">= $(awk '$1 == "blocks" { print $2 }' "$OUT/$TAG.with.out")" &&
+        fulfils again '== "cudaSuccess"' && report 'devices.*.placements.managed.allocs == 0'
+}
+
+# PyTorch gives its cache back and tries again, as it does where it is itself told to use no more.
+retried() {
+    run_native -- python3 "$HERE/torch_retry.py" share
+    local status=$?
+    ((status == STATUS_SKIP)) && { echo "not possible here"; return $STATUS_SKIP; }
+    ((status == 0)) || { died native $status; return 1; }
+    grep -q 'retries: some' "$OUT/$TAG.native.out" || { echo "natively nothing is retried"; return 1; }
+    run_with ALLOGRAFT_LIMIT=2GiB ALLOGRAFT_OOM=error "$@" -- python3 "$HERE/torch_retry.py" ||
+        { died with $?; return 1; }
+    compare_output && silent && report 'coverage.redirected > 0' || return 1
+    echo "$(wc -l <"$OUT/$TAG.with.out") lines equal"
+}
+
+# A spilled block becomes device memory once there is room, and only if asked to.
+unspilled() {
+    run_native -- "$BIN/spill" room || { died native $?; return 1; }
+    run_with ALLOGRAFT_LIMIT=2GiB ALLOGRAFT_OOM=spill ALLOGRAFT_UNSPILL="$1" -- "$BIN/spill" room ||
+        { died with $?; return 1; }
+    tr '\n' ';' <"$OUT/$TAG.with.out"
+    silent && fulfils spilled '== 1' && fulfils bytes '== "right"' || return 1
+    if [[ $1 == 1 ]]; then
+        fulfils before_gb_per_s '< 100' && fulfils after_gb_per_s '>= 500'
+    else
+        fulfils after_gb_per_s '< 100'
+    fi
+}
+
+# Nothing may run beside these: they measure.
+managed_checks() {
+    managed_speed_checks
+    check managed/torch-training trained
+    check spill/bytes spilled
+    check spill/bytes-sync spilled ALLOGRAFT_FREE=sync
+    check spill/error limited
+    check spill/unspill unspilled 1
+    check spill/no-unspill unspilled 0
+    check spill/torch-retry retried
+    check spill/torch-retry-managed retried ALLOGRAFT_POLICY=managed
+    LIMIT_S=120 check spill/torch same_output ALLOGRAFT_LIMIT=64MiB ALLOGRAFT_OOM=spill -- \
+        python3 "$HERE/torch_train.py"
+}
