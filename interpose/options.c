@@ -23,28 +23,11 @@ static const struct ag_option_info rows[] = {
 /* Variables of the command and of the tests' set-up that are no settings of the library. */
 static const char *const foreign_names[] = {PREFIX "LIBRARY"};
 
-/* The position of `value` in "a|b|c", or -1. */
-static int position(const char *value, const char *allowed)
-{
-    size_t length = strlen(value);
-    int i = 0;
-
-    for (const char *word = allowed; word; i++) {
-        const char *end = strchr(word, '|');
-        size_t word_length = end ? (size_t)(end - word) : strlen(word);
-
-        if (word_length == length && length && !strncasecmp(word, value, length))
-            return i;
-        word = end ? end + 1 : NULL;
-    }
-    return -1;
-}
-
 /* The words of `allowed` stand in the order of the enumerations, which unit tests hold to. */
 #define PARSE_WORD(type)                                                                      \
     static int parse_##type(const char *value, const char *allowed, ag_type_##type *ret)      \
     {                                                                                         \
-        int i = position(value, allowed);                                                     \
+        int i = ag_text_choice(value, allowed);                                                     \
                                                                                               \
         if (i < 0)                                                                            \
             return -EINVAL;                                                                   \
@@ -62,28 +45,13 @@ PARSE_WORD(OOM)
 
 static int parse_PREFER(const char *value, const char *allowed, struct ag_prefer *ret)
 {
-    const char *digits = value + strlen("numa:");
-    char *end;
-    int i = position(value, allowed);
-    unsigned long node;
-
-    if (i >= 0 && i != AG_PREFER_NUMA) {
-        *ret = (struct ag_prefer){.kind = (enum ag_prefer_kind)i};
-        return 0;
-    }
-    if (strncasecmp(value, "numa:", strlen("numa:")) || *digits < '0' || *digits > '9')
-        return -EINVAL;
-    errno = 0;
-    node = strtoul(digits, &end, 10);
-    if (errno || *end || node > INT_MAX)
-        return -EINVAL;
-    *ret = (struct ag_prefer){.kind = AG_PREFER_NUMA, .node = (unsigned)node};
-    return 0;
+    (void)allowed;
+    return ag_prefer_parse(value, ret);
 }
 
 static int parse_SWITCH(const char *value, const char *allowed, bool *ret)
 {
-    int i = position(value, allowed);
+    int i = ag_text_choice(value, allowed);
 
     if (i < 0)
         return -EINVAL;

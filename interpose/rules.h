@@ -2,8 +2,8 @@
  *
  *     ALLOGRAFT_RULES="size>=1GiB:managed,prefer=host,access=device; from=libnccl*:native; *:pool"
  *
- * Rules are separated by ';', a rule is CONDITION[,CONDITION...]:ACTION[,ACTION...]. The first rule all
- * of whose conditions hold decides; what it does not say, the variables say. */
+ * Rules are separated by ';', a rule is CONDITION[,CONDITION...]:ACTION[,ACTION...]. The first rule
+ * all of whose conditions hold decides; what it does not say, the variables say. */
 #ifndef AG_RULES_H
 #define AG_RULES_H
 
@@ -46,7 +46,7 @@ struct ag_asked {
 };
 
 #define AG_MAX_RULES 64u
-#define AG_GLOB_MAX 64u
+#define AG_GLOB_MAX  64u
 
 enum ag_rule_needs { AG_NEED_MODULE = 1, AG_NEED_THREAD = 2, AG_NEED_NTH = 4 };
 
@@ -56,12 +56,12 @@ struct ag_range {
 
 struct ag_rule {
     struct ag_range size, nth;
-    int device;                  /* -1: any */
-    char from[AG_GLOB_MAX];      /* "" : any */
-    char thread[AG_GLOB_MAX];    /* "" : any */
-    struct ag_wish wish;         /* what it says, where `says` has the bit */
-    unsigned says;               /* 1 << enum ag_says */
-    char text[128];              /* the rule as written, blanks at the ends cut, cut at 127 bytes */
+    int device;               /* -1: any */
+    char from[AG_GLOB_MAX];   /* "" : any */
+    char thread[AG_GLOB_MAX]; /* "" : any */
+    struct ag_wish wish;      /* what it says, where `says` has the bit */
+    unsigned says;            /* 1 << enum ag_says */
+    char text[128];           /* the rule as written, blanks at the ends cut, cut at 127 bytes */
 };
 
 enum ag_says {
@@ -80,17 +80,37 @@ struct ag_rules {
     struct ag_rule rule[AG_MAX_RULES];
 };
 
-/* Parses `text`. 0, or -EINVAL: `why` then is one line that names the column (1 for the first byte of
- * `text`), what stands there and what is allowed, cut at why_size; *ret holds no rules. */
+/* Parses `text`. 0, or -EINVAL: `why` then is one line that names the column (1 for the first byte
+ * of `text`), what stands there and what is allowed, cut at why_size; *ret holds no rules. */
 int ag_rules_parse(const char *text, struct ag_rules *ret, char *why, size_t why_size);
 
-/* The first rule that applies, or -1. Its action is not looked at. */
+/* The same, the rules of `text` behind those that *rules has already (of the lines of a file). On
+ * failure *rules has what it had. */
+int ag_rules_add(const char *text, struct ag_rules *rules, char *why, size_t why_size);
+
+/* The first rule that applies, or -1. Its action is not looked at. A name that is NULL is matched
+ * by globs that match "". */
 int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked);
 
 /* Writes what `rule` says over *wish. */
 void ag_rule_apply(const struct ag_rule *rule, struct ag_wish *wish);
 
-/* Does `text` match `glob` ('*' any run, '?' any one byte)? */
+/* Does `text` match `glob` ('*' any run, '?' any one byte)? Upper and lower case differ. */
 bool ag_glob_match(const char *glob, const char *text);
+
+/* The i-th glob of the file names of libraries that export memory, or NULL behind the last: what
+ * stands below the user's rules as `from=GLOB:native`. */
+const char *ag_rules_exporter(size_t i);
+
+/* "device", "host", "numa:N" or "none". 0, or -EINVAL with *ret untouched. */
+int ag_prefer_parse(const char *text, struct ag_prefer *ret);
+
+/* A rule's parts in one form of several that mean the same: conditions, the placement ("" for none
+ * said), the other actions. "conditions:placement,settings" parses to the same rule. Cut at `size`;
+ * AG_RULE_TEXT bytes hold any of them. */
+#define AG_RULE_TEXT 320u
+void ag_rule_conditions(const struct ag_rule *rule, char *buffer, size_t size);
+void ag_rule_placement(const struct ag_rule *rule, char *buffer, size_t size);
+void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size);
 
 #endif

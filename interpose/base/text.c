@@ -200,6 +200,22 @@ int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
     return 0;
 }
 
+int ag_text_choice(const char *value, const char *allowed)
+{
+    size_t length = strlen(value);
+    int i = 0;
+
+    for (const char *word = allowed; word; i++) {
+        const char *end = strchr(word, '|');
+        size_t word_length = end ? (size_t)(end - word) : strlen(word);
+
+        if (word_length == length && length && !strncasecmp(word, value, length))
+            return i;
+        word = end ? end + 1 : NULL;
+    }
+    return -1;
+}
+
 const char *ag_text_size(char *buffer, size_t capacity, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -21,14 +21,19 @@ void ag_text_add(struct ag_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Adds a JSON string with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
 void ag_text_add_json(struct ag_text *text, const char *value);
-/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE: the program did not ask for output. */
+/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE: the program did not ask for output.
+ */
 ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n);
 /* Writes all of it; 0 or -errno. */
 int ag_text_write(const struct ag_text *text, int fd);
 
 /* "4096", "64KiB", "1.5GiB", "80%", "max". Decimal and binary suffixes both mean powers of 1024.
- * *ret_percent tells whether *ret_value is a percentage. Returns 0, or -EINVAL with both untouched. */
+ * *ret_percent tells whether *ret_value is a percentage. Returns 0, or -EINVAL with both untouched.
+ */
 int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent);
+
+/* The position of `value` in "a|b|c", upper and lower case alike, or -1. */
+int ag_text_choice(const char *value, const char *allowed);
 
 /* A size for people, e.g. "1.50 GiB"; returns buffer. */
 const char *ag_text_size(char *buffer, size_t capacity, uint64_t bytes);
