@@ -199,6 +199,13 @@ bool sim_card_take(int device, size_t bytes)
     return true;
 }
 
+bool sim_card_claim(int device, size_t bytes)
+{
+    if (sim_card_take(device, bytes) || (sim_pools_squeeze(device) && sim_card_take(device, bytes)))
+        return true;
+    return sim_residency_evict(device, bytes) && sim_card_take(device, bytes);
+}
+
 void sim_card_give(int device, size_t bytes)
 {
     arenas[device].card_used -= bytes;

@@ -173,6 +173,9 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
         return NULL;
     }
     remember(block, op);
+    struct sim_residency *residency = sim_residency_of(block);
+    if (residency && op->work.kind != SIM_WORK_PREFETCH)
+        sim_residency_touch(residency, address, bytes, op->device, write);
     return block->bytes + (address - block->base);
 }
 

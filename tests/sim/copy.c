@@ -56,8 +56,9 @@ static int device_of(const struct sim_span *span, int fallback)
                                                                      : fallback;
 }
 
-/* A copy into a pool that was not opened to the other device was seen to succeed and copy nothing, and
- * to arrive, with no peer access or with one way of it (R981, R985). It is lost here with both ways. */
+/* A copy into a pool that was not opened to the other device was seen to succeed and copy nothing,
+ * and to arrive, with no peer access or with one way of it (R981, R985). It is lost here with both
+ * ways. */
 static bool shut(const struct sim_span *span, int other_device)
 {
     const struct sim_block *block = sim_block_at(span->address);
@@ -136,8 +137,8 @@ void sim_run_copy(struct sim_op *op)
     const struct sim_copy *copy = &op->work.u.copy;
     int from = device_of(&copy->src, op->device), to = device_of(&copy->dst, op->device);
 
-    if (shut(&copy->src, to) || shut(&copy->dst, from) ||
-        shut(&copy->src, op->device) || shut(&copy->dst, op->device))
+    if (shut(&copy->src, to) || shut(&copy->dst, from) || shut(&copy->src, op->device) ||
+        shut(&copy->dst, op->device))
         return;
     sim_advance_clock(copy->width * copy->height * copy->depth / 64);
     if (flat(copy, &copy->src) && flat(copy, &copy->dst)) {

@@ -9,6 +9,8 @@
     (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \
      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
+#define NODE_BYTES 2560u /* of the card */
+
 bool sim_exec_ok(CUgraphExec exec)
 {
     return sim_handle_is(exec, SIM_EXEC);
@@ -31,11 +33,17 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph, cuuint64_t fla
         return CUDA_ERROR_INVALID_VALUE;
     if (!acyclic(graph))
         return CUDA_ERROR_INVALID_VALUE;
+    CUcontext ctx = sim_current();
+    size_t bytes = NODE_BYTES * (graph->n_nodes + 1);
+    if (!sim_overhead_take(ctx->device, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUgraphExec exec = sim_handle_new(SIM_EXEC, sizeof(*exec));
+    exec->card = ctx->device;
+    exec->card_bytes = bytes;
     exec->graph = sim_graph_clone(graph);
     graph->instantiated = true;
     exec->flags = flags;
-    exec->ctx = sim_current();
+    exec->ctx = ctx;
     *ret_exec = exec;
     return CUDA_SUCCESS;
 }
@@ -96,6 +104,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
         return CUDA_ERROR_INVALID_VALUE;
     sim_graph_delete(exec->graph);
     sim_op_unref(exec->last);
+    sim_overhead_give(exec->card, exec->card_bytes);
     sim_handle_free(exec);
     return CUDA_SUCCESS;
 }

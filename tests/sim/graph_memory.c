@@ -23,8 +23,7 @@ CUresult sim_graph_memory_new(size_t bytes, const CUmemPoolProps *props,
         return CUDA_ERROR_INVALID_VALUE;
     if (taken < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!sim_card_take(device, taken) &&
-        !(sim_pools_squeeze(device) && sim_card_take(device, taken)))
+    if (!sim_card_claim(device, taken))
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t base = sim_arena_take(device, taken, UNIT);
     struct sim_graph_memory *memory = calloc(1, sizeof(*memory));

@@ -406,8 +406,11 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t size,
     (void)flags;
     if (!handle || !block || !size || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
         return CUDA_ERROR_INVALID_VALUE;
-    /* The real driver crashes here. */
-    if (block->kind == SIM_BLOCK_POOL && sim_pool_managed(block->pool))
+    if (block->kind == SIM_BLOCK_POOL && sim_pool_managed(block->pool)) {
+        sim_violation(NULL, p, size, block,
+                      "dma-buf export of managed-pool memory (the real driver "
+                      "crashes)");
         (void)raise(SIGSEGV);
+    }
     return CUDA_ERROR_NOT_SUPPORTED;
 }

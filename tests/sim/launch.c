@@ -63,7 +63,14 @@ CUresult sim_kernel_work_init(struct sim_work *work, CUfunction handle, const un
     return take_params(kernel, params, extra);
 }
 
-void sim_run_kernel(struct sim_op *op)
+static bool again; /* guarded by the lock, under which kernels run */
+
+void sim_kernel_again(void)
+{
+    again = true;
+}
+
+bool sim_run_kernel(struct sim_op *op)
 {
     const struct sim_kernel_work *kernel = &op->work.u.kernel;
     const struct sim_kernel_entry *entry = kernel->entry;
@@ -79,9 +86,11 @@ void sim_run_kernel(struct sim_op *op)
     memcpy(call.block, kernel->block, sizeof(call.block));
     for (unsigned i = 0; i < entry->n_params; i++)
         args[i] = kernel->params + entry->offsets[i];
+    again = false;
     sim_in_callback(SIM_IN_KERNEL);
     entry->fn(&call);
     sim_in_callback(SIM_IN_NOTHING);
+    return !again;
 }
 
 static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3],

@@ -1,18 +1,10 @@
-/* managed.c: managed memory: one address for host and devices; advice and prefetch. */
+/* managed.c: calls about managed memory: one address for host and devices; advice, prefetch. */
 #include "sim_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-/* What cuMemRangeGetAttribute answers; kept for the block as a whole. */
-struct advice {
-    bool read_mostly;
-    CUmemLocation preferred, prefetched;
-    unsigned accessed_by; /* devices */
-    bool accessed_by_host;
-};
 
 static size_t pages(size_t bytes)
 {
@@ -31,9 +23,7 @@ CUresult sim_managed_alloc(CUcontext ctx, size_t bytes, unsigned flags,
         sim_block_new(SIM_BLOCK_MANAGED, (uintptr_t)p, bytes, ctx->device, ctx);
     block->bytes = p;
     block->flags = flags;
-    block->extra = calloc(1, sizeof(struct advice));
-    if (!block->extra)
-        abort();
+    block->extra = sim_residency_new(block->base, bytes);
     (void)snprintf(block->how_born, sizeof(block->how_born), "cuMemAllocManaged");
     *ret_block = block;
     return CUDA_SUCCESS;
@@ -45,7 +35,7 @@ void sim_managed_free(struct sim_block *block)
     sim_block_end(block, &sim_host_order);
     (void)munmap(block->bytes, pages(block->size));
     block->bytes = NULL;
-    free(block->extra);
+    sim_residency_delete(block->extra);
     block->extra = NULL;
 }
 
@@ -83,13 +73,19 @@ static CUresult find(CUdeviceptr p, size_t count, struct sim_block **ret_block)
     return CUDA_SUCCESS;
 }
 
+#define NUMA_NODES 2
+
 static bool location_ok(CUmemLocation location)
 {
+    int concurrent = 1;
+
+    (void)sim_settings_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, &concurrent);
     switch (location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-        return sim_device_ok(location.id);
-    case CU_MEM_LOCATION_TYPE_HOST:
+        return sim_device_ok(location.id) && concurrent;
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        return location.id >= 0 && location.id < NUMA_NODES;
+    case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
         return true;
     default:
@@ -108,44 +104,69 @@ static CUmemLocation location_of(CUdevice device)
     return location;
 }
 
+static void advise_page(struct sim_page *page, CUmem_advise what, CUmemLocation location)
+{
+    bool host = location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+
+    switch (what) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+        page->read_mostly = what == CU_MEM_ADVISE_SET_READ_MOSTLY;
+        return;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+        page->preferred = location;
+        return;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+        page->preferred = (CUmemLocation){0};
+        return;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+        page->accessed_by |= (uint16_t)(host ? 0 : 1u << location.id);
+        page->accessed_by_host |= host;
+        return;
+    default:
+        page->accessed_by &= (uint16_t)(host ? ~0u : ~(1u << location.id));
+        page->accessed_by_host &= !host;
+    }
+}
+
+/* May advice of this kind name the location? Some kinds do not look at it. */
+static CUresult check_advice(CUmem_advise what, CUmemLocation location)
+{
+    switch (what) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+        return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+        if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+            location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+            return CUDA_ERROR_INVALID_VALUE;
+        break;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return location_ok(location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 static CUresult advise(CUdeviceptr p, size_t count, CUmem_advise what, CUmemLocation location)
 {
     struct sim_block *block;
     CUresult result = find(p, count, &block);
+    size_t n;
 
+    if (result == CUDA_SUCCESS && block->kind == SIM_BLOCK_POOL)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS)
+        result = check_advice(what, location);
     if (result != CUDA_SUCCESS)
         return result;
-    if (block->kind == SIM_BLOCK_POOL)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    struct advice *advice = block->extra;
-    bool needs_location = what == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
-                          what == CU_MEM_ADVISE_SET_ACCESSED_BY ||
-                          what == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-    if (needs_location && !location_ok(location))
-        return CUDA_ERROR_INVALID_DEVICE;
-    bool host = location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-    switch (what) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY:
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-        advice->read_mostly = what == CU_MEM_ADVISE_SET_READ_MOSTLY;
-        return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-        advice->preferred = location;
-        return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-        advice->preferred = (CUmemLocation){0};
-        return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY:
-        advice->accessed_by |= host ? 0 : 1u << location.id;
-        advice->accessed_by_host |= host;
-        return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
-        advice->accessed_by &= host ? ~0u : ~(1u << location.id);
-        advice->accessed_by_host &= !host;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    struct sim_page *page = sim_residency_pages(block->extra, p, count, &n);
+    for (size_t i = 0; i < n; i++)
+        advise_page(&page[i], what, location);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemAdvise(CUdeviceptr p, size_t count, CUmem_advise what, CUdevice device)
@@ -175,10 +196,24 @@ static CUresult prefetch(CUcontext ctx, CUdeviceptr p, size_t count, CUmemLocati
         return result;
     if (!location_ok(location))
         return CUDA_ERROR_INVALID_DEVICE;
-    if (block->extra)
-        ((struct advice *)block->extra)->prefetched = location;
-    struct sim_work work = {.kind = SIM_WORK_EMPTY};
+    size_t n;
+    struct sim_page *page = sim_residency_pages(sim_residency_of(block), p, count, &n);
+    for (size_t i = 0; i < n; i++)
+        page[i].prefetched = location;
+    struct sim_work work = {.kind = SIM_WORK_PREFETCH, .u.prefetch = {p, count, location}};
     return sim_submit(stream, &work, NULL);
+}
+
+/* Migrating is a use of the memory: a free must be ordered behind it as behind any other. */
+void sim_run_prefetch(struct sim_op *op)
+{
+    const struct sim_prefetch *ask = &op->work.u.prefetch;
+    bool ok = sim_check(op, ask->address, ask->bytes, false, false) != NULL;
+    struct sim_block *block = ok ? sim_block_at(ask->address) : NULL;
+    struct sim_residency *residency = block ? sim_residency_of(block) : NULL;
+
+    if (residency) /* not freed since, as the host sees it */
+        sim_residency_move(residency, ask->address, ask->bytes, ask->location);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr p, size_t count, CUdevice device, CUstream stream)
@@ -268,14 +303,31 @@ static int as_device(CUmemLocation location)
     }
 }
 
-static void list_accessed_by(const struct advice *advice, int *list, size_t n)
+/* What all pages have in common; locations that differ are none. */
+static struct sim_page in_common(const struct sim_page *page, size_t n)
+{
+    struct sim_page all = page[0];
+
+    for (size_t i = 1; i < n; i++) {
+        all.read_mostly &= page[i].read_mostly;
+        all.accessed_by &= page[i].accessed_by;
+        all.accessed_by_host &= page[i].accessed_by_host;
+        if (memcmp(&all.preferred, &page[i].preferred, sizeof(all.preferred)) != 0)
+            all.preferred = (CUmemLocation){0};
+        if (memcmp(&all.prefetched, &page[i].prefetched, sizeof(all.prefetched)) != 0)
+            all.prefetched = (CUmemLocation){0};
+    }
+    return all;
+}
+
+static void list_accessed_by(const struct sim_page *page, int *list, size_t n)
 {
     size_t at = 0;
 
-    if (advice->accessed_by_host && at < n)
+    if (page->accessed_by_host && at < n)
         list[at++] = CU_DEVICE_CPU;
     for (int device = 0; device < SIM_MAX_DEVICES && at < n; device++)
-        if (advice->accessed_by >> device & 1)
+        if (page->accessed_by >> device & 1)
             list[at++] = device;
     while (at < n)
         list[at++] = CU_DEVICE_INVALID;
@@ -286,37 +338,40 @@ static CUresult get_attribute(void *data, size_t size, CUmem_range_attribute att
 {
     struct sim_block *block;
     CUresult result = find(p, count, &block);
+    bool list = attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY;
+    int *value = data;
+    size_t n;
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (!data || size < sizeof(int) || size % sizeof(int) || !block->extra)
+    if (!data || !size || (list ? size % sizeof(int) : size != sizeof(int)))
         return CUDA_ERROR_INVALID_VALUE;
-    const struct advice *advice = block->extra;
-    int *value = data;
+    const struct sim_page *pages = sim_residency_pages(sim_residency_of(block), p, count, &n);
+    struct sim_page page = in_common(pages, n);
     switch (attribute) {
     case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-        *value = advice->read_mostly;
+        *value = page.read_mostly;
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-        *value = as_device(advice->preferred);
+        *value = as_device(page.preferred);
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-        *value = as_device(advice->prefetched);
+        *value = as_device(page.prefetched);
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
-        list_accessed_by(advice, value, size / sizeof(int));
+        list_accessed_by(&page, value, size / sizeof(int));
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-        *value = (int)advice->preferred.type;
+        *value = (int)page.preferred.type;
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-        *value = advice->preferred.id;
+        *value = page.preferred.id;
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
-        *value = (int)advice->prefetched.type;
+        *value = (int)page.prefetched.type;
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-        *value = advice->prefetched.id;
+        *value = page.prefetched.id;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -11,6 +11,8 @@
 
 /* Small allocations share chunks, as far as the card's books go; large ones have their own. */
 static size_t small_bytes[SIM_MAX_DEVICES];
+/* The same for what the driver itself needs. */
+static size_t overhead_bytes[SIM_MAX_DEVICES];
 
 static size_t chunks(size_t bytes)
 {
@@ -23,7 +25,7 @@ static bool take(int device, size_t bytes)
                       ? chunks(bytes)
                       : chunks(small_bytes[device] + bytes) - chunks(small_bytes[device]);
 
-    if (!sim_card_take(device, more) && !(sim_pools_squeeze(device) && sim_card_take(device, more)))
+    if (!sim_card_claim(device, more))
         return false;
     if (bytes < CHUNK)
         small_bytes[device] += bytes;
@@ -38,6 +40,24 @@ static void give(int device, size_t bytes)
     }
     sim_card_give(device, chunks(small_bytes[device]) - chunks(small_bytes[device] - bytes));
     small_bytes[device] -= bytes;
+}
+
+bool sim_overhead_take(int device, size_t bytes)
+{
+    size_t *sum = &overhead_bytes[device];
+
+    if (!sim_card_claim(device, chunks(*sum + bytes) - chunks(*sum)))
+        return false;
+    *sum += bytes;
+    return true;
+}
+
+void sim_overhead_give(int device, size_t bytes)
+{
+    size_t *sum = &overhead_bytes[device];
+
+    sim_card_give(device, chunks(*sum) - chunks(*sum - bytes));
+    *sum -= bytes;
 }
 
 CUresult sim_native_alloc(CUcontext ctx, size_t bytes, struct sim_block **ret_block)

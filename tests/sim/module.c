@@ -21,8 +21,11 @@ struct variable {
     struct variable *next;
 };
 
+#define CODE_BYTES ((size_t)64 << 10) /* of the card, for each module */
+
 struct CUmod_st {
     CUcontext ctx;
+    int card; /* that holds its code; -1: none does */
     CUfunction functions;
     struct variable *variables;
     CUlibrary library;
@@ -128,6 +131,7 @@ static CUmodule module_new(CUcontext ctx, CUlibrary library)
     CUmodule module = sim_handle_new(SIM_MODULE, sizeof(*module));
 
     module->ctx = ctx;
+    module->card = -1;
     module->library = library;
     module->next_any = modules;
     modules = module;
@@ -156,6 +160,8 @@ static void module_delete(CUmodule module)
             sim_native_free(block, "the end of its module");
         free(variable);
     }
+    if (module->card >= 0)
+        sim_overhead_give(module->card, CODE_BYTES);
     sim_handle_free(module);
 }
 
@@ -181,7 +187,10 @@ static CUresult load(CUcontext ctx, CUmodule *ret_module, const void *image)
 {
     if (!ret_module || !image)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_overhead_take(ctx->device, CODE_BYTES))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *ret_module = module_new(ctx, NULL);
+    (*ret_module)->card = ctx->device;
     return CUDA_SUCCESS;
 }
 

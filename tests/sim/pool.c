@@ -20,6 +20,7 @@
 
 struct chunk {
     uint64_t base, bytes;
+    struct sim_residency *residency; /* of a managed pool */
     struct chunk *next;
 };
 
@@ -45,6 +46,14 @@ struct CUmemPoolHandle_st {
 };
 
 static CUmemoryPool pools;
+
+static struct chunk *chunk_of(CUmemoryPool pool, uint64_t address)
+{
+    for (struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+        if (address >= chunk->base && address - chunk->base < chunk->bytes)
+            return chunk;
+    return NULL;
+}
 
 /* ---- life of a pool ---- */
 
@@ -83,6 +92,11 @@ bool sim_pool_managed(CUmemoryPool pool)
     return pool->managed;
 }
 
+struct sim_residency *sim_pool_residency(const struct sim_block *block)
+{
+    return block->pool->managed ? chunk_of(block->pool, block->base)->residency : NULL;
+}
+
 int sim_pool_import(CUmemoryPool pool)
 {
     return pool->import_fd;
@@ -108,14 +122,6 @@ static void add_used(CUmemoryPool pool, size_t bytes)
 {
     pool->used += bytes;
     pool->used_high = SIM_MAX(pool->used_high, pool->used);
-}
-
-static struct chunk *chunk_of(CUmemoryPool pool, uint64_t address)
-{
-    for (struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
-        if (address >= chunk->base && address - chunk->base < chunk->bytes)
-            return chunk;
-    return NULL;
 }
 
 /* The chunk around an address: what a mapping of the driver's would be. */
@@ -203,8 +209,7 @@ static uint64_t chunk_memory(CUmemoryPool pool, size_t bytes)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return p == MAP_FAILED ? 0 : (uintptr_t)p;
     }
-    if (!sim_card_take(pool->device, bytes) &&
-        !(sim_pools_squeeze(pool->device) && sim_card_take(pool->device, bytes)))
+    if (!sim_card_claim(pool->device, bytes))
         return 0;
     uint64_t base = sim_arena_take(pool->device, bytes, SMALL_UNIT);
     if (!base)
@@ -233,6 +238,19 @@ static uint64_t grow_by(CUmemoryPool pool, size_t need, size_t *ret_bytes)
     return base;
 }
 
+/* Managed chunks lie where the pool does from the beginning, as far as there is room. */
+static struct sim_residency *residency_for(CUmemoryPool pool, uint64_t base, size_t bytes)
+{
+    struct sim_residency *residency = sim_residency_new(base, bytes);
+    size_t n;
+    struct sim_page *pages = sim_residency_pages(residency, base, bytes, &n);
+
+    for (size_t i = 0; i < n; i++)
+        pages[i].preferred = pool->props.location;
+    sim_residency_move(residency, base, bytes, pool->props.location);
+    return residency;
+}
+
 static CUresult grow(CUmemoryPool pool, size_t need)
 {
     size_t bytes;
@@ -245,6 +263,8 @@ static CUresult grow(CUmemoryPool pool, size_t need)
         abort();
     chunk->base = base;
     chunk->bytes = bytes;
+    if (pool->managed)
+        chunk->residency = residency_for(pool, base, bytes);
     chunk->next = pool->chunks;
     pool->chunks = chunk;
     add_reserved(pool, bytes);
@@ -274,6 +294,7 @@ static void release_chunk(CUmemoryPool pool, struct chunk **link)
     }
     pool->reserved -= chunk->bytes;
     if (pool->managed) {
+        sim_residency_delete(chunk->residency);
         (void)munmap((void *)(uintptr_t)chunk->base, chunk->bytes);
     } else {
         sim_arena_zero(pool->device, chunk->base, chunk->bytes);

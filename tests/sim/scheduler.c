@@ -181,9 +181,11 @@ void sim_op_done(struct sim_op *op)
 
 /* ---- running ---- */
 
-static void execute(struct sim_op *op)
+/* Returns false when the operation has to be executed again later. */
+static bool execute(struct sim_op *op)
 {
     struct sim_op *outer = sim_running;
+    bool done = true;
 
     sim_running = op;
     sim_advance_clock(1000);
@@ -191,7 +193,7 @@ static void execute(struct sim_op *op)
             (unsigned long long)op->stream_id);
     switch (op->work.kind) {
     case SIM_WORK_KERNEL:
-        sim_run_kernel(op);
+        done = sim_run_kernel(op);
         break;
     case SIM_WORK_COPY:
         sim_run_copy(op);
@@ -206,10 +208,14 @@ static void execute(struct sim_op *op)
     case SIM_WORK_FREE:
         sim_block_freed_in_order(op->work.u.block);
         break;
+    case SIM_WORK_PREFETCH:
+        sim_run_prefetch(op);
+        break;
     default:
         break;
     }
     sim_running = outer;
+    return done;
 }
 
 /* Operations that look at memory: false when what they wait for is not there yet. */
@@ -230,7 +236,7 @@ static bool run_wait(struct sim_op *op)
     }
 }
 
-/* Returns false when the operation has to wait for a value in memory. */
+/* Returns false when the operation has to wait for a value in memory, or says so itself. */
 static bool run(struct sim_op *op)
 {
     bool faulted = op->ctx->fault != CUDA_SUCCESS;
@@ -247,13 +253,11 @@ static bool run(struct sim_op *op)
         sim_op_unref(op);
         return true;
     }
-    if (!faulted && !run_wait(op)) {
+    if ((!faulted && !run_wait(op)) || ((!faulted || memory) && !execute(op))) {
         make_ready(op);
         self.taste = TASTE_ANY; /* else this one might be picked for ever */
         return false;
     }
-    if (!faulted || memory)
-        execute(op);
     sim_op_done(op);
     return true;
 }

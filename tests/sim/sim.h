@@ -44,6 +44,11 @@ SIM_EXPORT void sim_register_global(const char *name, size_t bytes, bool managed
  * where the simulation keeps these bytes, or NULL after it has reported a violation. */
 SIM_EXPORT void *sim_kernel_access(CUdeviceptr p, size_t bytes, bool write);
 
+/* Inside a kernel only: what it waits for is not there yet. It is called again later, from its
+ * beginning, until it returns without having said so; the host goes on meanwhile, if it does not
+ * wait for this kernel. */
+SIM_EXPORT void sim_kernel_again(void);
+
 /* Inside a kernel only: lets `ns` nanoseconds of the virtual clock pass. */
 SIM_EXPORT void sim_kernel_spend(unsigned long long ns);
 
@@ -55,6 +60,9 @@ SIM_EXPORT const char *sim_last_violation(void);
 
 /* Bytes of device memory that somebody still holds, pools' reserves not counted. */
 SIM_EXPORT size_t sim_bytes_in_use(int device);
+
+/* Bytes of managed memory around [p, p + bytes) that lie on the device now, in pages of 64 KiB. */
+SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 
 /* Calls of a driver symbol (its full name) that reached the simulation so far. */
 SIM_EXPORT unsigned long sim_calls(const char *symbol);

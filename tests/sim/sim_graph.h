@@ -44,6 +44,8 @@ struct CUgraphExec_st {
     CUgraph graph; /* a clone of its own */
     cuuint64_t flags;
     CUcontext ctx;
+    int card; /* that holds it */
+    size_t card_bytes;
     struct sim_op *last; /* end of the last launch: launches of one graph do not overlap */
 };
 

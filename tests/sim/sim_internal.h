@@ -162,6 +162,7 @@ enum sim_work_kind {
     SIM_WORK_WRITE_VALUE,
     SIM_WORK_WAIT_VALUE,
     SIM_WORK_CHILD,
+    SIM_WORK_PREFETCH,
 };
 
 #define SIM_MAX_PARAMS 256
@@ -201,6 +202,12 @@ struct sim_host_call {
     void *data;
 };
 
+struct sim_prefetch {
+    CUdeviceptr address;
+    size_t bytes;
+    CUmemLocation location;
+};
+
 struct sim_value {
     CUdeviceptr address;
     uint64_t value;
@@ -217,6 +224,7 @@ struct sim_work {
         struct sim_set set;
         struct sim_host_call host;
         struct sim_value value;
+        struct sim_prefetch prefetch;
         CUevent event;
         struct sim_block *block;
         CUgraph child;
@@ -391,10 +399,39 @@ unsigned char *sim_arena_bytes(int device, uint64_t address);
 bool sim_arena_has(uint64_t address, int *ret_device);
 void sim_arena_zero(int device, uint64_t address, size_t bytes);
 int sim_arena_fd(int device, uint64_t address, uint64_t *ret_offset);
-/* Physical memory of the card. */
+/* Physical memory of the card: out of what is free; or also at the cost of what pools keep unused
+ * and of managed pages. */
 bool sim_card_take(int device, size_t bytes);
+bool sim_card_claim(int device, size_t bytes);
 void sim_card_give(int device, size_t bytes);
 size_t sim_card_free(int device);
+
+/* ---- residency.c: where managed memory lies ---- */
+
+struct sim_page {
+    uint16_t on;    /* devices that hold it: several only when it is mostly read */
+    bool somewhere; /* touched or prefetched once: on the host, if on no device */
+    bool read_mostly, accessed_by_host;
+    uint16_t accessed_by; /* devices */
+    CUmemLocation preferred, prefetched;
+};
+
+struct sim_residency;
+struct sim_block;
+struct sim_residency *sim_residency_new(uint64_t base, size_t bytes);
+void sim_residency_delete(struct sim_residency *residency);
+/* NULL: not managed memory. */
+struct sim_residency *sim_residency_of(const struct sim_block *block);
+/* The pages of a range that lies within. */
+struct sim_page *sim_residency_pages(struct sim_residency *residency, uint64_t address,
+                                     size_t bytes, size_t *ret_n);
+/* Work of the device uses the range: pages come to it, or are used from where they are. */
+void sim_residency_touch(struct sim_residency *residency, uint64_t address, size_t bytes,
+                         int device, bool write);
+void sim_residency_move(struct sim_residency *residency, uint64_t address, size_t bytes,
+                        CUmemLocation location);
+/* Managed pages leave the device until so many bytes are free; false: there was none. */
+bool sim_residency_evict(int device, size_t bytes);
 
 /* ---- block.c: every piece of memory and its life ---- */
 
@@ -439,7 +476,7 @@ struct sim_block {
     unsigned access_mask; /* devices that cuMemSetAccess opened it to */
     unsigned read_only_mask;
     int sync_memops;
-    void *extra;   /* managed: advice; imported: mapping */
+    void *extra;   /* managed: residency; imported: mapping */
     CUgraph graph; /* made by a graph's allocation node */
     struct sim_block *next_zombie;
 };
@@ -474,6 +511,9 @@ CUresult sim_native_free_async(struct sim_block *block, CUstream stream);
 /* Was this address given to sim_native_free_async last? Doing it again is no error. */
 bool sim_freed_async_again(CUdeviceptr p);
 void sim_native_free(struct sim_block *block, const char *how);
+/* Room for what is no memory of the program: code, executable graphs. */
+bool sim_overhead_take(int device, size_t bytes);
+void sim_overhead_give(int device, size_t bytes);
 void sim_free_context_memory(CUcontext ctx);
 void sim_managed_free(struct sim_block *block);
 void sim_host_free(struct sim_block *block, const char *how);
@@ -512,6 +552,7 @@ void sim_block_freed_in_order(struct sim_block *block);
 void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how);
 bool sim_pool_open_to(CUmemoryPool pool, int device);
 bool sim_pool_managed(CUmemoryPool pool);
+struct sim_residency *sim_pool_residency(const struct sim_block *block);
 /* Where the default or the current pool of a location and type is kept; NULL: no such thing. */
 CUmemoryPool *sim_pool_slot(const CUmemLocation *location, CUmemAllocationType type, bool current);
 bool sim_pool_ok(CUmemoryPool pool);
@@ -530,7 +571,9 @@ unsigned sim_pool_handle_types(CUmemoryPool pool);
 
 void sim_run_copy(struct sim_op *op);
 void sim_run_set(struct sim_op *op);
-void sim_run_kernel(struct sim_op *op);
+/* Returns false when the kernel has to be called again. */
+bool sim_run_kernel(struct sim_op *op);
+void sim_run_prefetch(struct sim_op *op);
 /* Returns false when the value is not there yet. */
 bool sim_run_value(struct sim_op *op);
 

@@ -140,7 +140,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret_handle, size_t size,
     if ((unsigned)prop->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     int device = prop->location.id;
-    if (!sim_card_take(device, size) && !(sim_pools_squeeze(device) && sim_card_take(device, size)))
+    if (!sim_card_claim(device, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     (void)snprintf(name, sizeof(name), "sim-physical-%d", device);
     int fd = memfd_create(name, MFD_CLOEXEC);

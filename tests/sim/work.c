@@ -62,6 +62,8 @@ const char *sim_work_name(const struct sim_work *work)
         return "wait value";
     case SIM_WORK_CHILD:
         return "child graph";
+    case SIM_WORK_PREFETCH:
+        return "prefetch";
     }
     return "?";
 }

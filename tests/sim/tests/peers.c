@@ -31,8 +31,8 @@ static void test_copies(void)
     use(&second);
     CHECK(word_at(q) == 5);
     OK(cuMemFree(q));
-    /* A pool that was not opened: the copy arrives while peer access is off or goes one way; with both
-     * ways of it, success and nothing copied. */
+    /* A pool that was not opened: the copy arrives while peer access is off or goes one way; with
+     * both ways of it, success and nothing copied. */
     OK(cuMemAllocAsync(&q, 256, NULL));
     for (unsigned peer_access = 0; peer_access < 3; peer_access++) {
         OK(cuMemsetD32(q, 1, 64));
