@@ -5,10 +5,15 @@
 enum ag_caller {
     AG_CALLER_PROGRAM = 1,
     AG_CALLER_CUDA_LIBRARY, /* CUDA's own mathematics: what it keeps for itself nobody else reads */
-    AG_CALLER_EXPORTER,     /* hands its memory to other processes or devices: NCCL, UCX, MPI, ... */
+    AG_CALLER_EXPORTER, /* hands its memory to other processes or devices: NCCL, UCX, MPI, ... */
 };
 
 /* Of the return address of a hook. A few nanoseconds for an address met before. */
 enum ag_caller ag_caller_of(const void *address);
+
+/* The file name, without its folder, of the library or program that the return address lies in; the
+ * program's is its program_invocation_short_name. NULL when unknown, or when more modules called
+ * than are kept. Valid until the process ends. As fast as ag_caller_of(). */
+const char *ag_caller_module(const void *address);
 
 #endif

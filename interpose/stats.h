@@ -1,5 +1,5 @@
-/* Counters of everything the report tells. Hot ones are spread over slots of threads and only summed
- * when somebody reads; all are relaxed, none takes a lock. */
+/* Counters of everything the report tells. Hot ones are spread over slots of threads and only
+ * summed when somebody reads; all are relaxed, none takes a lock. */
 #ifndef AG_STATS_H
 #define AG_STATS_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/slot.h"
+#include "rules.h"
 #include "symbols.h"
 
 enum ag_stat {
@@ -18,17 +19,22 @@ enum ag_stat {
 enum ag_placement { AG_PLACE_NATIVE, AG_PLACE_POOL, AG_PLACE_MANAGED, AG_N_PLACEMENTS };
 
 #define AG_STATS_DEVICES 16u /* devices of a higher ordinal share the last row */
-#define AG_SIZE_CLASSES 36u  /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
+#define AG_SIZE_CLASSES  36u /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
 
 struct ag_place_stats {
     _Atomic uint64_t allocs, frees, failed, alloc_bytes, alloc_ticks, free_ticks;
     _Atomic uint64_t sizes[AG_SIZE_CLASSES];
 };
 
+struct ag_rule_stats {
+    _Atomic uint64_t hits, bytes;
+};
+
 struct ag_stats_slot {
     _Alignas(64) _Atomic uint64_t counters[AG_N_STATS];
     _Atomic uint64_t hits[AG_N_HOOKS];
     struct ag_place_stats places[AG_STATS_DEVICES][AG_N_PLACEMENTS];
+    struct ag_rule_stats rules[AG_MAX_RULES + 1]; /* the last: allocations that no rule met */
 };
 
 struct ag_level {
@@ -75,6 +81,17 @@ static inline void ag_stats_hit(enum ag_hook hook)
     ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
 }
 
+/* An allocation of `bytes` was decided by rule number `rule` (from 0), or by none (-1). */
+static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
+{
+    unsigned slot = ag_slot();
+    unsigned row = rule >= 0 && rule < (int)AG_MAX_RULES ? (unsigned)rule : AG_MAX_RULES;
+    struct ag_rule_stats *stats = &ag_stats.slots[slot].rules[row];
+
+    ag_stats_count(slot, &stats->hits, 1);
+    ag_stats_count(slot, &stats->bytes, bytes);
+}
+
 static inline void ag_level_add(struct ag_level *level, uint64_t amount)
 {
     uint64_t now =
@@ -96,7 +113,8 @@ static inline uint64_t ag_level_current(struct ag_level *level)
     return atomic_load_explicit(&level->current, memory_order_relaxed);
 }
 
-/* One successful allocation or free of `bytes` on `device`, which took `ticks` of ag_clock_ticks(). */
+/* One successful allocation or free of `bytes` on `device`, which took `ticks` of ag_clock_ticks().
+ */
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_failed(int device, enum ag_placement place);

@@ -12,6 +12,8 @@
 #define PLACE_SUM(device, place, member) \
     ag_stats_sum(offsetof(struct ag_stats_slot, places[device][place].member))
 
+#define RULE_SUM(rule, member) ag_stats_sum(offsetof(struct ag_stats_slot, rules[rule].member))
+
 static uint64_t histogram(unsigned class)
 {
     return PLACE_SUM(0, AG_PLACE_POOL, sizes[class]);
@@ -131,10 +133,25 @@ static void rows_are_unlike(void)
     }
 }
 
+static void counts_rules(void)
+{
+    static const int rules[] = {0, 1, AG_MAX_RULES - 1, -1, AG_MAX_RULES, 1000};
+
+    ag_stats_reset();
+    for (size_t i = 0; i < N_OF(rules); i++)
+        ag_stats_rule_hit(rules[i], 10 + i);
+    ag_stats_rule_hit(1, 100);
+    CHECK(RULE_SUM(0, hits) == 1 && RULE_SUM(0, bytes) == 10);
+    CHECK(RULE_SUM(1, hits) == 2 && RULE_SUM(1, bytes) == 111);
+    CHECK(RULE_SUM(2, hits) == 0 && RULE_SUM(AG_MAX_RULES - 1, bytes) == 12);
+    CHECK(RULE_SUM(AG_MAX_RULES, hits) == 3 && RULE_SUM(AG_MAX_RULES, bytes) == 13 + 14 + 15);
+}
+
 int main(void)
 {
     counts_sizes();
     keeps_levels();
+    counts_rules();
     keeps_places_apart();
     counts_in_threads();
     rows_are_unlike();
