@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -377,7 +378,8 @@ static void group_free_async_codes(void)
     open_device();
     CUdeviceptr p = device_memory(4096);
     settle();
-    row("R213", "cuMemFreeAsync of cuMemAlloc memory", "code %d", D(cuMemFreeAsync)(p, nonblocking));
+    row("R213", "cuMemFreeAsync of cuMemAlloc memory", "code %d",
+        D(cuMemFreeAsync)(p, nonblocking));
     /* What a second free of it says differs from run to run, and one run crashed in the driver. */
 }
 
@@ -1418,6 +1420,129 @@ static void group_pool_managed(void)
     props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
     props.location.type = CU_MEM_LOCATION_TYPE_HOST;
     row("R735", "a managed pool on the host", "code %d", D(cuMemPoolCreate)(&pool, &props));
+    int location = 99;
+    code = D(cuMemRangeGetAttribute)(&location, sizeof(location),
+                                     CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, 1 << 20);
+    row("R736", "last prefetch of its memory", "code %d, location %d", code, location);
+    settle();
+    WAITS("R737", "cuMemFree of its memory", nonblocking, D(cuMemFree)(p));
+    code = D(cuMemGetDefaultMemPool)(&pool, &here, CU_MEM_ALLOCATION_TYPE_MANAGED);
+    row("R738", "the default managed pool of a device", "code %d", code);
+    NEED(D(cuMemSetMemPool)(&here, CU_MEM_ALLOCATION_TYPE_MANAGED, pool));
+    int managed = 9;
+    NEED(D(cuMemAllocAsync)(&p, 64, nonblocking));
+    NEED(D(cuPointerGetAttribute)(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+    row("R739", "cuMemAllocAsync gives managed memory when that is the current one", "%d", managed);
+}
+
+static int range(CUdeviceptr p, size_t bytes, CUmem_range_attribute attribute)
+{
+    int value = 99;
+    CUresult code = D(cuMemRangeGetAttribute)(&value, sizeof(value), attribute, p, bytes);
+
+    return code ? 1000 + (int)code : value;
+}
+
+static void range_line(const char *id, const char *name, CUdeviceptr p, size_t bytes)
+{
+    int by[3] = {99, 99, 99};
+
+    (void)D(cuMemRangeGetAttribute)(by, sizeof(by), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, p, bytes);
+    row(id, name, "preferred %d, prefetched %d, mostly read %d, accessed by %d %d %d",
+        range(p, bytes, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION),
+        range(p, bytes, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION),
+        range(p, bytes, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), by[0], by[1], by[2]);
+}
+
+static void group_managed_advice(void)
+{
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                  host = {.type = CU_MEM_LOCATION_TYPE_HOST},
+                  numa = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0},
+                  far_numa = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 1000},
+                  nowhere = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 99};
+    const size_t half = (size_t)2 << 20, all = 2 * half;
+    CUdeviceptr p, native;
+
+    open_device();
+    p = managed_memory(all);
+    native = device_memory(all);
+    range_line("R740", "a managed range, nothing said", p, all);
+    NEED(D(cuMemAdvise)(p, half, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here));
+    NEED(D(cuMemAdvise)(p, all, CU_MEM_ADVISE_SET_ACCESSED_BY, here));
+    NEED(D(cuMemAdvise)(p, half, CU_MEM_ADVISE_SET_READ_MOSTLY, host));
+    NEED(D(cuMemPrefetchAsync)(p, half, host, 0, NULL));
+    range_line("R741", "its first half, advised and prefetched to the host", p, half);
+    range_line("R742", "all of it then", p, all);
+    row("R743", "advice for a device that is not there", "code %d",
+        D(cuMemAdvise)(p, all, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, nowhere));
+    row("R744", "advice to be mostly read, of such a device", "code %d",
+        D(cuMemAdvise)(p, all, CU_MEM_ADVISE_SET_READ_MOSTLY, nowhere));
+    row("R745", "advice to be accessed by a NUMA node", "code %d",
+        D(cuMemAdvise)(p, all, CU_MEM_ADVISE_SET_ACCESSED_BY, numa));
+    row("R746", "advice to prefer NUMA node 1000", "code %d",
+        D(cuMemAdvise)(p, all, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, far_numa));
+    row("R747", "advice beyond the end", "code %d",
+        D(cuMemAdvise)(p, all + half, CU_MEM_ADVISE_SET_READ_MOSTLY, here));
+    row("R748", "advice for cuMemAlloc memory", "code %d",
+        D(cuMemAdvise)(native, all, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here));
+    row("R749", "advice for nothing", "code %d",
+        D(cuMemAdvise)(p, 0, CU_MEM_ADVISE_SET_READ_MOSTLY, here));
+    row("R750", "cuMemPrefetchAsync to a device that is not there", "code %d",
+        D(cuMemPrefetchAsync)(p, all, nowhere, 0, NULL));
+    row("R751", "cuMemPrefetchAsync of cuMemAlloc memory", "code %d",
+        D(cuMemPrefetchAsync)(native, all, here, 0, NULL));
+    row("R752", "cuMemPrefetchAsync of nothing", "code %d",
+        D(cuMemPrefetchAsync)(p, 0, here, 0, NULL));
+    row("R753", "cuMemPrefetchAsync beyond the end", "code %d",
+        D(cuMemPrefetchAsync)(p, all + half, here, 0, NULL));
+    row("R754", "cuMemPrefetchAsync with flags", "code %d",
+        D(cuMemPrefetchAsync)(p, all, here, 1, NULL));
+    row("R755", "a range attribute of cuMemAlloc memory", "%d",
+        range(native, all, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY));
+}
+
+static size_t free_mib(void)
+{
+    size_t bytes;
+
+    settle();
+    NEED(D(cuMemGetInfo)(&bytes, NULL));
+    return bytes >> 20;
+}
+
+/* What managed memory takes of the card, in MiB. */
+static void group_managed_room(void)
+{
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                  host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = here};
+    const size_t bytes = (size_t)64 << 20;
+    CUmemoryPool pool;
+    CUdeviceptr p;
+    size_t before;
+
+    open_device();
+    before = free_mib();
+    p = managed_memory(bytes);
+    row("R760", "64 MiB of managed memory take of the card", "%zu", before - free_mib());
+    NEED(D(cuMemPrefetchAsync)(p, bytes, here, 0, NULL));
+    row("R761", "prefetched to it", "%zu", before - free_mib());
+    NEED(D(cuMemPrefetchAsync)(p, bytes, host, 0, NULL));
+    row("R762", "prefetched to the host then", "%zu", before - free_mib());
+    NEED(D(cuMemPrefetchAsync)(p, bytes, here, 0, NULL));
+    settle();
+    NEED(D(cuMemFree)(p));
+    row("R763", "prefetched to it and freed", "%zu", before - free_mib());
+    NEED(D(cuMemPoolCreate)(&pool, &props));
+    p = from_pool(pool, bytes, nonblocking);
+    row("R764", "64 MiB of a managed pool take", "%zu", before - free_mib());
+    NEED(D(cuMemPrefetchAsync)(p, bytes, host, 0, nonblocking));
+    row("R765", "prefetched to the host", "%zu", before - free_mib());
+    NEED(D(cuMemFreeAsync)(p, nonblocking));
+    settle();
+    NEED(D(cuMemPoolDestroy)(pool));
+    row("R766", "after the end of the pool", "%zu", before - free_mib());
 }
 
 /* ---- 800: graphs, functions, streams ---- */
@@ -1811,6 +1936,139 @@ static void group_ipc(void)
         D(cuMemPoolExportPointer)(&data, pool_memory(4096)));
 }
 
+/* ---- between two processes ---- */
+
+struct parcel {
+    CUipcMemHandle native, inner;
+    CUmemPoolPtrExportData pointer;
+};
+
+static int parcel_ends[2];
+
+static void send_parcel(const struct parcel *parcel, int fd)
+{
+    struct iovec part = {(void *)parcel, sizeof(*parcel)};
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof(control)};
+    struct cmsghdr *at = CMSG_FIRSTHDR(&header);
+
+    at->cmsg_level = SOL_SOCKET;
+    at->cmsg_type = SCM_RIGHTS;
+    at->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(at), &fd, sizeof(fd));
+    if (sendmsg(parcel_ends[0], &header, 0) != (ssize_t)sizeof(*parcel))
+        _exit(1);
+}
+
+static int receive_parcel(struct parcel *parcel)
+{
+    struct iovec part = {parcel, sizeof(*parcel)};
+    char control[CMSG_SPACE(sizeof(int))];
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof(control)};
+    int fd;
+
+    if (recvmsg(parcel_ends[1], &header, 0) != (ssize_t)sizeof(*parcel))
+        _exit(1);
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(fd));
+    return fd;
+}
+
+static void opened_memory(const struct parcel *parcel)
+{
+    CUdeviceptr p, again, inner, base;
+    CUipcMemHandle handle;
+    size_t size;
+    CUresult code;
+
+    NEED(D(cuIpcOpenMemHandle)(&p, parcel->native, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    code = D(cuIpcOpenMemHandle)(&again, parcel->native, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    row("R949", "memory of another process, opened again", "code %d, %s", code,
+        code         ? "no pointer"
+        : again == p ? "the same pointer"
+                     : "another pointer");
+    code = D(cuIpcOpenMemHandle)(&inner, parcel->inner, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    row("R950", "opened by a handle from inside it", "code %d, %s", code,
+        code         ? "no pointer"
+        : inner == p ? "the beginning"
+                     : "elsewhere");
+    attribute_line("R951", "attributes of opened memory", p);
+    code = D(cuMemGetAddressRange)(&base, &size, p + 100);
+    row("R952", "address range of opened memory", "code %d, base %s, size %zu", code,
+        base == p ? "right" : "wrong", size);
+    row("R953", "cuIpcGetMemHandle of opened memory", "code %d", D(cuIpcGetMemHandle)(&handle, p));
+    row("R954", "cuMemFree of opened memory", "code %d", D(cuMemFree)(p));
+    CUresult closes[4];
+    for (int i = 0; i < 4; i++)
+        closes[i] = D(cuIpcCloseMemHandle)(p);
+    row("R955", "three closes of memory opened three times, and a fourth", "codes %d %d %d %d",
+        closes[0], closes[1], closes[2], closes[3]);
+}
+
+static void imported_memory(const struct parcel *parcel, int fd)
+{
+    CUmemPoolPtrExportData data = parcel->pointer;
+    CUdeviceptr p, q;
+    CUipcMemHandle handle;
+    CUmemoryPool pool;
+    CUresult code;
+
+    NEED(D(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)fd,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    row("R956", "cuMemAllocFromPoolAsync of an imported pool", "code %d",
+        D(cuMemAllocFromPoolAsync)(&q, 64, pool, nonblocking));
+    NEED(D(cuMemPoolImportPointer)(&p, pool, &data));
+    attribute_line("R957", "attributes of imported pool memory", p);
+    code = D(cuMemPoolImportPointer)(&q, pool, &data);
+    row("R958", "the pointer imported again", "code %d, %s", code,
+        code     ? "no pointer"
+        : q == p ? "the same pointer"
+                 : "another pointer");
+    row("R959", "cuIpcGetMemHandle of imported pool memory", "code %d",
+        D(cuIpcGetMemHandle)(&handle, p));
+}
+
+static void group_ipc_pair(void)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    struct parcel parcel;
+    CUmemoryPool pool;
+    CUdeviceptr p, q;
+    int fd, status;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, parcel_ends))
+        _exit(1);
+    pid_t child = fork();
+    open_device();
+    if (child == 0) {
+        fd = receive_parcel(&parcel);
+        opened_memory(&parcel);
+        imported_memory(&parcel, fd);
+        fflush(stdout);
+        _exit(0);
+    }
+    p = device_memory(1000);
+    NEED(D(cuIpcGetMemHandle)(&parcel.native, p));
+    NEED(D(cuIpcGetMemHandle)(&parcel.inner, p + 512));
+    NEED(D(cuMemPoolCreate)(&pool, &props));
+    q = from_pool(pool, 1000, nonblocking);
+    settle();
+    NEED(D(cuMemPoolExportPointer)(&parcel.pointer, q));
+    NEED(D(cuMemPoolExportToShareableHandle)(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                             0));
+    send_parcel(&parcel, fd);
+    (void)waitpid(child, &status, 0);
+    if (status)
+        printf("# the other process: %d\n", status);
+}
+
 static void group_mapping(void)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -1988,6 +2246,8 @@ static const struct {
     {"pool numbers", group_pool_numbers},
     {"pool reuse", group_pool_reuse},
     {"pool managed", group_pool_managed},
+    {"managed advice", group_managed_advice},
+    {"managed room", group_managed_room},
     {"graph nodes", group_graph_nodes},
     {"graph updates", group_graph_updates},
     {"graph memory", group_graph_memory},
@@ -2000,6 +2260,7 @@ static const struct {
     {"fault", group_fault},
     {"host access", group_host_access},
     {"ipc", group_ipc},
+    {"ipc pair", group_ipc_pair},
     {"mapping", group_mapping},
     {"peer copies", group_peer_copies},
     {"peer kernels", group_peer_kernels},
