@@ -1,7 +1,9 @@
 /* misc.c: calls that programs make in passing and that change nothing here. */
 #include "sim_internal.h"
 
+#pragma GCC visibility push(default) /* this header does not say so itself */
 #include <cudaProfiler.h>
+#pragma GCC visibility pop
 
 #include <string.h>
 
