@@ -1,4 +1,7 @@
-/* The parser of settings: see options.h. */
+/* The parser of settings: see options.h. Says of each value where it came from. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "options.h"
 
 #include <errno.h>
@@ -9,6 +12,7 @@
 #include <strings.h>
 
 #include "base/text.h"
+#include "config.h"
 
 #define PREFIX "ALLOGRAFT_"
 
@@ -23,16 +27,24 @@ static const struct ag_option_info rows[] = {
 /* Variables of the command and of the tests' set-up that are no settings of the library. */
 static const char *const foreign_names[] = {PREFIX "LIBRARY"};
 
+/* Where an error has more to say than value and `allowed`, it goes here. */
+struct reason {
+    char text[600];
+    size_t first_column; /* of the value */
+};
+
 /* The words of `allowed` stand in the order of the enumerations, which unit tests hold to. */
-#define PARSE_WORD(type)                                                                      \
-    static int parse_##type(const char *value, const char *allowed, ag_type_##type *ret)      \
-    {                                                                                         \
-        int i = ag_text_choice(value, allowed);                                                     \
-                                                                                              \
-        if (i < 0)                                                                            \
-            return -EINVAL;                                                                   \
-        *ret = (ag_type_##type)i;                                                             \
-        return 0;                                                                             \
+#define PARSE_WORD(type)                                                                 \
+    static int parse_##type(const char *value, const char *allowed, ag_type_##type *ret, \
+                            struct reason *why)                                          \
+    {                                                                                    \
+        int i = ag_text_choice(value, allowed);                                          \
+                                                                                         \
+        (void)why;                                                                       \
+        if (i < 0)                                                                       \
+            return -EINVAL;                                                              \
+        *ret = (ag_type_##type)i;                                                        \
+        return 0;                                                                        \
     }
 
 PARSE_WORD(POLICY)
@@ -43,46 +55,83 @@ PARSE_WORD(ACCESS)
 PARSE_WORD(PREFETCH)
 PARSE_WORD(OOM)
 
-static int parse_PREFER(const char *value, const char *allowed, struct ag_prefer *ret)
+static int parse_PREFER(const char *value, const char *allowed, struct ag_prefer *ret,
+                        struct reason *why)
 {
     (void)allowed;
+    (void)why;
     return ag_prefer_parse(value, ret);
 }
 
-static int parse_SWITCH(const char *value, const char *allowed, bool *ret)
+static int parse_SWITCH(const char *value, const char *allowed, bool *ret, struct reason *why)
 {
     int i = ag_text_choice(value, allowed);
 
+    (void)why;
     if (i < 0)
         return -EINVAL;
     *ret = i != 0;
     return 0;
 }
 
-static int parse_SIZE(const char *value, const char *allowed, struct ag_size *ret)
+static int parse_SIZE(const char *value, const char *allowed, struct ag_size *ret,
+                      struct reason *why)
 {
     (void)allowed;
+    (void)why;
     return ag_text_parse_size(value, &ret->value, &ret->percent);
 }
 
-static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret)
+static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret, struct reason *why)
 {
     size_t length = strlen(value);
 
     (void)allowed;
+    (void)why;
     if (!length || length >= sizeof(ret->text))
         return -EINVAL;
     memcpy(ret->text, value, length + 1);
     return 0;
 }
 
-static int parse_row(size_t i, const char *value, struct ag_options *options)
+static bool is_off(const char *value)
+{
+    return !*value || !strcasecmp(value, "off");
+}
+
+static int parse_PATH(const char *value, const char *allowed, ag_type_PATH *ret, struct reason *why)
+{
+    size_t length = strlen(value);
+
+    (void)allowed;
+    (void)why;
+    if (length >= sizeof(ret->text))
+        return -EINVAL;
+    if (is_off(value))
+        length = 0;
+    memcpy(ret->text, value, length);
+    ret->text[length] = '\0';
+    return 0;
+}
+
+/* Behind the rules that *ret has. */
+static int parse_RULES(const char *value, const char *allowed, struct ag_rules *ret,
+                       struct reason *why)
+{
+    (void)allowed;
+    if (is_off(value))
+        return 0;
+    return ag_rules_add(value, why->first_column, ret, why->text, sizeof(why->text));
+}
+
+static int parse_row(size_t i, const char *value, struct ag_options *options, struct reason *why)
 {
     size_t row = 0;
 
+    why->text[0] = '\0';
 #define AG_OPTION(field, name, type, preset, allowed, help) \
     if (row++ == i)                                         \
-        return parse_##type(value, allowed, &options->field);
+        return parse_##type(value, allowed, &options->field, why);
 #include "options.def"
     return -EINVAL;
 }
@@ -127,9 +176,14 @@ static void say_unknown(const char *name, char *why, size_t why_size)
     keep_to_one_line(why);
 }
 
-static void say_bad(size_t i, const char *value, char *why, size_t why_size)
+static void say_bad(size_t i, const char *value, const struct reason *reason, char *why,
+                    size_t why_size)
 {
-    snprintf(why, why_size, "%s=%s is not allowed; allowed: %s", rows[i].name, value, rows[i].allowed);
+    if (*reason->text)
+        snprintf(why, why_size, "%s: %s", rows[i].name, reason->text);
+    else
+        snprintf(why, why_size, "%s=%.300s is not allowed; allowed: %s", rows[i].name, value,
+                 rows[i].allowed);
     keep_to_one_line(why);
 }
 
@@ -145,6 +199,7 @@ const struct ag_option_info *ag_option_info(size_t i)
 
 int ag_option_check(const char *name, const char *value, char *why, size_t why_size)
 {
+    struct reason reason = {.first_column = 1};
     struct ag_options scratch;
     int i = find_row(name, strlen(name));
 
@@ -152,12 +207,191 @@ int ag_option_check(const char *name, const char *value, char *why, size_t why_s
         say_unknown(name, why, why_size);
         return -ENOENT;
     }
-    if (parse_row((size_t)i, value, &scratch)) {
-        say_bad((size_t)i, value, why, why_size);
+    scratch.rules.n = scratch.rules.needs = 0;
+    if (parse_row((size_t)i, value, &scratch, &reason)) {
+        say_bad((size_t)i, value, &reason, why, why_size);
         return -EINVAL;
     }
     return 0;
 }
+
+/* ---- values and where they come from ------------------------------------------------------- */
+
+static void set_defaults(struct ag_options *options)
+{
+    struct reason reason;
+
+    options->rules.n = options->rules.needs = 0;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        (void)parse_row(i, rows[i].default_text, options, &reason);
+        options->origins[i] = (struct ag_origin){.kind = AG_ORIGIN_DEFAULT};
+    }
+    options->texts_used = 0;
+}
+
+/* Where the copy of `value` begins in the texts; what has no room is cut. */
+static unsigned keep_text(struct ag_options *options, const char *value)
+{
+    const unsigned last = sizeof(options->texts) - 1;
+    unsigned begin = options->texts_used;
+    size_t length = strnlen(value, last - begin);
+
+    memcpy(options->texts + begin, value, length);
+    options->texts[begin + length] = '\0';
+    options->texts_used = begin + length < last ? begin + (unsigned)length + 1 : last;
+    return begin;
+}
+
+/* Row i has this value now; RULES of several lines of a file are joined. */
+static void note_origin(struct ag_options *options, size_t i, enum ag_origin_kind kind,
+                        unsigned line, const char *value)
+{
+    struct ag_origin *origin = &options->origins[i];
+    bool joined = i == AG_OPTION_RULES && origin->kind == kind;
+    size_t length = joined ? strlen(options->rules_text) : 0;
+
+    if (i == AG_OPTION_RULES)
+        snprintf(options->rules_text + length, sizeof(options->rules_text) - length, "%s%s",
+                 joined ? "; " : "", value);
+    *origin = (struct ag_origin){
+        .kind = kind,
+        .line = joined ? origin->line : line,
+        .text = i == AG_OPTION_RULES ? 0 : keep_text(options, value),
+    };
+}
+
+const char *ag_option_value(const struct ag_options *options, size_t i)
+{
+    if (options->origins[i].kind == AG_ORIGIN_DEFAULT)
+        return rows[i].default_text;
+    return i == AG_OPTION_RULES ? options->rules_text : options->texts + options->origins[i].text;
+}
+
+const char *ag_option_origin(const struct ag_options *options, size_t i, char *buffer, size_t size)
+{
+    const struct ag_origin *origin = &options->origins[i];
+
+    if (origin->kind == AG_ORIGIN_FILE)
+        snprintf(buffer, size, "%s:%u", options->config.text, origin->line);
+    else
+        snprintf(buffer, size, "%s", origin->kind == AG_ORIGIN_DEFAULT ? "default" : "environment");
+    return buffer;
+}
+
+/* ---- the file ------------------------------------------------------------------------------ */
+
+/* Tells "NAME:LINE: column N: WHY"; of the name no more than leaves room for the rest. */
+static void tell_line(const char *name, unsigned line, const char *why, ag_options_tell *tell)
+{
+    char text[1000];
+
+    snprintf(text, sizeof(text), "%.200s:%u: %s", name, line, why);
+    keep_to_one_line(text);
+    tell(AG_LOG_ERROR, text);
+}
+
+/* The row of a name as people write it in a file: with or without the prefix, in any case. -1. */
+static int find_written(const char *name)
+{
+    if (!strncasecmp(name, PREFIX, strlen(PREFIX)))
+        name += strlen(PREFIX);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (!strcasecmp(name, rows[i].name + strlen(PREFIX)))
+            return (int)i;
+    }
+    return -1;
+}
+
+/* Why the setting cannot stand in a file, or at this place of it; 0 when it can. */
+static int refuse_entry(const struct ag_options *options, int i,
+                        const struct ag_config_entry *entry, char *why, size_t why_size)
+{
+    char full[96];
+
+    if (i < 0) {
+        snprintf(full, sizeof(full), "%s%.60s",
+                 strncasecmp(entry->name, PREFIX, strlen(PREFIX)) ? PREFIX : "", entry->name);
+        snprintf(why, why_size, "column %zu: unknown setting %.60s; did you mean %s?",
+                 entry->name_column, entry->name, nearest_name(full) + strlen(PREFIX));
+    } else if (i == AG_OPTION_CONFIG) {
+        snprintf(why, why_size,
+                 "column %zu: CONFIG names another file; allowed: all other settings",
+                 entry->name_column);
+    } else if (i != AG_OPTION_RULES && options->origins[i].kind == AG_ORIGIN_FILE) {
+        snprintf(why, why_size, "column %zu: %s was set in line %u; allowed: once",
+                 entry->name_column, rows[i].name + strlen(PREFIX), options->origins[i].line);
+    } else if (*entry->value == '"' || *entry->value == '\'') {
+        snprintf(why, why_size, "column %zu: a quotation mark; allowed: the value without any",
+                 entry->value_column);
+    } else {
+        return 0;
+    }
+    return -EINVAL;
+}
+
+/* Takes one setting of the file in. 0, or -EINVAL with "column N: ..." in `why`. */
+static int take_entry(struct ag_options *options, unsigned line,
+                      const struct ag_config_entry *entry, char *why, size_t why_size)
+{
+    struct reason reason = {.first_column = entry->value_column};
+    int i = find_written(entry->name);
+
+    if (refuse_entry(options, i, entry, why, why_size))
+        return -EINVAL;
+    if (!parse_row((size_t)i, entry->value, options, &reason)) {
+        note_origin(options, (size_t)i, AG_ORIGIN_FILE, line, entry->value);
+        return 0;
+    }
+    if (*reason.text)
+        snprintf(why, why_size, "%s", reason.text);
+    else
+        snprintf(why, why_size, "column %zu: %s=%.300s is not allowed; allowed: %s",
+                 entry->value_column, rows[i].name + strlen(PREFIX), entry->value, rows[i].allowed);
+    return -EINVAL;
+}
+
+/* The settings of the file's text over those that *options has. */
+static int take_text(const char *name, char *text, size_t length, struct ag_options *options,
+                     ag_options_tell *tell)
+{
+    struct ag_config config;
+    struct ag_config_entry entry;
+    char why[700];
+    int found, result = 0;
+
+    ag_config_begin(&config, text, length);
+    while ((found = ag_config_next(&config, &entry, why, sizeof(why)))) {
+        if (found > 0 && !take_entry(options, config.line, &entry, why, sizeof(why)))
+            continue;
+        tell_line(name, config.line, why, tell);
+        result = -EINVAL;
+    }
+    return result;
+}
+
+static int take_file(const char *path, struct ag_options *options, ag_options_tell *tell)
+{
+    static char text[AG_CONFIG_MAX + 1];
+    char why[200], line[500];
+    size_t length;
+
+    if (ag_config_load(path, text, &length, why, sizeof(why))) {
+        snprintf(line, sizeof(line), PREFIX "CONFIG=%.200s %s", path, why);
+        keep_to_one_line(line);
+        tell(AG_LOG_ERROR, line);
+        return -EINVAL;
+    }
+    return take_text(path, text, length, options, tell);
+}
+
+int ag_options_read_text(const char *name, char *text, size_t length,
+                         struct ag_options *ret_options, ag_options_tell *tell)
+{
+    set_defaults(ret_options);
+    return take_text(name, text, length, ret_options, tell);
+}
+
+/* ---- the environment ----------------------------------------------------------------------- */
 
 static bool is_foreign(const char *name)
 {
@@ -168,41 +402,58 @@ static bool is_foreign(const char *name)
     return false;
 }
 
-/* Takes one "NAME=value" in. 0, or -EINVAL for a bad value. */
-static int read_one(const char *variable, struct ag_options *options,
-                    void (*tell)(enum ag_log_level level, const char *line))
+/* Tells of a variable of ours that no row knows. */
+static void tell_unknown(const char *variable, size_t length, ag_options_tell *tell)
 {
-    const char *equals = strchr(variable, '=');
     char name[64], line[512];
-    int i;
 
-    if (!equals)
-        return 0;
-    i = find_row(variable, (size_t)(equals - variable));
-    if (i < 0) {
-        snprintf(name, sizeof(name), "%.*s", (int)(equals - variable), variable);
-        if (!is_foreign(name)) {
-            say_unknown(name, line, sizeof(line));
-            tell(AG_LOG_WARN, line);
-        }
+    snprintf(name, sizeof(name), "%.*s", (int)length, variable);
+    if (is_foreign(name))
+        return;
+    say_unknown(name, line, sizeof(line));
+    tell(AG_LOG_WARN, line);
+}
+
+/* Takes row i's variable in, over what a file said. 0, or -EINVAL for a bad value. */
+static int take_variable(size_t i, const char *value, struct ag_options *options,
+                         ag_options_tell *tell)
+{
+    struct reason reason = {.first_column = 1};
+    char line[1000];
+
+    if (i == AG_OPTION_RULES)
+        options->rules.n = options->rules.needs = 0;
+    if (!parse_row(i, value, options, &reason)) {
+        note_origin(options, i, AG_ORIGIN_ENVIRONMENT, 0, value);
         return 0;
     }
-    if (!parse_row((size_t)i, equals + 1, options))
-        return 0;
-    say_bad((size_t)i, equals + 1, line, sizeof(line));
+    say_bad(i, value, &reason, line, sizeof(line));
     tell(AG_LOG_ERROR, line);
     return -EINVAL;
 }
 
-int ag_options_read(char **environment, struct ag_options *ret_options,
-                    void (*tell)(enum ag_log_level level, const char *line))
+int ag_options_read(char **environment, struct ag_options *ret_options, ag_options_tell *tell)
 {
+    const char *path = ag_option_text(environment, AG_OPTION_CONFIG);
     int result = 0;
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        (void)parse_row(i, rows[i].default_text, ret_options);
+    set_defaults(ret_options);
+    /* A path that is too long is told below, as a bad value. */
+    if (path && !is_off(path) && strlen(path) < sizeof(ret_options->config.text)) {
+        strcpy(ret_options->config.text, path);
+        result = take_file(path, ret_options, tell);
+    }
     for (char **variable = environment; variable && *variable; variable++) {
-        if (!strncmp(*variable, PREFIX, strlen(PREFIX)) && read_one(*variable, ret_options, tell))
+        const char *equals = strchr(*variable, '=');
+        int i;
+
+        if (!equals || strncmp(*variable, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        i = find_row(*variable, (size_t)(equals - *variable));
+        if (i < 0)
+            tell_unknown(*variable, (size_t)(equals - *variable), tell);
+        else if (ag_option_text(environment, (size_t)i) == equals + 1 &&
+                 take_variable((size_t)i, equals + 1, ret_options, tell))
             result = -EINVAL;
     }
     return result;
@@ -219,18 +470,50 @@ const char *ag_option_text(char **environment, size_t i)
     return NULL;
 }
 
+enum ag_log_level ag_options_log_level(char **environment)
+{
+    const char *value = ag_option_text(environment, AG_OPTION_LOG);
+    enum ag_log_level level = AG_LOG_WARN;
+    struct reason reason;
+
+    if (value)
+        (void)parse_LOG_LEVEL(value, rows[AG_OPTION_LOG].allowed, &level, &reason);
+    return level;
+}
+
+/* Does the text say "prefetch = launch" anywhere? */
+static bool names_launches(const char *text)
+{
+    static const char name[] = "prefetch", value[] = "launch";
+    static const char blanks[] = " \t\n\v\f\r";
+
+    while ((text = strcasestr(text, name))) {
+        text += strlen(name);
+        text += strspn(text, blanks);
+        if (*text != '=')
+            continue;
+        text++;
+        text += strspn(text, blanks);
+        if (!strncasecmp(text, value, strlen(value)))
+            return true;
+    }
+    return false;
+}
+
+bool ag_options_may_watch_launches(char **environment)
+{
+    const char *disable = ag_option_text(environment, AG_OPTION_DISABLE);
+    const char *prefetch = ag_option_text(environment, AG_OPTION_PREFETCH);
+    const char *rules = ag_option_text(environment, AG_OPTION_RULES);
+    const char *config = ag_option_text(environment, AG_OPTION_CONFIG);
+
+    if (disable && !strcmp(disable, "1"))
+        return false;
+    return (prefetch && !strcasecmp(prefetch, "launch")) || (rules && names_launches(rules)) ||
+           (config && !is_off(config));
+}
+
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)
 {
     return size.percent ? total_bytes / 100 * size.value : size.value;
-}
-
-enum ag_log_level ag_options_log_level(char **environment)
-{
-    int row = find_row(PREFIX "LOG", strlen(PREFIX "LOG"));
-    const char *value = ag_option_text(environment, (size_t)row);
-    enum ag_log_level level = AG_LOG_WARN;
-
-    if (value)
-        (void)parse_LOG_LEVEL(value, rows[row].allowed, &level);
-    return level;
 }

@@ -1,4 +1,5 @@
-/* Settings from ALLOGRAFT_* variables: one row each in options.def. Knows no CUDA. */
+/* Settings from ALLOGRAFT_* variables and the file that one of them names: one row each in
+ * options.def. Knows no CUDA. */
 #ifndef AG_OPTIONS_H
 #define AG_OPTIONS_H
 
@@ -32,11 +33,34 @@ typedef struct ag_size ag_type_SIZE;
 typedef struct {
     char text[AG_TEXT_MAX];
 } ag_type_TEXT;
+typedef struct {
+    char text[AG_TEXT_MAX]; /* "" for off */
+} ag_type_PATH;
+typedef struct ag_rules ag_type_RULES;
+
+enum ag_option_row {
+#define AG_OPTION(field, name, type, preset, allowed, help) AG_OPTION_##name,
+#include "options.def"
+    AG_N_OPTIONS
+};
+
+enum ag_origin_kind { AG_ORIGIN_DEFAULT, AG_ORIGIN_FILE, AG_ORIGIN_ENVIRONMENT };
+
+/* Where a value comes from, and its text. */
+struct ag_origin {
+    enum ag_origin_kind kind;
+    unsigned line; /* of the file; the first, where several are joined */
+    unsigned text; /* where in `texts` the value begins */
+};
 
 /* The effective settings. */
 struct ag_options {
 #define AG_OPTION(field, name, type, preset, allowed, help) ag_type_##type field;
 #include "options.def"
+    struct ag_origin origins[AG_N_OPTIONS];
+    unsigned texts_used;
+    char texts[16384]; /* of values that are no defaults; what is too much is cut */
+    char rules_text[8192];
 };
 
 struct ag_option_info {
@@ -56,12 +80,32 @@ const struct ag_option_info *ag_option_info(size_t i);
  * without newline, cut at why_size. */
 int ag_option_check(const char *name, const char *value, char *why, size_t why_size);
 
-/* Reads every variable of `environment` ("NAME=value" strings, NULL-terminated). `tell` gets one line for each unknown name (level WARN) and bad value (ERROR). Returns 0,
- * or -EINVAL when a value was bad; *ret_options then holds the default in its place. */
-int ag_options_read(char **environment, struct ag_options *ret_options,
-                    void (*tell)(enum ag_log_level level, const char *line));
+typedef void ag_options_tell(enum ag_log_level level, const char *line);
 
-/* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others. */
+/* Reads the file that ALLOGRAFT_CONFIG names, then every variable of `environment` ("NAME=value"
+ * strings, NULL-terminated; of two of one name the first), which goes before the file. `tell` gets
+ * one line for each unknown variable (level WARN), bad value and bad line of the file (ERROR).
+ * Returns 0, or -EINVAL when anything was bad; *ret_options then holds a default in its place. Not
+ * for two threads at once. */
+int ag_options_read(char **environment, struct ag_options *ret_options, ag_options_tell *tell);
+
+/* The same of a file's text only, which is written into and has a NUL behind its `length` bytes.
+ * `name` is the file's, for what is told: "NAME:LINE: column N: ...". */
+int ag_options_read_text(const char *name, char *text, size_t length,
+                         struct ag_options *ret_options, ag_options_tell *tell);
+
+/* The text of row i's value in force. */
+const char *ag_option_value(const struct ag_options *options, size_t i);
+/* Where it comes from: "default", "environment", or the file and line, "FILE:LINE"; returns buffer.
+ */
+const char *ag_option_origin(const struct ag_options *options, size_t i, char *buffer, size_t size);
+
+/* May these settings ask for launches to be watched? True when in doubt, since a file is not read:
+ * for who must know before the settings are read. Changes nothing, reads no file. */
+bool ag_options_may_watch_launches(char **environment);
+
+/* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others.
+ */
 enum ag_log_level ag_options_log_level(char **environment);
 
 /* The text a row's variable has in `environment`, or NULL. */

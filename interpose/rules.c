@@ -35,6 +35,7 @@ struct slice {
 /* What is being parsed, and where the first error goes. */
 struct parser {
     const char *text;
+    size_t first_column;
     char *why;
     size_t why_size;
 };
@@ -141,8 +142,8 @@ __attribute__((format(printf, 3, 4))) static int fail(const struct parser *parse
 
     if (!parser->why_size)
         return -EINVAL;
-    length =
-        snprintf(parser->why, parser->why_size, "column %zu: ", (size_t)(at - parser->text) + 1);
+    length = snprintf(parser->why, parser->why_size,
+                      "column %zu: ", parser->first_column + (size_t)(at - parser->text));
     if (length > 0 && (size_t)length < parser->why_size) {
         va_start(args, format);
         vsnprintf(parser->why + length, parser->why_size - (size_t)length, format, args);
@@ -498,9 +499,10 @@ static unsigned needs_of(const struct ag_rule *rule)
            (rule->nth.first || rule->nth.last != UINT64_MAX ? AG_NEED_NTH : 0u);
 }
 
-int ag_rules_add(const char *text, struct ag_rules *rules, char *why, size_t why_size)
+int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, char *why,
+                 size_t why_size)
 {
-    const struct parser parser = {text, why, why_size};
+    const struct parser parser = {text, first_column, why, why_size};
     struct slice rest = {text, text + strlen(text)};
     unsigned n = rules->n, needs = rules->needs;
 
@@ -527,7 +529,7 @@ int ag_rules_parse(const char *text, struct ag_rules *ret, char *why, size_t why
 {
     ret->n = 0;
     ret->needs = 0;
-    return ag_rules_add(text, ret, why, why_size);
+    return ag_rules_add(text, 1, ret, why, why_size);
 }
 
 /* ---- matching ------------------------------------------------------------------------------ */

@@ -84,12 +84,13 @@ struct ag_rules {
  * of `text`), what stands there and what is allowed, cut at why_size; *ret holds no rules. */
 int ag_rules_parse(const char *text, struct ag_rules *ret, char *why, size_t why_size);
 
-/* The same, the rules of `text` behind those that *rules has already (of the lines of a file). On
- * failure *rules has what it had. */
-int ag_rules_add(const char *text, struct ag_rules *rules, char *why, size_t why_size);
+/* The same, the rules of `text` behind those that *rules has already, for the lines of a file: the
+ * text's first byte is column `first_column`. On failure *rules has what it had. */
+int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, char *why,
+                 size_t why_size);
 
-/* The first rule that applies, or -1. Its action is not looked at. A name that is NULL is matched
- * by globs that match "". */
+/* The first rule that applies, or -1. Its action is not looked at. A name that is NULL is
+ * matched by globs that match "". */
 int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked);
 
 /* Writes what `rule` says over *wish. */

@@ -1,13 +1,18 @@
-/* options.c: every row of options.def, bad values, unknown names, and the words of `allowed` in the
- * order of the enumerations. */
+/* options.c and config.c: every row of options.def, bad values, unknown names, the words of `allowed`
+ * in the order of the enumerations; the file, its mistakes, and what goes before what. */
 #include "options.h"
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "check.h"
+#include "config.h"
 
 /* What the parser told. */
 static struct {
@@ -98,46 +103,92 @@ static const char *allowed_of(const char *name)
 
 struct words {
     const char *name;
-    const char *words[5]; /* by the value of the enumeration */
+    size_t offset, size; /* of the member, read as a number */
+    const char *words[6]; /* by the value of the enumeration */
+};
+
+#define MEMBER(member) offsetof(struct ag_options, member), sizeof(((struct ag_options *)0)->member)
+
+static const struct words expected_words[] = {
+    {"ALLOGRAFT_POLICY", MEMBER(policy),
+     {[AG_POLICY_POOL] = "pool", [AG_POLICY_NATIVE] = "native", [AG_POLICY_MANAGED] = "managed"}},
+    {"ALLOGRAFT_FREE", MEMBER(free_mode),
+     {[AG_FREE_AUTO] = "auto", [AG_FREE_ORDERED] = "ordered", [AG_FREE_SYNC] = "sync"}},
+    {"ALLOGRAFT_LOG", MEMBER(log),
+     {[AG_LOG_OFF] = "off", [AG_LOG_ERROR] = "error", [AG_LOG_WARN] = "warn", [AG_LOG_INFO] = "info",
+      [AG_LOG_DEBUG] = "debug"}},
+    {"ALLOGRAFT_MANAGED_BACKEND", MEMBER(managed_backend),
+     {[AG_MANAGED_AUTO] = "auto", [AG_MANAGED_PLAIN] = "plain", [AG_MANAGED_POOL] = "pool"}},
+    {"ALLOGRAFT_PREFER", MEMBER(prefer.kind),
+     {[AG_PREFER_DEVICE] = "device", [AG_PREFER_HOST] = "host", [AG_PREFER_NUMA] = "numa:N",
+      [AG_PREFER_NONE] = "none"}},
+    {"ALLOGRAFT_ACCESS", MEMBER(access),
+     {[AG_ACCESS_DEVICE] = "device", [AG_ACCESS_PEERS] = "peers", [AG_ACCESS_NONE] = "none"}},
+    {"ALLOGRAFT_PREFETCH", MEMBER(prefetch),
+     {[AG_PREFETCH_ALLOC] = "alloc", [AG_PREFETCH_LAUNCH] = "launch", [AG_PREFETCH_OFF] = "off"}},
+    {"ALLOGRAFT_OOM", MEMBER(oom), {[AG_OOM_ERROR] = "error", [AG_OOM_SPILL] = "spill"}},
+    {"ALLOGRAFT_DISABLE", MEMBER(disable), {[false] = "0", [true] = "1"}},
+    {"ALLOGRAFT_READ_MOSTLY", MEMBER(read_mostly), {[false] = "0", [true] = "1"}},
+    {"ALLOGRAFT_UNSPILL", MEMBER(unspill), {[false] = "0", [true] = "1"}},
+    {"ALLOGRAFT_OVERSUBSCRIBE", MEMBER(oversubscribe), {[false] = "0", [true] = "1"}},
 };
 
 /* Word i of `allowed` is the enumeration's value i, in small and in capital letters. */
 static void words_follow_the_enumerations(void)
 {
-    static const struct words expected[] = {
-        {"ALLOGRAFT_POLICY",
-         {[AG_POLICY_POOL] = "pool", [AG_POLICY_NATIVE] = "native", [AG_POLICY_MANAGED] = "managed"}},
-        {"ALLOGRAFT_FREE",
-         {[AG_FREE_AUTO] = "auto", [AG_FREE_ORDERED] = "ordered", [AG_FREE_SYNC] = "sync"}},
-        {"ALLOGRAFT_LOG",
-         {[AG_LOG_OFF] = "off", [AG_LOG_ERROR] = "error", [AG_LOG_WARN] = "warn",
-          [AG_LOG_INFO] = "info", [AG_LOG_DEBUG] = "debug"}},
-        {"ALLOGRAFT_DISABLE", {[false] = "0", [true] = "1"}},
-    };
+    for (size_t row = 0; row < N_OF(expected_words); row++) {
+        const struct words *expected = &expected_words[row];
 
-    for (size_t row = 0; row < N_OF(expected); row++) {
-        for (unsigned i = 0; i < 5; i++) {
-            const char *word = expected[row].words[i];
+        for (unsigned i = 0; i < N_OF(expected->words); i++) {
+            const char *word = expected->words[i];
             struct ag_options options;
             char in_list[32], variable[64];
-            unsigned value;
+            unsigned value = 0;
 
-            CHECK_SAID(nth_word(allowed_of(expected[row].name), i, in_list, sizeof(in_list)) ==
-                           (word != NULL), "%s has another number of words", expected[row].name);
+            CHECK_SAID(nth_word(allowed_of(expected->name), i, in_list, sizeof(in_list)) ==
+                           (word != NULL), "%s has another number of words", expected->name);
             if (!word)
                 break;
-            CHECK_SAID(!strcmp(word, in_list), "%s: word %u is %s", expected[row].name, i, in_list);
-            snprintf(variable, sizeof(variable), "%s=%s", expected[row].name, word);
+            CHECK_SAID(!strcmp(word, in_list), "%s: word %u is %s", expected->name, i, in_list);
+            if (!strcmp(word, "numa:N"))
+                word = "numa:7";
+            snprintf(variable, sizeof(variable), "%s=%s", expected->name, word);
             for (char *c = strchr(variable, '='); *c; c++)
                 *c = (char)(*c >= 'a' && *c <= 'z' && i % 2 ? *c - 32 : *c);
             CHECK_SAID(read_these(&options, variable, NULL) == 0 && !n_told, "%s", variable);
-            value = row == 0   ? (unsigned)options.policy
-                    : row == 1 ? (unsigned)options.free_mode
-                    : row == 2 ? (unsigned)options.log
-                               : (unsigned)options.disable;
+            memcpy(&value, (char *)&options + expected->offset, expected->size);
             CHECK_SAID(value == i, "%s gave %u", variable, value);
         }
     }
+}
+
+/* No enumeration or switch of the list was forgotten above. */
+static void every_word_is_expected(void)
+{
+    static const char *const others[] = {"SIZE", "TEXT", "PATH", "RULES"};
+
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        bool met = false;
+
+        for (size_t j = 0; j < N_OF(others); j++)
+            met = met || !strcmp(ag_option_info(i)->type, others[j]);
+        for (size_t j = 0; j < N_OF(expected_words); j++)
+            met = met || !strcmp(ag_option_info(i)->name, expected_words[j].name);
+        CHECK_SAID(met, "%s is not tested", ag_option_info(i)->name);
+    }
+}
+
+static void reads_numa_nodes(void)
+{
+    struct ag_options options;
+
+    CHECK(read_these(&options, "ALLOGRAFT_PREFER=numa:0", NULL) == 0);
+    CHECK(options.prefer.kind == AG_PREFER_NUMA && options.prefer.node == 0);
+    CHECK(read_these(&options, "ALLOGRAFT_PREFER=NUMA:12", NULL) == 0 && options.prefer.node == 12);
+    CHECK(read_these(&options, "ALLOGRAFT_PREFER=host", NULL) == 0 && options.prefer.node == 0);
+    CHECK(read_these(&options, "ALLOGRAFT_PREFER=numa:", NULL) == -EINVAL);
+    CHECK(read_these(&options, "ALLOGRAFT_PREFER=numa:1x", NULL) == -EINVAL);
+    CHECK(read_these(&options, "ALLOGRAFT_PREFER=numa:2147483648", NULL) == -EINVAL);
 }
 
 static void reads_sizes_and_text(void)
@@ -164,6 +215,9 @@ static void refuses_bad_values(void)
         const struct ag_option_info *info = ag_option_info(i);
         bool is_text = !strcmp(info->type, "TEXT"), is_size = !strcmp(info->type, "SIZE");
 
+        if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH"))
+            continue; /* below */
+
         for (size_t j = 0; j < N_OF(bad); j++) {
             if ((is_text && j > 0) || (is_size && !strcmp(bad[j], "2")))
                 continue;
@@ -180,6 +234,221 @@ static void refuses_bad_values(void)
     CHECK(read_these(&options, "ALLOGRAFT_POLICY=pol", "ALLOGRAFT_FREE=sync") == -EINVAL);
     CHECK(options.policy == AG_POLICY_POOL && options.free_mode == AG_FREE_SYNC && n_told == 1);
     CHECK(ag_option_check("ALLOGRAFT_POLICY", "pol", why, 8) == -EINVAL && strlen(why) == 7);
+}
+
+static void reads_rules(void)
+{
+    static char too_long[AG_TEXT_MAX + 30] = "ALLOGRAFT_CONFIG=/";
+    struct ag_options options;
+    char why[300];
+
+    CHECK(read_these(&options, "ALLOGRAFT_RULES=nth=1:native; *:pool", NULL) == 0 && !n_told);
+    CHECK(options.rules.n == 2 && options.rules.needs == AG_NEED_NTH);
+    CHECK(read_these(&options, "ALLOGRAFT_RULES=", "ALLOGRAFT_CONFIG=") == 0 && !n_told);
+    CHECK(options.rules.n == 0 && !*options.config.text);
+    CHECK(read_these(&options, "ALLOGRAFT_RULES=OFF", "ALLOGRAFT_CONFIG=Off") == 0 && !n_told);
+    CHECK(options.rules.n == 0 && !*options.config.text);
+    CHECK(read_these(&options, "ALLOGRAFT_RULES=nth=1:natve", "ALLOGRAFT_FREE=sync") == -EINVAL);
+    CHECK(n_told == 1 && told[0].level == AG_LOG_ERROR && options.rules.n == 0);
+    CHECK_SAID(!strncmp(told[0].line, "ALLOGRAFT_RULES: column 7: unknown action \"natve\"; ", 49),
+               "%s", told[0].line);
+    CHECK(ag_option_check("ALLOGRAFT_RULES", "nth=1:natve", why, sizeof(why)) == -EINVAL);
+    CHECK_SAID(!strcmp(why, told[0].line), "%s", why);
+    CHECK(ag_option_check("ALLOGRAFT_RULES", "nth=1:native", why, sizeof(why)) == 0);
+    memset(too_long + 18, 'x', sizeof(too_long) - 19);
+    CHECK(read_these(&options, too_long, NULL) == -EINVAL && n_told == 1);
+}
+
+static bool watches(char *first, char *second)
+{
+    char *environment[] = {"A=prefetch=launch", first, second, NULL};
+
+    return ag_options_may_watch_launches(environment);
+}
+
+static void knows_who_may_watch_launches(void)
+{
+    CHECK(!watches(NULL, NULL) && !ag_options_may_watch_launches(NULL));
+    CHECK(watches("ALLOGRAFT_PREFETCH=launch", NULL) && watches("ALLOGRAFT_PREFETCH=LAUNCH", NULL));
+    CHECK(!watches("ALLOGRAFT_PREFETCH=alloc", NULL) && !watches("ALLOGRAFT_PREFETCH=", NULL));
+    CHECK(watches("ALLOGRAFT_RULES=*:managed,prefetch=launch", NULL));
+    CHECK(watches("ALLOGRAFT_RULES=*:prefetch=off;*:Prefetch \t=\n Launch ;", NULL));
+    CHECK(!watches("ALLOGRAFT_RULES=prefetch; launch", NULL));
+    CHECK(!watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_POLICY=managed"));
+    CHECK(watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_PREFETCH=launch"));
+    CHECK(watches("ALLOGRAFT_CONFIG=/some/where", NULL));
+    CHECK(!watches("ALLOGRAFT_CONFIG=", NULL) && !watches("ALLOGRAFT_CONFIG=off", NULL));
+    CHECK(!watches("ALLOGRAFT_PREFETCH=launch", "ALLOGRAFT_DISABLE=1"));
+    CHECK(!watches("ALLOGRAFT_DISABLE=1", "ALLOGRAFT_CONFIG=/some/where"));
+    CHECK(watches("ALLOGRAFT_PREFETCH=launch", "ALLOGRAFT_DISABLE=0"));
+}
+
+/* --- the file --- */
+
+/* Reads this text as a file's; the result, and what was told. */
+static int read_text(struct ag_options *ret, const char *text)
+{
+    static char copy[8192];
+
+    n_told = 0;
+    memset(ret, 0xee, sizeof(*ret));
+    snprintf(copy, sizeof(copy), "%s", text);
+    return ag_options_read_text("a.conf", copy, strlen(copy), ret, tell);
+}
+
+static void reads_a_file(void)
+{
+    struct ag_options options;
+    char origin[100];
+
+    CHECK(read_text(&options, "") == 0 && !n_told && options.policy == AG_POLICY_POOL);
+    CHECK(read_text(&options, "# a comment\n\n  # another = one\r\n\tPOLICY = managed \r\n"
+                              "ALLOGRAFT_FREE=sync\nallograft_cache=1MiB\nRULES = nth=1:native;\n"
+                              "unspill=1\nrules=*:pool\nSTATS= a # b = c.json") == 0);
+    CHECK_SAID(n_told == 0, "%s", told[0].line);
+    CHECK(options.policy == AG_POLICY_MANAGED && options.free_mode == AG_FREE_SYNC);
+    CHECK(options.cache.value == 1 << 20 && options.unspill && options.rules.n == 2);
+    CHECK(options.rules.rule[0].wish.policy == AG_POLICY_NATIVE);
+    CHECK(!strcmp(options.stats.text, "a # b = c.json"));
+    CHECK(!strcmp(ag_option_value(&options, AG_OPTION_POLICY), "managed"));
+    CHECK(!strcmp(ag_option_value(&options, AG_OPTION_LIMIT), "max"));
+    CHECK_SAID(!strcmp(ag_option_value(&options, AG_OPTION_RULES), "nth=1:native;; *:pool"), "%s",
+               ag_option_value(&options, AG_OPTION_RULES));
+    CHECK(options.origins[AG_OPTION_POLICY].kind == AG_ORIGIN_FILE);
+    CHECK(options.origins[AG_OPTION_POLICY].line == 4 && options.origins[AG_OPTION_RULES].line == 7);
+    strcpy(options.config.text, "/etc/a.conf"); /* which ag_options_read() does */
+    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_POLICY, origin, sizeof(origin)), "/etc/a.conf:4"));
+    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_LIMIT, origin, sizeof(origin)), "default"));
+}
+
+/* Each mistake is told with its place, and the other lines count. */
+static void refuses_bad_lines(void)
+{
+    static const struct {
+        const char *text, *line;
+    } cases[] = {
+        {"POLICY", "a.conf:1: column 7: no '=' behind \"POLICY\"; allowed: NAME=value, or # and a comment"},
+        {"\n  POLICY  \n",
+         "a.conf:2: column 11: no '=' behind \"POLICY\"; allowed: NAME=value, or # and a comment"},
+        {"\n\n =pool", "a.conf:3: column 2: no name before '='; allowed: NAME=value"},
+        {"POLICY = fast", "a.conf:1: column 10: POLICY=fast is not allowed; allowed: pool|native|managed"},
+        {"POLICY=", "a.conf:1: column 8: POLICY= is not allowed; allowed: pool|native|managed"},
+        {"  POLCY=pool", "a.conf:1: column 3: unknown setting POLCY; did you mean POLICY?"},
+        {"ALLOGRAFT_LIMT=1", "a.conf:1: column 1: unknown setting ALLOGRAFT_LIMT; did you mean LIMIT?"},
+        {"ALLOGRAFT_LIBRARY=/x.so", NULL},
+        {"export POLICY=pool", NULL},
+        {"CONFIG=b.conf", "a.conf:1: column 1: CONFIG names another file; allowed: all other settings"},
+        {"FREE=sync\n\nALLOGRAFT_FREE=auto", "a.conf:3: column 1: FREE was set in line 1; allowed: once"},
+        {"STATS=\"x.json\"", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
+        {"RULES='*:pool'", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
+        {"RULES=*:pool\n RULES = nth=1,szie>1:pool\n",
+         "a.conf:2: column 16: unknown condition \"szie\"; allowed: size, device, from, nth, thread, *"},
+        {"FREE=s\x01\x7f", "a.conf:1: column 6: FREE=s?? is not allowed; allowed: auto|ordered|sync"},
+    };
+    struct ag_options options;
+    char text[300];
+
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        snprintf(text, sizeof(text), "%s\nLIMIT=1GiB\n", cases[i].text);
+        CHECK_SAID(read_text(&options, text) == -EINVAL && n_told == 1, "%s", text);
+        CHECK(told[0].level == AG_LOG_ERROR && options.limit.value == 1 << 30);
+        CHECK_SAID(!cases[i].line || !strcmp(told[0].line, cases[i].line), "%s\n gave %s\n not  %s",
+                   text, told[0].line, cases[i].line);
+    }
+    CHECK(ag_options_read_text("b", (char[]){"FREE=sync\nA\0=1\nLOG=off"}, 22, &options, tell) == -EINVAL);
+    CHECK_SAID(!strcmp(told[1].line, "b:2: column 2: a NUL byte; allowed: text"), "%s", told[1].line);
+    CHECK(options.free_mode == AG_FREE_SYNC && options.log == AG_LOG_OFF);
+}
+
+static char folder[] = "/tmp/unit-options-XXXXXX", config_path[60];
+
+static void write_config(const char *text, size_t length)
+{
+    int fd = open(config_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    CHECK(write(fd, text, length) == (ssize_t)length && !close(fd));
+}
+
+/* Reads an environment that names the file, and one variable more. */
+static int read_with_config(struct ag_options *ret, char *more)
+{
+    static char variable[100];
+
+    snprintf(variable, sizeof(variable), "ALLOGRAFT_CONFIG=%s", config_path);
+    return read_these(ret, variable, more);
+}
+
+static void the_environment_goes_before_the_file(void)
+{
+    static const char text[] = "POLICY=native\nRULES=nth=1:pool\nRULES=nth=2:pool\nLIMIT=2GiB\n";
+    struct ag_options options;
+    char origin[100], expected[100];
+
+    write_config(text, strlen(text));
+    CHECK(read_with_config(&options, NULL) == 0 && !n_told);
+    CHECK(options.policy == AG_POLICY_NATIVE && options.rules.n == 2 && options.limit.value == 2ull << 30);
+    snprintf(expected, sizeof(expected), "%s:2", config_path);
+    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_RULES, origin, sizeof(origin)), expected));
+    CHECK(!strcmp(ag_option_value(&options, AG_OPTION_CONFIG), config_path));
+    CHECK(read_with_config(&options, "ALLOGRAFT_RULES=thread=x:managed") == 0 && !n_told);
+    CHECK(options.rules.n == 1 && options.rules.needs == AG_NEED_THREAD);
+    CHECK(options.policy == AG_POLICY_NATIVE);
+    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_RULES, origin, sizeof(origin)), "environment"));
+    CHECK(!strcmp(ag_option_value(&options, AG_OPTION_RULES), "thread=x:managed"));
+    CHECK(read_with_config(&options, "ALLOGRAFT_RULES=") == 0 && options.rules.n == 0);
+    CHECK(read_with_config(&options, "ALLOGRAFT_POLICY=pool") == 0 && options.policy == AG_POLICY_POOL);
+    CHECK(options.origins[AG_OPTION_POLICY].kind == AG_ORIGIN_ENVIRONMENT);
+    CHECK(!strcmp(ag_option_value(&options, AG_OPTION_POLICY), "pool"));
+}
+
+static void refuses_bad_files(void)
+{
+    static char large[AG_CONFIG_MAX + 1];
+    struct ag_options options;
+    char expected[200];
+
+    memset(large, '\n', sizeof(large));
+    memcpy(large, "LIMIT=1", 7);
+    write_config(large, sizeof(large) - 1);
+    CHECK(read_with_config(&options, NULL) == 0 && options.limit.value == 1);
+    write_config(large, sizeof(large));
+    CHECK(read_with_config(&options, NULL) == -EINVAL && n_told == 1 && options.limit.value != 1);
+    snprintf(expected, sizeof(expected), "ALLOGRAFT_CONFIG=%s too large; allowed: 65536 bytes", config_path);
+    CHECK_SAID(!strcmp(told[0].line, expected), "%s", told[0].line);
+    unlink(config_path);
+    CHECK(read_with_config(&options, NULL) == -EINVAL && n_told == 1);
+    snprintf(expected, sizeof(expected), "ALLOGRAFT_CONFIG=%s cannot be read: No such file or directory",
+             config_path);
+    CHECK_SAID(!strcmp(told[0].line, expected), "%s", told[0].line);
+    CHECK(!mkfifo(config_path, 0600)); /* nobody writes: reading would wait for ever */
+    CHECK(read_with_config(&options, NULL) == -EINVAL && n_told == 1);
+    CHECK(strstr(told[0].line, "no regular file"));
+    unlink(config_path);
+    CHECK(read_these(&options, "ALLOGRAFT_CONFIG=/", NULL) == -EINVAL && n_told == 1);
+}
+
+/* Values are copies, since programs write over their environment; what is too much is cut. */
+static void keeps_the_texts(void)
+{
+    static char rules[] = "ALLOGRAFT_RULES=nth=1:native", size[30000] = "ALLOGRAFT_LIMIT=";
+    static char longer[30000] = "ALLOGRAFT_RULES=*:pool;";
+    struct ag_options options;
+
+    memset(size + 16, '0', sizeof(size) - 17);
+    CHECK(read_these(&options, rules, size) == 0);
+    memset(rules, 'x', sizeof(rules) - 1);
+    CHECK(!strcmp(ag_option_value(&options, AG_OPTION_RULES), "nth=1:native"));
+    CHECK(strlen(ag_option_value(&options, AG_OPTION_LIMIT)) == sizeof(options.texts) - 1);
+    CHECK(!memcmp(ag_option_value(&options, AG_OPTION_LIMIT), "0000", 4));
+    CHECK(read_these(&options, size, "ALLOGRAFT_LOG=off") == 0 && options.log == AG_LOG_OFF);
+    CHECK(!*ag_option_value(&options, AG_OPTION_LOG)); /* no room was left */
+    memset(longer + 23, ';', sizeof(longer) - 24);
+    CHECK(read_these(&options, longer, "ALLOGRAFT_LOG=off") == 0 && options.rules.n == 1);
+    CHECK(strlen(ag_option_value(&options, AG_OPTION_RULES)) == sizeof(options.rules_text) - 1);
+    CHECK(!strcmp(ag_option_value(&options, AG_OPTION_LOG), "off"));
+    /* Of two of one name the first, as for getenv(). */
+    CHECK(read_these(&options, "ALLOGRAFT_LOG=info", "ALLOGRAFT_LOG=bad") == 0 && !n_told);
+    CHECK(options.log == AG_LOG_INFO);
 }
 
 static void names_the_nearest(void)
@@ -259,8 +528,20 @@ int main(void)
     has_defaults();
     rows_are_whole();
     words_follow_the_enumerations();
+    every_word_is_expected();
+    reads_numa_nodes();
     reads_sizes_and_text();
     refuses_bad_values();
+    reads_rules();
+    knows_who_may_watch_launches();
+    reads_a_file();
+    refuses_bad_lines();
+    CHECK(mkdtemp(folder));
+    snprintf(config_path, sizeof(config_path), "%s/a b.conf", folder);
+    the_environment_goes_before_the_file();
+    refuses_bad_files();
+    rmdir(folder);
+    keeps_the_texts();
     names_the_nearest();
     survives_odd_environments();
     finds_text_and_level();

@@ -156,9 +156,10 @@ static void the_first_decides(void)
 static void adds(void)
 {
     parses("nth=1:pool");
-    CHECK(ag_rules_add("thread=x:native;*:managed;", &rules, why, sizeof(why)) == 0);
+    CHECK(ag_rules_add("thread=x:native;*:managed;", 1, &rules, why, sizeof(why)) == 0);
     CHECK(rules.n == 3 && rules.needs == (AG_NEED_NTH | AG_NEED_THREAD));
-    CHECK(ag_rules_add("from=a:pool; *:pol", &rules, why, sizeof(why)) == -EINVAL);
+    CHECK(ag_rules_add("from=a:pool; *:pol", 100, &rules, why, sizeof(why)) == -EINVAL);
+    CHECK_SAID(!strncmp(why, "column 115: unknown action \"pol\"", 32), "%s", why);
     CHECK(rules.n == 3 && rules.needs == (AG_NEED_NTH | AG_NEED_THREAD));
     CHECK(ag_rules_parse("*:pol", &rules, why, sizeof(why)) == -EINVAL && rules.n == 0 && !rules.needs);
 }
