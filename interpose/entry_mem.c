@@ -2,22 +2,15 @@
 #include "alloc.h"
 #include "answers.h"
 #include "base/log.h"
-#include "caller.h"
 #include "driver.h"
 #include "entry.h"
 #include "order.h"
 #include "pressure.h"
 
-/* Is the caller a library that exports its memory? Pool memory cannot be. */
-static bool exports(const void *return_address)
-{
-    return ag_caller_of(return_address) == AG_CALLER_EXPORTER;
-}
-
 AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     AG_ENTER(cuMemAlloc_v2, dptr, bytesize);
-    return ag_entry_leave(ag_alloc(dptr, bytesize, exports(__builtin_return_address(0))));
+    return ag_entry_leave(ag_alloc(dptr, bytesize, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
@@ -25,7 +18,7 @@ AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wi
 {
     AG_ENTER(cuMemAllocPitch_v2, dptr, pitch, width, height, element_bytes);
     return ag_entry_leave(ag_alloc_pitch(dptr, pitch, width, height, element_bytes,
-                                         exports(__builtin_return_address(0))));
+                                         __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)

@@ -20,6 +20,7 @@
 #include "alloc.h"
 #include "backend.h"
 #include "base/clock.h"
+#include "budget.h"
 #include "context.h"
 #include "driver.h"
 #include "entry.h"
@@ -28,6 +29,7 @@
 #include "order.h"
 #include "pressure.h"
 #include "report.h"
+#include "spill.h"
 
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
@@ -71,11 +73,23 @@ static void begin_child(void)
 
 static void configure(void)
 {
+    const struct ag_wish wish = {
+        .policy = options.policy,
+        .backend = options.managed_backend,
+        .prefer = options.prefer,
+        .access = options.access,
+        .prefetch = options.prefetch,
+        .read_mostly = options.read_mostly,
+    };
+
     ag_log_set_level(options.log);
-    ag_alloc_configure(options.policy);
+    ag_alloc_configure(&wish, NULL);
+    ag_budget_configure(options.limit);
+    ag_spill_configure(options.oom, options.unspill);
+    ag_managed_configure(options.oversubscribe);
+    ag_managed_pool_configure(options.pool_keep);
     ag_order_configure(options.free_mode);
     ag_pool_configure(options.pool_keep);
-    ag_managed_pool_configure(options.pool_keep);
     ag_pressure_configure(options.cache, options.pending);
 }
 

@@ -32,7 +32,7 @@ static const struct stat_row stat_rows[] = {
 #include "stats.def"
 };
 
-static const char *const place_names[] = {"native", "pool", "managed"};
+static const char *const place_names[] = {"native", "pool", "managed", "host", "spilled"};
 
 /* The sum over slots of one member of a device's placement row. */
 #define PLACE_SUM(device, place, member) \
@@ -280,8 +280,12 @@ static void write_json(struct ag_text *text)
     ag_text_add(text, "},\n \"pending_peak_bytes\":%llu},\n\"cache\":{",
                 (unsigned long long)atomic_load(&ag_stats.pending_bytes.peak));
     json_group(text, "cache");
-    ag_text_add(text, ",\"peak_bytes\":%llu},\n\"warnings\":[",
+    ag_text_add(text, ",\"peak_bytes\":%llu},\n\"managed\":{",
                 (unsigned long long)atomic_load(&ag_stats.cached_peak));
+    json_group(text, "managed");
+    ag_text_add(text, "},\n\"pressure\":{");
+    json_group(text, "pressure");
+    ag_text_add(text, "},\n\"warnings\":[");
     for (unsigned i = 0; warning(i); i++) {
         ag_text_add(text, i ? "," : "");
         ag_text_add_json(text, warning(i));
@@ -399,6 +403,8 @@ static void write_text(struct ag_text *text)
     if (atomic_load(&ag_stats.cached_peak))
         ag_text_add(text, "    %-52s %14s\n", "most bytes held",
                     ag_text_size(cached, sizeof(cached), atomic_load(&ag_stats.cached_peak)));
+    text_group(text, "managed", "managed memory");
+    text_group(text, "pressure", "want of memory");
     text_group(text, "fallbacks", "left to the driver because");
     text_coverage(text);
 }

@@ -70,6 +70,18 @@ void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_
     ag_level_subtract(&ag_stats.bytes[row][place], bytes);
 }
 
+void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes)
+{
+    unsigned slot = ag_slot(), row = row_of(device);
+
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][from].frees, 1);
+    ag_level_subtract(&ag_stats.bytes[row][from], bytes);
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].allocs, 1);
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].alloc_bytes, bytes);
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].sizes[size_class(bytes)], 1);
+    ag_level_add(&ag_stats.bytes[row][to], bytes);
+}
+
 void ag_stats_failed(int device, enum ag_placement place)
 {
     unsigned slot = ag_slot();

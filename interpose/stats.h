@@ -16,7 +16,14 @@ enum ag_stat {
     AG_N_STATS
 };
 
-enum ag_placement { AG_PLACE_NATIVE, AG_PLACE_POOL, AG_PLACE_MANAGED, AG_N_PLACEMENTS };
+enum ag_placement {
+    AG_PLACE_NATIVE,
+    AG_PLACE_POOL,
+    AG_PLACE_MANAGED, /* preferring the device, or nothing */
+    AG_PLACE_HOST,    /* managed, preferring the host by a setting */
+    AG_PLACE_SPILLED, /* managed, on the host because it did not fit */
+    AG_N_PLACEMENTS
+};
 
 #define AG_STATS_DEVICES 16u /* devices of a higher ordinal share the last row */
 #define AG_SIZE_CLASSES  36u /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
@@ -118,6 +125,8 @@ static inline uint64_t ag_level_current(struct ag_level *level)
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_failed(int device, enum ag_placement place);
+/* A block of `bytes` that the program has was moved. */
+void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes);
 /* Bytes of that placement that the program has now. */
 uint64_t ag_stats_current(int device, enum ag_placement place);
 

@@ -1,110 +1,201 @@
 /* The way of one allocation and of one free through the policy: the file to read first.
  *
- * Allocation: which context? -> decide.c: which placement? -> a cached block, or the backend's
- * driver call -> out of memory: pressure.c gives back, try again, then natively -> ledger.c.
+ * Allocation: which context? -> rules and decide.c: which shape? -> a cached block, or the backend's
+ * driver call -> no room: pressure.c gives back, try again, then natively, then spilled -> ledger.c.
  * Free: ledger.c: is it the program's? -> order.c: what must come first -> the cache, or the pool. */
 #include "alloc.h"
+
+#include <sys/prctl.h>
 
 #include "backend.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "budget.h"
+#include "caller.h"
 #include "context.h"
 #include "decide.h"
 #include "driver.h"
 #include "ledger.h"
+#include "managed_pool.h"
 #include "order.h"
 #include "pressure.h"
+#include "spill.h"
 
-static enum ag_policy policy = AG_POLICY_POOL;
-
-static const struct ag_backend *const backends[AG_N_PLACEMENTS] = {
-    [AG_PLACE_NATIVE] = &ag_backend_native,
-    [AG_PLACE_POOL] = &ag_backend_pool,
-    [AG_PLACE_MANAGED] = &ag_backend_managed,
-};
+static struct ag_wish defaults = {.policy = AG_POLICY_POOL};
+static const struct ag_rules *rules;
+static _Atomic uint64_t n_asked; /* allocations so far, while a rule counts them */
 
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
 static _Atomic(struct ag_block *) set_aside;
 
-void ag_alloc_configure(enum ag_policy new_policy)
+void ag_alloc_configure(const struct ag_wish *new_defaults, const struct ag_rules *new_rules)
 {
-    policy = new_policy;
+    defaults = *new_defaults;
+    rules = new_rules && new_rules->n ? new_rules : NULL;
+}
+
+/* --- what is wished, and what is possible --- */
+
+/* The rule that applies, or -1; what it says is written over *wish. */
+static int apply_rules(struct ag_context *context, size_t bytes, const void *caller, bool exporter,
+                       struct ag_wish *wish)
+{
+    struct ag_asked asked = {
+        .bytes = bytes, .device = context->device->ordinal, .exporter = exporter};
+    char thread[16];
+    int rule;
+
+    if (rules->needs & AG_NEED_MODULE)
+        asked.module = ag_caller_module(caller);
+    if (rules->needs & AG_NEED_NTH)
+        asked.nth = atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed) + 1;
+    if (rules->needs & AG_NEED_THREAD && !prctl(PR_GET_NAME, thread))
+        asked.thread = thread;
+    rule = ag_rules_match(rules, &asked);
+    if (rule >= 0)
+        ag_rule_apply(&rules->rule[rule], wish);
+    return rule;
+}
+
+struct plan {
+    struct ag_decision decision;
+    struct ag_shape shape;
+    int rule;
+};
+
+static struct ag_shape shape_of(struct ag_device *device, enum ag_placement place,
+                                const struct ag_wish *wish, size_t bytes)
+{
+    struct ag_shape shape = {.source = place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
+    CUmemoryPool pool;
+
+    if (place != AG_PLACE_MANAGED)
+        return shape;
+    return ag_decide_managed(wish, bytes, wish->backend != AG_MANAGED_PLAIN &&
+                                              ag_managed_pool(device, &pool) == CUDA_SUCCESS);
+}
+
+static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
+{
+    struct ag_request request = {.bytes = bytes, .capture_open = ag_order_capture_open()};
+    struct ag_facts facts = {.known_context = true};
+    struct ag_wish wish = defaults;
+    struct plan plan = {.rule = -1};
+    bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
+
+    if (rules)
+        plan.rule = apply_rules(context, bytes, caller, exporter, &wish);
+    request.exported = exporter && plan.rule < 0;
+    if (!request.capture_open && wish.policy == AG_POLICY_POOL)
+        facts.has_pool = ag_pool_ready(context->device);
+    facts.has_managed = context->device->has_managed;
+    plan.decision = ag_decide(&request, &facts, wish.policy);
+    if (plan.decision.fallback == AG_STAT_FALLBACK_NO_MANAGED &&
+        !ag_stats_counter(plan.decision.fallback))
+        ag_log_warn("device %d has no concurrent managed access: its memory stays native",
+                    context->device->ordinal);
+    if (plan.decision.fallback != AG_N_STATS)
+        ag_stats_add(plan.decision.fallback, 1);
+    plan.shape = shape_of(context->device, plan.decision.place, &wish, bytes);
+    return plan;
 }
 
 /* --- allocation --- */
 
 #define NO_BOOKS ((CUresult)-1) /* between functions of this file: no memory for the books */
 
-/* A block of the placement, in the books and KEPT; the driver's error, or NO_BOOKS. */
-static CUresult take_from_driver(struct ag_context *context, enum ag_placement place, size_t bytes,
+/* A block of that shape, in the books and KEPT; the driver's error, or NO_BOOKS. */
+static CUresult take_from_driver(struct ag_context *context, struct ag_shape shape, size_t bytes,
                                  struct ag_block **ret_block)
 {
+    bool budgeted = ag_shape_is_on_device(shape);
     CUdeviceptr address;
     size_t size;
-    CUresult result = backends[place]->allocate(context, bytes, &address, &size);
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    *ret_block = ag_ledger_enter(address, size, context, place);
+    if (budgeted && !ag_budget_take(context->device, bytes)) {
+        ag_stats_add(AG_STAT_BUDGET_HIT, 1);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = ag_backend_allocate(context, bytes, shape, &address, &size);
+    *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, shape) : NULL;
     if (*ret_block)
         return CUDA_SUCCESS;
+    if (budgeted)
+        ag_budget_give(context->device, bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
     (void)ag_cu.cuMemFree_v2(address);
     return NO_BOOKS;
 }
 
-static CUresult allocate_pool(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+/* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one. */
+static CUresult take(struct ag_context *context, struct ag_shape shape, size_t size,
+                     struct ag_block **ret_block)
 {
-    size_t size = ag_cache_block_size(bytes);
-    CUresult result;
-
-    *ret_block = ag_cache_take(&context->cache, size);
+    *ret_block = ag_cache_take(&context->cache, size, shape);
     ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
-    if (*ret_block)
-        return CUDA_SUCCESS;
-    result = take_from_driver(context, AG_PLACE_POOL, size, ret_block);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve(context->device))
-        result = take_from_driver(context, AG_PLACE_POOL, bytes, ret_block);
+    return *ret_block ? CUDA_SUCCESS : take_from_driver(context, shape, size, ret_block);
+}
+
+/* What we hold goes back; then `bytes` and no more. */
+static CUresult take_after_relief(struct ag_context *context, struct ag_shape shape, size_t bytes,
+                                  struct ag_block **ret_block)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (ag_pressure_relieve(context->device))
+        result = take_from_driver(context, shape, bytes, ret_block);
+    if (result == CUDA_SUCCESS)
+        ag_stats_add(AG_STAT_LADDER_RETRY, 1);
     return result;
 }
 
-/* As the policy decides, else natively. The driver's own allocation has the last word on errors. */
-static CUresult allocate(struct ag_context *context, struct ag_decision decision, size_t bytes,
+/* The driver's own allocation has the last word on errors. */
+static CUresult take_native(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+{
+    const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
+    CUresult result = take_from_driver(context, native, bytes, ret_block);
+
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? take_after_relief(context, native, bytes, ret_block)
+               : result;
+}
+
+static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+{
+    size_t size = ag_cache_block_size(bytes < AG_WORTH_ADVICE ? AG_WORTH_ADVICE : bytes);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (context->device->has_managed && !ag_order_capture_open())
+        result = take(context, ag_decide_spilled(), size, ret_block);
+    if (result == CUDA_SUCCESS)
+        ag_stats_add(AG_STAT_LADDER_SPILL, 1);
+    return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* As planned, else what we hold goes back first, else natively, else spilled: the ladder. */
+static CUresult allocate(struct ag_context *context, struct ag_shape shape, size_t bytes,
                          struct ag_block **ret_block)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
-    if (decision.place == AG_PLACE_POOL)
-        result = allocate_pool(context, bytes, ret_block);
-    else if (decision.place == AG_PLACE_MANAGED)
-        result = take_from_driver(context, AG_PLACE_MANAGED, bytes, ret_block);
-    if (result == CUDA_SUCCESS || result == NO_BOOKS)
-        return result;
-    if (decision.place != AG_PLACE_NATIVE)
+    if (shape.source != AG_SOURCE_NATIVE) {
+        result = take(context, shape, ag_cache_block_size(bytes), ret_block);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            result = take_after_relief(context, shape, bytes, ret_block);
+        if (result == CUDA_SUCCESS || result == NO_BOOKS)
+            return result;
         ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
-    result = take_from_driver(context, AG_PLACE_NATIVE, bytes, ret_block);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve(context->device))
-        result = take_from_driver(context, AG_PLACE_NATIVE, bytes, ret_block);
+    }
+    result = take_native(context, bytes, ret_block);
+    if (result == CUDA_SUCCESS && shape.source != AG_SOURCE_NATIVE)
+        ag_stats_add(AG_STAT_LADDER_NATIVE, 1);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
+        result = spill(context, bytes, ret_block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        ag_stats_add(AG_STAT_LADDER_ERROR, 1);
     return result;
-}
-
-static struct ag_decision decide(struct ag_context *context, size_t bytes, bool exported)
-{
-    struct ag_request request = {
-        .bytes = bytes, .capture_open = ag_order_capture_open(), .exported = exported};
-    struct ag_facts facts = {.known_context = context != NULL};
-    struct ag_decision decision;
-
-    if (context && !request.capture_open && policy == AG_POLICY_POOL)
-        facts.has_pool = ag_backend_pool.ready(context->device);
-    if (context && policy == AG_POLICY_MANAGED)
-        facts.has_managed = ag_backend_managed.ready(context->device);
-    decision = ag_decide(&request, &facts, policy);
-    if (decision.fallback == AG_STAT_FALLBACK_NO_MANAGED && !ag_stats_counter(decision.fallback))
-        ag_log_warn("device %d has no concurrent managed access: its memory stays native",
-                    context->device->ordinal);
-    if (decision.fallback != AG_N_STATS)
-        ag_stats_add(decision.fallback, 1);
-    return decision;
 }
 
 /* Memory that we keep no books of is the driver's in every way. */
@@ -119,34 +210,48 @@ static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct a
     return result;
 }
 
-CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported)
+/* The program has the block from now on. */
+static void give(struct ag_block *block, size_t bytes)
+{
+    if (block->shape.spilled)
+        ag_spill_add(block);
+    ag_ledger_give(block, bytes);
+}
+
+CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
     uint64_t began = ag_clock_ticks();
     struct ag_context *context = ag_context_current();
-    struct ag_decision decision;
     struct ag_block *block;
+    struct plan plan;
     CUresult result;
 
     if (!ret_address || !bytes || !context) {
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
-    decision = decide(context, bytes, exported);
-    result = allocate(context, decision, bytes, &block);
+    plan = make_plan(context, bytes, caller);
+    result = allocate(context, plan.shape, bytes, &block);
     if (result == NO_BOOKS)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS) {
-        ag_stats_failed(context->device->ordinal, decision.place);
+        ag_stats_failed(context->device->ordinal, ag_shape_placement(plan.shape));
         return result;
     }
     *ret_address = block->address;
     ag_stats_allocated(context->device->ordinal, block->placement, bytes, ag_clock_ticks() - began);
     ag_stats_add(block->placement == AG_PLACE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
-    ag_ledger_give(block, bytes);
+    give(block, bytes);
     return CUDA_SUCCESS;
 }
 
 /* --- rows of equal pitch --- */
+
+/* Could an allocation be anything but native, or over a limit? */
+static bool redirects(void)
+{
+    return defaults.policy != AG_POLICY_NATIVE || rules || ag_budget_is_limited() || ag_spill_wanted();
+}
 
 /* The driver's own rows, after what we keep was given back if they do not fit beside it. */
 static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width,
@@ -192,7 +297,7 @@ void ag_alloc_learn_pitch(struct ag_context *context)
     _Atomic size_t *granule = &context->device->pitch_granule;
     bool pushed;
 
-    if (policy == AG_POLICY_NATIVE || atomic_load_explicit(granule, memory_order_relaxed) ||
+    if (!redirects() || atomic_load_explicit(granule, memory_order_relaxed) ||
         ag_order_capture_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
         return;
     atomic_store_explicit(granule, ask_granule(), memory_order_relaxed);
@@ -211,7 +316,7 @@ static size_t pitch_of(struct ag_device *device, size_t width, size_t height, si
 }
 
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
-                        unsigned element_bytes, bool exported)
+                        unsigned element_bytes, const void *caller)
 {
     struct ag_context *context = ag_context_current();
     bool known_element = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
@@ -219,7 +324,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
     CUresult result;
 
     if (!ret_address || !ret_pitch || !width || !height || !known_element || !context ||
-        policy == AG_POLICY_NATIVE || ag_order_capture_open()) {
+        !redirects() || ag_order_capture_open()) {
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     }
@@ -228,7 +333,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
         ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
         return allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
     }
-    result = ag_alloc(ret_address, bytes, exported);
+    result = ag_alloc(ret_address, bytes, caller);
     /* The driver tells the pitch also of rows for which there is no room. */
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
         *ret_pitch = pitch;
@@ -237,7 +342,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 
 /* --- free --- */
 
-/* A KEPT pool block whose users are ordered before now. */
+/* A KEPT block whose users are ordered before now. */
 static void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
@@ -246,7 +351,7 @@ static void keep_or_release(struct ag_block *block)
 
     if (!out)
         return;
-    out = ag_pool_release(context, out);
+    out = ag_backend_release(context, out);
     while (out) { /* not now: over the limit, until they can go */
         struct ag_block *next = out->next;
 
@@ -287,7 +392,8 @@ void ag_alloc_capture_closed(void)
     }
 }
 
-static CUresult free_pool(struct ag_block *block)
+/* Pool and managed memory. */
+static CUresult free_ordered(struct ag_block *block)
 {
     bool aside;
     CUresult result = ag_order_free(block->context, &aside);
@@ -301,7 +407,7 @@ static CUresult free_pool(struct ag_block *block)
     return CUDA_SUCCESS;
 }
 
-/* Native and managed memory: the driver's own free waits as it must. */
+/* The driver's own free waits as it must. */
 static CUresult free_native(struct ag_block *block)
 {
     struct ag_block copy = *block;
@@ -310,13 +416,30 @@ static CUresult free_native(struct ag_block *block)
     ag_ledger_remove(block);
     result = ag_cu.cuMemFree_v2(copy.address);
     if (result == CUDA_SUCCESS) {
+        ag_budget_give(copy.context->device, copy.size);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
-    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.placement);
+    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.shape);
     if (block)
         ag_ledger_give(block, copy.requested);
+    return result;
+}
+
+/* `block` is KEPT and the caller's; the program's again when the free is refused. */
+static CUresult free_block(struct ag_block *block)
+{
+    bool native = block->shape.source == AG_SOURCE_NATIVE;
+    bool spilled = block->shape.spilled;
+    size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
+    CUresult result;
+
+    if (spilled)
+        ag_spill_remove(block->address);
+    result = native ? free_native(block) : free_ordered(block);
+    if (result != CUDA_SUCCESS && !native)
+        give(block, bytes);
     return result;
 }
 
@@ -327,8 +450,8 @@ CUresult ag_free(CUdeviceptr address)
     enum ag_placement place;
     enum ag_claim claim;
     CUresult result;
+    struct ag_device *device;
     size_t bytes;
-    int device;
 
     if (!address)
         return ag_cu.cuMemFree_v2(address);
@@ -341,14 +464,14 @@ CUresult ag_free(CUdeviceptr address)
             ag_order_pay(AG_STAT_PAID_DESTROY);
         return ag_cu.cuMemFree_v2(address);
     }
-    place = block->placement;
+    place = (enum ag_placement)block->placement;
     bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
-    device = block->context->device->ordinal;
-    result = place == AG_PLACE_POOL ? free_pool(block) : free_native(block);
-    if (result == CUDA_SUCCESS)
-        ag_stats_freed(device, place, bytes, ag_clock_ticks() - began);
-    else if (place == AG_PLACE_POOL)
-        ag_ledger_give(block, bytes);
+    device = block->context->device;
+    result = free_block(block);
+    if (result != CUDA_SUCCESS)
+        return result;
+    ag_stats_freed(device->ordinal, place, bytes, ag_clock_ticks() - began);
+    ag_spill_move_back(device);
     return result;
 }
 
@@ -358,13 +481,13 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*synchronize)(CUstream))
 {
     CUdeviceptr address = block->address;
-    enum ag_placement place = block->placement;
+    bool plain = block->shape.source == AG_SOURCE_PLAIN;
     CUresult result = CUDA_SUCCESS;
 
     ag_ledger_remove(block);
-    if (place != AG_PLACE_MANAGED)
+    if (!plain)
         return free_async(address, stream);
-    /* The driver frees no managed memory in stream order. */
+    /* The driver frees no single managed allocation in stream order. */
     result = synchronize(stream);
     return result == CUDA_SUCCESS ? ag_cu.cuMemFree_v2(address) : result;
 }
@@ -385,15 +508,20 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         break;
     }
     copy = *block;
+    if (copy.shape.spilled)
+        ag_spill_remove(address);
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
-        ag_stats_freed(copy.context->device->ordinal, copy.placement, copy.requested, 0);
+        if (ag_shape_is_on_device(copy.shape))
+            ag_budget_give(copy.context->device, copy.size);
+        ag_stats_freed(copy.context->device->ordinal, (enum ag_placement)copy.placement,
+                       copy.requested, 0);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    block = ag_ledger_enter(address, copy.size, copy.context, copy.placement);
+    block = ag_ledger_enter(address, copy.size, copy.context, copy.shape);
     if (block)
-        ag_ledger_give(block, copy.requested);
+        give(block, copy.requested);
     return result;
 }
 
@@ -416,9 +544,14 @@ static void forget_set_aside(const struct ag_context *context)
 /* Pool memory is not of a context: it stays unless it is freed. */
 static void give_up(CUdeviceptr address, struct ag_block *block)
 {
-    ag_ledger_remove(block);
+    ag_budget_forget(block);
     if (ag_cu.cuMemFree_v2(address) != CUDA_SUCCESS)
         (void)ag_cu.cuMemFree_v2(address); /* nobody else will ever free it */
+}
+
+static bool is_of_a_pool(const struct ag_block *block)
+{
+    return block->shape.source == AG_SOURCE_POOL || block->shape.source == AG_SOURCE_MANAGED_POOL;
 }
 
 void ag_alloc_context_dying(struct ag_context *context)
@@ -435,12 +568,14 @@ void ag_alloc_context_dying(struct ag_context *context)
         struct ag_block *block = blocks;
 
         blocks = block->next;
-        if (block->state == AG_BLOCK_LIVE)
-            ag_stats_freed(context->device->ordinal, block->placement, block->requested, 0);
-        if (block->placement == AG_PLACE_POOL)
+        if (block->state != AG_BLOCK_KEPT)
+            ag_stats_freed(context->device->ordinal, (enum ag_placement)block->placement,
+                           block->requested, 0);
+        ag_spill_remove(block->address);
+        if (is_of_a_pool(block))
             give_up(block->address, block);
         else
-            ag_ledger_remove(block); /* goes with the context */
+            ag_budget_forget(block); /* goes with the context */
     }
     ag_pool_trim(context->device);
     ag_context_restore(pushed);

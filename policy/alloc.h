@@ -7,14 +7,15 @@
 #include "abi.h"
 #include "options.h"
 
-void ag_alloc_configure(enum ag_policy policy);
+/* What allocations get by default, and the rules (NULL for none; they must stay). Before the first. */
+void ag_alloc_configure(const struct ag_wish *defaults, const struct ag_rules *rules);
 
-/* cuMemAlloc_v2: the result and the codes are the driver's. `exported`: the caller will hand the memory
- * to other processes or devices, which only native memory allows. */
-CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, bool exported);
+/* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the call,
+ * which tells the library that asks. */
+CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);
 /* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
-                        unsigned element_bytes, bool exported);
+                        unsigned element_bytes, const void *caller);
 /* Asks the driver how it rounds rows on the device of `context`, which has just come to life: the
  * questions allocate and free, and a free waits for what is in flight. Once a device. */
 struct ag_context;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "budget.h"
 #include "context.h"
 #include "driver.h"
 #include "ledger.h"
@@ -38,7 +39,7 @@ static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
         (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
          !ag_ledger_look(base, ret_copy)))
         return FOUND_NOTHING;
-    if (ret_copy->placement != AG_PLACE_POOL)
+    if (ret_copy->shape.source == AG_SOURCE_NATIVE)
         return FOUND_NOTHING;
     if (ret_copy->state != AG_BLOCK_LIVE || address - base >= ret_copy->requested)
         return FOUND_FREED;
@@ -52,10 +53,21 @@ bool ag_answer_is_redirected(CUdeviceptr address)
     return address && find(address, &block) == FOUND_BLOCK;
 }
 
+/* As on a card of the size that ALLOGRAFT_LIMIT says. */
+static void answer_by_budget(struct ag_device *device, size_t *free_bytes, size_t *total)
+{
+    uint64_t left = ag_budget_left(device);
+
+    if (*free_bytes > left)
+        *free_bytes = left;
+    if (total && *total > device->limit)
+        *total = device->limit;
+}
+
 CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
 {
     struct ag_context *context = ag_context_current();
-    uint64_t reserved, used, ours;
+    uint64_t ours;
     size_t total = 0;
     CUresult result;
 
@@ -64,10 +76,9 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     if (result != CUDA_SUCCESS || !ret_free || !context)
         return result;
     total = ret_total ? *ret_total : context->device->total_bytes;
-    ag_pool_levels(context->device, &reserved, &used);
-    ours = reserved > used ? reserved - used : 0;
-    ours += ag_level_current(&context->cache.bytes);
+    ours = ag_pool_idle(context->device) + ag_device_cached(context->device);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
+    answer_by_budget(context->device, ret_free, ret_total);
     return result;
 }
 

@@ -1,4 +1,4 @@
-/* A placement's driver calls: one constant table each. */
+/* How memory comes from the driver and goes back: one file for each way. */
 #ifndef AG_POLICY_BACKEND_H
 #define AG_POLICY_BACKEND_H
 
@@ -6,31 +6,42 @@
 #include "ledger.h"
 #include "options.h"
 
-struct ag_backend {
-    /* Can it serve that device? May make what it needs for that; not inside a capture. */
-    bool (*ready)(struct ag_device *device);
-    /* At least `bytes`, usable by all work submitted from now on. `context` is current. On success
-     * *ret_address and *ret_size (bytes the driver gave); on failure both untouched. */
-    CUresult (*allocate)(struct ag_context *context, size_t bytes, CUdeviceptr *ret_address,
-                         size_t *ret_size);
-};
+/* At least `bytes` of that shape, usable by all work submitted from now on. `context` is current. On
+ * success *ret_address and *ret_size (bytes the driver gave); on failure both untouched. */
+CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+                             CUdeviceptr *ret_address, size_t *ret_size);
 
-extern const struct ag_backend ag_backend_pool, ag_backend_managed, ag_backend_native;
+/* Gives blocks (linked by ->next), whose users are ordered before now, back to where they came from; out
+ * of the books first. Those that cannot go back now (a capture is open) are returned, still in the
+ * books. */
+struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks);
 
-/* Gives blocks (linked by ->next) whose users are ordered before now back to their pool; out of the
- * books first. Those that cannot go back now (a capture is open) are returned, still in the books. */
-struct ag_block *ag_pool_release(struct ag_context *context, struct ag_block *blocks);
-/* Gives what the pool holds unused back to the device. */
+/* Our pool can serve that device. Makes it on first use; not inside a capture. */
+bool ag_pool_ready(struct ag_device *device);
+/* From our pool of the context's device, or from another pool. */
+CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t bytes,
+                          CUdeviceptr *ret_address, size_t *ret_size);
+/* Gives what our pools hold unused back to the device. */
 void ag_pool_trim(struct ag_device *device);
-/* Bytes the pool holds from the device, and bytes of them that are allocated; 0 and 0 without pool. */
-void ag_pool_levels(struct ag_device *device, uint64_t *ret_reserved, uint64_t *ret_used);
-/* All devices that could enable peer access may use the pool of device `ordinal`: natively they need
- * nothing more than cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds without
- * copying. False when one refused. */
+/* Bytes that our pools hold from the device and nobody uses. */
+uint64_t ag_pool_idle(struct ag_device *device);
+/* Lets all devices that could enable peer access to `ordinal` use `pool`: natively they need nothing more
+ * than cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds without copying. False
+ * when one of them could not be let in. */
 bool ag_pool_open_to_peers(CUmemoryPool pool, int ordinal);
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
 void ag_pool_configure(struct ag_size keep);
 /* A forked child has no pools. */
 void ag_pool_forget(struct ag_device *device);
+
+/* ALLOGRAFT_OVERSUBSCRIBE. */
+void ag_managed_configure(bool oversubscribe);
+/* A single allocation of managed memory, advised and brought where its shape says. */
+CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+                             CUdeviceptr *ret_address, size_t *ret_size);
+/* Is there room for `bytes` more of that shape, on the device or the host? */
+bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_shape shape);
+/* Moves the managed block to the device: it prefers to lie there from now on. The driver's answer. */
+CUresult ag_managed_move_to_device(struct ag_context *context, CUdeviceptr address, size_t bytes);
 
 #endif

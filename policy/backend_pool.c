@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "driver.h"
+#include "managed_pool.h"
 #include "order.h"
-#include "pressure.h"
 
 static struct ag_size keep = {.value = UINT64_MAX};
 
@@ -36,7 +36,8 @@ bool ag_pool_open_to_peers(CUmemoryPool pool, int ordinal)
 
 static CUresult set_up(struct ag_device *device)
 {
-    cuuint64_t threshold = ag_size_bytes(keep, device->total_bytes);
+    uint64_t kept = ag_size_bytes(keep, device->total_bytes);
+    cuuint64_t threshold = kept < device->limit ? kept : device->limit;
     bool opened = true;
     int off = 0;
     CUresult result = ag_cu.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
@@ -76,7 +77,7 @@ static CUresult make_pool(struct ag_device *device)
     return result == CUDA_SUCCESS ? set_up(device) : result;
 }
 
-static bool ready(struct ag_device *device)
+bool ag_pool_ready(struct ag_device *device)
 {
     int state = atomic_load_explicit(&device->pool_state, memory_order_acquire);
     CUresult result;
@@ -100,8 +101,8 @@ static bool ready(struct ag_device *device)
     return state == POOL_READY;
 }
 
-static CUresult allocate(struct ag_context *context, size_t bytes, CUdeviceptr *ret_address,
-                         size_t *ret_size)
+CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t bytes,
+                          CUdeviceptr *ret_address, size_t *ret_size)
 {
     CUdeviceptr address = 0;
     CUstream stream;
@@ -109,7 +110,7 @@ static CUresult allocate(struct ag_context *context, size_t bytes, CUdeviceptr *
 
     if (!ag_order_alloc_begin(context, &stream))
         return CUDA_ERROR_NOT_SUPPORTED;
-    result = ag_cu.cuMemAllocFromPoolAsync(&address, bytes, context->device->pool, stream);
+    result = ag_cu.cuMemAllocFromPoolAsync(&address, bytes, pool, stream);
     ended = ag_order_alloc_end(context, stream, result);
     if (result == CUDA_SUCCESS && ended != CUDA_SUCCESS)
         (void)ag_cu.cuMemFreeAsync(address, stream);
@@ -118,40 +119,6 @@ static CUresult allocate(struct ag_context *context, size_t bytes, CUdeviceptr *
     *ret_address = address;
     *ret_size = bytes;
     return CUDA_SUCCESS;
-}
-
-const struct ag_backend ag_backend_pool = {.ready = ready, .allocate = allocate};
-
-/* When the driver will not free it in stream order: once all work that may use it is done. */
-static CUresult free_after_wait(struct ag_context *context, CUdeviceptr address)
-{
-    CUresult result = ag_order_wait_released(context);
-
-    return result == CUDA_SUCCESS ? ag_cu.cuMemFree_v2(address) : result;
-}
-
-struct ag_block *ag_pool_release(struct ag_context *context, struct ag_block *blocks)
-{
-    CUstream stream;
-    bool pushed;
-
-    if (!blocks || !ag_order_release_begin(context, &stream, &pushed))
-        return blocks;
-    while (blocks) {
-        struct ag_block *block = blocks;
-        CUdeviceptr address = block->address;
-        size_t size = block->size;
-
-        blocks = block->next;
-        ag_ledger_remove(block);
-        if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)
-            ag_pressure_pending(size);
-        else
-            (void)free_after_wait(context, address);
-        ag_stats_add(AG_STAT_CACHE_RETURNED, 1);
-    }
-    ag_order_release_end(pushed);
-    return NULL;
 }
 
 static bool has_pool(struct ag_device *device)
@@ -163,21 +130,34 @@ void ag_pool_trim(struct ag_device *device)
 {
     if (has_pool(device) && ag_cu.cuMemPoolTrimTo)
         (void)ag_cu.cuMemPoolTrimTo(device->pool, 0);
+    ag_managed_pool_trim(device);
 }
 
-void ag_pool_levels(struct ag_device *device, uint64_t *ret_reserved, uint64_t *ret_used)
+/* Bytes that `pool` holds and nobody uses. */
+static uint64_t idle_in(CUmemoryPool pool)
 {
     cuuint64_t reserved = 0, used = 0;
 
-    if (has_pool(device) && ag_cu.cuMemPoolGetAttribute) {
-        CUstreamCaptureMode previous = ag_order_relax_captures(); /* it ends a capture otherwise */
+    (void)ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    (void)ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    return reserved > used ? reserved - used : 0;
+}
 
-        (void)ag_cu.cuMemPoolGetAttribute(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
-        (void)ag_cu.cuMemPoolGetAttribute(device->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-        ag_order_restore_captures(previous);
-    }
-    *ret_reserved = reserved;
-    *ret_used = used;
+uint64_t ag_pool_idle(struct ag_device *device)
+{
+    CUstreamCaptureMode previous;
+    CUmemoryPool managed = ag_managed_pool_made(device);
+    uint64_t idle = 0;
+
+    if (!ag_cu.cuMemPoolGetAttribute || (!has_pool(device) && !managed))
+        return 0;
+    previous = ag_order_relax_captures(); /* it ends a capture otherwise */
+    if (has_pool(device))
+        idle += idle_in(device->pool);
+    if (managed)
+        idle += idle_in(managed);
+    ag_order_restore_captures(previous);
+    return idle;
 }
 
 void ag_pool_forget(struct ag_device *device)

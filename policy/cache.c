@@ -44,40 +44,47 @@ void ag_cache_init(struct ag_cache *cache)
         ag_lock_init(&cache->shards[i].lock, AG_RANK_CACHE);
 }
 
-static void account(struct ag_cache *cache, struct ag_cache_shard *shard, int64_t bytes)
+static void account_out(struct ag_cache *cache, struct ag_cache_shard *shard, struct ag_block *block)
+{
+    shard->bytes -= block->size;
+    ag_level_subtract(&cache->bytes, block->size);
+    if (ag_shape_is_on_device(block->shape))
+        ag_level_subtract(&cache->device_bytes, block->size);
+}
+
+static void account_in(struct ag_cache *cache, struct ag_cache_shard *shard, struct ag_block *block)
 {
     uint64_t peak;
 
-    shard->bytes += (uint64_t)bytes;
-    if (bytes < 0) {
-        ag_level_subtract(&cache->bytes, (uint64_t)-bytes);
-        return;
-    }
-    ag_level_add(&cache->bytes, (uint64_t)bytes);
+    shard->bytes += block->size;
+    ag_level_add(&cache->bytes, block->size);
+    if (ag_shape_is_on_device(block->shape))
+        ag_level_add(&cache->device_bytes, block->size);
     peak = atomic_load_explicit(&cache->bytes.peak, memory_order_relaxed);
     if (peak > atomic_load_explicit(&ag_stats.cached_peak, memory_order_relaxed))
         atomic_store_explicit(&ag_stats.cached_peak, peak, memory_order_relaxed);
 }
 
 /* With the shard's lock held. */
-static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard *shard, size_t size)
+static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard *shard, size_t size,
+                                  struct ag_shape shape)
 {
     struct ag_block **link = &shard->bins[bin_of(size)];
 
     for (unsigned i = 0; *link && i < LOOKED_AT; i++, link = &(*link)->next) {
         struct ag_block *block = *link;
 
-        if (block->size < size || block->size - size > size / 8)
+        if (block->size < size || block->size - size > size / 8 || !ag_shape_same(block->shape, shape))
             continue;
         *link = block->next;
         block->next = NULL;
-        account(cache, shard, -(int64_t)block->size);
+        account_out(cache, shard, block);
         return block;
     }
     return NULL;
 }
 
-struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size)
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_shape shape)
 {
     unsigned own = ag_slot() % AG_CACHE_SHARDS;
     struct ag_block *block = NULL;
@@ -92,7 +99,7 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size)
             ag_lock_take(&shard->lock);
         else if (!ag_lock_try(&shard->lock))
             continue;
-        block = take_from(cache, shard, size);
+        block = take_from(cache, shard, size, shape);
         ag_lock_release(&shard->lock);
     }
     return block;
@@ -112,7 +119,7 @@ static struct ag_block *evict(struct ag_cache *cache, struct ag_cache_shard *sha
             block->next = evicted;
             evicted = block;
             freed += block->size;
-            account(cache, shard, -(int64_t)block->size);
+            account_out(cache, shard, block);
         }
     }
     return evicted;
@@ -140,7 +147,7 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
 
         block->next = *bin;
         *bin = block;
-        account(cache, shard, (int64_t)block->size);
+        account_in(cache, shard, block);
     }
     ag_lock_release(&shard->lock);
     return out;

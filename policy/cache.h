@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "shape.h"
 #include "stats.h"
 
 #define AG_CACHE_SHARDS 16u
@@ -27,7 +28,8 @@ struct ag_cache_shard {
 };
 
 struct ag_cache {
-    struct ag_level bytes; /* of all shards */
+    struct ag_level bytes;        /* of all shards */
+    struct ag_level device_bytes; /* of them, those that take room on the device */
     struct ag_cache_shard shards[AG_CACHE_SHARDS];
 };
 
@@ -35,8 +37,9 @@ struct ag_cache {
 size_t ag_cache_block_size(size_t bytes);
 
 void ag_cache_init(struct ag_cache *cache);
-/* A block of at least `size` (from ag_cache_block_size) and at most one eighth more, or NULL. */
-struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size);
+/* A block of that shape of at least `size` (from ag_cache_block_size) and at most one eighth more, or
+ * NULL. */
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_shape shape);
 /* Keeps `block` if that leaves at most `limit` bytes in the cache (threads that come at once may each
  * put in one more). Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */

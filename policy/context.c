@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "budget.h"
 #include "driver.h"
 #include "order.h"
 
@@ -54,6 +55,7 @@ static void describe_device(struct ag_device *device, int ordinal)
     (void)ag_cu.cuDeviceTotalMem_v2(&total, ordinal);
     (void)ag_cu.cuDeviceGetName(device->name, sizeof(device->name) - 1, ordinal);
     device->total_bytes = total;
+    device->limit = ag_budget_of(total);
     device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
                         ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
                         ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
@@ -260,6 +262,27 @@ struct ag_device *ag_device_met(unsigned i)
     return i < atomic_load_explicit(&table.n_devices, memory_order_acquire) ? &table.devices[i] : NULL;
 }
 
+struct cached {
+    struct ag_device *device;
+    uint64_t bytes;
+};
+
+static void add_cached(struct ag_context *context, void *data)
+{
+    struct cached *cached = data;
+
+    if (context->device == cached->device)
+        cached->bytes += ag_level_current(&context->cache.device_bytes);
+}
+
+uint64_t ag_device_cached(struct ag_device *device)
+{
+    struct cached cached = {device, 0};
+
+    ag_context_each(add_cached, &cached);
+    return cached.bytes;
+}
+
 CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed)
 {
     CUcontext current = NULL;
@@ -297,7 +320,6 @@ static void drop_equipment(struct ag_context *context)
     drop_event(&context->ordered.event);
     drop_event(&context->draining.event);
     drop_event(&context->alloc_event);
-    drop_event(&context->release_event);
     if (context->alloc_stream)
         (void)ag_cu.cuStreamDestroy_v2(context->alloc_stream);
     context->alloc_stream = NULL;
@@ -312,8 +334,6 @@ static CUresult make_equipment(struct ag_context *context)
         result = ag_cu.cuEventCreate(&context->draining.event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuEventCreate(&context->alloc_event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS)
-        result = ag_cu.cuEventCreate(&context->release_event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuStreamCreate(&context->alloc_stream, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)

@@ -25,6 +25,8 @@ struct ag_device {
     _Atomic int managed_state;
     CUmemoryPool managed_pool;
     CUresult managed_refusal;
+    uint64_t limit; /* bytes the program may have; UINT64_MAX for no limit */
+    _Atomic uint64_t budget_taken;
     /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */
     _Atomic size_t pitch_granule;
 };
@@ -47,7 +49,7 @@ struct ag_context {
 
     /* Made on first need by ag_context_equip(), with the fences' events: */
     _Atomic int equipment_state;
-    CUevent alloc_event, release_event;
+    CUevent alloc_event;
     CUstream alloc_stream, free_stream; /* private, non-blocking */
 
     /* Of ordered frees, with a barrier on the device, and of draining ones, without: see order.c. */
@@ -80,6 +82,9 @@ void ag_context_each(void (*visit)(struct ag_context *context, void *data), void
 unsigned ag_context_count(void);
 /* Device rows for the report: i-th device met, or NULL. */
 struct ag_device *ag_device_met(unsigned i);
+
+/* Bytes of the device's memory in the caches of its contexts. */
+uint64_t ag_device_cached(struct ag_device *device);
 
 /* Makes the context's private streams and events. CUDA_SUCCESS, or why not. Not inside a capture. */
 CUresult ag_context_equip(struct ag_context *context);

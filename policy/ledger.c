@@ -1,6 +1,8 @@
 /* Sharded tables of blocks: see ledger.h. */
 #include "ledger.h"
 
+#include <sched.h>
+
 #include "base/arena.h"
 #include "base/map.h"
 
@@ -8,7 +10,7 @@
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */
 
 static struct {
-    struct ag_lock lock; /* guards the map, and every state change from LIVE */
+    struct ag_lock lock; /* guards the map, shapes, and every state change from LIVE */
     struct ag_map map;
 } shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = AG_LOCK_INIT(AG_RANK_LEDGER)}};
 
@@ -29,7 +31,7 @@ static unsigned take(CUdeviceptr address)
 }
 
 struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
-                                 enum ag_placement placement)
+                                 struct ag_shape shape)
 {
     struct ag_block *block = ag_arena_get(&arena);
     bool entered;
@@ -40,7 +42,8 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     block->address = address;
     block->size = size;
     block->context = context;
-    block->placement = placement;
+    block->shape = shape;
+    block->placement = ag_shape_placement(shape);
     i = take(address);
     entered = ag_map_put(&shards[i].map, address, block);
     ag_lock_release(&shards[i].lock);
@@ -58,21 +61,50 @@ void ag_ledger_give(struct ag_block *block, size_t requested)
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
 
-enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
+/* Takes the LIVE block at `address` over into `state`. What it found when it was not LIVE: KEPT also when
+ * there is none, *ret_block NULL then. */
+static int take_over(CUdeviceptr address, int state, struct ag_block **ret_block)
 {
     unsigned i = take(address);
-    struct ag_block *block = ag_map_get(&shards[i].map, address);
-    int live = AG_BLOCK_LIVE;
-    enum ag_claim claim = AG_CLAIM_UNKNOWN;
+    int found = AG_BLOCK_KEPT;
 
-    if (block && atomic_compare_exchange_strong(&block->state, &live, AG_BLOCK_KEPT)) {
-        *ret_block = block;
-        claim = AG_CLAIM_OURS;
-    } else if (block) {
-        claim = AG_CLAIM_NOT_LIVE;
+    *ret_block = ag_map_get(&shards[i].map, address);
+    if (*ret_block) {
+        found = AG_BLOCK_LIVE;
+        (void)atomic_compare_exchange_strong(&(*ret_block)->state, &found, state);
     }
     ag_lock_release(&shards[i].lock);
-    return claim;
+    return found;
+}
+
+enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
+{
+    struct ag_block *block;
+    int found;
+
+    while ((found = take_over(address, AG_BLOCK_KEPT, &block)) == AG_BLOCK_MOVING)
+        sched_yield(); /* a few driver calls of another thread */
+    if (found != AG_BLOCK_LIVE)
+        return block ? AG_CLAIM_NOT_LIVE : AG_CLAIM_UNKNOWN;
+    *ret_block = block;
+    return AG_CLAIM_OURS;
+}
+
+struct ag_block *ag_ledger_move(CUdeviceptr address)
+{
+    struct ag_block *block;
+
+    return take_over(address, AG_BLOCK_MOVING, &block) == AG_BLOCK_LIVE ? block : NULL;
+}
+
+void ag_ledger_moved(struct ag_block *block, struct ag_shape shape)
+{
+    unsigned i = take(block->address);
+
+    block->shape = shape; /* under the lock: ag_ledger_look() reads it */
+    block->placement = ag_shape_placement(shape);
+    atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
+    ag_lock_release(&shards[i].lock);
 }
 
 void ag_ledger_remove(struct ag_block *block)
@@ -108,7 +140,8 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .size = block->size,
             .requested = atomic_load_explicit(&block->requested, memory_order_relaxed),
             .context = block->context,
-            .placement = block->placement,
+            .shape = block->shape,
+            .placement = atomic_load_explicit(&block->placement, memory_order_relaxed),
             .buffer_id = buffer_id(block),
             .state = atomic_load_explicit(&block->state, memory_order_acquire),
         };

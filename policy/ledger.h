@@ -11,13 +11,15 @@
 #include <stdint.h>
 
 #include "abi.h"
+#include "shape.h"
 #include "stats.h"
 
 struct ag_context;
 
 enum ag_block_state {
-    AG_BLOCK_KEPT, /* ours: in a cache, set aside, or on its way */
-    AG_BLOCK_LIVE, /* the program's */
+    AG_BLOCK_KEPT,   /* ours: in a cache, set aside, or on its way */
+    AG_BLOCK_LIVE,   /* the program's */
+    AG_BLOCK_MOVING, /* the program's, while we move it: a free waits for the end of that */
 };
 
 struct ag_block {
@@ -26,14 +28,15 @@ struct ag_block {
     size_t size;                     /* bytes the driver gave */
     _Atomic size_t requested;        /* bytes the program asked for */
     struct ag_context *context;      /* whose memory it is */
-    enum ag_placement placement;
+    struct ag_shape shape;
+    _Atomic int placement; /* enum ag_placement: where it is counted */
     _Atomic int state;
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 
 /* A block in state KEPT, entered under its address. NULL when memory for the books runs out. */
 struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
-                                 enum ag_placement placement);
+                                 struct ag_shape shape);
 /* Makes the block the program's, with `requested` bytes. */
 void ag_ledger_give(struct ag_block *block, size_t requested);
 
@@ -44,6 +47,11 @@ enum ag_claim {
 };
 /* The program frees `address`: at most one caller gets AG_CLAIM_OURS. */
 enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block);
+
+/* The block that begins at `address`, kept from being freed until ag_ledger_moved() gives it its new
+ * shape, if it is LIVE; else NULL. */
+struct ag_block *ag_ledger_move(CUdeviceptr address);
+void ag_ledger_moved(struct ag_block *block, struct ag_shape shape);
 
 /* Takes a KEPT block out of the books and forgets it. Before the driver frees the memory: another
  * thread may be given the same address at once. */

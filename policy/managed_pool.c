@@ -104,6 +104,11 @@ static bool is_ready(struct ag_device *device)
     return atomic_load_explicit(&device->managed_state, memory_order_acquire) == POOL_READY;
 }
 
+CUmemoryPool ag_managed_pool_made(struct ag_device *device)
+{
+    return is_ready(device) ? device->managed_pool : NULL;
+}
+
 bool ag_managed_pool_is(CUmemoryPool pool)
 {
     struct ag_device *device;

@@ -17,6 +17,9 @@
  * Any thread. What is allocated from it: cuMemAdvise is refused (801), prefetch works, no export. */
 CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool);
 
+/* The pool, or NULL when it is not made. Makes no driver call. */
+CUmemoryPool ag_managed_pool_made(struct ag_device *device);
+
 /* Is that one of ours? Makes no driver call. */
 bool ag_managed_pool_is(CUmemoryPool pool);
 

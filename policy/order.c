@@ -49,6 +49,8 @@
 
 #define MAX_CAPTURES 256u
 #define GATE_WAIT_NS 100000000u
+#define SPIN_NS 20000u
+#define SLEEP_US 50u
 
 static enum ag_free_mode mode = AG_FREE_AUTO;
 static _Atomic unsigned visible; /* bits of enum ag_visible */
@@ -428,7 +430,7 @@ void ag_order_note_visible(enum ag_visible how)
 static void finish_streams(struct ag_context *context, void *unused)
 {
     (void)unused;
-    (void)ag_order_wait_released(context);
+    (void)ag_order_wait_released(context, UINT64_MAX);
 }
 
 void ag_order_context_entered(void)
@@ -605,20 +607,16 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
     return result;
 }
 
-/* The private stream comes after all work that may use what is given back on it. That holds already
- * when frees drain: what was freed before they did was paid for. */
+/* The private stream comes after all work that may use what is given back on it: after the barrier that
+ * the last ordered free placed, for blocks were not used since they were freed. Not after anything
+ * submitted later, which may be waiting for the host, which may be waiting for this memory. When frees
+ * drain the host has waited already, and for those before that, it was paid. */
 static CUresult make_release_wait(struct ag_context *context)
 {
-    CUresult result;
-
-    if (drain_reason() != AG_N_STATS)
+    if (drain_reason() != AG_N_STATS || !atomic_load_explicit(&context->ordered.placed,
+                                                              memory_order_acquire))
         return CUDA_SUCCESS;
-    if (needs_context_fence(context) && !context->device->has_fences)
-        return CUDA_SUCCESS; /* no fence: every free has drained */
-    result = place_mark(context, context->release_event);
-    if (result == CUDA_SUCCESS)
-        result = ag_cu.cuStreamWaitEvent(context->free_stream, context->release_event, 0);
-    return result;
+    return ag_cu.cuStreamWaitEvent(context->free_stream, context->ordered.event, 0);
 }
 
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed)
@@ -636,7 +634,27 @@ bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bo
     return false;
 }
 
-CUresult ag_order_wait_released(struct ag_context *context)
+static CUresult wait_for_stream(CUstream stream, uint64_t patience_ns)
+{
+    uint64_t began, waited;
+    CUresult result;
+
+    if (patience_ns == UINT64_MAX)
+        return ag_cu.cuStreamSynchronize(stream);
+    began = ag_clock_ns();
+    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+        waited = ag_clock_ns() - began;
+        if (waited > patience_ns)
+            break;
+        if (waited < SPIN_NS)
+            ag_order_relax();
+        else
+            usleep(SLEEP_US);
+    }
+    return result;
+}
+
+CUresult ag_order_wait_released(struct ag_context *context, uint64_t patience_ns)
 {
     bool in_capture = ag_order_capture_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -646,9 +664,9 @@ CUresult ag_order_wait_released(struct ag_context *context)
         return CUDA_SUCCESS;
     if (in_capture)
         previous = ag_order_relax_captures();
-    result = ag_cu.cuStreamSynchronize(context->free_stream);
+    result = wait_for_stream(context->free_stream, patience_ns);
     if (result == CUDA_SUCCESS) /* allocations that failed half-way went back on it */
-        result = ag_cu.cuStreamSynchronize(context->alloc_stream);
+        result = wait_for_stream(context->alloc_stream, patience_ns);
     if (in_capture)
         ag_order_restore_captures(previous);
     return result;

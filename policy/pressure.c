@@ -23,18 +23,42 @@ void ag_pressure_pending(size_t bytes)
     ag_level_add(&ag_stats.pending_bytes, bytes);
 }
 
-static void wait_released(struct ag_context *context, void *unused)
+/* What frees are ordered behind, a native cudaFree would have waited for: waiting for it now is no more
+ * than natively. But natively it would have been the freeing thread that waits, and another one, which
+ * allocates here, might have been what the device is waiting for. So no wait is for ever; and after one
+ * that was in vain the next ones are short. */
+#define PATIENCE_NS 10000000000u
+#define SHORT_PATIENCE_NS 10000000u
+
+static _Atomic bool waited_in_vain;
+
+struct wait {
+    uint64_t patience_ns;
+    bool in_vain;
+};
+
+static void wait_released(struct ag_context *context, void *data)
 {
-    (void)unused;
-    (void)ag_order_wait_released(context);
+    struct wait *wait = data;
+
+    if (ag_order_wait_released(context, wait->patience_ns) == CUDA_ERROR_NOT_READY)
+        wait->in_vain = true;
 }
 
-/* All frees so far have taken effect. */
+/* All frees so far have taken effect, as far as patience goes. */
 static void settle_pending(enum ag_stat why)
 {
     uint64_t pending = ag_level_current(&ag_stats.pending_bytes);
+    struct wait wait = {.patience_ns = PATIENCE_NS};
 
-    ag_context_each(wait_released, NULL);
+    if (atomic_load_explicit(&waited_in_vain, memory_order_relaxed))
+        wait.patience_ns = SHORT_PATIENCE_NS;
+    ag_context_each(wait_released, &wait);
+    atomic_store_explicit(&waited_in_vain, wait.in_vain, memory_order_relaxed);
+    if (wait.in_vain) {
+        ag_stats_add(AG_STAT_LADDER_IN_VAIN, 1);
+        return;
+    }
     ag_level_subtract(&ag_stats.pending_bytes, pending);
     ag_stats_add(why, 1);
 }
@@ -55,9 +79,10 @@ static void empty_cache(struct ag_context *context, void *device)
 {
     struct ag_block *blocks;
 
-    if (context->device != device)
+    if (context->device != device || !ag_level_current(&context->cache.bytes))
         return;
-    blocks = ag_pool_release(context, ag_cache_empty(&context->cache));
+    ag_stats_add(AG_STAT_LADDER_CACHE, 1);
+    blocks = ag_backend_release(context, ag_cache_empty(&context->cache));
     while (blocks) { /* a capture opened meanwhile: they wait where they were */
         struct ag_block *next = blocks->next;
 
@@ -73,6 +98,7 @@ bool ag_pressure_relieve(struct ag_device *device)
     ag_context_each(empty_cache, device);
     settle_pending(AG_STAT_PAID_PRESSURE);
     ag_pool_trim(device);
+    ag_stats_add(AG_STAT_LADDER_TRIM, 1);
     return true;
 }
 
@@ -80,5 +106,8 @@ bool ag_pressure_relieve_current(void)
 {
     struct ag_context *context = ag_context_current();
 
-    return context && ag_pressure_relieve(context->device);
+    if (!context || !ag_pressure_relieve(context->device))
+        return false;
+    ag_stats_add(AG_STAT_LADDER_OTHER, 1);
+    return true;
 }

@@ -24,7 +24,7 @@ void ag_pressure_bound_pending(const struct ag_device *device);
 /* Waits until every free so far has taken effect in its pool. */
 void ag_pressure_settle(void);
 
-/* Empties the caches of `device`, waits for pending frees, trims its pool. True when a failed
+/* Empties the caches of `device`, waits for pending frees, trims its pools. True when a failed
  * allocation is worth another try. Nothing is done, and false returned, in a capture. */
 bool ag_pressure_relieve(struct ag_device *device);
 /* The same for the device of the calling thread's context: after another call failed. */

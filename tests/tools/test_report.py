@@ -33,6 +33,7 @@ SAMPLE = {
               "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},
               "pending_peak_bytes": 512},
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "peak_bytes": 512},
+    "managed": {"advice": 1}, "pressure": {"trimmed": 1},
     "warnings": ["w"],
 }
 
@@ -130,7 +131,7 @@ class Schema(SchemaTest):
         }
         for group, names in counted.items():
             self.assertEqual(names, {key for g, key in rows if g == group}, group)
-        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "drains", "paid"})
+        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "drains", "paid", "managed", "pressure"})
 
 
 class RealReport(SchemaTest):

@@ -51,12 +51,15 @@ static void sizes_fit(void)
     CHECK(ag_cache_block_size(SIZE_MAX - 100) >= SIZE_MAX - 100);
 }
 
+static const struct ag_shape shape = {.source = AG_SOURCE_POOL};
+
 static struct ag_block *block_of(size_t size)
 {
     struct ag_block *block = calloc(1, sizeof(*block));
 
     CHECK(block);
     block->size = size;
+    block->shape = shape;
     return block;
 }
 
@@ -99,16 +102,16 @@ static void serves(void)
     struct ag_cache *cache = new_cache();
     struct ag_block *a = block_of(MIB), *b = block_of(MIB), *c = block_of(MIB + 128 * KIB);
 
-    CHECK(!ag_cache_take(cache, 512));
+    CHECK(!ag_cache_take(cache, 512, shape));
     CHECK(!ag_cache_keep(cache, a, GIB) && !ag_cache_keep(cache, b, GIB));
     CHECK(!ag_cache_keep(cache, c, GIB));
     CHECK(bytes_in(cache) == 3 * MIB + 128 * KIB);
     CHECK(cache->bytes.peak == bytes_in(cache));
-    CHECK(!ag_cache_take(cache, 512) && !ag_cache_take(cache, 2 * MIB));
-    CHECK(!ag_cache_take(cache, MIB / 2));
-    CHECK(ag_cache_take(cache, MIB) == b && ag_cache_take(cache, MIB) == a && !a->next);
-    CHECK(ag_cache_take(cache, MIB + 128 * KIB) == c);
-    CHECK(!ag_cache_take(cache, MIB) && bytes_in(cache) == 0);
+    CHECK(!ag_cache_take(cache, 512, shape) && !ag_cache_take(cache, 2 * MIB, shape));
+    CHECK(!ag_cache_take(cache, MIB / 2, shape));
+    CHECK(ag_cache_take(cache, MIB, shape) == b && ag_cache_take(cache, MIB, shape) == a && !a->next);
+    CHECK(ag_cache_take(cache, MIB + 128 * KIB, shape) == c);
+    CHECK(!ag_cache_take(cache, MIB, shape) && bytes_in(cache) == 0);
     free(a);
     free(b);
     free(c);
@@ -125,7 +128,7 @@ static void finds_every_size(void)
         struct ag_block *block = block_of(size);
 
         CHECK(!ag_cache_keep(cache, block, UINT64_MAX));
-        CHECK_SAID(ag_cache_take(cache, size) == block, "%zu", size);
+        CHECK_SAID(ag_cache_take(cache, size, shape) == block, "%zu", size);
         free(block);
     }
     free(cache);
@@ -148,7 +151,7 @@ static void limit_holds(void)
         let_go(back);
         CHECK_SAID(bytes_in(cache) <= limit, "after %u blocks", i);
         if (i % 3 == 0) {
-            struct ag_block *taken = ag_cache_take(cache, size);
+            struct ag_block *taken = ag_cache_take(cache, size, shape);
 
             CHECK(!taken || (taken->size >= size && taken->size - size <= size / 8));
             out += taken != NULL;
@@ -214,7 +217,7 @@ static void *use(void *seed)
         size_t size = ag_cache_block_size(1 + chance_below(&state, 256 * KIB));
 
         if (chance_below(&state, 2)) {
-            struct ag_block *taken = ag_cache_take(shared, size);
+            struct ag_block *taken = ag_cache_take(shared, size, shape);
 
             CHECK(!taken || (taken->size >= size && !taken->next));
             count_out(taken);

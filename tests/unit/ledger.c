@@ -11,11 +11,14 @@ static char context_a, context_b;
 #define A ((struct ag_context *)(void *)&context_a)
 #define B ((struct ag_context *)(void *)&context_b)
 
+static const struct ag_shape pool_shape = {.source = AG_SOURCE_POOL};
+static const struct ag_shape native_shape = {.source = AG_SOURCE_NATIVE};
+
 #define BASE 0x7f0000000000ull
 
 static void one_block(void)
 {
-    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, AG_PLACE_POOL), *claimed = NULL, copy;
+    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL, copy;
     uint64_t first_id;
 
     CHECK(block && block->address == BASE && block->size == 4096 && block->context == A);
@@ -45,7 +48,7 @@ static void blocks_of_a_context(void)
     unsigned n = 0;
 
     for (unsigned i = 0; i < N; i++) {
-        struct ag_block *block = ag_ledger_enter(BASE + i * 512ull, 512, i % 3 ? A : B, AG_PLACE_NATIVE);
+        struct ag_block *block = ag_ledger_enter(BASE + i * 512ull, 512, i % 3 ? A : B, native_shape);
 
         CHECK(block);
         if (i % 2)
@@ -72,7 +75,7 @@ static void blocks_of_a_context(void)
     ag_ledger_forget_all();
     for (unsigned i = 0; i < N; i++)
         CHECK(!ag_ledger_look(BASE + i * 512ull, &copy));
-    CHECK(ag_ledger_enter(BASE, 1, A, AG_PLACE_POOL)); /* and begins anew */
+    CHECK(ag_ledger_enter(BASE, 1, A, pool_shape)); /* and begins anew */
     ag_ledger_forget_all();
 }
 
@@ -117,7 +120,7 @@ static void *come_and_go(void *seed)
 
         CHECK(ag_ledger_look(address, &copy) == (mine[i] != NULL));
         if (!mine[i]) {
-            mine[i] = ag_ledger_enter(address, 512, A, AG_PLACE_POOL);
+            mine[i] = ag_ledger_enter(address, 512, A, pool_shape);
             CHECK(mine[i]);
             ag_ledger_give(mine[i], step + 1);
             continue;
@@ -150,7 +153,7 @@ int main(void)
     one_block();
     blocks_of_a_context();
     for (unsigned i = 0; i < N_BLOCKS; i++)
-        ag_ledger_give(ag_ledger_enter(BASE + i * 512ull, 512, A, AG_PLACE_POOL), 1);
+        ag_ledger_give(ag_ledger_enter(BASE + i * 512ull, 512, A, pool_shape), 1);
     in_threads(claim_all_blocks);
     CHECK_SAID(n_claimed == N_BLOCKS, "%u claimed", n_claimed);
     CHECK(n_refused == N_BLOCKS * (N_THREADS - 1));

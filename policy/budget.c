@@ -1,0 +1,61 @@
+/* A count of bytes for each device: see budget.h. */
+#include "budget.h"
+
+#include "context.h"
+#include "ledger.h"
+
+static struct ag_size limit = {.value = UINT64_MAX};
+
+void ag_budget_configure(struct ag_size new_limit)
+{
+    limit = new_limit;
+}
+
+bool ag_budget_is_limited(void)
+{
+    return limit.percent || limit.value != UINT64_MAX;
+}
+
+uint64_t ag_budget_of(uint64_t total_bytes)
+{
+    return ag_size_bytes(limit, total_bytes);
+}
+
+bool ag_budget_take(struct ag_device *device, size_t bytes)
+{
+    uint64_t taken;
+
+    if (device->limit == UINT64_MAX)
+        return true;
+    taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    do {
+        if (taken > device->limit || bytes > device->limit - taken)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&device->budget_taken, &taken, taken + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+void ag_budget_give(struct ag_device *device, size_t bytes)
+{
+    if (device->limit != UINT64_MAX)
+        atomic_fetch_sub_explicit(&device->budget_taken, bytes, memory_order_relaxed);
+}
+
+uint64_t ag_budget_left(struct ag_device *device)
+{
+    uint64_t taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    uint64_t cached = ag_device_cached(device);
+
+    if (device->limit == UINT64_MAX)
+        return UINT64_MAX;
+    taken = taken > cached ? taken - cached : 0;
+    return device->limit > taken ? device->limit - taken : 0;
+}
+
+void ag_budget_forget(struct ag_block *block)
+{
+    if (ag_shape_is_on_device(block->shape))
+        ag_budget_give(block->context->device, block->size);
+    ag_ledger_remove(block);
+}

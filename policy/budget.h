@@ -1,0 +1,32 @@
+/* ALLOGRAFT_LIMIT: how much memory of a device the program may have. */
+#ifndef AG_POLICY_BUDGET_H
+#define AG_POLICY_BUDGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "options.h"
+
+struct ag_block;
+struct ag_device;
+
+/* Before the first device is met. */
+void ag_budget_configure(struct ag_size limit);
+bool ag_budget_is_limited(void);
+/* Bytes that the program may have on a device with total_bytes; UINT64_MAX for no limit. */
+uint64_t ag_budget_of(uint64_t total_bytes);
+
+/* Takes `bytes` of the device's budget, for memory about to be asked of the driver. False, and nothing
+ * taken, when they are not left. Any thread. */
+bool ag_budget_take(struct ag_device *device, size_t bytes);
+/* Gives them back, once the driver has the memory again. */
+void ag_budget_give(struct ag_device *device, size_t bytes);
+
+/* Bytes the program may still have: what is left, and what our caches would give. */
+uint64_t ag_budget_left(struct ag_device *device);
+
+/* Takes a KEPT block, which is about to go back to the driver, out of the books and off the budget. */
+void ag_budget_forget(struct ag_block *block);
+
+#endif
