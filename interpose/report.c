@@ -38,6 +38,8 @@ static const char *const place_names[] = {"native", "pool", "managed", "host", "
 #define PLACE_SUM(device, place, member) \
     ag_stats_sum(offsetof(struct ag_stats_slot, places[device][place].member))
 
+#define RULE_SUM(rule, member) ag_stats_sum(offsetof(struct ag_stats_slot, rules[rule].member))
+
 void ag_report_in_child(void)
 {
     in_child = true;
@@ -178,16 +180,38 @@ static void json_process(struct ag_text *text)
                 (unsigned long long)(ag_clock_ns() - run->started_ns), run->ended_by);
 }
 
-static void json_settings(struct ag_text *text)
+static void json_settings(struct ag_text *text, const struct ag_options *options)
 {
+    static const char *const sources[] = {"default", "file", "environment"};
+    char origin[AG_TEXT_MAX + 16];
+
     ag_text_add(text, "\"settings\":[");
     for (size_t i = 0; i < ag_options_count(); i++) {
-        const struct ag_option_info *info = ag_option_info(i);
-        const char *value = ag_option_text(environ, i);
+        enum ag_origin_kind kind = options->origins[i].kind;
 
-        ag_text_add(text, "%s\n {\"name\":\"%s\",\"value\":", i ? "," : "", info->name);
-        ag_text_add_json(text, value ? value : info->default_text);
-        ag_text_add(text, ",\"source\":\"%s\"}", value ? "environment" : "default");
+        ag_text_add(text, "%s\n {\"name\":\"%s\",\"value\":", i ? "," : "",
+                    ag_option_info(i)->name);
+        ag_text_add_json(text, ag_option_value(options, i));
+        ag_text_add(text, ",\"source\":\"%s\"", sources[kind]);
+        if (kind == AG_ORIGIN_FILE) {
+            ag_text_add(text, ",\"place\":");
+            ag_text_add_json(text, ag_option_origin(options, i, origin, sizeof(origin)));
+        }
+        ag_text_add(text, "}");
+    }
+    ag_text_add(text, "],\n");
+}
+
+static void json_rules(struct ag_text *text, const struct ag_rules *rules)
+{
+    if (!rules->n)
+        return;
+    ag_text_add(text, "\"rules\":[");
+    for (unsigned i = 0; i < rules->n; i++) {
+        ag_text_add(text, "%s\n {\"text\":", i ? "," : "");
+        ag_text_add_json(text, rules->rule[i].text);
+        ag_text_add(text, ",\"hits\":%llu,\"bytes\":%llu}", (unsigned long long)RULE_SUM(i, hits),
+                    (unsigned long long)RULE_SUM(i, bytes));
     }
     ag_text_add(text, "],\n");
 }
@@ -264,11 +288,12 @@ static void json_devices(struct ag_text *text)
     ag_text_add(text, "],\n");
 }
 
-static void write_json(struct ag_text *text)
+static void write_json(struct ag_text *text, const struct ag_options *options)
 {
     ag_text_add(text, "{\"schema\":\"allograft-stats/1\",\"version\":\"%s\",\n", AG_VERSION);
     json_process(text);
-    json_settings(text);
+    json_settings(text, options);
+    json_rules(text, &options->rules);
     json_coverage(text);
     json_devices(text);
     ag_text_add(text, "\"frees\":{");
@@ -320,12 +345,13 @@ static void text_placement(struct ag_text *text, unsigned device, unsigned place
     ag_text_size(current, sizeof(current), ag_level_current(&ag_stats.bytes[device][place]));
     ag_text_size(peak, sizeof(peak), atomic_load(&ag_stats.bytes[device][place].peak));
     ag_text_duration(per_alloc, sizeof(per_alloc),
-                     allocs ? ticks_to_ns(PLACE_SUM(device, place, alloc_ticks)) / (double)allocs : 0);
+                     allocs ? ticks_to_ns(PLACE_SUM(device, place, alloc_ticks)) / (double)allocs
+                            : 0);
     ag_text_duration(per_free, sizeof(per_free),
                      frees ? ticks_to_ns(PLACE_SUM(device, place, free_ticks)) / (double)frees : 0);
     ag_text_add(text, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", place_names[place],
-                (unsigned long long)allocs, (unsigned long long)frees, total, peak, current, per_alloc,
-                per_free);
+                (unsigned long long)allocs, (unsigned long long)frees, total, peak, current,
+                per_alloc, per_free);
 }
 
 /* One line of "<=size: count" for the sizes asked for on a device. */
@@ -358,8 +384,8 @@ static void text_devices(struct ag_text *text)
 
         ag_text_size(total, sizeof(total), device->total_bytes);
         ag_text_add(text, "  device %d, %s, %s\n", device->ordinal, device->name, total);
-        ag_text_add(text, "    %-8s %10s %10s %12s %12s %12s %10s %10s\n", "memory", "allocs", "frees",
-                    "total", "peak", "at exit", "per alloc", "per free");
+        ag_text_add(text, "    %-8s %10s %10s %12s %12s %12s %10s %10s\n", "memory", "allocs",
+                    "frees", "total", "peak", "at exit", "per alloc", "per free");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             text_placement(text, stats_row(device), place);
         text_sizes(text, stats_row(device));
@@ -377,7 +403,56 @@ static void text_coverage(struct ag_text *text)
     }
 }
 
-static void write_text(struct ag_text *text)
+/* Wrapped at 100 columns; what is no default is marked. Rules stand below by themselves. */
+static void text_settings(struct ag_text *text, const struct ag_options *options)
+{
+    static const char *const marks[] = {"", "+", "*"};
+    size_t column = 100;
+
+    ag_text_add(text, "  settings");
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const char *name = ag_option_info(i)->name + strlen("ALLOGRAFT_");
+        const char *value = ag_option_value(options, i);
+        const char *mark = marks[options->origins[i].kind];
+        char number[16];
+        size_t length;
+
+        snprintf(number, sizeof(number), "%u", options->rules.n);
+        if (i == AG_OPTION_RULES && options->rules.n)
+            value = number;
+        length = 2 + strlen(name) + strlen(value) + strlen(mark);
+        if (column + length > 100) {
+            ag_text_add(text, "\n   ");
+            column = 3;
+        }
+        ag_text_add(text, " %s=%s%s", name, value, mark);
+        column += length;
+    }
+    ag_text_add(text, "\n    (* set by you");
+    if (*options->config.text)
+        ag_text_add(text, ", + by %s", options->config.text);
+    ag_text_add(text, ")\n");
+}
+
+static void text_rule(struct ag_text *text, unsigned i, const char *what)
+{
+    char bytes[32];
+
+    ag_text_size(bytes, sizeof(bytes), RULE_SUM(i, bytes));
+    ag_text_add(text, "    %10llu %12s  %s\n", (unsigned long long)RULE_SUM(i, hits), bytes, what);
+}
+
+static void text_rules(struct ag_text *text, const struct ag_rules *rules)
+{
+    if (!rules->n)
+        return;
+    ag_text_add(text, "  rules\n    %10s %12s\n", "allocs", "total");
+    for (unsigned i = 0; i < rules->n; i++)
+        text_rule(text, i, rules->rule[i].text);
+    text_rule(text, AG_MAX_RULES, "(no rule)");
+}
+
+static void write_text(struct ag_text *text, const struct ag_options *options)
 {
     const struct ag_run *run = ag_lifecycle_run();
     char elapsed[32], cached[32];
@@ -387,14 +462,8 @@ static void write_text(struct ag_text *text)
                 program_invocation_short_name, run->pid, elapsed);
     for (unsigned i = 0; warning(i); i++)
         ag_text_add(text, "  warning: %s\n", warning(i));
-    ag_text_add(text, "  settings\n    ");
-    for (size_t i = 0; i < ag_options_count(); i++) {
-        const char *value = ag_option_text(environ, i);
-
-        ag_text_add(text, "%s%s=%s%s", i ? " " : "", ag_option_info(i)->name + strlen("ALLOGRAFT_"),
-                    value ? value : ag_option_info(i)->default_text, value ? "*" : "");
-    }
-    ag_text_add(text, "    (* set by you)\n");
+    text_settings(text, options);
+    text_rules(text, &options->rules);
     text_devices(text);
     text_group(text, "frees", "frees");
     text_group(text, "drains", "why frees drained the context");
@@ -467,9 +536,9 @@ void ag_report_write(const struct ag_options *options)
     if (!strcmp(options->stats.text, "off"))
         return;
     if (length > 5 && !strcmp(options->stats.text + length - 5, ".json"))
-        write_json(&text);
+        write_json(&text, options);
     else
-        write_text(&text);
+        write_text(&text, options);
     if (text.truncated)
         ag_log_error("no memory for the whole report");
     if (to_file)

@@ -81,6 +81,21 @@ class Schema(SchemaTest):
     def test_takes_a_report(self):
         self.assert_fits(SAMPLE, closed=True)
 
+    def test_takes_rules_and_places_where_there_are_any(self):
+        report = copy.deepcopy(SAMPLE)
+        report["rules"] = [{"text": "*:pool", "hits": 3, "bytes": 1536}]
+        report["settings"][0].update(source="file", place="/etc/a.conf:3")
+        self.assert_fits(report, closed=True)
+        for path, value in ((("rules",), []), (("rules", 0, "text"), ""), (("rules", 0, "hits"), -1),
+                            (("rules", 0), {"text": "*:pool", "hits": 3}),
+                            (("settings", 0, "place"), "/etc/a.conf")):
+            wrong = copy.deepcopy(report)
+            place = wrong
+            for step in path[:-1]:
+                place = place[step]
+            place[path[-1]] = value
+            self.assert_does_not_fit(wrong)
+
     def test_takes_fields_of_a_later_version(self):
         report = copy.deepcopy(SAMPLE)
         for i, place in enumerate(list(objects_within(report))):
@@ -191,6 +206,26 @@ class RealReport(SchemaTest):
         for row, (name, preset) in zip(report["settings"], table):
             if row["source"] == "default":
                 self.assertEqual(row["value"], preset, name)
+
+    def test_says_where_settings_come_from(self):
+        with command.tempfile.TemporaryDirectory() as folder:
+            config = os.path.join(folder, "a.conf")
+            with open(config, "w", encoding="utf-8") as file:
+                file.write("# for the test\nPOLICY = native\nCACHE = 2MiB\nRULES = device=7:native\n"
+                           "RULES = thread=nobody:managed\n")
+            report = self.report_under("--set", "CONFIG=" + config, "--set", "CACHE=1MiB")
+        rows = {row.pop("name").removeprefix("ALLOGRAFT_"): row for row in report["settings"]}
+        self.assertEqual(rows["POLICY"], {"value": "native", "source": "file", "place": config + ":2"})
+        self.assertEqual(rows["CACHE"], {"value": "1MiB", "source": "environment"})
+        self.assertEqual(rows["RULES"], {"value": "device=7:native; thread=nobody:managed",
+                                         "source": "file", "place": config + ":4"})
+        self.assertEqual(rows["CONFIG"], {"value": config, "source": "environment"})
+        self.assertEqual(rows["LIMIT"]["source"], "default")
+        self.assertEqual(report["rules"], [{"text": "device=7:native", "hits": 0, "bytes": 0},
+                                           {"text": "thread=nobody:managed", "hits": 0, "bytes": 0}])
+
+    def test_leaves_rules_out_where_there_are_none(self):
+        self.assertNotIn("rules", self.report_under())
 
 
 if __name__ == "__main__":
