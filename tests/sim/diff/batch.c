@@ -1,15 +1,19 @@
 /* batch.c: diff-program: runs random programs, each in a process of its own.
  *
  *   diff-program [options] SEED          one program; prints its log and how it ended
- *   diff-program [options] --batch A-B --variant NAME:VARIABLE=VALUE,... [--variant ...]
+ *   diff-program [options] --batch A-B --variant 'NAME:VARIABLE=VALUE|...' [--variant ...]
  *                                        every seed under every variant; a line for each
- * Options: --threads N, --ipc, --door linked|dlsym|get-proc, --stats PATH (a report of the library
- * is expected there, and nothing left over in it), --seconds S (begin nothing after that). */
+ * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
+ * with a second run (room.c); DIFF_ROOM, bytes there are; DIFF_TOTAL, bytes cuMemGetInfo is to tell
+ * of. Options: --threads N, --ipc, --door linked|dlsym|get-proc, --stats PATH (a report of the
+ * library is expected there, and nothing left over in it), --seconds S (begin nothing after that).
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +25,9 @@
 
 #include "diff.h"
 
-#define MAX_VARIANTS 40
-#define HANG_SECONDS 6
+#define MAX_VARIANTS     40
+#define HANG_SECONDS     6
+#define NO_ROOM_TO_BEGIN 97 /* see op_context.c */
 
 static struct {
     unsigned n_threads, n_variants;
@@ -132,7 +137,7 @@ static void child(uint64_t seed)
         traits.door = (enum door)options.door;
     put_number("SIM_SEED", seed);
     put_number("SIM_DEVICES", traits.second_device ? 2 : 1);
-    (void)setenv("SIM_MEMORY", "512MiB", 1);
+    (void)setenv("SIM_MEMORY", getenv("DIFF_MEMORY") ? getenv("DIFF_MEMORY") : "512MiB", 1);
     (void)setenv("SIM_IDLE_MS", "0", 1);
     /* Not by _exit, where a preloaded library may still want to wait for the driver. */
     (void)setenv("SIM_VIOLATION", "abort", 1);
@@ -151,7 +156,9 @@ static int run_seed(uint64_t seed, void (*prepare)(void *), void *data)
     pid_t pid;
     int status;
 
-    memset(outcome, 0, sizeof(*outcome));
+    memset(outcome, 0, offsetof(struct outcome, refused));
+    if (!outcome->again)
+        memset((void *)outcome->refused, 0, sizeof(outcome->refused));
     if (options.stats)
         (void)unlink(options.stats);
     (void)fflush(NULL);
@@ -234,11 +241,26 @@ static void quiet(void *settings)
     int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
     (void)dup2(fd, STDERR_FILENO);
-    for (char *one = strtok_r(text, ",", &save); one; one = strtok_r(NULL, ",", &save))
+    for (char *one = strtok_r(text, "|", &save); one; one = strtok_r(NULL, "|", &save))
         (void)putenv(strdup(one));
 }
 
-/* "seed variant status operations hash soft-hash left-over marks-missing" */
+/* The same program with room for all, where what was refused is refused again. */
+static void twin(uint64_t seed)
+{
+    struct hashes hashes;
+    int status;
+
+    outcome->again = true;
+    status = run_seed(seed, quiet, "ALLOGRAFT_DISABLE=1");
+    outcome->again = false;
+    hashes = hash_logs();
+    printf(" %d %u %016llx %016llx", status, outcome->n_ops, (unsigned long long)hashes.full,
+           (unsigned long long)hashes.soft);
+}
+
+/* "seed variant status operations hash soft-hash left-over marks-missing", then for a twin again
+ * "status operations hash soft-hash" */
 static void one_variant(uint64_t seed, const char *variant)
 {
     const char *colon = strchr(variant, ':');
@@ -257,9 +279,16 @@ static void one_variant(uint64_t seed, const char *variant)
         left = bytes_left();
     if (left > 0 && !outcome->clean)
         left = 0;
-    printf("%llu %.*s %d %u %016llx %016llx %lld %u\n", (unsigned long long)seed, (int)name,
-           variant, status, outcome->n_ops, (unsigned long long)hashes.full,
-           (unsigned long long)hashes.soft, left, marks_missing());
+    if (strstr(variant, "DIFF_TWIN=1") && status == NO_ROOM_TO_BEGIN) {
+        printf("%llu %.*s skip\n", (unsigned long long)seed, (int)name, variant);
+        return;
+    }
+    printf("%llu %.*s %d %u %016llx %016llx %lld %u", (unsigned long long)seed, (int)name, variant,
+           status, outcome->n_ops, (unsigned long long)hashes.full, (unsigned long long)hashes.soft,
+           left, marks_missing());
+    if (strstr(variant, "DIFF_TWIN=1"))
+        twin(seed);
+    printf("\n");
 }
 
 static double now(void)

@@ -62,6 +62,7 @@ bool traits_device_only(uint64_t seed);
 #define MAX_GRAPHS   4
 #define MAX_THREADS  4
 #define MAX_MARKS    256
+#define MAX_ASKED    2048 /* calls of a thread that take room */
 
 struct clock {
     uint32_t at[MAX_LANES];
@@ -145,7 +146,7 @@ struct capture {
 struct world {
     const struct traits *traits;
     uint64_t random;
-    unsigned op, thread, lean;
+    unsigned op, thread, lean, n_asked;
     unsigned next_lane, n_next; /* lane_pick gives this one so many times more */
     char *log;
     size_t log_bytes, log_capacity;
@@ -212,6 +213,17 @@ void say(struct world *w, const char *format, ...) __attribute__((format(printf,
 bool did(struct world *w, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 uint64_t hash_of(const void *bytes, size_t n);
+
+/* ---- room.c ---- */
+
+/* again: the calls that `refused` says found no room are not made and fail. */
+void room_start(volatile unsigned char *refused, bool again);
+bool room_refused(struct world *w);
+CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t bytes);
+
+/* A call that takes so much of the card of the context. */
+#define ROOM(w, context, bytes, call) \
+    (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_asked(w, call, context, bytes))
 
 /* ---- kernels.c ---- */
 
@@ -288,6 +300,8 @@ struct outcome {
     volatile unsigned char marks[MAX_THREADS * MAX_MARKS];
     volatile unsigned char due[MAX_THREADS * MAX_MARKS];
     volatile uint32_t n_ops;
+    volatile unsigned char refused[MAX_THREADS * MAX_ASKED]; /* see room.c */
+    bool again;
 };
 
 #define LOG_CAPACITY ((size_t)1 << 20) /* of each thread */

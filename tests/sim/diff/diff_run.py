@@ -16,19 +16,58 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
+MIB = 1 << 20
+
+
+def limited(mebibytes, more):
+    """A budget that a program notices; 'twin': it may be refused memory."""
+    told = 'ALLOGRAFT_LIMIT=%d|DIFF_TOTAL=%d' % (mebibytes * MIB, mebibytes * MIB)
+    return told + '|' + more
+
+
+def mixed(*rules):
+    return 'ALLOGRAFT_RULES=' + '; '.join(rules)
+
+
+# Settings separated by '|'. DIFF_*: see batch.c.
 POLICIES = {
     'auto': 'ALLOGRAFT_POLICY=pool',
-    'sync': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_FREE=sync',
-    'ordered': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_FREE=ordered',
+    'sync': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=sync',
+    'ordered': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=ordered',
     'managed': 'ALLOGRAFT_POLICY=managed',
     'native': 'ALLOGRAFT_POLICY=native',
-    'nocache': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_CACHE=0',
-    'tiny': 'ALLOGRAFT_POLICY=pool,ALLOGRAFT_CACHE=20KiB,ALLOGRAFT_PENDING=20KiB,'
+    'nocache': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_CACHE=0',
+    'tiny': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB|'
             'ALLOGRAFT_POOL_KEEP=0',
     'off': 'ALLOGRAFT_DISABLE=1',
+    # Managed memory of every kind.
+    'plain': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_ACCESS=peers',
+    'mpool': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=pool|ALLOGRAFT_PREFER=none|'
+             'ALLOGRAFT_ACCESS=none|ALLOGRAFT_PREFETCH=off',
+    'host': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_PREFER=host|ALLOGRAFT_READ_MOSTLY=1',
+    'mtiny': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB',
+    'launch': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_PREFER=host|ALLOGRAFT_PREFETCH=launch',
+    'async': mixed('size<32KiB:async=managed') + '|ALLOGRAFT_APP_POOL_KEEP=max',
+    'mix': mixed('size<=2KiB:pool', 'size=4KiB..16KiB:managed,backend=plain,prefer=host',
+                 'nth=1..20:native', 'size>1MiB:managed,prefetch=launch', '*:pool'),
+    'mix2': mixed('nth=3:managed,read_mostly', 'nth=7..40:managed,backend=pool,prefetch=off',
+                  'device=1:native', 'size>=1MiB:native', 'size<20KiB,size>1KiB:managed,prefer=none',
+                  'from=diff-program:pool'),
+    # Budgets: what does not fit goes to the host, or is refused.
+    'spill': limited(3, 'ALLOGRAFT_OOM=spill'),
+    'unspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1'),
+    'mspill': limited(4, 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1'),
+    'limit': limited(8, 'ALLOGRAFT_OOM=error|DIFF_TWIN=1|DIFF_ROOM=%d' % (8 * MIB)),
+    'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_TWIN=1|DIFF_ROOM=%d' % (8 * MIB)),
+    # Cards that are full.
+    'full': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
+    'mfull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_POLICY=managed|'
+             'ALLOGRAFT_OVERSUBSCRIBE=1' % (18 * MIB),
+    'fullspill': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'
+                 'ALLOGRAFT_UNSPILL=1' % (18 * MIB),
 }
-# Managed memory answers some questions about pointers truthfully, so otherwise.
-SOFT = {'managed'}
+# Managed memory says truthfully that it is managed.
+SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 'spill' in settings}
 CHUNK = 25
 
 
@@ -41,6 +80,8 @@ class Run:
             self.status, self.n_ops = int(words[2]), int(words[3])
             self.full, self.soft = words[4], words[5]
             self.left, self.marks_missing = int(words[6]), int(words[7])
+            # What to compare with instead of the native run: the same program, refused the same.
+            self.twin = Run(words[:2] + words[8:12] + ['0', '0']) if len(words) > 8 else None
 
 
 class Runner:
@@ -131,7 +172,7 @@ class Runner:
 
     def log(self, seed, settings, preloaded):
         env = self.environment(preloaded)
-        env.update(dict(item.split('=', 1) for item in settings.split(',') if item))
+        env.update(dict(item.split('=', 1) for item in settings.split('|') if item))
         done = subprocess.run(self.command(str(seed)), env=env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors='replace',
                               universal_newlines=True)
@@ -163,6 +204,7 @@ def compare(plain, run, soft):
     """What is wrong with a run, None when nothing is."""
     if run.skipped:
         return None
+    plain = run.twin or plain
     if run.status != plain.status:
         return 'status %d instead of %d%s' % (run.status, plain.status, {
             134: ' (a violation)', 142: ' (it hangs)', 139: ' (a crash)'}.get(run.status, ''))

@@ -112,7 +112,9 @@ static void note_use(struct world *w, const struct buffer *buffer, unsigned lane
 static CUresult capture_temporary(struct world *w, unsigned lane, struct buffer *dst)
 {
     CUdeviceptr p = 0;
-    CUresult result = cu.cuMemAllocAsync(&p, dst->extent, lane_stream(w, lane));
+    CUstream stream = lane_stream(w, lane);
+    CUresult result =
+        ROOM(w, w->lanes[lane].context, dst->extent, cu.cuMemAllocAsync(&p, dst->extent, stream));
 
     if (result == CUDA_SUCCESS)
         result = launch_fill(w, lane, p, dst->extent, w->op);
@@ -307,9 +309,11 @@ bool op_capture_end(struct world *w)
     for (unsigned i = 0; i < MAX_GRAPHS; i++)
         if (!w->graphs[i].alive)
             graph = &w->graphs[i];
-    if (!graph ||
-        !did(w, cu.cuGraphInstantiateWithFlags(&capture->graph.exec, capture->graph.graph, 0),
-             "cuGraphInstantiate g%u", w->next_id)) {
+    if (graph)
+        result =
+            ROOM(w, capture->graph.context, 0,
+                 cu.cuGraphInstantiateWithFlags(&capture->graph.exec, capture->graph.graph, 0));
+    if (!graph || !did(w, result, "cuGraphInstantiate g%u", w->next_id)) {
         (void)cu.cuGraphDestroy(capture->graph.graph);
         return true;
     }

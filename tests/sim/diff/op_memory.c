@@ -88,12 +88,14 @@ bool op_alloc(struct world *w)
     if (pitched) {
         size_t height = 1 + draw(w, 8);
         buffer->width = bytes / height + 1;
-        result = cu.cuMemAllocPitch_v2(&buffer->p, &buffer->pitch, buffer->width, height,
-                                       4u << draw(w, 3));
+        unsigned element = 4u << draw(w, 3);
+        result =
+            ROOM(w, context, bytes,
+                 cu.cuMemAllocPitch_v2(&buffer->p, &buffer->pitch, buffer->width, height, element));
         say(w, "pitch %zu of %zu", result ? 0 : buffer->pitch, buffer->width);
         buffer->bytes = result ? bytes : buffer->pitch * height;
     } else {
-        result = cu.cuMemAlloc_v2(&buffer->p, bytes);
+        result = ROOM(w, context, bytes, cu.cuMemAlloc_v2(&buffer->p, bytes));
     }
     if (taken(w, buffer, result) && !w->capture.open && chance(w, 85))
         (void)fill_new(w, buffer);
@@ -117,11 +119,10 @@ bool op_alloc_async(struct world *w)
     if (!buffer)
         return false;
     CUstream stream = lane_stream(w, lane);
-    if (own)
-        result = cu.cuMemAllocFromPoolAsync(&buffer->p, bytes,
-                                            w->pools[w->contexts[buffer->context].device], stream);
-    else
-        result = cu.cuMemAllocAsync(&buffer->p, bytes, stream);
+    CUmemoryPool pool = w->pools[w->contexts[buffer->context].device];
+    result = ROOM(w, buffer->context, bytes,
+                  own ? cu.cuMemAllocFromPoolAsync(&buffer->p, bytes, pool, stream)
+                      : cu.cuMemAllocAsync(&buffer->p, bytes, stream));
     say(w, "on s%u", lane);
     if (!taken(w, buffer, result))
         return true;

@@ -231,7 +231,7 @@ bool op_hold(struct world *w)
     flag = other == MAX_LANES ? NULL : buffer_new(w, BUFFER_NATIVE, context, 16);
     if (!flag || cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return false;
-    if (!did(w, cu.cuMemAlloc_v2(&flag->p, 16), "alloc flag b%u", flag->id))
+    if (!did(w, ROOM(w, context, 16, cu.cuMemAlloc_v2(&flag->p, 16)), "alloc flag b%u", flag->id))
         return true;
     flag->live = true;
     w->bytes_live += flag->bytes;

@@ -392,6 +392,7 @@ void program_run(const struct traits *traits, struct outcome *outcome, char *log
     struct world *w = world_new(traits, 0, logs);
 
     kernels_register(outcome->marks);
+    room_start(outcome->refused, outcome->again);
     if (traits->ipc)
         ipc_start();
     doors_open(traits->door, traits->per_thread);

@@ -1,0 +1,70 @@
+/* room.c: programs on a card that is full: which of their calls found no room.
+ *
+ * Where memory runs out depends on what lies between the program and the driver. So such a run is
+ * not compared with any other, but with a second run that has room for all: there the calls that
+ * were refused the first time fail without being made. All else must be the same, and a refusal
+ * must have had a reason. */
+#include <stdlib.h>
+
+#include "diff.h"
+
+static struct {
+    volatile unsigned char *refused; /* by thread and number of the call */
+    bool again;
+    size_t bytes; /* what there is; 0: not known */
+} self;
+
+void room_start(volatile unsigned char *refused, bool again)
+{
+    const char *text = getenv("DIFF_ROOM");
+
+    self.refused = refused;
+    self.again = again;
+    self.bytes = text ? strtoull(text, NULL, 10) : 0;
+}
+
+static volatile unsigned char *next(struct world *w)
+{
+    if (w->n_asked == MAX_ASKED)
+        abort();
+    return &self.refused[w->thread * MAX_ASKED + w->n_asked++];
+}
+
+bool room_refused(struct world *w)
+{
+    if (!self.again)
+        return false;
+    return *next(w);
+}
+
+static size_t live_bytes(const struct world *w, int device, bool all)
+{
+    size_t sum = 0;
+
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        const struct buffer *buffer = &w->buffers[i];
+        bool of_card = buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PITCH ||
+                       (all && (buffer->kind == BUFFER_ASYNC || buffer->kind == BUFFER_POOL ||
+                                buffer->kind == BUFFER_MANAGED));
+        if (buffer->live && of_card && w->contexts[buffer->context].device == device)
+            sum += buffer->bytes;
+    }
+    return sum;
+}
+
+CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t bytes)
+{
+    int device = w->contexts[context].device;
+
+    if (self.again)
+        return result;
+    *next(w) = result == CUDA_ERROR_OUT_OF_MEMORY;
+    if (!self.bytes || w->traits->n_threads > 1)
+        return result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && live_bytes(w, device, true) + bytes <= self.bytes / 2)
+        say(w, "%zu bytes refused though %zu of %zu were in use", bytes,
+            live_bytes(w, device, true), self.bytes);
+    if (result == CUDA_SUCCESS && live_bytes(w, device, false) > self.bytes)
+        say(w, "%zu bytes given out of %zu", live_bytes(w, device, false), self.bytes);
+    return result;
+}
