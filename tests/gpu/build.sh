@@ -33,7 +33,7 @@ build plain_shared plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,$CUDA/l
 build plain_per_thread plain.cu "${cuda[@]}" --default-stream per-thread
 build driver_kernels.fatbin driver_kernels.cu "${cuda[@]}" -fatbin
 for name in corruption order barrier device_printf soak getinfo reset oom capture forked peers managed \
-    spill; do
+    spill capture_threads devices; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
 build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
@@ -41,13 +41,14 @@ link=("${link_cuda[@]}")
 for name in many pitch bench; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
-for name in contexts counted launch_pointer; do
+for name in contexts contexts_two green counted launch_pointer; do
     build "$name" "$name.c" "${c[@]}"
 done
 build driver_linked driver.c "${c[@]}"
 link=(-ldl)
 build driver_dlsym driver.c "${c[@]}" -DVIA_DLSYM
 build startup startup.c "${c[@]}"
+build cublas_capture cublas_capture.cu "${cuda[@]}"
 build sim_truth sim_truth.c "${c[@]}" -pthread
 build bypass bypass.c "${c[@]}"
 

@@ -112,6 +112,9 @@ build_library || { echo "the library could not be built"; exit 1; }
 
 # Frameworks take long to start and need none of the programs: they go on while these are built.
 same_framework_checks
+capture_framework_checks
+cufile_checks
+nccl_checks
 wait "$programs" || { cat "$OUT/build.log"; echo "the programs could not be built"; exit 1; }
 
 same_output_checks
@@ -120,6 +123,8 @@ order_checks
 barrier_checks
 printf_checks
 api_background_checks
+capture_checks
+several_gpu_checks
 report_checks
 wait_for_background
 

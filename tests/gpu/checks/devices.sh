@@ -1,0 +1,66 @@
+# Several GPUs, contexts beside the primary ones, and libraries that hand their memory to others.
+
+two_gpus() {
+    (($(nvidia-smi --list-gpus | wc -l) > 1)) || { echo "one GPU only"; return 1; }
+}
+
+# What is on which device, with the devices in this order; the report's numbers are the program's.
+visible() {
+    local order=$1 n=0
+    [[ $order == 0 ]] || two_gpus || return $STATUS_SKIP
+    same_output CUDA_VISIBLE_DEVICES="$order" -- "$BIN/devices" || return 1
+    while ((n < $(grep -c '^device ' "$OUT/$TAG.native.out"))); do
+        report "devices.$n.placements.pool.alloc_bytes == $(((n + 1) * 10 << 20))" || return 1
+        ((++n))
+    done
+    ((n > 0))
+}
+
+several_gpu_checks() {
+    local order
+    for order in 0 1 0,1 1,0; do
+        background check "devices/visible-$order" visible "$order"
+    done
+    several devices/contexts -- "$BIN/contexts_two" "$BIN/driver_kernels.fatbin"
+    several devices/green -- "$BIN/green" "$BIN/driver_kernels.fatbin"
+    background check devices/peers-managed same_output ALLOGRAFT_POLICY=managed -- "$BIN/peers"
+    background check devices/peers-reversed same_output CUDA_VISIBLE_DEVICES=1,0 -- "$BIN/peers"
+    background check devices/peers-ordered same_output ALLOGRAFT_FREE=ordered -- "$BIN/peers"
+}
+
+# nccl MODE [CONDITION]... -- [VAR=VALUE]...: torch_nccl.py, with conditions on the report of rank 0.
+nccl() {
+    local mode=$1 conditions=() LIMIT_S=150
+    shift
+    while [[ $1 != -- ]]; do
+        conditions+=("$1")
+        shift
+    done
+    shift
+    two_gpus || return $STATUS_SKIP
+    same_output "$@" -- python3 "$HERE/torch_nccl.py" "$mode" || return $?
+    report "${conditions[@]}"
+}
+
+# By default NCCL's own memory comes from the driver, and a rule that names it can say otherwise.
+nccl_checks() {
+    local left=coverage.fallbacks.exporting_library
+    background check nccl/default nccl processes "$left > 0" -- NCCL_CUMEM_ENABLE=0
+    background check nccl/overridden nccl processes "$left == 0" -- NCCL_CUMEM_ENABLE=0 \
+        ALLOGRAFT_RULES='from=libnccl*:pool'
+    background check nccl/cumem nccl processes -- NCCL_CUMEM_ENABLE=1
+    background check nccl/sync nccl processes -- ALLOGRAFT_FREE=sync
+    background check nccl/managed nccl processes -- ALLOGRAFT_POLICY=managed
+    background check nccl/uncached nccl processes -- PYTORCH_NO_CUDA_MEMORY_CACHING=1
+    background check nccl/graph nccl graph -- NCCL_CUMEM_ENABLE=1
+    background check nccl/graph-no-cumem nccl graph -- NCCL_CUMEM_ENABLE=0
+    background check nccl/one-process nccl single --
+}
+
+# cuFile on redirected memory, and with its own memory from the pool too.
+cufile_checks() {
+    background check cufile/default same_output -- python3 "$HERE/cufile.py"
+    background check cufile/managed same_output ALLOGRAFT_POLICY=managed -- python3 "$HERE/cufile.py"
+    background check cufile/overridden same_output ALLOGRAFT_RULES='from=libcufile*:pool' -- \
+        python3 "$HERE/cufile.py"
+}
