@@ -1,5 +1,6 @@
 /* Hooks of contexts: who lives on which device, and whose memory goes when one dies. */
 #include "alloc.h"
+#include "app_pools.h"
 #include "context.h"
 #include "driver.h"
 #include "entry.h"
@@ -78,8 +79,10 @@ static struct ag_context *primary_ending(CUdevice device, bool reset)
 {
     struct ag_context *context = ag_context_primary_dying(device, reset);
 
-    if (context)
+    if (context) {
+        ag_app_pools_device_ending(device);
         ag_alloc_context_dying(context);
+    }
     return context;
 }
 

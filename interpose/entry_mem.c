@@ -27,20 +27,6 @@ AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
     return ag_entry_leave(ag_free(dptr));
 }
 
-AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
-{
-    AG_ENTER(cuMemFreeAsync, dptr, stream);
-    return ag_entry_leave(
-        ag_free_async(dptr, stream, ag_cu.cuMemFreeAsync, ag_cu.cuStreamSynchronize));
-}
-
-AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
-{
-    AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
-    return ag_entry_leave(
-        ag_free_async(dptr, stream, ag_cu.cuMemFreeAsync_ptsz, ag_cu.cuStreamSynchronize_ptsz));
-}
-
 AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 {
     AG_ENTER(cuMemGetInfo_v2, ret_free, ret_total);
@@ -103,12 +89,6 @@ AG_ENTRY CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
         return ag_entry_leave(result);                                                \
     }
 
-RETRIED(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytes, CUstream stream), dptr, bytes, stream)
-RETRIED(cuMemAllocAsync_ptsz, (CUdeviceptr * dptr, size_t bytes, CUstream stream), dptr, bytes, stream)
-RETRIED(cuMemAllocFromPoolAsync,
-        (CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream), dptr, bytes, pool, stream)
-RETRIED(cuMemAllocFromPoolAsync_ptsz,
-        (CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream), dptr, bytes, pool, stream)
 RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array, descriptor)
 RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor), array, descriptor)
 RETRIED(cuMipmappedArrayCreate,

@@ -55,15 +55,6 @@ NOTED(AG_VISIBLE_SHARED, cuMemExportToShareableHandle,
 NOTED(AG_VISIBLE_SHARED, cuMemImportFromShareableHandle,
       (CUmemGenericAllocationHandle * handle, void *exported, CUmemAllocationHandleType type), handle,
       exported, type)
-NOTED(AG_VISIBLE_SHARED, cuMemPoolExportToShareableHandle,
-      (void *exported, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags),
-      exported, pool, type, flags)
-NOTED(AG_VISIBLE_SHARED, cuMemPoolImportFromShareableHandle,
-      (CUmemoryPool * pool, void *exported, CUmemAllocationHandleType type, unsigned long long flags),
-      pool, exported, type, flags)
-NOTED(AG_VISIBLE_RDMA, cuMemGetHandleForAddressRange,
-      (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType type, unsigned long long flags),
-      handle, dptr, size, type, flags)
 NOTED(AG_VISIBLE_HOST_FUNCTION, cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data),
       stream, function, data)
 NOTED(AG_VISIBLE_HOST_FUNCTION, cuLaunchHostFunc_ptsz,
@@ -127,39 +118,4 @@ AG_ENTRY CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary
 {
     AG_ENTER(cuLibraryGetGlobal, dptr, bytes, library, name);
     return ag_entry_leave(note_global(ag_cu.cuLibraryGetGlobal(dptr, bytes, library, name), dptr));
-}
-
-/* Pools whose memory the host may read: on the host, or managed. */
-static void note_pool(const CUmemLocation *location, CUmemAllocationType type)
-{
-    bool on_device = location && location->type == CU_MEM_LOCATION_TYPE_DEVICE;
-
-    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        ag_order_note_visible(AG_VISIBLE_MANAGED);
-    else if (location && !on_device)
-        ag_order_note_visible(AG_VISIBLE_PINNED);
-}
-
-AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
-{
-    AG_ENTER(cuMemPoolCreate, pool, properties);
-    if (properties)
-        note_pool(&properties->location, properties->allocType);
-    return ag_entry_leave(ag_cu.cuMemPoolCreate(pool, properties));
-}
-
-AG_ENTRY CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location,
-                                         CUmemAllocationType type)
-{
-    AG_ENTER(cuMemGetDefaultMemPool, pool, location, type);
-    note_pool(location, type);
-    return ag_entry_leave(ag_cu.cuMemGetDefaultMemPool(pool, location, type));
-}
-
-AG_ENTRY CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
-                                  CUmemAllocationType type)
-{
-    AG_ENTER(cuMemGetMemPool, pool, location, type);
-    note_pool(location, type);
-    return ag_entry_leave(ag_cu.cuMemGetMemPool(pool, location, type));
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "app_pools.h"
 #include "backend.h"
 #include "base/clock.h"
 #include "budget.h"
@@ -56,6 +57,7 @@ static void begin_child(void)
     ag_context_forget_all();
     ag_ledger_forget_all();
     ag_order_forget_all();
+    ag_app_pools_forget_all();
     for (unsigned i = 0; ag_device_met(i); i++) {
         ag_pool_forget(ag_device_met(i));
         ag_managed_pool_forget(ag_device_met(i));
@@ -90,6 +92,7 @@ static void configure(void)
     ag_managed_pool_configure(options.pool_keep);
     ag_order_configure(options.free_mode);
     ag_pool_configure(options.pool_keep);
+    ag_app_pools_configure(options.app_pool_keep);
     ag_pressure_configure(options.cache, options.pending);
 }
 
@@ -165,6 +168,7 @@ static void pay_at_exit(void)
         return;
     ag_entry_depth++;
     ag_order_exit();
+    ag_app_pools_exit();
     ag_entry_depth--;
 }
 

@@ -18,6 +18,7 @@
 #include "context.h"
 #include "driver.h"
 #include "lifecycle.h"
+#include "report_pools.h"
 #include "stats.h"
 #include "version.h"
 
@@ -310,7 +311,11 @@ static void write_json(struct ag_text *text, const struct ag_options *options)
     json_group(text, "managed");
     ag_text_add(text, "},\n\"pressure\":{");
     json_group(text, "pressure");
-    ag_text_add(text, "},\n\"warnings\":[");
+    ag_text_add(text, "},\n\"async\":{");
+    json_group(text, "async");
+    ag_text_add(text, "},\n");
+    ag_report_pools_json(text);
+    ag_text_add(text, "\"warnings\":[");
     for (unsigned i = 0; warning(i); i++) {
         ag_text_add(text, i ? "," : "");
         ag_text_add_json(text, warning(i));
@@ -474,6 +479,8 @@ static void write_text(struct ag_text *text, const struct ag_options *options)
                     ag_text_size(cached, sizeof(cached), atomic_load(&ag_stats.cached_peak)));
     text_group(text, "managed", "managed memory");
     text_group(text, "pressure", "want of memory");
+    ag_report_pools_text(text);
+    text_group(text, "async", "the program's own stream-ordered calls");
     text_group(text, "fallbacks", "left to the driver because");
     text_coverage(text);
 }

@@ -16,10 +16,26 @@ static struct {
 
 static struct ag_arena arena = AG_ARENA_INIT(struct ag_block);
 
+/* How many blocks begin in the pages that fall on each place. The driver never puts memory of two
+ * pools, or of a pool and of cuMemAlloc, into one page of that size. */
+#define PAGE_BITS 21
+#define PLACES    4096u
+static _Atomic unsigned begun[PLACES];
+
 /* Neighbouring allocations lie 512 B or more apart. */
 static unsigned shard_of(CUdeviceptr address)
 {
     return (unsigned)((address >> 9) * 0x9e3779b97f4a7c15u >> 58) % SHARDS;
+}
+
+static _Atomic unsigned *place_of(CUdeviceptr address)
+{
+    return &begun[(address >> PAGE_BITS) * 0x9e3779b97f4a7c15u >> 52];
+}
+
+bool ag_ledger_may_have(CUdeviceptr address)
+{
+    return atomic_load_explicit(place_of(address), memory_order_relaxed) != 0;
 }
 
 static unsigned take(CUdeviceptr address)
@@ -51,6 +67,7 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
         ag_arena_put(&arena, block);
         return NULL;
     }
+    atomic_fetch_add_explicit(place_of(address), 1, memory_order_relaxed);
     return block;
 }
 
@@ -113,6 +130,7 @@ void ag_ledger_remove(struct ag_block *block)
 
     (void)ag_map_take(&shards[i].map, block->address);
     ag_lock_release(&shards[i].lock);
+    atomic_fetch_sub_explicit(place_of(block->address), 1, memory_order_relaxed);
     ag_arena_put(&arena, block);
 }
 
@@ -173,4 +191,6 @@ void ag_ledger_forget_all(void)
 {
     for (unsigned i = 0; i < SHARDS; i++)
         ag_map_finish(&shards[i].map);
+    for (unsigned i = 0; i < PLACES; i++)
+        atomic_store_explicit(&begun[i], 0, memory_order_relaxed);
 }

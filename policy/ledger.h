@@ -40,6 +40,10 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
 /* Makes the block the program's, with `requested` bytes. */
 void ag_ledger_give(struct ag_block *block, size_t requested);
 
+/* False when no block in the books begins at `address`: most often right, never wrong when false. No
+ * lock: for calls that mostly concern memory of others. */
+bool ag_ledger_may_have(CUdeviceptr address);
+
 enum ag_claim {
     AG_CLAIM_OURS,    /* *ret_block is KEPT now and the caller's */
     AG_CLAIM_NOT_LIVE, /* known, but the program does not own it: freed already */

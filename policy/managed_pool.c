@@ -99,30 +99,24 @@ CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool)
     return CUDA_SUCCESS;
 }
 
-static bool is_ready(struct ag_device *device)
+bool ag_managed_pool_exists(struct ag_device *device)
 {
     return atomic_load_explicit(&device->managed_state, memory_order_acquire) == POOL_READY;
 }
 
 CUmemoryPool ag_managed_pool_made(struct ag_device *device)
 {
-    return is_ready(device) ? device->managed_pool : NULL;
+    return ag_managed_pool_exists(device) ? device->managed_pool : NULL;
 }
 
-bool ag_managed_pool_is(CUmemoryPool pool)
+bool ag_managed_pool_is_of(struct ag_device *device, CUmemoryPool pool)
 {
-    struct ag_device *device;
-
-    for (unsigned i = 0; pool && (device = ag_device_met(i)); i++) {
-        if (is_ready(device) && device->managed_pool == pool)
-            return true;
-    }
-    return false;
+    return ag_managed_pool_exists(device) && device->managed_pool == pool;
 }
 
 void ag_managed_pool_trim(struct ag_device *device)
 {
-    if (is_ready(device) && ag_cu.cuMemPoolTrimTo)
+    if (ag_managed_pool_exists(device) && ag_cu.cuMemPoolTrimTo)
         (void)ag_cu.cuMemPoolTrimTo(device->managed_pool, 0);
 }
 

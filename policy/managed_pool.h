@@ -19,9 +19,9 @@ CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool);
 
 /* The pool, or NULL when it is not made. Makes no driver call. */
 CUmemoryPool ag_managed_pool_made(struct ag_device *device);
-
-/* Is that one of ours? Makes no driver call. */
-bool ag_managed_pool_is(CUmemoryPool pool);
+/* Was it made? And is `pool` it? No driver call. */
+bool ag_managed_pool_exists(struct ag_device *device);
+bool ag_managed_pool_is_of(struct ag_device *device, CUmemoryPool pool);
 
 /* Gives what the pool holds unused back. */
 void ag_managed_pool_trim(struct ag_device *device);

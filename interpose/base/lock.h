@@ -11,6 +11,7 @@
 enum ag_lock_rank {
     AG_RANK_CONTEXTS = 1, /* table of contexts and of devices */
     AG_RANK_CAPTURES,     /* list of open captures */
+    AG_RANK_APP_POOLS,    /* table of the program's pools */
     AG_RANK_CACHE,        /* one shard of a cache of freed blocks */
     AG_RANK_LEDGER,       /* one shard of the ledger */
     AG_RANK_SPILLED,      /* list of spilled blocks */

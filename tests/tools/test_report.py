@@ -34,6 +34,11 @@ SAMPLE = {
               "pending_peak_bytes": 512},
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "peak_bytes": 512},
     "managed": {"advice": 1}, "pressure": {"trimmed": 1},
+    "async": {"freed": 2, "captured": 0, "thresholds_raised": 1, "managed": 0, "managed_bytes": 0,
+              "managed_capture_open": 0, "managed_unavailable": 0, "managed_exhausted": 0},
+    "app_pools": [{"kind": "default", "device": 0, "allocs": 3, "frees": 2, "failed": 0,
+                   "alloc_bytes": 1536, "other_calls": 1, "reserved_high_bytes": 1 << 25,
+                   "used_high_bytes": 1024, "destroyed": False, "threshold_raised": True}],
     "warnings": ["w"],
 }
 
@@ -110,7 +115,7 @@ class Schema(SchemaTest):
             for name in place:
                 report = copy.deepcopy(SAMPLE)
                 del list(objects_within(report))[i][name]
-                if name == "pool":
+                if name in ("pool", "app_pools"):
                     continue
                 self.assert_does_not_fit(report)
 
@@ -143,6 +148,7 @@ class Schema(SchemaTest):
             "frees": set(fields["frees"]["properties"])
                      - {"drain_reasons", "barriers_paid", "pending_peak_bytes"},
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
+            "async": set(fields["async"]["properties"]),
         }
         for group, names in counted.items():
             self.assertEqual(names, {key for g, key in rows if g == group}, group)

@@ -2,6 +2,7 @@
  * a lock held where none may be held end the process with a line that says so. */
 #include "base/lock.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,15 +99,24 @@ static void ends(void (*breaks)(void), const char *words)
     CHECK_SAID(strstr(said, words), "%s: said \"%s\"", words, said);
 }
 
+/* The function's end names the rank that was taken out of order. */
+static void ends_taking(void (*function)(void), enum ag_lock_rank rank)
+{
+    char words[32];
+
+    snprintf(words, sizeof(words), "lock of rank %d taken", (int)rank);
+    ends(function, words);
+}
+
 int main(void)
 {
     ag_lock_init(&ledger_too, AG_RANK_LEDGER);
     in_order();
     tried();
     in_order();
-    ends(wrong_order, "lock of rank 1 taken");
-    ends(same_rank, "lock of rank 4 taken");
-    ends(wrong_order_tried, "lock of rank 3 taken");
+    ends_taking(wrong_order, AG_RANK_CONTEXTS);
+    ends_taking(same_rank, AG_RANK_LEDGER);
+    ends_taking(wrong_order_tried, AG_RANK_CACHE);
     ends(held_where_none_may, "a driver call entered under locks");
     ends(held_after_one_was_released, "a driver call entered under locks");
     return 0;

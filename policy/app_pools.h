@@ -1,0 +1,79 @@
+/* The program's own stream-ordered pools: a table of them, what is done with each, and the release
+ * threshold that ALLOGRAFT_APP_POOL_KEEP gives those for which the program chose none. */
+#ifndef AG_POLICY_APP_POOLS_H
+#define AG_POLICY_APP_POOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "options.h"
+
+/* Rows of the table. The last one stands for every pool that has none of its own. */
+#define AG_APP_POOLS 64u
+
+enum ag_app_pool_kind { AG_APP_POOL_DEFAULT, AG_APP_POOL_CREATED, AG_APP_POOL_IMPORTED, AG_APP_POOL_MANAGED };
+enum ag_app_count { AG_APP_ALLOCS, AG_APP_BYTES, AG_APP_FAILED, AG_APP_CALLS, AG_N_APP_COUNTS };
+
+/* Before the first call. */
+void ag_app_pools_configure(struct ag_size keep);
+
+/* --- on the way of allocations: any thread, no lock, no driver call unless said --- */
+
+/* Row of the pool that cuMemAllocAsync uses on a device (ordinal < 0: not known). */
+unsigned ag_app_pools_current(int ordinal);
+/* Row of a pool that an allocation or another call names. A handle that is met for the first time may
+ * be asked about. */
+unsigned ag_app_pools_find(CUmemoryPool pool);
+/* Adds to a counter of the row. */
+void ag_app_pools_count(unsigned row, enum ag_app_count which, uint64_t n);
+/* Before an allocation from the row's pool: its release threshold, if that is still to be raised. */
+void ag_app_pools_keep(unsigned row);
+
+/* --- what the other calls do, around the driver's own; each returns `result`, or what it got --- */
+
+/* After the program created, imported or asked for a pool. `location` NULL: of an unknown place. */
+CUresult ag_app_pools_made(CUresult result, const CUmemoryPool *pool, enum ag_app_pool_kind kind,
+                           const CUmemLocation *location);
+/* After the program asked for the default pool (or the current one) of a location. */
+CUresult ag_app_pools_given(CUresult result, const CUmemoryPool *pool, bool current,
+                            const CUmemLocation *location, CUmemAllocationType type);
+/* After the program chose the pool of a location. */
+CUresult ag_app_pools_chosen(CUresult result, CUmemoryPool pool, const CUmemLocation *location,
+                             CUmemAllocationType type);
+/* After any other call that names a pool. */
+CUresult ag_app_pools_touched(CUresult result, CUmemoryPool pool);
+
+/* As the driver function of that name; the driver's call is made inside. */
+CUresult ag_app_pools_destroy(CUmemoryPool pool);
+CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+
+/* The primary context of a device ends: what was set of its pools may be gone with it. Before that. */
+void ag_app_pools_device_ending(int ordinal);
+/* The process ends and the driver is still there: asks each pool for its highest levels. */
+void ag_app_pools_exit(void);
+/* A forked child has no pools. */
+void ag_app_pools_forget_all(void);
+
+/* --- for the rest of the policy, and the report --- */
+
+/* Bytes that pools of the device hold unused because of ALLOGRAFT_APP_POOL_KEEP: natively the device
+ * would have them back. */
+uint64_t ag_app_pools_held(int ordinal);
+/* Gives those bytes back, as far as nothing uses them. */
+void ag_app_pools_trim(int ordinal);
+
+struct ag_app_pool_info {
+    enum ag_app_pool_kind kind;
+    int device; /* -1: on the host, or not known */
+    bool others; /* the row of all pools without one */
+    bool alive, kept;
+    bool has_levels; /* the driver was asked for the next two */
+    uint64_t reserved_high, used_high;
+    uint64_t counts[AG_N_APP_COUNTS];
+};
+/* Row i < AG_APP_POOLS; false when nothing is known of it. No lock, no driver call. */
+bool ag_app_pool_info(unsigned i, struct ag_app_pool_info *ret_info);
+
+#endif
