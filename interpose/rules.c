@@ -633,29 +633,22 @@ static const char *size_text(char text[32], uint64_t bytes)
     return text;
 }
 
-/* Does the size read back the same? It is read as a floating-point number. */
-static bool is_writable(uint64_t bytes)
-{
-    return bytes < 1ull << 63 && (uint64_t)(double)bytes == bytes;
-}
-
+/* A size of 2^63 can be written as more than 2^63-1 only. */
 static void print_sizes(struct ag_range range, char *buffer, size_t size)
 {
+    bool at_least = range.first >> 63 == 0;
     char first[32], last[32];
-    bool first_as_is = is_writable(range.first), last_as_is = is_writable(range.last);
 
-    size_text(first, first_as_is ? range.first : range.first - 1);
-    size_text(last, last_as_is ? range.last : range.last + 1);
-    if (range.first == range.last && first_as_is)
+    size_text(first, at_least ? range.first : range.first - 1);
+    size_text(last, range.last);
+    if (range.first == range.last)
         append(buffer, size, "size=%s", first);
-    else if (range.first && range.last != UINT64_MAX && first_as_is && last_as_is)
+    else if (range.first && range.last != UINT64_MAX)
         append(buffer, size, "size=%s..%s", first, last);
-    else {
-        if (range.first)
-            append(buffer, size, "size%s%s", first_as_is ? ">=" : ">", first);
-        if (range.last != UINT64_MAX)
-            append(buffer, size, "size%s%s", last_as_is ? "<=" : "<", last);
-    }
+    else if (range.first)
+        append(buffer, size, "size%s%s", at_least ? ">=" : ">", first);
+    else if (range.last != UINT64_MAX)
+        append(buffer, size, "size<=%s", last);
 }
 
 void ag_rule_conditions(const struct ag_rule *rule, char *buffer, size_t size)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define FIRST_CAPACITY 16384u
-#define LONGEST_NAME 64u
+#define LONGEST_NAME   64u
 
 static bool grow(struct ag_text *text, size_t need)
 {
@@ -69,7 +69,12 @@ void ag_text_add(struct ag_text *text, const char *format, ...)
 /* Length of the UTF-8 sequence at `s`, 0 when it is malformed. */
 static size_t utf8_length(const unsigned char *s)
 {
-    size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    size_t length = s[0] < 0x80   ? 1
+                    : s[0] < 0xc2 ? 0
+                    : s[0] < 0xe0 ? 2
+                    : s[0] < 0xf0 ? 3
+                    : s[0] < 0xf5 ? 4
+                                  : 0;
 
     for (size_t i = 1; i < length; i++) {
         if ((s[i] & 0xc0) != 0x80)
@@ -142,7 +147,7 @@ int ag_text_write(const struct ag_text *text, int fd)
 }
 
 /* The factor a suffix stands for; 0 when there is no such suffix. */
-static double suffix_factor(const char *suffix)
+static uint64_t suffix_factor(const char *suffix)
 {
     static const char letters[] = "kmgt";
     const char *letter;
@@ -154,33 +159,40 @@ static double suffix_factor(const char *suffix)
         return 0;
     if (suffix[1] && strcasecmp(suffix + 1, "b") && strcasecmp(suffix + 1, "ib"))
         return 0;
-    return (double)(1ull << (10 * (letter - letters + 1)));
+    return 1ull << (10 * (letter - letters + 1));
 }
 
-/* Digits with at most one point in between; *ret_end is behind them. Not strtod, which takes the
- * program's locale for the point. Negative when there is no digit first. */
-static double parse_number(const char *text, const char **ret_end)
+/* Digits with at most one point in between: what is before it exactly, behind it as a part of 1.
+ * Not strtod, which takes the program's locale for the point. What is behind the number, or NULL
+ * when there is no digit first or too many. */
+static const char *parse_number(const char *text, uint64_t *ret_whole, double *ret_part)
 {
-    double value = 0, place = 1;
+    uint64_t whole = 0;
+    double part = 0, place = 1;
 
     if (!isdigit((unsigned char)*text))
-        return -1;
-    for (; isdigit((unsigned char)*text); text++)
-        value = value * 10 + (*text - '0');
+        return NULL;
+    for (; isdigit((unsigned char)*text); text++) {
+        if (__builtin_mul_overflow(whole, 10u, &whole) ||
+            __builtin_add_overflow(whole, (uint64_t)(*text - '0'), &whole))
+            return NULL;
+    }
     if (*text == '.' && isdigit((unsigned char)text[1])) {
         for (text++; isdigit((unsigned char)*text); text++) {
             place /= 10;
-            value += place * (*text - '0');
+            part += place * (*text - '0');
         }
     }
-    *ret_end = text;
-    return value;
+    *ret_whole = whole;
+    *ret_part = part;
+    return text;
 }
 
 int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
 {
-    const char *end = text;
-    double value, factor;
+    uint64_t value, factor;
+    const char *end;
+    double part;
     bool percent;
 
     if (!strcasecmp(text, "max")) {
@@ -188,14 +200,19 @@ int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
         *ret_percent = false;
         return 0;
     }
-    value = parse_number(text, &end);
-    if (value < 0)
+    end = parse_number(text, &value, &part);
+    if (!end)
         return -EINVAL;
     percent = !strcmp(end, "%");
     factor = percent ? 1 : suffix_factor(end);
-    if (factor == 0 || (percent && value > 100) || value * factor >= 0x1p63)
+    if (!factor || (percent && (value > 100 || (value == 100 && part > 0))))
         return -EINVAL;
-    *ret_value = (uint64_t)(value * factor);
+    if (__builtin_mul_overflow(value, factor, &value) || value >> 63)
+        return -EINVAL;
+    value += (uint64_t)(part * (double)factor);
+    if (value >> 63)
+        return -EINVAL;
+    *ret_value = value;
     *ret_percent = percent;
     return 0;
 }

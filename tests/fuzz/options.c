@@ -1,5 +1,6 @@
 /* Environment blocks: strings separated by NUL bytes. Every member of the settings ends in its range,
- * what is told is one line each, and a value is bad exactly when the check of one value says so. */
+ * what is told is one line each, and a value is bad exactly when the check of one value says so. Of a
+ * file of settings only the name is looked at: config.c is for those. */
 #include "options.h"
 
 #include <errno.h>
@@ -22,24 +23,38 @@ static void check_ranges(const struct ag_options *options)
 {
     FUZZ_CHECK(options->policy <= AG_POLICY_MANAGED && options->free_mode <= AG_FREE_SYNC);
     FUZZ_CHECK(options->log <= AG_LOG_DEBUG);
+    FUZZ_CHECK(options->managed_backend <= AG_MANAGED_POOL && options->prefer.kind <= AG_PREFER_NONE);
+    FUZZ_CHECK(options->access <= AG_ACCESS_NONE && options->prefetch <= AG_PREFETCH_OFF);
+    FUZZ_CHECK(options->oom <= AG_OOM_SPILL && options->rules.n <= AG_MAX_RULES);
     FUZZ_CHECK(!options->cache.percent || options->cache.value <= 100);
     FUZZ_CHECK(!options->pool_keep.percent || options->pool_keep.value <= 100);
     FUZZ_CHECK(!options->pending.percent || options->pending.value <= 100);
     FUZZ_CHECK(ag_size_bytes(options->cache, 1ull << 40) <= 1ull << 40 || !options->cache.percent);
 }
 
-/* How many of the strings set a variable of ours to a value that is not allowed. */
+/* Is a variable of that name among the strings before `string`? */
+static int met_before(char **environment, char **string, size_t length)
+{
+    for (; environment < string; environment++) {
+        if (!strncmp(*environment, *string, length) && (*environment)[length] == '=')
+            return 1;
+    }
+    return 0;
+}
+
+/* How many of the strings set a variable of ours, for the first time, to a value that is not allowed. */
 static unsigned count_bad(char **environment)
 {
     unsigned n = 0;
 
-    for (; *environment; environment++) {
-        char *equals = strchr(*environment, '='), why[600];
+    for (char **string = environment; *string; string++) {
+        char *equals = strchr(*string, '='), why[600];
 
-        if (!equals || strncmp(*environment, "ALLOGRAFT_", 10) != 0)
+        if (!equals || strncmp(*string, "ALLOGRAFT_", 10) != 0 ||
+            met_before(environment, string, (size_t)(equals - *string)))
             continue;
         *equals = '\0';
-        n += ag_option_check(*environment, equals + 1, why, sizeof(why)) == -EINVAL;
+        n += ag_option_check(*string, equals + 1, why, sizeof(why)) == -EINVAL;
         *equals = '=';
     }
     return n;
@@ -60,11 +75,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
          string += strlen(string) + 1)
         environment[n++] = string;
     environment[n] = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (!strncmp(environment[i], "ALLOGRAFT_CONFIG=", 17) && environment[i][17])
+            memcpy(environment[i] + 13, "IG2", 3); /* unknown, and no file is opened */
+    }
     n_errors = 0;
     result = ag_options_read(environment, &options, tell);
     FUZZ_CHECK(result == (n_errors ? -EINVAL : 0) && n_errors == count_bad(environment));
     check_ranges(&options);
     FUZZ_CHECK(ag_options_log_level(environment) <= AG_LOG_DEBUG);
+    FUZZ_CHECK(ag_options_may_watch_launches(environment) ||
+               options.prefetch != AG_PREFETCH_LAUNCH || options.disable);
+    for (unsigned i = 0; i < options.rules.n && !options.disable; i++)
+        FUZZ_CHECK(ag_options_may_watch_launches(environment) ||
+                   options.rules.rule[i].wish.prefetch != AG_PREFETCH_LAUNCH);
     for (size_t i = 0; i < ag_options_count(); i++) {
         const char *text = ag_option_text(environment, i);
 

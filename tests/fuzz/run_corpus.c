@@ -51,7 +51,7 @@ static size_t vary(uint8_t *data, size_t size)
     default:
         if (size == LONGEST)
             return size;
-        data[size] = "0123456789.%kKMGTiB=\"\\\n"[chance_below(23)];
+        data[size] = "0123456789.%kKMGTiB=\"\\\n*?:;,<>#"[chance_below(31)];
         return size + 1;
     }
 }

@@ -411,8 +411,9 @@ static void prints(void)
         {"THREAD=T*,nth=3..3,FROM=L?b:Backend=PLAIN", "from=L?b,nth=3,thread=T*", "", "backend=plain"},
         {"nth=1..2:async=managed", "nth=1..2", "", "async=managed"},
         {"size=9007199254740992:pool", "size=8192TiB", "pool", ""},
-        {"size>9007199254740992:pool", "size>8192TiB", "pool", ""},
-        {"size<9007199254740996:pool", "size<9007199254740996", "pool", ""},
+        {"size>9007199254740992:pool", "size>=9007199254740993", "pool", ""},
+        {"size>9223372036854775807:pool", "size>9223372036854775807", "pool", ""},
+        {"size=5..9223372036854775807:pool", "size=5..9223372036854775807", "pool", ""},
         {"size=0:pool", "size=0", "pool", ""},
     };
     char conditions[AG_RULE_TEXT], placement[AG_RULE_TEXT], settings[AG_RULE_TEXT];
