@@ -125,6 +125,7 @@ printf_checks
 api_background_checks
 capture_checks
 several_gpu_checks
+sanitizer_checks
 report_checks
 wait_for_background
 
