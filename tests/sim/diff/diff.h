@@ -43,6 +43,7 @@ struct traits {
     unsigned visible_at;     /* from that operation on */
     unsigned nonblocking_at; /* likewise: the first non-blocking stream may appear */
     bool second_context, second_device, peers, captures, resets, pools, holds, ipc;
+    bool hungry; /* holds as much memory as it may */
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT } ending;
     unsigned n_ops, n_threads;
 };

@@ -183,6 +183,9 @@ class Runner:
         plain, plain_err = self.log(seed, '', False)
         other, err = (plain, plain_err) if name == 'plain' else \
             self.log(seed, self.args.variants[name], True)
+        if '--- its twin' in other:
+            cut = other.index('--- its twin')
+            other, plain = other[:cut], other[cut + 1:]
         if name in SOFT or self.args.soft:
             plain, other = ([line for line in log if ' attr ' not in line]
                             for log in (plain, other))

@@ -12,6 +12,8 @@ static const char *const kind_names[] = {"native",  "pitch",  "async",      "poo
 
 static size_t some_size(struct world *w)
 {
+    if (w->traits->hungry && chance(w, 60))
+        return ((size_t)1 + draw(w, 12)) * 300000;
     switch (draw(w, 10)) {
     case 0:
         return 16 + draw(w, 64);

@@ -54,6 +54,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->pools = chance(&dice, 40);
     t->holds = chance(&dice, 15) && n_threads == 1;
     t->ending = draw(&dice, 4);
+    t->hungry = chance(&dice, 30);
 }
 
 /* ---- operations ---- */
@@ -98,6 +99,8 @@ static const struct {
 static void one_operation(struct world *w)
 {
     w->op++;
+    if (w->traits->hungry && chance(w, 12) && op_alloc(w))
+        return;
     for (unsigned tries = 0; tries < 12; tries++) {
         if (w->capture.open) {
             if (op_in_capture(w))
