@@ -19,6 +19,13 @@
 
 #define NEXT(name) ((__typeof__(&name))ag_real_dlsym(RTLD_NEXT, #name))
 
+/* exec only returns when it failed. */
+static int stay(int result)
+{
+    ag_lifecycle_stay();
+    return result;
+}
+
 __attribute__((noreturn)) static void leave(int status)
 {
     ag_lifecycle_leave("_exit");
@@ -39,31 +46,31 @@ AG_ENTRY __attribute__((noreturn)) void _Exit(int status)
 AG_ENTRY int execve(const char *path, char *const argv[], char *const envp[])
 {
     ag_lifecycle_leave("exec");
-    return NEXT(execve)(path, argv, envp);
+    return stay(NEXT(execve)(path, argv, envp));
 }
 
 AG_ENTRY int execv(const char *path, char *const argv[])
 {
     ag_lifecycle_leave("exec");
-    return NEXT(execv)(path, argv);
+    return stay(NEXT(execv)(path, argv));
 }
 
 AG_ENTRY int execvp(const char *file, char *const argv[])
 {
     ag_lifecycle_leave("exec");
-    return NEXT(execvp)(file, argv);
+    return stay(NEXT(execvp)(file, argv));
 }
 
 AG_ENTRY int execvpe(const char *file, char *const argv[], char *const envp[])
 {
     ag_lifecycle_leave("exec");
-    return NEXT(execvpe)(file, argv, envp);
+    return stay(NEXT(execvpe)(file, argv, envp));
 }
 
 AG_ENTRY int fexecve(int fd, char *const argv[], char *const envp[])
 {
     ag_lifecycle_leave("exec");
-    return NEXT(fexecve)(fd, argv, envp);
+    return stay(NEXT(fexecve)(fd, argv, envp));
 }
 
 /* Number of arguments up to and with the closing NULL. */

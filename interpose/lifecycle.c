@@ -20,7 +20,6 @@
 #include "alloc.h"
 #include "app_pools.h"
 #include "backend.h"
-#include "base/clock.h"
 #include "budget.h"
 #include "context.h"
 #include "driver.h"
@@ -29,6 +28,7 @@
 #include "managed_pool.h"
 #include "order.h"
 #include "pressure.h"
+#include "record.h"
 #include "report.h"
 #include "spill.h"
 
@@ -38,9 +38,9 @@ _Atomic int ag_entry_state = AG_ENTRY_NEW;
 
 static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what start() does, once */
 static struct ag_options options;
-static struct ag_run run = {.ended_by = "exit"};
-static bool settings_bad;
+static pid_t own_pid; /* a child by vfork shares our memory, and is not us */
 static _Atomic bool reported;
+static atomic_flag recorded = ATOMIC_FLAG_INIT; /* the counters have had their chance of a file */
 
 static void tell(enum ag_log_level level, const char *line)
 {
@@ -53,7 +53,10 @@ static void begin_child(void)
 {
     bool had_contexts = ag_context_count() > 0;
 
-    ag_stats_reset();
+    own_pid = getpid();
+    ag_report_in_child();
+    atomic_flag_clear(&recorded);
+    atomic_store(&reported, false);
     ag_context_forget_all();
     ag_ledger_forget_all();
     ag_order_forget_all();
@@ -61,14 +64,12 @@ static void begin_child(void)
     for (unsigned i = 0; ag_device_met(i); i++) {
         ag_pool_forget(ag_device_met(i));
         ag_managed_pool_forget(ag_device_met(i));
+        ag_stats_device_met(ag_device_met(i)->ordinal, ag_device_met(i)->name,
+                            ag_device_met(i)->total_bytes);
     }
-    run.pid = getpid();
-    run.started_ns = ag_clock_ns();
-    run.started_ticks = ag_clock_ticks();
-    ag_report_in_child();
     ag_entry_depth = 0;
     if (had_contexts && atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE) {
-        run.trouble = "forked from a process that had a CUDA context";
+        ag_report_describe_driver("forked from a process that had a CUDA context");
         atomic_store(&ag_entry_state, AG_ENTRY_PASSING);
     }
 }
@@ -96,33 +97,40 @@ static void configure(void)
     ag_pressure_configure(options.cache, options.pending);
 }
 
-/* What every call is to do from now on. With start_mutex held. */
-static enum ag_entry_state start(void)
+/* Why nothing can be redirected, or NULL. */
+static const char *find_trouble(bool settings_bad)
 {
     const char *missing = NULL;
 
-    run.pid = getpid();
-    run.started_ns = ag_clock_ns();
-    run.started_ticks = ag_clock_ticks();
+    if (ag_driver_find())
+        return "no libcuda was found in the process";
+    ag_symbols_index();
+    if (settings_bad)
+        return "a setting was bad";
+    if (options.disable)
+        return "switched off by ALLOGRAFT_DISABLE";
+    if (ag_driver_complete(&missing))
+        return NULL;
+    ag_log_warn("the driver has no %s: nothing is redirected", missing);
+    return "the driver is too old";
+}
+
+/* What every call is to do from now on. With start_mutex held. */
+static enum ag_entry_state start(void)
+{
+    const char *trouble;
+    bool settings_bad;
+
+    own_pid = getpid();
     ag_log_bind();
     ag_log_set_level(ag_options_log_level(environ));
     settings_bad = ag_options_read(environ, &options, tell) != 0;
     configure();
+    ag_report_describe();
     pthread_atfork(NULL, NULL, begin_child);
-    if (ag_driver_find()) {
-        run.trouble = "no libcuda was found in the process";
-        return AG_ENTRY_PASSING;
-    }
-    if (settings_bad)
-        run.trouble = "a setting was bad";
-    else if (options.disable)
-        run.trouble = "switched off by ALLOGRAFT_DISABLE";
-    else if (!ag_driver_complete(&missing))
-        run.trouble = "the driver is too old";
-    if (missing)
-        ag_log_warn("the driver has no %s: nothing is redirected", missing);
-    ag_symbols_index();
-    return run.trouble ? AG_ENTRY_PASSING : AG_ENTRY_ACTIVE;
+    trouble = find_trouble(settings_bad);
+    ag_report_describe_driver(trouble);
+    return trouble ? AG_ENTRY_PASSING : AG_ENTRY_ACTIVE;
 }
 
 enum ag_entry_state ag_entry_start(void)
@@ -150,16 +158,11 @@ const struct ag_options *ag_lifecycle_options(void)
     return &options;
 }
 
-const struct ag_run *ag_lifecycle_run(void)
-{
-    return &run;
-}
-
 /* --- the end --- */
 
 static bool is_this_process(void)
 {
-    return run.pid == getpid();
+    return own_pid == getpid();
 }
 
 static void pay_at_exit(void)
@@ -181,6 +184,8 @@ void ag_lifecycle_context_exists(void)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
 
+    if (!atomic_flag_test_and_set(&recorded))
+        ag_record_begin(options.counters.text);
     if (atomic_flag_test_and_set(&registered))
         return;
     (void)atexit(pay_at_exit);
@@ -191,8 +196,8 @@ static void report_once(const char *ended_by)
 {
     if (options.disable || !*ag_driver_path() || atomic_exchange(&reported, true))
         return;
-    run.ended_by = ended_by;
-    ag_report_write(&options);
+    if (!ag_report_write(&options, ended_by)) /* else the counters are what is left of it */
+        ag_record_end();
 }
 
 void ag_lifecycle_leave(const char *ended_by)
@@ -204,6 +209,18 @@ void ag_lifecycle_leave(const char *ended_by)
     if (!ag_entry_inside()) /* else the driver itself is leaving, under one of our calls */
         pay_at_exit();
     report_once(ended_by);
+    errno = saved_errno;
+}
+
+void ag_lifecycle_stay(void)
+{
+    int saved_errno = errno;
+
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
+        return;
+    *ag_stats.head.ended_by = '\0';
+    if (atomic_exchange(&reported, false) && ag_context_count())
+        ag_record_begin(options.counters.text);
     errno = saved_errno;
 }
 

@@ -2,8 +2,6 @@
 #ifndef AG_LIFECYCLE_H
 #define AG_LIFECYCLE_H
 
-#include <stdint.h>
-
 #include "options.h"
 
 /* A context exists now: the handlers that must run before the driver's own are registered. */
@@ -12,17 +10,10 @@ void ag_lifecycle_context_exists(void);
 /* The effective settings; after the first hook. */
 const struct ag_options *ag_lifecycle_options(void);
 
-/* Facts for the report. */
-struct ag_run {
-    int pid;
-    uint64_t started_ns, started_ticks;
-    const char *ended_by; /* "exit", "_exit", "exec" */
-    const char *trouble;  /* why nothing is redirected, or NULL */
-};
-const struct ag_run *ag_lifecycle_run(void);
-
 /* Before the process image goes by _exit or exec: the wait owed is paid, the report written. Does
  * nothing in a process that only shares our memory (vfork) or was forked with CUDA in use. */
 void ag_lifecycle_leave(const char *ended_by);
+/* It did not go: exec failed. There will be another report. */
+void ag_lifecycle_stay(void);
 
 #endif

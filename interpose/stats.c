@@ -1,21 +1,69 @@
 /* The counters' memory and their sums: see stats.h. */
 #include "stats.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "options.h"
+
 struct ag_stats ag_stats;
+
+_Static_assert(sizeof(struct ag_stats) % AG_STATS_PAGE == 0, "other variables share its pages");
 
 void ag_stats_reset(void)
 {
     memset(&ag_stats, 0, sizeof(ag_stats));
 }
 
+static uint64_t mix(uint64_t hash, const char *text)
+{
+    do
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u; /* FNV-1a */
+    while (*text++);
+    return hash;
+}
+
+uint64_t ag_stats_fingerprint(void)
+{
+    static const char *const names[] = {
+#define AG_STAT(id, group, key, label) #group "." #key,
+#include "stats.def"
+#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#include "hooks.def"
+    };
+    uint64_t hash = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        hash = mix(hash, names[i]);
+    for (size_t i = 0; i < ag_options_count(); i++)
+        hash = mix(hash, ag_option_info(i)->name);
+    hash ^= (uint64_t)offsetof(struct ag_stats, slots) << 40 ^
+            (uint64_t)sizeof(struct ag_stats_slot) << 20 ^ offsetof(struct ag_stats, pending_bytes);
+    return hash;
+}
+
+void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes)
+{
+    uint32_t n = atomic_load_explicit(&ag_stats.n_devices, memory_order_relaxed);
+
+    if (n >= AG_STATS_DEVICES_MET)
+        return;
+    ag_stats.devices[n] = (struct ag_stats_device){.ordinal = ordinal, .total_bytes = total_bytes};
+    snprintf(ag_stats.devices[n].name, sizeof(ag_stats.devices[n].name), "%s", name);
+    atomic_store_explicit(&ag_stats.n_devices, n + 1, memory_order_release);
+}
+
 uint64_t ag_stats_sum(size_t offset)
+{
+    return ag_stats_sum_of(&ag_stats, offset);
+}
+
+uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset)
 {
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < AG_SLOTS; i++) {
-        const char *slot = (const char *)&ag_stats.slots[i];
+        const char *slot = (const char *)&stats->slots[i];
 
         sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(slot + offset),
                                     memory_order_relaxed);

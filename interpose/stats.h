@@ -1,5 +1,9 @@
-/* Counters of everything the report tells. Hot ones are spread over slots of threads and only
- * summed when somebody reads; all are relaxed, none takes a lock. */
+/* Counters of everything the report tells. Hot ones are spread over slots of threads and only summed
+ * when somebody reads; all are relaxed, none takes a lock.
+ *
+ * struct ag_stats is all that a report is made of: whose it is, the settings, the devices, the counts.
+ * It fills whole pages, so that record.c can put a file's pages in their place: what was counted then
+ * outlives the process, and the address that everybody counts at stays a constant. */
 #ifndef AG_STATS_H
 #define AG_STATS_H
 
@@ -48,7 +52,48 @@ struct ag_level {
     _Alignas(64) _Atomic uint64_t current, peak;
 };
 
+#define AG_STATS_LAYOUT 1u
+#define AG_STATS_MAGIC "AGSTATS"
+#ifdef __x86_64__
+#define AG_STATS_PAGE 4096u
+#else
+#define AG_STATS_PAGE 65536u /* the largest that kernels for aarch64 have */
+#endif
+
+/* Whose counters these are. Filled once, before anybody else may read it; but for ended_by. */
+struct ag_stats_head {
+    char magic[8];        /* AG_STATS_MAGIC */
+    uint32_t layout;      /* AG_STATS_LAYOUT */
+    uint32_t bytes;       /* sizeof(struct ag_stats) */
+    uint64_t fingerprint; /* ag_stats_fingerprint() of the build that counts */
+    int32_t pid, rank;    /* rank -1: none */
+    uint64_t process_start, pid_namespace; /* see record.h */
+    uint64_t started_ns, started_ticks;
+    char version[32];
+    char program[256];
+    char host[72];
+    char boot[40];      /* the kernel's id of its own start: clocks of another one mean nothing */
+    char driver[1024];  /* the file libcuda was loaded from */
+    char trouble[128];  /* why nothing is redirected, or "" */
+    char ended_by[16];  /* "exit", "_exit", "quick_exit", "exec"; "" while it runs */
+    char settings[16384]; /* a letter for where it comes from, then the text and a NUL, for each row */
+};
+
+struct ag_stats_device {
+    int32_t ordinal;
+    char name[128];
+    uint64_t total_bytes;
+};
+
+#define AG_STATS_DEVICES_MET 64u
+#define AG_STATS_BYPASSING 8u
+
 struct ag_stats {
+    _Alignas(AG_STATS_PAGE) struct ag_stats_head head;
+    struct ag_stats_device devices[AG_STATS_DEVICES_MET]; /* in the order they were met */
+    _Atomic uint32_t n_devices;
+    _Atomic uint32_t n_bypassing; /* may be more than there are names */
+    char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
     struct ag_stats_slot slots[AG_SLOTS];
     struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
     struct ag_level pending_bytes;
@@ -57,12 +102,17 @@ struct ag_stats {
 
 extern struct ag_stats ag_stats;
 
-/* Everything back to zero: a forked child's own beginning. No other thread may count meanwhile. */
+/* Everything back to zero. No other thread may count meanwhile. */
 void ag_stats_reset(void);
+/* A number that differs between builds whose lists (counters, hooks, settings) or sizes differ. */
+uint64_t ag_stats_fingerprint(void);
+/* A device the report is to tell of; once for each, one thread at a time. */
+void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes);
 uint64_t ag_stats_counter(enum ag_stat id);
 uint64_t ag_stats_hits(enum ag_hook hook);
 /* Sum over all slots of one uint64_t at `offset` bytes into a slot. */
 uint64_t ag_stats_sum(size_t offset);
+uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset);
 
 /* Adds to a counter of the calling thread's slot. */
 static inline void ag_stats_count(unsigned slot, _Atomic uint64_t *counter, uint64_t n)

@@ -8,6 +8,7 @@
 #include "budget.h"
 #include "driver.h"
 #include "order.h"
+#include "stats.h"
 
 static struct {
     struct ag_lock lock; /* guards entries, dead marks, primary references, the devices' list */
@@ -83,6 +84,7 @@ static struct ag_device *device_row(int ordinal)
         if (!row && described && n < AG_MAX_DEVICES) {
             row = &table.devices[n];
             memcpy(row, &fresh, sizeof(fresh));
+            ag_stats_device_met(ordinal, fresh.name, fresh.total_bytes);
             atomic_store_explicit(&table.n_devices, n + 1, memory_order_release);
         }
         ag_lock_release(&table.lock);
