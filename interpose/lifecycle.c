@@ -126,7 +126,7 @@ static enum ag_entry_state start(void)
     ag_log_set_level(ag_options_log_level(environ));
     settings_bad = ag_options_read(environ, &options, tell) != 0;
     configure();
-    ag_report_describe();
+    ag_report_describe(&options);
     pthread_atfork(NULL, NULL, begin_child);
     trouble = find_trouble(settings_bad);
     ag_report_describe_driver(trouble);

@@ -36,6 +36,9 @@ struct view {
 #define PLACE_SUM(view, device, place, member) \
     ag_stats_sum_of((view)->stats, offsetof(struct ag_stats_slot, places[device][place].member))
 
+#define RULE_SUM(view, rule, member) \
+    ag_stats_sum_of((view)->stats, offsetof(struct ag_stats_slot, rules[rule].member))
+
 static uint64_t counter(const struct view *view, unsigned id)
 {
     return ag_stats_sum_of(view->stats,
@@ -99,6 +102,13 @@ static unsigned n_bypassing(const struct view *view)
     return n < AG_STATS_BYPASSING ? n : AG_STATS_BYPASSING;
 }
 
+static unsigned n_rules(const struct view *view)
+{
+    uint32_t n = view->stats->head.n_rules;
+
+    return n < AG_MAX_RULES ? n : AG_MAX_RULES;
+}
+
 /* The row of the counters' tables that stands for a device. */
 static unsigned stats_row(const struct ag_stats_device *device)
 {
@@ -116,21 +126,17 @@ static bool intercepted(const struct view *view)
     return false;
 }
 
-/* The next setting's text and where it comes from; *at goes on behind it. "" behind the last. */
-static const char *next_setting(const struct view *view, size_t *at, char *ret_source)
+/* The next of the texts that the settings are kept as; *at goes on behind it. "" behind the last. */
+static const char *next_text(const struct view *view, size_t *at)
 {
     const char *settings = view->stats->head.settings;
     const size_t capacity = sizeof(view->stats->head.settings);
-    const char *value;
+    size_t begin = *at, length = begin < capacity ? strnlen(settings + begin, capacity - begin) : 0;
 
-    if (*at + 1 >= capacity || !settings[*at]) {
-        *ret_source = 'd';
+    if (begin + length >= capacity)
         return "";
-    }
-    *ret_source = settings[*at];
-    value = settings + *at + 1;
-    *at += 1 + strnlen(value, capacity - *at - 1) + 1;
-    return *at <= capacity ? value : "";
+    *at += length + 1;
+    return settings + begin;
 }
 
 /* --- warnings, in both forms --- */
@@ -198,9 +204,9 @@ static void json_process(const struct view *view)
     ADD(view, "},\n");
 }
 
-static const char *source_name(char source)
+static bool is_from_file(const char *source)
 {
-    return source == 'e' ? "environment" : source == 'f' ? "file" : "default";
+    return strcmp(source, "default") && strcmp(source, "environment");
 }
 
 static void json_settings(const struct view *view)
@@ -209,12 +215,30 @@ static void json_settings(const struct view *view)
 
     ADD(view, "\"settings\":[");
     for (size_t i = 0; i < ag_options_count(); i++) {
-        char source;
-        const char *value = next_setting(view, &at, &source);
+        const char *source = next_text(view, &at), *value = next_text(view, &at);
 
         ADD(view, "%s\n {\"name\":\"%s\",\"value\":", i ? "," : "", ag_option_info(i)->name);
         ag_text_add_json(view->text, value);
-        ADD(view, ",\"source\":\"%s\"}", source_name(source));
+        ADD(view, ",\"source\":\"%s\"", is_from_file(source) ? "file" : source);
+        if (is_from_file(source)) {
+            ADD(view, ",\"place\":");
+            ag_text_add_json(view->text, source);
+        }
+        ADD(view, "}");
+    }
+    ADD(view, "],\n");
+}
+
+static void json_rules(const struct view *view)
+{
+    if (!n_rules(view))
+        return;
+    ADD(view, "\"rules\":[");
+    for (unsigned i = 0; i < n_rules(view); i++) {
+        ADD(view, "%s\n {\"text\":", i ? "," : "");
+        ag_text_add_json(view->text, view->stats->head.rules[i]);
+        ADD(view, ",\"hits\":%llu,\"bytes\":%llu}", (unsigned long long)RULE_SUM(view, i, hits),
+            (unsigned long long)RULE_SUM(view, i, bytes));
     }
     ADD(view, "],\n");
 }
@@ -311,6 +335,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats, const st
     ADD(view, ",\n");
     json_process(view);
     json_settings(view);
+    json_rules(view);
     json_coverage(view);
     json_devices(view);
     ADD(view, "\"frees\":{");
@@ -426,19 +451,55 @@ static void text_coverage(const struct view *view)
     }
 }
 
+/* Wrapped at 100 columns; what is no default is marked. Rules stand below by themselves. */
 static void text_settings(const struct view *view)
 {
-    size_t at = 0;
+    const char *config = NULL;
+    size_t column = 100, at = 0;
 
-    ADD(view, "  settings\n    ");
+    ADD(view, "  settings");
     for (size_t i = 0; i < ag_options_count(); i++) {
-        char source;
-        const char *value = next_setting(view, &at, &source);
+        const char *name = ag_option_info(i)->name + strlen("ALLOGRAFT_");
+        const char *source = next_text(view, &at), *value = next_text(view, &at);
+        const char *mark = is_from_file(source) ? "+" : strcmp(source, "default") ? "*" : "";
+        char number[16];
+        size_t length;
 
-        ADD(view, "%s%s=%s%s", i ? " " : "", ag_option_info(i)->name + strlen("ALLOGRAFT_"), value,
-            source == 'd' ? "" : "*");
+        snprintf(number, sizeof(number), "%u", n_rules(view));
+        if (i == AG_OPTION_RULES && n_rules(view))
+            value = number;
+        if (i == AG_OPTION_CONFIG && *mark)
+            config = value;
+        length = 2 + strlen(name) + strlen(value) + strlen(mark);
+        if (column + length > 100) {
+            ADD(view, "\n   ");
+            column = 3;
+        }
+        ADD(view, " %s=%s%s", name, value, mark);
+        column += length;
     }
-    ADD(view, "    (* set by you)\n");
+    ADD(view, "\n    (* set by you");
+    if (config)
+        ADD(view, ", + by %s", config);
+    ADD(view, ")\n");
+}
+
+static void text_rule(const struct view *view, unsigned i, const char *what)
+{
+    char bytes[32];
+
+    ag_text_size(bytes, sizeof(bytes), RULE_SUM(view, i, bytes));
+    ADD(view, "    %10llu %12s  %s\n", (unsigned long long)RULE_SUM(view, i, hits), bytes, what);
+}
+
+static void text_rules(const struct view *view)
+{
+    if (!n_rules(view))
+        return;
+    ADD(view, "  rules\n    %10s %12s\n", "allocs", "total");
+    for (unsigned i = 0; i < n_rules(view); i++)
+        text_rule(view, i, view->stats->head.rules[i]);
+    text_rule(view, AG_MAX_RULES, "(no rule)");
 }
 
 static void text_title(const struct view *view)
@@ -463,6 +524,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats, const st
     for (unsigned i = 0; warning(view, i); i++)
         ADD(view, "  warning: %s\n", warning(view, i));
     text_settings(view);
+    text_rules(view);
     text_devices(view);
     text_group(view, "frees", "frees");
     text_group(view, "drains", "why frees drained the context");

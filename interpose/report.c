@@ -87,28 +87,42 @@ static void describe_process(struct ag_stats_head *head)
     *head->ended_by = '\0';
 }
 
-/* Every setting in the order of the list. A text that is too long for the rest of the room is cut. */
-static void describe_settings(struct ag_stats_head *head)
+/* Appends `value` and its NUL, cut to what room there is. */
+static size_t append(char *text, size_t at, size_t capacity, const char *value)
 {
-    size_t at = 0, capacity = sizeof(head->settings);
+    size_t length = strlen(value);
 
-    for (size_t i = 0; i < ag_options_count() && at + 3 < capacity; i++) {
-        const char *value = ag_option_text(environ, i);
-        int length;
-
-        head->settings[at++] = value ? 'e' : 'd';
-        length = snprintf(head->settings + at, capacity - at - 1, "%s",
-                          value ? value : ag_option_info(i)->default_text);
-        at += strnlen(head->settings + at, (size_t)length) + 1;
+    if (at + length + 1 > capacity)
+        length = at < capacity ? capacity - at - 1 : 0;
+    if (at < capacity) {
+        memcpy(text + at, value, length);
+        text[at + length] = '\0';
     }
+    return at + length + 1;
 }
 
-void ag_report_describe(void)
+/* Every setting in the order of the list, and the rules. */
+static void describe_settings(struct ag_stats_head *head, const struct ag_options *options)
+{
+    char origin[AG_TEXT_MAX + 16];
+    size_t at = 0;
+
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        at = append(head->settings, at, sizeof(head->settings),
+                    ag_option_origin(options, i, origin, sizeof(origin)));
+        at = append(head->settings, at, sizeof(head->settings), ag_option_value(options, i));
+    }
+    for (unsigned i = 0; i < options->rules.n; i++)
+        snprintf(head->rules[i], sizeof(head->rules[i]), "%s", options->rules.rule[i].text);
+    head->n_rules = options->rules.n;
+}
+
+void ag_report_describe(const struct ag_options *options)
 {
     struct ag_stats_head *head = &ag_stats.head;
 
     describe_process(head);
-    describe_settings(head);
+    describe_settings(head, options);
     head->layout = AG_STATS_LAYOUT;
     head->bytes = sizeof(ag_stats);
     head->fingerprint = ag_stats_fingerprint();

@@ -7,7 +7,7 @@
 #include "options.h"
 
 /* Fills the counters' head: this process and its settings. Once, at the start. */
-void ag_report_describe(void);
+void ag_report_describe(const struct ag_options *options);
 /* The driver that was found, and why nothing is redirected, or NULL. */
 void ag_report_describe_driver(const char *trouble);
 /* Writes the report where options->stats says; `ended_by`: "exit", "_exit", "quick_exit", "exec". A

@@ -76,7 +76,9 @@ struct ag_stats_head {
     char driver[1024];  /* the file libcuda was loaded from */
     char trouble[128];  /* why nothing is redirected, or "" */
     char ended_by[16];  /* "exit", "_exit", "quick_exit", "exec"; "" while it runs */
-    char settings[16384]; /* a letter for where it comes from, then the text and a NUL, for each row */
+    char settings[32768]; /* of each row: where it comes from, NUL, the value, NUL */
+    uint32_t n_rules;
+    char rules[AG_MAX_RULES][128]; /* as written */
 };
 
 struct ag_stats_device {

@@ -53,7 +53,8 @@ def objects_within(value):
     if isinstance(value, dict):
         yield value
         for name, field in value.items():
-            if name not in ("hooks", "fallbacks", "drain_reasons", "barriers_paid", "placements"):
+            if name not in ("hooks", "fallbacks", "drain_reasons", "barriers_paid", "placements", "pressure",
+                            "managed"):
                 yield from objects_within(field)
             elif name == "placements":
                 yield from objects_within(field["pool"])
