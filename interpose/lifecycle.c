@@ -61,6 +61,7 @@ static void begin_child(void)
     ag_ledger_forget_all();
     ag_order_forget_all();
     ag_app_pools_forget_all();
+    ag_spill_forget_all();
     for (unsigned i = 0; ag_device_met(i); i++) {
         ag_pool_forget(ag_device_met(i));
         ag_managed_pool_forget(ag_device_met(i));
@@ -86,7 +87,7 @@ static void configure(void)
     };
 
     ag_log_set_level(options.log);
-    ag_alloc_configure(&wish, NULL);
+    ag_alloc_configure(&wish, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);

@@ -108,21 +108,21 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
 static CUresult take_from_driver(struct ag_context *context, struct ag_shape shape, size_t bytes,
                                  struct ag_block **ret_block)
 {
+    struct ag_device *device = context->device;
     bool budgeted = ag_shape_is_on_device(shape);
     CUdeviceptr address;
     size_t size;
     CUresult result;
 
-    if (budgeted && !ag_budget_take(context->device, bytes)) {
-        ag_stats_add(AG_STAT_BUDGET_HIT, 1);
+    if (budgeted && !ag_budget_take(device, bytes) &&
+        (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     result = ag_backend_allocate(context, bytes, shape, &address, &size);
     *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, shape) : NULL;
     if (*ret_block)
         return CUDA_SUCCESS;
     if (budgeted)
-        ag_budget_give(context->device, bytes);
+        ag_budget_give(device, bytes);
     if (result != CUDA_SUCCESS)
         return result;
     (void)ag_cu.cuMemFree_v2(address);
@@ -151,15 +151,30 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_shape sh
     return result;
 }
 
-/* The driver's own allocation has the last word on errors. */
-static CUresult take_native(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+/* The first rung that holds: as planned; after what we hold went back; natively, for the driver's own
+ * allocation has the last word on errors. */
+static CUresult take_on_device(struct ag_context *context, struct ag_shape shape, size_t bytes,
+                               struct ag_block **ret_block)
 {
     const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
-    CUresult result = take_from_driver(context, native, bytes, ret_block);
+    CUresult result;
 
-    return result == CUDA_ERROR_OUT_OF_MEMORY
-               ? take_after_relief(context, native, bytes, ret_block)
-               : result;
+    if (shape.source == AG_SOURCE_NATIVE) {
+        result = take_from_driver(context, native, bytes, ret_block);
+        return result == CUDA_ERROR_OUT_OF_MEMORY
+                   ? take_after_relief(context, native, bytes, ret_block)
+                   : result;
+    }
+    result = take(context, shape, ag_cache_block_size(bytes), ret_block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        result = take_after_relief(context, shape, bytes, ret_block);
+    if (result == CUDA_SUCCESS || result == NO_BOOKS)
+        return result;
+    ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
+    result = take_from_driver(context, native, bytes, ret_block);
+    if (result == CUDA_SUCCESS)
+        ag_stats_add(AG_STAT_LADDER_NATIVE, 1);
+    return result;
 }
 
 static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
@@ -174,23 +189,16 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
     return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* As planned, else what we hold goes back first, else natively, else spilled: the ladder. */
+/* The ladder. */
 static CUresult allocate(struct ag_context *context, struct ag_shape shape, size_t bytes,
                          struct ag_block **ret_block)
 {
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (shape.source != AG_SOURCE_NATIVE) {
-        result = take(context, shape, ag_cache_block_size(bytes), ret_block);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            result = take_after_relief(context, shape, bytes, ret_block);
-        if (result == CUDA_SUCCESS || result == NO_BOOKS)
-            return result;
-        ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
-    }
-    result = take_native(context, bytes, ret_block);
-    if (result == CUDA_SUCCESS && shape.source != AG_SOURCE_NATIVE)
-        ag_stats_add(AG_STAT_LADDER_NATIVE, 1);
+    if (ag_shape_is_on_device(shape) && bytes > ag_budget_left(context->device))
+        ag_stats_add(AG_STAT_BUDGET_HIT, 1);
+    else
+        result = take_on_device(context, shape, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = spill(context, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -241,6 +249,8 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     *ret_address = block->address;
     ag_stats_allocated(context->device->ordinal, block->placement, bytes, ag_clock_ticks() - began);
     ag_stats_add(block->placement == AG_PLACE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
+    if (plan.rule >= 0)
+        ag_stats_rule_hit(plan.rule, bytes);
     give(block, bytes);
     return CUDA_SUCCESS;
 }

@@ -44,11 +44,12 @@ void ag_budget_give(struct ag_device *device, size_t bytes)
 
 uint64_t ag_budget_left(struct ag_device *device)
 {
-    uint64_t taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
-    uint64_t cached = ag_device_cached(device);
+    uint64_t taken, cached;
 
     if (device->limit == UINT64_MAX)
         return UINT64_MAX;
+    taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    cached = ag_device_cached(device);
     taken = taken > cached ? taken - cached : 0;
     return device->limit > taken ? device->limit - taken : 0;
 }

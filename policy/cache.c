@@ -105,23 +105,33 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_sh
     return block;
 }
 
+enum which { ALL_BLOCKS, DEVICE_BLOCKS };
+
 /* Takes blocks out, large ones first, until at least `bytes` came together. Shard locked. */
-static struct ag_block *evict(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t bytes)
+static struct ag_block *evict(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t bytes,
+                              enum which which, uint64_t *ret_freed)
 {
     struct ag_block *evicted = NULL;
     uint64_t freed = 0;
 
     for (unsigned bin = AG_CACHE_BINS; bin-- > 0 && freed < bytes;) {
-        while (shard->bins[bin] && freed < bytes) {
-            struct ag_block *block = shard->bins[bin];
+        struct ag_block **link = &shard->bins[bin];
 
-            shard->bins[bin] = block->next;
+        while (*link && freed < bytes) {
+            struct ag_block *block = *link;
+
+            if (which == DEVICE_BLOCKS && !ag_shape_is_on_device(block->shape)) {
+                link = &block->next;
+                continue;
+            }
+            *link = block->next;
             block->next = evicted;
             evicted = block;
             freed += block->size;
             account_out(cache, shard, block);
         }
     }
+    *ret_freed = freed;
     return evicted;
 }
 
@@ -129,7 +139,7 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
 {
     struct ag_cache_shard *shard = &cache->shards[ag_slot() % AG_CACHE_SHARDS];
     struct ag_block *out = NULL;
-    uint64_t after;
+    uint64_t after, freed;
 
     block->next = NULL;
     if (block->size > limit)
@@ -137,7 +147,7 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
     ag_lock_take(&shard->lock);
     after = ag_level_current(&cache->bytes) + block->size;
     if (after > limit)
-        out = evict(cache, shard, after - limit);
+        out = evict(cache, shard, after - limit, ALL_BLOCKS, &freed);
     after = ag_level_current(&cache->bytes) + block->size;
     if (after > limit) { /* other threads' shards hold the rest */
         block->next = out;
@@ -153,16 +163,18 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
     return out;
 }
 
-struct ag_block *ag_cache_empty(struct ag_cache *cache)
+static struct ag_block *evict_from_all(struct ag_cache *cache, uint64_t bytes, enum which which)
 {
     struct ag_block *all = NULL;
 
-    for (unsigned i = 0; i < AG_CACHE_SHARDS; i++) {
+    for (unsigned i = 0; i < AG_CACHE_SHARDS && bytes; i++) {
         struct ag_block *part, *last;
+        uint64_t freed;
 
         ag_lock_take(&cache->shards[i].lock);
-        part = evict(cache, &cache->shards[i], UINT64_MAX);
+        part = evict(cache, &cache->shards[i], bytes, which, &freed);
         ag_lock_release(&cache->shards[i].lock);
+        bytes -= freed < bytes ? freed : bytes;
         for (last = part; last && last->next; last = last->next)
             ;
         if (last) {
@@ -171,4 +183,14 @@ struct ag_block *ag_cache_empty(struct ag_cache *cache)
         }
     }
     return all;
+}
+
+struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes)
+{
+    return evict_from_all(cache, bytes, DEVICE_BLOCKS);
+}
+
+struct ag_block *ag_cache_empty(struct ag_cache *cache)
+{
+    return evict_from_all(cache, UINT64_MAX, ALL_BLOCKS);
 }

@@ -44,6 +44,9 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_sh
  * put in one more). Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);
+/* Takes out blocks that take room on the device until they have at least `bytes` together; linked by
+ * ->next. */
+struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
 /* Empties the cache; all blocks linked by ->next. */
 struct ag_block *ag_cache_empty(struct ag_cache *cache);
 

@@ -2,6 +2,7 @@
 #include "pressure.h"
 
 #include "backend.h"
+#include "budget.h"
 #include "context.h"
 #include "order.h"
 
@@ -75,27 +76,53 @@ void ag_pressure_settle(void)
         settle_pending(AG_STAT_PAID_PENDING);
 }
 
-static void empty_cache(struct ag_context *context, void *device)
+struct room {
+    struct ag_device *device;
+    uint64_t bytes; /* still wanted */
+};
+
+/* What lies on the host stays: it helps no allocation on the device. */
+static void give_up_cached(struct ag_context *context, void *data)
 {
+    struct room *room = data;
+    uint64_t before = ag_level_current(&context->cache.device_bytes), after;
     struct ag_block *blocks;
 
-    if (context->device != device || !ag_level_current(&context->cache.bytes))
+    if (context->device != room->device || !before || !room->bytes)
         return;
     ag_stats_add(AG_STAT_LADDER_CACHE, 1);
-    blocks = ag_backend_release(context, ag_cache_empty(&context->cache));
+    blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes));
     while (blocks) { /* a capture opened meanwhile: they wait where they were */
         struct ag_block *next = blocks->next;
 
         (void)ag_cache_keep(&context->cache, blocks, UINT64_MAX);
         blocks = next;
     }
+    after = ag_level_current(&context->cache.device_bytes);
+    if (room->bytes != UINT64_MAX && after < before)
+        room->bytes -= before - after < room->bytes ? before - after : room->bytes;
+}
+
+bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
+{
+    uint64_t taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    struct room room = {device, bytes};
+
+    if (device->limit == UINT64_MAX || bytes > ag_budget_left(device) || ag_order_capture_open())
+        return false;
+    if (taken < device->limit)
+        room.bytes -= device->limit - taken < room.bytes ? device->limit - taken : room.bytes;
+    ag_context_each(give_up_cached, &room);
+    return true;
 }
 
 bool ag_pressure_relieve(struct ag_device *device)
 {
+    struct room room = {device, UINT64_MAX};
+
     if (ag_order_capture_open())
         return false;
-    ag_context_each(empty_cache, device);
+    ag_context_each(give_up_cached, &room);
     settle_pending(AG_STAT_PAID_PRESSURE);
     ag_pool_trim(device);
     ag_stats_add(AG_STAT_LADDER_TRIM, 1);

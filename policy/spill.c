@@ -110,10 +110,12 @@ static bool take_room(struct ag_device *device, size_t bytes)
 
     if (bytes > free_bytes && bytes - free_bytes > ag_device_cached(device))
         return false;
-    taken = bytes <= free_bytes && ag_budget_take(device, bytes);
-    if (taken || !ag_pressure_relieve(device))
+    if (bytes > free_bytes && (!ag_pressure_relieve(device) || bytes > free_on_device()))
+        return false;
+    taken = ag_budget_take(device, bytes);
+    if (taken || !ag_pressure_make_room(device, bytes))
         return taken;
-    return bytes <= free_on_device() && ag_budget_take(device, bytes);
+    return ag_budget_take(device, bytes);
 }
 
 /* The block is MOVING: ours until ag_ledger_moved(). */
