@@ -188,6 +188,32 @@ static unsigned marks_missing(void)
     return n;
 }
 
+/* ---- the library's report ---- */
+
+static struct {
+    char key[40];
+    unsigned long long sum;
+} steps[32];
+
+/* What all runs together counted in the group "pressure". */
+static void add_steps(const char *text)
+{
+    const char *at = strstr(text, "\"pressure\":"), *end = at ? strchr(at, '}') : NULL;
+    char key[40];
+    unsigned long long n;
+    unsigned i = 0;
+
+    if (!end || !(at = strchr(at, '{')))
+        return;
+    while ((at = strchr(at + 1, '"')) && at < end && i < sizeof(steps) / sizeof(steps[0])) {
+        if (sscanf(at, "\"%39[a-z_]\" : %llu", key, &n) == 2) {
+            (void)strcpy(steps[i].key, key);
+            steps[i++].sum += n;
+        }
+        at = strchr(at + 1, '"');
+    }
+}
+
 /* The bytes that the library's report says are still in use; -1 when there is no report. */
 static long long bytes_left(void)
 {
@@ -204,6 +230,7 @@ static long long bytes_left(void)
     text[n > 0 ? n : 0] = '\0';
     if (!strstr(text, key))
         return -1;
+    add_steps(text);
     for (const char *at = text; (at = strstr(at, key)); at += sizeof(key) - 1)
         sum += atoll(at + sizeof(key) - 1);
     return sum;
@@ -311,6 +338,8 @@ static void run_batch(void)
         for (unsigned i = 0; i < options.n_variants; i++)
             one_variant(seed, options.variants[i]);
     }
+    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]) && steps[i].key[0]; i++)
+        printf("# %s %llu\n", steps[i].key, steps[i].sum);
 }
 
 static int run_and_print(uint64_t seed, void (*prepare)(void *), void *data)

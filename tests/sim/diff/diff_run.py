@@ -4,6 +4,7 @@
 # Exit status: 0 no difference, 1 differences (each with the command that shows it), 2 bad usage.
 
 import argparse
+import collections
 import concurrent.futures
 import os
 import re
@@ -68,6 +69,9 @@ POLICIES = {
 }
 # Managed memory says truthfully that it is managed.
 SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 'spill' in settings}
+# Not among them: waits given up, which take ten seconds each (tests/preload).
+STEPS = ('over_limit', 'caches_emptied', 'trimmed', 'retried', 'other_calls', 'native', 'spilled',
+         'refused', 'unspilled', 'unspilled_bytes')
 CHUNK = 25
 
 
@@ -91,6 +95,7 @@ class Runner:
         self.lock = threading.Lock()
         self.n_seeds = self.n_runs = self.n_operations = 0
         self.differences = []
+        self.steps = collections.Counter()  # the library's counters of group "pressure"
 
     def command(self, *more):
         options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
@@ -120,6 +125,10 @@ class Runner:
         runs = {}
         for line in done.stdout.splitlines():
             words = line.split()
+            if words[0] == '#':
+                with self.lock:
+                    self.steps[words[1]] += int(words[2])
+                continue
             runs[int(words[0]), words[1]] = Run(words)
         if done.returncode or len(runs) != (last - first + 1) * len(variants):
             raise SystemExit('diff-program failed: status %d\n%s%s'
@@ -240,6 +249,8 @@ def read_arguments(words):
     parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
     parser.add_argument('--door', help='linked, dlsym or get-proc; else as the seed says')
+    parser.add_argument('--steps', action='store_true',
+                        help='all together must have taken every step of the out-of-memory ladder')
     parser.add_argument('--jobs', type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument('--show', type=int, default=5, help='differences to explain')
     parser.add_argument('--most', type=int, default=20, help='differences after which to stop')
@@ -272,7 +283,12 @@ def main():
           % (runner.n_seeds, len(args.variants),
              ', %d threads' % args.threads if args.threads > 1 else '', runner.n_runs,
              runner.n_operations, len(runner.differences), time.monotonic() - began))
-    sys.exit(1 if runner.differences else 0)
+    if args.steps:
+        print('steps taken: ' + ', '.join('%s %d' % step for step in sorted(runner.steps.items())))
+    missed = [step for step in STEPS if not runner.steps[step]] if args.steps else []
+    if missed:
+        print('never taken: ' + ', '.join(missed))
+    sys.exit(1 if runner.differences or missed else 0)
 
 
 if __name__ == '__main__':
