@@ -180,27 +180,50 @@ static CUresult take_on_device(struct ag_context *context, struct ag_shape shape
 static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
 {
     size_t size = ag_cache_block_size(bytes < AG_WORTH_ADVICE ? AG_WORTH_ADVICE : bytes);
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result;
 
-    if (context->device->has_managed && !ag_order_capture_open())
-        result = take(context, ag_decide_spilled(), size, ret_block);
+    if (!context->device->has_managed)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    /* In a capture the driver decides whether any allocation is legal. */
+    result = ag_order_capture_open()
+                 ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
+                 : take(context, ag_decide_spilled(), size, ret_block);
     if (result == CUDA_SUCCESS)
         ag_stats_add(AG_STAT_LADDER_SPILL, 1);
-    return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
+    else if (result != NO_BOOKS && !ag_order_capture_open())
+        result = CUDA_ERROR_OUT_OF_MEMORY; /* whatever managed memory failed for */
+    return result;
+}
+
+/* Over the limit: the driver's answer to an allocation of any size, then ours. */
+static CUresult refuse(void)
+{
+    CUdeviceptr probe;
+    CUresult result = CUDA_SUCCESS;
+
+    if (ag_order_capture_open()) {
+        result = ag_cu.cuMemAlloc_v2(&probe, 1);
+        if (result == CUDA_SUCCESS)
+            (void)ag_cu.cuMemFree_v2(probe);
+    }
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 /* The ladder. */
 static CUresult allocate(struct ag_context *context, struct ag_shape shape, size_t bytes,
                          struct ag_block **ret_block)
 {
+    bool over_limit = ag_shape_is_on_device(shape) && bytes > ag_budget_left(context->device);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (ag_shape_is_on_device(shape) && bytes > ag_budget_left(context->device))
+    if (over_limit)
         ag_stats_add(AG_STAT_BUDGET_HIT, 1);
     else
         result = take_on_device(context, shape, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = spill(context, bytes, ret_block);
+    else if (over_limit)
+        result = refuse();
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         ag_stats_add(AG_STAT_LADDER_ERROR, 1);
     return result;
@@ -334,7 +357,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
     CUresult result;
 
     if (!ret_address || !ret_pitch || !width || !height || !known_element || !context ||
-        !redirects() || ag_order_capture_open()) {
+        !redirects()) {
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     }
