@@ -24,13 +24,25 @@ enum ag_entry_state {
     AG_ENTRY_ACTIVE,
 };
 
+/* What hooks of launches do. Apart from the state, since launches that nobody watches must cost nothing. */
+enum ag_entry_launches {
+    AG_LAUNCHES_NEW,     /* nothing was read yet */
+    AG_LAUNCHES_PASSED,  /* they jump to the driver's own */
+    AG_LAUNCHES_WATCHED, /* what they use is prefetched */
+};
+
 /* This thread is inside one of our hooks: what it calls now are our own calls. */
 extern _Thread_local int ag_entry_depth;
 extern _Thread_local int ag_entry_errno;
 extern _Atomic int ag_entry_state;
+extern _Atomic int ag_entry_launches;
 
 /* Reads the settings and finds the driver, once; returns the state from then on (lifecycle.c). */
 enum ag_entry_state ag_entry_start(void);
+
+/* Are launches watched, or, before anything was read, may they come to be? Reads no more than the
+ * environment. */
+bool ag_entry_watches_launches(void);
 
 static inline bool ag_entry_inside(void)
 {

@@ -2,6 +2,7 @@
 #include "driver.h"
 #include "entry.h"
 #include "order.h"
+#include "params.h"
 
 /* A query natively finds the work before the last cudaFree finished: if the answer is "not ready"
  * while that wait is owed, it is paid and the driver asked again. */
@@ -35,8 +36,19 @@ ASKED_AGAIN(cuStreamQuery_ptsz, (CUstream stream), stream)
         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));             \
     }
 
-PAID_FIRST(cuModuleUnload, (CUmodule module), module)
-PAID_FIRST(cuLibraryUnload, (CUlibrary library), library)
+/* Code that goes: its functions' handles may come back as others. */
+#define UNLOADS(symbol, parameters, ...)                              \
+    AG_ENTRY CUresult symbol parameters                               \
+    {                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                \
+        if (ag_order_owes())                                          \
+            ag_order_pay(AG_STAT_PAID_DESTROY);                       \
+        ag_params_forget();                                           \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));             \
+    }
+
+UNLOADS(cuModuleUnload, (CUmodule module), module)
+UNLOADS(cuLibraryUnload, (CUlibrary library), library)
 PAID_FIRST(cuTexObjectDestroy, (CUtexObject object), object)
 PAID_FIRST(cuSurfObjectDestroy, (CUsurfObject object), object)
 PAID_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)

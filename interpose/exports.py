@@ -3,6 +3,6 @@ import re
 import sys
 
 text = open(sys.argv[1], encoding="utf-8").read()
-names = re.findall(r"^AG_HOOK\(\w+, (\w+),", text, re.M) + re.findall(r"^AG_LIBC\((\w+),", text, re.M)
+names = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", text, re.M) + re.findall(r"^AG_LIBC\((\w+),", text, re.M)
 with open(sys.argv[2], "w", encoding="utf-8") as out:
     out.write("{\nglobal:\n" + "".join(f"    {name};\n" for name in sorted(names)) + "local:\n    *;\n};\n")

@@ -27,14 +27,17 @@
 #include "ledger.h"
 #include "managed_pool.h"
 #include "order.h"
+#include "params.h"
 #include "pressure.h"
 #include "record.h"
 #include "report.h"
+#include "residency.h"
 #include "spill.h"
 
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
 _Atomic int ag_entry_state = AG_ENTRY_NEW;
+_Atomic int ag_entry_launches = AG_LAUNCHES_NEW;
 
 static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what start() does, once */
 static struct ag_options options;
@@ -62,6 +65,8 @@ static void begin_child(void)
     ag_order_forget_all();
     ag_app_pools_forget_all();
     ag_spill_forget_all();
+    ag_residency_forget_all();
+    ag_params_forget_in_child();
     for (unsigned i = 0; ag_device_met(i); i++) {
         ag_pool_forget(ag_device_met(i));
         ag_managed_pool_forget(ag_device_met(i));
@@ -71,6 +76,7 @@ static void begin_child(void)
     ag_entry_depth = 0;
     if (had_contexts && atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE) {
         ag_report_describe_driver("forked from a process that had a CUDA context");
+        atomic_store(&ag_entry_launches, AG_LAUNCHES_PASSED);
         atomic_store(&ag_entry_state, AG_ENTRY_PASSING);
     }
 }
@@ -134,6 +140,35 @@ static enum ag_entry_state start(void)
     return trouble ? AG_ENTRY_PASSING : AG_ENTRY_ACTIVE;
 }
 
+/* Does a setting or a rule ask for what launches need? */
+static bool asks_for_launches(void)
+{
+    bool asks = options.prefetch == AG_PREFETCH_LAUNCH;
+
+    for (unsigned i = 0; i < options.rules.n && !asks; i++) {
+        const struct ag_rule *rule = &options.rules.rule[i];
+
+        asks = (rule->says & 1u << AG_SAYS_PREFETCH) && rule->wish.prefetch == AG_PREFETCH_LAUNCH;
+    }
+    return asks;
+}
+
+static enum ag_entry_launches launches_under(enum ag_entry_state state)
+{
+    if (state == AG_ENTRY_ACTIVE && asks_for_launches())
+        return AG_LAUNCHES_WATCHED;
+    return AG_LAUNCHES_PASSED;
+}
+
+bool ag_entry_watches_launches(void)
+{
+    int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
+
+    if (launches == AG_LAUNCHES_NEW)
+        return ag_options_may_watch_launches(environ);
+    return launches == AG_LAUNCHES_WATCHED;
+}
+
 enum ag_entry_state ag_entry_start(void)
 {
     int saved_errno = errno;
@@ -147,6 +182,8 @@ enum ag_entry_state ag_entry_start(void)
         ag_entry_depth--;
         if (!ag_stats_counter(AG_STAT_DOOR_DLSYM))
             ag_stats_add(AG_STAT_DOOR_EXPORTED, 1);
+        atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
+                              memory_order_release);
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);
     }
     pthread_mutex_unlock(&start_mutex);

@@ -26,6 +26,12 @@
 /* For the assembly alone, hence no header. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
 
+/* Is the hook needed? Else its symbol is the driver's own, for all that programs can see. */
+static bool is_wanted(enum ag_hook hook)
+{
+    return ag_hook_info(hook)->when == AG_WHEN_ALWAYS || ag_entry_watches_launches();
+}
+
 /* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the assembly. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name)
 {
@@ -35,7 +41,8 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name)
     if (!real || ag_entry_inside())
         return real;
     hook = ag_hook_by_name(name);
-    if (hook == AG_N_HOOKS || real == ag_hook_info(hook)->entry || !ag_driver_owns(real))
+    if (hook == AG_N_HOOKS || real == ag_hook_info(hook)->entry || !is_wanted(hook) ||
+        !ag_driver_owns(real))
         return real;
     ag_driver_note_address(real);
     ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
@@ -52,6 +59,8 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
     if (!real || !ag_entry_substitutes())
         return real;
     hook = ag_hook_by_address(real, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    if (hook != AG_N_HOOKS && !is_wanted(hook))
+        return real;
     if (hook != AG_N_HOOKS) {
         ag_stats_add(AG_STAT_SUBSTITUTED, 1);
         return ag_hook_info(hook)->entry;

@@ -22,7 +22,9 @@
 
 static const struct ag_hook_info hooks[] = {
 #define AG_HOOK(base, symbol, since, flavour, need) \
-    {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour},
+    {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_ALWAYS},
+#define AG_HOOK_IF(base, symbol, since, flavour, need, when) \
+    {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_##when},
 #include "hooks.def"
 };
 

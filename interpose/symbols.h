@@ -13,10 +13,17 @@ enum ag_hook {
 
 enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ };
 
+/* Which settings a hook is for. */
+enum ag_when {
+    AG_WHEN_ALWAYS,
+    AG_WHEN_LAUNCHES, /* launches are watched: ag_entry_watches_launches() */
+};
+
 struct ag_hook_info {
     const char *base, *symbol;
     void *entry; /* our function of that name */
     enum ag_flavour flavour;
+    enum ag_when when;
 };
 
 const struct ag_hook_info *ag_hook_info(enum ag_hook hook);

@@ -27,8 +27,8 @@
  * before it was placed (the driver is slower for 16 threads than for one).
  *
  * Rules of this file:
- * - The gate (enter_gate) encloses every driver call that could end a capture or would be refused
- *   in one. Beginning a capture closes it first, and waits for those inside, for a bounded time.
+ * - The gate (ag_order_enter_gate) encloses every driver call that could end a capture or would be
+ *   refused in one. Beginning a capture closes it first, and waits for those inside, for a bounded time.
  * - `placed` of a fence only grows after the driver took it; `ordered_paid` only after the host
  *   waited for it.
  * - A flag that makes (a) insufficient is set before, and read again after, the call it concerns. */
@@ -79,8 +79,7 @@ void ag_order_relax(void)
         sched_yield();
 }
 
-/* False while a capture is open. */
-static bool enter_gate(void)
+bool ag_order_enter_gate(void)
 {
     _Atomic unsigned *inside = &gate[ag_slot()].inside;
 
@@ -91,7 +90,7 @@ static bool enter_gate(void)
     return false;
 }
 
-static void leave_gate(void)
+void ag_order_leave_gate(void)
 {
     atomic_fetch_sub_explicit(&gate[ag_slot()].inside, 1, memory_order_release);
 }
@@ -288,10 +287,10 @@ static enum placed place_now(struct ag_context *context, CUevent *event, fence_f
 
     if (result != CUDA_SUCCESS)
         return NOT_PLACED;
-    if (!enter_gate())
+    if (!ag_order_enter_gate())
         return IN_CAPTURE;
     result = function(context, *event);
-    leave_gate();
+    ag_order_leave_gate();
     return result == CUDA_SUCCESS ? PLACED : NOT_PLACED;
 }
 
@@ -580,7 +579,7 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
 
 bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
 {
-    if (ag_context_equip(context) != CUDA_SUCCESS || !enter_gate())
+    if (ag_context_equip(context) != CUDA_SUCCESS || !ag_order_enter_gate())
         return false;
     *ret_stream = context->alloc_stream;
     return true;
@@ -603,7 +602,7 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
 {
     if (result == CUDA_SUCCESS)
         result = publish(context, stream);
-    leave_gate();
+    ag_order_leave_gate();
     return result;
 }
 
@@ -621,10 +620,10 @@ static CUresult make_release_wait(struct ag_context *context)
 
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed)
 {
-    if (ag_context_equip(context) != CUDA_SUCCESS || !enter_gate())
+    if (ag_context_equip(context) != CUDA_SUCCESS || !ag_order_enter_gate())
         return false;
     if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
-        leave_gate();
+        ag_order_leave_gate();
         return false;
     }
     *ret_stream = context->free_stream;
@@ -675,7 +674,7 @@ CUresult ag_order_wait_released(struct ag_context *context, uint64_t patience_ns
 void ag_order_release_end(bool pushed)
 {
     ag_context_restore(pushed);
-    leave_gate();
+    ag_order_leave_gate();
 }
 
 static void note_nonblocking(struct ag_context *context, void *unused)

@@ -76,6 +76,11 @@ void ag_order_capture_opening(void);
 bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
 bool ag_order_capture_ended(CUstream stream, bool per_thread);
 
+/* While a thread is inside, no capture begins (for a bounded time). False while one is open; then do
+ * not leave. Not to be nested. */
+bool ag_order_enter_gate(void);
+void ag_order_leave_gate(void);
+
 /* Calls in between neither fail in, nor end, a capture that is open somewhere. */
 CUstreamCaptureMode ag_order_relax_captures(void);
 void ag_order_restore_captures(CUstreamCaptureMode previous);

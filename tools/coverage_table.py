@@ -9,7 +9,7 @@ import re
 import sys
 
 HEADING = re.compile(r"^/\* --- (.*?) --- \*/$")
-HOOK = re.compile(r"^AG_HOOK\(\w+, (\w+),")
+HOOK = re.compile(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),")
 DEFAULT = os.path.join(os.path.dirname(__file__), os.pardir, "interpose", "hooks.def")
 
 

@@ -15,6 +15,8 @@ enum ag_lock_rank {
     AG_RANK_CACHE,        /* one shard of a cache of freed blocks */
     AG_RANK_LEDGER,       /* one shard of the ledger */
     AG_RANK_SPILLED,      /* list of spilled blocks */
+    AG_RANK_RESIDENCY,    /* the estimate of where managed blocks lie */
+    AG_RANK_PARAMS,       /* layouts of kernels' parameters */
     AG_RANK_ARENA,        /* free list of fixed-size objects */
 };
 

@@ -54,7 +54,7 @@ def blank_directives(text):
 
 
 class Row:
-    """One row of hooks.def: kind HOOK, CALL, UNHOOKED or LIBC, and its arguments as text."""
+    """One row of hooks.def: kind HOOK (HOOK_IF too), CALL, UNHOOKED or LIBC, its arguments as text."""
 
     def __init__(self, kind, args, line):
         self.kind = kind
@@ -68,7 +68,7 @@ def read_rows(text):
     rows = []
     # A #define of a row's macro is no row.
     clean = blank_directives(blank_comments(text))
-    pattern = r'\bAG_(HOOK|CALL|UNHOOKED|LIBC)\s*\(((?:[^()"]|"(?:\\.|[^"\\])*")*)\)'
+    pattern = r'\bAG_(HOOK|CALL|UNHOOKED|LIBC)(?:_IF)?\s*\(((?:[^()"]|"(?:\\.|[^"\\])*")*)\)'
     for match in re.finditer(pattern, clean):
         args = re.findall(r'"(?:\\.|[^"\\])*"|[^,\s][^,"]*', match.group(2))
         rows.append(Row(match.group(1), [a.strip() for a in args],

@@ -16,6 +16,7 @@ ROWS = contract.read_rows('''
 #define AG_HOOK(base, symbol, since, flavour, need) X(symbol)
 /* AG_UNHOOKED(cuInComment, "a row in a comment is no row") */
 AG_HOOK(cuMemAlloc, cuMemAlloc_v2, 3020, AG_PLAIN, AG_REQUIRED)
+AG_HOOK_IF(cuLaunchKernel, cuLaunchKernel, 4000, LEGACY, OPTIONAL, LAUNCHES)
 AG_CALL(cuEventRecord, cuEventRecord, 2000, AG_PLAIN, AG_REQUIRED)
 AG_UNHOOKED(cuStreamQuery, "order is the driver's, and (here) commas")
 AG_LIBC(_exit,
@@ -26,10 +27,10 @@ AG_LIBC(_exit,
 class Rows(unittest.TestCase):
     def test_kinds_and_symbols(self):
         self.assertEqual([(r.kind, r.symbol) for r in ROWS],
-                         [('HOOK', 'cuMemAlloc_v2'), ('CALL', 'cuEventRecord'),
-                          ('UNHOOKED', 'cuStreamQuery'), ('LIBC', '_exit')])
-        self.assertEqual(ROWS[2].args[1], '"order is the driver\'s, and (here) commas"')
-        self.assertEqual([r.line for r in ROWS], [4, 5, 6, 7])
+                         [('HOOK', 'cuMemAlloc_v2'), ('HOOK', 'cuLaunchKernel'),
+                          ('CALL', 'cuEventRecord'), ('UNHOOKED', 'cuStreamQuery'), ('LIBC', '_exit')])
+        self.assertEqual(ROWS[3].args[1], '"order is the driver\'s, and (here) commas"')
+        self.assertEqual([r.line for r in ROWS], [4, 5, 6, 7, 8])
 
     def test_twice(self):
         self.assertEqual(coverage.row_problems(ROWS), [])
@@ -47,7 +48,7 @@ class Rows(unittest.TestCase):
 
 class Exports(unittest.TestCase):
     def test_exact(self):
-        right = {'dlsym', 'cuMemAlloc_v2', '_exit'}
+        right = {'dlsym', 'cuMemAlloc_v2', 'cuLaunchKernel', '_exit'}
         self.assertEqual(exports.problems(right, ROWS), [])
         self.assertEqual(len(exports.problems(right | {'ag_leak'}, ROWS)), 1)
         self.assertEqual(len(exports.problems(right - {'_exit'}, ROWS)), 1)

@@ -32,9 +32,9 @@ def check(condition, message):
         raise Failure(message)
 
 
-def hooked_symbols(path):
+def hooked_symbols(path, kind="HOOK"):
     with open(path) as f:
-        return set(re.findall(r"^AG_HOOK\(\w+, (\w+),", f.read(), re.M))
+        return set(re.findall(rf"^AG_{kind}\(\w+, (\w+),", f.read(), re.M))
 
 
 def listed_lookups(path):
@@ -68,7 +68,7 @@ def read_observer_log(path):
 class Run:
     """One run of the program, with what stub, observer and report say about it."""
 
-    def __init__(self, options, directory, version):
+    def __init__(self, options, directory, version, settings):
         stub_log = os.path.join(directory, "stub.log")
         observer_log = os.path.join(directory, "observer.log")
         report = os.path.join(directory, "report.json")
@@ -84,6 +84,7 @@ class Run:
             environment["LD_PRELOAD"] += ":" + options.library
             environment["OBSERVER_NEXT"] = options.library
             environment["ALLOGRAFT_STATS"] = report
+            environment.update(settings)
         done = subprocess.run([options.program], env=environment, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=60)
         self.output, self.errors, self.status = done.stdout, done.stderr, done.returncode
@@ -157,11 +158,14 @@ def check_same_questions(run, lookups):
 
 
 def test(options, directory):
-    hooked = hooked_symbols(options.hooks)
-    check(hooked, "no hooks listed")
+    always = hooked_symbols(options.hooks)
+    launches = hooked_symbols(options.hooks, "HOOK_IF")
+    check(always and launches, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
-    for version, expected in ((11000, TOO_OLD), (13000, None)):
-        run = Run(options, directory, version)
+    for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
+                                        (13000, None, {"ALLOGRAFT_PREFETCH": "launch"})):
+        run = Run(options, directory, version, settings)
+        hooked = always | launches if settings else always
         check(run.status == 0, f"the program ended with {run.status}\n{run.output}{run.errors}")
         code = code_of(run, "cudaMalloc")
         check(code != 0 if expected is None else code == expected,
@@ -172,6 +176,8 @@ def test(options, directory):
             check_report(run, substituted)
         if options.runtime_version == LISTED_RUNTIME:
             check_same_questions(run, listed_lookups(options.lookups))
+        asked = {run.stub[s[1]][0] for s in run.lookups()}
+        check(launches & asked, "no launch was looked up")
         print(f"driver version {version}: {len(run.lookups())} look-ups, "
               f"{substituted} substituted, cudaMalloc returned {code}")
 

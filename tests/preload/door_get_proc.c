@@ -96,7 +96,7 @@ static void say_owner(const char *name, int version, cuuint64_t flags)
 
     if (found != NULL && dladdr(found, &info) != 0)
         file = strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
-    say("    belongs to %s", file);
+    say("%s belongs to %s", name, file);
 }
 
 int main(int argc, char **argv)

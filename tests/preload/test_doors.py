@@ -1,5 +1,6 @@
 # Every way to the driver's functions leads through the library, and other libraries stay untouched.
 
+import re
 import time
 import unittest
 
@@ -17,8 +18,8 @@ def two_doors(variant):
 
 
 class Doors(Case):
-    def through(self, command, door):
-        results = self.same(command, variants=EVERY, drop=two_doors)
+    def through(self, command, door, drop=two_doors):
+        results = self.same(command, variants=EVERY, drop=drop)
         for variant, result in results:
             with self.subTest(settings=variant):
                 if variant in DISABLED:
@@ -40,14 +41,33 @@ class Doors(Case):
         self.through(program('preload_door_dlsym'), 'dlsym')
 
     def test_dlsym_by_default(self):
-        # What is exported is found first, as by a program linked with the driver.
-        self.through([program('preload_door_dlsym'), 'default'], 'exported')
+        # What is exported is found first, as by a program linked with the driver: launches too,
+        # which jump on.
+        self.through([program('preload_door_dlsym'), 'default'], 'exported',
+                     drop=lambda variant: r'^cuLaunch.* belongs')
 
     def test_get_proc_address_legacy(self):
         self.through([program('preload_door_get_proc'), 'legacy'], 'get_proc_address')
 
     def test_get_proc_address_per_thread(self):
         self.through([program('preload_door_get_proc'), 'per-thread'], 'get_proc_address')
+
+    def test_launches_that_are_watched(self):
+        for command in (['preload_door_dlsym'], ['preload_door_get_proc', 'legacy'],
+                        ['preload_door_get_proc', 'per-thread']):
+            for variant, owner in (({'ALLOGRAFT_PREFETCH': 'launch'}, 'liballograft.so'),
+                                   ({'ALLOGRAFT_RULES': 'size>1GiB:managed,prefetch=launch'},
+                                    'liballograft.so'),
+                                   ({'ALLOGRAFT_RULES': 'size>1GiB:managed,prefetch=off'},
+                                    'libcuda.so.1'),
+                                   ({'ALLOGRAFT_PREFETCH': 'launch', 'ALLOGRAFT_DISABLE': '1'},
+                                    'libcuda.so.1')):
+                with self.subTest(command=command, settings=variant):
+                    results = self.same([program(command[0]), *command[1:]], variants=[variant],
+                                        drop=r'^cuLaunch.* belongs|^    is cu|finds itself')
+                    owners = set(re.findall(r'^cuLaunch.* belongs to (\S+)$', results[0][1].out,
+                                            re.MULTILINE))
+                    self.assertEqual(owners, {owner})
 
     def test_old_driver(self):
         for version in ('11040', '12020'):

@@ -32,7 +32,7 @@ class Readme(CommandTest):
         self.assertEqual(self.block(r"<!-- coverage table -->\n(.*?)\n## "), printed.stdout)
 
     def test_coverage_names_every_hook(self):
-        hooked = re.findall(r"^AG_HOOK\(\w+, (\w+),", read("interpose/hooks.def"), re.MULTILINE)
+        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/hooks.def"), re.MULTILINE)
         table = self.block(r"<!-- coverage table -->\n(.*?)\n## ")
         for symbol in hooked:
             twin = symbol.removesuffix("_ptsz")

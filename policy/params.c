@@ -1,0 +1,292 @@
+/* Functions and their layouts: see params.h.
+ *
+ * Two tables, both read without a lock:
+ * - Layouts are values: equal ones are kept once, under a number, and for good. A program has few
+ *   different ones, however many modules it loads and unloads, so nothing needs to be given back
+ *   while another thread may be reading it.
+ * - Function -> number of a layout, in one word, so that no reader sees half of an entry. All of it
+ *   is emptied before anything is unloaded, since a handle may come back as another function. */
+#include "params.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "driver.h"
+#include "stats.h"
+
+/* --- layouts --- */
+
+#define UNIT_BYTES 32u /* a layout's number is the number of its first unit */
+#define N_NUMBERS  65536u
+#define NO_LAYOUT  1u /* the number of functions that the driver tells nothing about */
+
+struct store {
+    uint16_t by_content[N_NUMBERS]; /* open addressing; 0 for an empty place */
+    unsigned char units[N_NUMBERS][UNIT_BYTES];
+};
+
+static struct {
+    struct ag_lock lock; /* guards all changes of both tables */
+    _Atomic(struct store *) store;
+    unsigned next_unit, n_layouts;
+    _Atomic(struct functions *) functions;
+    _Atomic uint64_t generation; /* of forgetting */
+} state = {.lock = AG_LOCK_INIT(AG_RANK_PARAMS), .next_unit = NO_LAYOUT + 1};
+
+static size_t size_of(uint32_t n)
+{
+    return sizeof(struct ag_layout) + n * sizeof(struct ag_param);
+}
+
+static const struct ag_layout *numbered(const struct store *store, unsigned number)
+{
+    return number == NO_LAYOUT ? NULL
+                               : (const struct ag_layout *)(const void *)store->units[number];
+}
+
+static uint64_t hash_of(const struct ag_layout *layout)
+{
+    uint64_t hash = layout->n;
+
+    for (uint32_t i = 0; i < layout->n; i++) {
+        hash = (hash ^ layout->params[i].offset) * 0x9e3779b97f4a7c15u;
+        hash = (hash ^ layout->params[i].size) * 0x9e3779b97f4a7c15u;
+    }
+    return hash >> 32;
+}
+
+/* The store, made on first need; with the lock held. NULL without memory. */
+static struct store *get_store(void)
+{
+    struct store *store = atomic_load_explicit(&state.store, memory_order_relaxed);
+
+    if (store)
+        return store;
+    store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (store == MAP_FAILED)
+        return NULL;
+    atomic_store_explicit(&state.store, store, memory_order_release);
+    return store;
+}
+
+/* The number of a layout equal to this one; NO_LAYOUT when the store is full. With the lock held.
+ */
+static unsigned number_of(struct store *store, const struct ag_layout *layout)
+{
+    size_t size = size_of(layout->n), n_units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
+    unsigned place = (unsigned)hash_of(layout) % N_NUMBERS;
+
+    for (; store->by_content[place]; place = (place + 1) % N_NUMBERS) {
+        const struct ag_layout *known = numbered(store, store->by_content[place]);
+
+        if (known->n == layout->n && !memcmp(known, layout, size))
+            return store->by_content[place];
+    }
+    if (state.next_unit + n_units > N_NUMBERS || state.n_layouts >= N_NUMBERS / 2)
+        return NO_LAYOUT;
+    memcpy(store->units[state.next_unit], layout, size);
+    store->by_content[place] = (uint16_t)state.next_unit;
+    state.next_unit += (unsigned)n_units;
+    state.n_layouts++;
+    return store->by_content[place];
+}
+
+/* --- functions --- */
+
+#define NUMBER_BITS    16u
+#define FIRST_CAPACITY 1024u
+
+struct functions {
+    size_t capacity, count;
+    _Atomic uint64_t words[]; /* handle and number of its layout; 0 for an empty place */
+};
+
+/* Handles are addresses in user space, of 48 bits. Others are not kept. */
+static bool fits(uint64_t handle)
+{
+    return handle && handle >> (64 - NUMBER_BITS) == 0;
+}
+
+static size_t place_of(uint64_t handle, size_t capacity)
+{
+    return (size_t)(handle * 0x9e3779b97f4a7c15u >> 32) & (capacity - 1);
+}
+
+/* 0 when it is not known. */
+static unsigned look_up(uint64_t handle)
+{
+    struct functions *table = atomic_load_explicit(&state.functions, memory_order_acquire);
+    size_t place = table ? place_of(handle, table->capacity) : 0;
+
+    for (size_t n = 0; table && n < table->capacity;
+         n++, place = (place + 1) & (table->capacity - 1)) {
+        uint64_t word = atomic_load_explicit(&table->words[place], memory_order_acquire);
+
+        if (!word)
+            break;
+        if (word >> NUMBER_BITS == handle)
+            return (unsigned)(word & ((1u << NUMBER_BITS) - 1));
+    }
+    return 0;
+}
+
+static void enter(struct functions *table, uint64_t word)
+{
+    size_t place = place_of(word >> NUMBER_BITS, table->capacity);
+    uint64_t there;
+
+    while ((there = atomic_load_explicit(&table->words[place], memory_order_relaxed))) {
+        if (there >> NUMBER_BITS == word >> NUMBER_BITS)
+            return; /* another thread asked at the same time */
+        place = (place + 1) & (table->capacity - 1);
+    }
+    atomic_store_explicit(&table->words[place], word, memory_order_release);
+    table->count++;
+}
+
+/* A table that is at most half full; with the lock held. The old one stays mapped for its readers.
+ */
+static struct functions *with_room(void)
+{
+    struct functions *old = atomic_load_explicit(&state.functions, memory_order_relaxed), *fresh;
+    size_t capacity = old ? old->capacity * 2 : FIRST_CAPACITY;
+
+    if (old && (old->count + 1) * 2 <= old->capacity)
+        return old;
+    fresh = mmap(NULL, sizeof(*fresh) + capacity * sizeof(fresh->words[0]), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED)
+        return NULL;
+    fresh->capacity = capacity;
+    for (size_t i = 0; old && i < old->capacity; i++) {
+        uint64_t word = atomic_load_explicit(&old->words[i], memory_order_relaxed);
+
+        if (word)
+            enter(fresh, word);
+    }
+    atomic_store_explicit(&state.functions, fresh, memory_order_release);
+    return fresh;
+}
+
+void ag_params_forget(void)
+{
+    struct functions *table;
+
+    if (!atomic_load_explicit(&state.functions, memory_order_acquire))
+        return;
+    ag_lock_take(&state.lock);
+    atomic_fetch_add_explicit(&state.generation, 1, memory_order_relaxed);
+    table = atomic_load_explicit(&state.functions, memory_order_relaxed);
+    for (size_t i = 0; i < table->capacity; i++)
+        atomic_store_explicit(&table->words[i], 0, memory_order_release);
+    table->count = 0;
+    ag_lock_release(&state.lock);
+}
+
+void ag_params_forget_in_child(void)
+{
+    ag_lock_init(&state.lock, AG_RANK_PARAMS); /* a thread of the parent may have held it */
+    ag_params_forget();
+}
+
+/* --- what the driver says --- */
+
+union asked {
+    struct ag_layout layout;
+    unsigned char room[sizeof(struct ag_layout) + AG_MAX_PARAMS * sizeof(struct ag_param)];
+};
+
+static CUresult ask_one(CUfunction function, bool as_kernel, size_t i, size_t *offset, size_t *size)
+{
+    if (as_kernel)
+        return ag_cu.cuKernelGetParamInfo
+                   ? ag_cu.cuKernelGetParamInfo((CUkernel)(void *)function, i, offset, size)
+                   : CUDA_ERROR_INVALID_HANDLE;
+    return ag_cu.cuFuncGetParamInfo ? ag_cu.cuFuncGetParamInfo(function, i, offset, size)
+                                    : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* There is no call for the number of parameters: the one behind the last is an invalid value. Of a
+ * handle of the other kind the first may be one as well, so *ret_certain is false for none. */
+static bool ask_all(CUfunction function, bool as_kernel, union asked *asked, bool *ret_certain)
+{
+    struct ag_layout *layout = &asked->layout;
+    size_t offset = 0, size = 0;
+    CUresult result;
+
+    layout->n = 0;
+    layout->total = 0;
+    while ((result = ask_one(function, as_kernel, layout->n, &offset, &size)) == CUDA_SUCCESS) {
+        if (layout->n == AG_MAX_PARAMS || offset > UINT32_MAX || size > UINT32_MAX - offset)
+            return false;
+        layout->params[layout->n++] = (struct ag_param){(uint32_t)offset, (uint32_t)size};
+        if (offset + size > layout->total)
+            layout->total = (uint32_t)(offset + size);
+    }
+    *ret_certain = layout->n > 0;
+    return result == CUDA_ERROR_INVALID_VALUE;
+}
+
+/* As a function, and as a kernel if that gave none. */
+static bool ask(CUfunction function, union asked *asked)
+{
+    bool certain = false;
+    bool is_function = ask_all(function, false, asked, &certain);
+
+    if (is_function && certain)
+        return true;
+    if (ask_all(function, true, asked, &certain))
+        return true;
+    asked->layout.n = 0; /* a function without parameters, if anything */
+    asked->layout.total = 0;
+    return is_function;
+}
+
+/* Asks, and remembers what came out, also that nothing did. */
+static unsigned learn(CUfunction function)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)function;
+    uint64_t generation = atomic_load_explicit(&state.generation, memory_order_acquire);
+    struct functions *table;
+    struct store *store;
+    union asked asked;
+    bool answered = ask(function, &asked);
+    unsigned number = NO_LAYOUT;
+
+    ag_lock_take(&state.lock);
+    store = get_store();
+    if (store && answered)
+        number = number_of(store, &asked.layout);
+    table = store && fits(handle) ? with_room() : NULL;
+    if (table && generation == atomic_load_explicit(&state.generation, memory_order_relaxed))
+        enter(table, handle << NUMBER_BITS | number);
+    ag_lock_release(&state.lock);
+    return number;
+}
+
+const struct ag_layout *ag_params_of(CUfunction function)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    const struct ag_layout *layout;
+    unsigned number;
+
+    if (!ag_cu.cuFuncGetParamInfo && !ag_cu.cuKernelGetParamInfo) {
+        if (!atomic_flag_test_and_set(&said))
+            ag_log_warn(
+                "the driver does not tell the parameters of kernels (CUDA 12.4 does): managed "
+                "memory is not prefetched before launches");
+        ag_stats_add(AG_STAT_LAUNCH_UNKNOWN, 1);
+        return NULL;
+    }
+    number = function ? look_up((uint64_t)(uintptr_t)function) : NO_LAYOUT;
+    if (!number)
+        number = learn(function);
+    layout = numbered(atomic_load_explicit(&state.store, memory_order_acquire), number);
+    if (!layout)
+        ag_stats_add(AG_STAT_LAUNCH_UNKNOWN, 1);
+    return layout;
+}

@@ -1,0 +1,32 @@
+/* The layout of a kernel's parameters, as the driver tells it and as long as the kernel lives. */
+#ifndef AG_POLICY_PARAMS_H
+#define AG_POLICY_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+
+#define AG_MAX_PARAMS 256u /* kernels with more have no layout here */
+
+struct ag_param {
+    uint32_t offset, size; /* bytes, in the packed buffer of all parameters */
+};
+
+struct ag_layout {
+    uint32_t n, total; /* total: bytes of the packed buffer */
+    struct ag_param params[];
+};
+
+/* The layout of a function that can be launched: a CUfunction, or a CUkernel cast to one (as CUDA's
+ * runtime passes it). NULL when the driver does not tell, which is counted and said once. Layouts
+ * are never freed or changed. Takes no lock once a function is known; asks the driver the first
+ * time, which may load the kernel: not inside a capture. */
+const struct ag_layout *ag_params_of(CUfunction function);
+
+/* Some functions are about to go (a module, library or context): another may come under the same
+ * handle. Before the driver's call. */
+void ag_params_forget(void);
+void ag_params_forget_in_child(void);
+
+#endif
