@@ -583,6 +583,30 @@ int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked)
     return -1;
 }
 
+static bool covers(struct ag_range outer, struct ag_range inner)
+{
+    return outer.first <= inner.first && outer.last >= inner.last;
+}
+
+/* A rule without from= leaves the libraries that export memory to one with it. */
+static bool hides(const struct ag_rule *before, const struct ag_rule *rule)
+{
+    return covers(before->size, rule->size) && covers(before->nth, rule->nth) &&
+           (before->device < 0 || before->device == rule->device) &&
+           (!strcmp(before->from, "*") || !strcmp(before->from, rule->from)) &&
+           (!*before->thread || !strcmp(before->thread, "*") ||
+            !strcmp(before->thread, rule->thread));
+}
+
+int ag_rules_hidden_by(const struct ag_rules *rules, unsigned i)
+{
+    for (unsigned before = 0; before < i; before++) {
+        if (hides(&rules->rule[before], &rules->rule[i]))
+            return (int)before;
+    }
+    return -1;
+}
+
 void ag_rule_apply(const struct ag_rule *rule, struct ag_wish *wish)
 {
     if (rule->says & 1u << AG_SAYS_POLICY)

@@ -93,6 +93,10 @@ int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, 
  * matched by globs that match "". */
 int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked);
 
+/* The first rule before rule i that applies wherever rule i does, so that i never decides; or -1.
+ */
+int ag_rules_hidden_by(const struct ag_rules *rules, unsigned i);
+
 /* Writes what `rule` says over *wish. */
 void ag_rule_apply(const struct ag_rule *rule, struct ag_wish *wish);
 

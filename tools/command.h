@@ -22,9 +22,16 @@ void command_complain(const char *format, ...) __attribute__((format(printf, 1, 
 int command_run(int argc, char **argv);
 int command_options(int argc, char **argv);
 
-/* Checks every ALLOGRAFT_* variable of the environment; one line on stderr for each that is unknown
- * or holds a bad value. Returns how many such lines it wrote. */
+/* `allograft options --check`; an exit status. */
+int command_options_check(void);
+
+/* Checks every ALLOGRAFT_* variable of the environment, and the file that one of them may name; one
+ * line on stderr for each mistake, and the place in rules or file below it. Returns how many there
+ * are. */
 size_t settings_check_environment(void);
+
+/* Shows the text on stderr, as one line, with a caret below the byte at `column` (from 1). */
+void settings_point_at(const char *text, size_t column);
 
 /* Turns what a person may write for an option ("policy", "POLICY", "ALLOGRAFT_POLICY") into the
  * name of its variable. Returns 0, or -ENAMETOOLONG with `name` untouched. */

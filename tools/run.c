@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,10 @@ static const char help_text[] =
     "\n"
     "  --policy P         where cudaMalloc's memory comes from; the same as --set POLICY=P\n"
     "  --stats WHERE      where the report goes at exit; the same as --set STATS=WHERE\n"
+    "  --rule RULE        what is to hold for some allocations only, for example nth=17:native; "
+    "may be\n"
+    "                     given several times, the first that applies decides\n"
+    "  --config FILE      a file of settings; the same as --set CONFIG=FILE\n"
     "  --set KEY=VALUE    any setting of `allograft options`, with or without ALLOGRAFT_ in front\n"
     "  --help             this text\n"
     "\n"
@@ -47,6 +52,29 @@ static int set_option(const char *key, size_t key_length, const char *value)
     return STATUS_OK;
 }
 
+/* Joins the rules given one by one; the first of them takes the place of what RULES was. */
+static int add_rule(const char *rule)
+{
+    static char *joined;
+    char *longer, why[700];
+    int status;
+
+    if (ag_option_check("ALLOGRAFT_RULES", rule, why, sizeof(why))) {
+        const char *column = strstr(why, "column ");
+
+        command_complain("--rule: %s", column ? column : why);
+        if (column)
+            settings_point_at(rule, strtoul(column + strlen("column "), NULL, 10));
+        return STATUS_USAGE;
+    }
+    if (asprintf(&longer, "%s%s%s", joined ? joined : "", joined ? "; " : "", rule) < 0)
+        return STATUS_FAILED;
+    free(joined);
+    joined = longer;
+    status = setenv("ALLOGRAFT_RULES", joined, 1);
+    return status ? STATUS_FAILED : STATUS_OK;
+}
+
 static int set_pair(const char *pair)
 {
     const char *equals = strchr(pair, '=');
@@ -64,13 +92,17 @@ static int apply_flag(const char *flag, const char *value)
         return set_option("POLICY", 6, value);
     if (!strcmp(flag, "--stats"))
         return set_option("STATS", 5, value);
+    if (!strcmp(flag, "--config"))
+        return set_option("CONFIG", 6, value);
+    if (!strcmp(flag, "--rule"))
+        return add_rule(value);
     return set_pair(value);
 }
 
 /* The flag of ours that `word` is, with its value in *ret_value when it is glued on by '='. */
 static const char *match_flag(const char *word, const char **ret_value)
 {
-    static const char *const flags[] = {"--policy", "--stats", "--set"};
+    static const char *const flags[] = {"--policy", "--stats", "--rule", "--config", "--set"};
 
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
         size_t length = strlen(flags[i]);
@@ -106,7 +138,8 @@ static int parse_options(int argc, char **argv, int *ret_first)
         }
         flag = match_flag(argv[i], &value);
         if (!flag) {
-            command_complain("run: no option '%s'; there are: --policy, --stats, --set, --help",
+            command_complain("run: no option '%s'; there are: --policy, --stats, --rule, --config, "
+                             "--set, --help",
                              argv[i]);
             return STATUS_USAGE;
         }
@@ -122,6 +155,22 @@ static int parse_options(int argc, char **argv, int *ret_first)
         i++;
     }
     *ret_first = i;
+    return STATUS_OK;
+}
+
+/* The library reads the file at the program's first CUDA call, wherever the program, or one that it
+ * starts, has gone to by then. */
+static int make_config_absolute(void)
+{
+    const char *path = getenv("ALLOGRAFT_CONFIG");
+    char absolute[PATH_MAX];
+
+    if (!path || !*path || *path == '/' || !strcasecmp(path, "off"))
+        return STATUS_OK;
+    if (!realpath(path, absolute) || setenv("ALLOGRAFT_CONFIG", absolute, 1)) {
+        command_complain("ALLOGRAFT_CONFIG=%s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
     return STATUS_OK;
 }
 
@@ -245,6 +294,9 @@ int command_run(int argc, char **argv)
     }
     if (settings_check_environment())
         return STATUS_USAGE;
+    status = make_config_absolute();
+    if (status)
+        return status;
     status = locate_library(library, sizeof(library));
     if (status)
         return status;

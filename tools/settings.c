@@ -1,19 +1,14 @@
-/* `allograft options`: every setting as a table, and the ones in force here checked. */
+/* `allograft options`: every setting as a table, and how their names are written. */
 #include "command.h"
 #include "options.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #define PREFIX "ALLOGRAFT_"
-
-/* Read by this command, not by the library, and so no row of the library's list. */
-#define COMMAND_VARIABLE "ALLOGRAFT_LIBRARY"
 
 /* The table is this wide wherever it is printed, so that the README can hold the same text. */
 #define TABLE_COLUMNS 100
@@ -21,8 +16,10 @@
 
 static const char help_text[] =
     "allograft options            every setting: its variable, default, allowed values, meaning\n"
-    "allograft options --check    the settings in force in this environment and where each comes\n"
-    "                             from; exit status 2 when one of them is unknown or not allowed\n";
+    "allograft options --check    the settings in force in this environment, where each comes "
+    "from,\n"
+    "                             and the rules as they are understood; exit status 2 when one of\n"
+    "                             them is unknown or not allowed\n";
 
 /* ---- names and values ---------------------------------------------------------------------- */
 
@@ -39,32 +36,6 @@ int settings_full_name(const char *written, size_t written_length, char *name, s
         name[at + i] = (char)toupper((unsigned char)written[i]);
     name[at + written_length] = '\0';
     return 0;
-}
-
-/* Checks one "NAME=VALUE" of the environment; true when it is no business of ours or is right. */
-static bool check_variable(const char *variable)
-{
-    const char *equals = strchr(variable, '=');
-    char name[128], why[512];
-
-    if (strncmp(variable, PREFIX, strlen(PREFIX)) || !equals)
-        return true;
-    snprintf(name, sizeof(name), "%.*s", (int)(equals - variable), variable);
-    if (!strcmp(name, COMMAND_VARIABLE))
-        return true;
-    if (!ag_option_check(name, equals + 1, why, sizeof(why)))
-        return true;
-    command_complain("%s", why);
-    return false;
-}
-
-size_t settings_check_environment(void)
-{
-    size_t n_wrong = 0;
-
-    for (char **variable = environ; variable && *variable; variable++)
-        n_wrong += !check_variable(*variable);
-    return n_wrong;
 }
 
 /* ---- the table ----------------------------------------------------------------------------- */
@@ -136,30 +107,12 @@ static int print_table(void)
     return STATUS_OK;
 }
 
-/* ---- the check ----------------------------------------------------------------------------- */
-
-static int print_settings_in_force(void)
-{
-    struct widths w = measure_columns();
-
-    if (settings_check_environment())
-        return STATUS_USAGE;
-    for (size_t i = 0; i < ag_options_count(); i++) {
-        const struct ag_option_info *row = ag_option_info(i);
-        const char *value = getenv(row->name);
-
-        printf("%-*s  %-*s  %s\n", w.name, row->name, w.value, value ? value : row->default_text,
-               value ? "environment" : "default");
-    }
-    return STATUS_OK;
-}
-
 int command_options(int argc, char **argv)
 {
     if (argc == 1)
         return print_table();
     if (argc == 2 && !strcmp(argv[1], "--check"))
-        return print_settings_in_force();
+        return command_options_check();
     if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
         fputs(help_text, stdout);
         return STATUS_OK;

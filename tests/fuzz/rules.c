@@ -64,6 +64,7 @@ static void check_match(const struct ag_rules *rules, unsigned i)
         int match = ag_rules_match(rules, &asked);
 
         FUZZ_CHECK(match >= 0 && match <= (int)i);
+        FUZZ_CHECK(ag_rules_hidden_by(rules, i) < 0 || match < (int)i);
         asked.exporter = true;
         match = ag_rules_match(rules, &asked);
         FUZZ_CHECK(match < 0 || *rules->rule[match].from);

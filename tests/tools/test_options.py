@@ -62,7 +62,8 @@ class Check(CommandTest):
         for name, value, _ in rows_of_the_list():
             changed = {"ALLOGRAFT_POLICY": "native", "ALLOGRAFT_CACHE": "64MiB"}.get(name)
             expected.append([name, changed or value, "environment" if changed else "default"])
-        self.assertEqual([line.split() for line in result.stdout.splitlines()], expected)
+        self.assertEqual([line.split() for line in result.stdout.partition("\n\n")[0].splitlines()],
+                         expected)
 
     def test_refuses_a_bad_value(self):
         self.assert_refused(self.check(ALLOGRAFT_POLICY="fast"),
@@ -76,6 +77,86 @@ class Check(CommandTest):
         result = self.check(ALLOGRAFT_POLICY="fast", ALLOGRAFT_LOG="loud")
         self.assertEqual(result.returncode, 2)
         self.assertEqual(len(result.stderr.splitlines()), 2)
+
+    def test_prints_the_rules_as_they_are_understood(self):
+        result = self.check(ALLOGRAFT_RULES="size > 1023 : Managed , prefer = host;*:pool;nth=7:native;"
+                                            "from=libnccl*:backend=plain")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn(["ALLOGRAFT_RULES", "4", "rules", "environment"],
+                      [line.split() for line in result.stdout.splitlines()])
+        table = result.stdout.partition("\n\n")[2].splitlines()
+        self.assertEqual(table[:6], ["rule  conditions        placement  settings",
+                                     "   1  size>=1KiB        managed    prefer=host",
+                                     "   2  *                 pool",
+                                     "   3  nth=7             native",
+                                     "      rule 3 never decides: rule 2 applies wherever it does",
+                                     "   4  from=libnccl*                backend=plain"])
+        for line in table:
+            self.assertEqual(line, line.rstrip())
+            self.assertLessEqual(len(line), 100)
+
+    def test_prints_the_built_in_rules_below(self):
+        globs = re.findall(r'"(lib\w+\*)"', read("interpose", "rules.c"))
+        self.assertIn("libnccl*", globs)
+        for rules in (None, "*:pool"):
+            lines = self.check(ALLOGRAFT_RULES=rules).stdout.splitlines()
+            built_in = [line.split() for line in lines if line.startswith("   - ")]
+            self.assertEqual(built_in, [["-", "from=" + glob, "native"] for glob in globs])
+
+    def test_points_at_mistakes_in_rules(self):
+        for rules, shown, caret in (("nth=1:native; *:pol", "  nth=1:native; *:pol", 16),
+                                    ("*", "  *", 1), ("\tsize=1:\npool,", "   size=1: pool,", 14),
+                                    ("thread=\u00e4\u00f6:pol", "  thread=\u00e4\u00f6:pol", 10)):
+            result = self.check(ALLOGRAFT_RULES=rules)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            lines = result.stderr.splitlines()
+            self.assertEqual(len(lines), 3, result.stderr)
+            self.assertTrue(lines[0].startswith("allograft: ALLOGRAFT_RULES: column "), lines[0])
+            self.assertEqual(lines[1:], [shown, "  " + " " * caret + "^"])
+
+    def test_points_into_long_rules(self):
+        rules = "*:pool;" * 30 + "nth=1:natve" + ";*:pool" * 30
+        lines = self.check(ALLOGRAFT_RULES=rules).stderr.splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertLessEqual(len(lines[1]), 100)
+        self.assertEqual(lines[1][lines[2].index("^"):][:5], "natve")
+
+    def config(self, text):
+        folder = command.tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "a.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_reads_the_file_and_says_where_values_stand(self):
+        path = self.config("# settings\nPOLICY = managed\nFREE = sync\nRULES = nth=1:pool\n")
+        result = self.check(ALLOGRAFT_CONFIG=path, ALLOGRAFT_FREE="ordered")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        lines = [line.split() for line in result.stdout.splitlines()]
+        for expected in (["ALLOGRAFT_POLICY", "managed", path + ":2"],
+                         ["ALLOGRAFT_FREE", "ordered", "environment"],
+                         ["ALLOGRAFT_RULES", "1", "rule", path + ":4"],
+                         ["ALLOGRAFT_CONFIG", path, "environment"],
+                         ["ALLOGRAFT_LIMIT", "max", "default"], ["1", "nth=1", "pool"]):
+            self.assertIn(expected, lines)
+
+    def test_points_at_mistakes_in_the_file(self):
+        path = self.config("POLICY = pool\n  RULES = szie>1:pool\nFREE\n")
+        result = self.check(ALLOGRAFT_CONFIG=path)
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 6)
+        self.assertTrue(lines[0].startswith(f'allograft: {path}:2: column 11: unknown condition "szie"'))
+        self.assertEqual(lines[1:3], ["    RULES = szie>1:pool", "            ^"])
+        self.assertTrue(lines[3].startswith(f"allograft: {path}:3: column 5: no '='"))
+        self.assertEqual(lines[4:], ["  FREE", "      ^"])
+
+    def test_refuses_a_file_that_is_none(self):
+        self.assert_refused(self.check(ALLOGRAFT_CONFIG="/no/such.conf"), "/no/such.conf", "No such file")
+        self.assert_refused(self.check(ALLOGRAFT_CONFIG="/"), "ALLOGRAFT_CONFIG=/", "directory")
+        self.assert_refused(self.check(ALLOGRAFT_CONFIG="/dev/null"), "/dev/null", "no regular file")
+        self.assert_refused(self.check(ALLOGRAFT_CONFIG=self.config("\n" * 65537)), "too large")
 
     def test_lets_the_commands_own_variable_pass(self):
         self.assertEqual(self.check(ALLOGRAFT_LIBRARY="/anything").returncode, 0)

@@ -76,6 +76,47 @@ class Settings(RunTest):
         self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy", "pool", ALLOGRAFT_POLICY="wrong"),
                          "pool")
 
+    def test_rules_are_joined_in_their_order(self):
+        self.assertEqual(self.seen("ALLOGRAFT_RULES", "--rule", "nth=1..4:native"), "nth=1..4:native")
+        self.assertEqual(self.seen("ALLOGRAFT_RULES", "--rule", "nth=1:native", "--rule=*:pool",
+                                   ALLOGRAFT_RULES="*:managed"), "nth=1:native; *:pool")
+        self.assertEqual(self.seen("ALLOGRAFT_RULES", ALLOGRAFT_RULES="*:managed"), "*:managed")
+
+    def test_the_file_is_named_wherever_the_program_goes(self):
+        path = os.path.realpath(self.file("a.conf", "POLICY=native\n", 0o644))
+        for args in (["--config", "a.conf"], ["--config", path], ["--set", "config=./a.conf"]):
+            result = allograft("run", *args, "sh", "-c", 'printf %s "$ALLOGRAFT_CONFIG"', cwd=self.folder)
+            self.assert_silent(result, path)
+        self.assertEqual(self.seen("ALLOGRAFT_CONFIG", ALLOGRAFT_CONFIG="off"), "off")
+        self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--config", path), "")
+
+    def refuse_at(self, result, said, *place):
+        """One line on stderr, and the place below it."""
+        lines = result.stderr.splitlines()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertTrue(lines[0].startswith("allograft: " + said), lines[0])
+        self.assertEqual(lines[1:], list(place))
+
+    def test_bad_rules_and_files_are_refused_before_the_program_starts(self):
+        mark = os.path.join(self.folder, "started")
+        program = ("--", "touch", mark)
+        place = ("  nth=1:natve", "        ^")
+        said = 'column 7: unknown action "natve"'
+        self.refuse_at(allograft("run", "--rule", "*:pool", "--rule", "nth=1:natve", *program),
+                       "--rule: " + said, *place)
+        env = clean_environment(ALLOGRAFT_RULES="nth=1:natve")
+        self.refuse_at(allograft("run", *program, env=env), "ALLOGRAFT_RULES: " + said, *place)
+        path = self.file("a.conf", "\nPOLICY = fast\n")
+        self.refuse_at(allograft("run", "--config", path, *program),
+                       path + ":2: column 10: POLICY=fast is not allowed; allowed: pool|native|managed",
+                       "  POLICY = fast", "           ^")
+        self.assert_refused(allograft("run", "--config", "/no/such", *program), "/no/such", "No such file")
+        many = [word for _ in range(65) for word in ("--rule", "*:pool")]
+        result = allograft("run", *many, *program)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("one rule too many; allowed: 64 rules", result.stderr)
+        self.assertFalse(os.path.exists(mark))
+
     def test_bad_ones_are_refused_before_the_program_starts(self):
         mark = os.path.join(self.folder, "started")
         program = ("--", "touch", mark)
@@ -100,14 +141,14 @@ class Settings(RunTest):
         self.assert_refused(allograft("run", "--policy", "pool"), "which program")
         self.assert_refused(allograft("run", "--polic", "pool", "true"), "'--polic'", "--policy")
         self.assert_refused(allograft("run", "--policyx=pool", "true"), "'--policyx=pool'")
-        for flag in ("--policy", "--stats", "--set"):
+        for flag in ("--policy", "--stats", "--rule", "--config", "--set"):
             self.assert_refused(allograft("run", flag), flag, "takes a value")
 
     def test_help(self):
         for args in (["--help"], ["-h"], ["--policy", "pool", "--help"]):
             result = allograft("run", *args)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
-            for flag in ("--policy", "--stats", "--set"):
+            for flag in ("--policy", "--stats", "--rule", "--config", "--set"):
                 self.assertIn(flag, result.stdout)
 
 

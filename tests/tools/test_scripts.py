@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -86,6 +87,15 @@ class Completion(CommandTest):
         self.assertEqual(self.complete("run", "--policy", ""), ["pool", "native", "managed"])
         self.assertEqual(self.complete("run", "--set", "POOL"), ["POOL_KEEP="])
         self.assertIn("off", self.complete("run", "--stats", "o"))
+        self.assertEqual(self.complete("run", "--r"), ["--rule"])
+        self.assertEqual(self.complete("run", "--rule", ""), [])
+        self.assertIn(paths.command, self.complete("run", "--config", paths.command))
+        self.assertIn("printf", self.complete("run", "--config", "x", "--rule", "*:pool", "print"))
+
+    def test_knows_every_flag_of_run(self):
+        flags = set(re.findall(r"^  (--[a-z]+)", command.allograft("run", "--help").stdout, re.MULTILINE))
+        self.assertGreater(len(flags), 4)
+        self.assertEqual(set(self.complete("run", "--")), flags)
         self.assertIn("printf", self.complete("run", "--policy", "pool", "print"))
 
 

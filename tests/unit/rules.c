@@ -432,6 +432,40 @@ static void prints(void)
     CHECK(!strcmp(conditions, "siz") && conditions[4] == 'x');
 }
 
+static void finds_hidden_rules(void)
+{
+    static const struct {
+        const char *text;
+        int hidden_by;
+    } cases[] = {
+        {"*:pool;*:native", 0},
+        {"*:pool;nth=1:native", 0},
+        {"nth=1:native;*:pool", -1},
+        {"nth=1..9:native;nth=3..9:pool", 0},
+        {"nth=1..9:native;nth=3..10:pool", -1},
+        {"size>=4:native;size>4:pool", 0},
+        {"size>4:native;size>=4:pool", -1},
+        {"device=0:native;device=0,nth=1:pool", 0},
+        {"device=0:native;device=1:pool", -1},
+        {"device=0:native;nth=1:pool", -1},
+        {"*:native;from=libnccl*:pool", -1},
+        {"from=*:native;from=libnccl*:pool", 0},
+        {"from=*:native;nth=1:pool", 0},
+        {"from=a*:native;from=a*,nth=1:pool", 0},
+        {"from=a*:native;from=ab:pool", -1},
+        {"thread=a:native;thread=a,size=1:pool", 0},
+        {"thread=a:native;nth=2:pool", -1},
+        {"thread=*:native;nth=2:pool", 0},
+        {"nth=1:pool;nth=2:pool;nth=2:native", 1},
+    };
+
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        parses(cases[i].text);
+        CHECK_SAID(ag_rules_hidden_by(&rules, rules.n - 1) == cases[i].hidden_by, "%s", cases[i].text);
+        CHECK(ag_rules_hidden_by(&rules, 0) == -1);
+    }
+}
+
 static void exporters_are_rules(void)
 {
     char text[100];
@@ -458,6 +492,7 @@ int main(void)
     refuses();
     bounds();
     prints();
+    finds_hidden_rules();
     exporters_are_rules();
     return 0;
 }
