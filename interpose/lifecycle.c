@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "app_async.h"
 #include "app_pools.h"
 #include "backend.h"
 #include "budget.h"
@@ -101,6 +102,7 @@ static void configure(void)
     ag_order_configure(options.free_mode);
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
+    ag_app_async_configure(&options.rules, options.oversubscribe);
     ag_pressure_configure(options.cache, options.pending);
 }
 

@@ -8,14 +8,15 @@
 
 static const char *const kind_names[] = {"default", "created", "imported", "managed"};
 
-/* A free names no pool. With one pool in use the frees are of that pool. */
+/* A free names no pool. With one pool in use, and nothing imported, the frees are of that pool. */
 static bool frees_are_known(void)
 {
     struct ag_app_pool_info info;
     unsigned n_used = 0;
 
     for (unsigned i = 0; i < AG_APP_POOLS; i++)
-        n_used += ag_app_pool_info(i, &info) && info.counts[AG_APP_ALLOCS];
+        n_used += ag_app_pool_info(i, &info) &&
+                  (info.counts[AG_APP_ALLOCS] || info.kind == AG_APP_POOL_IMPORTED);
     return n_used == 1 && !ag_stats_counter(AG_STAT_ASYNC_MANAGED);
 }
 
@@ -91,7 +92,8 @@ void ag_report_pools_text(struct ag_text *text)
     bool first = true;
 
     for (unsigned i = 0; i < AG_APP_POOLS; i++) {
-        if (!ag_app_pool_info(i, &info))
+        if (!ag_app_pool_info(i, &info) ||
+            (!info.counts[AG_APP_ALLOCS] && !info.counts[AG_APP_FAILED]))
             continue;
         if (first)
             ag_text_add(text, "  the program's own pools\n    %-8s %6s %10s %10s %12s %12s %12s\n",

@@ -17,6 +17,8 @@
 
 #include <string.h>
 
+#include "app_async.h"
+#include "app_pools.h"
 #include "backend.h"
 #include "budget.h"
 #include "context.h"
@@ -76,7 +78,8 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     if (result != CUDA_SUCCESS || !ret_free || !context)
         return result;
     total = ret_total ? *ret_total : context->device->total_bytes;
-    ours = ag_pool_idle(context->device) + ag_device_cached(context->device);
+    ours = ag_pool_idle(context->device) + ag_device_cached(context->device) +
+           ag_app_pools_held(context->device->ordinal);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
     answer_by_budget(context->device, ret_free, ret_total);
     return result;
@@ -130,6 +133,17 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
     }
 }
 
+/* The same for what may not be a block of ours: then it can still be what a rule redirected of the
+ * program's own stream-ordered allocations. */
+static void correct_found(void *data, CUpointer_attribute attribute, enum found found,
+                          const struct ag_block *block)
+{
+    if (found == FOUND_BLOCK)
+        correct(data, attribute, block);
+    else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+        ag_app_answer_pool(data);
+}
+
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct ag_block block;
@@ -139,8 +153,8 @@ CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdevice
     if (found == FOUND_FREED)
         return CUDA_ERROR_INVALID_VALUE;
     result = ag_cu.cuPointerGetAttribute(data, attribute, address);
-    if (result == CUDA_SUCCESS && found == FOUND_BLOCK)
-        correct(data, attribute, &block);
+    if (result == CUDA_SUCCESS)
+        correct_found(data, attribute, found, &block);
     return result;
 }
 
@@ -153,7 +167,7 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
     CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data,
                                                    found == FOUND_FREED ? nowhere : address);
 
-    for (unsigned i = 0; result == CUDA_SUCCESS && found == FOUND_BLOCK && i < count; i++)
-        correct(data[i], attributes[i], &block);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+        correct_found(data[i], attributes[i], found, &block);
     return result;
 }

@@ -87,8 +87,12 @@ static struct row *provide(unsigned i)
 {
     struct row *row = atomic_load_explicit(&table.rows[i], memory_order_relaxed);
 
-    if (!row && (row = ag_arena_get(&arena)))
-        atomic_store_explicit(&table.rows[i], row, memory_order_release);
+    if (row || !(row = ag_arena_get(&arena)))
+        return row;
+    row->device = -1;
+    row->kind = AG_APP_POOL_CREATED;
+    row->keep = KEEP_LEFT;
+    atomic_store_explicit(&table.rows[i], row, memory_order_release);
     return row;
 }
 
@@ -145,20 +149,13 @@ static unsigned look(CUmemoryPool pool)
     return NO_ROW;
 }
 
-/* A row that nothing is known of but that pools without one are counted in it. */
+/* The row of pools that have none. */
 static unsigned others_row(void)
 {
-    struct row *row = row_at(OTHERS);
-
-    if (row)
+    if (row_at(OTHERS))
         return OTHERS;
     ag_lock_take(&table.lock);
-    row = provide(OTHERS);
-    if (row) {
-        row->device = -1;
-        row->kind = AG_APP_POOL_CREATED;
-        row->keep = KEEP_LEFT;
-    }
+    (void)provide(OTHERS);
     ag_lock_release(&table.lock);
     return OTHERS;
 }
