@@ -373,6 +373,8 @@ static int run_one(uint64_t seed)
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && !strcmp(argv[1], "--exec-child"))
+        return process_exec_child();
     read_options(argc, argv);
     outcome = shared(sizeof(*outcome));
     logs = shared(MAX_THREADS * LOG_CAPACITY);

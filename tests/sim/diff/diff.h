@@ -43,6 +43,7 @@ struct traits {
     unsigned visible_at;     /* from that operation on */
     unsigned nonblocking_at; /* likewise: the first non-blocking stream may appear */
     bool second_context, second_device, peers, captures, resets, pools, holds, ipc;
+    bool forks;
     bool hungry; /* holds as much memory as it may */
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT } ending;
     unsigned n_ops, n_threads;
@@ -163,6 +164,8 @@ struct world {
     struct graph graphs[MAX_GRAPHS];
     struct capture capture;
     CUmemoryPool pools[2];
+    bool peer_open[2]; /* contexts 0 and 1: to each other's memory */
+    bool any_device;   /* a copy is being chosen: it needs no access to the other device */
     bool has_nonblocking;
     struct {
         struct clock stamp;
@@ -248,6 +251,7 @@ bool fill_new(struct world *w, struct buffer *buffer);
 
 bool op_kernel(struct world *w);
 bool op_copy(struct world *w);
+bool op_copy_across(struct world *w);
 bool op_memset(struct world *w);
 bool op_upload(struct world *w);
 bool op_read_back(struct world *w);
@@ -282,6 +286,10 @@ void context_open(struct world *w, unsigned context, int device, bool primary);
 bool op_context(struct world *w);
 bool op_peers(struct world *w);
 bool op_push(struct world *w);
+
+bool op_fork(struct world *w);
+/* What the executed child does; its exit status. */
+int process_exec_child(void);
 
 bool op_ask_pointer(struct world *w);
 bool op_ask_memory(struct world *w);

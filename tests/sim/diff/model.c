@@ -238,8 +238,8 @@ bool buffer_reachable(const struct world *w, const struct buffer *buffer, unsign
     case BUFFER_POOL:
         return owner->device == user->device || w->traits->second_device;
     default: /* a context may use its device's memory whoever allocated it; other devices': peers */
-        return owner->device == user->device ||
-               (w->traits->peers && context < 2 && buffer->context < 2);
+        return owner->device == user->device || w->any_device ||
+               (context < 2 && buffer->context < 2 && w->peer_open[context]);
     }
 }
 

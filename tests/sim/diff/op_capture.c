@@ -343,7 +343,8 @@ static bool may_launch(const struct world *w, const struct graph *graph, unsigne
     for (unsigned i = 0; i < graph->n_uses; i++) {
         const struct buffer *buffer = &w->buffers[graph->uses[i].buffer];
         if (!buffer->live || buffer->id != graph->uses[i].id ||
-            !clock_covers(&before, &buffer->born) || !clock_covers(&before, &buffer->wrote) ||
+            !buffer_reachable(w, buffer, graph->context) || !clock_covers(&before, &buffer->born) ||
+            !clock_covers(&before, &buffer->wrote) ||
             (graph->uses[i].write && !clock_covers(&before, &buffer->read)))
             return false;
     }

@@ -66,6 +66,8 @@ static void forget_context(struct world *w, unsigned context)
         w->graphs[i].alive = false;
     }
     w->contexts[context].alive = false;
+    if (context < 2)
+        w->peer_open[0] = w->peer_open[1] = false;
 }
 
 /* Other contexts must be through with the memory that goes. */
@@ -93,6 +95,19 @@ static void settle(struct world *w, unsigned context)
         host_knows_context(w, context);
 }
 
+/* Retained once more and released: nothing ends. */
+static bool retain_again(struct world *w, unsigned context)
+{
+    int device = w->contexts[context].device;
+    CUcontext handle = NULL;
+
+    if (!did(w, cu.cuDevicePrimaryCtxRetain(&handle, device), "retain again %d", device))
+        return true;
+    (void)did(w, cu.cuDevicePrimaryCtxRelease_v2(device), "release again, %s",
+              handle == w->contexts[context].handle ? "the same" : "another");
+    return true;
+}
+
 bool op_context(struct world *w)
 {
     unsigned context = draw(w, w->n_contexts);
@@ -105,16 +120,20 @@ bool op_context(struct world *w)
         return true;
     }
     if (!w->contexts[context].alive || (!w->traits->resets && w->contexts[context].primary) ||
-        w->n_lanes + 12 > w->max_lanes || w->traits->peers)
+        w->n_lanes + 12 > w->max_lanes)
         return false;
+    if (w->contexts[context].primary && chance(w, 25))
+        return retain_again(w, context);
     settle(w, context);
     if (!others_are_done(w, context))
         return true;
     use_context(w, context);
     if (w->contexts[context].primary) {
         int device = w->contexts[context].device;
-        bool ok =
-            did(w, cu.cuDevicePrimaryCtxReset_v2(device), "cuDevicePrimaryCtxReset %d", device);
+        bool ok = chance(w, 40) ? did(w, cu.cuDevicePrimaryCtxRelease_v2(device),
+                                      "cuDevicePrimaryCtxRelease %d", device)
+                                : did(w, cu.cuDevicePrimaryCtxReset_v2(device),
+                                      "cuDevicePrimaryCtxReset %d", device);
         must(w, ok);
         forget_context(w, context);
         context_open(w, context, device, true);
@@ -124,6 +143,29 @@ bool op_context(struct world *w)
     forget_context(w, context);
     w->current = MAX_CONTEXTS;
     use_context(w, 0);
+    return true;
+}
+
+/* Opens the other device's memory to one context, or shuts it; now and then what is so already. */
+bool op_peers(struct world *w)
+{
+    unsigned from = draw(w, 2);
+    bool open;
+
+    if (!w->traits->peers || w->capture.open || !w->contexts[0].alive || !w->contexts[1].alive ||
+        w->contexts[0].device == w->contexts[1].device)
+        return false;
+    use_context(w, from);
+    open = chance(w, 15) ? w->peer_open[from] : !w->peer_open[from];
+    if (open) {
+        (void)did(w, cu.cuCtxEnablePeerAccess(w->contexts[!from].handle, 0), "peer c%u", from);
+        w->peer_open[from] = true;
+        return true;
+    }
+    if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", from))
+        host_knows_context(w, from);
+    (void)did(w, cu.cuCtxDisablePeerAccess(w->contexts[!from].handle), "no peer c%u", from);
+    w->peer_open[from] = false;
     return true;
 }
 

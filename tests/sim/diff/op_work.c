@@ -129,6 +129,31 @@ bool op_copy(struct world *w)
     return true;
 }
 
+/* From device to device, which needs no access of one to the other. */
+bool op_copy_across(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+    struct buffer *dst, *src;
+    size_t n;
+
+    if (!w->traits->second_device || lane == MAX_LANES)
+        return false;
+    w->any_device = true;
+    dst = buffer_pick(w, lane, true, true, NULL);
+    src = dst ? buffer_pick(w, lane, false, true, dst) : NULL;
+    w->any_device = false;
+    if (!src || host_side(dst) || host_side(src) || dst->kind == BUFFER_ASYNC ||
+        src->kind == BUFFER_ASYNC)
+        return false;
+    n = smaller(dst->extent, src->extent) & ~(size_t)63;
+    if (!n)
+        return false;
+    if (did(w, copy_async(w, lane, dst, src, n), "copy across b%u b%u %zu s%u", dst->id, src->id, n,
+            lane))
+        used_both(w, lane, dst, src);
+    return true;
+}
+
 bool op_memset(struct world *w)
 {
     bool async = chance(w, 70);

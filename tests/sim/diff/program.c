@@ -55,6 +55,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->holds = chance(&dice, 15) && n_threads == 1;
     t->ending = draw(&dice, 4);
     t->hungry = chance(&dice, 30);
+    t->forks = chance(&dice, 20) && n_threads == 1;
 }
 
 /* ---- operations ---- */
@@ -70,8 +71,9 @@ static const struct {
     {op_stream_destroy, 2}, {op_event_create, 2},  {op_event_destroy, 1}, {op_event_record, 5},
     {op_event_wait, 4},     {op_event_ask, 6},     {op_stream_ask, 6},    {op_synchronize, 1},
     {op_hold, 1},           {op_capture_begin, 3}, {op_graph_launch, 5},  {op_graph_destroy, 1},
-    {op_context, 1},        {op_push, 2},          {op_ask_pointer, 5},   {op_ask_memory, 1},
-    {op_mistake, 2},        {op_ipc, 6},
+    {op_context, 2},        {op_push, 2},          {op_ask_pointer, 5},   {op_ask_memory, 1},
+    {op_mistake, 2},        {op_ipc, 6},           {op_fork, 5},          {op_peers, 4},
+    {op_copy_across, 8},
 };
 
 /* Right after a free: what relies on it having waited. */
@@ -147,8 +149,8 @@ static void open_peers(struct world *w)
 {
     for (unsigned from = 0; from < 2; from++) {
         use_context(w, from);
-        (void)did(w, cu.cuCtxEnablePeerAccess(w->contexts[!from].handle, 0), "peer c%u c%u", from,
-                  !from);
+        w->peer_open[from] = did(w, cu.cuCtxEnablePeerAccess(w->contexts[!from].handle, 0),
+                                 "peer c%u c%u", from, !from);
     }
 }
 

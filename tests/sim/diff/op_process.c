@@ -1,0 +1,100 @@
+/* op_process.c: a random program forks: a child that goes on, or that becomes another program. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "diff.h"
+
+#define CHILD_SECONDS 5
+#define WORDS         256
+
+struct answer {
+    int init, alloc, free, info, sync;
+};
+
+/* A forked child has no driver: it is told so, and ends as programs do. */
+static void forked_child(const struct world *w, int end, bool quick)
+{
+    struct answer answer;
+    CUdeviceptr p = 0, of_parent = 0;
+    size_t bytes;
+
+    (void)alarm(CHILD_SECONDS);
+    for (unsigned i = 0; i < MAX_BUFFERS; i++)
+        if (w->buffers[i].live && w->buffers[i].kind == BUFFER_NATIVE)
+            of_parent = w->buffers[i].p;
+    answer.alloc = cu.cuMemAlloc_v2(&p, 4096);
+    answer.free = of_parent ? (int)cu.cuMemFree_v2(of_parent) : -1;
+    answer.info = cu.cuMemGetInfo_v2(&bytes, NULL);
+    answer.sync = cu.cuCtxSynchronize();
+    answer.init = cu.cuInit(0);
+    if (write(end, &answer, sizeof(answer)) != (ssize_t)sizeof(answer) || quick)
+        _exit(1);
+    exit(0); /* with all the handlers that the parent has */
+}
+
+/* A whole small program with a driver of its own; its status says what it saw. */
+int process_exec_child(void)
+{
+    struct context context = {0};
+    uint32_t words[WORDS], n = sizeof(words), value = 17;
+    CUdeviceptr p[3];
+    void *args[] = {&p[2], &n, &value};
+
+    kernels_register(calloc(1, MAX_THREADS * MAX_MARKS));
+    doors_open(DOOR_LINKED, false);
+    if (cu.cuInit(0) || cu.cuDevicePrimaryCtxRetain(&context.handle, 0) ||
+        cu.cuCtxSetCurrent(context.handle) || !kernels_load(&context))
+        return 10;
+    for (unsigned round = 0; round < 8; round++)
+        for (unsigned i = 0; i < 3; i++)
+            if ((round && cu.cuMemFree_v2(p[i])) || cu.cuMemAlloc_v2(&p[i], 4096))
+                return 11;
+    if (cu.cuLaunchKernel(context.kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL) ||
+        cu.cuMemcpyDtoH_v2(words, p[2], sizeof(words)))
+        return 12;
+    return 20 + (int)(hash_of(words, sizeof(words)) % 50);
+}
+
+static pid_t start(struct world *w, int end, unsigned how)
+{
+    pid_t child = fork();
+
+    if (child == 0 && how == 2) {
+        (void)alarm(CHILD_SECONDS);
+        (void)setenv("ALLOGRAFT_STATS", "off", 1);
+        (void)execl("/proc/self/exe", "diff-program", "--exec-child", (char *)NULL);
+        _exit(99);
+    }
+    if (child == 0)
+        forked_child(w, end, how == 1);
+    return child;
+}
+
+bool op_fork(struct world *w)
+{
+    const char *report = getenv("ALLOGRAFT_STATS");
+    unsigned how = draw(w, 3);
+    struct answer answer = {-2, -2, -2, -2, -2};
+    int ends[2], status = 0;
+
+    if (!w->traits->forks)
+        return false;
+    if (pipe(ends))
+        abort();
+    pid_t child = start(w, ends[1], how);
+    (void)close(ends[1]);
+    if (read(ends[0], &answer, sizeof(answer)) != (ssize_t)sizeof(answer) && how != 2)
+        say(w, "the child did not get to say anything");
+    (void)close(ends[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        abort();
+    say(w, "child %u: alloc %d free %d info %d sync %d init %d, status %d, %s", how, answer.alloc,
+        answer.free, answer.info, answer.sync, answer.init, status,
+        report && access(report, F_OK) == 0 ? "a report of it" : "no report of it");
+    return true;
+}
