@@ -4,6 +4,7 @@
 #include "context.h"
 #include "driver.h"
 #include "entry.h"
+#include "ipc.h"
 #include "lifecycle.h"
 #include "order.h"
 
@@ -15,8 +16,10 @@ static CUresult entered(CUresult result, const CUcontext *handle, CUdevice devic
         return result;
     ag_lifecycle_context_exists();
     context = ag_context_enter(*handle, device);
-    if (context)
+    if (context) {
         ag_alloc_learn_pitch(context);
+        ag_ipc_context_entered(context);
+    }
     return result;
 }
 

@@ -1,7 +1,6 @@
 /* Hooks of memory: allocation, free, and the questions about it. */
 #include "alloc.h"
 #include "answers.h"
-#include "base/log.h"
 #include "driver.h"
 #include "entry.h"
 #include "order.h"
@@ -60,19 +59,6 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
     AG_ENTER(cuPointerSetAttribute, value, attribute, ptr);
     ag_order_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
     return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
-}
-
-AG_ENTRY CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
-{
-    AG_ENTER(cuIpcGetMemHandle, handle, dptr);
-    ag_order_note_visible(AG_VISIBLE_SHARED);
-    if (ag_answer_is_redirected(dptr)) {
-        if (!ag_stats_counter(AG_STAT_FALLBACK_NO_IPC))
-            ag_log_warn("cuIpcGetMemHandle: pool memory cannot be exported to another process; "
-                        "set ALLOGRAFT_POLICY=native for a program that does this");
-        ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
-    }
-    return ag_entry_leave(ag_cu.cuIpcGetMemHandle(handle, dptr));
 }
 
 /* --- calls that fail when what we keep is what they lack: given back, then asked once more --- */

@@ -42,10 +42,6 @@ NOTED(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources,
       (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources, stream)
 NOTED(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources_ptsz,
       (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources, stream)
-NOTED(AG_VISIBLE_SHARED, cuIpcOpenMemHandle,
-      (CUdeviceptr * dptr, CUipcMemHandle handle, unsigned int flags), dptr, handle, flags)
-NOTED(AG_VISIBLE_SHARED, cuIpcOpenMemHandle_v2,
-      (CUdeviceptr * dptr, CUipcMemHandle handle, unsigned int flags), dptr, handle, flags)
 NOTED(AG_VISIBLE_SHARED, cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), handle, event)
 NOTED(AG_VISIBLE_SHARED, cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), event, handle)
 NOTED(AG_VISIBLE_SHARED, cuMemExportToShareableHandle,

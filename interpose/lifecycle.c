@@ -25,6 +25,7 @@
 #include "context.h"
 #include "driver.h"
 #include "entry.h"
+#include "ipc.h"
 #include "ledger.h"
 #include "managed_pool.h"
 #include "order.h"
@@ -70,6 +71,8 @@ static void begin_child(void)
     ag_params_forget_in_child();
     for (unsigned i = 0; ag_device_met(i); i++) {
         ag_pool_forget(ag_device_met(i));
+    ag_ipc_forget_exports();
+    ag_ipc_forget_imports();
         ag_managed_pool_forget(ag_device_met(i));
         ag_stats_device_met(ag_device_met(i)->ordinal, ag_device_met(i)->name,
                             ag_device_met(i)->total_bytes);

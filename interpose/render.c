@@ -159,8 +159,8 @@ static const char *warning(const struct view *view, unsigned i)
         return "cuGetProcAddress returned addresses that belong to no exported symbol: those calls "
                "were not intercepted";
     if (counter(view, AG_STAT_FALLBACK_NO_IPC) && n++ == i)
-        return "the program asked for an IPC handle of pool memory, which the driver refuses; set "
-               "ALLOGRAFT_POLICY=native for it";
+        return "the program asked for an IPC handle of memory that has none; set "
+               "ALLOGRAFT_POLICY=native, or a rule that leaves such memory native";
     if (i >= n && i - n < n_bypassing(view)) {
         snprintf(text, sizeof(text),
                  "%.200s reaches the driver past Allograft (RTLD_DEEPBIND): its calls were not "
@@ -354,6 +354,8 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats, const st
     json_group(view, "pressure");
     ADD(view, "},\n\"async\":{");
     json_group(view, "async");
+    ADD(view, "},\n\"ipc\":{");
+    json_group(view, "ipc");
     ADD(view, "},\n");
     if (moment->add_json)
         moment->add_json(text);
@@ -535,6 +537,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats, const st
             ag_text_size(cached, sizeof(cached), value_of(&stats->cached_peak)));
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
+    text_group(view, "ipc", "memory shared with other processes");
     if (moment->add_text)
         moment->add_text(text);
     text_group(view, "async", "the program's own stream-ordered calls");

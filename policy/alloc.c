@@ -15,6 +15,7 @@
 #include "context.h"
 #include "decide.h"
 #include "driver.h"
+#include "ipc.h"
 #include "ledger.h"
 #include "managed_pool.h"
 #include "order.h"
@@ -379,8 +380,8 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 static void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
-    struct ag_block *out =
-        ag_cache_keep(&context->cache, block, ag_pressure_cache_limit(context->device));
+    uint64_t limit = ag_ipc_freed(block) ? 0 : ag_pressure_cache_limit(context->device);
+    struct ag_block *out = ag_cache_keep(&context->cache, block, limit);
 
     if (!out)
         return;
@@ -545,6 +546,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         ag_spill_remove(address);
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
+        (void)ag_ipc_freed(&copy);
         if (ag_shape_is_on_device(copy.shape))
             ag_budget_give(copy.context->device, copy.size);
         ag_stats_freed(copy.context->device->ordinal, (enum ag_placement)copy.placement,
@@ -553,8 +555,10 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         return result;
     }
     block = ag_ledger_enter(address, copy.size, copy.context, copy.shape);
-    if (block)
+    if (block) {
+        block->export_number = copy.export_number;
         give(block, copy.requested);
+    }
     return result;
 }
 
@@ -577,6 +581,7 @@ static void forget_set_aside(const struct ag_context *context)
 /* Pool memory is not of a context: it stays unless it is freed. */
 static void give_up(CUdeviceptr address, struct ag_block *block)
 {
+    (void)ag_ipc_freed(block);
     ag_budget_forget(block);
     if (ag_cu.cuMemFree_v2(address) != CUDA_SUCCESS)
         (void)ag_cu.cuMemFree_v2(address); /* nobody else will ever free it */
@@ -597,6 +602,7 @@ void ag_alloc_context_dying(struct ag_context *context)
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
+    ag_ipc_context_dying(context);
     for (blocks = ag_ledger_claim_all(context); blocks;) {
         struct ag_block *block = blocks;
 

@@ -6,7 +6,8 @@
  *   MEMPOOL_HANDLE              pool: our pool  none, as natively
  *   RANGE_SIZE                  the block's     what the program asked for
  *   ALLOWED_HANDLE_TYPES        pool: file      none, as natively: our pool is not the program's
- *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         the truth: the driver refuses the export
+ *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         1 as natively, since we give a handle (ipc.h); 0 where
+ *                                               the device's pools cannot be handed over
  *   IS_GPU_DIRECT_RDMA_CAPABLE  pool: 0         the truth
  *   IS_HW_DECOMPRESS_CAPABLE    pool: 0         the truth
  *   BUFFER_ID                   the block's     one of ours for each allocation, as natively
@@ -32,7 +33,8 @@ enum found {
     FOUND_FREED, /* ours, but not the program's: natively unknown */
 };
 
-static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
+/* The block in which the address lies, as the books have it; *ret_offset bytes behind its beginning. */
+static bool look(CUdeviceptr address, struct ag_block *ret_copy, size_t *ret_offset)
 {
     CUdeviceptr base = address;
     size_t size;
@@ -40,19 +42,28 @@ static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
     if (!ag_ledger_look(address, ret_copy) &&
         (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
          !ag_ledger_look(base, ret_copy)))
+        return false;
+    *ret_offset = address - base;
+    return true;
+}
+
+static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
+{
+    size_t offset;
+
+    if (!look(address, ret_copy, &offset) || ret_copy->shape.source == AG_SOURCE_NATIVE)
         return FOUND_NOTHING;
-    if (ret_copy->shape.source == AG_SOURCE_NATIVE)
-        return FOUND_NOTHING;
-    if (ret_copy->state != AG_BLOCK_LIVE || address - base >= ret_copy->requested)
+    if (ret_copy->state == AG_BLOCK_KEPT || offset >= ret_copy->requested)
         return FOUND_FREED;
     return FOUND_BLOCK;
 }
 
-bool ag_answer_is_redirected(CUdeviceptr address)
+bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy)
 {
-    struct ag_block block;
+    size_t offset;
 
-    return address && find(address, &block) == FOUND_BLOCK;
+    return address && look(address, ret_copy, &offset) && ret_copy->state == AG_BLOCK_LIVE &&
+           ret_copy->shape.source != AG_SOURCE_NATIVE && offset < ret_copy->requested;
 }
 
 /* As on a card of the size that ALLOGRAFT_LIMIT says. */
@@ -115,6 +126,11 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         break;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         memcpy(data, &none, sizeof(unsigned long long));
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* a truth value of the driver's width */
+        if (block->state == AG_BLOCK_LIVE && block->shape.source == AG_SOURCE_POOL &&
+            block->context->device->pool_is_shareable)
+            *(unsigned char *)data = 1;
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: {
         unsigned long long id = block->buffer_id;

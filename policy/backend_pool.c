@@ -70,6 +70,7 @@ static CUresult make_pool(struct ag_device *device)
         properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         result = ag_cu.cuMemPoolCreate(&device->pool, &properties);
     }
+    device->pool_is_shareable = result == CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
         result = ag_cu.cuMemPoolCreate(&device->pool, &properties);

@@ -21,6 +21,7 @@ struct ag_device {
     /* Our pool, created on first use: see backend_pool.c. */
     _Atomic int pool_state;
     CUmemoryPool pool;
+    bool pool_is_shareable; /* with other processes */
     /* Its managed pool, or why the driver refused it: see managed_pool.c. */
     _Atomic int managed_state;
     CUmemoryPool managed_pool;

@@ -78,6 +78,26 @@ void ag_ledger_give(struct ag_block *block, size_t requested)
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
 
+void ag_ledger_lend(struct ag_block *block, size_t requested)
+{
+    atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
+    atomic_store_explicit(&block->state, AG_BLOCK_FOREIGN, memory_order_release);
+}
+
+uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
+{
+    unsigned i = take(base);
+    struct ag_block *block = ag_map_get(&shards[i].map, base);
+    uint64_t has = 0;
+
+    if (block && atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE) {
+        if (atomic_compare_exchange_strong(&block->export_number, &has, number))
+            has = number;
+    }
+    ag_lock_release(&shards[i].lock);
+    return has;
+}
+
 /* Takes the LIVE block at `address` over into `state`. What it found when it was not LIVE: KEPT also when
  * there is none, *ret_block NULL then. */
 static int take_over(CUdeviceptr address, int state, struct ag_block **ret_block)
@@ -160,6 +180,7 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .context = block->context,
             .shape = block->shape,
             .placement = atomic_load_explicit(&block->placement, memory_order_relaxed),
+            .export_number = atomic_load_explicit(&block->export_number, memory_order_relaxed),
             .buffer_id = buffer_id(block),
             .state = atomic_load_explicit(&block->state, memory_order_acquire),
         };

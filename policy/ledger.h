@@ -17,9 +17,10 @@
 struct ag_context;
 
 enum ag_block_state {
-    AG_BLOCK_KEPT,   /* ours: in a cache, set aside, or on its way */
-    AG_BLOCK_LIVE,   /* the program's */
-    AG_BLOCK_MOVING, /* the program's, while we move it: a free waits for the end of that */
+    AG_BLOCK_KEPT,    /* ours: in a cache, set aside, or on its way */
+    AG_BLOCK_LIVE,    /* the program's */
+    AG_BLOCK_MOVING,  /* the program's, while we move it: a free waits for the end of that */
+    AG_BLOCK_FOREIGN, /* another process', opened by the program, which cannot free it (ipc.h) */
 };
 
 struct ag_block {
@@ -31,6 +32,7 @@ struct ag_block {
     struct ag_shape shape;
     _Atomic int placement; /* enum ag_placement: where it is counted */
     _Atomic int state;
+    _Atomic uint64_t export_number; /* of its IPC handle (ipc_export.c); 0: it has none */
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 
@@ -39,6 +41,12 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
                                  struct ag_shape shape);
 /* Makes the block the program's, with `requested` bytes. */
 void ag_ledger_give(struct ag_block *block, size_t requested);
+
+/* Makes the block memory of another process that the program has open, `requested` bytes. */
+void ag_ledger_lend(struct ag_block *block, size_t requested);
+/* The LIVE block at `base` has the IPC handle of that number now, unless it has one: the number it
+ * has, or 0 when the block is gone. */
+uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number);
 
 /* False when no block in the books begins at `address`: most often right, never wrong when false. No
  * lock: for calls that mostly concern memory of others. */

@@ -18,6 +18,7 @@ enum ag_lock_rank {
     AG_RANK_RESIDENCY,    /* the estimate of where managed blocks lie */
     AG_RANK_PARAMS,       /* layouts of kernels' parameters */
     AG_RANK_ARENA,        /* free list of fixed-size objects */
+    AG_RANK_IPC,          /* what is given to, or taken from, other processes */
 };
 
 struct ag_lock {

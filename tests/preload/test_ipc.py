@@ -1,0 +1,118 @@
+# Memory that processes give each other by IPC handles: as natively, whichever of the two ends first and
+# however the memory was placed; and what the report says of it.
+
+import json
+import re
+
+from harness import EVERY, SEEDS, Case, main, preloaded, program, run
+
+LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first',
+         'guest_dies', 'guest_resets', 'refused', 'captures', 'threads', 'host_forks', 'crowd',
+         'host_dies')
+
+# Managed memory has no handle, under us as natively.
+POOL = [v for v in EVERY if v.get('ALLOGRAFT_POLICY') != 'managed']
+TWO_DEVICES = {'SIM_DEVICES': '2'}
+
+
+class Ipc(Case):
+    def life(self, name, *args, **more):
+        return self.same([program('preload_ipc'), name, *args], variants=POOL, **more)
+
+    def counted(self, result):
+        """The IPC counters of all processes of a run, added up."""
+        total = {}
+        for report in result.reports():
+            for name, count in report['ipc'].items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    def test_on_one_device(self):
+        for name in LIVES:
+            for variant, result in self.life(name, seeds=SEEDS[:2]):
+                counted = self.counted(result)
+                pool = variant.get('ALLOGRAFT_POLICY') == 'pool'
+                with self.subTest(life=name, variant=variant):
+                    self.assertEqual(counted.get('handles_given', 0) > 0, pool)
+                    if name != 'refused':
+                        self.assertEqual(counted.get('served', 0) > 0, pool)
+                    for reason in ('refused_other_user', 'refused_malformed', 'refused_too_slow',
+                                   'refused_unknown', 'unreachable', 'not_imported'):
+                        self.assertEqual(counted.get(reason, 0), 0, reason)
+
+    def test_on_another_device(self):
+        for name in ('pair', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first'):
+            self.life(name, '1', settings=TWO_DEVICES, seeds=SEEDS[:2])
+
+    def test_opened_too_late(self):
+        # The handle of a process that has ended: an error, and one line that says what to do.
+        for variant, result in self.life('host_dies_early', quiet=False):
+            pool = variant.get('ALLOGRAFT_POLICY') == 'pool'
+            with self.subTest(variant=variant):
+                said = re.findall(r'^allograft: .*', result.err, re.MULTILINE)
+                self.assertEqual(len(said), 1 if pool else 0, result.err)
+                self.assertTrue(not pool or 'ALLOGRAFT_POLICY=native' in said[0], said)
+                self.assertEqual(self.counted(result).get('unreachable', 0), 1 if pool else 0)
+
+    def test_managed_memory_has_none(self):
+        native = run([program('preload_ipc'), 'refused'])
+        result = preloaded([program('preload_ipc'), 'refused'], {'ALLOGRAFT_POLICY': 'managed'})
+        self.assertNotEqual(result.status, 86)
+        self.assertEqual(native.status, 0)
+        self.assertEqual(len(re.findall(r'^allograft: .*ALLOGRAFT_POLICY=native', result.err,
+                                        re.MULTILINE)), 1, result.err)
+
+    def test_the_driver_fails(self):
+        # Whatever call of ours fails, the program gets an error or its memory, and nothing hangs.
+        command = [program('preload_ipc'), 'twice']
+        for symbol in ('cuMemPoolExportToShareableHandle', 'cuMemPoolExportPointer',
+                       'cuMemPoolImportFromShareableHandle', 'cuMemPoolImportPointer'):
+            for code in ('1', '2', '999'):
+                with self.subTest(symbol=symbol, code=code):
+                    result = preloaded(command, {'SIM_FAIL': '%s:1:%s' % (symbol, code)})
+                    self.assertIn(result.status, (0, 98), result.out + result.err)
+                    self.assertNotIn('violation', result.err)
+
+    def test_a_pool_that_cannot_be_shared(self):
+        # The handle is refused with the driver's error, and one line says what to do.
+        result = preloaded([program('preload_ipc'), 'pair'],
+                           {'SIM_FAIL': 'cuMemPoolExportToShareableHandle:0:1'})
+        self.assertEqual(result.status, 98, result.out)
+        self.assertIn('cuIpcGetMemHandle', result.out)
+        self.assertIn('set ALLOGRAFT_POLICY=native', result.err)
+
+    def test_report_of_both(self):
+        result = preloaded([program('preload_ipc'), 'pair'])
+        host, guest = sorted(result.reports(), key=lambda r: r['ipc']['opened'])
+        self.assertEqual(host['ipc']['handles_given'], 3, json.dumps(host['ipc']))
+        self.assertEqual(host['ipc']['served'], 2)
+        self.assertEqual((guest['ipc']['opened'], guest['ipc']['closed']), (2, 2))
+        self.assertEqual(guest['ipc']['handles_given'], 0)
+
+
+class WithoutUs(Case):
+    def test_a_guest_without_us(self):
+        # It gets the driver's error for a handle of ours, and opens native memory as ever.
+        for policy, code in (('pool', 1), ('native', 0)):
+            result = preloaded([program('preload_ipc'), 'stranger'],
+                               {'ALLOGRAFT_POLICY': policy, 'TEST_BARE_GUEST': '1'})
+            self.assertEqual(result.status, 0, result.out + result.err)
+            self.assertIn('open: %d\n' % code, result.out)
+            self.assertIn('the guest ended: 0', result.out)
+            self.assertEqual(result.report()['ipc']['served'], 0)
+
+    def test_a_host_without_us(self):
+        # Native handles are the driver's, whoever opens them.
+        result = preloaded([program('preload_ipc'), 'pair'], {'ALLOGRAFT_POLICY': 'native'})
+        self.assertEqual(result.status, 0, result.out + result.err)
+        for report in result.reports():
+            self.assertEqual(set(report['ipc'].values()), {0})
+
+    def test_the_log_says_what_is_needed(self):
+        result = preloaded([program('preload_ipc'), 'stranger'],
+                           {'ALLOGRAFT_LOG': 'info', 'TEST_BARE_GUEST': '1'})
+        self.assertEqual(len(re.findall('needs Allograft too', result.err)), 1, result.err)
+
+
+if __name__ == '__main__':
+    main()
