@@ -1527,13 +1527,18 @@ static void group_managed_room(void)
     p = managed_memory(bytes);
     row("R760", "64 MiB of managed memory take of the card", "%zu", before - free_mib());
     NEED(D(cuMemPrefetchAsync)(p, bytes, here, 0, NULL));
-    row("R761", "prefetched to it", "%zu", before - free_mib());
+    row("R761", "prefetched to it, at least 64", "%s", yes_no(before - free_mib() >= 64));
     NEED(D(cuMemPrefetchAsync)(p, bytes, host, 0, NULL));
-    row("R762", "prefetched to the host then", "%zu", before - free_mib());
+    row("R762", "prefetched to the host then, at least 64", "%s",
+        yes_no(before - free_mib() >= 64));
     NEED(D(cuMemPrefetchAsync)(p, bytes, here, 0, NULL));
     settle();
     NEED(D(cuMemFree)(p));
-    row("R763", "prefetched to it and freed", "%zu", before - free_mib());
+    row("R763", "prefetched to it and freed, at least 64", "%s", yes_no(before - free_mib() >= 64));
+    row("R767", "cuMemAlloc of what was free before, less 32 MiB", "code %d",
+        D(cuMemAlloc)(&p, (before - 32) << 20));
+    NEED(D(cuMemFree)(p));
+    before = free_mib();
     NEED(D(cuMemPoolCreate)(&pool, &props));
     p = from_pool(pool, bytes, nonblocking);
     row("R764", "64 MiB of a managed pool take", "%zu", before - free_mib());
@@ -2060,9 +2065,12 @@ static void group_ipc_pair(void)
     NEED(D(cuMemPoolCreate)(&pool, &props));
     q = from_pool(pool, 1000, nonblocking);
     settle();
-    NEED(D(cuMemPoolExportPointer)(&parcel.pointer, q));
+    row("R939", "export of a pointer before its pool", "code %d",
+        D(cuMemPoolExportPointer)(&parcel.pointer, q));
     NEED(D(cuMemPoolExportToShareableHandle)(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                              0));
+    NEED(D(cuMemPoolExportPointer)(&parcel.pointer, q));
+    fflush(stdout);
     send_parcel(&parcel, fd);
     (void)waitpid(child, &status, 0);
     if (status)

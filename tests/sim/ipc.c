@@ -232,6 +232,7 @@ CUresult cuMemPoolExportToShareableHandle(void *ret_fd, CUmemoryPool pool,
         type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
         !(sim_pool_handle_types(pool) & (unsigned)type))
         return CUDA_ERROR_INVALID_VALUE;
+    *sim_pool_exported(pool) = true;
     *(int *)ret_fd = fcntl(sim_arena_fd(sim_pool_device(pool), 0, &offset), F_DUPFD_CLOEXEC, 0);
     return CUDA_SUCCESS;
 }
@@ -260,7 +261,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr p)
     SIM_ENTER(SIM_NEEDS_INIT);
     const struct sim_block *block = sim_block_starting_at(p);
 
-    if (!data || !block || block->kind != SIM_BLOCK_POOL || !sim_pool_handle_types(block->pool))
+    if (!data || !block || block->kind != SIM_BLOCK_POOL || !*sim_pool_exported(block->pool))
         return CUDA_ERROR_INVALID_VALUE;
     struct ticket ticket = ticket_of(block);
     memset(data, 0, sizeof(*data));

@@ -148,7 +148,7 @@ static CUresult check_advice(CUmem_advise what, CUmemLocation location)
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return location_ok(location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return location_ok(location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult advise(CUdeviceptr p, size_t count, CUmem_advise what, CUmemLocation location)

@@ -34,7 +34,7 @@ struct hole {
 
 struct CUmemPoolHandle_st {
     int device;
-    bool destroyed, managed;
+    bool destroyed, managed, exported;
     int import_fd; /* -1: a pool of this process */
     CUmemPoolProps props;
     bool follow, opportunistic, internal;
@@ -105,6 +105,11 @@ int sim_pool_import(CUmemoryPool pool)
 void sim_pool_set_import(CUmemoryPool pool, int fd)
 {
     pool->import_fd = fd;
+}
+
+bool *sim_pool_exported(CUmemoryPool pool)
+{
+    return &pool->exported;
 }
 
 unsigned sim_pool_handle_types(CUmemoryPool pool)
@@ -294,6 +299,7 @@ static void release_chunk(CUmemoryPool pool, struct chunk **link)
     }
     pool->reserved -= chunk->bytes;
     if (pool->managed) {
+        sim_residency_give_back(chunk->residency, pool->device);
         sim_residency_delete(chunk->residency);
         (void)munmap((void *)(uintptr_t)chunk->base, chunk->bytes);
     } else {

@@ -1,7 +1,8 @@
 /* residency.c: where the pages of managed memory lie, what was advised about them, who makes room.
  *
  * The bytes themselves never move: they lie in host memory that everybody maps. What moves is whose
- * card a page counts against. Managed pages go when anybody else needs the room. */
+ * card a page counts against. Managed pages go when anybody else needs the room; what they leave of
+ * themselves stays taken until then, but for the end of a managed pool's memory. */
 #include "sim_internal.h"
 
 #include <stdlib.h>
@@ -16,6 +17,8 @@ struct sim_residency {
 };
 
 static struct sim_residency *all;
+/* Room that pages have left: kept for others until somebody else needs it. */
+static size_t kept[SIM_MAX_DEVICES];
 
 struct sim_residency *sim_residency_new(uint64_t base, size_t bytes)
 {
@@ -34,7 +37,7 @@ static void leave(struct sim_page *page, unsigned devices)
 {
     for (int device = 0; device < SIM_MAX_DEVICES; device++)
         if (page->on & devices & 1u << device)
-            sim_card_give(device, PAGE);
+            kept[device] += PAGE;
     page->on &= (uint16_t)~devices;
 }
 
@@ -53,9 +56,23 @@ void sim_residency_delete(struct sim_residency *residency)
 
 /* ---- making room ---- */
 
+void sim_residency_give_back(struct sim_residency *residency, int device)
+{
+    size_t bytes;
+
+    for (size_t i = 0; i < residency->n_pages; i++)
+        leave(&residency->pages[i], 1u << device);
+    bytes = SIM_MIN(kept[device], residency->n_pages * PAGE);
+    kept[device] -= bytes;
+    sim_card_give(device, bytes);
+}
+
 bool sim_residency_evict(int device, size_t bytes)
 {
-    size_t gone = 0, n = 0, skip;
+    size_t gone = SIM_MIN(bytes, kept[device]), n = 0, skip;
+
+    kept[device] -= gone;
+    sim_card_give(device, gone);
 
     for (const struct sim_residency *at = all; at; at = at->next)
         n++;
@@ -69,6 +86,8 @@ bool sim_residency_evict(int device, size_t bytes)
                 if (!(at->pages[p].on >> device & 1))
                     continue;
                 leave(&at->pages[p], 1u << device);
+                kept[device] -= PAGE;
+                sim_card_give(device, PAGE);
                 gone += PAGE;
             }
         }
@@ -81,8 +100,10 @@ static bool arrive(struct sim_page *page, int device)
 {
     if (page->on >> device & 1)
         return true;
-    if (!sim_card_take(device, PAGE) &&
-        !(sim_residency_evict(device, PAGE) && sim_card_take(device, PAGE)))
+    if (kept[device] >= PAGE)
+        kept[device] -= PAGE;
+    else if (!sim_card_take(device, PAGE) &&
+             !(sim_residency_evict(device, PAGE) && sim_card_take(device, PAGE)))
         return false;
     page->on |= (uint16_t)(1u << device);
     page->somewhere = true;

@@ -420,6 +420,8 @@ struct sim_residency;
 struct sim_block;
 struct sim_residency *sim_residency_new(uint64_t base, size_t bytes);
 void sim_residency_delete(struct sim_residency *residency);
+/* Its pages leave the device, and their room is free at once. */
+void sim_residency_give_back(struct sim_residency *residency, int device);
 /* NULL: not managed memory. */
 struct sim_residency *sim_residency_of(const struct sim_block *block);
 /* The pages of a range that lies within. */
@@ -566,6 +568,8 @@ void sim_pools_synchronised(void);
 /* The card is full: give back whatever is free. Returns true when something was. */
 bool sim_pools_squeeze(int device);
 unsigned sim_pool_handle_types(CUmemoryPool pool);
+/* Pointers can be exported once their pool has been. */
+bool *sim_pool_exported(CUmemoryPool pool);
 
 /* ---- copy.c, set.c, launch.c, host functions: execution ---- */
 

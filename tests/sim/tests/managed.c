@@ -13,6 +13,8 @@ static const CUmemLocation device0 = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id =
                            device1 = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
                            host = {.type = CU_MEM_LOCATION_TYPE_HOST};
 
+/* What cuMemGetInfo tells; it counts as taken what managed pages have left until somebody needs it.
+ */
 static size_t free_bytes(void)
 {
     size_t bytes;
@@ -56,8 +58,12 @@ static void test_room(void)
     CHECK(before - free_bytes() == 4 * MIB);
     OK(cuMemPrefetchAsync(p, 4 * MIB, host, 0, NULL));
     OK(cuCtxSynchronize());
-    CHECK(free_bytes() == before && ((unsigned *)(uintptr_t)p)[MIB - 1] == 3);
+    CHECK(before - free_bytes() == 4 * MIB && ((unsigned *)(uintptr_t)p)[MIB - 1] == 3);
+    CHECK(sim_bytes_resident(p, 4 * MIB, 0) == 0);
     fill_all(p, MIB);
+    OK(cuMemFree(p));
+    CHECK(before - free_bytes() == 4 * MIB);
+    OK(cuMemAlloc(&p, before - 2 * MIB));
     OK(cuMemFree(p));
     CHECK(free_bytes() == before);
 }
@@ -75,7 +81,7 @@ static void test_answers(void)
     OK(cuMemAdvise(p, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, device0));
     OK(cuMemAdvise(p, 2 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, host));
     OK(cuMemAdvise(p, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, nowhere));
-    EXPECT(CUDA_ERROR_INVALID_DEVICE,
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
            cuMemAdvise(p, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, nowhere));
     CHECK(range(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 2 * MIB) == 0);
     CHECK(range(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 4 * MIB) == CU_DEVICE_INVALID);
@@ -121,8 +127,13 @@ static void test_advice(void)
 /* Device memory drives managed pages out; what then does not fit stays on the host. */
 static void test_eviction(void)
 {
-    size_t most = free_bytes() / MIB * MIB, half = most / 2 / MIB * MIB;
-    CUdeviceptr managed = managed_new(2 * most), native;
+    size_t most, half;
+    CUdeviceptr managed, native;
+
+    OK(cuMemAlloc(&native, (size_t)60 * MIB)); /* nothing is kept from what was before */
+    OK(cuMemFree(native));
+    most = free_bytes() / MIB * MIB, half = most / 2 / MIB * MIB;
+    managed = managed_new(2 * most);
 
     fill_all(managed, 2 * most);
     CHECK(free_bytes() < MIB);
@@ -172,6 +183,10 @@ static void test_prefetch_and_free(void)
 
 static void test_pool(void)
 {
+    CUdeviceptr native;
+
+    OK(cuMemAlloc(&native, (size_t)60 * MIB));
+    OK(cuMemFree(native));
     size_t before = free_bytes();
     CUmemoryPool pool = pool_new(device0), on_host = pool_new(host);
     CUdeviceptr p, q;
