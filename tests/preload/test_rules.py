@@ -1,11 +1,14 @@
 # Rules decide what they say they decide: by size, device, module, number and thread; a file of
 # settings does what the variables do.
 
+import json
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 
-from harness import Case, main, preloaded, program, run
+from harness import LIBRARY, ROOT, RUNTIME, Case, clean_environment, main, preloaded, program, run
 
 COMMAND = program('preload_rules')
 KIB, MIB = 1 << 10, 1 << 20
@@ -147,6 +150,64 @@ class File(Case):
         with open(log, encoding='utf-8', errors='replace') as f:
             opened = [line for line in f if 'a.conf' in line]
         self.assertEqual((result.status, len(opened)), (0, 1), opened)
+
+
+class Search(Case):
+    """README's chapter on finding the allocation that breaks a program, with a program that one
+    breaks: the driver exports no managed memory to other processes."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix='preload-')
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.command = os.path.join(os.path.dirname(LIBRARY), 'allograft')
+
+    def program_that_needs(self, number):
+        path = os.path.join(self.folder, 'program')
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write('#!/bin/sh\nexec %s %d\n' % (COMMAND, number))
+        os.chmod(path, 0o755)
+
+    def script(self):
+        with open(os.path.join(ROOT, 'README.md'), encoding='utf-8') as f:
+            text = re.search(r'<!-- bisect -->\n *```bash\n(.*?)```', f.read(), re.DOTALL)[1]
+        self.assertEqual(text.count('build/allograft'), 1)
+        return text.replace('build/allograft', self.command)
+
+    def bash(self, code):
+        done = subprocess.run(['bash', '-c', code], cwd=self.folder, env=self.environment(),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+        return done.returncode, done.stdout, done.stderr
+
+    def environment(self):
+        env = clean_environment()
+        if RUNTIME:
+            env['LD_PRELOAD'] = ':'.join(RUNTIME)
+        return env
+
+    def status(self, *args):
+        done = subprocess.run([self.command, 'run', *args, '--', './program'], cwd=self.folder,
+                              env=self.environment(), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return done.returncode
+
+    def test_ends_at_the_one(self):
+        for number in (1, 7, 12):
+            self.program_that_needs(number)
+            self.assertEqual(self.status('--policy', 'native'), 0)
+            self.assertEqual(self.status('--policy', 'managed'), 1)
+            self.assertEqual(self.bash(self.script()), (0, 'allocation %d\n' % number, ''))
+
+    def test_steps_are_as_written(self):
+        self.program_that_needs(7)
+        for rule, status in (('nth=1..6:native', 1), ('nth=1..9:native', 0), ('nth=1..7:native', 0)):
+            self.assertEqual(self.status('--policy', 'managed', '--rule', rule), status, rule)
+        path = os.path.join(self.folder, 'r.json')
+        self.assertEqual(self.status('--policy', 'managed', '--rule', 'nth=7:native', '--stats', path), 0)
+        with open(path, encoding='utf-8') as f:
+            rule, = json.load(f)['rules']
+        self.assertEqual(rule, {'text': 'nth=7:native', 'hits': 1, 'bytes': 256 * KIB})
+        self.assertEqual(self.status('--policy', 'managed', '--rule', 'size=256KiB:native'), 0)
 
 
 if __name__ == '__main__':

@@ -24,6 +24,40 @@ class Readme(CommandTest):
         self.assertEqual(self.block(r"<!-- allograft options -->\n```text\n(.*?)```\n"),
                          allograft("options").stdout)
 
+    def test_examples_of_rules_are_rules(self):
+        text = read("README.md")
+        rules = re.findall(r'ALLOGRAFT_RULES="([^"]+)"', text) + re.findall(r"--rule '([^']+)'", text)
+        rules += re.findall(r"^RULES = (.*)$", text, re.MULTILINE)
+        rules += re.findall(r"`((?:size|from|thread|nth)[^`]*:(?:native|pool|managed))`", text)
+        self.assertGreater(len(rules), 9)
+        for rule in rules:
+            result = allograft("run", "--rule", rule, "true")
+            self.assertEqual((result.returncode, result.stderr), (0, ""), rule)
+
+    def test_rules_name_every_word(self):
+        source = read("interpose/rules.c")
+        conditions = re.search(r'condition_words\[\] = "([^"]+)"', source)[1].split("|")
+        chapter = self.block(r"\n### Rules\n(.*?)\n### ")
+        for word in conditions:
+            self.assertRegex(chapter, rf"`{re.escape(word)}[`<=>]")
+        actions = re.findall(r'\[AG_SAYS_\w+\] = \{"(\w*)",\s*"([^"]+)"\}', source)
+        self.assertEqual(len(actions), 7)
+        for name, values in actions:
+            written = values.replace("|", r"\|") if name else "` `".join(values.split("|"))
+            for value in values.split("|"):
+                self.assertIn(value, chapter)
+            self.assertTrue(not name or f"`{name}=" in chapter, name)
+            self.assertTrue(name in ("", "async") and values.split("|")[0] in chapter
+                            or f"`{name}={written}`" in chapter, name)
+
+    def test_the_file_of_settings_is_one(self):
+        with command.tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.conf")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self.block(r"```ini\n(.*?)```"))
+            result = allograft("run", "--config", path, "true")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+
     def test_coverage_is_the_lists(self):
         script = os.path.join(paths.root, "tools", "coverage_table.py")
         printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
