@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "render_pools.h"
 
 struct stat_row {
     const char *group, *key, *label;
@@ -357,8 +358,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats, const st
     ADD(view, "},\n\"ipc\":{");
     json_group(view, "ipc");
     ADD(view, "},\n");
-    if (moment->add_json)
-        moment->add_json(text);
+    ag_render_pools_json(text, stats);
     ADD(view, "\"warnings\":[");
     for (unsigned i = 0; warning(view, i); i++) {
         ADD(view, i ? "," : "");
@@ -538,8 +538,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats, const st
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
     text_group(view, "ipc", "memory shared with other processes");
-    if (moment->add_text)
-        moment->add_text(text);
+    ag_render_pools_text(text, stats);
     text_group(view, "async", "the program's own stream-ordered calls");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);

@@ -12,9 +12,6 @@
 struct ag_moment {
     uint64_t ns, ticks; /* both clocks read together; zero where they are not those of the counters */
     bool alive;         /* the process ran until then */
-    /* Parts that are not in the counters: only the process itself can add them. NULL: none. */
-    void (*add_text)(struct ag_text *text);
-    void (*add_json)(struct ag_text *text);
 };
 
 /* Text for people, several lines. */

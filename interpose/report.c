@@ -17,7 +17,6 @@
 #include "driver.h"
 #include "record.h"
 #include "render.h"
-#include "report_pools.h"
 #include "stats.h"
 #include "version.h"
 
@@ -209,8 +208,7 @@ static int deliver(const struct ag_text *text, const char *path)
 
 int ag_report_write(const struct ag_options *options, const char *ended_by)
 {
-    const struct ag_moment moment = {ag_clock_ns(), ag_clock_ticks(), true,
-                                     ag_report_pools_text, ag_report_pools_json};
+    const struct ag_moment moment = {ag_clock_ns(), ag_clock_ticks(), true};
     struct ag_text text = {0};
     size_t length = strlen(options->stats.text);
     char path[4096];

@@ -81,6 +81,12 @@ uint64_t ag_stats_hits(enum ag_hook hook)
     return ag_stats_sum(offsetof(struct ag_stats_slot, hits) + hook * sizeof(uint64_t));
 }
 
+uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum ag_app_count which)
+{
+    return ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, app_pools[row][which])) -
+           atomic_load_explicit(&stats->app_pools[row].before[which], memory_order_relaxed);
+}
+
 static unsigned row_of(int device)
 {
     return device < 0 || (unsigned)device >= AG_STATS_DEVICES ? AG_STATS_DEVICES - 1

@@ -8,6 +8,7 @@
 #define AG_STATS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/slot.h"
@@ -41,11 +42,34 @@ struct ag_rule_stats {
     _Atomic uint64_t hits, bytes;
 };
 
+/* The program's own stream-ordered pools (policy/app_pools.c): one row each; the last one stands for all
+ * pools that have none of their own. */
+#define AG_APP_POOLS 64u
+
+enum ag_app_pool_kind {
+    AG_APP_POOL_UNUSED,
+    AG_APP_POOL_DEFAULT,
+    AG_APP_POOL_CREATED,
+    AG_APP_POOL_IMPORTED,
+    AG_APP_POOL_MANAGED,
+    AG_APP_POOL_OTHERS,
+};
+enum ag_app_count { AG_APP_ALLOCS, AG_APP_BYTES, AG_APP_FAILED, AG_APP_CALLS, AG_N_APP_COUNTS };
+
+struct ag_app_pool_stats {
+    _Atomic int32_t kind;
+    _Atomic int32_t device; /* ordinal; -1: on the host, or not known */
+    _Atomic bool destroyed, raised, has_levels;
+    _Atomic uint64_t reserved_high, used_high;      /* where the driver was asked: has_levels */
+    _Atomic uint64_t before[AG_N_APP_COUNTS];       /* counted in the row before it was this pool's */
+};
+
 struct ag_stats_slot {
     _Alignas(64) _Atomic uint64_t counters[AG_N_STATS];
     _Atomic uint64_t hits[AG_N_HOOKS];
     struct ag_place_stats places[AG_STATS_DEVICES][AG_N_PLACEMENTS];
     struct ag_rule_stats rules[AG_MAX_RULES + 1]; /* the last: allocations that no rule met */
+    _Atomic uint64_t app_pools[AG_APP_POOLS][AG_N_APP_COUNTS];
 };
 
 struct ag_level {
@@ -97,6 +121,7 @@ struct ag_stats {
     _Atomic uint32_t n_bypassing; /* may be more than there are names */
     char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
     struct ag_stats_slot slots[AG_SLOTS];
+    struct ag_app_pool_stats app_pools[AG_APP_POOLS];
     struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
     struct ag_level pending_bytes;
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
@@ -171,6 +196,17 @@ static inline uint64_t ag_level_current(struct ag_level *level)
 {
     return atomic_load_explicit(&level->current, memory_order_relaxed);
 }
+
+/* Adds to a counter of a row of the program's pools. */
+static inline void ag_stats_app_pool(unsigned row, enum ag_app_count which, uint64_t n)
+{
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].app_pools[row][which], n);
+}
+
+/* What was counted for the row's pool. */
+uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum ag_app_count which);
 
 /* One successful allocation or free of `bytes` on `device`, which took `ticks` of ag_clock_ticks().
  */

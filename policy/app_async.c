@@ -80,12 +80,12 @@ static bool is_captured(CUstream stream, bool per_thread)
 static CUresult counted(CUresult result, unsigned row, size_t bytes, CUstream stream, bool per_thread)
 {
     if (result != CUDA_SUCCESS) {
-        ag_app_pools_count(row, AG_APP_FAILED, 1);
+        ag_stats_app_pool(row, AG_APP_FAILED, 1);
     } else if (is_captured(stream, per_thread)) {
         ag_stats_add(AG_STAT_ASYNC_CAPTURED, 1);
     } else {
-        ag_app_pools_count(row, AG_APP_ALLOCS, 1);
-        ag_app_pools_count(row, AG_APP_BYTES, bytes);
+        ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
+        ag_stats_app_pool(row, AG_APP_BYTES, bytes);
     }
     return result;
 }

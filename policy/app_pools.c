@@ -12,9 +12,7 @@
  *   that can wait are not made while one is open. */
 #include "app_pools.h"
 
-#include "base/arena.h"
 #include "base/lock.h"
-#include "base/slot.h"
 #include "context.h"
 #include "driver.h"
 #include "order.h"
@@ -25,31 +23,25 @@
 /* What becomes of the release threshold. BUSY: one thread is at it, the others wait. */
 enum keep_state { KEEP_OPEN, KEEP_BUSY, KEEP_RAISED, KEEP_LEFT };
 
+/* What the report does not need of a pool; the rest is in ag_stats.app_pools. */
 struct row {
-    _Atomic int kind, device, keep;
+    _Atomic(CUmemoryPool) handle; /* NULL: dead, or a default pool not asked for */
+    _Atomic int keep;
     _Atomic bool alive;
-    _Atomic bool unsure; /* its device was reset: the handle may mean nothing any more */
-    _Atomic bool has_levels;
-    _Atomic uint64_t reserved_high, used_high;
+    _Atomic bool unsure;         /* its device was reset: the handle may mean nothing any more */
     _Atomic uint64_t kept_bytes; /* the threshold given */
-    uint64_t born;               /* under the table's lock: which dead row is the oldest */
-    _Atomic uint64_t base[AG_N_APP_COUNTS]; /* counted before the row was this pool's */
-    struct {
-        _Alignas(64) _Atomic uint64_t counts[AG_N_APP_COUNTS];
-    } slots[AG_SLOTS];
+    uint64_t born;               /* under the lock: which dead row is the oldest */
 };
 
 static struct {
     struct ag_lock lock; /* guards who gets which row */
     uint64_t n_born;
-    _Atomic unsigned n;                             /* rows in use, the last one not counted */
-    _Atomic(CUmemoryPool) handles[AG_APP_POOLS];    /* NULL: dead, or a default pool not asked for */
-    _Atomic(struct row *) rows[AG_APP_POOLS];
-    _Atomic unsigned current[AG_MAX_DEVICES];       /* 1 + row of the device's current pool */
-    _Atomic unsigned defaults[AG_MAX_DEVICES];      /* 1 + row of its default pool */
+    _Atomic unsigned n; /* rows in use, the last one not counted */
+    struct row rows[AG_APP_POOLS];
+    _Atomic unsigned current[AG_MAX_DEVICES];  /* 1 + row of the device's current pool */
+    _Atomic unsigned defaults[AG_MAX_DEVICES]; /* 1 + row of its default pool */
 } table = {.lock = AG_LOCK_INIT(AG_RANK_APP_POOLS)};
 
-static struct ag_arena arena = AG_ARENA_INIT(struct row);
 static struct ag_size keep;
 
 void ag_app_pools_configure(struct ag_size new_keep)
@@ -59,105 +51,86 @@ void ag_app_pools_configure(struct ag_size new_keep)
 
 /* --- rows --- */
 
-static struct row *row_at(unsigned i)
+static struct ag_app_pool_stats *told_of(const struct row *row)
 {
-    return atomic_load_explicit(&table.rows[i], memory_order_acquire);
+    return &ag_stats.app_pools[row - table.rows];
 }
 
-static uint64_t sum_of(const struct row *row, enum ag_app_count which)
+static unsigned n_rows(void)
 {
-    uint64_t sum = 0;
-
-    for (unsigned slot = 0; slot < AG_SLOTS; slot++)
-        sum += atomic_load_explicit(&row->slots[slot].counts[which], memory_order_relaxed);
-    return sum;
+    return atomic_load_explicit(&table.n, memory_order_acquire);
 }
 
-void ag_app_pools_count(unsigned i, enum ag_app_count which, uint64_t n)
+/* With the lock held. */
+static void begin_row(unsigned i, CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
 {
-    struct row *row = row_at(i);
-    unsigned slot = ag_slot();
+    struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
+    struct row *row = &table.rows[i];
 
-    if (row)
-        ag_stats_count(slot, &row->slots[slot].counts[which], n);
-}
-
-/* The row itself, made on first use. With the lock held. NULL: no memory. */
-static struct row *provide(unsigned i)
-{
-    struct row *row = atomic_load_explicit(&table.rows[i], memory_order_relaxed);
-
-    if (row || !(row = ag_arena_get(&arena)))
-        return row;
-    row->device = -1;
-    row->kind = AG_APP_POOL_CREATED;
-    row->keep = KEEP_LEFT;
-    atomic_store_explicit(&table.rows[i], row, memory_order_release);
-    return row;
-}
-
-static void begin_row(struct row *row, enum ag_app_pool_kind kind, int device)
-{
     for (unsigned which = 0; which < AG_N_APP_COUNTS; which++)
-        row->base[which] = sum_of(row, which);
-    row->has_levels = row->unsure = false;
-    row->reserved_high = row->used_high = row->kept_bytes = 0;
-    row->kind = (int)kind;
-    row->device = device;
+        told->before[which] += ag_stats_app_pool_sum(&ag_stats, i, which);
+    told->destroyed = told->raised = told->has_levels = false;
+    told->reserved_high = told->used_high = 0;
+    told->device = device;
+    told->kind = (int)kind;
+    row->unsure = false;
+    row->kept_bytes = 0;
     row->keep = KEEP_OPEN;
     row->born = table.n_born++;
     row->alive = true;
-}
-
-/* What the row counted goes to the others'. With the lock held. */
-static void fold(const struct row *row)
-{
-    struct row *others = provide(OTHERS);
-
-    for (unsigned which = 0; others && which < AG_N_APP_COUNTS; which++)
-        atomic_fetch_sub(&others->base[which], sum_of(row, which) - row->base[which]);
-}
-
-/* A row for a new pool: a fresh one, else that of the pool which died first. With the lock held. */
-static unsigned free_row(void)
-{
-    unsigned n = atomic_load_explicit(&table.n, memory_order_relaxed), oldest = NO_ROW;
-
-    if (n < OTHERS) {
-        if (!provide(n))
-            return NO_ROW;
-        atomic_store_explicit(&table.n, n + 1, memory_order_release);
-        return n;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        if (!row_at(i)->alive && (oldest == NO_ROW || row_at(i)->born < row_at(oldest)->born))
-            oldest = i;
-    }
-    if (oldest != NO_ROW)
-        fold(row_at(oldest));
-    return oldest;
-}
-
-static unsigned look(CUmemoryPool pool)
-{
-    unsigned n = atomic_load_explicit(&table.n, memory_order_acquire);
-
-    for (unsigned i = 0; pool && i < n; i++) {
-        if (atomic_load_explicit(&table.handles[i], memory_order_acquire) == pool)
-            return i;
-    }
-    return NO_ROW;
+    atomic_store_explicit(&row->handle, pool, memory_order_release);
 }
 
 /* The row of pools that have none. */
 static unsigned others_row(void)
 {
-    if (row_at(OTHERS))
-        return OTHERS;
-    ag_lock_take(&table.lock);
-    (void)provide(OTHERS);
-    ag_lock_release(&table.lock);
+    struct ag_app_pool_stats *told = &ag_stats.app_pools[OTHERS];
+
+    if (told->kind != AG_APP_POOL_OTHERS) {
+        told->device = -1;
+        told->kind = AG_APP_POOL_OTHERS;
+        table.rows[OTHERS].keep = KEEP_LEFT;
+    }
     return OTHERS;
+}
+
+/* What the row counted goes to the others'. With the lock held. */
+static void fold(unsigned i)
+{
+    for (unsigned which = 0; which < AG_N_APP_COUNTS; which++)
+        atomic_fetch_sub(&ag_stats.app_pools[others_row()].before[which],
+                         ag_stats_app_pool_sum(&ag_stats, i, which));
+}
+
+/* A row for a new pool: a fresh one, else that of the pool which died first. With the lock held. */
+static unsigned free_row(void)
+{
+    unsigned n = n_rows(), oldest = NO_ROW;
+
+    if (n < OTHERS) {
+        atomic_store_explicit(&table.n, n + 1, memory_order_release);
+        return n;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        const struct row *row = &table.rows[i];
+
+        if (!row->alive && (oldest == NO_ROW || row->born < table.rows[oldest].born))
+            oldest = i;
+    }
+    if (oldest != NO_ROW)
+        fold(oldest);
+    return oldest;
+}
+
+static unsigned look(CUmemoryPool pool)
+{
+    unsigned n = n_rows();
+
+    for (unsigned i = 0; pool && i < n; i++) {
+        if (atomic_load_explicit(&table.rows[i].handle, memory_order_acquire) == pool)
+            return i;
+    }
+    return NO_ROW;
 }
 
 /* What used it as the device's current pool has the default pool again. */
@@ -178,15 +151,13 @@ static unsigned enter(CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
     ag_lock_take(&table.lock);
     dead = look(pool);
     if (dead != NO_ROW) {
-        row_at(dead)->alive = false;
-        atomic_store_explicit(&table.handles[dead], NULL, memory_order_relaxed);
+        table.rows[dead].alive = false;
+        atomic_store_explicit(&table.rows[dead].handle, NULL, memory_order_relaxed);
         unchoose(dead);
     }
     i = free_row();
-    if (i != NO_ROW) {
-        begin_row(row_at(i), kind, device);
-        atomic_store_explicit(&table.handles[i], pool, memory_order_release);
-    }
+    if (i != NO_ROW)
+        begin_row(i, pool, kind, device);
     ag_lock_release(&table.lock);
     return i == NO_ROW ? others_row() : i;
 }
@@ -207,7 +178,7 @@ static unsigned default_row(int ordinal)
     found = atomic_load_explicit(&table.defaults[ordinal], memory_order_relaxed);
     i = found ? found - 1 : free_row();
     if (!found && i != NO_ROW) {
-        begin_row(row_at(i), AG_APP_POOL_DEFAULT, ordinal);
+        begin_row(i, NULL, AG_APP_POOL_DEFAULT, ordinal);
         atomic_store_explicit(&table.defaults[ordinal], i + 1, memory_order_release);
     }
     ag_lock_release(&table.lock);
@@ -219,7 +190,7 @@ static void bind_default(int ordinal, CUmemoryPool pool)
     unsigned i = default_row(ordinal);
 
     if (i != OTHERS)
-        atomic_store_explicit(&table.handles[i], pool, memory_order_release);
+        atomic_store_explicit(&table.rows[i].handle, pool, memory_order_release);
 }
 
 unsigned ag_app_pools_current(int ordinal)
@@ -235,14 +206,14 @@ unsigned ag_app_pools_current(int ordinal)
 /* The handle of a row's pool. A default pool's is asked for, which makes a driver call. */
 static CUmemoryPool handle_of(unsigned i)
 {
-    CUmemoryPool pool = atomic_load_explicit(&table.handles[i], memory_order_acquire);
-    const struct row *row = row_at(i);
+    CUmemoryPool pool = atomic_load_explicit(&table.rows[i].handle, memory_order_acquire);
+    const struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
 
-    if (pool || i == OTHERS || row->kind != AG_APP_POOL_DEFAULT || !is_device(row->device) ||
+    if (pool || told->kind != AG_APP_POOL_DEFAULT || !is_device(told->device) ||
         !ag_cu.cuDeviceGetDefaultMemPool ||
-        ag_cu.cuDeviceGetDefaultMemPool(&pool, row->device) != CUDA_SUCCESS)
+        ag_cu.cuDeviceGetDefaultMemPool(&pool, told->device) != CUDA_SUCCESS)
         return pool;
-    atomic_store_explicit(&table.handles[i], pool, memory_order_release);
+    atomic_store_explicit(&table.rows[i].handle, pool, memory_order_release);
     return pool;
 }
 
@@ -256,7 +227,7 @@ static void ask_defaults(void)
         CUstreamCaptureMode previous;
         unsigned row = is_device(device->ordinal) ? default_row(device->ordinal) : OTHERS;
 
-        if (row == OTHERS || atomic_load_explicit(&table.handles[row], memory_order_acquire))
+        if (row == OTHERS || atomic_load_explicit(&table.rows[row].handle, memory_order_acquire))
             continue;
         previous = ag_order_relax_captures();
         (void)handle_of(row);
@@ -289,12 +260,12 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
 /* Asks the driver for the highest levels of the row's pool. */
 static void ask_levels(unsigned i)
 {
-    struct row *row = row_at(i);
+    struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
     cuuint64_t reserved = 0, used = 0;
     CUstreamCaptureMode previous;
     CUmemoryPool pool;
 
-    if (!row || !row->alive || row->unsure || row->kind == AG_APP_POOL_IMPORTED ||
+    if (!table.rows[i].alive || table.rows[i].unsure || told->kind == AG_APP_POOL_IMPORTED ||
         !ag_cu.cuMemPoolGetAttribute)
         return;
     previous = ag_order_relax_captures();
@@ -302,9 +273,9 @@ static void ask_levels(unsigned i)
     if (pool &&
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved) == CUDA_SUCCESS &&
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used) == CUDA_SUCCESS) {
-        raise_to(&row->reserved_high, reserved);
-        raise_to(&row->used_high, used);
-        row->has_levels = true;
+        raise_to(&told->reserved_high, reserved);
+        raise_to(&told->used_high, used);
+        told->has_levels = true;
     }
     ag_order_restore_captures(previous);
 }
@@ -331,7 +302,7 @@ static enum keep_state raise_threshold(unsigned i, struct row *row)
     CUmemoryPool pool = handle_of(i);
     size_t total = 0;
 
-    if (!pool || ag_cu.cuDeviceTotalMem_v2(&total, row->device) != CUDA_SUCCESS ||
+    if (!pool || ag_cu.cuDeviceTotalMem_v2(&total, told_of(row)->device) != CUDA_SUCCESS ||
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) != CUDA_SUCCESS)
         return KEEP_LEFT;
     wanted = ag_size_bytes(keep, total);
@@ -341,21 +312,23 @@ static enum keep_state raise_threshold(unsigned i, struct row *row)
         ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted) != CUDA_SUCCESS)
         return KEEP_LEFT;
     row->kept_bytes = wanted;
+    told_of(row)->raised = true;
     ag_stats_add(AG_STAT_ASYNC_KEPT, 1);
     return KEEP_RAISED;
 }
 
 void ag_app_pools_keep(unsigned i)
 {
-    struct row *row = keep.value ? row_at(i) : NULL;
+    struct row *row = &table.rows[i];
     CUstreamCaptureMode previous;
     int state;
 
-    if (!row || atomic_load_explicit(&row->keep, memory_order_acquire) != KEEP_OPEN ||
+    if (!keep.value || atomic_load_explicit(&row->keep, memory_order_acquire) != KEEP_OPEN ||
         ag_order_capture_open())
         return;
     state = begin_threshold(row);
-    if (state == KEEP_OPEN && is_device(row->device) && row->kind != AG_APP_POOL_IMPORTED &&
+    if (state == KEEP_OPEN && is_device(told_of(row)->device) &&
+        told_of(row)->kind != AG_APP_POOL_IMPORTED &&
         ag_cu.cuMemPoolSetAttribute && ag_cu.cuMemPoolGetAttribute) {
         previous = ag_order_relax_captures();
         state = raise_threshold(i, row);
@@ -370,7 +343,7 @@ void ag_app_pools_keep(unsigned i)
 static CUresult set_threshold(CUmemoryPool pool, void *value)
 {
     unsigned i = ag_app_pools_find(pool);
-    struct row *row = i == OTHERS ? NULL : row_at(i);
+    struct row *row = i == OTHERS ? NULL : &table.rows[i];
     int before = row ? begin_threshold(row) : KEEP_LEFT;
     CUresult result =
         ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
@@ -397,7 +370,7 @@ CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attri
 /* Is the threshold ours? Asked before and after the driver's answer: it may become ours meanwhile. */
 static bool is_raised(unsigned i)
 {
-    struct row *row = i == NO_ROW ? NULL : row_at(i);
+    struct row *row = i == NO_ROW ? NULL : &table.rows[i];
     int state = row ? atomic_load_explicit(&row->keep, memory_order_acquire) : KEEP_LEFT;
 
     while (state == KEEP_BUSY) {
@@ -415,7 +388,7 @@ CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attri
     CUresult result = ag_cu.cuMemPoolGetAttribute(pool, attribute, value);
 
     if (asks && result == CUDA_SUCCESS && i != NO_ROW && (raised || is_raised(i)) &&
-        *(cuuint64_t *)value == row_at(i)->kept_bytes)
+        *(cuuint64_t *)value == table.rows[i].kept_bytes)
         *(cuuint64_t *)value = 0;
     return ag_app_pools_touched(result, pool);
 }
@@ -432,7 +405,7 @@ CUresult ag_app_pools_touched(CUresult result, CUmemoryPool pool)
     unsigned i = look(pool);
 
     if (i != NO_ROW)
-        ag_app_pools_count(i, AG_APP_CALLS, 1);
+        ag_stats_app_pool(i, AG_APP_CALLS, 1);
     return result;
 }
 
@@ -444,7 +417,7 @@ CUresult ag_app_pools_made(CUresult result, const CUmemoryPool *pool, enum ag_ap
     if (result != CUDA_SUCCESS || !pool || !*pool)
         return result;
     i = enter(*pool, kind, ordinal_of(location));
-    ag_app_pools_count(i, AG_APP_CALLS, 1);
+    ag_stats_app_pool(i, AG_APP_CALLS, 1);
     ag_app_pools_keep(i);
     return result;
 }
@@ -490,14 +463,15 @@ CUresult ag_app_pools_destroy(CUmemoryPool pool)
     if (i == NO_ROW)
         return ag_cu.cuMemPoolDestroy(pool);
     ask_levels(i);
-    ag_app_pools_count(i, AG_APP_CALLS, 1);
-    atomic_store_explicit(&table.handles[i], NULL, memory_order_release);
+    ag_stats_app_pool(i, AG_APP_CALLS, 1);
+    atomic_store_explicit(&table.rows[i].handle, NULL, memory_order_release);
     result = ag_cu.cuMemPoolDestroy(pool);
     if (result == CUDA_SUCCESS) {
-        row_at(i)->alive = false;
+        table.rows[i].alive = false;
+        ag_stats.app_pools[i].destroyed = true;
         unchoose(i);
     } else {
-        atomic_store_explicit(&table.handles[i], pool, memory_order_release);
+        atomic_store_explicit(&table.rows[i].handle, pool, memory_order_release);
     }
     return result;
 }
@@ -506,16 +480,16 @@ CUresult ag_app_pools_destroy(CUmemoryPool pool)
 
 void ag_app_pools_device_ending(int ordinal)
 {
-    unsigned n = atomic_load_explicit(&table.n, memory_order_acquire);
+    unsigned n = n_rows();
 
     for (unsigned i = 0; i < n; i++) {
-        struct row *row = row_at(i);
+        struct row *row = &table.rows[i];
 
-        if (row->device != ordinal || !row->alive)
+        if (told_of(row)->device != ordinal || !row->alive)
             continue;
         ask_levels(i);
-        if (row->kind == AG_APP_POOL_DEFAULT)
-            atomic_store_explicit(&table.handles[i], NULL, memory_order_release);
+        if (told_of(row)->kind == AG_APP_POOL_DEFAULT)
+            atomic_store_explicit(&row->handle, NULL, memory_order_release);
         else
             row->unsure = true;
         if (keep.value) {
@@ -527,7 +501,7 @@ void ag_app_pools_device_ending(int ordinal)
 
 void ag_app_pools_exit(void)
 {
-    unsigned n = atomic_load_explicit(&table.n, memory_order_acquire);
+    unsigned n = n_rows();
 
     for (unsigned i = 0; i < n; i++)
         ask_levels(i);
@@ -536,89 +510,85 @@ void ag_app_pools_exit(void)
 void ag_app_pools_forget_all(void)
 {
     ag_lock_init(&table.lock, AG_RANK_APP_POOLS);
+    atomic_store(&table.n, 0);
     for (unsigned i = 0; i < AG_APP_POOLS; i++) {
-        struct row *row = row_at(i);
-
-        atomic_store(&table.handles[i], NULL);
-        if (row)
-            begin_row(row, AG_APP_POOL_CREATED, -1);
-        if (row)
-            row->alive = false;
+        table.rows[i].alive = false;
+        table.rows[i].handle = NULL;
     }
     for (unsigned i = 0; i < AG_MAX_DEVICES; i++)
         table.current[i] = table.defaults[i] = 0;
-    atomic_store(&table.n, 0);
 }
 
-/* --- what our threshold holds --- */
+/* --- what the pools hold --- */
+
+static cuuint64_t level(CUmemoryPool pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+
+    return ag_cu.cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+static uint64_t used_by(unsigned i)
+{
+    CUmemoryPool pool = handle_of(i);
+
+    return pool ? level(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) : 0;
+}
 
 static uint64_t held_by(unsigned i)
 {
-    CUmemoryPool pool = atomic_load_explicit(&table.handles[i], memory_order_acquire);
-    cuuint64_t reserved = 0, used = 0;
+    CUmemoryPool pool = table.rows[i].handle;
+    uint64_t reserved, used;
 
-    if (!pool ||
-        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
-            CUDA_SUCCESS ||
-        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS)
+    if (!pool || table.rows[i].keep != KEEP_RAISED)
         return 0;
+    used = level(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    reserved = level(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     return reserved > used ? reserved - used : 0;
 }
 
-static bool is_kept(unsigned i, int ordinal)
+/* A pool of the device's memory that may be asked. */
+static bool is_on(unsigned i, int ordinal)
 {
-    const struct row *row = row_at(i);
+    const struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
 
-    return row->alive && !row->unsure && row->device == ordinal && row->keep == KEEP_RAISED;
+    return table.rows[i].alive && !table.rows[i].unsure && told->device == ordinal &&
+           told->kind != AG_APP_POOL_IMPORTED;
 }
 
-uint64_t ag_app_pools_held(int ordinal)
+static uint64_t sum_on(int ordinal, uint64_t (*of)(unsigned i))
 {
-    unsigned n = keep.value ? atomic_load_explicit(&table.n, memory_order_acquire) : 0;
+    unsigned n = ag_cu.cuMemPoolGetAttribute ? n_rows() : 0;
     CUstreamCaptureMode previous;
-    uint64_t held = 0;
+    uint64_t sum = 0;
 
     if (!n)
         return 0;
     previous = ag_order_relax_captures();
     for (unsigned i = 0; i < n; i++)
-        held += is_kept(i, ordinal) ? held_by(i) : 0;
+        sum += is_on(i, ordinal) ? of(i) : 0;
     ag_order_restore_captures(previous);
-    return held;
+    return sum;
+}
+
+uint64_t ag_app_pools_used(int ordinal)
+{
+    return sum_on(ordinal, used_by);
+}
+
+uint64_t ag_app_pools_held(int ordinal)
+{
+    return keep.value ? sum_on(ordinal, held_by) : 0;
 }
 
 void ag_app_pools_trim(int ordinal)
 {
-    unsigned n = keep.value ? atomic_load_explicit(&table.n, memory_order_acquire) : 0;
+    unsigned n = keep.value && ag_cu.cuMemPoolTrimTo ? n_rows() : 0;
 
     for (unsigned i = 0; i < n; i++) {
-        CUmemoryPool pool = atomic_load_explicit(&table.handles[i], memory_order_acquire);
+        CUmemoryPool pool = table.rows[i].handle;
 
-        if (pool && ag_cu.cuMemPoolTrimTo && is_kept(i, ordinal))
+        if (pool && is_on(i, ordinal) && table.rows[i].keep == KEEP_RAISED)
             (void)ag_cu.cuMemPoolTrimTo(pool, 0);
     }
-}
-
-/* --- report --- */
-
-bool ag_app_pool_info(unsigned i, struct ag_app_pool_info *ret_info)
-{
-    const struct row *row = row_at(i);
-    uint64_t sum = 0;
-
-    if (!row)
-        return false;
-    *ret_info = (struct ag_app_pool_info){
-        .kind = (enum ag_app_pool_kind)row->kind,
-        .device = row->device,
-        .others = i == OTHERS,
-        .alive = row->alive,
-        .kept = row->keep == KEEP_RAISED || row->kept_bytes,
-        .has_levels = row->has_levels,
-        .reserved_high = row->reserved_high,
-        .used_high = row->used_high,
-    };
-    for (unsigned which = 0; which < AG_N_APP_COUNTS; which++)
-        sum += ret_info->counts[which] = sum_of(row, which) - row->base[which];
-    return sum != 0;
 }

@@ -8,12 +8,7 @@
 
 #include "abi.h"
 #include "options.h"
-
-/* Rows of the table. The last one stands for every pool that has none of its own. */
-#define AG_APP_POOLS 64u
-
-enum ag_app_pool_kind { AG_APP_POOL_DEFAULT, AG_APP_POOL_CREATED, AG_APP_POOL_IMPORTED, AG_APP_POOL_MANAGED };
-enum ag_app_count { AG_APP_ALLOCS, AG_APP_BYTES, AG_APP_FAILED, AG_APP_CALLS, AG_N_APP_COUNTS };
+#include "stats.h"
 
 /* Before the first call. */
 void ag_app_pools_configure(struct ag_size keep);
@@ -22,11 +17,9 @@ void ag_app_pools_configure(struct ag_size keep);
 
 /* Row of the pool that cuMemAllocAsync uses on a device (ordinal < 0: not known). */
 unsigned ag_app_pools_current(int ordinal);
-/* Row of a pool that an allocation or another call names. A handle that is met for the first time may
- * be asked about. */
+/* Row of a pool that an allocation names, to count in (ag_stats_app_pool). A handle that is met for the
+ * first time may be asked about. */
 unsigned ag_app_pools_find(CUmemoryPool pool);
-/* Adds to a counter of the row. */
-void ag_app_pools_count(unsigned row, enum ag_app_count which, uint64_t n);
 /* Before an allocation from the row's pool: its release threshold, if that is still to be raised. */
 void ag_app_pools_keep(unsigned row);
 
@@ -56,24 +49,14 @@ void ag_app_pools_exit(void);
 /* A forked child has no pools. */
 void ag_app_pools_forget_all(void);
 
-/* --- for the rest of the policy, and the report --- */
+/* --- for the rest of the policy; each asks the driver, and harms no capture --- */
 
+/* Bytes of the device's memory that the program has from its pools. */
+uint64_t ag_app_pools_used(int ordinal);
 /* Bytes that pools of the device hold unused because of ALLOGRAFT_APP_POOL_KEEP: natively the device
  * would have them back. */
 uint64_t ag_app_pools_held(int ordinal);
 /* Gives those bytes back, as far as nothing uses them. */
 void ag_app_pools_trim(int ordinal);
-
-struct ag_app_pool_info {
-    enum ag_app_pool_kind kind;
-    int device; /* -1: on the host, or not known */
-    bool others; /* the row of all pools without one */
-    bool alive, kept;
-    bool has_levels; /* the driver was asked for the next two */
-    uint64_t reserved_high, used_high;
-    uint64_t counts[AG_N_APP_COUNTS];
-};
-/* Row i < AG_APP_POOLS; false when nothing is known of it. No lock, no driver call. */
-bool ag_app_pool_info(unsigned i, struct ag_app_pool_info *ret_info);
 
 #endif
