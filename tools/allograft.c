@@ -12,6 +12,7 @@ struct command {
 static const struct command commands[] = {
     {"run", command_run},
     {"options", command_options},
+    {"report", command_report},
 };
 
 static const char help_text[] =
@@ -20,6 +21,7 @@ static const char help_text[] =
     "  allograft run [options] [--] program [args]   run a program under Allograft\n"
     "  allograft options                             every setting, its default and its meaning\n"
     "  allograft options --check                     the settings in force here, and their source\n"
+    "  allograft report [PID | FILE | DIR]           the report of a process that was killed\n"
     "  allograft --version                           the version\n"
     "  allograft --help                              this text; `allograft run --help` for run's\n"
     "\n"
@@ -56,7 +58,7 @@ static int dispatch(int argc, char **argv)
         if (!strcmp(word, commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
     }
-    command_complain("no command '%s'; there are: run, options, --version, --help", word);
+    command_complain("no command '%s'; there are: run, options, report, --version, --help", word);
     return STATUS_USAGE;
 }
 

@@ -107,24 +107,33 @@ void ag_text_add_json(struct ag_text *text, const char *value)
     ag_text_add(text, "\"");
 }
 
+/* The signal that the kernel sends beside this error of write(2), or 0. */
+static int signal_of(int error)
+{
+    return error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+}
+
 ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n)
 {
     const struct timespec at_once = {0};
-    sigset_t pipe_signal, previous, pending;
-    bool was_pending;
+    sigset_t refusals, previous, pending;
     ssize_t written;
+    int error;
 
-    sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_signal, &previous);
+    sigemptyset(&refusals);
+    sigaddset(&refusals, SIGPIPE);
+    sigaddset(&refusals, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &refusals, &previous);
     sigpending(&pending);
-    was_pending = sigismember(&pending, SIGPIPE);
     written = write(fd, bytes, n);
-    if (written < 0 && errno == EPIPE && !was_pending) {
-        (void)sigtimedwait(&pipe_signal, NULL, &at_once);
-        errno = EPIPE;
+    error = errno;
+    if (written < 0 && signal_of(error) && !sigismember(&pending, signal_of(error))) {
+        sigemptyset(&refusals);
+        sigaddset(&refusals, signal_of(error));
+        (void)sigtimedwait(&refusals, NULL, &at_once);
     }
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    errno = error;
     return written;
 }
 

@@ -1,5 +1,6 @@
 # Runs a program natively and preloaded under every policy, and compares what came out.
 
+import atexit
 import json
 import os
 import re
@@ -32,6 +33,10 @@ with open(os.path.join(ROOT, 'tools', 'allograft-stats.schema.json'), encoding='
     SCHEMA = json.load(schema)
 
 SEEDS = ('1', '2', '3')
+
+# Counters of killed programs lie here and not among the user's own.
+COUNTERS = tempfile.mkdtemp(prefix='counters-', dir='/dev/shm' if os.path.isdir('/dev/shm') else None)
+atexit.register(shutil.rmtree, COUNTERS, ignore_errors=True)
 
 
 class Result:
@@ -94,6 +99,7 @@ def run(command, settings=None, preload=(), stats='stats.%p.json'):
     folder = tempfile.mkdtemp(prefix='preload-')
     try:
         env = clean_environment()
+        env['ALLOGRAFT_COUNTERS'] = COUNTERS
         if stats is not None and LIBRARY in preload:
             env['ALLOGRAFT_STATS'] = os.path.join(folder, stats)
         env.update({k: v.replace('@FOLDER@', folder) for k, v in (settings or {}).items()})

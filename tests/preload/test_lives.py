@@ -1,0 +1,81 @@
+# Children, daemons, tight limits and errors that stay: the program does what it does natively.
+
+import os
+import unittest
+
+from harness import POLICIES, Case, main, preloaded, program
+
+# The kernel's own lines aside, a killed or forked process may print in another order.
+SETTINGS = {'SIM_VIOLATION': 'count'}
+LIFE = program('preload_lives')
+AS_NATIVELY = ('fork_first', 'fork_asks', 'fork_idle', 'spawn', 'closed_before', 'closed_after',
+               'little_space', 'no_locked', 'umask', 'threads_end', 'frees_late', 'frees_at_exit')
+
+
+class Lives(Case):
+    def test_as_natively(self):
+        for way in AS_NATIVELY:
+            for variant, result in self.same([LIFE, way], settings=SETTINGS):
+                with self.subTest(way=way, settings=variant):
+                    if 'ALLOGRAFT_DISABLE' in variant or way in ('fork_first', 'fork_asks'):
+                        continue
+                    self.assertTrue(result.report()['coverage']['intercepted'])
+
+    def test_plug_in(self):
+        for _, result in self.same([LIFE, 'plug_in'], settings=SETTINGS):
+            self.assertIn('closed: 0', result.out)
+
+    def test_fork_among_busy_threads(self):
+        for _, result in self.same([LIFE, 'fork_busy'], variants=POLICIES, settings=SETTINGS):
+            self.assertEqual(result.out.count('exited 1 with 7'), 30)
+
+    def test_a_child_that_asks_has_its_own_report(self):
+        result = preloaded([LIFE, 'fork_asks'])
+        hits = sorted(r['coverage']['hooks']['cuMemAlloc_v2'] for r in result.reports())
+        self.assertEqual(hits, [1, 3])
+        child = next(r for r in result.reports() if r['coverage']['hooks']['cuMemAlloc_v2'] == 1)
+        self.assertIn('forked', child['warnings'][0])
+
+    def test_an_idle_child_has_none(self):
+        # It would tell of nothing, on a stderr that it shares with its parent.
+        result = preloaded([LIFE, 'fork_idle'], stats=None)
+        self.assertEqual(result.err.count('(process '), 1)
+
+    def test_daemon(self):
+        # Its stderr is closed; a report in a file is written all the same.
+        for variant, result in self.same([LIFE, 'daemon'], settings=SETTINGS):
+            if 'ALLOGRAFT_DISABLE' not in variant:
+                self.assertEqual(result.report()['coverage']['hooks']['cuMemAlloc_v2'], 2)
+
+    def test_errors_that_stay(self):
+        # An allocation out of the cache asks nobody, and so does not learn of the error (README).
+        cached = '^alloc:'
+        for way in ('broken', 'broken_reset'):
+            for variant, result in self.same([LIFE, way], settings=SETTINGS, quiet=False, drop=cached):
+                with self.subTest(way=way, settings=variant):
+                    self.assertIn('synchronise: 700', result.out)
+                    if 'ALLOGRAFT_DISABLE' not in variant:
+                        self.assertEqual(result.report()['process']['ended_by'], 'exit')
+
+    def test_no_descriptors(self):
+        # The report cannot be opened either: one line says so, and nothing else is different.
+        for variant, result in self.same([LIFE, 'no_files'], settings=SETTINGS, quiet=False):
+            if 'ALLOGRAFT_DISABLE' not in variant:
+                self.assertRegex(result.err, r'^allograft: the report could not be written.*\n$')
+
+    def test_files_may_not_grow(self):
+        # Neither the counters' file nor the report may end the process by a signal.
+        for variant, result in self.same([LIFE, 'short_files'], settings=SETTINGS, quiet=False):
+            if 'ALLOGRAFT_DISABLE' not in variant:
+                self.assertRegex(result.err, r'^allograft: the report could not be written.*\n$')
+
+    @unittest.skipUnless(os.geteuid() == 0, 'only root may change the root folder')
+    def test_empty_root(self):
+        for way in ('root_before', 'root_after'):
+            for variant, result in self.same([LIFE, way], settings=SETTINGS, quiet=False):
+                if 'ALLOGRAFT_DISABLE' not in variant:
+                    self.assertRegex(result.err, r'^allograft: the report could not be written.*\n$')
+
+
+if __name__ == '__main__':
+    main()
