@@ -38,7 +38,7 @@ for name in corruption order barrier device_printf soak getinfo reset oom captur
 done
 build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
-for name in many pitch bench; do
+for name in many pitch bench ipc; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
 for name in contexts contexts_two green counted launch_pointer; do

@@ -127,6 +127,7 @@ capture_checks
 several_gpu_checks
 sanitizer_checks
 report_checks
+ipc_checks
 wait_for_background
 
 # From here on nothing runs beside a check that measures time or memory.

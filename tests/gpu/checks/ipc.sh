@@ -1,0 +1,50 @@
+# Memory between processes: the same lives and answers as natively, on the same device and on another one.
+
+# Every process of the run has a report of its own: at least one has opened memory of our pools.
+ipc_was_ours() {
+    local opened
+    opened=$(cat "$OUT/$TAG".with.*.json | python3 -c 'import json, sys
+text, opened, end = sys.stdin.read(), 0, json.JSONDecoder()
+while text := text.lstrip():
+    report, n = end.raw_decode(text)
+    opened, text = opened + report["ipc"]["opened"], text[n:]
+print(opened)')
+    echo "$opened opened"
+    ((opened > 0))
+}
+
+same_lives() {
+    same_output "$@" || return
+    ipc_was_ours
+}
+
+# Host and guest placed differently: handles of each are what they are, whoever opens them.
+mixed_lives() {
+    same_output "$@" || return
+    ipc_was_ours && { echo "native memory went through us"; return 1; }
+    return 0
+}
+
+ipc_checks() {
+    # shellcheck disable=SC2034  # read by run_as
+    local LIMIT_S=150
+    background check ipc/same-device same_lives -- "$BIN/ipc" 0
+    background check ipc/same-device-sync same_lives ALLOGRAFT_FREE=sync -- "$BIN/ipc" 0
+    background check ipc/same-device-uncached same_lives ALLOGRAFT_CACHE=0 -- "$BIN/ipc" 0
+    background check ipc/native mixed_lives ALLOGRAFT_POLICY=native -- "$BIN/ipc" 0
+    background check ipc/other-device same_lives -- "$BIN/ipc" 1
+    background check ipc/too-late ipc_too_late
+    background check ipc/torch same_lives -- python3 "$HERE/torch_share.py" 0
+    background check ipc/torch-uncached same_lives PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- \
+        python3 "$HERE/torch_share.py" 0
+    background check ipc/torch-other-device same_lives -- python3 "$HERE/torch_share.py" 1
+    wait_for_background
+}
+
+# The handle of a process that has ended: the driver's error, and one line that says what to do.
+ipc_too_late() {
+    run_native -- "$BIN/ipc" 0 host_dies_early || { died native $?; return 1; }
+    run_with -- "$BIN/ipc" 0 host_dies_early || { died with $?; return 1; }
+    compare_output || return 1
+    grep -m1 -o 'set ALLOGRAFT_POLICY=native' "$OUT/$TAG.with.err"
+}
