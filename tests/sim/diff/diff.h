@@ -104,7 +104,7 @@ enum buffer_kind {
 };
 
 struct buffer {
-    bool live, filled;
+    bool live, filled, shared; /* shared: another process has it open */
     enum buffer_kind kind;
     unsigned id, context, last_lane;
     CUdeviceptr p;
@@ -296,7 +296,9 @@ bool op_ask_memory(struct world *w);
 bool op_mistake(struct world *w);
 
 /* Starts the second process; before the driver is used in this one. */
-void ipc_start(void);
+void ipc_start(int n_devices);
+/* The other process closes what it keeps open, if it may now. */
+void ipc_close(struct world *w);
 bool op_ipc(struct world *w);
 
 /* ---- program.c ---- */

@@ -281,7 +281,8 @@ struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_wait
         struct buffer *buffer = &w->buffers[i];
         struct clock known = w->host;
 
-        if (!buffer->live || !(kinds >> buffer->kind & 1) || buffer_in_graph(w, buffer))
+        if (!buffer->live || !(kinds >> buffer->kind & 1) || buffer_in_graph(w, buffer) ||
+            buffer->shared)
             continue;
         if (owner_waits && buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL) {
             clock_join(&known, &w->contexts[buffer->context].all);

@@ -77,7 +77,7 @@ static bool others_are_done(struct world *w, unsigned context)
         const struct buffer *buffer = &w->buffers[i];
         if (buffer->live && buffer->context == context &&
             (!clock_covers(&w->host, &buffer->wrote) || !clock_covers(&w->host, &buffer->read) ||
-             buffer_in_graph(w, buffer)))
+             buffer_in_graph(w, buffer) || buffer->shared))
             return false;
     }
     return true;

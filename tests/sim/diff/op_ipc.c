@@ -9,63 +9,106 @@
 
 #include "diff.h"
 
+enum kind { USE, KEEP, CLOSE };
+
 struct request {
     CUipcMemHandle handle;
+    enum kind kind;
+    bool twice; /* opened, and closed, once more: that is counted */
+    int device; /* whose context there works on it */
     uint32_t bytes, value;
 };
 
 struct answer {
-    CUresult opened, worked, closed;
+    CUresult opened, again, worked, closed;
     uint64_t before; /* hash of what the other process found */
 };
 
+#define MAX_DEVICES 2
+
 static int channel = -1;
 
-/* One piece of work in the other process: hash what is there, fill it anew. */
-static struct answer serve(struct context *context, const struct request *request)
+/* What the other process has open between two requests. */
+static struct {
+    CUdeviceptr p;
+    struct context *context;
+} kept;
+
+/* Hash what is there, fill it anew. */
+static void work_on(struct context *context, CUdeviceptr p, const struct request *request,
+                    struct answer *answer)
 {
     uint32_t n = request->bytes, value = request->value;
-    void *bytes = calloc(1, n);
-    struct answer answer = {0};
-    CUdeviceptr p = 0;
-    void *args[] = {&p, &n, &value};
+    void *bytes = calloc(1, n), *args[] = {&p, &n, &value};
 
     if (!bytes)
         abort();
-    answer.opened =
-        cu.cuIpcOpenMemHandle_v2(&p, request->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (answer.opened == CUDA_SUCCESS) {
-        answer.worked = cu.cuMemcpyDtoH_v2(bytes, p, n);
-        answer.before = hash_of(bytes, n);
-        (void)cu.cuLaunchKernel(context->kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0, NULL, args,
-                                NULL);
-        if (answer.worked == CUDA_SUCCESS)
-            answer.worked = cu.cuCtxSynchronize();
-        answer.closed = cu.cuIpcCloseMemHandle(p);
-    }
+    answer->worked = cu.cuMemcpyDtoH_v2(bytes, p, n);
+    answer->before = hash_of(bytes, n);
+    (void)cu.cuLaunchKernel(context->kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL);
+    if (answer->worked == CUDA_SUCCESS)
+        answer->worked = cu.cuCtxSynchronize();
     free(bytes);
+}
+
+static CUresult close_all(CUdeviceptr p, bool twice)
+{
+    CUresult first = twice ? cu.cuIpcCloseMemHandle(p) : CUDA_SUCCESS;
+    CUresult last = cu.cuIpcCloseMemHandle(p);
+
+    return first ? first : last;
+}
+
+/* One piece of work in the other process. */
+static struct answer serve(struct context *contexts, const struct request *request)
+{
+    struct answer answer = {0};
+    struct context *context = request->kind == CLOSE ? kept.context : &contexts[request->device];
+    CUdeviceptr p = kept.p, again = 0;
+
+    (void)cu.cuCtxSetCurrent(context->handle);
+    if (request->kind != CLOSE)
+        answer.opened =
+            cu.cuIpcOpenMemHandle_v2(&p, request->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (answer.opened != CUDA_SUCCESS)
+        return answer;
+    if (request->twice)
+        answer.again =
+            cu.cuIpcOpenMemHandle_v2(&again, request->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (request->twice && again != p)
+        answer.again = CUDA_ERROR_UNKNOWN;
+    work_on(context, p, request, &answer);
+    if (request->kind == KEEP) {
+        kept.p = p;
+        kept.context = context;
+    } else {
+        answer.closed = close_all(p, request->twice);
+    }
     return answer;
 }
 
-static void other_process(int end)
+static void other_process(int end, int n_devices)
 {
-    struct context context = {0};
+    struct context contexts[MAX_DEVICES] = {0};
     struct request request;
 
     (void)setenv("ALLOGRAFT_STATS", "off", 1);
     doors_open(DOOR_LINKED, false);
-    if (cu.cuInit(0) || cu.cuDevicePrimaryCtxRetain(&context.handle, 0) ||
-        cu.cuCtxSetCurrent(context.handle) || !kernels_load(&context))
+    if (cu.cuInit(0))
         _exit(97);
+    for (int device = 0; device < n_devices; device++)
+        if (cu.cuDevicePrimaryCtxRetain(&contexts[device].handle, device) ||
+            cu.cuCtxSetCurrent(contexts[device].handle) || !kernels_load(&contexts[device]))
+            _exit(97);
     while (read(end, &request, sizeof(request)) == (ssize_t)sizeof(request)) {
-        struct answer answer = serve(&context, &request);
+        struct answer answer = serve(contexts, &request);
         if (write(end, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
             break;
     }
     _exit(0);
 }
 
-void ipc_start(void)
+void ipc_start(int n_devices)
 {
     int ends[2];
 
@@ -76,36 +119,75 @@ void ipc_start(void)
         abort();
     case 0:
         (void)close(ends[0]);
-        other_process(ends[1]);
+        other_process(ends[1], n_devices);
     }
     (void)close(ends[1]);
     channel = ends[0];
 }
 
-bool op_ipc(struct world *w)
+/* Asks the other process; logs what it says. */
+static void ask_there(struct world *w, struct buffer *buffer, struct request *request)
 {
-    struct buffer *buffer;
-    struct request request = {.value = w->op};
     struct answer answer;
 
-    if (channel < 0 || w->capture.open)
-        return false;
-    buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, false);
-    if (!buffer || !buffer->filled || w->contexts[buffer->context].device)
-        return false;
-    use_context(w, buffer->context);
-    if (!did(w, cu.cuIpcGetMemHandle(&request.handle, buffer->p), "cuIpcGetMemHandle b%u",
-             buffer->id))
-        return true;
-    request.bytes = (uint32_t)buffer->extent;
-    if (write(channel, &request, sizeof(request)) != (ssize_t)sizeof(request) ||
+    request->value = w->op;
+    request->bytes = (uint32_t)buffer->extent;
+    if (write(channel, request, sizeof(*request)) != (ssize_t)sizeof(*request) ||
         read(channel, &answer, sizeof(answer)) != (ssize_t)sizeof(answer)) {
         say(w, "the other process is gone");
         channel = -1;
-        return true;
+        return;
     }
-    (void)did(w, answer.opened, "there: cuIpcOpenMemHandle b%u", buffer->id);
+    if (request->kind != CLOSE)
+        (void)did(w, answer.opened, "there: cuIpcOpenMemHandle b%u, device %d", buffer->id,
+                  request->device);
+    (void)did(w, answer.again, "there: again");
     (void)did(w, answer.worked, "there: found %016llx", (unsigned long long)answer.before);
     (void)did(w, answer.closed, "there: cuIpcCloseMemHandle");
+    buffer->shared = request->kind == KEEP && answer.opened == CUDA_SUCCESS;
+}
+
+static struct buffer *kept_open(struct world *w)
+{
+    for (unsigned i = 0; i < MAX_BUFFERS; i++)
+        if (w->buffers[i].live && w->buffers[i].shared)
+            return &w->buffers[i];
+    return NULL;
+}
+
+/* Closes what the other process kept open, once nothing here uses it any more. */
+void ipc_close(struct world *w)
+{
+    struct buffer *buffer = kept_open(w);
+    struct request request = {.kind = CLOSE};
+
+    if (channel < 0 || !buffer || !host_may_write(w, buffer) || buffer_in_graph(w, buffer))
+        return;
+    ask_there(w, buffer, &request);
+}
+
+bool op_ipc(struct world *w)
+{
+    struct request request = {.twice = chance(w, 25), .device = 0};
+    struct buffer *buffer;
+    size_t offset;
+
+    if (channel < 0 || w->capture.open)
+        return false;
+    if (kept_open(w)) {
+        ipc_close(w);
+        return true;
+    }
+    buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, false);
+    if (!buffer || !buffer->filled)
+        return false;
+    request.kind = chance(w, 30) ? KEEP : USE;
+    request.twice &= request.kind == USE;
+    request.device = w->traits->second_device ? (int)draw(w, 2) : 0;
+    offset = chance(w, 30) ? buffer->extent / 2 : 0; /* the handle names the whole allocation */
+    use_context(w, buffer->context);
+    if (did(w, cu.cuIpcGetMemHandle(&request.handle, buffer->p + offset), "cuIpcGetMemHandle b%u",
+            buffer->id))
+        ask_there(w, buffer, &request);
     return true;
 }

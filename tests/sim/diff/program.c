@@ -212,6 +212,8 @@ static void free_all(struct world *w)
 
         if (!buffer->live)
             continue;
+        if (buffer->shared)
+            ipc_close(w);
         use_context(w, w->contexts[buffer->context].alive ? buffer->context : 0);
         if (buffer->kind == BUFFER_PINNED)
             (void)did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id);
@@ -399,7 +401,7 @@ void program_run(const struct traits *traits, struct outcome *outcome, char *log
     kernels_register(outcome->marks);
     room_start(outcome->refused, outcome->again);
     if (traits->ipc)
-        ipc_start();
+        ipc_start(traits->second_device ? 2 : 1);
     doors_open(traits->door, traits->per_thread);
     begin(w);
     threads.n = 1;
