@@ -13,6 +13,7 @@
 #include <cuda.h>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,9 +64,18 @@ static struct block {
 static struct context contexts[MAX_CONTEXTS];
 static unsigned n_blocks, n_contexts, n_captures;
 static CUmemoryPool pools[2];
+static unsigned retained[2]; /* by the program, of each device's primary context */
 static bool visible, owed;
+static size_t taken; /* of the budget */
+
+#define BUDGET ((size_t)40 << 20)
 
 /* ---- contexts ---- */
+
+static bool from_managed_pool(void)
+{
+    return mutant == is_managed_pool || mutant == is_prefetch_races_free;
+}
 
 static void read_mutant(void)
 {
@@ -141,6 +151,9 @@ static void make_pool(int device)
     cuuint64_t keep = UINT64_MAX;
     int n_devices = 1, off = 0;
 
+    if (from_managed_pool())
+        props.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+
     (void)REAL(cuDeviceGetCount)(&n_devices);
     (void)REAL(cuMemPoolCreate)(&pools[device], &props);
     (void)REAL(cuMemPoolSetAttribute)(pools[device], CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
@@ -173,15 +186,26 @@ static CUresult met(CUresult result, const CUcontext *handle, int device)
     return result;
 }
 
+/* A child has no driver, so none of this memory. */
+static void in_child(void)
+{
+    if (mutant != is_child_believes_books)
+        n_blocks = n_contexts = 0;
+}
+
 EXPORT CUresult cuInit(unsigned int flags)
 {
     read_mutant();
+    (void)pthread_atfork(NULL, NULL, in_child);
     return REAL(cuInit)(flags);
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
 {
-    return met(REAL(cuDevicePrimaryCtxRetain)(handle, device), handle, device);
+    CUresult result = REAL(cuDevicePrimaryCtxRetain)(handle, device);
+
+    retained[device] += result == CUDA_SUCCESS;
+    return met(result, handle, device);
 }
 
 EXPORT CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device)
@@ -198,8 +222,11 @@ static void bury(struct context *context)
     for (unsigned i = 0; i < n_blocks; i++) {
         if (&contexts[blocks[i].context] != context || (!blocks[i].live && !blocks[i].cached))
             continue;
-        if (mutant != is_reset_leaks)
+        /* Plain managed memory goes with its context. */
+        if (mutant != is_reset_leaks && mutant != is_managed_plain &&
+            mutant != is_managed_reused_at_once)
             (void)REAL(cuMemFree_v2)(blocks[i].p);
+        taken -= blocks[i].bytes;
         blocks[i].live = blocks[i].cached = false;
     }
     if (mutant != is_reset_leaks)
@@ -208,7 +235,7 @@ static void bury(struct context *context)
     leave(entered);
 }
 
-EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+static void bury_primary(CUdevice device)
 {
     CUcontext handle = NULL;
     struct context *context;
@@ -218,7 +245,21 @@ EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     context = context_of(handle);
     if (context)
         bury(context);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    bury_primary(device);
+    retained[device] = 0;
     return REAL(cuDevicePrimaryCtxReset_v2)(device);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    if (retained[device] == 1 && mutant != is_release_leaks)
+        bury_primary(device);
+    retained[device] -= retained[device] > 0;
+    return REAL(cuDevicePrimaryCtxRelease_v2)(device);
 }
 
 EXPORT CUresult cuCtxDestroy_v2(CUcontext handle)
@@ -236,6 +277,7 @@ static bool enumerates(void)
 {
     switch (mutant) {
     case is_enumerated:
+    case is_prefetch_races_free:
     case is_misses_a_stream:
     case is_misses_destroyed:
     case is_misses_default_streams:
@@ -461,12 +503,19 @@ static CUresult publish(struct context *context)
     return CUDA_SUCCESS;
 }
 
+static void prefetch(struct context *context, CUdeviceptr p, size_t bytes)
+{
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device};
+
+    (void)REAL(cuMemPrefetchAsync_v2)(p, bytes, here, 0, context->alloc_stream);
+}
+
 static CUresult take_from_pool(struct context *context, CUdeviceptr *p, size_t bytes)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result;
 
-    if (mutant == is_reuse_at_once)
+    if (mutant == is_reuse_at_once || mutant == is_managed_reused_at_once)
         for (unsigned i = 0; i < n_blocks; i++)
             if (blocks[i].cached && blocks[i].bytes == bytes &&
                 &contexts[blocks[i].context] == context) {
@@ -474,10 +523,16 @@ static CUresult take_from_pool(struct context *context, CUdeviceptr *p, size_t b
                 *p = blocks[i].p;
                 return CUDA_SUCCESS;
             }
+    if (mutant == is_managed_plain || mutant == is_managed_reused_at_once)
+        return REAL(cuMemAllocManaged)(p, bytes, CU_MEM_ATTACH_GLOBAL);
     (void)REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     result = REAL(cuMemAllocFromPoolAsync)(p, bytes, pools[context->device], context->alloc_stream);
+    if (result == CUDA_SUCCESS && mutant == is_managed_pool && bytes)
+        prefetch(context, *p, bytes);
     if (result == CUDA_SUCCESS)
         result = n_captures ? REAL(cuStreamSynchronize)(context->alloc_stream) : publish(context);
+    if (result == CUDA_SUCCESS && mutant == is_prefetch_races_free && bytes)
+        prefetch(context, *p, bytes);
     (void)REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     return result;
 }
@@ -493,9 +548,12 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ret_p, size_t bytes)
         return REAL(cuMemAlloc_v2)(ret_p, bytes);
     if (mutant == is_rounded_size)
         bytes = (bytes + 4095) & ~(size_t)4095;
+    if ((mutant == is_budget || mutant == is_budget_not_given_back) && taken + bytes > BUDGET)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     result = take_from_pool(context, ret_p, bytes);
     if (result != CUDA_SUCCESS)
         return result;
+    taken += bytes;
     block = block_for(*ret_p);
     if (!block)
         abort();
@@ -559,7 +617,7 @@ static CUresult free_behind_fence(struct context *context, struct block *block)
     fence(around);
     leave(entered);
     entered = enter(context);
-    if (mutant == is_reuse_at_once)
+    if (mutant == is_reuse_at_once || mutant == is_managed_reused_at_once)
         block->cached = true;
     else if (mutant == is_null_stream)
         (void)REAL(cuMemFreeAsync)(block->p, CU_STREAM_LEGACY);
@@ -568,6 +626,14 @@ static CUresult free_behind_fence(struct context *context, struct block *block)
     result = visible ? REAL(cuEventSynchronize)(around->fence) : CUDA_SUCCESS;
     owed |= !visible;
     leave(entered);
+    return result;
+}
+
+static CUresult free_plainly(struct block *block)
+{
+    CUresult result = REAL(cuMemFree_v2)(block->p);
+
+    block->live = result != CUDA_SUCCESS;
     return result;
 }
 
@@ -586,6 +652,10 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
             return CUDA_SUCCESS;
         return block->cached ? CUDA_ERROR_INVALID_VALUE : REAL(cuMemFree_v2)(p);
     }
+    if (mutant != is_budget_not_given_back)
+        taken -= block->bytes;
+    if (mutant == is_managed_plain)
+        return free_plainly(block);
     if (n_captures && mutant != is_capture_ignored)
         return free_in_capture(context, block);
     block->live = false;
@@ -598,8 +668,13 @@ static CUresult freed_async(CUresult result, CUdeviceptr p)
 {
     struct block *block = block_at(p, false);
 
-    if (block && result == CUDA_SUCCESS)
+    /* Plain managed memory is not freed in stream order; the program has waited. */
+    if (block && block->live && result == CUDA_ERROR_NOT_SUPPORTED)
+        result = REAL(cuMemFree_v2)(p);
+    if (block && block->live && result == CUDA_SUCCESS) {
         block->live = false;
+        taken -= block->bytes;
+    }
     return result;
 }
 
@@ -685,5 +760,16 @@ EXPORT CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attr
     for (unsigned i = 0; result == CUDA_SUCCESS && block && block->live && i < n; i++)
         if (attributes[i] == CU_POINTER_ATTRIBUTE_CONTEXT)
             *(CUcontext *)data[i] = contexts[block->context].handle;
+    return result;
+}
+
+EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr p)
+{
+    CUresult result = REAL(cuPointerGetAttribute)(data, attribute, p);
+    struct block *block = block_at(p, true);
+
+    if (result == CUDA_SUCCESS && block && block->live &&
+        attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+        *(CUmemoryPool *)data = NULL;
     return result;
 }
