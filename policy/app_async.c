@@ -9,6 +9,7 @@
 
 #include "alloc.h"
 #include "app_pools.h"
+#include "budget.h"
 #include "caller.h"
 #include "context.h"
 #include "driver.h"
@@ -60,6 +61,19 @@ static struct ag_device *device_of(CUstream stream)
     return context ? context->device : NULL;
 }
 
+/* NULL for a pool of the host, and where it is not known. */
+static struct ag_device *device_of_row(unsigned row)
+{
+    int ordinal = ag_stats.app_pools[row].device;
+    struct ag_device *device = NULL;
+
+    for (unsigned i = 0; ordinal >= 0 && (device = ag_device_met(i)); i++) {
+        if (device->ordinal == ordinal)
+            break;
+    }
+    return device;
+}
+
 /* Does what is submitted to the stream become part of a graph? The question ends no capture. */
 static bool is_captured(CUstream stream, bool per_thread)
 {
@@ -88,6 +102,17 @@ static CUresult counted(CUresult result, unsigned row, size_t bytes, CUstream st
         ag_stats_app_pool(row, AG_APP_BYTES, bytes);
     }
     return result;
+}
+
+/* ALLOGRAFT_LIMIT: as on a card of that size. In a capture the driver answers: its nodes take nothing
+ * yet. Threads that ask at the same time may pass it together. */
+static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
+{
+    if (!ag_budget_is_limited() || !device || !ret_address || ag_order_capture_open() ||
+        bytes <= ag_budget_left(device))
+        return false;
+    ag_stats_add(AG_STAT_BUDGET_HIT, 1);
+    return true;
 }
 
 /* The first rule that applies decides, if it says anything of this: its number, or -1. */
@@ -137,6 +162,8 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
 
     if (ag_order_capture_open())
         return AG_STAT_ASYNC_CAPTURE_OPEN;
+    if (ag_budget_is_limited()) /* what is freed of it is not counted: it cannot be held to a limit */
+        return AG_STAT_ASYNC_EXHAUSTED;
     result = ag_managed_pool(device, &pool);
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
         return AG_STAT_ASYNC_CAPTURE_OPEN;
@@ -176,7 +203,7 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
 {
     CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) =
         per_thread ? ag_cu.cuMemAllocAsync_ptsz : ag_cu.cuMemAllocAsync;
-    const struct ag_device *device;
+    struct ag_device *device;
     unsigned row;
     CUresult result;
 
@@ -184,6 +211,8 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
         return CUDA_SUCCESS;
     device = device_of(stream);
     row = ag_app_pools_current(device ? device->ordinal : -1);
+    if (is_over_limit(device, ret_address, bytes))
+        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, bytes, stream, per_thread);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
@@ -199,6 +228,8 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
     unsigned row = ag_app_pools_find(pool);
     CUresult result;
 
+    if (is_over_limit(device_of_row(row), ret_address, bytes))
+        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, bytes, stream, per_thread);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, pool, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())

@@ -571,24 +571,24 @@ static uint64_t sum_on(int ordinal, uint64_t (*of)(unsigned i))
     return sum;
 }
 
-uint64_t ag_app_pools_used(int ordinal)
+uint64_t ag_app_pools_used(const struct ag_device *device)
 {
-    return sum_on(ordinal, used_by);
+    return sum_on(device->ordinal, used_by);
 }
 
-uint64_t ag_app_pools_held(int ordinal)
+uint64_t ag_app_pools_held(const struct ag_device *device)
 {
-    return keep.value ? sum_on(ordinal, held_by) : 0;
+    return keep.value ? sum_on(device->ordinal, held_by) : 0;
 }
 
-void ag_app_pools_trim(int ordinal)
+void ag_app_pools_trim(const struct ag_device *device)
 {
     unsigned n = keep.value && ag_cu.cuMemPoolTrimTo ? n_rows() : 0;
 
     for (unsigned i = 0; i < n; i++) {
         CUmemoryPool pool = table.rows[i].handle;
 
-        if (pool && is_on(i, ordinal) && table.rows[i].keep == KEEP_RAISED)
+        if (pool && is_on(i, device->ordinal) && table.rows[i].keep == KEEP_RAISED)
             (void)ag_cu.cuMemPoolTrimTo(pool, 0);
     }
 }

@@ -10,6 +10,8 @@
 #include "options.h"
 #include "stats.h"
 
+struct ag_device;
+
 /* Before the first call. */
 void ag_app_pools_configure(struct ag_size keep);
 
@@ -52,11 +54,11 @@ void ag_app_pools_forget_all(void);
 /* --- for the rest of the policy; each asks the driver, and harms no capture --- */
 
 /* Bytes of the device's memory that the program has from its pools. */
-uint64_t ag_app_pools_used(int ordinal);
+uint64_t ag_app_pools_used(const struct ag_device *device);
 /* Bytes that pools of the device hold unused because of ALLOGRAFT_APP_POOL_KEEP: natively the device
  * would have them back. */
-uint64_t ag_app_pools_held(int ordinal);
+uint64_t ag_app_pools_held(const struct ag_device *device);
 /* Gives those bytes back, as far as nothing uses them. */
-void ag_app_pools_trim(int ordinal);
+void ag_app_pools_trim(const struct ag_device *device);
 
 #endif

@@ -1,6 +1,7 @@
 /* A count of bytes for each device: see budget.h. */
 #include "budget.h"
 
+#include "app_pools.h"
 #include "context.h"
 #include "ledger.h"
 
@@ -21,15 +22,24 @@ uint64_t ag_budget_of(uint64_t total_bytes)
     return ag_size_bytes(limit, total_bytes);
 }
 
+/* What is left of the limit beside the program's own pools. Asks the driver. */
+static uint64_t share_of(const struct ag_device *device)
+{
+    uint64_t used = ag_app_pools_used(device);
+
+    return device->limit > used ? device->limit - used : 0;
+}
+
 bool ag_budget_take(struct ag_device *device, size_t bytes)
 {
-    uint64_t taken;
+    uint64_t taken, share;
 
     if (device->limit == UINT64_MAX)
         return true;
+    share = share_of(device);
     taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
     do {
-        if (taken > device->limit || bytes > device->limit - taken)
+        if (taken > share || bytes > share - taken)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&device->budget_taken, &taken, taken + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
@@ -44,14 +54,15 @@ void ag_budget_give(struct ag_device *device, size_t bytes)
 
 uint64_t ag_budget_left(struct ag_device *device)
 {
-    uint64_t taken, cached;
+    uint64_t taken, cached, share;
 
     if (device->limit == UINT64_MAX)
         return UINT64_MAX;
     taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
     cached = ag_device_cached(device);
     taken = taken > cached ? taken - cached : 0;
-    return device->limit > taken ? device->limit - taken : 0;
+    share = share_of(device);
+    return share > taken ? share - taken : 0;
 }
 
 void ag_budget_forget(struct ag_block *block)

@@ -126,7 +126,7 @@ bool ag_pressure_relieve(struct ag_device *device)
     ag_context_each(give_up_cached, &room);
     settle_pending(AG_STAT_PAID_PRESSURE);
     ag_pool_trim(device);
-    ag_app_pools_trim(device->ordinal);
+    ag_app_pools_trim(device);
     ag_stats_add(AG_STAT_LADDER_TRIM, 1);
     return true;
 }

@@ -1,7 +1,7 @@
 /* The program's own stream-ordered pools: every function of that allocator, with right and wrong
  * arguments, in captures of every mode, from several threads. Prints codes and what was answered.
  *
- *     preload_pools codes|current|captures|threads|share|levels|many|fork|reset
+ *     preload_pools codes|current|captures|threads|share|levels|limit|many|fork|reset
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -483,6 +483,36 @@ static void levels(void)
         (unsigned long long)attribute(usual, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
 }
 
+/* --- a card of 64 MiB, or a limit of as much --- */
+
+static void limit(void)
+{
+    CUmemoryPool mine = create(CU_MEM_HANDLE_TYPE_NONE);
+    size_t free_bytes, total;
+    CUdeviceptr p[3], q;
+
+    for (int i = 0; i < 3; i++) {
+        NEED(i % 2 ? cuMemAllocAsync(&p[i], 16 * MIB, NULL)
+                   : cuMemAllocFromPoolAsync(&p[i], 16 * MIB, mine, NULL));
+        launch_fill(NULL, p[i], WORDS, 1);
+    }
+    NEED(cuMemGetInfo(&free_bytes, &total));
+    say("free: %zu of %zu MiB", free_bytes / MIB, total / MIB);
+    SAY_CODE("32 MiB more", cuMemAllocAsync(&q, 32 * MIB, NULL));
+    SAY_CODE("32 MiB more from a pool", cuMemAllocFromPoolAsync(&q, 32 * MIB, mine, NULL));
+    SAY_CODE("32 MiB more of cuMemAlloc", cuMemAlloc(&q, 32 * MIB));
+    SAY_CODE("free", cuMemFreeAsync(p[0], NULL));
+    SAY_CODE("free", cuMemFreeAsync(p[1], NULL));
+    NEED(cuStreamSynchronize(NULL));
+    SAY_CODE("32 MiB", cuMemAllocAsync(&q, 32 * MIB, NULL));
+    SAY_CODE("free", cuMemFreeAsync(q, NULL));
+    NEED(cuStreamSynchronize(NULL));
+    SAY_CODE("32 MiB of cuMemAlloc", cuMemAlloc(&q, 32 * MIB));
+    SAY_CODE("32 MiB more", cuMemAllocAsync(&p[0], 32 * MIB, NULL));
+    SAY_CODE("free", cuMemFree(q));
+    SAY_CODE("32 MiB", cuMemAllocAsync(&p[0], 32 * MIB, NULL));
+}
+
 /* --- more pools than the table has rows --- */
 
 static void many(void)
@@ -538,9 +568,9 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } parts[] = {
-        {"codes", codes},     {"current", current}, {"captures", captures},
-        {"threads", threads}, {"share", share},     {"levels", levels},
-        {"many", many},       {"fork", forked},     {"reset", reset},
+        {"codes", codes}, {"current", current}, {"captures", captures}, {"threads", threads},
+        {"share", share}, {"levels", levels},   {"limit", limit},       {"many", many},
+        {"fork", forked}, {"reset", reset},
     };
 
     if (argc != 2)

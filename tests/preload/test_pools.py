@@ -166,6 +166,23 @@ class Kept(Pools):
         self.assertTrue(default['threshold_raised'])
 
 
+class Limited(Pools):
+    WANTED = ['free: 16 of 64 MiB', '32 MiB more: 2', '32 MiB more from a pool: 2',
+              '32 MiB more of cuMemAlloc: 2', 'free: 0', 'free: 0', '32 MiB: 0', 'free: 0',
+              '32 MiB of cuMemAlloc: 0', '32 MiB more: 2', 'free: 0', '32 MiB: 0']
+
+    def test_as_on_a_card_of_that_size(self):
+        for settings in ({}, {'ALLOGRAFT_POLICY': 'managed'}, KEEP[0], MANAGED[0]):
+            result = preloaded([program('preload_pools'), 'limit'],
+                               dict(settings, ALLOGRAFT_LIMIT='64MiB'))
+            self.assertEqual((result.status, result.out.splitlines()), (0, self.WANTED), settings)
+            self.assertGreaterEqual(result.report()['pressure']['over_limit'], 3)
+
+    def test_without_a_limit_it_is_the_drivers(self):
+        self.pools('limit', [{}], settings={'SIM_MEMORY': '64MiB'})
+        self.pools('limit', [{}], settings={'SIM_MEMORY': '256MiB'})
+
+
 class Managed(Pools):
     def test_redirected(self):
         report = self.report('current', MANAGED[0])
