@@ -83,7 +83,7 @@ static uint64_t place_of(const char *name)
             own = ag_arena_get(&arena);
             if (!own)
                 return 0;
-            strcpy(own->name, name);
+            memcpy(own->name, name, strlen(name) + 1);
             own->caller = classify(name);
         }
         if (!there && atomic_compare_exchange_strong(&modules[i], &there, own))

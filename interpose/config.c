@@ -77,7 +77,9 @@ int ag_config_load(const char *path, char buffer[AG_CONFIG_MAX + 1], size_t *ret
 
 void ag_config_begin(struct ag_config *config, char *text, size_t length)
 {
-    *config = (struct ag_config){.next = text, .end = text + length};
+    config->next = text;
+    config->end = text + length;
+    config->line = 0;
 }
 
 static int is_blank(char c)

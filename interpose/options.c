@@ -440,7 +440,7 @@ int ag_options_read(char **environment, struct ag_options *ret_options, ag_optio
     set_defaults(ret_options);
     /* A path that is too long is told below, as a bad value. */
     if (path && !is_off(path) && strlen(path) < sizeof(ret_options->config.text)) {
-        strcpy(ret_options->config.text, path);
+        memcpy(ret_options->config.text, path, strlen(path) + 1);
         result = take_file(path, ret_options, tell);
     }
     for (char **variable = environment; variable && *variable; variable++) {

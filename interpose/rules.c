@@ -502,10 +502,11 @@ static unsigned needs_of(const struct ag_rule *rule)
 int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, char *why,
                  size_t why_size)
 {
-    const struct parser parser = {text, first_column, why, why_size};
+    struct parser parser = {.text = text, .first_column = first_column, .why_size = why_size};
     struct slice rest = {text, text + strlen(text)};
     unsigned n = rules->n, needs = rules->needs;
 
+    parser.why = why;
     while (rest.begin) {
         struct slice whole = cut(&rest, ';');
         int result;

@@ -118,6 +118,7 @@ nccl_checks
 wait "$programs" || { cat "$OUT/build.log"; echo "the programs could not be built"; exit 1; }
 
 same_output_checks
+rules_checks
 corruption_checks
 order_checks
 barrier_checks
