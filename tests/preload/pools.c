@@ -489,7 +489,7 @@ static void limit(void)
 {
     CUmemoryPool mine = create(CU_MEM_HANDLE_TYPE_NONE);
     size_t free_bytes, total;
-    CUdeviceptr p[3], q;
+    CUdeviceptr p[3], q = 0;
 
     for (int i = 0; i < 3; i++) {
         NEED(i % 2 ? cuMemAllocAsync(&p[i], 16 * MIB, NULL)
