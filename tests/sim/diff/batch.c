@@ -25,7 +25,7 @@
 
 #include "diff.h"
 
-#define MAX_VARIANTS     40
+#define MAX_VARIANTS     64
 #define HANG_SECONDS     6
 #define NO_ROOM_TO_BEGIN 97 /* see op_context.c */
 /* The settings of a twin: none of the first run's. */
