@@ -32,7 +32,7 @@ build plain_static plain.cu "${cuda[@]}"
 build plain_shared plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,$CUDA/lib64"
 build plain_per_thread plain.cu "${cuda[@]}" --default-stream per-thread
 build driver_kernels.fatbin driver_kernels.cu "${cuda[@]}" -fatbin
-for name in corruption order barrier device_printf soak getinfo reset oom capture forked peers managed \
+for name in app_pools corruption order barrier device_printf soak getinfo reset oom capture forked peers managed \
     spill capture_threads devices out_of_bounds; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
@@ -41,7 +41,7 @@ link=("${link_cuda[@]}")
 for name in many pitch bench ipc; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
-for name in contexts contexts_two green counted launch_pointer; do
+for name in pool_facts contexts contexts_two green counted launch_pointer; do
     build "$name" "$name.c" "${c[@]}"
 done
 build driver_linked driver.c "${c[@]}"

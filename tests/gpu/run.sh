@@ -137,6 +137,7 @@ same_many_checks
 api_checks
 speed_checks
 managed_checks
+pools_checks
 soak_checks
 exec {HOLD}>&-
 finish

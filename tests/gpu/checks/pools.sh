@@ -1,0 +1,49 @@
+# The program's own stream-ordered pools: the same bytes and codes, at the same cost; what is kept, and
+# what goes to managed pools, where that is asked for.
+
+# same_pools [VAR=VALUE]...: four threads with 51 allocations each, and three more. Lines that say what kind of memory it is are not compared.
+same_pools() {
+    LEAVE_OUT=kind: same_output "$@" -- "$BIN/app_pools" bytes || return $?
+    report 'async.captured == 6' 'app_pools.*.allocs == 207'
+}
+
+# What names no pool is redirected.
+same_managed() {
+    LEAVE_OUT=kind: same_output ALLOGRAFT_RULES='*:async=managed' -- \
+        "$BIN/app_pools" bytes || return $?
+    report 'async.managed == 107' 'async.captured == 6' 'app_pools.*.allocs == 100'
+}
+
+# pools_in_turn FILE MODE [VAR=VALUE]...
+pools_in_turn() {
+    local file=$1 mode=$2 round TAG
+    shift 2
+    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
+        TAG=$file.$round
+        run_native -- "$BIN/app_pools" "$mode" || { died native $?; return 1; }
+        run_with "$@" -- "$BIN/app_pools" "$mode" || { died with $?; return 1; }
+    done
+    python3 -IS "$HERE/medians.py" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out \
+        >"$OUT/$file" || return 1
+    figure "$file" native with times
+    local name native with ratio
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x"
+    done <"$OUT/$file"
+    echo "medians of $SPEED_ROUNDS rounds"
+}
+
+# Nothing may run beside these: they measure.
+pools_checks() {
+    check pools/bytes same_pools
+    check pools/bytes-kept same_pools ALLOGRAFT_APP_POOL_KEEP=max
+    check pools/bytes-managed same_managed
+    if any_wanted pools/cost{,-measured}; then
+        ONLY="" check pools/cost-measured pools_in_turn pools-pairs pairs
+        check pools/cost judge pools-pairs pair_64kib_ns 'w <= n + 80'
+    fi
+    if any_wanted pools/kept{,-measured}; then
+        ONLY="" check pools/kept-measured pools_in_turn pools-loop loop ALLOGRAFT_APP_POOL_KEEP=max
+        check pools/kept judge pools-loop loop_us 'w <= n / 1.5'
+    fi
+}
