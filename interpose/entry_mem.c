@@ -60,37 +60,3 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
     ag_order_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
     return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
 }
-
-/* --- calls that fail when what we keep is what they lack: given back, then asked once more --- */
-
-#define RETRIED(symbol, parameters, ...)                                              \
-    AG_ENTRY CUresult symbol parameters                                               \
-    {                                                                                 \
-        CUresult result;                                                              \
-                                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                                \
-        result = ag_cu.symbol(__VA_ARGS__);                                           \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())      \
-            result = ag_cu.symbol(__VA_ARGS__);                                       \
-        return ag_entry_leave(result);                                                \
-    }
-
-RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array, descriptor)
-RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor), array, descriptor)
-RETRIED(cuMipmappedArrayCreate,
-        (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels),
-        array, descriptor, levels)
-
-AG_ENTRY CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-                              const CUmemAllocationProp *properties, unsigned long long flags)
-{
-    CUresult result;
-
-    AG_ENTER(cuMemCreate, handle, size, properties, flags);
-    if (properties && properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        ag_order_note_visible(AG_VISIBLE_PINNED);
-    result = ag_cu.cuMemCreate(handle, size, properties, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
-        result = ag_cu.cuMemCreate(handle, size, properties, flags);
-    return ag_entry_leave(result);
-}

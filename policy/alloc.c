@@ -158,22 +158,22 @@ static CUresult take_on_device(struct ag_context *context, struct ag_shape shape
                                struct ag_block **ret_block)
 {
     const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
+    bool relieved = false, planned = shape.source != AG_SOURCE_NATIVE;
     CUresult result;
 
-    if (shape.source == AG_SOURCE_NATIVE) {
-        result = take_from_driver(context, native, bytes, ret_block);
-        return result == CUDA_ERROR_OUT_OF_MEMORY
-                   ? take_after_relief(context, native, bytes, ret_block)
-                   : result;
+    if (planned) {
+        result = take(context, shape, ag_cache_block_size(bytes), ret_block);
+        relieved = result == CUDA_ERROR_OUT_OF_MEMORY;
+        if (relieved)
+            result = take_after_relief(context, shape, bytes, ret_block);
+        if (result == CUDA_SUCCESS || result == NO_BOOKS)
+            return result;
+        ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
-    result = take(context, shape, ag_cache_block_size(bytes), ret_block);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        result = take_after_relief(context, shape, bytes, ret_block);
-    if (result == CUDA_SUCCESS || result == NO_BOOKS)
-        return result;
-    ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     result = take_from_driver(context, native, bytes, ret_block);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !relieved)
+        result = take_after_relief(context, native, bytes, ret_block);
+    if (result == CUDA_SUCCESS && planned)
         ag_stats_add(AG_STAT_LADDER_NATIVE, 1);
     return result;
 }

@@ -2,6 +2,9 @@
 #include "budget.h"
 
 #include "app_pools.h"
+#include "base/arena.h"
+#include "base/lock.h"
+#include "base/map.h"
 #include "context.h"
 #include "ledger.h"
 
@@ -63,6 +66,51 @@ uint64_t ag_budget_left(struct ag_device *device)
     taken = taken > cached ? taken - cached : 0;
     share = share_of(device);
     return share > taken ? share - taken : 0;
+}
+
+/* --- memory without an address --- */
+
+struct noted {
+    struct ag_device *device;
+    size_t bytes;
+};
+
+static struct ag_arena noted_arena = AG_ARENA_INIT(struct noted);
+
+static struct {
+    struct ag_lock lock; /* guards the map: handle -> noted */
+    struct ag_map map;
+} notes = {.lock = AG_LOCK_INIT(AG_RANK_BUDGET)};
+
+bool ag_budget_note(struct ag_device *device, uint64_t handle, size_t bytes)
+{
+    struct noted *noted = device->limit != UINT64_MAX ? ag_arena_get(&noted_arena) : NULL;
+    bool entered;
+
+    if (!noted)
+        return false;
+    *noted = (struct noted){device, bytes};
+    ag_lock_take(&notes.lock);
+    entered = ag_map_put(&notes.map, handle, noted);
+    ag_lock_release(&notes.lock);
+    if (!entered)
+        ag_arena_put(&noted_arena, noted);
+    return entered;
+}
+
+void ag_budget_noted_gone(uint64_t handle)
+{
+    struct noted *noted;
+
+    if (!ag_budget_is_limited())
+        return;
+    ag_lock_take(&notes.lock);
+    noted = ag_map_take(&notes.map, handle);
+    ag_lock_release(&notes.lock);
+    if (!noted)
+        return;
+    ag_budget_give(noted->device, noted->bytes);
+    ag_arena_put(&noted_arena, noted);
 }
 
 void ag_budget_forget(struct ag_block *block)

@@ -26,6 +26,13 @@ void ag_budget_give(struct ag_device *device, size_t bytes);
 /* Bytes the program may still have: what is left, and what our caches would give. */
 uint64_t ag_budget_left(struct ag_device *device);
 
+/* Bytes that ag_budget_take() took for memory without an address, which `handle` names. False when there
+ * is no room to note it. */
+bool ag_budget_note(struct ag_device *device, uint64_t handle, size_t bytes);
+/* The driver has it again, as far as its handle goes: gives back what was noted. Mapped memory lives on
+ * natively; the program that lets go of the handle first gets it uncounted. */
+void ag_budget_noted_gone(uint64_t handle);
+
 /* Takes a KEPT block, which is about to go back to the driver, out of the books and off the budget. */
 void ag_budget_forget(struct ag_block *block);
 

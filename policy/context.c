@@ -67,7 +67,7 @@ static void describe_device(struct ag_device *device, int ordinal)
 }
 
 /* The row of a device, met for the first time or not. */
-static struct ag_device *device_row(int ordinal)
+struct ag_device *ag_device_of(int ordinal)
 {
     struct ag_device fresh, *row = NULL;
     bool described = false;
@@ -147,7 +147,7 @@ struct ag_context *ag_context_enter(CUcontext handle, int device)
     if (!fresh)
         return NULL;
     fresh->handle = handle;
-    fresh->device = device_row(device);
+    fresh->device = ag_device_of(device);
     /* After a reset the primary context comes back under its old handle, still referenced. */
     fresh->primary_references = fresh->device && fresh->device->primary == handle;
     ag_cache_init(&fresh->cache);

@@ -81,6 +81,8 @@ void ag_context_forget(struct ag_context *context);
 /* Calls `visit` for every live context, without a lock held. */
 void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data);
 unsigned ag_context_count(void);
+/* The row of a device, made when it is met for the first time; NULL when there is none. */
+struct ag_device *ag_device_of(int ordinal);
 /* Device rows for the report: i-th device met, or NULL. */
 struct ag_device *ag_device_met(unsigned i);
 

@@ -15,9 +15,15 @@ void ag_pressure_configure(struct ag_size cache, struct ag_size pending)
     pending_limit = pending;
 }
 
+/* As large as the program takes it for. */
+static uint64_t size_of(const struct ag_device *device)
+{
+    return device->total_bytes < device->limit ? device->total_bytes : device->limit;
+}
+
 uint64_t ag_pressure_cache_limit(const struct ag_device *device)
 {
-    return ag_size_bytes(cache_limit, device->total_bytes);
+    return ag_size_bytes(cache_limit, size_of(device));
 }
 
 void ag_pressure_pending(size_t bytes)
@@ -67,7 +73,7 @@ static void settle_pending(enum ag_stat why)
 
 void ag_pressure_bound_pending(const struct ag_device *device)
 {
-    if (ag_level_current(&ag_stats.pending_bytes) > ag_size_bytes(pending_limit, device->total_bytes))
+    if (ag_level_current(&ag_stats.pending_bytes) > ag_size_bytes(pending_limit, size_of(device)))
         settle_pending(AG_STAT_PAID_PENDING);
 }
 

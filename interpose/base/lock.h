@@ -14,6 +14,7 @@ enum ag_lock_rank {
     AG_RANK_APP_POOLS,    /* table of the program's pools */
     AG_RANK_CACHE,        /* one shard of a cache of freed blocks */
     AG_RANK_LEDGER,       /* one shard of the ledger */
+    AG_RANK_BUDGET,       /* memory without an address, on the budget */
     AG_RANK_SPILLED,      /* list of spilled blocks */
     AG_RANK_RESIDENCY,    /* the estimate of where managed blocks lie */
     AG_RANK_PARAMS,       /* layouts of kernels' parameters */
