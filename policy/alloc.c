@@ -163,9 +163,10 @@ static CUresult take_on_device(struct ag_context *context, struct ag_shape shape
 
     if (planned) {
         result = take(context, shape, ag_cache_block_size(bytes), ret_block);
-        relieved = result == CUDA_ERROR_OUT_OF_MEMORY;
-        if (relieved)
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
             result = take_after_relief(context, shape, bytes, ret_block);
+            relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it was not for want of memory */
+        }
         if (result == CUDA_SUCCESS || result == NO_BOOKS)
             return result;
         ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);

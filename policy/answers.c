@@ -90,7 +90,7 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
         return result;
     total = ret_total ? *ret_total : context->device->total_bytes;
     ours = ag_pool_idle(context->device) + ag_device_cached(context->device) +
-           ag_app_pools_held(context->device);
+           ag_app_pools_held(context->device) + ag_managed_kept(context->device);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
     answer_by_budget(context->device, ret_free, ret_total);
     return result;

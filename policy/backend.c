@@ -71,9 +71,12 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
 {
     CUdeviceptr address = block->address;
     enum ag_source source = (enum ag_source)block->shape.source;
+    bool on_device = ag_shape_is_on_device(block->shape);
     size_t size = block->size;
 
     ag_budget_forget(block);
+    if (source == AG_SOURCE_PLAIN && on_device)
+        ag_managed_freed(context->device, size);
     if (source == AG_SOURCE_PLAIN || source == AG_SOURCE_NATIVE)
         free_waiting(address);
     else if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)

@@ -39,6 +39,10 @@ void ag_managed_configure(bool oversubscribe);
 /* A single allocation of managed memory, advised and brought where its shape says. */
 CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
                              CUdeviceptr *ret_address, size_t *ret_size);
+/* A single managed allocation on the device of that many bytes went back to the driver. */
+void ag_managed_freed(struct ag_device *device, size_t bytes);
+/* Bytes of those that cuMemGetInfo does not tell as free although whoever asks for them gets them. */
+uint64_t ag_managed_kept(struct ag_device *device);
 /* Is there room for `bytes` more of that shape, on the device or the host? */
 bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_shape shape);
 /* Moves the managed block to the device: it prefers to lie there from now on. The driver's answer. */

@@ -51,16 +51,40 @@ static bool fits_host(const struct ag_device *device, size_t bytes)
     return !bound || (taken <= bound && bytes <= bound - taken && bytes <= host_memory("MemAvailable:"));
 }
 
+/* The driver does not give back at once what managed pages leave: cuMemGetInfo tells 64 MiB less after
+ * 64 MiB were prefetched and freed (H200). The next managed allocation, or any other that needs it, gets
+ * it. */
+void ag_managed_freed(struct ag_device *device, size_t bytes)
+{
+    atomic_fetch_add_explicit(&device->managed_kept, bytes, memory_order_relaxed);
+}
+
+uint64_t ag_managed_kept(struct ag_device *device)
+{
+    return atomic_load_explicit(&device->managed_kept, memory_order_relaxed);
+}
+
+static void note_taken(struct ag_device *device, size_t bytes)
+{
+    uint64_t kept = ag_managed_kept(device), left;
+
+    do {
+        left = kept > bytes ? kept - bytes : 0;
+    } while (!atomic_compare_exchange_weak_explicit(&device->managed_kept, &kept, left,
+                                                    memory_order_relaxed, memory_order_relaxed));
+}
+
 /* Managed memory may exceed the card, which programs do not expect of cudaMalloc (and which can hang a
  * GPU): what natively would not fit does not fit here. */
-static bool fits_device(const struct ag_device *device, size_t bytes)
+static bool fits_device(struct ag_device *device, size_t bytes)
 {
     uint64_t taken = ag_stats_current(device->ordinal, AG_PLACE_MANAGED);
     size_t free_bytes = 0, total;
 
     if (taken > device->total_bytes || bytes > device->total_bytes - taken)
         return false;
-    return ag_cu.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || bytes <= free_bytes;
+    return ag_cu.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS ||
+           bytes <= free_bytes + ag_managed_kept(device);
 }
 
 bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_shape shape)
@@ -173,6 +197,8 @@ CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag
     result = ag_cu.cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL);
     if (result != CUDA_SUCCESS)
         return result;
+    if (ag_shape_is_on_device(shape))
+        note_taken(context->device, bytes);
     if (bytes >= AG_WORTH_ADVICE)
         place(context, address, bytes, shape);
     *ret_address = address;

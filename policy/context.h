@@ -28,6 +28,8 @@ struct ag_device {
     CUresult managed_refusal;
     uint64_t limit; /* bytes the program may have; UINT64_MAX for no limit */
     _Atomic uint64_t budget_taken;
+    /* Freed managed memory that the driver keeps for its own: see backend_managed.c. */
+    _Atomic uint64_t managed_kept;
     /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */
     _Atomic size_t pitch_granule;
 };

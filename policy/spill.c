@@ -94,23 +94,25 @@ static CUdeviceptr first_that_fits(struct ag_device *device, uint64_t room, size
 }
 
 /* Bytes free on the device; UINT64_MAX when the driver does not tell. In a context of it. */
-static uint64_t free_on_device(void)
+static uint64_t free_on_device(struct ag_device *device)
 {
     size_t free_bytes = 0, total;
 
-    return ag_cu.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
+    if (ag_cu.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
+        return UINT64_MAX;
+    return free_bytes + ag_managed_kept(device);
 }
 
 /* Room on the budget and on the device, taken from the budget; caches are given up for it only if that
  * is enough. In a context of the device. */
 static bool take_room(struct ag_device *device, size_t bytes)
 {
-    uint64_t free_bytes = free_on_device();
+    uint64_t free_bytes = free_on_device(device);
     bool taken;
 
     if (bytes > free_bytes && bytes - free_bytes > ag_device_cached(device))
         return false;
-    if (bytes > free_bytes && (!ag_pressure_relieve(device) || bytes > free_on_device()))
+    if (bytes > free_bytes && (!ag_pressure_relieve(device) || bytes > free_on_device(device)))
         return false;
     taken = ag_budget_take(device, bytes);
     if (taken || !ag_pressure_make_room(device, bytes))
