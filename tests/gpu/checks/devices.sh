@@ -7,7 +7,7 @@ two_gpus() {
 # What is on which device, with the devices in this order; the report's numbers are the program's.
 visible() {
     local order=$1 n=0
-    [[ $order == 0 ]] || two_gpus || return $STATUS_SKIP
+    [[ $order == 0 || $order == GPU-* ]] || two_gpus || return $STATUS_SKIP
     same_output CUDA_VISIBLE_DEVICES="$order" -- "$BIN/devices" || return 1
     while ((n < $(grep -c '^device ' "$OUT/$TAG.native.out"))); do
         report "devices.$n.placements.pool.alloc_bytes == $(((n + 1) * 10 << 20))" || return 1
@@ -21,11 +21,16 @@ several_gpu_checks() {
     for order in 0 1 0,1 1,0; do
         background check "devices/visible-$order" visible "$order"
     done
+    order=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | tail -n1)
+    background check devices/visible-uuid visible "$order"
     several devices/contexts -- "$BIN/contexts_two" "$BIN/driver_kernels.fatbin"
     several devices/green -- "$BIN/green" "$BIN/driver_kernels.fatbin"
     background check devices/peers-managed same_output ALLOGRAFT_POLICY=managed -- "$BIN/peers"
     background check devices/peers-reversed same_output CUDA_VISIBLE_DEVICES=1,0 -- "$BIN/peers"
     background check devices/peers-ordered same_output ALLOGRAFT_FREE=ordered -- "$BIN/peers"
+    background check devices/peers-mixed same_output ALLOGRAFT_RULES='device=1:native' -- "$BIN/peers"
+    background check devices/peers-mixed-managed same_output \
+        ALLOGRAFT_RULES='device=0:managed; device=1:pool' -- "$BIN/peers"
 }
 
 # nccl MODE [CONDITION]... -- [VAR=VALUE]...: torch_nccl.py, with conditions on the report of rank 0.
@@ -54,6 +59,8 @@ nccl_checks() {
     background check nccl/uncached nccl processes -- PYTORCH_NO_CUDA_MEMORY_CACHING=1
     background check nccl/graph nccl graph -- NCCL_CUMEM_ENABLE=1
     background check nccl/graph-no-cumem nccl graph -- NCCL_CUMEM_ENABLE=0
+    background check nccl/mixed nccl processes -- ALLOGRAFT_RULES='device=1:native'
+    background check nccl/mixed-managed nccl processes -- ALLOGRAFT_RULES='device=1:managed'
     background check nccl/one-process nccl single --
 }
 
