@@ -18,8 +18,8 @@ enum ag_lock_rank {
     AG_RANK_SPILLED,      /* list of spilled blocks */
     AG_RANK_RESIDENCY,    /* the estimate of where managed blocks lie */
     AG_RANK_PARAMS,       /* layouts of kernels' parameters */
-    AG_RANK_ARENA,        /* free list of fixed-size objects */
     AG_RANK_IPC,          /* what is given to, or taken from, other processes */
+    AG_RANK_ARENA,        /* free list of fixed-size objects */
 };
 
 struct ag_lock {
