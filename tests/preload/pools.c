@@ -1,7 +1,7 @@
 /* The program's own stream-ordered pools: every function of that allocator, with right and wrong
  * arguments, in captures of every mode, from several threads. Prints codes and what was answered.
  *
- *     preload_pools codes|current|captures|threads|share|levels|limit|many|fork|reset
+ *     preload_pools codes|current|captures|threads|share|levels|limit|devices|many|fork|reset
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -217,6 +217,21 @@ static void say_owner(const char *what, CUmemoryPool wanted)
     NEED(cuMemFreeAsync(p, NULL));
 }
 
+/* The driver crashes when it is asked for a dma-buf of a managed pool's memory. */
+static void say_range(void)
+{
+    CUdeviceptr p;
+    int handle;
+
+    NEED(cuMemAllocAsync(&p, 1 << 20, NULL));
+    SAY_CODE("dma-buf", cuMemGetHandleForAddressRange(&handle, p, 1 << 20,
+                                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    SAY_CODE("dma-buf to nowhere", cuMemGetHandleForAddressRange(
+                                       NULL, p, 1 << 20, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    SAY_CODE("ipc", cuIpcGetMemHandle(&(CUipcMemHandle){{0}}, p));
+    NEED(cuMemFreeAsync(p, NULL));
+}
+
 static void current(void)
 {
     CUmemoryPool mine = create(CU_MEM_HANDLE_TYPE_NONE), usual, found;
@@ -234,6 +249,39 @@ static void current(void)
     NEED(cuDeviceGetMemPool(&found, 0));
     say("destroyed: the default is current: %d", found == usual);
     say_owner("destroyed", usual);
+    say_range();
+}
+
+/* --- several devices --- */
+
+static CUcontext enter_device(int device)
+{
+    CUcontext entered;
+
+    NEED(cuDevicePrimaryCtxRetain(&entered, device));
+    NEED(cuCtxSetCurrent(entered));
+    return entered;
+}
+
+/* Memory comes from the pool of the stream's device, whichever context is current. */
+static void devices(void)
+{
+    CUmemoryPool usual[2];
+    CUstream stream[2];
+    CUdeviceptr p;
+
+    for (int i = 0; i < 2; i++) {
+        (void)enter_device(i);
+        NEED(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+        NEED(cuDeviceGetDefaultMemPool(&usual[i], i));
+    }
+    for (int i = 0; i < 6; i++) {
+        (void)enter_device(i % 2);
+        NEED(cuMemAllocAsync(&p, 4096, i < 4 ? stream[i / 2] : NULL));
+        say("allocation %d: of device 0 %d, of device 1 %d", i, pool_of(p) == usual[0],
+            pool_of(p) == usual[1]);
+        NEED(cuMemFreeAsync(p, i < 4 ? stream[i / 2] : NULL));
+    }
 }
 
 /* --- captures --- */
@@ -569,8 +617,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } parts[] = {
         {"codes", codes}, {"current", current}, {"captures", captures}, {"threads", threads},
-        {"share", share}, {"levels", levels},   {"limit", limit},       {"many", many},
-        {"fork", forked}, {"reset", reset},
+        {"share", share}, {"levels", levels},   {"limit", limit},       {"devices", devices},
+        {"many", many},   {"fork", forked},     {"reset", reset},
     };
 
     if (argc != 2)

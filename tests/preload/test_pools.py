@@ -57,6 +57,9 @@ class Same(Pools):
     def test_reset(self):
         self.pools('reset')
 
+    def test_devices(self):
+        self.pools('devices', settings={'SIM_DEVICES': '2'})
+
     def test_older_drivers(self):
         for version in ('11040', '12020', '12090'):
             for part in ('codes', 'captures', 'levels', 'threads'):
@@ -129,9 +132,17 @@ class Told(Pools):
         self.assertEqual(others['device'], None)
         self.assertGreater(others['allocs'], 300)
 
+    def test_devices(self):
+        result = preloaded([program('preload_pools'), 'devices'], {'SIM_DEVICES': '2'})
+        rows = self.rows(result.report(), 'default')
+        self.assertEqual([(row['device'], row['allocs']) for row in rows], [(0, 3), (1, 3)])
+        result = preloaded([program('preload_pools'), 'devices'],
+                           {'SIM_DEVICES': '2', 'ALLOGRAFT_RULES': 'device=1:async=managed'})
+        self.assertEqual(result.report()['async']['managed'], 3)
+
     def test_current_pool(self):
         report = self.report('current')
-        self.assertEqual([row['allocs'] for row in self.rows(report, 'default')], [3])
+        self.assertEqual([row['allocs'] for row in self.rows(report, 'default')], [4])
         self.assertEqual([row['allocs'] for row in self.rows(report, 'created')], [1])
 
     def test_ours_are_not_told(self):
@@ -186,13 +197,13 @@ class Limited(Pools):
 class Managed(Pools):
     def test_redirected(self):
         report = self.report('current', MANAGED[0])
-        self.assertEqual(report['async']['managed'], 4)
-        self.assertEqual(report['async']['managed_bytes'], 4 * 4096)
+        self.assertEqual(report['async']['managed'], 5)
+        self.assertEqual(report['async']['managed_bytes'], 4 * 4096 + (1 << 20))
 
     def test_first_rule_decides(self):
-        for rules, n in (('size<8KiB:pool; *:async=managed', 0), ('*:async=pass; *:async=managed', 0),
+        for rules, n in (('size<8KiB:pool; *:async=managed', 1), ('*:async=pass; *:async=managed', 0),
                          ('nth=2..3:async=managed', 2), ('from=libnothing*:async=managed', 0),
-                         ('from=preload_pools:async=managed', 4), ('device=1:async=managed', 0),
+                         ('from=preload_pools:async=managed', 5), ('device=1:async=managed', 0),
                          ('device=0,size=1..8KiB:async=managed', 4)):
             report = self.report('current', {'ALLOGRAFT_RULES': rules})
             self.assertEqual(report['async']['managed'], n, rules)
@@ -205,7 +216,7 @@ class Managed(Pools):
     def test_not_without_managed_pools(self):
         report = self.report('current', dict(MANAGED[0], SIM_DRIVER_VERSION='12090'))
         self.assertEqual(report['async']['managed'], 0)
-        self.assertEqual(report['async']['managed_unavailable'], 4)
+        self.assertEqual(report['async']['managed_unavailable'], 5)
 
     def test_not_beyond_the_device(self):
         report = self.report('codes', MANAGED[0])
@@ -213,7 +224,7 @@ class Managed(Pools):
 
     def test_pool_that_is_refused(self):
         report = self.report('current', dict(MANAGED[0], SIM_FAIL='cuMemPoolCreate:2:801'))
-        self.assertEqual(report['async']['managed_unavailable'], 4)
+        self.assertEqual(report['async']['managed_unavailable'], 5)
 
 
 if __name__ == '__main__':

@@ -471,7 +471,13 @@ static CUresult alloc_call(CUcontext ctx, CUdeviceptr *ret_p, size_t bytes, CUme
 CUresult cuMemAllocAsync(CUdeviceptr *p, size_t bytes, CUstream stream)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    return alloc_call(call.ctx, p, bytes, *sim_device_current_pool(call.ctx->device), stream);
+    CUstream found;
+    CUmemoryPool pool = NULL;
+
+    /* The current pool of the stream's device, whatever context is current. */
+    if (sim_stream_find(call.ctx, stream, &found) == CUDA_SUCCESS)
+        pool = *sim_device_current_pool(found->ctx->device);
+    return alloc_call(call.ctx, p, bytes, pool, stream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream stream)
