@@ -80,7 +80,15 @@ struct lane {
     struct clock after; /* of the last operation */
 };
 
-enum kernel { KERNEL_FILL, KERNEL_COPY, KERNEL_ADD, KERNEL_HASH, KERNEL_MARK, N_KERNELS };
+enum kernel {
+    KERNEL_FILL,
+    KERNEL_COPY,
+    KERNEL_ADD,
+    KERNEL_HASH,
+    KERNEL_MARK,
+    KERNEL_SPIN,
+    N_KERNELS
+};
 
 struct context {
     bool alive, primary;
@@ -223,11 +231,14 @@ uint64_t hash_of(const void *bytes, size_t n);
 /* again: the calls that `refused` says found no room are not made and fail. */
 void room_start(volatile unsigned char *refused, bool again);
 bool room_refused(struct world *w);
-CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t bytes);
+/* spills: is it of a kind that can be had beyond the card (DIFF_SPILL)? */
+CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t bytes, bool spills);
 
 /* A call that takes so much of the card of the context. */
 #define ROOM(w, context, bytes, call) \
-    (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_asked(w, call, context, bytes))
+    (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_asked(w, call, context, bytes, false))
+#define ROOM_OR_HOST(w, context, bytes, call) \
+    (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_asked(w, call, context, bytes, true))
 
 /* ---- kernels.c ---- */
 
@@ -236,6 +247,7 @@ bool kernels_load(struct context *context);
 CUresult launch_fill(struct world *w, unsigned lane, CUdeviceptr p, size_t bytes, uint32_t value);
 CUresult launch_two(struct world *w, unsigned lane, enum kernel kernel, CUdeviceptr dst,
                     CUdeviceptr src, size_t bytes);
+CUresult launch_spin(struct world *w, unsigned lane, CUdeviceptr flag);
 CUresult launch_mark(struct world *w, unsigned lane, uint32_t index);
 
 /* ---- operations: false when there was nothing to do ---- */
@@ -271,6 +283,7 @@ bool op_event_ask(struct world *w);
 bool op_stream_ask(struct world *w);
 bool op_synchronize(struct world *w);
 bool op_hold(struct world *w);
+bool op_spin(struct world *w);
 
 bool op_capture_begin(struct world *w);
 bool op_capture_end(struct world *w);

@@ -21,9 +21,9 @@ MIB = 1 << 20
 
 
 def limited(mebibytes, more):
-    """A budget that a program notices; 'twin': it may be refused memory."""
+    """A budget that the program is told of, and that may refuse it memory."""
     told = 'ALLOGRAFT_LIMIT=%d|DIFF_TOTAL=%d' % (mebibytes * MIB, mebibytes * MIB)
-    return told + '|' + more
+    return told + '|DIFF_TWIN=1|' + more
 
 
 def mixed(*rules):
@@ -55,17 +55,18 @@ POLICIES = {
                   'device=1:native', 'size>=1MiB:native', 'size<20KiB,size>1KiB:managed,prefer=none',
                   'from=diff-program:pool'),
     # Budgets: what does not fit goes to the host, or is refused.
-    'spill': limited(3, 'ALLOGRAFT_OOM=spill'),
-    'unspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1'),
-    'mspill': limited(4, 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1'),
-    'limit': limited(8, 'ALLOGRAFT_OOM=error|DIFF_TWIN=1|DIFF_ROOM=%d' % (8 * MIB)),
-    'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_TWIN=1|DIFF_ROOM=%d' % (8 * MIB)),
+    'spill': limited(3, 'ALLOGRAFT_OOM=spill|DIFF_SPILL=1'),
+    'unspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1'),
+    'mspill': limited(4, 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|'
+                         'DIFF_SPILL=1'),
+    'limit': limited(8, 'ALLOGRAFT_OOM=error|DIFF_ROOM=%d' % (8 * MIB)),
+    'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_ROOM=%d' % (8 * MIB)),
     # Cards that are full.
     'full': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
     'mfull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_POLICY=managed|'
              'ALLOGRAFT_OVERSUBSCRIBE=1' % (18 * MIB),
     'fullspill': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'
-                 'ALLOGRAFT_UNSPILL=1' % (18 * MIB),
+                 'ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1' % (18 * MIB),
 }
 # Managed memory says truthfully that it is managed.
 SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 'spill' in settings}

@@ -69,11 +69,20 @@ static void mark(const struct sim_kernel_call *call)
     mark_bytes[word_arg(call, 0)] = 1;
 }
 
-static const char *const names[N_KERNELS] = {"fill", "copy", "add", "hash", "mark"};
+/* Until the host has written the word. */
+static void spin(const struct sim_kernel_call *call)
+{
+    const volatile uint32_t *flag = sim_kernel_access(pointer_arg(call, 0), 4, false);
+
+    if (flag && !*flag)
+        sim_kernel_again();
+}
+
+static const char *const names[N_KERNELS] = {"fill", "copy", "add", "hash", "mark", "spin"};
 
 void kernels_register(volatile unsigned char *marks)
 {
-    static const size_t one[] = {8, 4, 4}, two[] = {8, 8, 4}, word[] = {4};
+    static const size_t one[] = {8, 4, 4}, two[] = {8, 8, 4}, word[] = {4}, pointer[] = {8};
 
     mark_bytes = marks;
     sim_register_kernel("fill", fill, 3, one);
@@ -81,6 +90,7 @@ void kernels_register(volatile unsigned char *marks)
     sim_register_kernel("add", add, 3, two);
     sim_register_kernel("hash", hash, 3, two);
     sim_register_kernel("mark", mark, 1, word);
+    sim_register_kernel("spin", spin, 1, pointer);
 }
 
 bool kernels_load(struct context *context)
@@ -117,6 +127,13 @@ CUresult launch_two(struct world *w, unsigned lane, enum kernel kernel, CUdevice
     void *args[] = {&dst, &src, &n};
 
     return launch(w, lane, kernel, args);
+}
+
+CUresult launch_spin(struct world *w, unsigned lane, CUdeviceptr flag)
+{
+    void *args[] = {&flag};
+
+    return launch(w, lane, KERNEL_SPIN, args);
 }
 
 CUresult launch_mark(struct world *w, unsigned lane, uint32_t index)

@@ -97,7 +97,7 @@ bool op_alloc(struct world *w)
         say(w, "pitch %zu of %zu", result ? 0 : buffer->pitch, buffer->width);
         buffer->bytes = result ? bytes : buffer->pitch * height;
     } else {
-        result = ROOM(w, context, bytes, cu.cuMemAlloc_v2(&buffer->p, bytes));
+        result = ROOM_OR_HOST(w, context, bytes, cu.cuMemAlloc_v2(&buffer->p, bytes));
     }
     if (taken(w, buffer, result) && !w->capture.open && chance(w, 85))
         (void)fill_new(w, buffer);

@@ -231,7 +231,8 @@ bool op_hold(struct world *w)
     flag = other == MAX_LANES ? NULL : buffer_new(w, BUFFER_NATIVE, context, 16);
     if (!flag || cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return false;
-    if (!did(w, ROOM(w, context, 16, cu.cuMemAlloc_v2(&flag->p, 16)), "alloc flag b%u", flag->id))
+    if (!did(w, ROOM_OR_HOST(w, context, 16, cu.cuMemAlloc_v2(&flag->p, 16)), "alloc flag b%u",
+             flag->id))
         return true;
     flag->live = true;
     w->bytes_live += flag->bytes;
@@ -250,6 +251,40 @@ bool op_hold(struct world *w)
     buffer_used(w, flag, held, &stamp, true);
     lane_submit(w, other, &stamp);
     flag->wrote.at[other] = stamp.at[other];
+    (void)did(w, cu.cuEventDestroy_v2(event), "cuEventDestroy");
+    return true;
+}
+
+/* A kernel waits for the host, which does meanwhile what does not wait for the kernel natively. */
+bool op_spin(struct world *w)
+{
+    unsigned context = w->current, held, other;
+    volatile uint32_t *flag;
+    CUdeviceptr p = 0;
+    CUevent event;
+    struct clock stamp;
+    void *pinned;
+
+    if (!w->traits->holds || w->capture.open || !may_look(w) || !w->contexts[context].alive)
+        return false;
+    held = pick_nonblocking(w, context, MAX_LANES);
+    other = held == MAX_LANES ? MAX_LANES : pick_nonblocking(w, context, held);
+    if (other == MAX_LANES || cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return false;
+    if (!did(w, cu.cuMemAllocHost_v2(&pinned, 64), "pinned flag"))
+        return true;
+    flag = pinned;
+    *flag = 0;
+    (void)cu.cuMemHostGetDevicePointer_v2(&p, pinned, 0);
+    if (did(w, launch_spin(w, held, p), "spin s%u", held)) {
+        lane_submit(w, held, &stamp);
+        while_held(w, held, other, event);
+    }
+    *flag = 1;
+    lane_pending(w, held, &stamp);
+    if (did(w, cu.cuStreamSynchronize(lane_stream(w, held)), "cuStreamSynchronize s%u", held))
+        host_knows(w, &stamp);
+    (void)did(w, cu.cuMemFreeHost(pinned), "cuMemFreeHost of the flag");
     (void)did(w, cu.cuEventDestroy_v2(event), "cuEventDestroy");
     return true;
 }

@@ -64,16 +64,16 @@ static const struct {
     bool (*run)(struct world *);
     unsigned weight;
 } operations[] = {
-    {op_kernel, 26},        {op_copy, 10},         {op_memset, 6},        {op_upload, 5},
-    {op_read_back, 8},      {op_mark, 4},          {op_alloc, 12},        {op_free, 14},
-    {op_alloc_async, 4},    {op_free_async, 4},    {op_alloc_visible, 5}, {op_free_visible, 1},
-    {op_host_read, 9},      {op_host_write, 2},    {op_host_function, 5}, {op_stream_create, 4},
-    {op_stream_destroy, 2}, {op_event_create, 2},  {op_event_destroy, 1}, {op_event_record, 5},
-    {op_event_wait, 4},     {op_event_ask, 6},     {op_stream_ask, 6},    {op_synchronize, 1},
-    {op_hold, 1},           {op_capture_begin, 3}, {op_graph_launch, 5},  {op_graph_destroy, 1},
-    {op_context, 2},        {op_push, 2},          {op_ask_pointer, 5},   {op_ask_memory, 1},
-    {op_mistake, 2},        {op_ipc, 6},           {op_fork, 5},          {op_peers, 4},
-    {op_copy_across, 8},
+    {op_kernel, 26},        {op_copy, 10},        {op_memset, 6},        {op_upload, 5},
+    {op_read_back, 8},      {op_mark, 4},         {op_alloc, 12},        {op_free, 14},
+    {op_alloc_async, 4},    {op_free_async, 4},   {op_alloc_visible, 5}, {op_free_visible, 1},
+    {op_host_read, 9},      {op_host_write, 2},   {op_host_function, 5}, {op_stream_create, 4},
+    {op_stream_destroy, 2}, {op_event_create, 2}, {op_event_destroy, 1}, {op_event_record, 5},
+    {op_event_wait, 4},     {op_event_ask, 6},    {op_stream_ask, 6},    {op_synchronize, 1},
+    {op_hold, 3},           {op_spin, 4},         {op_capture_begin, 3}, {op_graph_launch, 5},
+    {op_graph_destroy, 1},  {op_context, 2},      {op_push, 2},          {op_ask_pointer, 5},
+    {op_ask_memory, 1},     {op_mistake, 2},      {op_ipc, 6},           {op_fork, 5},
+    {op_peers, 4},          {op_copy_across, 8},
 };
 
 /* Right after a free: what relies on it having waited. */

@@ -10,7 +10,7 @@
 
 static struct {
     volatile unsigned char *refused; /* by thread and number of the call */
-    bool again;
+    bool again, spills;
     size_t bytes; /* what there is; 0: not known */
 } self;
 
@@ -20,6 +20,7 @@ void room_start(volatile unsigned char *refused, bool again)
 
     self.refused = refused;
     self.again = again;
+    self.spills = getenv("DIFF_SPILL") != NULL;
     self.bytes = text ? strtoull(text, NULL, 10) : 0;
 }
 
@@ -52,13 +53,15 @@ static size_t live_bytes(const struct world *w, int device, bool all)
     return sum;
 }
 
-CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t bytes)
+CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t bytes, bool spills)
 {
     int device = w->contexts[context].device;
 
     if (self.again)
         return result;
     *next(w) = result == CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && spills && self.spills)
+        say(w, "%zu bytes refused that could have been spilled", bytes);
     if (!self.bytes || w->traits->n_threads > 1)
         return result;
     if (result == CUDA_ERROR_OUT_OF_MEMORY && live_bytes(w, device, true) + bytes <= self.bytes / 2)
