@@ -515,5 +515,6 @@ bool ag_options_may_watch_launches(char **environment)
 
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)
 {
-    return size.percent ? total_bytes / 100 * size.value : size.value;
+    return size.percent ? total_bytes / 100 * size.value + total_bytes % 100 * size.value / 100
+                        : size.value;
 }
