@@ -376,6 +376,12 @@ static void give_all_back(struct world *w)
 static void end(struct world *w, struct outcome *outcome)
 {
     w->op++;
+    /* What a program may have waited for last is a free. */
+    if ((w->traits->ending == END_EXIT || w->traits->ending == END_QUICK_EXIT) && chance(w, 50)) {
+        (void)op_mark(w);
+        (void)op_mark(w);
+        (void)op_free(w);
+    }
     if (w->traits->ending == END_CLEAN || w->traits->ending == END_RESET) {
         give_all_back(w);
         outcome->clean = 1;
