@@ -524,6 +524,10 @@ static void levels(void)
     NEED(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
     use(mine, 8 * MIB);
     say_held("chosen 5 MiB", mine);
+    value = UINT64_MAX;
+    NEED(cuMemPoolSetAttribute(chosen, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
+    use(chosen, 8 * MIB);
+    say_held("chosen max", chosen);
     value = 0;
     NEED(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value));
     NEED(cuMemPoolTrimTo(usual, 0));
