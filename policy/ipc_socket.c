@@ -50,10 +50,11 @@ static struct {
 static socklen_t name_of(const struct ag_ipc_id *process, struct sockaddr_un *ret)
 {
     static const char prefix[] = "allograft-ipc-", digits[] = "0123456789abcdef";
-    char *at = ret->sun_path + 1; /* behind the NUL that makes it abstract */
+    char *at;
 
     memset(ret, 0, sizeof(*ret));
     ret->sun_family = AF_UNIX;
+    at = ret->sun_path + 1; /* behind the NUL that makes it abstract */
     memcpy(at, prefix, sizeof(prefix) - 1);
     at += sizeof(prefix) - 1;
     for (unsigned i = 0; i < AG_IPC_ID_BYTES; i++) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "device.h"
 #include "say.h"
@@ -29,6 +30,7 @@ enum order {
     CONTEXT, /* at -> is the attribute the guest's context? */
     EXPORT,  /* at -> code of cuIpcGetMemHandle */
     CAPTURE, /* handle, at: opens and closes during a capture of mode `value` */
+    TO_DEVICE,    /* at: copies it to memory of device `value`, in a context made now -> wrong words */
     DEVICE_RESET, /* primary context is reset, and made anew */
     DIE,
 };
@@ -84,6 +86,24 @@ static struct reply open_in_capture(const struct message *message)
     reply.code = opening;
     reply.number = (size_t)closing * 1000000u + (size_t)status * 10000u + (size_t)ended;
     NEED(cuStreamDestroy(stream));
+    return reply;
+}
+
+/* The device is used for the first time: what is open has to be open to it as well. */
+static struct reply copy_to_device(const struct message *message)
+{
+    struct reply reply = {0};
+    CUcontext other;
+    CUdeviceptr p;
+
+    NEED(cuDevicePrimaryCtxRetain(&other, (int)message->value));
+    NEED(cuCtxSetCurrent(other));
+    NEED(cuMemAlloc(&p, WORDS * 4));
+    NEED(cuMemsetD8(p, 0xff, WORDS * 4));
+    reply.code = cuMemcpyPeer(p, other, opened[message->at], guest_context, WORDS * 4);
+    reply.number = count_wrong(p, WORDS, 5);
+    NEED(cuMemFree(p));
+    NEED(cuCtxSetCurrent(guest_context));
     return reply;
 }
 
@@ -150,6 +170,8 @@ static struct reply obey(const struct message *message)
         break;
     case CAPTURE:
         return open_in_capture(message);
+    case TO_DEVICE:
+        return copy_to_device(message);
     case DEVICE_RESET:
         reply.code = cuDevicePrimaryCtxReset(guest_device);
         take_device(guest_device);
@@ -409,39 +431,60 @@ static void guest_dies(void)
     SAY_CODE("free", cuMemFree(p));
 }
 
-/* The host is a process of its own, which ends; `early`: before the guest has opened. */
-static void host_dies(bool early)
-{
-    int pipes[2], status;
+struct estate {
     CUipcMemHandle handle;
-    pid_t child;
-    char c = 0;
-    int hold[2];
+    pid_t heir; /* a child of the host that lives on; 0: none */
+};
 
-    NEED(pipe(pipes));
-    NEED(pipe(hold));
-    child = fork();
-    if (!child) {
-        (void)device_open();
-        handle = handle_of(filled(MIB, 5));
-        NEED(write(pipes[1], &handle, sizeof(handle)) != (ssize_t)sizeof(handle));
-        NEED(read(hold[0], &c, 1) != 1);
+/* Gives a handle out, and ends when it is told to. */
+static void be_mortal(int out, int in, bool with_heir)
+{
+    struct estate estate = {.heir = 0};
+    char c;
+
+    (void)device_open();
+    estate.handle = handle_of(filled(MIB, 5));
+    if (with_heir && (estate.heir = fork()) == 0) {
+        (void)pause();
         _exit(0);
     }
-    NEED(read(pipes[0], &handle, sizeof(handle)) != (ssize_t)sizeof(handle));
+    NEED(write(out, &estate, sizeof(estate)) != (ssize_t)sizeof(estate));
+    NEED(read(in, &c, 1) != 1);
+    _exit(0);
+}
+
+/* The host is a process of its own, which ends; `early`: before the guest has opened. */
+static void host_dies(bool early, bool with_heir)
+{
+    int out[2], in[2], status;
+    struct estate estate;
+    struct timespec began, ended;
+    pid_t host;
+
+    NEED(pipe(out));
+    NEED(pipe(in));
+    host = fork();
+    if (!host)
+        be_mortal(out[1], in[0], with_heir);
+    NEED(read(out[0], &estate, sizeof(estate)) != (ssize_t)sizeof(estate));
     if (!early)
-        SAY_CODE("open", g_open(0, handle));
-    NEED(write(hold[1], &c, 1) != 1);
-    NEED(waitpid(child, &status, 0) != child);
+        SAY_CODE("open", g_open(0, estate.handle));
+    NEED(write(in[1], "x", 1) != 1);
+    NEED(waitpid(host, &status, 0) != host);
     say("the host ended: %d", status);
     if (early) {
-        say("opens: %d", g_open(0, handle) == CUDA_SUCCESS);
-        return;
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        say("opens: %d", g_open(0, estate.handle) == CUDA_SUCCESS);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        say("at once: %d", ended.tv_sec - began.tv_sec < 4);
+    } else {
+        say("found: %zu", g_ask(COUNT, 0, 5));
+        SAY_CODE("writes", g_do(FILL, 0, 50));
+        say("found: %zu", g_ask(COUNT, 0, 50));
+        SAY_CODE("close", g_do(CLOSE, 0, 0));
     }
-    say("found: %zu", g_ask(COUNT, 0, 5));
-    SAY_CODE("writes", g_do(FILL, 0, 50));
-    say("found: %zu", g_ask(COUNT, 0, 50));
-    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    if (estate.heir)
+        NEED(kill(estate.heir, SIGKILL));
 }
 
 /* A child of the host that lives on neither answers in its name nor keeps the name. */
@@ -470,6 +513,22 @@ static void host_forks(void)
     SAY_CODE("close", g_do(CLOSE, 2, 0));
     SAY_CODE("free", cuMemFree(p));
     SAY_CODE("free", cuMemFree(q));
+}
+
+/* A device that comes in later, and an opening while it is in. */
+static void later_device(void)
+{
+    CUdeviceptr p = filled(MIB, 5);
+    CUipcMemHandle handle = handle_of(p);
+    struct reply reply;
+
+    for (unsigned i = 0; i < 2; i++) {
+        NEED(g_open(0, handle));
+        reply = tell((struct message){.order = TO_DEVICE, .value = 1});
+        say("copied: %d, wrong words: %zu", (int)reply.code, reply.number);
+        NEED(g_do(CLOSE, 0, 0));
+    }
+    NEED(cuMemFree(p));
 }
 
 static void guest_resets(void)
@@ -634,6 +693,7 @@ static const struct {
     {"close_waits", close_waits, false},
     {"host_frees_first", host_frees_first, false},
     {"guest_resets", guest_resets, false},
+    {"later_device", later_device, false},
     {"refused", refused, false},
     {"stranger", stranger, false},
     {"captures", captures, false},
@@ -658,7 +718,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!strncmp(name, "host_dies", 9))
-        host_dies(!strcmp(name, "host_dies_early"));
+        host_dies(strstr(name, "early") != NULL, strstr(name, "heir") != NULL);
     for (unsigned i = 0; i < sizeof(lives) / sizeof(lives[0]); i++) {
         if (strcmp(name, lives[i].name))
             continue;

@@ -8,7 +8,7 @@ from harness import EVERY, SEEDS, Case, main, preloaded, program, run
 
 LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first',
          'guest_dies', 'guest_resets', 'refused', 'captures', 'threads', 'host_forks', 'crowd',
-         'host_dies')
+         'host_dies', 'host_dies_heir')
 
 # Managed memory has no handle, under us as natively.
 POOL = [v for v in EVERY if v.get('ALLOGRAFT_POLICY') != 'managed']
@@ -44,9 +44,14 @@ class Ipc(Case):
         for name in ('pair', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first'):
             self.life(name, '1', settings=TWO_DEVICES, seeds=SEEDS[:2])
 
+    def test_a_device_that_comes_later(self):
+        self.life('later_device', settings=TWO_DEVICES)
+
     def test_opened_too_late(self):
-        # The handle of a process that has ended: an error, and one line that says what to do.
-        for variant, result in self.life('host_dies_early', quiet=False):
+        # The handle of a process that has ended, and of one whose child lives on with what it had
+        # open: an error at once, and one line that says what to do.
+        for variant, result in (self.life('host_dies_early', quiet=False)
+                                + self.life('host_dies_early_heir', quiet=False)):
             pool = variant.get('ALLOGRAFT_POLICY') == 'pool'
             with self.subTest(variant=variant):
                 said = re.findall(r'^allograft: .*', result.err, re.MULTILINE)
@@ -80,6 +85,20 @@ class Ipc(Case):
         self.assertEqual(result.status, 98, result.out)
         self.assertIn('cuIpcGetMemHandle', result.out)
         self.assertIn('set ALLOGRAFT_POLICY=native', result.err)
+
+    def test_shared_memory_is_not_cached(self):
+        # Who did not close what he opened goes on looking at it: nobody else gets that block.
+        result = preloaded([program('preload_ipc'), 'again'])
+        host = max(result.reports(), key=lambda r: r['ipc']['handles_given'])
+        self.assertEqual(host['ipc']['handles_given'], 8)
+        self.assertEqual((host['cache']['hits'], host['cache']['blocks_returned']), (0, 8))
+
+    def test_nothing_is_held_on_to(self):
+        # A pool is let go with the last block of it, and so is every descriptor of one.
+        result = preloaded([program('preload_ipc'), 'twice'], {'SIM_LOG': '1'})
+        calls = {name: len(re.findall(r'\b%s\b' % name, result.err)) for name in
+                 ('cuMemPoolImportFromShareableHandle', 'cuMemPoolImportPointer', 'cuMemPoolDestroy')}
+        self.assertEqual(set(calls.values()), {21}, calls)
 
     def test_report_of_both(self):
         result = preloaded([program('preload_ipc'), 'pair'])
