@@ -19,7 +19,9 @@
 #include "ledger.h"
 #include "managed_pool.h"
 #include "order.h"
+#include "params.h"
 #include "pressure.h"
+#include "residency.h"
 #include "spill.h"
 
 static struct ag_wish defaults = {.policy = AG_POLICY_POOL};
@@ -248,7 +250,18 @@ static void give(struct ag_block *block, size_t bytes)
 {
     if (block->shape.spilled)
         ag_spill_add(block);
+    if (block->shape.prefetch == AG_PREFETCH_LAUNCH && ag_shape_is_on_device(block->shape))
+        ag_residency_add(block->address, block->size, block->lies_on - 1);
     ag_ledger_give(block, bytes);
+}
+
+/* The program has freed the block; before anybody else may get the memory. */
+static void take_back(struct ag_block *block)
+{
+    if (block->shape.spilled)
+        ag_spill_remove(block->address);
+    if (block->shape.prefetch == AG_PREFETCH_LAUNCH)
+        block->lies_on = ag_residency_remove(block->address) + 1;
 }
 
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
@@ -466,12 +479,10 @@ static CUresult free_native(struct ag_block *block)
 static CUresult free_block(struct ag_block *block)
 {
     bool native = block->shape.source == AG_SOURCE_NATIVE;
-    bool spilled = block->shape.spilled;
     size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     CUresult result;
 
-    if (spilled)
-        ag_spill_remove(block->address);
+    take_back(block);
     result = native ? free_native(block) : free_ordered(block);
     if (result != CUDA_SUCCESS && !native)
         give(block, bytes);
@@ -542,9 +553,8 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     case AG_CLAIM_OURS:
         break;
     }
+    take_back(block);
     copy = *block;
-    if (copy.shape.spilled)
-        ag_spill_remove(address);
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
         (void)ag_ipc_freed(&copy);
@@ -604,6 +614,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
     ag_ipc_context_dying(context);
+    ag_params_forget(); /* of its functions */
     for (blocks = ag_ledger_claim_all(context); blocks;) {
         struct ag_block *block = blocks;
 
@@ -612,6 +623,7 @@ void ag_alloc_context_dying(struct ag_context *context)
             ag_stats_freed(context->device->ordinal, (enum ag_placement)block->placement,
                            block->requested, 0);
         ag_spill_remove(block->address);
+        (void)ag_residency_remove(block->address);
         if (is_of_a_pool(block))
             give_up(block->address, block);
         else

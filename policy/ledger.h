@@ -31,6 +31,7 @@ struct ag_block {
     struct ag_context *context;      /* whose memory it is */
     struct ag_shape shape;
     _Atomic int placement; /* enum ag_placement: where it is counted */
+    int lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
     _Atomic int state;
     _Atomic uint64_t export_number; /* of its IPC handle (ipc_export.c); 0: it has none */
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "budget.h"
 #include "context.h"
 #include "driver.h"
 #include "order.h"
@@ -143,6 +144,13 @@ static int only_device(void)
     return device && !ag_device_met(1) ? device->ordinal : AG_RESIDENT_HOST;
 }
 
+static uint64_t capacity_of(const struct ag_device *device)
+{
+    uint64_t budget = ag_budget_of(device->total_bytes);
+
+    return budget < device->total_bytes ? budget : device->total_bytes;
+}
+
 static bool begin(struct look *look, const struct ag_launch *launch)
 {
     const struct ag_context *context;
@@ -156,7 +164,7 @@ static bool begin(struct look *look, const struct ag_launch *launch)
         return false;
     look->device = context->device->ordinal;
     if (!ag_residency_capacity(look->device))
-        ag_residency_set_capacity(look->device, context->device->total_bytes);
+        ag_residency_set_capacity(look->device, capacity_of(context->device));
     if (launch->per_thread && !launch->stream)
         look->stream = CU_STREAM_PER_THREAD;
     look->now = ag_clock_ticks();
