@@ -67,6 +67,7 @@ static void begin_child(void)
     ag_order_forget_all();
     ag_app_pools_forget_all();
     ag_spill_forget_all();
+    ag_alloc_begin_child();
     ag_residency_forget_all();
     ag_params_forget_in_child();
     for (unsigned i = 0; ag_device_met(i); i++) {

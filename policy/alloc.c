@@ -60,6 +60,17 @@ static int apply_rules(struct ag_context *context, size_t bytes, const void *cal
     return rule;
 }
 
+/* Does the rule say where memory is to come from? */
+static bool names_placement(int rule)
+{
+    return rule >= 0 && rules->rule[rule].says & 1u << AG_SAYS_POLICY;
+}
+
+void ag_alloc_begin_child(void)
+{
+    atomic_store(&n_asked, 0);
+}
+
 struct plan {
     struct ag_decision decision;
     struct ag_shape shape;
@@ -88,7 +99,7 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
 
     if (rules)
         plan.rule = apply_rules(context, bytes, caller, exporter, &wish);
-    request.exported = exporter && plan.rule < 0;
+    request.exported = exporter && !names_placement(plan.rule);
     if (!request.capture_open && wish.policy == AG_POLICY_POOL)
         facts.has_pool = ag_pool_ready(context->device);
     facts.has_managed = context->device->has_managed;
@@ -399,7 +410,7 @@ static void keep_or_release(struct ag_block *block)
 
     if (!out)
         return;
-    out = ag_backend_release(context, out);
+    out = ag_backend_release(context, out, UINT64_MAX);
     while (out) { /* not now: over the limit, until they can go */
         struct ag_block *next = out->next;
 

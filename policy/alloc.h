@@ -10,6 +10,9 @@
 /* What allocations get by default, and the rules (NULL for none; they must stay). Before the first. */
 void ag_alloc_configure(const struct ag_wish *defaults, const struct ag_rules *rules);
 
+/* A forked child counts its own allocations. */
+void ag_alloc_begin_child(void);
+
 /* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the call,
  * which tells the library that asks. */
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);

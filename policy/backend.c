@@ -86,13 +86,61 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
     ag_stats_add(AG_STAT_CACHE_RETURNED, 1);
 }
 
-struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks)
+static bool is_single(const struct ag_block *block)
 {
+    return block->shape.source == AG_SOURCE_PLAIN || block->shape.source == AG_SOURCE_NATIVE;
+}
+
+/* Takes single allocations out of the list. */
+static struct ag_block *take_singles(struct ag_block **blocks)
+{
+    struct ag_block *singles = NULL, **link = blocks;
+
+    while (*link) {
+        struct ag_block *block = *link;
+
+        if (!is_single(block)) {
+            link = &block->next;
+            continue;
+        }
+        *link = block->next;
+        block->next = singles;
+        singles = block;
+    }
+    return singles;
+}
+
+static struct ag_block *joined(struct ag_block *first, struct ag_block *second)
+{
+    struct ag_block **end = &first;
+
+    while (*end)
+        end = &(*end)->next;
+    *end = second;
+    return first;
+}
+
+/* What of the list must stay, for the driver's wait would be too long. */
+static struct ag_block *hold_back(struct ag_context *context, struct ag_block **blocks,
+                                  uint64_t patience_ns)
+{
+    struct ag_block *singles = patience_ns == UINT64_MAX ? NULL : take_singles(blocks);
+
+    if (!singles || !ag_order_wait_idle(context, patience_ns))
+        return singles;
+    *blocks = joined(singles, *blocks);
+    return NULL;
+}
+
+struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
+                                    uint64_t patience_ns)
+{
+    struct ag_block *held = hold_back(context, &blocks, patience_ns);
     CUstream stream;
     bool pushed;
 
     if (!blocks || !ag_order_release_begin(context, &stream, &pushed))
-        return blocks;
+        return joined(held, blocks);
     while (blocks) {
         struct ag_block *block = blocks;
 
@@ -100,5 +148,5 @@ struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block 
         release_one(context, block, stream);
     }
     ag_order_release_end(pushed);
-    return NULL;
+    return held;
 }

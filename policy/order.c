@@ -49,6 +49,7 @@
 
 #define MAX_CAPTURES 256u
 #define GATE_WAIT_NS 100000000u
+#define PROBE_BYTES 4096u
 #define SPIN_NS 20000u
 #define SLEEP_US 50u
 
@@ -473,10 +474,10 @@ static CUresult free_like_the_driver(struct ag_context *context)
     if (result != CUDA_SUCCESS)
         return result;
     result = ag_cu.cuMemAlloc_v2(&probe, 1);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) /* a managed one obeys the same rules and needs no room */
+        result = ag_cu.cuMemAllocManaged(&probe, PROBE_BYTES, CU_MEM_ATTACH_GLOBAL);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuMemFree_v2(probe);
-    else if (result == CUDA_ERROR_OUT_OF_MEMORY) /* no room for the probe: at least its legality */
-        result = ag_cu.cuStreamQuery(context->free_stream);
     ag_context_restore(pushed);
     return result;
 }
@@ -633,24 +634,54 @@ bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bo
     return false;
 }
 
+/* One turn of asking whether something is done; false when patience is over. */
+static bool wait_a_little(uint64_t began, uint64_t patience_ns)
+{
+    uint64_t waited = ag_clock_ns() - began;
+
+    if (waited > patience_ns)
+        return false;
+    if (waited < SPIN_NS)
+        ag_order_relax();
+    else
+        usleep(SLEEP_US);
+    return true;
+}
+
 static CUresult wait_for_stream(CUstream stream, uint64_t patience_ns)
 {
-    uint64_t began, waited;
+    uint64_t began;
     CUresult result;
 
     if (patience_ns == UINT64_MAX)
         return ag_cu.cuStreamSynchronize(stream);
     began = ag_clock_ns();
-    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
-        waited = ag_clock_ns() - began;
-        if (waited > patience_ns)
-            break;
-        if (waited < SPIN_NS)
-            ag_order_relax();
-        else
-            usleep(SLEEP_US);
-    }
+    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
+           wait_a_little(began, patience_ns))
+        ;
     return result;
+}
+
+bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns)
+{
+    CUstreamCaptureMode previous;
+    uint64_t began = ag_clock_ns();
+    CUresult result;
+
+    switch (place(context, &context->draining, place_mark)) {
+    case PLACED:
+        break;
+    case NOT_PLACED: /* the driver's own wait then, as long as it takes */
+        return true;
+    case IN_CAPTURE:
+        return false;
+    }
+    previous = ag_order_relax_captures(); /* one may begin meanwhile */
+    while ((result = ag_cu.cuEventQuery(context->draining.event)) == CUDA_ERROR_NOT_READY &&
+           wait_a_little(began, patience_ns))
+        ;
+    ag_order_restore_captures(previous);
+    return result != CUDA_ERROR_NOT_READY;
 }
 
 CUresult ag_order_wait_released(struct ag_context *context, uint64_t patience_ns)

@@ -40,6 +40,11 @@ void ag_pressure_pending(size_t bytes)
 
 static _Atomic bool waited_in_vain;
 
+static uint64_t patience(void)
+{
+    return atomic_load_explicit(&waited_in_vain, memory_order_relaxed) ? SHORT_PATIENCE_NS : PATIENCE_NS;
+}
+
 struct wait {
     uint64_t patience_ns;
     bool in_vain;
@@ -57,10 +62,8 @@ static void wait_released(struct ag_context *context, void *data)
 static void settle_pending(enum ag_stat why)
 {
     uint64_t pending = ag_level_current(&ag_stats.pending_bytes);
-    struct wait wait = {.patience_ns = PATIENCE_NS};
+    struct wait wait = {.patience_ns = patience()};
 
-    if (atomic_load_explicit(&waited_in_vain, memory_order_relaxed))
-        wait.patience_ns = SHORT_PATIENCE_NS;
     ag_context_each(wait_released, &wait);
     atomic_store_explicit(&waited_in_vain, wait.in_vain, memory_order_relaxed);
     if (wait.in_vain) {
@@ -98,8 +101,12 @@ static void give_up_cached(struct ag_context *context, void *data)
     if (context->device != room->device || !before || !room->bytes)
         return;
     ag_stats_add(AG_STAT_LADDER_CACHE, 1);
-    blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes));
-    while (blocks) { /* a capture opened meanwhile: they wait where they were */
+    blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), patience());
+    if (blocks && !ag_order_capture_open()) {
+        atomic_store_explicit(&waited_in_vain, true, memory_order_relaxed);
+        ag_stats_add(AG_STAT_LADDER_IN_VAIN, 1);
+    }
+    while (blocks) { /* those wait where they were */
         struct ag_block *next = blocks->next;
 
         (void)ag_cache_keep(&context->cache, blocks, UINT64_MAX);
