@@ -47,7 +47,7 @@ POLICIES = {
              'ALLOGRAFT_ACCESS=none|ALLOGRAFT_PREFETCH=off',
     'host': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_PREFER=host|ALLOGRAFT_READ_MOSTLY=1',
     'mtiny': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB',
-    'launch': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_PREFER=host|ALLOGRAFT_PREFETCH=launch',
+    'launch': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_PREFETCH=launch',
     'async': mixed('size<32KiB:async=managed') + '|ALLOGRAFT_APP_POOL_KEEP=max',
     'mix': mixed('size<=2KiB:pool', 'size=4KiB..16KiB:managed,backend=plain,prefer=host',
                  'nth=1..20:native', 'size>1MiB:managed,prefetch=launch', '*:pool'),
