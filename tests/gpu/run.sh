@@ -124,6 +124,7 @@ order_checks
 barrier_checks
 printf_checks
 api_background_checks
+launch_background_checks
 capture_checks
 several_gpu_checks
 sanitizer_checks
@@ -137,6 +138,7 @@ same_many_checks
 api_checks
 speed_checks
 managed_checks
+launch_checks
 pools_checks
 soak_checks
 exec {HOLD}>&-

@@ -1,0 +1,174 @@
+/*
+ * What launches cost and bring about, as `name value` lines:
+ *   cost [N]  an empty kernel that gets eight pointers, by the runtime and by the driver's linked symbol;
+ *             with N further blocks, one of which no kernel ever gets
+ *   first     2 GiB that nobody has touched: the launch that touches them first, and the next
+ *   layouts   what the driver tells of parameters, of every kind of handle: facts, not measured
+ */
+#include "check.h"
+
+#include <algorithm>
+#include <cuda.h>
+#include <vector>
+
+static double median(std::vector<double> values)
+{
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+__global__ void given(const char *, const char *, const char *, const char *, const char *, const char *,
+                      const char *, const char *)
+{
+}
+
+__global__ void given_nothing(void)
+{
+}
+
+struct image {
+    int kind;
+    unsigned *pixels;
+    short n;
+};
+
+__global__ void given_more(struct image image, char c, unsigned *to)
+{
+    to[c] = image.pixels ? image.pixels[0] + image.n : 0;
+}
+
+__global__ void fill(uint4 *to, size_t n, unsigned value)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+         i += gridDim.x * (size_t)blockDim.x)
+        to[i] = make_uint4(value, (unsigned)i, value, (unsigned)i);
+}
+
+/* Median time of one of many launches, in batches that the device takes without delay. */
+template <class F> static double launch_ns(F launch)
+{
+    const int n_batches = 401, n_launches = 200;
+    std::vector<double> ns;
+    for (int batch = 0; batch < n_batches; batch++) {
+        double start = now_s();
+        for (int i = 0; i < n_launches; i++)
+            launch();
+        ns.push_back(1e9 * (now_s() - start) / n_launches);
+        MUST(cudaDeviceSynchronize());
+    }
+    return median(ns);
+}
+
+static int cost(int n_more)
+{
+    std::vector<char *> blocks(8 + n_more);
+    void *params[8];
+    cudaFunction_t function;
+    for (size_t i = 0; i < blocks.size(); i++)
+        MUST(cudaMalloc(&blocks[i], 2 * MIB));
+    for (size_t i = 0; i + 8 < blocks.size() || i == 0; i++) {
+        char **b = &blocks[i];
+        given<<<1, 1>>>(b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]);
+    }
+    MUST(cudaGetLastError());
+    MUST(cudaDeviceSynchronize());
+    for (int i = 0; i < 8; i++)
+        params[i] = &blocks[i];
+    printf("runtime_ns %.0f\n", launch_ns([&] {
+               char **b = blocks.data();
+               given<<<1, 1>>>(b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]);
+           }));
+    MUST(cudaGetFuncBySymbol(&function, (const void *)given));
+    printf("linked_ns %.0f\n", launch_ns([&] {
+               (void)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+           }));
+    for (char *p : blocks)
+        MUST(cudaFree(p));
+    return 0;
+}
+
+/* Milliseconds of the host until the kernel is over, and of them until the launch returned. */
+static double fill_ms(uint4 *p, size_t bytes, unsigned value, double *ret_launch_ms)
+{
+    double start = now_s();
+    fill<<<132 * 16, 256>>>(p, bytes / sizeof *p, value);
+    *ret_launch_ms = 1e3 * (now_s() - start);
+    MUST(cudaDeviceSynchronize());
+    return 1e3 * (now_s() - start);
+}
+
+static int first(void)
+{
+    const size_t bytes = 2 * GIB;
+    double launch_ms, total_ms;
+    uint4 *p, word;
+    MUST(cudaMalloc(&p, MIB));
+    (void)fill_ms(p, MIB, 1, &launch_ms);
+    MUST(cudaFree(p));
+    double start = now_s();
+    MUST(cudaMalloc(&p, bytes));
+    MUST(cudaDeviceSynchronize());
+    printf("alloc_ms %.3f\n", 1e3 * (now_s() - start));
+    total_ms = fill_ms(p, bytes, 5, &launch_ms);
+    printf("first_launch_ms %.3f\nfirst_ms %.3f\n", launch_ms, total_ms);
+    total_ms = fill_ms(p, bytes, 6, &launch_ms);
+    printf("second_launch_ms %.4f\nsecond_ms %.3f\n", launch_ms, total_ms);
+    MUST(cudaMemcpy(&word, p + bytes / sizeof *p - 1, sizeof word, cudaMemcpyDeviceToHost));
+    MUST(cudaFree(p));
+    return word.x == 6 && word.y == (unsigned)(bytes / sizeof *p - 1) ? 0 : EXIT_BROKEN;
+}
+
+static void say_layout(const char *name, const char *how, CUresult (*ask)(void *, size_t, size_t *, size_t *),
+                       void *handle)
+{
+    size_t i, offset, size;
+    CUresult code;
+    printf("%s %s", name, how);
+    for (i = 0; (code = ask(handle, i, &offset, &size)) == CUDA_SUCCESS && i < 20; i++)
+        printf(" (%zu,%zu)", offset, size);
+    printf(" then code %d\n", (int)code);
+}
+
+static CUresult ask_function(void *handle, size_t i, size_t *offset, size_t *size)
+{
+    return cuFuncGetParamInfo((CUfunction)handle, i, offset, size);
+}
+
+static CUresult ask_kernel(void *handle, size_t i, size_t *offset, size_t *size)
+{
+    return cuKernelGetParamInfo((CUkernel)handle, i, offset, size);
+}
+
+static void say_layouts(const char *name, const void *symbol)
+{
+    cudaFunction_t function;
+    cudaKernel_t kernel;
+    MUST(cudaGetFuncBySymbol(&function, symbol));
+    MUST(cudaGetKernel(&kernel, symbol));
+    say_layout(name, "function asked as function:", ask_function, function);
+    say_layout(name, "kernel asked as kernel:", ask_kernel, kernel);
+    say_layout(name, "kernel asked as function:", ask_function, kernel);
+    fflush(stdout); /* this one may crash */
+    say_layout(name, "function asked as kernel:", ask_kernel, function);
+}
+
+static int layouts(void)
+{
+    MUST(cudaFree(NULL));
+    say_layouts("given", (const void *)given);
+    say_layouts("given_more", (const void *)given_more);
+    say_layouts("given_nothing", (const void *)given_nothing);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "cost"))
+        return cost(argc > 2 ? atoi(argv[2]) : 0);
+    if (argc > 1 && !strcmp(argv[1], "first"))
+        return first();
+    if (argc > 1 && !strcmp(argv[1], "layouts"))
+        return layouts();
+    fprintf(stderr, "usage: launches cost [N]|first|layouts\n");
+    return EXIT_UNUSABLE;
+}
