@@ -30,7 +30,8 @@ enum order {
     CONTEXT, /* at -> is the attribute the guest's context? */
     EXPORT,  /* at -> code of cuIpcGetMemHandle */
     CAPTURE, /* handle, at: opens and closes during a capture of mode `value` */
-    TO_DEVICE,    /* at: copies it to memory of device `value`, in a context made now -> wrong words */
+    FROM_DEVICE,  /* at: filled with 70 by a kernel of device `value` */
+    DESCRIPTORS,  /* -> how many the guest has open */
     DEVICE_RESET, /* primary context is reset, and made anew */
     DIE,
 };
@@ -89,20 +90,25 @@ static struct reply open_in_capture(const struct message *message)
     return reply;
 }
 
-/* The device is used for the first time: what is open has to be open to it as well. */
-static struct reply copy_to_device(const struct message *message)
+/* A kernel of a device that is used for the first time: what is open has to be open to it as well. */
+static struct reply fill_from_device(const struct message *message)
 {
+    static const char image[64] = "any bytes";
+    CUfunction before = kernel_fill;
     struct reply reply = {0};
     CUcontext other;
-    CUdeviceptr p;
+    CUmodule module;
+    CUresult enabled;
 
     NEED(cuDevicePrimaryCtxRetain(&other, (int)message->value));
     NEED(cuCtxSetCurrent(other));
-    NEED(cuMemAlloc(&p, WORDS * 4));
-    NEED(cuMemsetD8(p, 0xff, WORDS * 4));
-    reply.code = cuMemcpyPeer(p, other, opened[message->at], guest_context, WORDS * 4);
-    reply.number = count_wrong(p, WORDS, 5);
-    NEED(cuMemFree(p));
+    NEED(cuModuleLoadData(&module, image));
+    NEED(cuModuleGetFunction(&kernel_fill, module, "fill"));
+    enabled = cuCtxEnablePeerAccess(guest_context, 0);
+    NEED(enabled != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED && enabled);
+    launch_fill(NULL, opened[message->at], WORDS, 70);
+    reply.code = cuCtxSynchronize();
+    kernel_fill = before;
     NEED(cuCtxSetCurrent(guest_context));
     return reply;
 }
@@ -134,6 +140,10 @@ static struct reply about(const struct message *message)
         break;
     case RANGE:
         return range_of(message);
+    case DESCRIPTORS:
+        for (int fd = 0; fd < 1024; fd++)
+            reply.number += fcntl(fd, F_GETFD) >= 0;
+        break;
     case CONTEXT:
         reply.code = cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p);
         reply.number = context == guest_context;
@@ -170,8 +180,8 @@ static struct reply obey(const struct message *message)
         break;
     case CAPTURE:
         return open_in_capture(message);
-    case TO_DEVICE:
-        return copy_to_device(message);
+    case FROM_DEVICE:
+        return fill_from_device(message);
     case DEVICE_RESET:
         reply.code = cuDevicePrimaryCtxReset(guest_device);
         take_device(guest_device);
@@ -351,6 +361,7 @@ static void twice(void)
 {
     CUdeviceptr p = filled(MIB, 5);
     CUipcMemHandle handle = handle_of(p);
+    size_t descriptors = g_ask(DESCRIPTORS, 0, 0);
 
     for (unsigned i = 0; i < 3; i++)
         SAY_CODE("open", g_open(i, handle));
@@ -364,6 +375,7 @@ static void twice(void)
         if (g_open(0, handle) || g_ask(COUNT, 0, 5) || g_do(CLOSE, 0, 0))
             say("turn %u went wrong", i);
     }
+    say("descriptors left: %d", (int)(g_ask(DESCRIPTORS, 0, 0) - descriptors));
     SAY_CODE("free", cuMemFree(p));
 }
 
@@ -520,12 +532,13 @@ static void later_device(void)
 {
     CUdeviceptr p = filled(MIB, 5);
     CUipcMemHandle handle = handle_of(p);
-    struct reply reply;
 
     for (unsigned i = 0; i < 2; i++) {
         NEED(g_open(0, handle));
-        reply = tell((struct message){.order = TO_DEVICE, .value = 1});
-        say("copied: %d, wrong words: %zu", (int)reply.code, reply.number);
+        SAY_CODE("filled", g_do(FROM_DEVICE, 0, 1));
+        say("wrong words: %u", count_wrong(p, WORDS, 70));
+        launch_fill(NULL, p, WORDS, 5);
+        NEED(cuCtxSynchronize());
         NEED(g_do(CLOSE, 0, 0));
     }
     NEED(cuMemFree(p));
@@ -579,6 +592,24 @@ static void stranger(void)
 
     SAY_CODE("open", g_open(0, handle_of(p)));
     SAY_CODE("free", cuMemFree(p));
+}
+
+/* Handles of what was freed, and handles that nobody has given out; on ours only (see test_ipc.py). */
+static void stale(void)
+{
+    CUdeviceptr p = filled(MIB, 5);
+    CUipcMemHandle handle = handle_of(p), forged = handle;
+    uint8_t *bytes = (uint8_t *)&forged;
+    uint64_t sum = 0xcbf29ce484222325u;
+
+    bytes[40] ^= 1; /* of the token, and then the checksum behind it all */
+    for (unsigned i = 0; i < 56; i++)
+        sum = (sum ^ bytes[i]) * 0x100000001b3u;
+    for (unsigned i = 0; i < 8; i++)
+        bytes[56 + i] = (uint8_t)(sum >> 8 * i);
+    SAY_CODE("forged", g_open(0, forged));
+    SAY_CODE("free", cuMemFree(p));
+    SAY_CODE("stale", g_open(0, handle));
 }
 
 static void captures(void)
@@ -696,6 +727,7 @@ static const struct {
     {"later_device", later_device, false},
     {"refused", refused, false},
     {"stranger", stranger, false},
+    {"stale", stale, false},
     {"captures", captures, false},
     {"threads", threads, false},
     {"host_forks", host_forks, true},

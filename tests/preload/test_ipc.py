@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import EVERY, SEEDS, Case, main, preloaded, program, run
+from harness import EVERY, SEEDS, Case, lines, main, preloaded, program, run
 
 LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first',
          'guest_dies', 'guest_resets', 'refused', 'captures', 'threads', 'host_forks', 'crowd',
@@ -99,6 +99,13 @@ class Ipc(Case):
         calls = {name: len(re.findall(r'\b%s\b' % name, result.err)) for name in
                  ('cuMemPoolImportFromShareableHandle', 'cuMemPoolImportPointer', 'cuMemPoolDestroy')}
         self.assertEqual(set(calls.values()), {21}, calls)
+
+    def test_stale_and_forged(self):
+        # A handle holds until the memory is freed, and nobody guesses one.
+        result = preloaded([program('preload_ipc'), 'stale'])
+        self.assertEqual(lines(result.out, '^the guest'), ['forged: 1', 'free: 0', 'stale: 1'])
+        self.assertEqual(self.counted(result)['refused_unknown'], 2)
+        self.assertEqual(self.counted(result)['served'], 0)
 
     def test_report_of_both(self):
         result = preloaded([program('preload_ipc'), 'pair'])
