@@ -271,13 +271,12 @@ void ag_app_answer_pool(CUmemoryPool *pool)
 {
     const struct ag_device *device = device_of_managed(*pool);
     CUstreamCaptureMode previous;
-    CUmemoryPool current;
 
-    if (!device || !ag_cu.cuDeviceGetMemPool)
+    if (!device)
         return;
     previous = ag_order_relax_captures();
-    if (ag_cu.cuDeviceGetMemPool(&current, device->ordinal) == CUDA_SUCCESS)
-        *pool = current;
+    if (!ag_cu.cuDeviceGetMemPool || ag_cu.cuDeviceGetMemPool(pool, device->ordinal) != CUDA_SUCCESS)
+        *pool = ag_app_pools_current_handle(device->ordinal);
     ag_order_restore_captures(previous);
 }
 

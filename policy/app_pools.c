@@ -217,6 +217,11 @@ static CUmemoryPool handle_of(unsigned i)
     return pool;
 }
 
+CUmemoryPool ag_app_pools_current_handle(int ordinal)
+{
+    return handle_of(ag_app_pools_current(ordinal));
+}
+
 /* The handles of default pools that were never asked for: a program may know one from an attribute of
  * its memory. */
 static void ask_defaults(void)

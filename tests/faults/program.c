@@ -245,6 +245,48 @@ static void owing(void)
     step_live(blocks, N_BLOCKS);
 }
 
+/* The program's own pools: the default one, and one that it makes, chooses and destroys. */
+static void pools(void)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool usual, mine = NULL, other = NULL, owner;
+    CUstream stream = NULL;
+    CUdeviceptr p, q;
+    cuuint64_t value = 4 * MIB;
+
+    if (!step_open(0) || !STEP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING))
+        return;
+    if (STEP(cuMemAllocAsync, &p, 5000, stream)) {
+        if (STEP(cuDeviceGetDefaultMemPool, &usual, 0) &&
+            STEP(cuPointerGetAttribute, &owner, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p))
+            step_print("from the default pool: %d", usual == owner);
+        STEP(cuMemFreeAsync, p, stream);
+    }
+    if (STEP(cuMemPoolCreate, &mine, &props) && STEP(cuMemPoolCreate, &other, &props)) {
+        STEP(cuMemPoolSetAttribute, other, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
+        for (unsigned i = 0; i < 3; i++) {
+            CUmemoryPool pool = i % 2 ? other : mine;
+
+            if (STEP(cuMemAllocFromPoolAsync, &q, MIB, pool, stream))
+                STEP(cuMemFreeAsync, q, stream);
+            if (STEP(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value))
+                step_print("threshold: %llu", (unsigned long long)value);
+        }
+        if (STEP(cuDeviceSetMemPool, 0, mine) && STEP(cuMemAllocAsync, &p, 3000, stream))
+            STEP(cuMemFreeAsync, p, stream);
+        STEP(cuMemPoolTrimTo, other, 0);
+        STEP(cuStreamSynchronize, stream);
+        STEP(cuMemPoolDestroy, mine);
+        STEP(cuMemPoolDestroy, other);
+    }
+    if (STEP(cuMemAllocAsync, &p, 3000, stream))
+        STEP(cuMemFreeAsync, p, stream);
+    step_alloc(&blocks[0], 4096, stream, 1);
+    step_verify(&blocks[0], stream);
+    step_live(blocks, N_BLOCKS);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -253,6 +295,7 @@ int main(int argc, char **argv)
     } programs[] = {
         {"mix", mix},         {"contexts", contexts}, {"release", release}, {"capture", capture},
         {"queries", queries}, {"tight", tight},       {"owing", owing},
+        {"pools", pools},
     };
 
     for (size_t i = 0; argc > 1 && i < sizeof(programs) / sizeof(programs[0]); i++) {

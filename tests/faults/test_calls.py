@@ -34,6 +34,15 @@ SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'},
             {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'},
             {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'sync'})
 
+# What concerns pools of the program alone.
+POOLS = ('pools', {'SIM_VIOLATION': 'abort'})
+POOL_SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'},
+                 {'ALLOGRAFT_APP_POOL_KEEP': 'max', 'ALLOGRAFT_POLICY': 'native'},
+                 {'ALLOGRAFT_RULES': '*:async=managed', 'ALLOGRAFT_APP_POOL_KEEP': '10%'},
+                 {'ALLOGRAFT_LIMIT': '512MiB'})
+MIXTURES = ([(name, common, settings) for name, common in PROGRAMS for settings in SETTINGS] +
+            [POOLS + (settings,) for settings in POOL_SETTINGS])
+
 # What ends a context takes its memory along before the driver is asked. If the driver then refuses, the
 # program has lost it: only that nothing crashes or hangs is asked of these.
 ENDING = ('cuCtxDestroy_v2', 'cuDevicePrimaryCtxRelease_v2', 'cuDevicePrimaryCtxReset_v2')
@@ -107,8 +116,8 @@ def trials(name, common, settings):
                       dict(common, STEP_CALLS='@FOLDER@/calls', **settings))
     calls = dict((line.split()[0], int(line.split()[1]))
                  for line in clean.files['calls'].splitlines())
-    return [(name, common, settings, fault)
-            for fault in faults_of(name, calls, SETTINGS.index(settings))]
+    salt = (SETTINGS + POOL_SETTINGS).index(settings)
+    return [(name, common, settings, fault) for fault in faults_of(name, calls, salt)]
 
 
 def title(trial):
@@ -119,23 +128,21 @@ def title(trial):
 
 class Calls(Case):
     def test_without_fault(self):
-        for name, common in PROGRAMS:
-            for settings in SETTINGS:
-                with self.subTest(program=name, settings=settings):
-                    native = native_run(name, common)
-                    clean = preloaded([program('faults_program'), name], dict(common, **settings))
-                    self.assertEqual(native.out, clean.out)
-                    self.assertEqual((native.status, native.err), (clean.status, clean.err))
-                    self.assertIsNone(report_problems(clean))
+        for name, common, settings in MIXTURES:
+            with self.subTest(program=name, settings=settings):
+                native = native_run(name, common)
+                clean = preloaded([program('faults_program'), name], dict(common, **settings))
+                self.assertEqual(native.out, clean.out)
+                self.assertEqual((native.status, native.err), (clean.status, clean.err))
+                self.assertIsNone(report_problems(clean))
 
     def test_every_call_may_fail(self):
-        every = [trial for name, common in PROGRAMS for settings in SETTINGS
-                 for trial in trials(name, common, settings)]
+        every = [trial for mixture in MIXTURES for trial in trials(*mixture)]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             problems = list(pool.map(lambda trial: judge(*trial), every))
         wrong = ['%s: %s' % (title(trial), problem)
                  for trial, problem in zip(every, problems) if problem]
-        print('%d faults in %d programs' % (len(every), len(PROGRAMS)))
+        print('%d faults in %d programs' % (len(every), len(PROGRAMS) + 1))
         self.assertGreater(len(every), 500)
         self.assertEqual(len(wrong), 0, '\n'.join(wrong))
 
