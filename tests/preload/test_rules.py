@@ -69,6 +69,13 @@ class Rules(Case):
         self.assertEqual(placed(result.report()), {'managed': 11, 'native': 1})
         self.assertEqual(result.report()['rules'][0]['hits'], 2)
 
+    def test_leave_exporters_native_unless_they_name_a_placement(self):
+        for rules, places in (('from=libnccl*:prefer=host', {'pool': 11, 'native': 1}),
+                              ('from=libnccl*:prefer=host,managed', {'pool': 11, 'managed': 1}),
+                              ('*:managed', {'managed': 11, 'native': 1})):
+            result = preloaded(COMMAND, {'ALLOGRAFT_RULES': rules})
+            self.assertEqual(placed(result.report()), places, rules)
+
     def test_with_a_mistake_nothing_is_redirected(self):
         native = run(COMMAND)
         result = preloaded(COMMAND, {'ALLOGRAFT_RULES': '*:pool; szie>4:native'})
