@@ -31,9 +31,11 @@ static void ask_softly(struct world *w, const struct buffer *buffer)
 
     if (which[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         value = value != 0;
-    bool may_differ = which[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
-                      (buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PITCH ||
-                       buffer->kind == BUFFER_ASYNC);
+    bool may_differ =
+        (which[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
+         (buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PITCH ||
+          buffer->kind == BUFFER_ASYNC)) ||
+        (which[i] == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS && buffer->kind == BUFFER_ASYNC);
     (void)did(w, result, "%s %d of b%u: %llu", may_differ ? "attr" : "attribute", (int)which[i],
               buffer->id, (unsigned long long)value);
 }
