@@ -61,7 +61,8 @@ POLICIES = {
                          'DIFF_SPILL=1'),
     'limit': limited(8, 'ALLOGRAFT_OOM=error|DIFF_ROOM=%d' % (8 * MIB)),
     'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_ROOM=%d' % (8 * MIB)),
-    # Cards that are full.
+    # Cards that are full, and pools that never have room.
+    'poolless': 'SIM_FAIL=cuMemAllocFromPoolAsync:0:2|DIFF_TWIN=1',
     'full': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
     'mfull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_POLICY=managed|'
              'ALLOGRAFT_OVERSUBSCRIBE=1' % (18 * MIB),
@@ -265,6 +266,8 @@ def read_arguments(words):
         parser.error('not understood: %s' % error)
     if args.seconds and 'DIFF_SECONDS' in os.environ:
         args.seconds = float(os.environ['DIFF_SECONDS'])
+        if args.steps:  # as many seeds as there is time for, which may be too few for each step
+            args.steps, args.last = False, 1000000
     args.soft, args.stats = False, True
     return args
 
