@@ -41,6 +41,33 @@ static void one_block(void)
     CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_UNKNOWN && !ag_ledger_look(BASE, &copy));
 }
 
+/* Never wrong when it says no; yes is only a hint. */
+static void may_have(void)
+{
+    struct ag_block *blocks[64];
+    unsigned n_elsewhere = 0;
+
+    CHECK(!ag_ledger_may_have(BASE));
+    for (unsigned i = 0; i < 64; i++) {
+        blocks[i] = ag_ledger_enter(BASE + i * (3ull << 20), 512, A, pool_shape);
+        CHECK(blocks[i]);
+    }
+    for (unsigned i = 0; i < 64; i++)
+        CHECK(ag_ledger_may_have(BASE + i * (3ull << 20)));
+    for (unsigned i = 0; i < 1000; i++)
+        n_elsewhere += ag_ledger_may_have(BASE + (1ull << 40) + i * (2ull << 20));
+    CHECK(n_elsewhere < 100);
+    for (unsigned i = 1; i < 64; i++)
+        ag_ledger_remove(blocks[i]);
+    CHECK(ag_ledger_may_have(BASE));
+    ag_ledger_remove(blocks[0]);
+    for (unsigned i = 0; i < 64; i++)
+        CHECK(!ag_ledger_may_have(BASE + i * (3ull << 20)));
+    CHECK(ag_ledger_enter(BASE, 512, A, pool_shape));
+    ag_ledger_forget_all();
+    CHECK(!ag_ledger_may_have(BASE));
+}
+
 static void blocks_of_a_context(void)
 {
     enum { N = 5000 };
@@ -150,6 +177,7 @@ static void in_threads(void *(*work)(void *))
 
 int main(void)
 {
+    may_have();
     one_block();
     blocks_of_a_context();
     for (unsigned i = 0; i < N_BLOCKS; i++)
