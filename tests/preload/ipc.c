@@ -90,7 +90,8 @@ static struct reply open_in_capture(const struct message *message)
     return reply;
 }
 
-/* A kernel of a device that is used for the first time: what is open has to be open to it as well. */
+/* A kernel of a device that is used for the first time: what is open has to be open to it as well.
+ */
 static struct reply fill_from_device(const struct message *message)
 {
     static const char image[64] = "any bytes";
@@ -594,7 +595,8 @@ static void stranger(void)
     SAY_CODE("free", cuMemFree(p));
 }
 
-/* Handles of what was freed, and handles that nobody has given out; on ours only (see test_ipc.py). */
+/* Handles of what was freed, and handles that nobody has given out; on ours only (see test_ipc.py).
+ */
 static void stale(void)
 {
     CUdeviceptr p = filled(MIB, 5);
