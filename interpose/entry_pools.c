@@ -53,11 +53,9 @@ AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 /* Pools whose memory the host may read: on the host, or managed. */
 static void note_pool(const CUmemLocation *location, CUmemAllocationType type)
 {
-    bool on_device = location && location->type == CU_MEM_LOCATION_TYPE_DEVICE;
-
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
         ag_order_note_visible(AG_VISIBLE_MANAGED);
-    else if (location && !on_device)
+    else if (location && location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         ag_order_note_visible(AG_VISIBLE_PINNED);
 }
 

@@ -60,6 +60,15 @@ class Same(Pools):
     def test_devices(self):
         self.pools('devices', settings={'SIM_DEVICES': '2'})
 
+    def test_per_thread_default_stream(self):
+        for part in ('codes', 'current', 'captures', 'threads', 'share', 'levels'):
+            results = self.same([program('preload_pools_per_thread'), part],
+                                [{}] + KEEP[:1] + MANAGED[:1], drop=changed)
+            for _, result in results:
+                hooks = result.report()['coverage']['hooks']
+                self.assertGreater(hooks.get('cuMemFreeAsync_ptsz', 0), 0)
+                self.assertNotIn('cuMemFreeAsync', hooks)
+
     def test_older_drivers(self):
         for version in ('11040', '12020', '12090'):
             for part in ('codes', 'captures', 'levels', 'threads'):
