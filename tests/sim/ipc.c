@@ -105,6 +105,16 @@ void sim_import_gone(struct sim_block *block)
     sim_arena_give(block->device, block->base, block->size);
 }
 
+bool sim_import_counted_down(struct sim_block *block)
+{
+    struct mapping *mapping = block->extra;
+
+    if (mapping->opens < 2)
+        return false;
+    mapping->opens--;
+    return true;
+}
+
 void sim_import_close(struct sim_block *block)
 {
     sim_block_bury(block, "the end of the import");
@@ -137,14 +147,15 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
     return CUDA_SUCCESS;
 }
 
-/* A context has one mapping of an allocation, however often it is opened. */
-static struct sim_block *opened_before(CUcontext ctx, const struct ticket *ticket)
+/* A context, or an imported pool, has one mapping of an allocation, however often it is opened. */
+static struct sim_block *opened_before(CUcontext ctx, CUmemoryPool pool,
+                                       const struct ticket *ticket)
 {
     for (struct sim_block *block = sim_block_next(0); block;
          block = sim_block_next(block->base + 1)) {
         const struct mapping *mapping = block->extra;
-        if (block->kind == SIM_BLOCK_IMPORTED && block->ctx == ctx && !block->pool && mapping &&
-            mapping->of.pid == ticket->pid && mapping->of.id == ticket->id &&
+        if (block->kind == SIM_BLOCK_IMPORTED && block->ctx == ctx && block->pool == pool &&
+            mapping && mapping->of.pid == ticket->pid && mapping->of.id == ticket->id &&
             mapping->of.magic == MAGIC)
             return block;
     }
@@ -170,7 +181,7 @@ static CUresult open_memory(CUcontext ctx, CUdeviceptr *ret_p, const CUipcMemHan
     if (ticket.device != ctx->device && !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) &&
         !sim_peer_device_open(ctx, ticket.device))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_block *block = opened_before(ctx, &ticket);
+    struct sim_block *block = opened_before(ctx, NULL, &ticket);
     if (block) {
         ((struct mapping *)block->extra)->opens++;
         *ret_p = block->base;
@@ -209,11 +220,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
     CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
     if (result != CUDA_SUCCESS)
         return result;
-    struct mapping *mapping = block->extra;
-    if (mapping->opens > 1) {
-        mapping->opens--;
+    if (sim_import_counted_down(block))
         return CUDA_SUCCESS;
-    }
     result = sim_context_drain(block->ctx);
     if (sim_block_starting_at(p) == block)
         sim_import_close(block);
@@ -279,7 +287,11 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ret_p, CUmemoryPool pool, CUmemPool
     memcpy(&ticket, data, sizeof(ticket));
     if (ticket.magic != MAGIC || ticket.device != sim_pool_device(pool))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_block *block = map(sim_pool_import(pool), &ticket, NULL);
+    struct sim_block *block = opened_before(NULL, pool, &ticket);
+    if (block)
+        ((struct mapping *)block->extra)->opens++;
+    else
+        block = map(sim_pool_import(pool), &ticket, NULL);
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
     block->pool = pool;
