@@ -22,6 +22,7 @@
 #include "app_pools.h"
 #include "backend.h"
 #include "budget.h"
+#include "bypass.h"
 #include "context.h"
 #include "driver.h"
 #include "entry.h"
@@ -240,6 +241,8 @@ static void report_once(const char *ended_by)
 {
     if (options.disable || !*ag_driver_path() || atomic_exchange(&reported, true))
         return;
+    if (strcmp(options.stats.text, "off"))
+        ag_bypass_look();
     if (!ag_report_write(&options, ended_by)) /* else the counters are what is left of it */
         ag_record_end();
 }
@@ -277,7 +280,13 @@ static void warn_if_bypassed(void)
     ag_log_set_level(ag_options_log_level(environ));
     (void)ag_options_read(environ, &options, tell);
     configure();
-    if (!options.disable && strcmp(options.stats.text, "off"))
+    if (options.disable || !strcmp(options.stats.text, "off"))
+        return;
+    ag_bypass_look();
+    if (atomic_load(&ag_stats.n_bypassing))
+        ag_log_warn("this process used CUDA, but none of its calls came through: %s reaches the driver "
+                    "past Allograft (RTLD_DEEPBIND)", ag_stats.bypassing[0]);
+    else
         ag_log_warn("this process used CUDA, but none of its calls came through: it may load libcuda "
                     "with RTLD_DEEPBIND or be linked statically against the loader");
 }

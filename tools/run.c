@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ static const char help_text[] =
     "                     given several times, the first that applies decides\n"
     "  --config FILE      a file of settings; the same as --set CONFIG=FILE\n"
     "  --set KEY=VALUE    any setting of `allograft options`, with or without ALLOGRAFT_ in front\n"
+    "  --audit            catch the calls of libraries opened with RTLD_DEEPBIND too (rtld-audit)\n"
     "  --help             this text\n"
     "\n"
     "An option goes before the environment. Every setting is checked first: if one is unknown or\n"
@@ -120,6 +122,8 @@ static bool is_help(const char *word)
     return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
+static bool audit; /* --audit was given */
+
 /* Applies the options in front of the program. *ret_first is where the program's name stands, or
  * where help was asked for. */
 static int parse_options(int argc, char **argv, int *ret_first)
@@ -136,10 +140,15 @@ static int parse_options(int argc, char **argv, int *ret_first)
             i++;
             break;
         }
+        if (!strcmp(argv[i], "--audit")) {
+            audit = true;
+            i++;
+            continue;
+        }
         flag = match_flag(argv[i], &value);
         if (!flag) {
             command_complain("run: no option '%s'; there are: --policy, --stats, --rule, --config, "
-                             "--set, --help",
+                             "--set, --audit, --help",
                              argv[i]);
             return STATUS_USAGE;
         }
@@ -197,6 +206,43 @@ static int prepend_preload(const char *library)
     if (asprintf(&joined, "%s:%s", library, old) < 0)
         return STATUS_FAILED;
     failed = setenv("LD_PRELOAD", joined, 1);
+    free(joined);
+    return failed ? STATUS_FAILED : STATUS_OK;
+}
+
+/* ---- LD_AUDIT ------------------------------------------------------------------------------ */
+
+/* "2.35" or later: before it the loader did not tell of bindings made at load time. */
+static bool loader_tells_all(void)
+{
+    unsigned major = 0, minor = 0;
+
+    return sscanf(gnu_get_libc_version(), "%u.%u", &major, &minor) == 2 &&
+           (major > 2 || (major == 2 && minor >= 35));
+}
+
+/* Has the loader ask the library that lies beside `library` about every binding. */
+static int add_audit(const char *library)
+{
+    const char *old = getenv("LD_AUDIT");
+    char path[PATH_MAX + 32], *joined;
+    int failed;
+
+    if (!loader_tells_all()) {
+        command_complain("run: --audit needs glibc 2.35 or later; this is %s", gnu_get_libc_version());
+        return STATUS_FAILED;
+    }
+    snprintf(path, sizeof(path), "%.*s/liballograft-audit.so",
+             (int)(strrchr(library, '/') - library), library); /* an absolute path */
+    if (access(path, R_OK)) {
+        command_complain("run: --audit: %s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
+    if (!old || !*old)
+        return setenv("LD_AUDIT", path, 1) ? STATUS_FAILED : STATUS_OK;
+    if (asprintf(&joined, "%s:%s", path, old) < 0)
+        return STATUS_FAILED;
+    failed = setenv("LD_AUDIT", joined, 1);
     free(joined);
     return failed ? STATUS_FAILED : STATUS_OK;
 }
@@ -303,5 +349,10 @@ int command_run(int argc, char **argv)
     status = prepend_preload(library);
     if (status)
         return status;
+    if (audit) {
+        status = add_audit(library);
+        if (status)
+            return status;
+    }
     return become_program(argv + first);
 }

@@ -21,8 +21,8 @@ void ag_text_add(struct ag_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Adds a JSON string with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
 void ag_text_add_json(struct ag_text *text, const char *value);
-/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE: the program did not ask for output.
- */
+/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE, and a limit on file sizes EFBIG and no
+ * SIGXFSZ: the program did not ask for output. */
 ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n);
 /* Writes all of it; 0 or -errno. */
 int ag_text_write(const struct ag_text *text, int fd);

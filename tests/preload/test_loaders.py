@@ -1,0 +1,176 @@
+# Libraries that are bound past the preloaded one: named in the report, and caught by an audit.
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from harness import LIBRARY, PROGRAMS, RUNTIME, Case, clean_environment, main, preloaded, program, run
+
+COMMAND = os.environ['TEST_COMMAND']
+AUDIT = os.path.join(os.path.dirname(LIBRARY), 'liballograft-audit.so')
+LOADER = program('preload_loader')
+BY_DLSYM = program('libpreload_deepbind_dlsym.so')
+LINKED = program('libpreload_deepbind_linked.so')
+STORAGE = program('libpreload_static_tls.so')
+GLIBC = tuple(int(n) for n in os.confstr('CS_GNU_LIBC_VERSION').split()[1].split('.')[:2])
+NO_DEEPBIND = 'a sanitizer does not let a library be opened with RTLD_DEEPBIND'
+
+
+def allocs(report):
+    return report['coverage']['hooks'].get('cuMemAlloc_v2', 0)
+
+
+@unittest.skipIf(RUNTIME, NO_DEEPBIND)
+class Named(Case):
+    def test_bound_normally(self):
+        for library in (BY_DLSYM, LINKED):
+            for variant, result in self.same([LOADER, 'plain', library, STORAGE]):
+                with self.subTest(library=library, settings=variant):
+                    if 'ALLOGRAFT_DISABLE' in variant:
+                        continue
+                    self.assertEqual(allocs(result.report()), 1)
+                    self.assertEqual(result.report()['coverage']['bypassing'], [])
+
+    def test_deeply_bound(self):
+        for library in (BY_DLSYM, LINKED):
+            for variant, result in self.same([LOADER, 'deep', library, STORAGE]):
+                with self.subTest(library=library, settings=variant):
+                    if 'ALLOGRAFT_DISABLE' in variant:
+                        continue
+                    report = result.report()
+                    self.assertEqual(allocs(report), 0)
+                    self.assertEqual(report['coverage']['bypassing'], [os.path.basename(library)])
+                    self.assertIn(os.path.basename(library), ' '.join(report['warnings']))
+
+    def test_text(self):
+        result = preloaded([LOADER, 'deep', LINKED, STORAGE], stats=None)
+        self.assertRegex(result.err, r'warning: libpreload_deepbind_linked\.so reaches the driver past')
+
+    def test_tables_that_lie(self):
+        """A library whose table of strings claims another length: looked at with care."""
+        with open(LINKED, 'rb') as file:
+            whole = file.read()
+        offset, = struct.unpack_from('<Q', whole, 32)
+        entry, n = struct.unpack_from('<HH', whole, 54)
+        headers = [struct.unpack_from('<IIQQQQQQ', whole, offset + i * entry) for i in range(n)]
+        dynamic = next(h for h in headers if h[0] == 2)
+        place = next(at for at in range(dynamic[2], dynamic[2] + dynamic[5], 16)
+                     if struct.unpack_from('<Q', whole, at)[0] == 10)  # DT_STRSZ
+        for length in (0, 1, 5, 1 << 20, 1 << 40, (1 << 64) - 1):
+            with self.subTest(length=length), tempfile.TemporaryDirectory() as folder:
+                changed = os.path.join(folder, 'libchanged.so')
+                with open(changed, 'wb') as file:
+                    file.write(whole[:place + 8] + struct.pack('<Q', length) + whole[place + 16:])
+                command = [LOADER, 'deep', changed, STORAGE]
+                native, result = run(command), preloaded(command)
+                self.assertEqual((native.status, native.out), (result.status, result.out))
+                self.assertEqual(native.status, 5)
+                self.assertEqual(len(result.reports()), 1)
+
+
+@unittest.skipIf(RUNTIME, 'an audit brings a libc of its own, which no sanitizer knows')
+@unittest.skipIf(GLIBC < (2, 35), 'the loader does not tell of all bindings before glibc 2.35')
+class Audited(Case):
+    def audited(self, command, settings=None, stats='report.json', audit=True):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        env = clean_environment()
+        env.update(settings or {}, ALLOGRAFT_STATS=os.path.join(folder, stats))
+        done = subprocess.run([COMMAND, 'run', *(['--audit'] if audit else []), '--', *command], env=env,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True, timeout=20)
+        report = {}
+        if os.path.exists(os.path.join(folder, stats)):
+            with open(os.path.join(folder, stats), encoding='utf-8') as file:
+                report = json.load(file)
+        return done, report
+
+    def same_audited(self, command, **settings):
+        native = run(command, settings)
+        done, report = self.audited(command, settings)
+        self.assertEqual((native.status, native.err), (done.returncode, done.stderr))
+        # What the device prints may come later than natively.
+        self.assertEqual(sorted(native.out.splitlines()), sorted(done.stdout.splitlines()))
+        return report
+
+    def test_catches(self):
+        for library in (BY_DLSYM, LINKED):
+            for how in ('plain', 'deep'):
+                for policy in ('pool', 'native', 'managed'):
+                    with self.subTest(library=library, how=how, policy=policy):
+                        report = self.same_audited([LOADER, how, library, STORAGE],
+                                                   ALLOGRAFT_POLICY=policy)
+                        self.assertEqual(allocs(report), 1)
+                        self.assertEqual(report['coverage']['hooks']['cuMemFree_v2'], 2)
+                        self.assertEqual(report['coverage']['bypassing'], [])
+                        self.assertEqual(report['coverage']['redirected'], policy != 'native')
+
+    def test_leaves_others_alone(self):
+        """Every program of these tests does under the audit what it does natively."""
+        probe = program('libpreload_probe_c.so')
+        lookalike = program('libpreload_lookalike.so')
+        for command in ([program('preload_door_linked')], [program('preload_door_dlsym')],
+                        [program('preload_door_get_proc'), 'legacy'],
+                        [program('preload_door_get_proc'), 'per-thread'],
+                        [program('preload_rtld'), probe], [program('preload_lookalike_user'), lookalike],
+                        [program('preload_lookalike_user'), lookalike, 'both'],
+                        [program('preload_lookalike_linked')], [program('preload_threads')],
+                        [program('preload_exits'), 'return'], [program('preload_exits'), 'fork_exec'],
+                        [program('preload_lives'), 'plug_in'], [program('preload_lives'), 'fork_asks']):
+            with self.subTest(command=command):
+                self.same_audited(command, SIM_VIOLATION='count')
+
+    def test_without_cuda(self):
+        for command in (['/bin/true'], ['/bin/sh', '-c', 'ls / | wc -l; exit 3'],
+                        ['python3', '-c', 'import ctypes, threading; print(ctypes.CDLL(None).getpid() > 0)']):
+            with self.subTest(command=command):
+                self.assertEqual(self.same_audited(command), {})
+
+    def test_another_audit_stays(self):
+        done, _ = self.audited(['/bin/sh', '-c', 'echo $LD_AUDIT'], {'LD_AUDIT': AUDIT})
+        self.assertEqual(done.stdout, AUDIT + ':' + AUDIT + '\n')
+
+    def test_not_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = os.path.join(folder, 'liballograft.so')
+            os.symlink(LIBRARY, alone)
+            shutil.copy(LIBRARY, os.path.join(folder, 'copy.so'))
+            os.unlink(alone)
+            os.rename(os.path.join(folder, 'copy.so'), alone)
+            done, _ = self.audited(['/bin/true'], {'ALLOGRAFT_LIBRARY': alone})
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r'--audit: .*liballograft-audit\.so: No such file')
+
+    def test_library_alone(self):
+        # Without liballograft.so beside it the audit changes nothing.
+        command = [LOADER, 'deep', LINKED, STORAGE]
+        native = run(command)
+        result = run(command, {'LD_AUDIT': AUDIT})
+        self.assertEqual((native.status, native.out, native.err),
+                         (result.status, result.out, result.err))
+
+    def test_needs_little(self):
+        listed = subprocess.run(['readelf', '-d', '-l', AUDIT], stdout=subprocess.PIPE,
+                                universal_newlines=True, check=True).stdout
+        self.assertEqual(re.findall(r'NEEDED.*\[(.*)\]', listed), ['libc.so.6'])
+        self.assertNotRegex(listed, r'\bTLS\b')  # it would take of the program's static storage
+
+
+class Injection(Case):
+    def test_injection_path_is_left_alone(self):
+        # What others set for the driver's own injection reaches the program as it was.
+        command = ['/bin/sh', '-c', 'echo "$CUDA_INJECTION64_PATH"']
+        settings = {'CUDA_INJECTION64_PATH': '/some/libinjection.so'}
+        self.assertEqual(preloaded(command, settings).out, '/some/libinjection.so\n')
+        self.assertEqual(preloaded(command).out, '\n')
+        for name in os.listdir(PROGRAMS):
+            self.assertNotIn('injection', name)
+
+
+if __name__ == '__main__':
+    main()
