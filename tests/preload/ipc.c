@@ -245,6 +245,8 @@ static void invite(void)
     (void)close(ends[guest == 0]);
     if (guest)
         return;
+    if (getenv("TEST_GUEST_POLICY"))
+        NEED(setenv("ALLOGRAFT_POLICY", getenv("TEST_GUEST_POLICY"), 1));
     if (getenv("TEST_BARE_GUEST"))
         be_bare_guest();
     be_guest();
@@ -528,6 +530,43 @@ static void host_forks(void)
     SAY_CODE("free", cuMemFree(q));
 }
 
+static void host_resets(void)
+{
+    CUdeviceptr p = filled(MIB, 5);
+
+    NEED(g_open(0, handle_of(p)));
+    SAY_CODE("reset", cuDevicePrimaryCtxReset(0));
+    take_device(0);
+    p = filled(MIB, 6);
+    SAY_CODE("open", g_open(1, handle_of(p)));
+    say("found: %zu", g_ask(COUNT, 1, 6));
+    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    SAY_CODE("close", g_do(CLOSE, 1, 0));
+    SAY_CODE("free", cuMemFree(p));
+}
+
+/* Memory of both devices of the host. */
+static void two_pools(void)
+{
+    CUdeviceptr p = filled(MIB, 5), q;
+    CUipcMemHandle of_p = handle_of(p), of_q;
+
+    take_device(1);
+    q = filled(MIB, 6);
+    of_q = handle_of(q);
+    SAY_CODE("open", g_open(0, of_p));
+    SAY_CODE("open", g_open(1, of_q));
+    say("found: %zu %zu", g_ask(COUNT, 0, 5), g_ask(COUNT, 1, 6));
+    SAY_CODE("writes", g_do(FILL, 0, 50));
+    SAY_CODE("writes", g_do(FILL, 1, 60));
+    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    say("found: %zu", g_ask(COUNT, 1, 60));
+    SAY_CODE("close", g_do(CLOSE, 1, 0));
+    say("written: %u %u", count_wrong(p, WORDS, 50), count_wrong(q, WORDS, 60));
+    SAY_CODE("free", cuMemFree(p));
+    SAY_CODE("free", cuMemFree(q));
+}
+
 /* A device that comes in later, and an opening while it is in. */
 static void later_device(void)
 {
@@ -634,6 +673,19 @@ static void captures(void)
 #define TURNS   12u
 static pthread_mutex_t one_word = PTHREAD_MUTEX_INITIALIZER;
 
+static void in_threads(void *(*function)(void *))
+{
+    pthread_t ids[THREADS];
+    uint32_t numbers[THREADS];
+
+    for (uint32_t i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        NEED(pthread_create(&ids[i], NULL, function, &numbers[i]));
+    }
+    for (uint32_t i = 0; i < THREADS; i++)
+        NEED(pthread_join(ids[i], NULL));
+}
+
 static void *export_often(void *data)
 {
     uint32_t thread = *(uint32_t *)data;
@@ -657,58 +709,53 @@ static void *export_often(void *data)
 
 static void threads(void)
 {
-    pthread_t ids[THREADS];
-    uint32_t numbers[THREADS];
-
-    for (uint32_t i = 0; i < THREADS; i++) {
-        numbers[i] = i;
-        NEED(pthread_create(&ids[i], NULL, export_often, &numbers[i]));
-    }
-    for (uint32_t i = 0; i < THREADS; i++)
-        NEED(pthread_join(ids[i], NULL));
+    in_threads(export_often);
     say("all threads are through");
 }
 
-/* One handle, opened and closed by all threads of a process at once. */
-static CUipcMemHandle shared_handle;
+/* One handle that all threads of a process open and close at once, and one of each thread's own. */
+static CUipcMemHandle handles[THREADS + 1];
 
-static void *open_often(void *unused)
+static void open_and_close(CUipcMemHandle handle, uint32_t value)
 {
-    CUcontext context;
     CUdeviceptr p;
 
-    (void)unused;
+    NEED(cuIpcOpenMemHandle(&p, handle, LAZY));
+    NEED(count_wrong(p, WORDS, value));
+    NEED(cuIpcCloseMemHandle(p));
+}
+
+static void *open_often(void *data)
+{
+    uint32_t thread = *(uint32_t *)data;
+    CUcontext context;
+
     NEED(cuDevicePrimaryCtxRetain(&context, 0));
     NEED(cuCtxSetCurrent(context));
-    for (unsigned i = 0; i < 50; i++) {
-        NEED(cuIpcOpenMemHandle(&p, shared_handle, LAZY));
-        NEED(count_wrong(p, WORDS, 5));
-        NEED(cuIpcCloseMemHandle(p));
+    for (unsigned i = 0; i < 25; i++) {
+        open_and_close(handles[THREADS], 50);
+        open_and_close(handles[thread], 5 + thread);
     }
     return NULL;
 }
 
 static void crowd(void)
 {
-    pthread_t ids[THREADS];
     int pipes[2], status;
     pid_t child;
 
     NEED(pipe(pipes));
     child = fork();
     if (!child) {
-        NEED(read(pipes[0], &shared_handle, sizeof(shared_handle)) !=
-             (ssize_t)sizeof(shared_handle));
+        NEED(read(pipes[0], handles, sizeof(handles)) != (ssize_t)sizeof(handles));
         (void)device_open();
-        for (unsigned i = 0; i < THREADS; i++)
-            NEED(pthread_create(&ids[i], NULL, open_often, NULL));
-        for (unsigned i = 0; i < THREADS; i++)
-            NEED(pthread_join(ids[i], NULL));
+        in_threads(open_often);
         exit(0);
     }
     (void)device_open();
-    shared_handle = handle_of(filled(MIB, 5));
-    NEED(write(pipes[1], &shared_handle, sizeof(shared_handle)) != (ssize_t)sizeof(shared_handle));
+    for (uint32_t i = 0; i <= THREADS; i++)
+        handles[i] = handle_of(filled(MIB, i < THREADS ? 5 + i : 50));
+    NEED(write(pipes[1], handles, sizeof(handles)) != (ssize_t)sizeof(handles));
     NEED(waitpid(child, &status, 0) != child);
     say("the crowd ended: %d", status);
 }
@@ -726,6 +773,8 @@ static const struct {
     {"close_waits", close_waits, false},
     {"host_frees_first", host_frees_first, false},
     {"guest_resets", guest_resets, false},
+    {"host_resets", host_resets, false},
+    {"two_pools", two_pools, false},
     {"later_device", later_device, false},
     {"refused", refused, false},
     {"stranger", stranger, false},

@@ -7,8 +7,8 @@ import re
 from harness import EVERY, SEEDS, Case, lines, main, preloaded, program, run
 
 LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first',
-         'guest_dies', 'guest_resets', 'refused', 'captures', 'threads', 'host_forks', 'crowd',
-         'host_dies', 'host_dies_heir')
+         'guest_dies', 'guest_resets', 'host_resets', 'refused', 'captures', 'threads',
+         'host_forks', 'crowd', 'host_dies', 'host_dies_heir')
 
 # Managed memory has no handle, under us as natively.
 POOL = [v for v in EVERY if v.get('ALLOGRAFT_POLICY') != 'managed']
@@ -44,8 +44,20 @@ class Ipc(Case):
         for name in ('pair', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first'):
             self.life(name, '1', settings=TWO_DEVICES, seeds=SEEDS[:2])
 
-    def test_a_device_that_comes_later(self):
-        self.life('later_device', settings=TWO_DEVICES)
+    def test_several_devices(self):
+        for name in ('later_device', 'two_pools'):
+            self.life(name, settings=TWO_DEVICES, seeds=SEEDS[:2])
+
+    def test_each_its_own_policy(self):
+        # Whoever gave the memory out decides whose handle it is.
+        for host, guest in (('pool', 'native'), ('native', 'pool'), ('pool', 'managed')):
+            for name in ('pair', 'twice', 'answers'):
+                native = run([program('preload_ipc'), name])
+                result = preloaded([program('preload_ipc'), name],
+                                   {'ALLOGRAFT_POLICY': host, 'TEST_GUEST_POLICY': guest})
+                with self.subTest(host=host, guest=guest, life=name):
+                    self.assertEqual((result.out, result.status), (native.out, 0), result.err)
+                    self.assertEqual(self.counted(result)['opened'] > 0, host == 'pool')
 
     def test_opened_too_late(self):
         # The handle of a process that has ended, and of one whose child lives on with what it had
