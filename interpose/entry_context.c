@@ -4,6 +4,7 @@
 #include "context.h"
 #include "driver.h"
 #include "entry.h"
+#include "green.h"
 #include "ipc.h"
 #include "lifecycle.h"
 #include "order.h"
@@ -43,14 +44,6 @@ AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameter
     AG_ENTER(cuCtxCreate_v4, handle, parameters, flags, device);
     return ag_entry_leave(
         entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle, device));
-}
-
-AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
-                                   unsigned int flags)
-{
-    AG_ENTER(cuGreenCtxCreate, green, descriptor, device, flags);
-    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
-    return ag_entry_leave(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags));
 }
 
 AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
@@ -122,6 +115,54 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     AG_ENTER(cuDevicePrimaryCtxRelease_v2, device);
     dying = primary_ending(device, false);
     return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease_v2(device), dying, device));
+}
+
+/* --- green contexts: each holds a reference to the primary context --- */
+
+static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice device)
+{
+    CUcontext primary = result == CUDA_SUCCESS ? ag_context_primary_handle(device) : NULL;
+
+    if (!primary)
+        return result;
+    ag_context_primary_retained(primary, device);
+    ag_green_created(*green, device);
+    return entered(result, &primary, device);
+}
+
+AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
+                                   unsigned int flags)
+{
+    AG_ENTER(cuGreenCtxCreate, green, descriptor, device, flags);
+    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    return ag_entry_leave(
+        green_created(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags), green, device));
+}
+
+AG_ENTRY CUresult cuCtxFromGreenCtx(CUcontext *handle, CUgreenCtx green)
+{
+    CUresult result;
+
+    AG_ENTER(cuCtxFromGreenCtx, handle, green);
+    result = ag_cu.cuCtxFromGreenCtx(handle, green);
+    if (result == CUDA_SUCCESS)
+        ag_green_converted(green, *handle);
+    return ag_entry_leave(result);
+}
+
+AG_ENTRY CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    struct ag_context *dying;
+    CUresult result;
+    int device;
+
+    AG_ENTER(cuGreenCtxDestroy, green);
+    device = ag_green_device(green);
+    dying = device < 0 ? NULL : primary_ending(device, false);
+    ag_green_destroyed(green);
+    result = released(ag_cu.cuGreenCtxDestroy(green), dying, device);
+    ag_context_changed();
+    return ag_entry_leave(result);
 }
 
 AG_ENTRY CUresult cuDevicePrimaryCtxReset(CUdevice device)

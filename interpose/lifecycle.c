@@ -26,6 +26,7 @@
 #include "context.h"
 #include "driver.h"
 #include "entry.h"
+#include "green.h"
 #include "ipc.h"
 #include "ledger.h"
 #include "managed_pool.h"
@@ -64,6 +65,7 @@ static void begin_child(void)
     atomic_flag_clear(&recorded);
     atomic_store(&reported, false);
     ag_context_forget_all();
+    ag_green_forget_all();
     ag_ledger_forget_all();
     ag_order_forget_all();
     ag_app_pools_forget_all();

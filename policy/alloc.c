@@ -174,7 +174,7 @@ static CUresult take_on_device(struct ag_context *context, struct ag_shape shape
     bool relieved = false, planned = shape.source != AG_SOURCE_NATIVE;
     CUresult result;
 
-    if (planned) {
+    if (planned && bytes <= context->device->total_bytes) {
         result = take(context, shape, ag_cache_block_size(bytes), ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
             result = take_after_relief(context, shape, bytes, ret_block);
@@ -244,6 +244,19 @@ static CUresult allocate(struct ag_context *context, struct ag_shape shape, size
     return result;
 }
 
+/* The same when a green context is current: its memory is the primary's. */
+static CUresult allocate_from_inside(struct ag_context *context, struct ag_shape shape, size_t bytes,
+                                     struct ag_block **ret_block)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = allocate(context, shape, bytes, ret_block);
+    ag_context_restore(pushed);
+    return result;
+}
+
 /* Memory that we keep no books of is the driver's in every way. */
 static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct ag_context *context)
 {
@@ -288,7 +301,8 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
     plan = make_plan(context, bytes, caller);
-    result = allocate(context, plan.shape, bytes, &block);
+    result = ag_context_is_inside() ? allocate_from_inside(context, plan.shape, bytes, &block)
+                                : allocate(context, plan.shape, bytes, &block);
     if (result == NO_BOOKS)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS) {

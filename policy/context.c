@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "budget.h"
 #include "driver.h"
+#include "green.h"
 #include "order.h"
 #include "stats.h"
 
@@ -27,6 +28,19 @@ static _Thread_local struct {
     struct ag_context *context;
     unsigned generation;
 } last_current;
+
+CUcontext ag_context_primary_handle(int device)
+{
+    CUcontext handle = NULL;
+
+    if (ag_cu.cuDevicePrimaryCtxRetain(&handle, device) != CUDA_SUCCESS)
+        return NULL;
+    if (ag_cu.cuDevicePrimaryCtxRelease_v2)
+        (void)ag_cu.cuDevicePrimaryCtxRelease_v2(device);
+    else
+        (void)ag_cu.cuDevicePrimaryCtxRelease(device);
+    return handle;
+}
 
 struct ag_context *ag_context_find(CUcontext handle)
 {
@@ -138,7 +152,13 @@ static struct ag_context *insert(struct ag_context *fresh)
 struct ag_context *ag_context_enter(CUcontext handle, int device)
 {
     struct ag_context *context = ag_context_find(handle), *fresh;
+    int green_device = context || !handle ? -1 : ag_green_device_inside(handle);
 
+    if (green_device >= 0) {
+        device = green_device;
+        handle = ag_context_primary_handle(device);
+        context = ag_context_find(handle);
+    }
     if (context || !handle)
         return context;
     if (device < 0)
@@ -172,6 +192,16 @@ struct ag_context *ag_context_current(void)
         last_current.generation = generation;
     }
     return last_current.context;
+}
+
+bool ag_context_is_inside(void)
+{
+    return last_current.context && last_current.context->handle != last_current.handle;
+}
+
+void ag_context_changed(void)
+{
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
 }
 
 void ag_context_primary_retained(CUcontext handle, int device)

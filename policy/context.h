@@ -71,6 +71,13 @@ struct ag_context *ag_context_current(void);
 struct ag_context *ag_context_enter(CUcontext handle, int device);
 /* The context of that handle, or NULL. */
 struct ag_context *ag_context_find(CUcontext handle);
+/* Is the calling thread's current context a green one, whose primary context ag_context_current() just
+ * returned? */
+bool ag_context_is_inside(void);
+/* A handle is not what it was: threads look again. */
+void ag_context_changed(void);
+/* The handle of a device's primary context, which somebody holds; NULL on failure. */
+CUcontext ag_context_primary_handle(int device);
 /* A primary context was retained; as ag_context_enter. */
 void ag_context_primary_retained(CUcontext handle, int device);
 /* The primary context of `device`, if the next release (or a reset, with `all`) destroys it. */
