@@ -38,13 +38,14 @@ for name in app_pools corruption order barrier device_printf soak getinfo reset 
 done
 build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
-for name in many pitch bench ipc launches; do
+for name in many pitch bench ipc launches life; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
 for name in pool_facts contexts contexts_two green counted launch_pointer; do
     build "$name" "$name.c" "${c[@]}"
 done
 build driver_linked driver.c "${c[@]}"
+build libdeep.so life.cu "${cuda[@]}" -shared -Xcompiler -fPIC -cudart static
 link=(-ldl)
 build driver_dlsym driver.c "${c[@]}" -DVIA_DLSYM
 build startup startup.c "${c[@]}"

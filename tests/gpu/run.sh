@@ -77,7 +77,7 @@ build_library() {
         meson setup -Dtests=false "$BUILD" "$ROOT" >"$OUT/meson.log" 2>&1 ||
             { tail -n 20 "$OUT/meson.log"; return 1; }
     fi
-    ninja -C "$BUILD" liballograft.so >"$OUT/ninja.log" 2>&1 ||
+    ninja -C "$BUILD" liballograft.so liballograft-audit.so allograft >"$OUT/ninja.log" 2>&1 ||
         { tail -n 40 "$OUT/ninja.log"; return 1; }
 }
 
@@ -130,6 +130,7 @@ several_gpu_checks
 sanitizer_checks
 report_checks
 ipc_checks
+life_checks
 wait_for_background
 
 # From here on nothing runs beside a check that measures time or memory.

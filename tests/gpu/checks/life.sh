@@ -1,0 +1,88 @@
+# Deaths, children and loaders: as natively, and what was counted is there.
+
+# killed_counted WAY SIGNAL: ends by the signal as natively, and `allograft report` has the counts.
+killed_counted() {
+    local status counters=$OUT/$TAG.counters
+    rm -rf "$counters" && mkdir -p "$counters"
+    run_native -- "$BIN/life" "$1"
+    (($? == 128 + $2)) || { echo "natively it did not end by signal $2"; return 1; }
+    run_with ALLOGRAFT_COUNTERS="$counters" -- "$BIN/life" "$1"
+    status=$?
+    ((status == 128 + $2)) || { died with $status; return 1; }
+    compare_output || return 1
+    [[ ! -e $(report_path) ]] || { echo "a killed process wrote a report"; return 1; }
+    "$BUILD/allograft" report --json "$counters"/*.counters >"$(report_path)" 2>>"$OUT/$TAG.with.err" ||
+        { echo "no report: $(tail -n1 "$OUT/$TAG.with.err")"; return 1; }
+    report 'process.ended_by == killed' 'coverage.redirected == 5' \
+        'devices.0.placements.pool.allocs == 5' 'devices.0.placements.pool.frees == 3' \
+        'devices.0.placements.pool.current_blocks == 2' || return 1
+    "$BUILD/allograft" report --clean "$counters" >"$OUT/$TAG.text" || return 1
+    [[ -z $(ls "$counters") ]] || { echo "not cleaned"; return 1; }
+    head -n1 "$OUT/$TAG.text"
+}
+
+# same_life WAY: the same output and status, and nothing left behind.
+same_life() {
+    local counters=$OUT/$TAG.counters
+    rm -rf "$counters" && mkdir -p "$counters"
+    same_output ALLOGRAFT_COUNTERS="$counters" -- "$BIN/life" "$@" || return 1
+    [[ -z $(ls "$counters") ]] || { echo "counters left behind"; return 1; }
+}
+
+# The daemon alone has a report, the processes that became it have none.
+daemon() {
+    local reports
+    run_native -- "$BIN/life" daemon || { died native $?; return 1; }
+    run_with -- "$BIN/life" daemon || { died with $?; return 1; }
+    compare_output || return 1
+    reports=("$OUT/$TAG.with."*.json)
+    [[ ${#reports[@]} == 1 && -e ${reports[0]} ]] || { echo "${#reports[@]} reports"; return 1; }
+    python3 -IS "$HERE/report.py" "${reports[0]}" 'coverage.redirected == 2' || return 1
+    echo "one report, 2 redirected"
+}
+
+# An error that stays: every call says it, nothing hangs, the report is written. An allocation out of
+# the cache asks nobody and may still succeed.
+broken() {
+    LEAVE_OUT='cached alloc' same_life broken || return 1
+    grep -qx 'synchronise: 700' "$OUT/$TAG.native.out" || { echo "natively it was not broken"; return 1; }
+    report 'process.ended_by == exit'
+}
+
+# named_or_caught [AUDIT]: a library bound past us is named in the report; with the audit it is caught.
+named_or_caught() {
+    local audit=()
+    [[ $# == 0 ]] || audit=(LD_AUDIT="$BUILD/liballograft-audit.so")
+    run_native -- "$BIN/life" deep "$BIN/libdeep.so" || { died native $?; return 1; }
+    run_with "${audit[@]}" -- "$BIN/life" deep "$BIN/libdeep.so" || { died with $?; return 1; }
+    compare_output || return 1
+    if (($#)); then
+        silent || return 1
+        report 'coverage.redirected == 4' || return 1
+        echo "caught, $(report coverage.redirected) redirected"
+    else
+        grep -q 'libdeep.so reaches the driver past' "$OUT/$TAG.with.err" ||
+            grep -q 'libdeep.so reaches' "$(report_path)" || { echo "not named"; return 1; }
+        echo "named"
+    fi
+}
+
+# Frameworks under the audit: the same bytes.
+audited_framework() {
+    python3 -c 'import torch' 2>/dev/null || { echo "not installed"; return $STATUS_SKIP; }
+    LIMIT_S=200 same_output LD_AUDIT="$BUILD/liballograft-audit.so" -- python3 "$HERE/torch_train.py"
+}
+
+life_checks() {
+    background check life/killed killed_counted kill 9
+    background check life/terminated killed_counted terminate 15
+    background check life/aborted killed_counted abort 6
+    background check life/broken broken
+    background check life/fork-asks same_life fork_asks
+    background check life/fork-exec same_life fork_exec
+    background check life/daemon daemon
+    background check life/plug-in same_life plug_in
+    background check life/deepbind named_or_caught
+    background check life/deepbind-audited named_or_caught audited
+    background check life/audit-torch audited_framework
+}
