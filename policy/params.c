@@ -241,9 +241,7 @@ static bool ask(CUfunction function, union asked *asked)
         return true;
     if (ask_all(function, true, asked, &certain))
         return true;
-    asked->layout.n = 0; /* a function without parameters, if anything */
-    asked->layout.total = 0;
-    return is_function;
+    return is_function && !asked->layout.n; /* without parameters */
 }
 
 /* Asks, and remembers what came out, also that nothing did. */

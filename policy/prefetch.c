@@ -74,7 +74,7 @@ static bool walk(struct look *look, word_function *visit, const struct ag_launch
     for (uint32_t i = 0; i < layout->n; i++) {
         const struct ag_param *param = &layout->params[i];
 
-        if (param->size >= sizeof(uint64_t) && launch->params[i] &&
+        if (launch->params[i] &&
             !walk_bytes(look, visit, launch->params[i], param->offset, param->size))
             return false;
     }

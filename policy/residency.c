@@ -206,10 +206,8 @@ bool ag_residency_settled(int device)
     /* In this order, so that a block that goes meanwhile makes them differ rather than agree. */
     uint64_t all = atomic_load_explicit(&state.n_blocks, memory_order_acquire);
 
-    if (!all || !is_known(device))
-        return true;
-    return all == atomic_load_explicit(&state.devices[device].n_blocks, memory_order_relaxed) &&
-           atomic_load_explicit(&state.bytes, memory_order_relaxed) <= capacity_of(device);
+    return !all || !is_known(device) ||
+           all == atomic_load_explicit(&state.devices[device].n_blocks, memory_order_relaxed);
 }
 
 bool ag_residency_missing(int device, uint64_t address, uint64_t now)

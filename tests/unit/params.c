@@ -13,9 +13,12 @@ struct ag_driver ag_cu;
 /* What handle i stands for: its number says how many parameters, its layer which sizes. */
 #define HANDLE(n) ((CUfunction)(uintptr_t)(0x1000u + (n)*16u))
 
-static _Atomic unsigned asked;    /* calls of either kind */
-static _Atomic size_t layer;      /* what is loaded now: handles mean something else in each */
-static bool kernels_as_functions; /* does the call for functions take kernels? */
+static _Atomic unsigned asked; /* calls of either kind */
+static _Atomic size_t layer;   /* what is loaded now: handles mean something else in each */
+/* What the call for functions says of kernels: the same as of functions, or one of two errors. */
+static CUresult of_kernels = CUDA_ERROR_INVALID_HANDLE;
+/* Something is unloaded by another thread while the driver answers. */
+static bool goes_meanwhile;
 
 enum { FIRST_KERNEL = 100, NOT_THERE = 200, N_HANDLES = 200 };
 
@@ -40,9 +43,11 @@ static CUresult tell_function(CUfunction function, size_t i, size_t *offset, siz
 {
     uintptr_t number = number_of(function);
 
-    if (number >= NOT_THERE || (number >= FIRST_KERNEL && !kernels_as_functions))
+    if (goes_meanwhile)
+        ag_params_forget();
+    if (number >= NOT_THERE)
         return CUDA_ERROR_INVALID_HANDLE;
-    return tell(number, i, offset, size);
+    return number >= FIRST_KERNEL && of_kernels ? of_kernels : tell(number, i, offset, size);
 }
 
 static CUresult tell_kernel(CUkernel kernel, size_t i, size_t *offset, size_t *size)
@@ -68,10 +73,13 @@ static void check_layout(unsigned number)
 
 static void functions_and_kernels(void)
 {
-    for (unsigned turn = 0; turn < 2; turn++) {
+    static const CUresult ways[] = {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE,
+                                    CUDA_SUCCESS};
+
+    for (unsigned turn = 0; turn < N_OF(ways); turn++) {
         unsigned before;
 
-        kernels_as_functions = turn;
+        of_kernels = ways[turn];
         for (unsigned i = 0; i < N_HANDLES; i++)
             check_layout(i);
         before = asked;
@@ -102,6 +110,14 @@ static void handles_come_back_as_others(void)
     atomic_store(&layer, 0);
     ag_params_forget_in_child();
     check_layout(3);
+    ag_params_forget();
+    goes_meanwhile = true;
+    check_layout(3); /* of what there was; it is asked again */
+    goes_meanwhile = false;
+    atomic_store(&layer, 1);
+    check_layout(3);
+    atomic_store(&layer, 0);
+    ag_params_forget();
 }
 
 static void what_is_not_told(void)
@@ -121,8 +137,8 @@ static CUresult tell_many(CUfunction function, size_t i, size_t *offset, size_t 
 
     if (i >= 1 + number % 40)
         return CUDA_ERROR_INVALID_VALUE;
-    *offset = i * 4096 + number;
-    *size = 1 + number;
+    *offset = i * 4096 + number % (1u << 20);
+    *size = 1 + number % (1u << 20);
     return CUDA_SUCCESS;
 }
 
@@ -150,6 +166,19 @@ static void the_store_fills_up(void)
     }
     CHECK(known > 5000 && known < 40000);
     CHECK(ag_params_of((CUfunction)(uintptr_t)160)->n == 11); /* those that are in stay */
+}
+
+/* More bits than an entry has room for: told each time, and mistaken for no other. */
+static void high_handles(void)
+{
+    const uintptr_t low = 7 * 16, high = low + (1ull << 48);
+
+    ag_cu.cuFuncGetParamInfo = tell_many;
+    ag_params_forget();
+    CHECK(ag_params_of((CUfunction)high)->n == 1 + (high / 16) % 40);
+    CHECK(ag_params_of((CUfunction)low)->n == 8);
+    CHECK(ag_params_of((CUfunction)high)->n == 1 + (high / 16) % 40);
+    ag_params_forget();
 }
 
 static void old_drivers(void)
@@ -193,6 +222,7 @@ int main(void)
     handles_come_back_as_others();
     what_is_not_told();
     threads();
+    high_handles();
     the_store_fills_up();
     old_drivers();
     return 0;

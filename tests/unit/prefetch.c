@@ -51,7 +51,7 @@ bool ag_order_capture_open(void)
 bool ag_order_enter_gate(void)
 {
     inside_gate += !capture_open;
-    n_gates += !capture_open;
+    n_gates++;
     return !capture_open;
 }
 
@@ -223,7 +223,13 @@ static void packed_buffers(void)
     size_t size = 2 * sizeof(words[0]) + 7;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                      CU_LAUNCH_PARAM_END};
-    void *unknown[] = {(void *)(uintptr_t)9, words, CU_LAUNCH_PARAM_END};
+    void *unknown[] = {(void *)(uintptr_t)9,
+                       words,
+                       CU_LAUNCH_PARAM_BUFFER_POINTER,
+                       words,
+                       CU_LAUNCH_PARAM_BUFFER_SIZE,
+                       &size,
+                       CU_LAUNCH_PARAM_END};
     void *sizeless[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_END};
     void *params[] = {&words[2], &words[0], nothing_there(), nothing_there()};
 
@@ -328,6 +334,13 @@ static void two_devices(void)
     launch_with(BLOCK(1));
     launch_with(BLOCK(0));
     CHECK(n_prefetched == 4);
+    for (unsigned i = 0; i < 8; i++)
+        launch_with(BLOCK(i));
+    CHECK(n_prefetched == 10 && ag_residency_settled(0));
+    current = 1; /* where nothing is */
+    launch_with(BLOCK(5));
+    expect(10, BLOCK(5), 4 * MIB, STREAM, 1);
+    current = 0;
     n_devices = 1;
     end();
 }
