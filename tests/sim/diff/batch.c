@@ -142,7 +142,7 @@ static void child(uint64_t seed)
     (void)setenv("SIM_MEMORY", getenv("DIFF_MEMORY") ? getenv("DIFF_MEMORY") : "512MiB", 1);
     (void)setenv("SIM_IDLE_MS", "0", 1);
     /* Not by _exit, where a preloaded library may still want to wait for the driver. */
-    (void)setenv("SIM_VIOLATION", "abort", 1);
+    (void)setenv("SIM_VIOLATION", traits.faults ? "count" : "abort", 1);
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     if (options.n_threads > 1 && seed % 2)
         (void)setenv("SIM_SCHED", "thread", 1);

@@ -45,7 +45,8 @@ struct traits {
     bool second_context, second_device, peers, captures, resets, pools, holds, ipc;
     bool forks;
     bool hungry; /* holds as much memory as it may */
-    enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT } ending;
+    enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT, END_EXEC, N_ENDINGS } ending;
+    bool faults; /* before it ends, a kernel does what breaks the context */
     unsigned n_ops, n_threads;
 };
 
@@ -303,6 +304,10 @@ bool op_push(struct world *w);
 bool op_fork(struct world *w);
 /* What the executed child does; its exit status. */
 int process_exec_child(void);
+/* Becomes that child. */
+void process_exec(void);
+/* A kernel uses an address without memory: every later call says so. */
+void process_fault(struct world *w);
 
 bool op_ask_pointer(struct world *w);
 bool op_ask_memory(struct world *w);

@@ -53,8 +53,9 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->resets = chance(&dice, 20) && n_threads == 1;
     t->pools = chance(&dice, 40);
     t->holds = chance(&dice, 15) && n_threads == 1;
-    t->ending = draw(&dice, 4);
+    t->ending = draw(&dice, N_ENDINGS);
     t->hungry = chance(&dice, 30);
+    t->faults = chance(&dice, 5) && n_threads == 1 && !ipc;
     t->forks = chance(&dice, 20) && n_threads == 1;
 }
 
@@ -376,8 +377,13 @@ static void give_all_back(struct world *w)
 static void end(struct world *w, struct outcome *outcome)
 {
     w->op++;
+    if (w->traits->faults) {
+        process_fault(w);
+        say(w, "violations %u", sim_violations());
+        return;
+    }
     /* What a program may have waited for last is a free. */
-    if ((w->traits->ending == END_EXIT || w->traits->ending == END_QUICK_EXIT) && chance(w, 50)) {
+    if (w->traits->ending >= END_EXIT && chance(w, 50)) {
         (void)op_mark(w);
         (void)op_mark(w);
         (void)op_free(w);
@@ -424,5 +430,7 @@ void program_run(const struct traits *traits, struct outcome *outcome, char *log
     finish_logs(outcome);
     if (traits->ending == END_QUICK_EXIT)
         _exit(0);
+    if (traits->ending == END_EXEC)
+        process_exec();
     exit(0);
 }
