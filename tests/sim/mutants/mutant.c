@@ -14,7 +14,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -189,6 +191,7 @@ static CUresult met(CUresult result, const CUcontext *handle, int device)
 /* A child has no driver, so none of this memory. */
 static void in_child(void)
 {
+    owed = false;
     if (mutant != is_child_believes_books)
         n_blocks = n_contexts = 0;
 }
@@ -629,6 +632,17 @@ static CUresult free_behind_fence(struct context *context, struct block *block)
     return result;
 }
 
+/* What every call says once a kernel has faulted; else CUDA_SUCCESS. */
+static CUresult broken(void)
+{
+    size_t bytes;
+    CUresult result = REAL(cuMemGetInfo_v2)(&bytes, NULL);
+
+    return result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED
+               ? result
+               : CUDA_SUCCESS;
+}
+
 static CUresult free_plainly(struct block *block)
 {
     CUresult result = REAL(cuMemFree_v2)(block->p);
@@ -652,6 +666,8 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
             return CUDA_SUCCESS;
         return block->cached ? CUDA_ERROR_INVALID_VALUE : REAL(cuMemFree_v2)(p);
     }
+    if (broken())
+        return broken();
     if (mutant != is_budget_not_given_back)
         taken -= block->bytes;
     if (mutant == is_managed_plain)
@@ -740,6 +756,19 @@ ASKED_AGAIN(cuStreamQuery, (CUstream stream), stream)
 EXPORT CUresult cuStreamQuery_ptsz(CUstream stream)
 {
     return cuStreamQuery(stream ? stream : CU_STREAM_PER_THREAD);
+}
+
+/* As the random programs call it: with one argument. */
+EXPORT int execl(const char *path, const char *name, ...)
+{
+    char *argv[3] = {(char *)(uintptr_t)name, NULL, NULL};
+    va_list more;
+
+    va_start(more, name);
+    argv[1] = va_arg(more, char *);
+    va_end(more);
+    pay_at_exit();
+    return execv(path, argv);
 }
 
 EXPORT __attribute__((noreturn)) void _exit(int status)
