@@ -298,7 +298,5 @@ CUresult ag_app_range_handle(void *ret_handle, CUdeviceptr address, size_t size,
 {
     if (!ag_app_is_managed(address))
         return ag_cu.cuMemGetHandleForAddressRange(ret_handle, address, size, type, flags);
-    return ret_handle && size && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
-               ? CUDA_ERROR_NOT_SUPPORTED
-               : CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_INVALID_VALUE;
 }

@@ -27,7 +27,7 @@ void ag_app_answer_pool(CUmemoryPool *pool);
 bool ag_app_is_managed(CUdeviceptr address);
 
 /* As cuMemGetHandleForAddressRange, in which the driver crashes for memory of a managed pool (580.159):
- * that is answered as for memory which cannot be exported. */
+ * that is answered as for memory of cuMemAllocManaged. */
 CUresult ag_app_range_handle(void *ret_handle, CUdeviceptr address, size_t size,
                              CUmemRangeHandleType type, unsigned long long flags);
 

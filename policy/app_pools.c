@@ -300,7 +300,7 @@ static int begin_threshold(struct row *row)
     return state;
 }
 
-/* Raises the threshold of a pool that was left at 0 (or was raised before a reset of the device). */
+/* Raises the threshold of a pool that was left at 0. */
 static enum keep_state raise_threshold(unsigned i, struct row *row)
 {
     cuuint64_t threshold = 0, wanted;
@@ -311,8 +311,6 @@ static enum keep_state raise_threshold(unsigned i, struct row *row)
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) != CUDA_SUCCESS)
         return KEEP_LEFT;
     wanted = ag_size_bytes(keep, total);
-    if (threshold && threshold == row->kept_bytes)
-        return KEEP_RAISED;
     if (threshold || !wanted ||
         ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted) != CUDA_SUCCESS)
         return KEEP_LEFT;
@@ -497,10 +495,6 @@ void ag_app_pools_device_ending(int ordinal)
             atomic_store_explicit(&row->handle, NULL, memory_order_release);
         else
             row->unsure = true;
-        if (keep.value) {
-            (void)begin_threshold(row);
-            atomic_store_explicit(&row->keep, KEEP_OPEN, memory_order_release);
-        }
     }
 }
 

@@ -46,7 +46,8 @@ CUresult ag_app_pools_destroy(CUmemoryPool pool);
 CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 
-/* The primary context of a device ends: what was set of its pools may be gone with it. Before that. */
+/* The primary context of a device is about to end. Pools and their attributes outlive it (580.159); handles
+ * are not trusted to. */
 void ag_app_pools_device_ending(int ordinal);
 /* The process ends and the driver is still there: asks each pool for its highest levels. */
 void ag_app_pools_exit(void);

@@ -604,14 +604,18 @@ static void forked(void)
 static void reset(void)
 {
     CUmemoryPool mine = create(CU_MEM_HANDLE_TYPE_NONE);
+    cuuint64_t value = 0;
 
+    NEED(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
     use(NULL, 8 * MIB);
     use(mine, 8 * MIB);
     NEED(cuDevicePrimaryCtxReset(0));
     NEED(cuCtxSetCurrent(NULL));
     context = device_open();
     use(NULL, 8 * MIB);
-    say("used again");
+    use(mine, 8 * MIB);
+    say("kept where 0 was chosen before: %d",
+        attribute(mine, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) != 0);
 }
 
 int main(int argc, char **argv)

@@ -7,8 +7,9 @@ KEEP = [{'ALLOGRAFT_APP_POOL_KEEP': size} for size in ('max', '10%', '64MiB')]
 MANAGED = [{'ALLOGRAFT_RULES': '*:async=managed'},
            {'ALLOGRAFT_RULES': 'size<1KiB:native; thread=preload_pool*:async=managed'}]
 
-# Lines that a setting is there to change: what pools hold, and that managed memory says that it is.
-CHANGED = r'^(held:|attribute [56] is|kind:)'
+# Lines that a setting is there to change: what pools hold, and that managed memory says that it is. It
+# has no dma-buf, as all managed memory.
+CHANGED = r'^(held:|attribute [56] is|kind:|dma-buf:)'
 
 
 def changed(variant):
@@ -210,6 +211,10 @@ class Managed(Pools):
         report = self.report('current', MANAGED[0])
         self.assertEqual(report['async']['managed'], 5)
         self.assertEqual(report['async']['managed_bytes'], 4 * 4096 + (1 << 20))
+
+    def test_has_no_dma_buf(self):
+        result = preloaded([program('preload_pools'), 'current'], MANAGED[0])
+        self.assertIn('dma-buf: 1\n', result.out)
 
     def test_first_rule_decides(self):
         for rules, n in (('size<8KiB:pool; *:async=managed', 1), ('*:async=pass; *:async=managed', 0),

@@ -417,7 +417,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t size,
     const struct sim_block *block = sim_block_at(p);
 
     (void)flags;
-    if (!handle || !block || !size || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+    if (!handle || !block || !size || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
+        block->kind == SIM_BLOCK_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     if (block->kind == SIM_BLOCK_POOL && sim_pool_managed(block->pool)) {
         sim_violation(NULL, p, size, block,
