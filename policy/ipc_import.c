@@ -110,7 +110,8 @@ static uint64_t bit_of(int device)
     return 1ull << (device & 63);
 }
 
-/* Lets `device` use the pool's memory. Without it kernels fault, and copies succeed doing nothing. */
+/* Lets `device` use the pool's memory. Without it kernels fault, and copies succeed doing nothing.
+ */
 static CUresult open_to(struct foreign_pool *pool, int device)
 {
     CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -231,6 +232,16 @@ static void say_why(int error, const struct ag_ipc_handle *handle)
                     (unsigned)handle->pid, why);
 }
 
+static bool is_taken(CUdeviceptr address)
+{
+    bool taken;
+
+    ag_lock_take(&self.lock);
+    taken = ag_map_get(&self.by_address, address) != NULL;
+    ag_lock_release(&self.lock);
+    return taken;
+}
+
 /* The import's memory at an address of this process. */
 static CUresult map_block(struct import *import, const struct ag_ipc_reply *reply)
 {
@@ -244,6 +255,10 @@ static CUresult map_block(struct import *import, const struct ag_ipc_reply *repl
         result = ag_cu.cuMemPoolImportPointer(&address, pool->pool, &data);
     if (result != CUDA_SUCCESS)
         return result;
+    /* The driver tells memory of a pool by its place: it may have been something else before, which
+     * this process did not close. The two cannot be told apart by their address. */
+    if (is_taken(address))
+        return CUDA_ERROR_MAP_FAILED;
     import->block = ag_ledger_enter(address, reply->size, import->context,
                                     (struct ag_shape){.source = AG_SOURCE_POOL});
     if (!import->block) {
@@ -271,33 +286,17 @@ static CUresult map_with_pool(struct import *import, const struct ag_ipc_reply *
     return result;
 }
 
-/* What a native opening would say in an open capture: an allocation of the driver's own is legal,
- * or ends the capture, as it does. */
-static CUresult ask_whether_legal(void)
-{
-    CUdeviceptr probe = 0;
-    CUresult result = CUDA_SUCCESS;
-
-    if (ag_order_capture_open())
-        result = ag_cu.cuMemAlloc_v2(&probe, 1);
-    if (result == CUDA_SUCCESS && probe)
-        result = ag_cu.cuMemFree_v2(probe);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
-}
-
 /* The memory of an entry that is COMING. *ret_unknown: the exporter does not have it, or cannot be
  * asked. */
 static CUresult bring(struct import *import, bool *ret_unknown)
 {
     struct ag_ipc_request request = {.token = import->handle.token,
                                      .number = import->handle.number};
-    CUresult result = ask_whether_legal();
     CUstreamCaptureMode previous;
     struct ag_ipc_reply reply;
+    CUresult result;
     int fd = -1, error;
 
-    if (result != CUDA_SUCCESS)
-        return result;
     error = ag_ipc_ask(&import->handle.process, &request, &reply, &fd);
     *ret_unknown = error || reply.status != AG_IPC_GIVEN;
     if (error)
@@ -316,10 +315,17 @@ static CUresult bring(struct import *import, bool *ret_unknown)
     return result;
 }
 
-enum found { FOUND_OPEN, FOUND_NEW, FOUND_NO_MEMORY };
+enum found { FOUND_OPEN, FOUND_NEW, FOUND_OF_OTHER_CONTEXT, FOUND_NO_MEMORY };
+
+/* Two contexts of one device cannot have the same memory open. */
+static bool is_of_other(const struct import *import, const struct ag_context *context)
+{
+    return import->context != context && import->context->device == context->device;
+}
 
 /* The entry of the handle: open, with one more opening counted; or new, and COMING. */
-static enum found find_or_begin(const struct ag_ipc_handle *handle, struct import **ret)
+static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_context *context,
+                                struct import **ret)
 {
     enum found found = FOUND_NO_MEMORY;
     bool busy;
@@ -330,12 +336,15 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct impor
         ag_lock_take(&self.lock);
         import = ag_map_get(&self.by_handle, key_of(handle));
         busy = import && import->state != OPEN;
-        if (import && !busy && same_handle(&import->handle, handle)) {
+        if (import && !busy && is_of_other(import, context)) {
+            found = FOUND_OF_OTHER_CONTEXT;
+        } else if (import && !busy && same_handle(&import->handle, handle)) {
             import->count++;
             *ret = import;
             found = FOUND_OPEN;
         } else if (!import && (import = ag_arena_get(&import_arena))) {
             import->handle = *handle;
+            import->context = context;
             import->count = 1;
             *ret = import;
             found = FOUND_NEW;
@@ -386,16 +395,17 @@ static CUresult open_foreign(CUdeviceptr *ret_address, const struct ag_ipc_handl
     struct import *import;
     CUresult result;
 
-    switch (find_or_begin(handle, &import)) {
+    switch (find_or_begin(handle, context, &import)) {
     case FOUND_OPEN:
         *ret_address = import->block->address;
         return CUDA_SUCCESS;
+    case FOUND_OF_OTHER_CONTEXT:
+        return CUDA_ERROR_INVALID_HANDLE;
     case FOUND_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
     case FOUND_NEW:
         break;
     }
-    import->context = context;
     result = bring(import, ret_unknown);
     return came(import, result, ret_address);
 }
@@ -414,7 +424,7 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
     context = ag_context_current();
     if (!context || !ag_cu.cuMemPoolImportFromShareableHandle || !ag_cu.cuMemPoolImportPointer)
         return native(ret_address, *handle, flags);
-    if (!ret_address || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+    if (!ret_address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (ag_ipc_is_us(&named.process))
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -428,18 +438,19 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
 
 /* --- closing --- */
 
-/* All work of the context that may use the memory is over, as when natively the call has returned.
- */
+/* All work of the context that may use the memory is over, as when natively the call has returned,
+ * which is legal in a capture. */
 static CUresult finish_work(struct ag_context *context)
 {
-    bool aside = ag_order_capture_open();
-    CUresult result = CUDA_SUCCESS;
+    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUdeviceptr probe = 0;
+    bool aside;
+    CUresult result = ag_order_free(context, &aside);
 
-    if (!aside)
-        result = ag_order_free(context, &aside);
-    if (result == CUDA_SUCCESS && aside)
-        result = ask_whether_legal();
+    if (result == CUDA_SUCCESS && aside && ag_cu.cuMemAlloc_v2(&probe, 1) == CUDA_SUCCESS)
+        (void)ag_cu.cuMemFree_v2(probe); /* the driver's own free waits */
     ag_order_pay(AG_STAT_PAID_DESTROY);
+    ag_order_restore_captures(previous);
     return result;
 }
 

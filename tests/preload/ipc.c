@@ -30,6 +30,7 @@ enum order {
     CONTEXT, /* at -> is the attribute the guest's context? */
     EXPORT,  /* at -> code of cuIpcGetMemHandle */
     CAPTURE, /* handle, at: opens and closes during a capture of mode `value` */
+    SECOND,  /* handle, at: opens it in a second context of the guest's device */
     FROM_DEVICE,  /* at: filled with 70 by a kernel of device `value` */
     DESCRIPTORS,  /* -> how many the guest has open */
     DEVICE_RESET, /* primary context is reset, and made anew */
@@ -87,6 +88,20 @@ static struct reply open_in_capture(const struct message *message)
     reply.code = opening;
     reply.number = (size_t)closing * 1000000u + (size_t)status * 10000u + (size_t)ended;
     NEED(cuStreamDestroy(stream));
+    return reply;
+}
+
+static struct reply open_in_second(const struct message *message)
+{
+    struct reply reply = {0};
+    CUcontext second;
+    CUdeviceptr p;
+
+    NEED(cuCtxCreate(&second, NULL, 0, guest_device));
+    reply.code = cuIpcOpenMemHandle(&p, message->handle, LAZY);
+    reply.number = reply.code ? 0 : cuIpcCloseMemHandle(p);
+    NEED(cuCtxDestroy(second));
+    NEED(cuCtxSetCurrent(guest_context));
     return reply;
 }
 
@@ -181,6 +196,8 @@ static struct reply obey(const struct message *message)
         break;
     case CAPTURE:
         return open_in_capture(message);
+    case SECOND:
+        return open_in_second(message);
     case FROM_DEVICE:
         return fill_from_device(message);
     case DEVICE_RESET:
@@ -349,6 +366,8 @@ static void answers(void)
     say("range behind: %d", (int)reply.code);
     reply = tell((struct message){.order = CONTEXT});
     say("context: %d %zu", (int)reply.code, reply.number);
+    reply = tell((struct message){.order = SECOND, .handle = handle_of(p)});
+    say("in a second context: %d %zu", (int)reply.code, reply.number);
     SAY_CODE("export what is open", g_do(EXPORT, 0, 0));
     SAY_CODE("free what is open", g_do(FREE, 0, 0));
     SAY_CODE("free it in order", g_do(FREE_ASYNC, 0, 0));
@@ -611,6 +630,7 @@ static void refused(void)
     SAY_CODE("a handle to nowhere", cuIpcGetMemHandle(NULL, p));
     SAY_CODE("to nowhere", cuIpcOpenMemHandle(NULL, handle, LAZY));
     SAY_CODE("flags", tell((struct message){.order = OPEN, .handle = handle, .flags = 6}).code);
+    SAY_CODE("no flags", tell((struct message){.order = OPEN, .handle = handle}).code);
     memset(&other, 0, sizeof(other));
     SAY_CODE("no handle", g_open(0, other));
     memset(&other, 0x5a, sizeof(other));

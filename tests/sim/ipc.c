@@ -162,31 +162,41 @@ static struct sim_block *opened_before(CUcontext ctx, CUmemoryPool pool,
     return NULL;
 }
 
+/* Two contexts of one device cannot have the same memory open. */
+static bool opened_by_other(CUcontext ctx, const struct ticket *ticket)
+{
+    for (struct sim_block *block = sim_block_next(0); block;
+         block = sim_block_next(block->base + 1)) {
+        const struct mapping *mapping = block->extra;
+        if (block->kind == SIM_BLOCK_IMPORTED && !block->pool && block->ctx && mapping &&
+            block->ctx != ctx && block->ctx->device == ctx->device &&
+            mapping->of.pid == ticket->pid && mapping->of.id == ticket->id &&
+            mapping->of.magic == MAGIC)
+            return true;
+    }
+    return false;
+}
+
 static CUresult open_memory(CUcontext ctx, CUdeviceptr *ret_p, const CUipcMemHandle *handle,
                             unsigned flags)
 {
     struct ticket ticket;
 
     memcpy(&ticket, handle, sizeof(ticket));
-    if (!ret_p || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+    if (!ret_p || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (ticket.magic != MAGIC || !sim_device_ok(ticket.device))
         return CUDA_ERROR_INVALID_VALUE;
     if (ticket.pid == getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
-    CUresult result = sim_capture_check(ctx, SIM_CAPTURE_UNSAFE);
-    if (result != CUDA_SUCCESS)
-        return result;
-    /* Another device's memory needs a way there, which the flag makes on demand. */
-    if (ticket.device != ctx->device && !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) &&
-        !sim_peer_device_open(ctx, ticket.device))
-        return CUDA_ERROR_INVALID_VALUE;
     struct sim_block *block = opened_before(ctx, NULL, &ticket);
     if (block) {
         ((struct mapping *)block->extra)->opens++;
         *ret_p = block->base;
         return CUDA_SUCCESS;
     }
+    if (opened_by_other(ctx, &ticket))
+        return CUDA_ERROR_INVALID_HANDLE;
     int fd = open_file_of(&ticket);
     if (fd < 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -217,12 +227,9 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 
     if (!block || block->kind != SIM_BLOCK_IMPORTED || block->pool || block->freeable)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
-    if (result != CUDA_SUCCESS)
-        return result;
     if (sim_import_counted_down(block))
         return CUDA_SUCCESS;
-    result = sim_context_drain(block->ctx);
+    CUresult result = sim_context_drain(block->ctx);
     if (sim_block_starting_at(p) == block)
         sim_import_close(block);
     return result;
