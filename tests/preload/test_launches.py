@@ -80,14 +80,21 @@ class Launches(Case):
         self.assertEqual(managed['launch_prefetches'], 24, result.out)
         self.assertEqual(resident, [BYTES] * 24)
 
-    def test_refused_prefetches(self):
+    def test_refused_calls_of_ours(self):
         for name in ('kinds', 'threads'):
-            for n in ('1', '2'):
-                settings = dict(PLAIN, SIM_FAIL='cuMemPrefetchAsync_v2:%s:1' % n)
-                native = run([program('preload_launches'), name])
-                result, _ = self.part(name, settings)
-                self.assertEqual(without_residency(native), without_residency(result))
-                self.assertEqual(result.report()['managed']['launch_prefetches_failed'], 1)
+            native = run([program('preload_launches'), name])
+            for symbol in ('cuMemPrefetchAsync_v2', 'cuFuncGetParamInfo', 'cuKernelGetParamInfo',
+                           'cuStreamIsCapturing', 'cuCtxGetCurrent'):
+                for n, code in (('1', '1'), ('2', '719'), ('5', '400')):
+                    with self.subTest(symbol=symbol, n=n):
+                        settings = dict(PLAIN, SIM_FAIL='%s:%s:%s' % (symbol, n, code))
+                        result, _ = self.part(name, settings)
+                        self.assertEqual(without_residency(native), without_residency(result))
+                        failed = result.report()['managed']['launch_prefetches_failed']
+                        if symbol != 'cuMemPrefetchAsync_v2':
+                            self.assertEqual(failed, 0)
+                        elif name == 'kinds' or n == '1':  # threads may need fewer than five
+                            self.assertEqual(failed, 1)
 
     def test_old_drivers(self):
         for version, knows in (('12020', False), ('12040', True)):
