@@ -243,9 +243,10 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread)
 {
     CUresult (*free_async)(CUdeviceptr, CUstream) =
         per_thread ? ag_cu.cuMemFreeAsync_ptsz : ag_cu.cuMemFreeAsync;
+    struct ag_block block;
     CUresult result;
 
-    if (address && ag_ledger_may_have(address))
+    if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block))
         return ag_free_async(address, stream, free_async,
                              per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize);
     result = free_async(address, stream);
