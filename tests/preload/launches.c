@@ -227,6 +227,48 @@ static void unloaded(void)
     }
 }
 
+/* A reset takes memory and code with it; what comes after may have the same addresses and handles.
+ */
+static void reset(void)
+{
+    for (int i = 0; i < 4; i++) {
+        CUdeviceptr p = take(1), lost = take(1);
+
+        probe_on(NULL, p);
+        give_back(p, 4);
+        probe_on(NULL, lost);
+        NEED(cuDevicePrimaryCtxReset(0));
+        NEED(cuDevicePrimaryCtxRetain(&context, 0));
+        NEED(cuCtxSetCurrent(context));
+        load();
+    }
+}
+
+/* Two devices use the memory of one in turn. */
+static void peers(void)
+{
+    CUcontext other;
+    CUdeviceptr p = take(1);
+    CUmodule here = module;
+
+    NEED(cuCtxSynchronize());
+    NEED(cuDevicePrimaryCtxRetain(&other, 1));
+    NEED(cuCtxSetCurrent(other));
+    SAY_CODE("peer", cuCtxEnablePeerAccess(context, 0));
+    for (int i = 0; i < 3; i++) {
+        NEED(cuCtxSetCurrent(context));
+        NEED(cuModuleGetFunction(&kernel_probe, here, "probe"));
+        probe_on(NULL, p);
+        NEED(cuCtxSetCurrent(other));
+        load();
+        probe_on(NULL, p);
+        say("resident: %zu", sim_bytes_resident(p, BYTES, 1));
+        NEED(cuModuleUnload(module));
+    }
+    NEED(cuCtxSetCurrent(context));
+    give_back(p, 19);
+}
+
 /* --- captures --- */
 
 static CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
@@ -367,6 +409,8 @@ int main(int argc, char **argv)
                  {"refused", refused},
                  {"unloaded", unloaded},
                  {"captures", captures},
+                 {"reset", reset},
+                 {"peers", peers},
                  {"threads", threads}};
 
     context = device_open();

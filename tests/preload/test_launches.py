@@ -13,7 +13,7 @@ UNCACHED = dict(MANAGED, ALLOGRAFT_CACHE='0')
 BY_RULE = {'ALLOGRAFT_POLICY': 'pool',
            'ALLOGRAFT_RULES': 'size>=4MiB:managed,prefetch=launch,backend=plain'}
 WATCHED = [MANAGED, PLAIN, POOL, UNCACHED, BY_RULE, {'ALLOGRAFT_PREFETCH': 'launch'}]
-PARTS = ('kinds', 'per-thread', 'refused', 'unloaded', 'captures', 'threads')
+PARTS = ('kinds', 'per-thread', 'refused', 'unloaded', 'captures', 'reset', 'peers', 'threads')
 BYTES = 4 << 20
 
 
@@ -31,7 +31,8 @@ class Launches(Case):
         for name in PARTS:
             with self.subTest(part=name):
                 self.same([program('preload_launches'), name], variants=EVERY + WATCHED,
-                          drop='^resident', seeds=SEEDS if name == 'threads' else SEEDS[:1])
+                          drop='^resident', seeds=SEEDS if name == 'threads' else SEEDS[:1],
+                          settings={'SIM_DEVICES': '2'})
 
     def test_nothing_is_prefetched_otherwise(self):
         for settings in EVERY:
@@ -79,6 +80,17 @@ class Launches(Case):
         # Two blocks a turn, each seen where the kernel's own layout has it.
         self.assertEqual(managed['launch_prefetches'], 24, result.out)
         self.assertEqual(resident, [BYTES] * 24)
+
+    def test_after_a_reset(self):
+        result, resident = self.part('reset', dict(PLAIN, ALLOGRAFT_CACHE='0'))
+        self.assertEqual(resident, [BYTES] * 8, result.out)
+        self.assertEqual(result.report()['managed']['launch_prefetches'], 8)
+
+    def test_each_device_gets_it(self):
+        result, resident = self.part('peers', dict(PLAIN, SIM_DEVICES='2'))
+        # On its own device, and after a launch on the other one: gone from the first, on the other.
+        self.assertEqual(resident, [BYTES, 0, BYTES] * 3, result.out)
+        self.assertEqual(result.report()['managed']['launch_prefetches'], 6)
 
     def test_refused_calls_of_ours(self):
         for name in ('kinds', 'threads'):
