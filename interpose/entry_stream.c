@@ -62,8 +62,13 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
 /* A stream that is destroyed while it captures ends the capture. */
 AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
 {
+    CUresult result;
+
     AG_ENTER(cuStreamDestroy_v2, stream);
-    return ag_entry_leave(ended(ag_cu.cuStreamDestroy_v2(stream), stream, false));
+    result = ag_cu.cuStreamDestroy_v2(stream);
+    if (result == CUDA_SUCCESS && ag_order_capture_gone(stream))
+        ag_alloc_capture_closed();
+    return ag_entry_leave(result);
 }
 
 #define BEGINS(symbol, per_thread, parameters, ...)                              \

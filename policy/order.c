@@ -169,18 +169,10 @@ static bool drop_capture(unsigned i)
     return atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst) == 1;
 }
 
-bool ag_order_capture_ended(CUstream stream, bool per_thread)
+static bool drop_capture_on(CUstream stream, int thread)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     bool last = false;
-    int thread;
 
-    if (!ag_order_capture_open())
-        return false;
-    stream = normalise(stream, per_thread, &thread);
-    if (ag_cu.cuStreamIsCapturing && ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-        status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return false;
     ag_lock_take(&captures.lock);
     for (unsigned i = 0; i < captures.n; i++) {
         if (captures.open[i].stream != stream || captures.open[i].thread != thread)
@@ -190,6 +182,25 @@ bool ag_order_capture_ended(CUstream stream, bool per_thread)
     }
     ag_lock_release(&captures.lock);
     return last;
+}
+
+bool ag_order_capture_gone(CUstream stream)
+{
+    return ag_order_capture_open() && drop_capture_on(stream, 0);
+}
+
+bool ag_order_capture_ended(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    int thread;
+
+    if (!ag_order_capture_open())
+        return false;
+    stream = normalise(stream, per_thread, &thread);
+    if (ag_cu.cuStreamIsCapturing && ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return false;
+    return drop_capture_on(stream, thread);
 }
 
 CUstreamCaptureMode ag_order_relax_captures(void)

@@ -78,6 +78,8 @@ bool ag_order_capture_open(void);
 void ag_order_capture_opening(void);
 bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
 bool ag_order_capture_ended(CUstream stream, bool per_thread);
+/* The same after `stream` was destroyed: the driver must not be asked about it any more. */
+bool ag_order_capture_gone(CUstream stream);
 
 /* While a thread is inside, no capture begins (for a bounded time). False while one is open; then do
  * not leave. Not to be nested. */

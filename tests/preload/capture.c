@@ -54,11 +54,14 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
     CUgraph graph = NULL;
     CUgraphExec exec;
     CUdeviceptr p, before;
+    CUstream other;
 
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     say("mode %d, %s thread", (int)mode, own_thread ? "own" : "another");
     NEED(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
     NEED(cuMemAlloc(&before, 1 << 20));
     SAY_CODE("begin", begin_capture(stream, mode));
+    SAY_CODE("destroy another stream", cuStreamDestroy(other));
     launch_fill(stream, p, WORDS, 5);
     if (own_thread) {
         SAY_CODE("free from before", cuMemFree(before));

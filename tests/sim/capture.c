@@ -399,6 +399,10 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
     CUstream stream;
     CUresult result = sim_stream_find(call.ctx, handle, &stream);
 
+    /* The driver looks into what is no more (580.159: SIGSEGV). */
+    if (result == CUDA_ERROR_INVALID_HANDLE)
+        sim_violation(NULL, (uintptr_t)handle, 0, NULL,
+                      "cuStreamIsCapturing of a stream that is gone");
     if (result != CUDA_SUCCESS)
         return result;
     if (!status)
