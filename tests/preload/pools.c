@@ -1,9 +1,11 @@
 /* The program's own stream-ordered pools: every function of that allocator, with right and wrong
  * arguments, in captures of every mode, from several threads. Prints codes and what was answered.
  *
- *     preload_pools codes|current|captures|threads|share|levels|limit|devices|many|fork|reset
+ *     preload_pools
+ * codes|current|captures|threads|share|levels|limit|devices|many|fork|reset|killed
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -618,6 +620,15 @@ static void reset(void)
         attribute(mine, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) != 0);
 }
 
+/* --- killed --- */
+
+static void killed(void)
+{
+    for (unsigned i = 0; i < 5; i++)
+        use(NULL, MIB);
+    (void)raise(SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -626,7 +637,7 @@ int main(int argc, char **argv)
     } parts[] = {
         {"codes", codes}, {"current", current}, {"captures", captures}, {"threads", threads},
         {"share", share}, {"levels", levels},   {"limit", limit},       {"devices", devices},
-        {"many", many},   {"fork", forked},     {"reset", reset},
+        {"many", many},   {"fork", forked},     {"reset", reset},       {"killed", killed},
     };
 
     if (argc != 2)

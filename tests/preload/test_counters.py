@@ -69,6 +69,14 @@ class Counters(Case):
                     if not field.endswith('_ns'):
                         self.assertEqual(pool[field], natively[field], field)
 
+    def test_pools_of_the_program(self):
+        result = preloaded([program('preload_pools'), 'killed'])
+        self.assertEqual((result.status, result.files), (-signal.SIGKILL, {}))
+        pool, = self.dead()['app_pools']
+        self.assertEqual((pool['kind'], pool['allocs'], pool['frees'], pool['alloc_bytes']),
+                         ('default', 5, 5, 5 << 20))
+        self.assertEqual(pool['used_high_bytes'], None)  # nobody could ask the driver
+
     def test_text(self):
         preloaded([EXITS, 'kill'], {'ALLOGRAFT_CACHE': '1MiB', 'RANK': '3'})
         result = report()
