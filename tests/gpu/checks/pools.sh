@@ -14,6 +14,15 @@ same_managed() {
     report 'async.managed == 107' 'async.captured == 6' 'app_pools.*.allocs == 100'
 }
 
+# PyTorch on the driver's stream-ordered allocator. same_torch CONDITION [VAR=VALUE]...
+same_torch() {
+    local condition=$1
+    shift
+    LIMIT_S=200 same_output ALLOGRAFT_POLICY=native PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync \
+        "$@" -- python3 "$HERE/torch_train.py" || return $?
+    report "$condition"
+}
+
 # pools_in_turn FILE MODE [VAR=VALUE]...
 pools_in_turn() {
     local file=$1 mode=$2 round TAG
@@ -38,6 +47,8 @@ pools_checks() {
     check pools/bytes same_pools
     check pools/bytes-kept same_pools ALLOGRAFT_APP_POOL_KEEP=max
     check pools/bytes-managed same_managed
+    check pools/torch same_torch 'app_pools.*.allocs > 1000'
+    check pools/torch-managed same_torch 'async.managed > 1000' ALLOGRAFT_RULES='*:async=managed'
     if any_wanted pools/cost{,-measured}; then
         ONLY="" check pools/cost-measured pools_in_turn pools-pairs pairs
         check pools/cost judge pools-pairs pair_64kib_ns 'w <= n + 80'
