@@ -419,9 +419,12 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 static void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
-    uint64_t limit = ag_ipc_freed(block) ? 0 : ag_pressure_cache_limit(context->device);
-    struct ag_block *out = ag_cache_keep(&context->cache, block, limit);
+    enum ag_ipc_sharing sharing = ag_ipc_hold(block);
+    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? ag_pressure_cache_limit(context->device) : 0;
+    struct ag_block *out = NULL;
 
+    if (sharing != AG_IPC_OPEN_ELSEWHERE)
+        out = ag_cache_keep(&context->cache, block, limit);
     if (!out)
         return;
     out = ag_backend_release(context, out, UINT64_MAX);
@@ -639,6 +642,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
     ag_ipc_context_dying(context);
+    ag_ipc_forget_held(context);
     ag_params_forget(); /* of its functions */
     for (blocks = ag_ledger_claim_all(context); blocks;) {
         struct ag_block *block = blocks;

@@ -17,10 +17,20 @@ struct ag_context;
 
 /* cuIpcGetMemHandle. */
 CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address);
-/* The program frees `block`, or its context dies: who has a handle of it gets nothing any more.
- * True when there was one: the block must go back to the pool then, since a process that did not
- * close what it opened goes on looking at this memory. */
+/* The memory of `block` goes back to the driver at once: who has a handle of it gets nothing any
+ * more. True when there was one. */
 bool ag_ipc_freed(struct ag_block *block);
+enum ag_ipc_sharing {
+    AG_IPC_NOT_SHARED,
+    AG_IPC_SHARED,         /* a process we do not know of may still look at it: not for the cache */
+    AG_IPC_OPEN_ELSEWHERE, /* natively the memory stays as it is until that is closed: it is kept */
+};
+/* The program frees `block`: nobody opens it any more. */
+enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block);
+/* Gives kept blocks of `context` that nobody has open any more back to their pool. */
+void ag_ipc_give_back(struct ag_context *context);
+/* Kept blocks of `context` are somebody else's business now. */
+void ag_ipc_forget_held(const struct ag_context *context);
 
 typedef CUresult ag_ipc_open_function(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags);
 

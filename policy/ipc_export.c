@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #include "answers.h"
+#include "backend.h"
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "context.h"
 #include "driver.h"
 #include "ipc.h"
+#include "ipc_lease.h"
 #include "ipc_socket.h"
 #include "ledger.h"
 #include "order.h"
@@ -45,6 +47,8 @@ static struct {
     unsigned n_pools;
     struct shared_pool pools[AG_MAX_DEVICES];
     struct ag_map offers; /* by number */
+    struct ag_ipc_leases leases;
+    struct ag_block *held; /* freed while another process had them open; linked by ->next */
 } self = {.lock = AG_LOCK_INIT(AG_RANK_IPC)};
 
 static struct ag_arena arena = AG_ARENA_INIT(struct offer);
@@ -64,20 +68,21 @@ static bool is_still_the_pools(const struct shared_pool *pool)
 }
 
 static void answer(const struct ag_ipc_request *request, struct ag_ipc_reply *ret_reply,
-                   int *ret_fd)
+                   int *ret_fds)
 {
     const struct offer *offer;
 
     ag_lock_take(&self.lock);
     offer = request->number ? ag_map_get(&self.offers, request->number) : NULL;
     if (offer && ag_ipc_same_id(&offer->token, &request->token) &&
-        is_still_the_pools(&self.pools[offer->pool])) {
+        is_still_the_pools(&self.pools[offer->pool]) && ag_ipc_leases_there(&self.leases)) {
         ret_reply->status = AG_IPC_GIVEN;
         ret_reply->pool = offer->pool;
         ret_reply->size = offer->size;
         memcpy(ret_reply->uuid, self.pools[offer->pool].uuid, AG_IPC_ID_BYTES);
         memcpy(ret_reply->pointer, offer->pointer, AG_IPC_POINTER_BYTES);
-        *ret_fd = self.pools[offer->pool].fd;
+        ret_fds[AG_IPC_POOL] = self.pools[offer->pool].fd;
+        ret_fds[AG_IPC_LEASES] = self.leases.fd;
     }
     ag_lock_release(&self.lock);
     ag_stats_add(ret_reply->status == AG_IPC_GIVEN ? AG_STAT_IPC_SERVED : AG_STAT_IPC_UNKNOWN, 1);
@@ -104,7 +109,10 @@ static bool start_listening(void)
 
     ag_lock_take(&self.lock);
     if (self.listening == NOT_YET) {
-        error = ag_ipc_random(&self.process) ? ag_ipc_listen(&self.process, &service) : -1;
+        self.leases = ag_ipc_leases_make();
+        error = self.leases.fd >= 0 && ag_ipc_random(&self.process)
+                    ? ag_ipc_listen(&self.process, &service)
+                    : -1;
         self.listening = error ? REFUSED : LISTENING;
     }
     listening = self.listening == LISTENING;
@@ -301,6 +309,75 @@ bool ag_ipc_freed(struct ag_block *block)
     return number != 0;
 }
 
+/* --- freed here, open there --- */
+
+static void hold(struct ag_block *blocks)
+{
+    while (blocks) {
+        struct ag_block *block = blocks;
+
+        blocks = block->next;
+        ag_lock_take(&self.lock);
+        block->next = self.held;
+        self.held = block;
+        ag_lock_release(&self.lock);
+    }
+}
+
+enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
+{
+    uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
+    bool leased;
+
+    if (!number)
+        return AG_IPC_NOT_SHARED;
+    ag_ipc_give_back(block->context);
+    forget(number); /* from here on nobody else gets it */
+    ag_lock_take(&self.lock);
+    leased = ag_ipc_leased(&self.leases, number);
+    ag_lock_release(&self.lock);
+    if (!leased) {
+        atomic_store_explicit(&block->export_number, 0, memory_order_relaxed);
+        return AG_IPC_SHARED;
+    }
+    block->next = NULL;
+    hold(block);
+    ag_stats_add(AG_STAT_IPC_HELD, 1);
+    return AG_IPC_OPEN_ELSEWHERE;
+}
+
+/* Takes blocks of `context` off the list: those that nobody has open, or with `all` every one. */
+static struct ag_block *take_held(const struct ag_context *context, bool all)
+{
+    struct ag_block *out = NULL;
+
+    ag_lock_take(&self.lock);
+    for (struct ag_block **link = &self.held; *link;) {
+        struct ag_block *block = *link;
+
+        if (block->context != context ||
+            (!all && ag_ipc_leased(&self.leases, block->export_number))) {
+            link = &block->next;
+            continue;
+        }
+        *link = block->next;
+        block->next = out;
+        out = block;
+    }
+    ag_lock_release(&self.lock);
+    return out;
+}
+
+void ag_ipc_give_back(struct ag_context *context)
+{
+    hold(ag_backend_release(context, take_held(context, false), UINT64_MAX));
+}
+
+void ag_ipc_forget_held(const struct ag_context *context)
+{
+    (void)take_held(context, true);
+}
+
 void ag_ipc_forget_exports(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
@@ -309,7 +386,10 @@ void ag_ipc_forget_exports(void)
         if (is_still_the_pools(&self.pools[i]))
             (void)close(self.pools[i].fd);
     }
+    if (self.listening == LISTENING)
+        ag_ipc_leases_close(&self.leases);
     self.n_pools = 0;
+    self.held = NULL;
     self.listening = NOT_YET;
     ag_map_finish(&self.offers);
 }

@@ -19,6 +19,7 @@
 #include "context.h"
 #include "driver.h"
 #include "ipc.h"
+#include "ipc_lease.h"
 #include "ipc_socket.h"
 #include "ledger.h"
 #include "order.h"
@@ -33,8 +34,9 @@ struct foreign_pool {
     enum state state;
     unsigned users;
     CUmemoryPool pool;
-    int device;             /* here; -1: none of this process' */
-    _Atomic uint64_t asked; /* bit i: device i was let in, or could not be */
+    struct ag_ipc_leases leases; /* the exporter's: who has what of it open */
+    int device;                  /* here; -1: none of this process' */
+    _Atomic uint64_t asked;      /* bit i: device i was let in, or could not be */
 };
 
 /* A block of one. */
@@ -153,6 +155,7 @@ static struct foreign_pool *use_pool(const struct ag_ipc_id *process, uint32_t i
         if (!pool && (pool = ag_arena_get(&pool_arena))) {
             pool->process = *process;
             pool->index = index;
+            pool->leases.fd = -1;
             pool->next = self.pools;
             self.pools = pool;
         }
@@ -191,18 +194,29 @@ static void leave_pool(struct foreign_pool *pool)
         return;
     if (pool->pool && ag_cu.cuMemPoolDestroy)
         (void)ag_cu.cuMemPoolDestroy(pool->pool);
+    ag_ipc_leases_close(&pool->leases);
     ag_arena_put(&pool_arena, pool);
 }
 
-/* The driver's part of a pool's coming. */
-static CUresult import_pool(struct foreign_pool *pool, const struct ag_ipc_reply *reply, int fd)
+/* The import is none any more: its lease ends, and its pool has one user less. */
+static void leave(struct import *import)
 {
-    CUresult result = ag_cu.cuMemPoolImportFromShareableHandle(
-        &pool->pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    ag_ipc_lease_drop(&import->pool->leases, import->handle.number);
+    leave_pool(import->pool);
+}
+
+/* The driver's part of a pool's coming. */
+static CUresult import_pool(struct foreign_pool *pool, const struct ag_ipc_reply *reply,
+                            const int *fds)
+{
+    CUresult result =
+        ag_cu.cuMemPoolImportFromShareableHandle(&pool->pool, (void *)(intptr_t)fds[AG_IPC_POOL],
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
     if (result != CUDA_SUCCESS)
         pool->pool = NULL;
     pool->device = device_of_uuid(reply->uuid);
+    pool->leases = ag_ipc_leases_open(fds[AG_IPC_LEASES]);
     ag_lock_take(&self.lock);
     if (result == CUDA_SUCCESS)
         pool->state = OPEN;
@@ -269,7 +283,8 @@ static CUresult map_block(struct import *import, const struct ag_ipc_reply *repl
     return CUDA_SUCCESS;
 }
 
-static CUresult map_with_pool(struct import *import, const struct ag_ipc_reply *reply, int fd)
+static CUresult map_with_pool(struct import *import, const struct ag_ipc_reply *reply,
+                              const int *fds)
 {
     CUresult result = CUDA_SUCCESS;
     bool new;
@@ -278,11 +293,12 @@ static CUresult map_with_pool(struct import *import, const struct ag_ipc_reply *
     if (!import->pool)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (new)
-        result = import_pool(import->pool, reply, fd);
+        result = import_pool(import->pool, reply, fds);
+    ag_ipc_lease_take(&import->pool->leases, import->handle.number);
     if (result == CUDA_SUCCESS)
         result = map_block(import, reply);
     if (result != CUDA_SUCCESS)
-        leave_pool(import->pool);
+        leave(import);
     return result;
 }
 
@@ -295,18 +311,19 @@ static CUresult bring(struct import *import, bool *ret_unknown)
     CUstreamCaptureMode previous;
     struct ag_ipc_reply reply;
     CUresult result;
-    int fd = -1, error;
+    int fds[AG_IPC_DESCRIPTORS], error;
 
-    error = ag_ipc_ask(&import->handle.process, &request, &reply, &fd);
+    error = ag_ipc_ask(&import->handle.process, &request, &reply, fds);
     *ret_unknown = error || reply.status != AG_IPC_GIVEN;
     if (error)
         say_why(error, &import->handle);
     if (*ret_unknown)
         return CUDA_ERROR_INVALID_VALUE;
     previous = ag_order_relax_captures();
-    result = map_with_pool(import, &reply, fd);
+    result = map_with_pool(import, &reply, fds);
     ag_order_restore_captures(previous);
-    (void)close(fd);
+    for (unsigned i = 0; i < AG_IPC_DESCRIPTORS; i++)
+        (void)close(fds[i]);
     if (result != CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_IPC_NOT_IMPORTED, 1);
         ag_log_info("the driver did not import another process' pool memory: %s",
@@ -382,7 +399,7 @@ static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_ad
 
         ag_ledger_remove(import->block);
         (void)ag_cu.cuMemFree_v2(address);
-        leave_pool(import->pool);
+        leave(import);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     ag_arena_put(&import_arena, import);
@@ -465,7 +482,7 @@ static void unmap(struct import *import)
     result = ag_cu.cuMemFree_v2(address);
     if (result != CUDA_SUCCESS)
         ag_log_debug("an import could not be given back: %s", ag_driver_error_name(result));
-    leave_pool(import->pool);
+    leave(import);
     ag_order_restore_captures(previous);
     ag_arena_put(&import_arena, import);
 }
@@ -575,6 +592,8 @@ void ag_ipc_context_entered(const struct ag_context *context)
 void ag_ipc_forget_imports(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
+    for (struct foreign_pool *pool = self.pools; pool; pool = pool->next)
+        ag_ipc_leases_close(&pool->leases); /* what the parent has open it closes by itself */
     self.pools = NULL;
     ag_map_finish(&self.by_handle);
     ag_map_finish(&self.by_address);

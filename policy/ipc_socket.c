@@ -89,22 +89,24 @@ int ag_ipc_out_of_the_way(int fd)
     return high;
 }
 
-/* Sends one message, with a descriptor if `fd` is one. Never blocks, raises no signal. */
-static bool send_message(int to, const uint8_t *bytes, size_t n, int fd)
+#define FDS_BYTES (AG_IPC_DESCRIPTORS * sizeof(int))
+
+/* Sends one message, with descriptors unless `fds` is NULL. Never blocks, raises no signal. */
+static bool send_message(int to, const uint8_t *bytes, size_t n, const int *fds)
 {
     struct iovec part = {.iov_base = (void *)bytes, .iov_len = n};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(FDS_BYTES)] = {0};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     struct cmsghdr *header;
 
-    if (fd >= 0) {
+    if (fds) {
         message.msg_control = control;
         message.msg_controllen = sizeof(control);
         header = CMSG_FIRSTHDR(&message);
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+        header->cmsg_len = CMSG_LEN(FDS_BYTES);
+        memcpy(CMSG_DATA(header), fds, FDS_BYTES);
     }
     return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
@@ -154,15 +156,15 @@ static void serve(int guest)
     ssize_t n = recv(guest, bytes, sizeof(bytes), MSG_DONTWAIT);
     struct ag_ipc_reply reply = {.status = AG_IPC_NO_SUCH_MEMORY};
     struct ag_ipc_request request;
-    int fd = -1;
+    int fds[AG_IPC_DESCRIPTORS];
 
     if (n < 0 || !ag_ipc_read_request(bytes, (size_t)n, &request)) {
         self.service.refused(AG_IPC_MALFORMED);
         return;
     }
-    self.service.answer(&request, &reply, &fd);
+    self.service.answer(&request, &reply, fds);
     ag_ipc_write_reply(answer, &reply);
-    (void)send_message(guest, answer, sizeof(answer), reply.status == AG_IPC_GIVEN ? fd : -1);
+    (void)send_message(guest, answer, sizeof(answer), reply.status == AG_IPC_GIVEN ? fds : NULL);
 }
 
 /* Milliseconds until the first guest must go; -1 for never. */
@@ -306,54 +308,55 @@ static int reach(int fd, const struct ag_ipc_id *process, uint64_t until)
     return is_our_user(fd) ? 0 : -EACCES;
 }
 
-/* Takes all descriptors out of a received message: the first stays, others are closed. */
-static int descriptor_in(struct msghdr *message)
+/* Takes all descriptors out of a received message: as many as belong there stay, others are closed.
+ * How many came. */
+static size_t descriptors_in(struct msghdr *message, int *ret_fds)
 {
-    int found = -1, fd;
+    size_t n = 0;
+    int fd;
 
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
         if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
             continue;
-        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++, n++) {
             memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
-            if (found < 0)
-                found = fd;
+            if (n < AG_IPC_DESCRIPTORS)
+                ret_fds[n] = fd;
             else
                 (void)close(fd);
         }
     }
-    return found;
+    return n;
 }
 
-static int receive_reply(int from, struct ag_ipc_reply *ret_reply, int *ret_fd)
+static int receive_reply(int from, struct ag_ipc_reply *ret_reply, int *ret_fds)
 {
     uint8_t bytes[AG_IPC_REPLY_BYTES + 1];
     struct iovec part = {.iov_base = bytes, .iov_len = sizeof(bytes)};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * FDS_BYTES)];
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control,
                              .msg_controllen = sizeof(control)};
     ssize_t n = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     struct ag_ipc_reply reply;
-    int fd;
+    size_t n_fds;
 
     if (n < 0)
         return errno == ECONNRESET ? -EPROTO : -errno;
-    fd = descriptor_in(&message);
+    n_fds = descriptors_in(&message, ret_fds);
     if (!ag_ipc_read_reply(bytes, (size_t)n, &reply) || message.msg_flags & MSG_CTRUNC ||
-        (reply.status == AG_IPC_GIVEN) != (fd >= 0)) {
-        if (fd >= 0)
-            (void)close(fd);
+        n_fds != (reply.status == AG_IPC_GIVEN ? AG_IPC_DESCRIPTORS : 0)) {
+        for (size_t i = 0; i < n_fds && i < AG_IPC_DESCRIPTORS; i++)
+            (void)close(ret_fds[i]);
         return -EPROTO;
     }
     *ret_reply = reply;
-    *ret_fd = fd;
     return 0;
 }
 
 int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *request,
-               struct ag_ipc_reply *ret_reply, int *ret_fd)
+               struct ag_ipc_reply *ret_reply, int *ret_fds)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
     uint64_t until = ag_clock_ns() + ASK_NS;
@@ -364,12 +367,12 @@ int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *req
     error = reach(fd, process, until);
     if (!error) {
         ag_ipc_write_request(bytes, request);
-        error = send_message(fd, bytes, sizeof(bytes), -1) ? 0 : -EPROTO;
+        error = send_message(fd, bytes, sizeof(bytes), NULL) ? 0 : -EPROTO;
     }
     if (!error)
         error = wait_for(fd, POLLIN, until);
     if (!error)
-        error = receive_reply(fd, ret_reply, ret_fd);
+        error = receive_reply(fd, ret_reply, ret_fds);
     (void)close(fd);
     return error;
 }

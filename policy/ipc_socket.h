@@ -19,11 +19,14 @@ enum ag_ipc_refusal {
     AG_IPC_N_REFUSALS
 };
 
+/* The descriptors that travel with an answer of status GIVEN. */
+enum ag_ipc_descriptor { AG_IPC_POOL, AG_IPC_LEASES, AG_IPC_DESCRIPTORS };
+
 struct ag_ipc_service {
-    /* What to answer to a well-formed question. With status GIVEN *ret_fd travels along; it stays
-     * the service's. */
+    /* What to answer to a well-formed question. With status GIVEN all of ret_fds travel along; they
+     * stay the service's. */
     void (*answer)(const struct ag_ipc_request *request, struct ag_ipc_reply *ret_reply,
-                   int *ret_fd);
+                   int *ret_fds);
     void (*refused)(enum ag_ipc_refusal why);
 };
 
@@ -36,11 +39,11 @@ int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *
 void ag_ipc_listen_forget(void);
 
 /* Puts the question to `process` and waits for the answer, some seconds at most. 0 with *ret_reply
- * and, when its status is GIVEN, *ret_fd, which is the caller's (else -1).
+ * and, when its status is GIVEN, AG_IPC_DESCRIPTORS ret_fds, which are the caller's (else -1).
  * -ECONNREFUSED: nobody has that name; -EACCES: another user has it; -ETIMEDOUT; -EPROTO: not an
  * answer; other -errno of the socket calls. */
 int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *request,
-               struct ag_ipc_reply *ret_reply, int *ret_fd);
+               struct ag_ipc_reply *ret_reply, int *ret_fds);
 
 /* 128 bits of the kernel's; false when it gives none. */
 bool ag_ipc_random(struct ag_ipc_id *ret);

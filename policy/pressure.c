@@ -5,6 +5,7 @@
 #include "backend.h"
 #include "budget.h"
 #include "context.h"
+#include "ipc.h"
 #include "order.h"
 
 static struct ag_size cache_limit, pending_limit;
@@ -98,6 +99,8 @@ static void give_up_cached(struct ag_context *context, void *data)
     uint64_t before = ag_level_current(&context->cache.device_bytes), after;
     struct ag_block *blocks;
 
+    if (context->device == room->device)
+        ag_ipc_give_back(context);
     if (context->device != room->device || !before || !room->bytes)
         return;
     ag_stats_add(AG_STAT_LADDER_CACHE, 1);

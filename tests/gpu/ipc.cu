@@ -467,7 +467,7 @@ static void host_frees_first(void)
     SAY_CODE("free under the guest", cuMemFree(p));
     q = filled(4 * MIB, 7);
     SAY_CODE("open the next", tell(OPEN, 1, handle_of(q)).code);
-    say("found: %zu", tell(COUNT, 1, 7).number);
+    say("found: %zu, still there: %zu", tell(COUNT, 1, 7).number, tell(COUNT, 0, 5).number);
     SAY_CODE("close the first", tell(CLOSE, 0).code);
     say("found: %zu", tell(COUNT, 1, 7).number);
     SAY_CODE("close", tell(CLOSE, 1).code);

@@ -673,6 +673,28 @@ static void stale(void)
     SAY_CODE("stale", g_open(0, handle));
 }
 
+/* What is freed while the guest has it open stays as it is until that is closed. The simulation's own
+ * memory does not; an H200's does (see test_ipc.py). */
+static void kept(void)
+{
+    CUdeviceptr p = filled(MIB, 5), q;
+
+    NEED(g_open(0, handle_of(p)));
+    NEED(cuMemFree(p));
+    for (uint32_t i = 0; i < 4; i++) {
+        q = filled(MIB, 7);
+        NEED(g_open(1, handle_of(q)));
+        say("kept: %zu, found: %zu", g_ask(COUNT, 0, 5), g_ask(COUNT, 1, 7));
+        NEED(g_do(CLOSE, 1, 0));
+        NEED(cuMemFree(q));
+    }
+    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    q = filled(MIB, 8);
+    NEED(g_open(1, handle_of(q)));
+    NEED(g_do(CLOSE, 1, 0));
+    NEED(cuMemFree(q));
+}
+
 static void captures(void)
 {
     CUdeviceptr p = filled(MIB, 5);
@@ -799,6 +821,7 @@ static const struct {
     {"refused", refused, false},
     {"stranger", stranger, false},
     {"stale", stale, false},
+    {"kept", kept, false},
     {"captures", captures, false},
     {"threads", threads, false},
     {"host_forks", host_forks, true},

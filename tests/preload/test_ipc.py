@@ -119,6 +119,14 @@ class Ipc(Case):
         self.assertEqual(self.counted(result)['refused_unknown'], 2)
         self.assertEqual(self.counted(result)['served'], 0)
 
+    def test_kept_until_closed(self):
+        result = preloaded([program('preload_ipc'), 'kept'])
+        self.assertEqual(lines(result.out, '^the guest'),
+                         ['kept: 0, found: 0'] * 4 + ['close: 0'], result.err)
+        host = max(result.reports(), key=lambda r: r['ipc']['handles_given'])
+        self.assertEqual((host['ipc']['held'], host['cache']['blocks_returned']), (1, 6))
+        self.assertEqual(host['devices'][0]['placements']['pool']['current_bytes'], 0)
+
     def test_report_of_both(self):
         result = preloaded([program('preload_ipc'), 'pair'])
         host, guest = sorted(result.reports(), key=lambda r: r['ipc']['opened'])

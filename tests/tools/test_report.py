@@ -39,7 +39,7 @@ SAMPLE = {
     "app_pools": [{"kind": "default", "device": 0, "allocs": 3, "frees": 2, "failed": 0,
                    "alloc_bytes": 1536, "other_calls": 1, "reserved_high_bytes": 1 << 25,
                    "used_high_bytes": 1024, "destroyed": False, "threshold_raised": True}],
-    "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "refused_other_user": 0,
+    "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "held": 0, "refused_other_user": 0,
             "refused_malformed": 0, "refused_too_slow": 0, "refused_unknown": 0, "unreachable": 0,
             "not_imported": 0},
     "warnings": ["w"],

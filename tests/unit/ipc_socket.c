@@ -25,7 +25,7 @@ static atomic_uint answered, refusals[AG_IPC_N_REFUSALS];
 static atomic_bool foreign_signal;
 
 static void answer(const struct ag_ipc_request *request, struct ag_ipc_reply *ret_reply,
-                   int *ret_fd)
+                   int *ret_fds)
 {
     sigset_t blocked;
 
@@ -37,7 +37,8 @@ static void answer(const struct ag_ipc_request *request, struct ag_ipc_reply *re
         return;
     ret_reply->status = AG_IPC_GIVEN;
     ret_reply->size = request->number * 2;
-    *ret_fd = given;
+    for (unsigned i = 0; i < AG_IPC_DESCRIPTORS; i++)
+        ret_fds[i] = given;
 }
 
 static void refused(enum ag_ipc_refusal why)
@@ -65,15 +66,18 @@ static bool is_served(uint64_t number)
 {
     struct ag_ipc_request request = {.token = right, .number = number};
     struct ag_ipc_reply reply;
-    char text[8] = "";
-    int fd = -1;
+    int fds[AG_IPC_DESCRIPTORS];
 
-    if (ag_ipc_ask(&process, &request, &reply, &fd) || reply.status != AG_IPC_GIVEN || fd < 0)
+    if (ag_ipc_ask(&process, &request, &reply, fds) || reply.status != AG_IPC_GIVEN)
         return false;
     CHECK(reply.size == number * 2);
-    CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-    CHECK(pread(fd, text, sizeof(text), 0) == 5 && !strcmp(text, "given"));
-    CHECK(!close(fd));
+    for (unsigned i = 0; i < AG_IPC_DESCRIPTORS; i++) {
+        char text[8] = "";
+
+        CHECK(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+        CHECK(pread(fds[i], text, sizeof(text), 0) == 5 && !strcmp(text, "given"));
+        CHECK(!close(fds[i]));
+    }
     return true;
 }
 
@@ -138,12 +142,12 @@ static void test_asking(void)
 {
     struct ag_ipc_request wrong = {.token = {{1, 2, 4}}, .number = 1};
     struct ag_ipc_reply reply;
-    int fd = 7;
+    int fds[AG_IPC_DESCRIPTORS];
 
     for (unsigned i = 1; i <= 100; i++)
         CHECK(is_served(i));
-    CHECK(!ag_ipc_ask(&process, &wrong, &reply, &fd));
-    CHECK(reply.status == AG_IPC_NO_SUCH_MEMORY && fd == -1);
+    CHECK(!ag_ipc_ask(&process, &wrong, &reply, fds));
+    CHECK(reply.status == AG_IPC_NO_SUCH_MEMORY);
     CHECK(!atomic_load(&foreign_signal));
 }
 
@@ -331,7 +335,7 @@ static int ask_as_stranger(void)
 {
     struct ag_ipc_request request = {.token = right, .number = 1};
     struct ag_ipc_reply reply;
-    int fd, error = ag_ipc_ask(&process, &request, &reply, &fd);
+    int fds[AG_IPC_DESCRIPTORS], error = ag_ipc_ask(&process, &request, &reply, fds);
 
     return error == -EACCES ? 0 : 1; /* a stranger of ours does not even ask */
 }
@@ -365,7 +369,8 @@ static void test_other_user(void)
 
 enum host {
     NO_DESCRIPTOR,
-    TWO_DESCRIPTORS,
+    ONE_DESCRIPTOR,
+    THREE_DESCRIPTORS,
     GARBAGE,
     SHORT,
     LEAVES,
@@ -378,9 +383,12 @@ static void say_wrongly(int to, enum host host)
     struct ag_ipc_reply reply = {.status = host == UNKNOWN_WITH_DESCRIPTOR ? AG_IPC_NO_SUCH_MEMORY
                                                                            : AG_IPC_GIVEN};
     uint8_t bytes[AG_IPC_REPLY_BYTES];
-    int fds[2] = {given, given};
-    size_t n_fds = host == TWO_DESCRIPTORS ? 2 : host == NO_DESCRIPTOR ? 0 : 1;
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+    int fds[3] = {given, given, given};
+    size_t n_fds = host == THREE_DESCRIPTORS ? 3
+                   : host == NO_DESCRIPTOR   ? 0
+                   : host == ONE_DESCRIPTOR  ? 1
+                                             : 2;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(3 * sizeof(int))] = {0};
     struct iovec part = {bytes, host == SHORT ? 50 : sizeof(bytes)};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     struct cmsghdr *header = (struct cmsghdr *)(void *)control;
@@ -429,18 +437,16 @@ static int ask_host(enum host host)
     struct sockaddr_un name;
     socklen_t size;
     pthread_t thread;
-    int error, fd = -1;
+    int error, fds[AG_IPC_DESCRIPTORS];
 
     CHECK(ag_ipc_random(&own));
     size = name_of(&own, &name);
     CHECK(stage.listener >= 0 && !bind(stage.listener, (struct sockaddr *)&name, size));
     CHECK(!listen(stage.listener, 1));
     CHECK(!pthread_create(&thread, NULL, play_host, &stage));
-    error = ag_ipc_ask(&own, &request, &reply, &fd);
+    error = ag_ipc_ask(&own, &request, &reply, fds);
     CHECK(!pthread_join(thread, NULL));
     CHECK(!close(stage.listener));
-    if (!error && fd >= 0)
-        CHECK(!close(fd));
     return error;
 }
 
@@ -451,16 +457,17 @@ static void test_hosts(void)
     struct ag_ipc_reply reply;
     struct ag_ipc_id nobody;
     double began;
-    int fd;
+    int fds[AG_IPC_DESCRIPTORS];
 
     CHECK(ag_ipc_random(&nobody));
-    CHECK(ag_ipc_ask(&nobody, &request, &reply, &fd) == -ECONNREFUSED);
+    CHECK(ag_ipc_ask(&nobody, &request, &reply, fds) == -ECONNREFUSED);
     CHECK(ask_host(NO_DESCRIPTOR) == -EPROTO);
     CHECK(ask_host(GARBAGE) == -EPROTO);
     CHECK(ask_host(SHORT) == -EPROTO);
     CHECK(ask_host(LEAVES) == -EPROTO);
     CHECK(ask_host(UNKNOWN_WITH_DESCRIPTOR) == -EPROTO);
-    CHECK(ask_host(TWO_DESCRIPTORS) == 0);
+    CHECK(ask_host(ONE_DESCRIPTOR) == -EPROTO);
+    CHECK(ask_host(THREE_DESCRIPTORS) == -EPROTO);
     CHECK(descriptors_are(before));
     began = now();
     CHECK(ask_host(SILENT) == -ETIMEDOUT);
