@@ -21,9 +21,20 @@ static __thread struct {
     unsigned depth;
 } current;
 
-CUcontext sim_current(void)
+static CUcontext top(void)
 {
     return current.depth ? current.stack[current.depth - 1] : NULL;
+}
+
+CUcontext sim_context_of(CUcontext ctx)
+{
+    return ctx && sim_handle_is(ctx, SIM_CONTEXT) && ctx->part_of && ctx->alive ? ctx->part_of
+                                                                                : ctx;
+}
+
+CUcontext sim_current(void)
+{
+    return sim_context_of(top());
 }
 
 static void set_current(CUcontext ctx)
@@ -97,6 +108,7 @@ static void close_context(CUcontext ctx)
     }
     ctx->n_peers = 0;
     ctx->alive = false;
+    sim_green_primary_gone(ctx);
     for (CUcontext *link = &self.first; *link; link = &(*link)->next) {
         if (*link == ctx) {
             *link = ctx->next;
@@ -166,9 +178,8 @@ bool sim_peer_device_open(CUcontext from, int device)
 
 /* ---- primary contexts ---- */
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice dev)
+CUresult sim_primary_retain(CUcontext *ret_ctx, CUdevice dev)
 {
-    SIM_ENTER(SIM_NEEDS_INIT);
     if (!ret_ctx)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_ok(dev))
@@ -185,6 +196,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice dev)
+{
+    SIM_ENTER(SIM_NEEDS_INIT);
+    return sim_primary_retain(ret_ctx, dev);
+}
+
 static CUresult release(CUdevice dev, bool reset)
 {
     if (!sim_device_ok(dev))
@@ -197,6 +214,11 @@ static CUresult release(CUdevice dev, bool reset)
     ctx->retained = 0;
     close_context(ctx);
     return CUDA_SUCCESS;
+}
+
+CUresult sim_primary_release(CUdevice dev)
+{
+    return release(dev, false);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
@@ -314,7 +336,7 @@ static CUresult destroy(CUcontext ctx)
     if (ctx->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     close_context(ctx);
-    if (sim_current() == ctx)
+    if (top() == ctx)
         current.depth--;
     return CUDA_SUCCESS;
 }
@@ -410,7 +432,7 @@ CUresult cuCtxGetCurrent(CUcontext *ctx)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!ctx)
         return CUDA_ERROR_INVALID_VALUE;
-    *ctx = sim_current();
+    *ctx = top();
     return CUDA_SUCCESS;
 }
 
@@ -430,8 +452,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!dev)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!ctx)
-        ctx = sim_current();
+    ctx = ctx ? sim_context_of(ctx) : sim_current();
     if (!usable(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     *dev = ctx->device;
@@ -461,8 +482,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!ctx)
-        ctx = sim_current();
+    ctx = ctx ? sim_context_of(ctx) : sim_current();
     if (!usable(ctx))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *id = ctx->id;
@@ -474,8 +494,7 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!ctx)
-        ctx = sim_current();
+    ctx = ctx ? sim_context_of(ctx) : sim_current();
     if (!usable(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     *version = ctx->api_version;
@@ -562,8 +581,7 @@ CUresult cuCtxSynchronize(void)
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!ctx)
-        ctx = sim_current();
+    ctx = ctx ? sim_context_of(ctx) : sim_current();
     if (!usable(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     CUresult refused = sim_capture_check(ctx, SIM_CAPTURE_CONTEXT_WIDE);
@@ -573,6 +591,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
+    peer = sim_context_of(peer);
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (!usable(peer))
@@ -592,6 +611,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
+    peer = sim_context_of(peer);
     if (!usable(peer))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!sim_peers_open(call.ctx, peer))

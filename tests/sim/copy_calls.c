@@ -111,6 +111,8 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream 
 static CUresult peer(CUcontext ctx, CUstream stream, CUdeviceptr dst, CUcontext dst_ctx,
                      CUdeviceptr src, CUcontext src_ctx, size_t bytes, bool async)
 {
+    dst_ctx = sim_context_of(dst_ctx);
+    src_ctx = sim_context_of(src_ctx);
     if (!sim_handle_is(dst_ctx, SIM_CONTEXT) || !sim_handle_is(src_ctx, SIM_CONTEXT) ||
         !dst_ctx->alive || !src_ctx->alive)
         return CUDA_ERROR_INVALID_CONTEXT;

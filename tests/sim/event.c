@@ -227,8 +227,7 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!ctx)
-        ctx = sim_current();
+    ctx = ctx ? sim_context_of(ctx) : sim_current();
     if (!sim_handle_is(ctx, SIM_CONTEXT) || !ctx->alive)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!sim_handle_is(event, SIM_EVENT) || event->ctx != ctx)
@@ -249,8 +248,7 @@ CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event)
 CUresult cuCtxWaitEvent(CUcontext ctx, CUevent event)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!ctx)
-        ctx = sim_current();
+    ctx = ctx ? sim_context_of(ctx) : sim_current();
     if (!sim_handle_is(ctx, SIM_CONTEXT) || !ctx->alive)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!sim_handle_is(event, SIM_EVENT))

@@ -117,6 +117,8 @@ enum sim_handle_kind {
     SIM_MIPMAPPED,
     SIM_EXTERNAL_MEMORY,
     SIM_EXTERNAL_SEMAPHORE,
+    SIM_GREEN,
+    SIM_RESOURCES,
 };
 
 void *sim_handle_new(enum sim_handle_kind kind, size_t bytes);
@@ -320,9 +322,12 @@ struct CUctx_st {
     unsigned n_peers;
     size_t limits[16];
     unsigned cache_config, shared_config;
+    CUcontext part_of; /* of a green context: the primary one, where all of its work is done */
     CUcontext next;
 };
 
+/* What a handle stands for: itself, or the primary context that it is a part of. */
+CUcontext sim_context_of(CUcontext ctx);
 CUcontext sim_current(void);
 void sim_make_current(CUcontext ctx);
 CUcontext sim_contexts(void); /* first of the list of live ones */
@@ -331,6 +336,11 @@ bool sim_peers_open(CUcontext from, CUcontext to);
 CUresult sim_context_drain(CUcontext ctx);
 /* Has the context opened itself to any context of that device? */
 bool sim_peer_device_open(CUcontext from, int device);
+
+CUresult sim_primary_retain(CUcontext *ret_ctx, CUdevice dev);
+CUresult sim_primary_release(CUdevice dev);
+/* green.c: what is part of that context ends with it. */
+void sim_green_primary_gone(CUcontext primary);
 
 /* ---- device.c ---- */
 

@@ -43,7 +43,7 @@ struct traits {
     unsigned visible_at;     /* from that operation on */
     unsigned nonblocking_at; /* likewise: the first non-blocking stream may appear */
     bool second_context, second_device, peers, captures, resets, pools, holds, ipc;
-    bool forks;
+    bool forks, greens;
     bool hungry; /* holds as much memory as it may */
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT, END_EXEC, N_ENDINGS } ending;
     bool faults; /* before it ends, a kernel does what breaks the context */
@@ -299,6 +299,7 @@ bool capture_forbids_legacy(const struct world *w);
 void context_open(struct world *w, unsigned context, int device, bool primary);
 bool op_context(struct world *w);
 bool op_peers(struct world *w);
+bool op_green(struct world *w);
 bool op_push(struct world *w);
 
 bool op_fork(struct world *w);

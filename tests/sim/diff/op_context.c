@@ -179,3 +179,76 @@ bool op_push(struct world *w)
     use_context(w, context);
     return true;
 }
+
+static CUresult make_green(CUgreenCtx *green, CUcontext *inside, CUstream *stream)
+{
+    CUdevResource all, part;
+    CUdevResourceDesc desc;
+    unsigned n_groups = 1;
+    CUresult result = cu.cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM);
+
+    if (result == CUDA_SUCCESS)
+        result = cu.cuDevSmResourceSplitByCount(&part, &n_groups, &all, NULL, 0, 8);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuDevResourceGenerateDesc(&desc, &part, 1);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuGreenCtxCreate(green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuCtxFromGreenCtx(inside, *green);
+    return result ? result : cu.cuGreenCtxStreamCreate(stream, *green, CU_STREAM_NON_BLOCKING, 0);
+}
+
+/* Inside: memory is freed under work of the green context's own stream; some is left behind. */
+static void inside_green(struct world *w, CUstream stream, struct buffer *left)
+{
+    uint32_t n = (uint32_t)left->extent, value = w->op;
+    CUdeviceptr p[2] = {0, 0};
+    CUcontext owner = NULL;
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < 3 && result == CUDA_SUCCESS; i++) {
+        void *args[] = {&p[i % 2], &n, &value};
+        if (i == 2)
+            result = cu.cuMemFree_v2(p[0]);
+        if (result == CUDA_SUCCESS)
+            result = ROOM_OR_HOST(w, 0, left->bytes, cu.cuMemAlloc_v2(&p[i % 2], left->bytes));
+        if (result == CUDA_SUCCESS)
+            result = cu.cuLaunchKernel(w->contexts[0].kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0,
+                                       stream, args, NULL);
+        value++;
+    }
+    (void)did(w, result, "work in a green context");
+    (void)cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, p[1]);
+    say(w, "its memory is of %s", owner == w->contexts[0].handle ? "the primary" : "another");
+    (void)did(w, cu.cuStreamSynchronize(stream), "cuStreamSynchronize there");
+    if (p[0])
+        (void)did(w, cu.cuMemFree_v2(p[0]), "cuMemFree there");
+    left->p = p[1];
+    left->live = left->filled = p[1] != 0;
+    w->bytes_live += left->live ? left->bytes : 0;
+}
+
+/* A part of the primary context of device 0, for the length of one operation. */
+bool op_green(struct world *w)
+{
+    struct buffer *left = buffer_new(w, BUFFER_NATIVE, 0, 1024u << draw(w, 4));
+    CUcontext inside = NULL;
+    CUgreenCtx green = NULL;
+    CUstream stream = NULL;
+
+    if (!w->traits->greens || w->capture.open || !left || !w->contexts[0].alive ||
+        w->contexts[0].device)
+        return false;
+    if (!did(w, make_green(&green, &inside, &stream), "a green context"))
+        return true;
+    (void)did(w, cu.cuCtxSetCurrent(inside), "cuCtxSetCurrent of it");
+    w->current = MAX_CONTEXTS;
+    inside_green(w, stream, left);
+    if (chance(w, 70))
+        (void)did(w, cu.cuStreamDestroy_v2(stream), "cuStreamDestroy there");
+    if (chance(w, 50))
+        use_context(w, 0);
+    (void)did(w, cu.cuGreenCtxDestroy(green), "cuGreenCtxDestroy");
+    use_context(w, 0);
+    return true;
+}

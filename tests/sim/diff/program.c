@@ -56,6 +56,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->ending = draw(&dice, N_ENDINGS);
     t->hungry = chance(&dice, 30);
     t->faults = chance(&dice, 5) && n_threads == 1 && !ipc;
+    t->greens = chance(&dice, 15) && n_threads == 1;
     t->forks = chance(&dice, 20) && n_threads == 1;
 }
 
@@ -74,7 +75,7 @@ static const struct {
     {op_hold, 3},           {op_spin, 4},         {op_capture_begin, 3}, {op_graph_launch, 5},
     {op_graph_destroy, 1},  {op_context, 2},      {op_push, 2},          {op_ask_pointer, 5},
     {op_ask_memory, 1},     {op_mistake, 2},      {op_ipc, 6},           {op_fork, 5},
-    {op_peers, 4},          {op_copy_across, 8},
+    {op_peers, 4},          {op_green, 5},        {op_copy_across, 8},
 };
 
 /* Right after a free: what relies on it having waited. */
