@@ -3,6 +3,7 @@
  *   cost [N]  an empty kernel that gets eight pointers, by the runtime and by the driver's linked symbol;
  *             with N further blocks, one of which no kernel ever gets
  *   first     2 GiB that nobody has touched: the launch that touches them first, and the next
+ *   held      launches behind, and beside, a kernel that waits for the host: they return at once
  *   layouts   what the driver tells of parameters, of every kind of handle: facts, not measured
  */
 #include "check.h"
@@ -118,6 +119,61 @@ static int first(void)
     return word.x == 6 && word.y == (unsigned)(bytes / sizeof *p - 1) ? 0 : EXIT_BROKEN;
 }
 
+__global__ void wait_for(volatile unsigned *flag, unsigned *seen)
+{
+    while (!*flag)
+        ;
+    *seen = *flag;
+}
+
+__global__ void add(unsigned *words, const unsigned *seen)
+{
+    words[0] += *seen;
+    words[MIB] += *seen;
+}
+
+/* Whoever waits for the kernel before the host has let it go waits for ever: the run is ended then. */
+static int held(void)
+{
+    cudaStream_t streams[2];
+    unsigned *flag, *seen, *words[4], got[2];
+    int wrong = 0;
+    MUST(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
+    MUST(cudaMalloc(&seen, sizeof *seen));
+    for (int i = 0; i < 2; i++)
+        MUST(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+    for (int i = 0; i < 4; i++) {
+        MUST(cudaMalloc(&words[i], 64 * MIB));
+        MUST(cudaMemset(words[i], 0, sizeof *words[i]));
+        MUST(cudaMemset(words[i] + MIB, 0, sizeof *words[i]));
+    }
+    MUST(cudaMemset(seen, 0, sizeof *seen));
+    *flag = 1; /* kernels are loaded before one of them waits */
+    wait_for<<<1, 1, 0, streams[0]>>>(flag, seen);
+    add<<<1, 1, 0, streams[0]>>>(words[0], seen);
+    MUST(cudaDeviceSynchronize());
+    *flag = 0;
+    wait_for<<<1, 1, 0, streams[0]>>>(flag, seen);
+    double start = now_s();
+    add<<<1, 1, 0, streams[1]>>>(words[1], seen); /* beside it, of words hardly touched */
+    double beside = now_s();
+    add<<<1, 1, 0, streams[0]>>>(words[2], seen);
+    add<<<1, 1, 0, streams[0]>>>(words[3], seen);
+    double behind = now_s();
+    MUST(cudaGetLastError());
+    MUST(cudaStreamSynchronize(streams[1]));
+    *(volatile unsigned *)flag = 7;
+    MUST(cudaDeviceSynchronize());
+    for (int i = 2; i < 4; i++) {
+        MUST(cudaMemcpy(got, words[i], sizeof *got, cudaMemcpyDeviceToHost));
+        MUST(cudaMemcpy(got + 1, words[i] + MIB, sizeof *got, cudaMemcpyDeviceToHost));
+        wrong += (got[0] != 7) + (got[1] != 7);
+    }
+    printf("launch beside %.3f ms, two behind %.3f ms, wrong words %d\n", 1e3 * (beside - start),
+           1e3 * (behind - beside), wrong);
+    return wrong ? EXIT_BROKEN : 0;
+}
+
 static void say_layout(const char *name, const char *how, CUresult (*ask)(void *, size_t, size_t *, size_t *),
                        void *handle)
 {
@@ -167,8 +223,10 @@ int main(int argc, char **argv)
         return cost(argc > 2 ? atoi(argv[2]) : 0);
     if (argc > 1 && !strcmp(argv[1], "first"))
         return first();
+    if (argc > 1 && !strcmp(argv[1], "held"))
+        return held();
     if (argc > 1 && !strcmp(argv[1], "layouts"))
         return layouts();
-    fprintf(stderr, "usage: launches cost [N]|first|layouts\n");
+    fprintf(stderr, "usage: launches cost [N]|first|held|layouts\n");
     return EXIT_UNUSABLE;
 }
