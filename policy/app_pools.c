@@ -262,7 +262,7 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
         ;
 }
 
-/* Asks the driver for the highest levels of the row's pool. */
+/* Asks the driver for the highest levels of the row's pool, if something was taken from it. */
 static void ask_levels(unsigned i)
 {
     struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
@@ -271,7 +271,7 @@ static void ask_levels(unsigned i)
     CUmemoryPool pool;
 
     if (!table.rows[i].alive || table.rows[i].unsure || told->kind == AG_APP_POOL_IMPORTED ||
-        !ag_cu.cuMemPoolGetAttribute)
+        !ag_cu.cuMemPoolGetAttribute || !ag_stats_app_pool_sum(&ag_stats, i, AG_APP_ALLOCS))
         return;
     previous = ag_order_relax_captures();
     pool = handle_of(i);
