@@ -62,11 +62,14 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
 /* A stream that is destroyed while it captures ends the capture. */
 AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
 {
+    struct ag_context *context = NULL;
     CUresult result;
+    bool captures;
 
     AG_ENTER(cuStreamDestroy_v2, stream);
+    captures = ag_order_stream_dying(stream, &context);
     result = ag_cu.cuStreamDestroy_v2(stream);
-    if (result == CUDA_SUCCESS && ag_order_capture_gone(stream))
+    if (captures && ag_order_stream_died(stream, context, result == CUDA_SUCCESS))
         ag_alloc_capture_closed();
     return ag_entry_leave(result);
 }

@@ -184,9 +184,38 @@ static bool drop_capture_on(CUstream stream, int thread)
     return last;
 }
 
-bool ag_order_capture_gone(CUstream stream)
+bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context)
 {
-    return ag_order_capture_open() && drop_capture_on(stream, 0);
+    bool captures_here = false;
+
+    if (!ag_order_capture_open())
+        return false;
+    ag_lock_take(&captures.lock);
+    for (unsigned i = 0; i < captures.n && !captures_here; i++) {
+        if (captures.open[i].stream != stream || captures.open[i].thread)
+            continue;
+        *ret_context = captures.open[i].context;
+        captures.open[i] = captures.open[--captures.n];
+        captures_here = true;
+    }
+    ag_lock_release(&captures.lock);
+    return captures_here;
+}
+
+bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool success)
+{
+    bool last = false;
+
+    ag_lock_take(&captures.lock);
+    if (success) {
+        last = atomic_fetch_sub_explicit(&open_captures, 1, memory_order_seq_cst) == 1;
+    } else if (captures.n < MAX_CAPTURES) {
+        captures.open[captures.n].stream = stream;
+        captures.open[captures.n].thread = 0;
+        captures.open[captures.n++].context = context;
+    }
+    ag_lock_release(&captures.lock);
+    return last;
 }
 
 bool ag_order_capture_ended(CUstream stream, bool per_thread)

@@ -78,8 +78,11 @@ bool ag_order_capture_open(void);
 void ag_order_capture_opening(void);
 bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
 bool ag_order_capture_ended(CUstream stream, bool per_thread);
-/* The same after `stream` was destroyed: the driver must not be asked about it any more. */
-bool ag_order_capture_gone(CUstream stream);
+/* Around the destruction of a stream, which ends the capture that began on it: out of the list before,
+ * since its handle may be another stream's at once, and no question about it after (the driver would
+ * crash). dying: is there such a capture? Then died is to follow; true when none is open any more. */
+bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context);
+bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool success);
 
 /* While a thread is inside, no capture begins (for a bounded time). False while one is open; then do
  * not leave. Not to be nested. */

@@ -1,7 +1,8 @@
 /*
  * A capture in each of the three modes while a second thread allocates, computes and frees: the
  * codes of both, what became of the capture, the bytes of its replay and of the other thread.
- * With each mode the other thread comes twice: as threads are, and in relaxed mode.
+ * With each mode the other thread comes twice: as threads are, and in relaxed mode. Then a stream
+ * that takes part in a capture is destroyed before its end.
  */
 #include "check.h"
 
@@ -142,6 +143,44 @@ static void scenario(cudaStreamCaptureMode mode, bool relaxed)
     MUST(cudaStreamDestroy(o.stream));
 }
 
+/* A stream joins the capture and is destroyed before it ends; memory is freed and taken after that.
+ */
+static void joined_stream_goes(void)
+{
+    cudaStream_t s, joined;
+    cudaEvent_t there, back;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    unsigned *words, *more, last;
+    MUST(cudaMalloc(&words, n_words * sizeof *words));
+    MUST(cudaMemset(words, 0, n_words * sizeof *words));
+    MUST(cudaMalloc(&more, n_words * sizeof *more));
+    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+    MUST(cudaStreamCreateWithFlags(&joined, cudaStreamNonBlocking));
+    MUST(cudaEventCreate(&there));
+    MUST(cudaEventCreate(&back));
+    MUST(cudaEventRecord(there, s));
+    MUST(cudaStreamWaitEvent(joined, there, 0));
+    add<<<64, 256, 0, joined>>>(words, n_words, 7);
+    MUST(cudaEventRecord(back, joined));
+    MUST(cudaStreamWaitEvent(s, back, 0));
+    printf("destroyed: %s\n", cudaGetErrorName(cudaStreamDestroy(joined)));
+    printf("freed: %s\n", cudaGetErrorName(cudaFree(more)));
+    printf("taken: %s\n", cudaGetErrorName(cudaMalloc(&more, n_words * sizeof *more)));
+    printf("end: %s\n", cudaGetErrorName(cudaStreamEndCapture(s, &graph)));
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    MUST(cudaGraphLaunch(exec, s));
+    MUST(cudaStreamSynchronize(s));
+    MUST(cudaMemcpy(&last, words + n_words - 1, sizeof last, cudaMemcpyDeviceToHost));
+    printf("replay: %u\n", last);
+    MUST(cudaGraphExecDestroy(exec));
+    MUST(cudaGraphDestroy(graph));
+    MUST(cudaStreamDestroy(s));
+    MUST(cudaFree(words));
+    MUST(cudaFree(more));
+}
+
 int main()
 {
     const cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeRelaxed,
@@ -155,5 +194,6 @@ int main()
     for (cudaStreamCaptureMode mode : modes)
         for (int relaxed = 0; relaxed < 2; relaxed++)
             scenario(mode, relaxed);
+    joined_stream_goes();
     return 0;
 }

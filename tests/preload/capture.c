@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "device.h"
 #include "say.h"
@@ -18,6 +19,8 @@ static CUresult (*launch_graph)(CUgraphExec, CUstream);
 static CUresult (*destroy_exec)(CUgraphExec);
 static CUresult (*destroy_graph)(CUgraph);
 
+static CUresult (*destroy_stream)(CUstream);
+
 static bool find_calls(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -28,6 +31,7 @@ static bool find_calls(void)
     *(void **)&launch_graph = dlsym(driver, "cuGraphLaunch");
     *(void **)&destroy_exec = dlsym(driver, "cuGraphExecDestroy");
     *(void **)&destroy_graph = dlsym(driver, "cuGraphDestroy");
+    *(void **)&destroy_stream = dlsym(driver, "cuStreamDestroy_v2");
     return begin_capture && end_capture && instantiate && launch_graph && destroy_exec &&
            destroy_graph;
 }
@@ -85,13 +89,50 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
     SAY_CODE("free", cuMemFree(p));
 }
 
-int main(void)
+/* A stream that joined the capture, and one that did not, are gone before it ends; then the one that it
+ * began on goes, which ends it. Nobody may ask about a stream that is gone. */
+static void streams_that_go(void)
+{
+    CUstream origin, joined, other;
+    CUevent there, back;
+    CUdeviceptr p, q;
+    CUgraph graph = NULL;
+
+    NEED(cuMemAlloc(&p, 1 << 20));
+    NEED(cuMemAlloc(&q, 1 << 20));
+    NEED(cuStreamCreate(&origin, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&there, CU_EVENT_DISABLE_TIMING));
+    NEED(cuEventCreate(&back, CU_EVENT_DISABLE_TIMING));
+    SAY_CODE("begin", begin_capture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+    NEED(cuEventRecord(there, origin));
+    NEED(cuStreamWaitEvent(joined, there, 0));
+    NEED(cuMemsetD8Async(p, 1, 1 << 20, joined));
+    NEED(cuEventRecord(back, joined));
+    NEED(cuStreamWaitEvent(origin, back, 0));
+    SAY_CODE("destroy the other", destroy_stream(other));
+    SAY_CODE("destroy the joined", destroy_stream(joined));
+    SAY_CODE("free", cuMemFree(q));
+    SAY_CODE("end", end_capture(origin, &graph));
+    SAY_CODE("begin again", begin_capture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+    SAY_CODE("destroy it", destroy_stream(origin));
+    SAY_CODE("free", cuMemFree(p));
+    NEED(cuMemAlloc(&p, 1 << 20));
+    SAY_CODE("free", cuMemFree(p));
+}
+
+int main(int argc, char **argv)
 {
     CUstream streams[2];
 
     if (!find_calls())
         return 77;
     context = device_open();
+    if (argc > 1 && !strcmp(argv[1], "streams")) {
+        streams_that_go();
+        return 0;
+    }
     NEED(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));
     for (int i = 0; i < 2; i++) {
         capture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED, true);

@@ -1,5 +1,7 @@
 # No byte of a freed block reaches its next owner, and the host sees what a free waits for.
 
+import re
+
 from harness import EVERY, EXACT, POLICIES, SEEDS, Case, main, program, run
 
 
@@ -44,6 +46,20 @@ class Order(Case):
                 with self.subTest(settings=variant):
                     # Either way no barrier is placed that would end the capture.
                     self.assertGreater(frees['set_aside' if forced else 'drained'], 0)
+
+    def test_streams_destroyed_in_a_capture(self):
+        command = [program('preload_capture'), 'streams']
+        if run(command).status == 77:
+            self.skipTest('this simulated driver cannot capture')
+        for variant, result in self.same(command, variants=EVERY, seeds=SEEDS, quiet=False,
+                                         settings={'SIM_LOG': '1'}):
+            calls = re.findall(r'\b(cuStreamDestroy_v2|cuStreamEndCapture|cuStreamIsCapturing)\b',
+                               result.err)
+            asked_after = {a for a, b in zip(calls, calls[1:]) if b == 'cuStreamIsCapturing'}
+            with self.subTest(settings=variant):
+                # A driver follows the handle that it is asked about.
+                self.assertNotIn('cuStreamDestroy_v2', asked_after)
+                self.assertEqual(calls.count('cuStreamDestroy_v2'), 3)
 
 
 if __name__ == '__main__':

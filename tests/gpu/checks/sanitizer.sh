@@ -1,4 +1,5 @@
-# compute-sanitizer's memcheck has nothing to say about a program that it does not say natively.
+# compute-sanitizer's memcheck finds no wrong access that it does not find natively. (Calls that return
+# errors are left out: some are answered without the driver, some are tried in a pool first.)
 
 # findings FILE: what was found, without addresses, process ids and places in memory.
 findings() {
@@ -8,7 +9,7 @@ findings() {
 
 # sanitized COMMAND...
 sanitized() {
-    local side tool=(compute-sanitizer --tool memcheck) reports LIMIT_S=150
+    local side tool=(compute-sanitizer --tool memcheck --report-api-errors no) reports LIMIT_S=150
     command -v compute-sanitizer >/dev/null || { echo "not installed"; return $STATUS_SKIP; }
     run_native -- "${tool[@]}" "$@" || { died native $?; return 1; }
     grep -q 'ERROR SUMMARY' "$OUT/$TAG.native.out" || { echo "it does not work here"; return $STATUS_SKIP; }
