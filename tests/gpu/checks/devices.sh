@@ -4,6 +4,11 @@ two_gpus() {
     (($(nvidia-smi --list-gpus | wc -l) > 1)) || { echo "one GPU only"; return 1; }
 }
 
+on_two_gpus() {
+    two_gpus || return $STATUS_SKIP
+    "$@"
+}
+
 # What is on which device, with the devices in this order; the report's numbers are the program's.
 visible() {
     local order=$1 n=0
@@ -26,7 +31,7 @@ several_gpu_checks() {
     several devices/contexts -- "$BIN/contexts_two" "$BIN/driver_kernels.fatbin"
     several devices/green -- "$BIN/green" "$BIN/driver_kernels.fatbin"
     background check devices/peers-managed same_output ALLOGRAFT_POLICY=managed -- "$BIN/peers"
-    background check devices/peers-reversed same_output CUDA_VISIBLE_DEVICES=1,0 -- "$BIN/peers"
+    background check devices/peers-reversed on_two_gpus same_output CUDA_VISIBLE_DEVICES=1,0 -- "$BIN/peers"
     background check devices/peers-ordered same_output ALLOGRAFT_FREE=ordered -- "$BIN/peers"
     background check devices/peers-mixed same_output ALLOGRAFT_RULES='device=1:native' -- "$BIN/peers"
     background check devices/peers-mixed-managed same_output \
