@@ -1249,6 +1249,22 @@ static void group_capture_joins(void)
     NEED(launch_store(other_nonblocking, device_of(seen), 1, 0));
     row("R669", "end of a capture with an unjoined stream, nothing else wrong", "code %d",
         D(cuStreamEndCapture)(nonblocking, &graph));
+    for (int join = 1; join >= 0; join--) {
+        CUstream branch;
+        NEED(D(cuStreamCreate)(&branch, CU_STREAM_NON_BLOCKING));
+        NEED(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+        NEED(D(cuEventRecord)(event, nonblocking));
+        NEED(D(cuStreamWaitEvent)(branch, event, 0));
+        NEED(launch_store(branch, device_of(seen), 1, 0));
+        NEED(D(cuEventRecord)(event, branch));
+        if (join)
+            NEED(D(cuStreamWaitEvent)(nonblocking, event, 0));
+        NEED(D(cuStreamDestroy)(branch));
+        row(join ? "R670" : "R671",
+            join ? "end of a capture whose other stream joined and was destroyed"
+                 : "end of a capture whose other stream was destroyed unjoined",
+            "code %d", D(cuStreamEndCapture)(nonblocking, &graph));
+    }
     NEED(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
     second = D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED);
     row("R664", "a second begin on the stream", "code %d, end %d", second,

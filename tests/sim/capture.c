@@ -314,12 +314,12 @@ static void leave(CUstream stream)
     stream->n_tail = 0;
 }
 
-static bool joined(CUstream origin, CUstream other)
+static bool joined(CUstream origin, const CUgraphNode *tail, size_t n_tail)
 {
-    for (size_t i = 0; i < other->n_tail; i++) {
+    for (size_t i = 0; i < n_tail; i++) {
         bool reached = false;
         for (size_t j = 0; j < origin->n_tail; j++)
-            reached |= sim_graph_node_before(other->tail[i], origin->tail[j]);
+            reached |= sim_graph_node_before(tail[i], origin->tail[j]);
         if (!reached)
             return false;
     }
@@ -336,11 +336,16 @@ static CUresult close_capture(struct sim_capture *capture)
         for (CUstream stream = ctx->first; stream; stream = stream->next) {
             if (stream->capture != capture || stream == origin)
                 continue;
-            if (result == CUDA_SUCCESS && origin && !joined(origin, stream))
+            if (result == CUDA_SUCCESS && origin && !joined(origin, stream->tail, stream->n_tail))
                 result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
             leave(stream);
         }
     }
+    if (result == CUDA_SUCCESS && origin && !joined(origin, capture->left, capture->n_left))
+        result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    free(capture->left);
+    capture->left = NULL;
+    capture->n_left = 0;
     if (origin)
         leave(origin);
     capture->open = false;
@@ -373,7 +378,8 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
     return result;
 }
 
-/* The stream is going: with the origin goes the capture. */
+/* The stream is going: with the origin goes the capture; of another one the work stays in it, which
+ * must have been joined by the end. */
 void sim_capture_forget_stream(CUstream stream)
 {
     struct sim_capture *capture = stream->capture;
@@ -381,7 +387,12 @@ void sim_capture_forget_stream(CUstream stream)
     if (!capture)
         return;
     if (capture->origin != stream) {
-        capture->valid = false;
+        size_t n = capture->n_left + stream->n_tail;
+        capture->left = realloc(capture->left, (n + 1) * sizeof(*capture->left));
+        if (!capture->left)
+            abort();
+        for (size_t i = 0; i < stream->n_tail; i++)
+            capture->left[capture->n_left++] = stream->tail[i];
         leave(stream);
         return;
     }

@@ -57,6 +57,8 @@ struct sim_capture {
     int thread;
     CUcontext ctx;
     CUstream origin;
+    CUgraphNode *left; /* the last nodes of streams that were destroyed meanwhile */
+    size_t n_left;
     struct sim_capture *next;
 };
 
