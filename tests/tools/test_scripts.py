@@ -81,7 +81,7 @@ class Completion(CommandTest):
         return result.stdout.split()
 
     def test_offers_commands_flags_settings_and_values(self):
-        self.assertEqual(self.complete("r"), ["run"])
+        self.assertEqual(sorted(self.complete("r")), ["report", "run"])
         self.assertEqual(self.complete("options", "--c"), ["--check"])
         self.assertEqual(self.complete("run", "--s"), ["--stats", "--set"])
         self.assertEqual(self.complete("run", "--policy", ""), ["pool", "native", "managed"])
