@@ -1,10 +1,12 @@
 /*
  * What this driver does about pools where its documentation is silent, one line each. Its answers are what
- * policy/app_pools.c and app_async.c assume. usage: pool_facts [dma-buf], the last for what may crash.
+ * policy/app_pools.c and app_async.c assume. usage: pool_facts [dma-buf]
  */
 #include "check.h"
 
 #include <cuda.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static CUdevice device;
 static CUcontext context;
@@ -78,31 +80,78 @@ static void managed(void)
     MUST(cuMemPoolDestroy(pool));
 }
 
-static void dma_buf(void)
+/* --- dma-bufs: each kind of memory in a process of its own, since the driver may crash --- */
+
+static CUdeviceptr take_native(void)
 {
     CUdeviceptr p;
-    int handle = -1, supported = 0;
 
-    MUST(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device));
     MUST(cuMemAlloc(&p, 2 << 20));
-    printf("dma-buf supported: %d; of cuMemAlloc memory: %d\n", supported,
-           cuMemGetHandleForAddressRange(&handle, p, 2 << 20, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-    fflush(stdout);
-    MUST(cuMemAllocManaged(&p, 2 << 20, CU_MEM_ATTACH_GLOBAL));
-    printf("of managed memory: %d\n",
-           cuMemGetHandleForAddressRange(&handle, p, 2 << 20, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    return p;
 }
 
-int main(int argc, char **argv)
+static CUdeviceptr take_managed(void)
+{
+    CUdeviceptr p;
+
+    MUST(cuMemAllocManaged(&p, 2 << 20, CU_MEM_ATTACH_GLOBAL));
+    return p;
+}
+
+static CUdeviceptr take_async(void)
+{
+    CUdeviceptr p;
+
+    MUST(cuMemAllocAsync(&p, 2 << 20, NULL));
+    MUST(cuStreamSynchronize(NULL));
+    return p;
+}
+
+static CUdeviceptr take_managed_pool(void)
+{
+    CUdeviceptr p;
+
+    MUST(cuMemAllocFromPoolAsync(&p, 2 << 20, new_pool(CU_MEM_ALLOCATION_TYPE_MANAGED), NULL));
+    MUST(cuStreamSynchronize(NULL));
+    return p;
+}
+
+static void begin(void)
 {
     MUST(cuInit(0));
     MUST(cuDeviceGet(&device, 0));
     MUST(cuDevicePrimaryCtxRetain(&context, device));
     MUST(cuCtxSetCurrent(context));
+}
+
+static void ask_dma_buf(const char *what, CUdeviceptr (*take)(void))
+{
+    int handle = -1, status = 0;
+    pid_t child = fork();
+
+    if (!child) {
+        begin();
+        _exit(cuMemGetHandleForAddressRange(&handle, take(), 2 << 20,
+                                            CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) & 0xff);
+    }
+    (void)waitpid(child, &status, 0);
+    if (WIFSIGNALED(status))
+        printf("dma-buf of %s: the driver dies of signal %d\n", what, WTERMSIG(status));
+    else
+        printf("dma-buf of %s: code %d (modulo 256)\n", what, WEXITSTATUS(status));
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
     if (argc > 1 && !strcmp(argv[1], "dma-buf")) {
-        dma_buf();
+        ask_dma_buf("cuMemAlloc memory", take_native);
+        ask_dma_buf("managed memory", take_managed);
+        ask_dma_buf("memory of a pool", take_async);
+        ask_dma_buf("memory of a managed pool", take_managed_pool);
         return 0;
     }
+    begin();
     for (int mode = 0; mode < 3; mode++)
         in_capture((CUstreamCaptureMode)mode);
     managed();
