@@ -65,7 +65,8 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
         ag_stats_add(AG_STAT_SUBSTITUTED, 1);
         return ag_hook_info(hook)->entry;
     }
-    if (name && ag_hook_base_known(name)) {
+    hook = name ? ag_hook_by_base(name) : AG_N_HOOKS;
+    if (hook != AG_N_HOOKS && is_wanted(hook)) {
         ag_stats_add(AG_STAT_DOOR_UNMATCHED, 1);
         ag_log_debug("cuGetProcAddress gave %s at an address of no hooked symbol: left alone", name);
     }

@@ -90,11 +90,11 @@ enum ag_hook ag_hook_by_address(const void *address, bool per_thread)
     return found;
 }
 
-bool ag_hook_base_known(const char *base)
+enum ag_hook ag_hook_by_base(const char *base)
 {
     for (unsigned i = 0; i < AG_N_HOOKS; i++) {
         if (!strcmp(base, hooks[i].base))
-            return true;
+            return (enum ag_hook)i;
     }
-    return false;
+    return AG_N_HOOKS;
 }

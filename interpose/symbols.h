@@ -37,7 +37,7 @@ void ag_symbols_index(void);
 /* The hook whose real symbol lies at `address`; where two hooks share an address, the one of that
  * flavour. AG_N_HOOKS when it is none of ours. */
 enum ag_hook ag_hook_by_address(const void *address, bool per_thread);
-/* Is there a hook for the base name, of whatever version? */
-bool ag_hook_base_known(const char *base);
+/* Some hook of the base name, of whatever version, or AG_N_HOOKS. */
+enum ag_hook ag_hook_by_base(const char *base);
 
 #endif
