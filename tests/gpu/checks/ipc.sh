@@ -35,8 +35,6 @@ ipc_checks() {
     background check ipc/other-device same_lives -- "$BIN/ipc" 1
     background check ipc/too-late ipc_too_late
     background check ipc/torch same_lives -- python3 "$HERE/torch_share.py" 0
-    background check ipc/torch-uncached same_lives PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- \
-        python3 "$HERE/torch_share.py" 0
     background check ipc/torch-other-device same_lives -- python3 "$HERE/torch_share.py" 1
     wait_for_background
 }
