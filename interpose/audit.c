@@ -1,16 +1,17 @@
-/* liballograft-audit.so, for `allograft run --audit`: leads bindings that go past us to our functions.
+/* liballograft-audit.so, for `allograft run --audit`: leads bindings that go past us to our
+ * functions.
  *
  * A library opened with RTLD_DEEPBIND is bound to its own dependencies before anything that was
- * preloaded. The loader tells a library named in LD_AUDIT of every binding, these too, and takes the
- * address it answers. Bindings to `dlsym` of libc, and to driver symbols that liballograft.so
+ * preloaded. The loader tells a library named in LD_AUDIT of every binding, these too, and takes
+ * the address it answers. Bindings to `dlsym` of libc, and to driver symbols that liballograft.so
  * exports, are answered with the address of that; so are look-ups by libc's dlsym.
  *
  * Delicate, because such a library lives in a namespace of its own with a libc of its own, and is
  * called under the loader's lock in the middle of its work. Rules of this file:
  * - nothing is allocated, nothing is kept in thread-local storage, no libc function but string
  *   comparisons is called;
- * - liballograft.so is not opened from here, that would be a second one: it is preloaded beside, and
- *   its symbols are found in its own hash table;
+ * - liballograft.so is not opened from here, that would be a second one: it is preloaded beside,
+ * and its symbols are found in its own hash table;
  * - before glibc 2.35 bindings made at load time were not told: there it declines. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -121,10 +122,12 @@ EXPORT unsigned la_objopen(struct link_map *map, Lmid_t namespace, uintptr_t *co
     return LA_FLG_BINDTO;
 }
 
-/* The flags of la_objopen say who is asked for bindings at load time; of a look-up by dlsym the loader
- * tells if either side has one of them. */
-EXPORT uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintptr_t *to,
-                              unsigned *flags, const char *name)
+/* The flags of la_objopen say who is asked for bindings at load time; of a look-up by dlsym the
+ * loader tells if either side has one of them. The parameters are as link.h has them. */
+/* cppcheck-suppress constParameter */
+EXPORT uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from, /* NOLINT */
+                              /* cppcheck-suppress constParameter */
+                              uintptr_t *to, unsigned *flags, const char *name) /* NOLINT */
 {
     uintptr_t address = 0;
 

@@ -1,9 +1,9 @@
 /* Looks into the relocations of loaded libraries: see bypass.h.
  *
  * A library's relocation table names each symbol it is bound to and the place where the loader put
- * the address. Where the place of a hooked symbol holds an address inside libcuda, the library calls
- * the driver itself. Where that of `dlsym` holds libc's, its look-ups are not answered by us; that
- * only concerns CUDA when the library also names the driver, as every CUDA runtime does.
+ * the address. Where the place of a hooked symbol holds an address inside libcuda, the library
+ * calls the driver itself. Where that of `dlsym` holds libc's, its look-ups are not answered by us;
+ * that only concerns CUDA when the library also names the driver, as every CUDA runtime does.
  *
  * Delicate, because it reads other people's tables: rules of this file
  * - nothing outside a loaded, readable segment of the object is read, whatever its tables say;
@@ -26,8 +26,8 @@
 #include "symbols.h"
 
 #define MOST_RELOCATIONS 4000000u
-#define MOST_BYTES (256u << 20) /* searched for the driver's name */
-#define N_RANGES 16u
+#define MOST_BYTES       (256u << 20) /* searched for the driver's name */
+#define N_RANGES         16u
 
 #ifdef __x86_64__
 #define IS_FUNCTION_ADDRESS(type) \

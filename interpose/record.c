@@ -3,7 +3,8 @@
  * Delicate, because a program must not notice: rules of this file
  * - no descriptor stays open, no memory is asked of malloc, errno is the caller's business;
  * - all pages of the file exist before it is mapped, else a full file system would be a SIGBUS in a
- *   counter; no more is taken than a small part of what is free there (NCCL and others need it too);
+ *   counter; no more is taken than a small part of what is free there (NCCL and others need it
+ * too);
  * - a limit on file sizes is looked at first: the kernel's answer to passing it is a signal;
  * - /dev/shm belongs to everybody: no link is followed, the folder must be the user's and closed to
  *   others, and the file is one that did not exist before.
@@ -29,10 +30,10 @@
 #include "base/clock.h"
 #include "stats.h"
 
-#define KEPT 32u        /* files in a folder, beside those of running processes */
+#define KEPT      32u   /* files in a folder, beside those of running processes */
 #define MAX_FILES 1024u /* in a folder, of whatever process */
-#define SHARE 32u       /* of what is free in the file system, one part */
-#define SUFFIX ".counters"
+#define SHARE     32u   /* of what is free in the file system, one part */
+#define SUFFIX    ".counters"
 
 static char file_path[PATH_MAX]; /* of this process's file, "" for none */
 static bool is_shared;           /* ag_stats lies in a file */
@@ -161,7 +162,7 @@ static void count_file(const char *name, bool ask_state, struct census *census)
     if (!ask_state || (*census->oldest_dead && strcmp(name, census->oldest_dead) >= 0) ||
         ag_record_state(&owner) != AG_RECORD_DEAD)
         return;
-    strcpy(census->oldest_dead, name); /* no longer than a name of ours */
+    memcpy(census->oldest_dead, name, strlen(name) + 1); /* no longer than a name of ours */
 }
 
 static struct census take_census(int folder, bool ask_state)
@@ -203,7 +204,8 @@ static bool has_space(int folder)
     struct rlimit limit;
     struct statvfs fs;
 
-    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < sizeof(ag_stats) || fstatvfs(folder, &fs))
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < sizeof(ag_stats) ||
+        fstatvfs(folder, &fs))
         return false;
     return (uint64_t)fs.f_bavail * fs.f_frsize / SHARE > sizeof(ag_stats);
 }
@@ -232,8 +234,8 @@ static bool replace_by_memory(void)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == &ag_stats;
 }
 
-/* Mapped elsewhere first: what can fail fails there. Other threads may count meanwhile; what they add
- * in between is lost. */
+/* Mapped elsewhere first: what can fail fails there. Other threads may count meanwhile; what they
+ * add in between is lost. */
 static bool map_over(int fd)
 {
     void *mapped = mmap(NULL, sizeof(ag_stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -260,8 +262,8 @@ static void begin_in(int folder, const char *folder_path)
 
     ag_record_name(&owner, name);
     length = snprintf(file_path, sizeof(file_path), "%s/%s", folder_path, name);
-    if (length < 0 || (size_t)length >= sizeof(file_path) || sysconf(_SC_PAGESIZE) > AG_STATS_PAGE ||
-        !has_space(folder) || !make_room(folder)) {
+    if (length < 0 || (size_t)length >= sizeof(file_path) ||
+        sysconf(_SC_PAGESIZE) > AG_STATS_PAGE || !has_space(folder) || !make_room(folder)) {
         *file_path = '\0';
         return;
     }

@@ -1,13 +1,13 @@
-/* The counters' file of a process: a file's pages in the place of ag_stats, so that what was counted
- * is still there when the process was killed. `allograft report` reads it. Knows no CUDA.
+/* The counters' file of a process: a file's pages in the place of ag_stats, so that what was
+ * counted is still there when the process was killed. `allograft report` reads it. Knows no CUDA.
  *
  * Why pages under the static struct and not a pointer to a mapping: everybody counts at constant
  * addresses, and a pointer would cost a load on every count. So the file is filled with what was
- * counted so far, mapped somewhere, and moved over the struct, once, when the first context comes to
- * life. From then on nothing is done for it: the kernel keeps the pages.
+ * counted so far, mapped somewhere, and moved over the struct, once, when the first context comes
+ * to life. From then on nothing is done for it: the kernel keeps the pages.
  *
- * Why /dev/shm and not $XDG_RUNTIME_DIR: that one goes when its user logs out, also under a job that
- * was left running, and is not set in jobs of cron, Slurm or a container. */
+ * Why /dev/shm and not $XDG_RUNTIME_DIR: that one goes when its user logs out, also under a job
+ * that was left running, and is not set in jobs of cron, Slurm or a container. */
 #ifndef AG_RECORD_H
 #define AG_RECORD_H
 
@@ -40,16 +40,18 @@ enum ag_record_state ag_record_state(const struct ag_record_owner *owner);
 
 /* The folder that ALLOGRAFT_COUNTERS=`setting` means; false when it means none, or a long one. */
 bool ag_record_folder(const char *setting, char *path, size_t capacity);
-/* An open folder, made first with `make`; or -errno. The one of `auto` must be this user's alone. */
+/* An open folder, made first with `make`; or -errno. The one of `auto` must be this user's alone.
+ */
 int ag_record_open_folder(const char *setting, bool make);
 
 /* Puts a file of this process under ag_stats, whose head is filled. When that cannot be done, for
  * whatever reason, counting goes on in plain memory. */
 void ag_record_begin(const char *setting);
-/* In a forked child: memory of its own in the place of the parent's file, all zero. False when there
- * is none, and the parent's counters must be left alone. */
+/* In a forked child: memory of its own in the place of the parent's file, all zero. False when
+ * there is none, and the parent's counters must be left alone. */
 bool ag_record_in_child(void);
-/* At a normal end: nobody needs the file any more. Counting may go on, and a file be begun again. */
+/* At a normal end: nobody needs the file any more. Counting may go on, and a file be begun again.
+ */
 void ag_record_end(void);
 
 #endif

@@ -127,7 +127,8 @@ static bool intercepted(const struct view *view)
     return false;
 }
 
-/* The next of the texts that the settings are kept as; *at goes on behind it. "" behind the last. */
+/* The next of the texts that the settings are kept as; *at goes on behind it. "" behind the last.
+ */
 static const char *next_text(const struct view *view, size_t *at)
 {
     const char *settings = view->stats->head.settings;
@@ -317,7 +318,8 @@ static void json_devices(const struct view *view)
 
         ADD(view, "%s\n {\"ordinal\":%d,\"name\":", i ? "," : "", device->ordinal);
         ag_text_add_json(view->text, device->name);
-        ADD(view, ",\"total_bytes\":%llu,\"placements\":{", (unsigned long long)device->total_bytes);
+        ADD(view, ",\"total_bytes\":%llu,\"placements\":{",
+            (unsigned long long)device->total_bytes);
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
             ADD(view, place ? ",\n  " : "\n  ");
             json_placement(view, stats_row(device), place);
@@ -327,7 +329,8 @@ static void json_devices(const struct view *view)
     ADD(view, "],\n");
 }
 
-void ag_render_json(struct ag_text *text, const struct ag_stats *stats, const struct ag_moment *moment)
+void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment)
 {
     const struct view it = {text, stats, moment}, *view = &it;
 
@@ -434,8 +437,8 @@ static void text_devices(const struct view *view)
 
         ag_text_size(total, sizeof(total), device->total_bytes);
         ADD(view, "  device %d, %s, %s\n", device->ordinal, device->name, total);
-        ADD(view, "    %-8s %10s %10s %12s %12s %12s %10s %10s\n", "memory", "allocs", "frees", "total",
-            "peak", running ? "now" : "at exit", "per alloc", "per free");
+        ADD(view, "    %-8s %10s %10s %12s %12s %12s %10s %10s\n", "memory", "allocs", "frees",
+            "total", "peak", running ? "now" : "at exit", "per alloc", "per free");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             text_placement(view, stats_row(device), place);
         text_sizes(view, stats_row(device));
@@ -511,13 +514,15 @@ static void text_title(const struct view *view)
 
     ADD(view, "allograft %s: %s (process %d)", head->version, head->program, head->pid);
     if (elapsed_ns(view))
-        ADD(view, " after %s", ag_text_duration(elapsed, sizeof(elapsed), (double)elapsed_ns(view)));
+        ADD(view, " after %s",
+            ag_text_duration(elapsed, sizeof(elapsed), (double)elapsed_ns(view)));
     if (!strcmp(head->ended_by, "running") || !strcmp(head->ended_by, "killed"))
         ADD(view, ", %s", head->ended_by);
     ADD(view, "\n");
 }
 
-void ag_render_text(struct ag_text *text, const struct ag_stats *stats, const struct ag_moment *moment)
+void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment)
 {
     const struct view it = {text, stats, moment}, *view = &it;
     char cached[32];

@@ -10,13 +10,16 @@
 
 /* When a report is made. */
 struct ag_moment {
-    uint64_t ns, ticks; /* both clocks read together; zero where they are not those of the counters */
-    bool alive;         /* the process ran until then */
+    uint64_t ns,
+        ticks;  /* both clocks read together; zero where they are not those of the counters */
+    bool alive; /* the process ran until then */
 };
 
 /* Text for people, several lines. */
-void ag_render_text(struct ag_text *text, const struct ag_stats *stats, const struct ag_moment *moment);
+void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment);
 /* One JSON object, as tools/allograft-stats.schema.json has it. */
-void ag_render_json(struct ag_text *text, const struct ag_stats *stats, const struct ag_moment *moment);
+void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment);
 
 #endif

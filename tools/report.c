@@ -1,4 +1,5 @@
-/* `allograft report`: the report of a process that runs or was killed, out of its counters' file. */
+/* `allograft report`: the report of a process that runs or was killed, out of its counters' file.
+ */
 #include "command.h"
 
 #include <dirent.h>
@@ -77,7 +78,8 @@ static void make_texts_safe(struct ag_stats *stats)
     for (unsigned i = 0; i < AG_STATS_BYPASSING; i++)
         make_printable(stats->bypassing[i], sizeof(stats->bypassing[i]));
     for (size_t i = 0; i < sizeof(head->settings); i++) {
-        if (head->settings[i] && ((unsigned char)head->settings[i] < 0x20 || head->settings[i] == 0x7f))
+        if (head->settings[i] &&
+            ((unsigned char)head->settings[i] < 0x20 || head->settings[i] == 0x7f))
             head->settings[i] = '?';
     }
 }
@@ -111,8 +113,7 @@ static const char *fault_of(int fd, struct ag_stats *stats)
     n = pread(fd, head, sizeof(*head), 0);
     if (n > 0 && head->magic[0] == '{')
         return "is a report already, as JSON";
-    if (n < (ssize_t)sizeof(*head) ||
-        memcmp(head->magic, AG_STATS_MAGIC, sizeof(AG_STATS_MAGIC)))
+    if (n < (ssize_t)sizeof(*head) || memcmp(head->magic, AG_STATS_MAGIC, sizeof(AG_STATS_MAGIC)))
         return "holds no counters of Allograft";
     if (head->layout != AG_STATS_LAYOUT || head->bytes != sizeof(*stats) ||
         head->fingerprint != ag_stats_fingerprint())
@@ -157,16 +158,18 @@ static void render(struct ag_text *text, struct ag_stats *stats, bool json)
     }
     moment.alive = state == AG_RECORD_RUNNING;
     /* One whose own report could not be written has said how it ended. */
-    if (state == AG_RECORD_RUNNING)
-        strcpy(stats->head.ended_by, "running");
-    else if (!*stats->head.ended_by)
-        strcpy(stats->head.ended_by, state == AG_RECORD_DEAD ? "killed" : "elsewhere");
+    if (state == AG_RECORD_RUNNING || !*stats->head.ended_by)
+        snprintf(stats->head.ended_by, sizeof(stats->head.ended_by), "%s",
+                 state == AG_RECORD_RUNNING ? "running"
+                 : state == AG_RECORD_DEAD  ? "killed"
+                                            : "elsewhere");
     (json ? ag_render_json : ag_render_text)(text, stats, &moment);
 }
 
-/* Adds the report of the file `name` in `folder` to `text`. With `n_others`, files of other builds are
- * counted there and nothing is said. */
-static int add_report(struct ag_text *text, int folder, const char *name, bool json, unsigned *n_others)
+/* Adds the report of the file `name` in `folder` to `text`. With `n_others`, files of other builds
+ * are counted there and nothing is said. */
+static int add_report(struct ag_text *text, int folder, const char *name, bool json,
+                      unsigned *n_others)
 {
     static struct ag_stats stats;
     const char *fault;
@@ -184,7 +187,8 @@ static int add_report(struct ag_text *text, int folder, const char *name, bool j
     }
     if (fault) {
         command_complain("%s %s%s", name, fault,
-                         fault == other_build ? ": use the command that lies beside its library" : "");
+                         fault == other_build ? ": use the command that lies beside its library"
+                                              : "");
         return STATUS_FAILED;
     }
     make_texts_safe(&stats);
@@ -218,7 +222,7 @@ static int add_name(struct files *files, const char *name)
         files->names = names;
         files->capacity = capacity;
     }
-    strcpy(files->names[files->n++], name); /* no longer than a name of ours */
+    memcpy(files->names[files->n++], name, strlen(name) + 1); /* no longer than a name of ours */
     return STATUS_OK;
 }
 
@@ -284,8 +288,8 @@ static int show_all(struct files *files, const struct wishes *wishes)
         ag_text_finish(&one);
     }
     if (n_others)
-        command_complain("%u more %s: the command that lies beside its library shows them", n_others,
-                         other_build);
+        command_complain("%u more %s: the command that lies beside its library shows them",
+                         n_others, other_build);
     if (wishes->json)
         ag_text_add(&text, "]\n");
     if (print(&text))
@@ -346,34 +350,37 @@ static int report_own_folder(int pid, const struct wishes *wishes)
     return status;
 }
 
+static int report_named_folder(const char *path, const struct wishes *wishes)
+{
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
+
+    if (folder < 0) {
+        command_complain("%s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
+    status = report_folder(folder, path, 0, wishes);
+    close(folder);
+    return status;
+}
+
 static int report_path(const char *path, const struct wishes *wishes)
 {
+    const char *slash = strrchr(path, '/');
+    struct ag_record_owner owner;
     struct ag_text text = {0};
     struct stat st;
-    int folder, status;
+    int status;
 
-    if (!stat(path, &st) && S_ISDIR(st.st_mode)) {
-        folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (folder < 0) {
-            command_complain("%s: %s", path, strerror(errno));
-            return STATUS_FAILED;
-        }
-        status = report_folder(folder, path, 0, wishes);
-        close(folder);
-        return status;
-    }
+    if (!stat(path, &st) && S_ISDIR(st.st_mode))
+        return report_named_folder(path, wishes);
     status = add_report(&text, AT_FDCWD, path, wishes->json, NULL);
     if (!status)
         status = print(&text);
     ag_text_finish(&text);
-    if (!status && wishes->clean && !fflush(stdout)) {
-        const char *slash = strrchr(path, '/');
-        struct ag_record_owner owner;
-
-        if (ag_record_parse_name(slash ? slash + 1 : path, &owner) &&
-            ag_record_state(&owner) == AG_RECORD_DEAD && unlink(path))
-            command_complain("%s: %s", path, strerror(errno));
-    }
+    if (!status && wishes->clean && !fflush(stdout) &&
+        ag_record_parse_name(slash ? slash + 1 : path, &owner) &&
+        ag_record_state(&owner) == AG_RECORD_DEAD && unlink(path))
+        command_complain("%s: %s", path, strerror(errno));
     return status;
 }
 

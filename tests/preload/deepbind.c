@@ -1,5 +1,5 @@
-/* A library that uses the driver in its own way: VIA_DLSYM as a CUDA runtime does, else linked to it.
- * Opened with RTLD_DEEPBIND, it is bound past everything that was preloaded. */
+/* A library that uses the driver in its own way: VIA_DLSYM as a CUDA runtime does, else linked to
+ * it. Opened with RTLD_DEEPBIND, it is bound past everything that was preloaded. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>

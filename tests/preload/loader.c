@@ -52,7 +52,8 @@ static void ask_the_loader(void)
     say("RTLD_NEXT malloc: %d", dlsym(RTLD_NEXT, "malloc") != NULL);
     say("RTLD_DEFAULT nothing: %d", dlsym(RTLD_DEFAULT, "no_such_function") != NULL);
     say("error: %s", dlerror());
-    say("main is in the program: %d", dladdr((void *)ask_the_loader, &info) && strstr(info.dli_fname, "loader"));
+    say("main is in the program: %d",
+        dladdr((void *)ask_the_loader, &info) && strstr(info.dli_fname, "loader"));
 }
 
 int main(int argc, char **argv)
