@@ -164,7 +164,7 @@ void sim_block_end(struct sim_block *block, const struct sim_order *order)
     block->dead = true;
     /* Registered, mapped and imported memory lives on in other hands. */
     if (block->kind != SIM_BLOCK_REGISTERED && block->kind != SIM_BLOCK_MAPPED &&
-        block->kind != SIM_BLOCK_IMPORTED)
+        block->kind != SIM_BLOCK_IMPORTED && !block->exported)
         poison(block);
 }
 

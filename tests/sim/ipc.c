@@ -137,10 +137,11 @@ static struct ticket ticket_of(const struct sim_block *block)
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    const struct sim_block *block = sim_block_at(p);
+    struct sim_block *block = sim_block_at(p);
 
     if (!handle || !block || block->kind != SIM_BLOCK_NATIVE)
         return CUDA_ERROR_INVALID_VALUE;
+    block->exported = true;
     struct ticket ticket = ticket_of(block);
     memset(handle, 0, sizeof(*handle));
     memcpy(handle, &ticket, sizeof(ticket));

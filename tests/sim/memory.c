@@ -89,7 +89,8 @@ void sim_native_free(struct sim_block *block, const char *how)
 {
     sim_block_bury(block, how);
     sim_block_end(block, &sim_host_order);
-    sim_arena_give(block->device, block->base, block->taken);
+    if (!block->exported) /* else nobody else ever gets these bytes */
+        sim_arena_give(block->device, block->base, block->taken);
     give(block->device, block->taken);
 }
 

@@ -477,6 +477,7 @@ struct sim_block {
     uint64_t born_after; /* the newest operation when it was made: older ones cannot mean it */
     unsigned pins;       /* enqueued operations that will look at it */
     bool freeable;       /* imported, or freed twice already, and yet cuMemFree takes it */
+    bool exported;       /* another process may have it open: stays as it is when it is freed */
     bool zombie;         /* freed as far as the host can see */
     bool born_async, born, dead; /* born, dead: in stream order, by execution */
     struct sim_stamp born_at, dead_at;

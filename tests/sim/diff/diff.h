@@ -173,8 +173,10 @@ struct world {
     struct graph graphs[MAX_GRAPHS];
     struct capture capture;
     CUmemoryPool pools[2];
-    bool peer_open[2]; /* contexts 0 and 1: to each other's memory */
-    bool any_device;   /* a copy is being chosen: it needs no access to the other device */
+    bool peer_open[2];       /* contexts 0 and 1: to each other's memory */
+    struct buffer gone_open; /* freed here while the other process has it open */
+    bool has_gone_open;
+    bool any_device; /* a copy is being chosen: it needs no access to the other device */
     bool has_nonblocking;
     struct {
         struct clock stamp;
@@ -316,6 +318,8 @@ bool op_mistake(struct world *w);
 
 /* Starts the second process; before the driver is used in this one. */
 void ipc_start(int n_devices);
+/* What the other process keeps open, or NULL. */
+struct buffer *ipc_kept(struct world *w);
 /* The other process closes what it keeps open, if it may now. */
 void ipc_close(struct world *w);
 bool op_ipc(struct world *w);

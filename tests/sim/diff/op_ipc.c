@@ -147,7 +147,7 @@ static void ask_there(struct world *w, struct buffer *buffer, struct request *re
     buffer->shared = request->kind == KEEP && answer.opened == CUDA_SUCCESS;
 }
 
-static struct buffer *kept_open(struct world *w)
+struct buffer *ipc_kept(struct world *w)
 {
     for (unsigned i = 0; i < MAX_BUFFERS; i++)
         if (w->buffers[i].live && w->buffers[i].shared)
@@ -158,9 +158,14 @@ static struct buffer *kept_open(struct world *w)
 /* Closes what the other process kept open, once nothing here uses it any more. */
 void ipc_close(struct world *w)
 {
-    struct buffer *buffer = kept_open(w);
+    struct buffer *buffer = ipc_kept(w);
     struct request request = {.kind = CLOSE};
 
+    if (channel >= 0 && w->has_gone_open) { /* it is as it was when it was freed here */
+        w->has_gone_open = false;
+        ask_there(w, &w->gone_open, &request);
+        return;
+    }
     if (channel < 0 || !buffer || !host_may_write(w, buffer) || buffer_in_graph(w, buffer))
         return;
     ask_there(w, buffer, &request);
@@ -174,7 +179,7 @@ bool op_ipc(struct world *w)
 
     if (channel < 0 || w->capture.open)
         return false;
-    if (kept_open(w)) {
+    if (ipc_kept(w) || w->has_gone_open) {
         ipc_close(w);
         return true;
     }

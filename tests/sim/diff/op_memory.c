@@ -223,6 +223,11 @@ bool free_buffer(struct world *w, struct buffer *buffer)
     use_context(w, chance(w, 70) ? buffer->context : some_context(w));
     if (!did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u", buffer->id))
         return true;
+    if (buffer->shared) {
+        say(w, "b%u is open elsewhere", buffer->id);
+        w->gone_open = *buffer;
+        w->has_gone_open = true;
+    }
     buffer_gone(w, buffer);
     if (!waits)
         return true;
@@ -242,6 +247,9 @@ bool op_free(struct world *w)
 
     if (capture_forbids_waiting(w))
         return false;
+    buffer = ipc_kept(w);
+    if (buffer && chance(w, 25) && host_may_write(w, buffer) && !buffer_in_graph(w, buffer))
+        return free_buffer(w, buffer);
     if (chance(w, 15))
         kinds = BIT(BUFFER_MANAGED) | BIT(BUFFER_ASYNC) | BIT(BUFFER_POOL);
     buffer = buffer_pick_idle(w, kinds, true);
