@@ -214,6 +214,23 @@ class Places(Case):
             self.assertEqual(len(os.listdir(folder)), 1)
             self.assertIn(', killed', report(folder).stdout)
 
+    def test_full_file_system(self):
+        """Pages that are not there when a counter wants them would be a signal."""
+        folder = tempfile.mkdtemp(dir=COUNTERS)
+        mount = ['unshare', '-m', 'sh', '-c', 'mount -t tmpfs -o size=$1 none $2 && exec $3 $4', 'sh']
+        if not shutil.which('unshare') or subprocess.run(
+                mount + ['1m', folder, '/bin/true'], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest('no file system may be mounted here')
+        for size in ('8k', '300k', '1m', '100m'):
+            for way in ('return', 'kill'):
+                with self.subTest(size=size, way=way):
+                    command = mount + [size, folder, EXITS, way]
+                    native = run(command)
+                    result = preloaded(command, {'ALLOGRAFT_COUNTERS': folder})
+                    self.assertEqual((native.status, native.err), (result.status, result.err))
+                    if way != 'kill':  # which the kernel's own line may not outlive
+                        self.assertEqual(native.out, result.out)
+
     @unittest.skipUnless(os.geteuid() == 0 and os.path.isdir('/dev/shm'), 'only root may be others')
     def test_folder_of_somebody_else(self):
         """Another user was first under the name that `auto` means, or made a link of it."""
