@@ -32,7 +32,9 @@ several_gpu_checks() {
     several devices/green -- "$BIN/green" "$BIN/driver_kernels.fatbin"
     background check devices/peers-managed same_output ALLOGRAFT_POLICY=managed -- "$BIN/peers"
     background check devices/peers-reversed on_two_gpus same_output CUDA_VISIBLE_DEVICES=1,0 -- "$BIN/peers"
-    background check devices/peers-ordered same_output ALLOGRAFT_FREE=ordered -- "$BIN/peers"
+    # A barrier of an ordered free holds back what another device then waits for: README, Limits.
+    LEAVE_OUT="work of device 0" background check devices/peers-ordered same_output \
+        ALLOGRAFT_FREE=ordered -- "$BIN/peers"
     background check devices/peers-mixed same_output ALLOGRAFT_RULES='device=1:native' -- "$BIN/peers"
     background check devices/peers-mixed-managed same_output \
         ALLOGRAFT_RULES='device=0:managed; device=1:pool' -- "$BIN/peers"
@@ -52,7 +54,9 @@ nccl() {
     report "${conditions[@]}"
 }
 
-# By default NCCL's own memory comes from the driver, and a rule that names it can say otherwise.
+# By default NCCL's own memory comes from the driver, and a rule that names it can say otherwise. On
+# two H200s of one host (driver 580.159) it computed the same with memory of the pool, which it hands to
+# its peer by cudaIpcGetMemHandle: the default only keeps its buffers away from network adapters' trouble.
 nccl_checks() {
     local left=coverage.fallbacks.exporting_library
     background check nccl/default nccl processes "$left > 0" -- NCCL_CUMEM_ENABLE=0
