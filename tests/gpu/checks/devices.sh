@@ -56,7 +56,8 @@ nccl() {
 
 # By default NCCL's own memory comes from the driver, and a rule that names it can say otherwise. On
 # two H200s of one host (driver 580.159) it computed the same with memory of the pool, which it hands to
-# its peer by cudaIpcGetMemHandle: the default only keeps its buffers away from network adapters' trouble.
+# its peer by cudaIpcGetMemHandle. The default stays for what such a machine does not show: memory that is
+# registered with network adapters.
 nccl_checks() {
     local left=coverage.fallbacks.exporting_library
     background check nccl/default nccl processes "$left > 0" -- NCCL_CUMEM_ENABLE=0
