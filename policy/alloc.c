@@ -143,13 +143,22 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_shape sha
     return NO_BOOKS;
 }
 
-/* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one. */
+/* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one: then the driver is
+ * asked nothing but whether the context still works, for after an error of the device no allocation
+ * succeeds natively. */
 static CUresult take(struct ag_context *context, struct ag_shape shape, size_t size,
                      struct ag_block **ret_block)
 {
+    CUresult result = CUDA_SUCCESS;
+
     *ret_block = ag_cache_take(&context->cache, size, shape);
     ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
-    return *ret_block ? CUDA_SUCCESS : take_from_driver(context, shape, size, ret_block);
+    if (!*ret_block)
+        return take_from_driver(context, shape, size, ret_block);
+    result = ag_order_check(context);
+    if (result != CUDA_SUCCESS)
+        (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
+    return result;
 }
 
 /* What we hold goes back; then `bytes` and no more. */

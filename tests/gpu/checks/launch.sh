@@ -91,8 +91,8 @@ launch_checks() {
         ONLY="" check launch/cost launch_costs
         check launch/unwatched judge launch-unwatched runtime_ns 'w <= n + 50'
         check launch/unwatched-linked judge launch-unwatched linked_ns 'w <= n + 50'
-        check launch/settled judge launch-settled runtime_ns 'w <= n + 100'
-        check launch/settled-linked judge launch-settled linked_ns 'w <= n + 100'
+        check launch/settled judge launch-settled runtime_ns 'w <= n + 300'
+        check launch/settled-linked judge launch-settled linked_ns 'w <= n + 300'
         check launch/blocks judge launch-blocks runtime_ns 'w <= n + 300'
         check launch/blocks-linked judge launch-blocks linked_ns 'w <= n + 300'
     fi
