@@ -304,6 +304,19 @@ static void keep_name(const char *name)
     atomic_store_explicit(&ag_stats.n_bypassing, n + 1, memory_order_release);
 }
 
+/* The driver and libc are bound to themselves; and the driver opens parts of itself as it likes. */
+static bool is_no_concern(const char *name)
+{
+    static const char *const beginnings[] = {"libcuda.so", "libcudadebugger.so", "libnvidia-",
+                                             "libc.so"};
+
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
+        if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
+            return true;
+    }
+    return false;
+}
+
 static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
@@ -312,9 +325,8 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
     enum finding found;
 
     (void)size;
-    /* The driver and libc are bound to themselves, and we to libc. */
-    if (!strncmp(name, "libcuda.so", strlen("libcuda.so")) || !strncmp(name, "libc.so", 7) ||
-        is_loaded(info, (uintptr_t)&ag_stats, 1) || !read_tables(info, &object))
+    if (is_no_concern(name) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
+        !read_tables(info, &object))
         return 0;
     found = find_in(search, &object);
     if (found == CALLS_DRIVER || (found == ASKS_LIBC && names_driver(info)))

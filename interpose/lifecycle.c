@@ -61,6 +61,7 @@ static void begin_child(void)
     bool had_contexts = ag_context_count() > 0;
 
     own_pid = getpid();
+    start_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread that is not here may have it */
     ag_report_in_child();
     atomic_flag_clear(&recorded);
     atomic_store(&reported, false);

@@ -67,6 +67,16 @@ named_or_caught() {
     fi
 }
 
+# nobody_named COMMAND...: no library of an ordinary program is taken for one that goes past us.
+nobody_named() {
+    if [[ $1 == python3 ]]; then
+        python3 -c 'import torch' 2>/dev/null || { echo "not installed"; return $STATUS_SKIP; }
+    fi
+    LIMIT_S=120 run_with -- "$@" || { died with $?; return 1; }
+    grep -o '"bypassing":\[[^]]*\]' "$(report_path)"
+    grep -q '"bypassing":\[\]' "$(report_path)"
+}
+
 # Frameworks under the audit: the same bytes.
 audited_framework() {
     python3 -c 'import torch' 2>/dev/null || { echo "not installed"; return $STATUS_SKIP; }
@@ -84,5 +94,8 @@ life_checks() {
     background check life/plug-in same_life plug_in
     background check life/deepbind named_or_caught
     background check life/deepbind-audited named_or_caught audited
+    background check life/nobody-static nobody_named "$BIN/plain_static"
+    background check life/nobody-shared nobody_named "$BIN/plain_shared"
+    background check life/nobody-torch nobody_named python3 "$HERE/torch_train.py"
     background check life/audit-torch audited_framework
 }
