@@ -411,7 +411,7 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
     CUresult result = sim_stream_find(call.ctx, handle, &stream);
 
     /* The driver looks into what is no more (580.159: SIGSEGV). */
-    if (result == CUDA_ERROR_INVALID_HANDLE)
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         sim_violation(NULL, (uintptr_t)handle, 0, NULL,
                       "cuStreamIsCapturing of a stream that is gone");
     if (result != CUDA_SUCCESS)
