@@ -79,7 +79,7 @@ static void stay_broken(void)
     MUST(cudaMalloc(&q, 1 * MIB));
     MUST(cudaFree(q));
     break_context();
-    say("cached alloc", cudaMalloc(&r, 1 * MIB)); /* may come out of a cache, which asks nobody */
+    say("cached alloc", cudaMalloc(&r, 1 * MIB)); /* a block of this size was freed before */
     say("alloc", cudaMalloc(&r, 64 * MIB));
     say("memset", cudaMemset(p, 0, 1 * MIB));
     say("free", cudaFree(p));
