@@ -2028,6 +2028,25 @@ static void opened_memory(const struct parcel *parcel)
         closes[0], closes[1], closes[2], closes[3]);
 }
 
+/* By a context of the other device. */
+static void opened_elsewhere(const struct parcel *parcel)
+{
+    CUcontext other;
+    CUdeviceptr p;
+    int n = 0, ordinal = 9;
+
+    NEED(D(cuDeviceGetCount)(&n));
+    if (n < 2)
+        return;
+    NEED(D(cuDevicePrimaryCtxRetain)(&other, 1));
+    NEED(D(cuCtxSetCurrent)(other));
+    NEED(D(cuIpcOpenMemHandle)(&p, parcel->native, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    NEED(D(cuPointerGetAttribute)(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    row("R937", "device of memory of device 0 that device 1 opened", "%d", ordinal);
+    NEED(D(cuIpcCloseMemHandle)(p));
+    NEED(D(cuCtxSetCurrent)(context));
+}
+
 static void imported_memory(const struct parcel *parcel, int fd)
 {
     CUmemPoolPtrExportData data = parcel->pointer;
@@ -2073,6 +2092,7 @@ static void group_ipc_pair(void)
     if (child == 0) {
         fd = receive_parcel(&parcel);
         opened_memory(&parcel);
+        opened_elsewhere(&parcel);
         imported_memory(&parcel, fd);
         fflush(stdout);
         _exit(0);

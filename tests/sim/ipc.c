@@ -105,16 +105,6 @@ void sim_import_gone(struct sim_block *block)
     sim_arena_give(block->device, block->base, block->size);
 }
 
-bool sim_import_counted_down(struct sim_block *block)
-{
-    struct mapping *mapping = block->extra;
-
-    if (mapping->opens < 2)
-        return false;
-    mapping->opens--;
-    return true;
-}
-
 void sim_import_close(struct sim_block *block)
 {
     sim_block_bury(block, "the end of the import");
@@ -228,8 +218,11 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 
     if (!block || block->kind != SIM_BLOCK_IMPORTED || block->pool || block->freeable)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sim_import_counted_down(block))
+    struct mapping *mapping = block->extra;
+    if (mapping->opens > 1) {
+        mapping->opens--;
         return CUDA_SUCCESS;
+    }
     CUresult result = sim_context_drain(block->ctx);
     if (sim_block_starting_at(p) == block)
         sim_import_close(block);
@@ -296,9 +289,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ret_p, CUmemoryPool pool, CUmemPool
     if (ticket.magic != MAGIC || ticket.device != sim_pool_device(pool))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_block *block = opened_before(NULL, pool, &ticket);
-    if (block)
-        ((struct mapping *)block->extra)->opens++;
-    else
+    if (!block) /* else it is the same once more: the first free ends it */
         block = map(sim_pool_import(pool), &ticket, NULL);
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;

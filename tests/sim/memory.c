@@ -242,8 +242,6 @@ CUresult cuMemFree_v2(CUdeviceptr p)
     case SIM_BLOCK_IMPORTED:
         if (!block->pool && !block->freeable)
             return CUDA_ERROR_INVALID_VALUE;
-        if (sim_import_counted_down(block))
-            return CUDA_SUCCESS;
         if (block->freeable)
             result = drain_and_find(&block, p);
         if (!block)

@@ -113,7 +113,9 @@ static CUresult of_address(void *data, CUpointer_attribute attribute, uint64_t p
         *(int *)data = is_managed(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = block->device;
+        /* Memory of another process is of the device that opened it. */
+        *(int *)data =
+            block->kind == SIM_BLOCK_IMPORTED && block->ctx ? block->ctx->device : block->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         range_of(block, (CUdeviceptr *)data, &bytes);

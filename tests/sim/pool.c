@@ -556,8 +556,6 @@ CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle)
     default:
         if (block->kind != SIM_BLOCK_IMPORTED || !block->pool)
             return CUDA_ERROR_INVALID_VALUE;
-        if (sim_import_counted_down(block))
-            return CUDA_SUCCESS;
     }
     sim_block_free_in(block, stream, "cuMemFreeAsync");
     return CUDA_SUCCESS;

@@ -532,8 +532,6 @@ void sim_managed_free(struct sim_block *block);
 void sim_host_free(struct sim_block *block, const char *how);
 /* Memory of another process: undoes the import (ipc.c). */
 void sim_import_close(struct sim_block *block);
-/* It was imported more than once: one time less now. */
-bool sim_import_counted_down(struct sim_block *block);
 /* Gives part of a file an address on the context's device. */
 struct sim_block *sim_import_file(int fd, CUcontext ctx, uint64_t offset, size_t size,
                                   const char *how);
