@@ -113,6 +113,7 @@ void process_fault(struct world *w)
     unsigned lane = lane_pick(w);
     struct buffer *buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, true);
     size_t bytes = 0;
+    CUdeviceptr p = 0;
     unsigned type = 0;
 
     if (lane == MAX_LANES)
@@ -120,6 +121,7 @@ void process_fault(struct world *w)
     (void)did(w, launch_fill(w, lane, 4096, 64, 1), "a bad kernel s%u", lane);
     (void)did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane);
     for (unsigned round = 0; round < 2; round++) {
+        (void)did(w, cu.cuMemAlloc_v2(&p, 4096), "cuMemAlloc after that");
         if (buffer)
             (void)did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u after that", buffer->id);
         (void)did(w, cu.cuMemGetInfo_v2(&bytes, NULL), "cuMemGetInfo after that");
