@@ -8,6 +8,7 @@
  *   ALLOWED_HANDLE_TYPES        pool: file      none, as natively: our pool is not the program's
  *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         1 as natively, since we give a handle (ipc.h); 0 where
  *                                               the device's pools cannot be handed over
+ *   DEVICE_ORDINAL              where it lies   of another process' memory the opener's, as natively
  *   IS_GPU_DIRECT_RDMA_CAPABLE  pool: 0         the truth
  *   IS_HW_DECOMPRESS_CAPABLE    pool: 0         the truth
  *   BUFFER_ID                   the block's     one of ours for each allocation, as natively
@@ -131,6 +132,10 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         if (block->state == AG_BLOCK_LIVE && block->shape.source == AG_SOURCE_POOL &&
             block->context->device->pool_is_shareable)
             *(unsigned char *)data = 1;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        if (block->state == AG_BLOCK_FOREIGN)
+            memcpy(data, &block->context->device->ordinal, sizeof(int));
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: {
         unsigned long long id = block->buffer_id;

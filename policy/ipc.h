@@ -27,6 +27,8 @@ enum ag_ipc_sharing {
 };
 /* The program frees `block`: nobody opens it any more. */
 enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block);
+/* Does another process have it open now? */
+bool ag_ipc_open_elsewhere(const struct ag_block *block);
 /* Gives kept blocks of `context` that nobody has open any more back to their pool. */
 void ag_ipc_give_back(struct ag_context *context);
 /* Kept blocks of `context` are somebody else's business now. */

@@ -324,19 +324,28 @@ static void hold(struct ag_block *blocks)
     }
 }
 
+bool ag_ipc_open_elsewhere(const struct ag_block *block)
+{
+    uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
+    bool leased = false;
+
+    if (!number)
+        return false;
+    ag_lock_take(&self.lock);
+    leased = ag_ipc_leased(&self.leases, number);
+    ag_lock_release(&self.lock);
+    return leased;
+}
+
 enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
 {
     uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
-    bool leased;
 
     if (!number)
         return AG_IPC_NOT_SHARED;
     ag_ipc_give_back(block->context);
     forget(number); /* from here on nobody else gets it */
-    ag_lock_take(&self.lock);
-    leased = ag_ipc_leased(&self.leases, number);
-    ag_lock_release(&self.lock);
-    if (!leased) {
+    if (!ag_ipc_open_elsewhere(block)) {
         atomic_store_explicit(&block->export_number, 0, memory_order_relaxed);
         return AG_IPC_SHARED;
     }

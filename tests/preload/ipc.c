@@ -27,7 +27,7 @@ enum order {
     FILL,       /* at, value: by a kernel, and waits for it */
     LAUNCH,     /* at, value: by a kernel, and does not wait */
     RANGE,   /* at, value: of the address `value` bytes inside -> code, size; is the base right? */
-    CONTEXT, /* at -> is the attribute the guest's context? */
+    CONTEXT, /* at -> is it the guest's context? and ten times the device */
     EXPORT,  /* at -> code of cuIpcGetMemHandle */
     CAPTURE, /* handle, at: opens and closes during a capture of mode `value` */
     SECOND,  /* handle, at: opens it in a second context of the guest's device */
@@ -146,6 +146,7 @@ static struct reply about(const struct message *message)
     struct reply reply = {0};
     CUcontext context = NULL;
     CUipcMemHandle handle;
+    int ordinal = -1;
 
     switch (message->order) {
     case SAME:
@@ -162,7 +163,8 @@ static struct reply about(const struct message *message)
         break;
     case CONTEXT:
         reply.code = cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p);
-        reply.number = context == guest_context;
+        NEED(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+        reply.number = (size_t)ordinal * 10 + (context == guest_context);
         break;
     default:
         reply.code = cuIpcGetMemHandle(&handle, p);
@@ -551,17 +553,33 @@ static void host_forks(void)
 
 static void host_resets(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(MIB, 5), freed = filled(MIB, 4), more[4];
 
     NEED(g_open(0, handle_of(p)));
+    NEED(g_open(2, handle_of(freed)));
+    NEED(cuMemFree(freed)); /* open elsewhere */
     SAY_CODE("reset", cuDevicePrimaryCtxReset(0));
     take_device(0);
+    for (uint32_t i = 0; i < 4; i++)
+        more[i] = filled(MIB, 20 + i);
     p = filled(MIB, 6);
     SAY_CODE("open", g_open(1, handle_of(p)));
-    say("found: %zu", g_ask(COUNT, 1, 6));
+    say("found: %zu %zu %zu", g_ask(COUNT, 1, 6), g_ask(COUNT, 0, 5), g_ask(COUNT, 2, 4));
     SAY_CODE("close", g_do(CLOSE, 0, 0));
     SAY_CODE("close", g_do(CLOSE, 1, 0));
+    SAY_CODE("close", g_do(CLOSE, 2, 0));
     SAY_CODE("free", cuMemFree(p));
+    p = filled(MIB, 7);
+    SAY_CODE("open", g_open(1, handle_of(p)));
+    SAY_CODE("free", cuMemFree(p));
+    SAY_CODE("close", g_do(CLOSE, 1, 0));
+    p = filled(MIB, 8);
+    say("wrong words: %u", count_wrong(p, WORDS, 8));
+    SAY_CODE("free", cuMemFree(p));
+    for (uint32_t i = 0; i < 4; i++)
+        say("wrong words: %u", count_wrong(more[i], WORDS, 20 + i));
+    for (uint32_t i = 0; i < 4; i++)
+        SAY_CODE("free", cuMemFree(more[i]));
 }
 
 /* Memory of both devices of the host. */
@@ -673,8 +691,8 @@ static void stale(void)
     SAY_CODE("stale", g_open(0, handle));
 }
 
-/* What is freed while the guest has it open stays as it is until that is closed. The simulation's own
- * memory does not; an H200's does (see test_ipc.py). */
+/* What is freed while the guest has it open stays as it is until that is closed. The simulation's
+ * own memory does not; an H200's does (see test_ipc.py). */
 static void kept(void)
 {
     CUdeviceptr p = filled(MIB, 5), q;

@@ -6,7 +6,7 @@ import re
 
 from harness import EVERY, SEEDS, Case, lines, main, preloaded, program, run
 
-LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first',
+LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first', 'kept',
          'guest_dies', 'guest_resets', 'host_resets', 'refused', 'captures', 'threads',
          'host_forks', 'crowd', 'host_dies', 'host_dies_heir')
 
