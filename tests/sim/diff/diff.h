@@ -173,9 +173,9 @@ struct world {
     struct graph graphs[MAX_GRAPHS];
     struct capture capture;
     CUmemoryPool pools[2];
-    bool peer_open[2];       /* contexts 0 and 1: to each other's memory */
-    struct buffer gone_open; /* freed here while the other process has it open */
-    bool has_gone_open;
+    bool peer_open[2];              /* contexts 0 and 1: to each other's memory */
+    struct buffer gone_open;        /* freed here while the other process has it open */
+    bool has_gone_open, freed_open; /* freed_open: it has happened */
     bool any_device; /* a copy is being chosen: it needs no access to the other device */
     bool has_nonblocking;
     struct {

@@ -73,8 +73,6 @@ static void forget_context(struct world *w, unsigned context)
 /* Other contexts must be through with the memory that goes. */
 static bool others_are_done(struct world *w, unsigned context)
 {
-    if (w->has_gone_open) /* what becomes of that is not promised */
-        return false;
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         const struct buffer *buffer = &w->buffers[i];
         if (buffer->live && buffer->context == context &&

@@ -226,7 +226,7 @@ bool free_buffer(struct world *w, struct buffer *buffer)
     if (buffer->shared) {
         say(w, "b%u is open elsewhere", buffer->id);
         w->gone_open = *buffer;
-        w->has_gone_open = true;
+        w->has_gone_open = w->freed_open = true;
     }
     buffer_gone(w, buffer);
     if (!waits)
