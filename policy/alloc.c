@@ -650,6 +650,9 @@ void ag_alloc_context_dying(struct ag_context *context)
     bool pushed;
     bool current = ag_context_make_current(context, &pushed) == CUDA_SUCCESS;
 
+    /* Other contexts' work that natively was done when this one ends may use its memory. */
+    if (ag_order_owes())
+        ag_order_pay(AG_STAT_PAID_DESTROY);
     if (current && !ag_order_capture_open())
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);
