@@ -377,6 +377,16 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
     return found;
 }
 
+/* The entry goes. Only when the driver has nothing of it any more: it would give who opens the
+ * handle next the same address again, and not count. */
+static void drop_entry(struct import *import)
+{
+    ag_lock_take(&self.lock);
+    (void)ag_map_take(&self.by_handle, key_of(&import->handle));
+    ag_lock_release(&self.lock);
+    ag_arena_put(&import_arena, import);
+}
+
 /* Ends what find_or_begin() began. */
 static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_address)
 {
@@ -388,8 +398,6 @@ static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_ad
     if (entered) {
         import->state = OPEN;
         *ret_address = import->block->address;
-    } else {
-        (void)ag_map_take(&self.by_handle, key_of(&import->handle));
     }
     ag_lock_release(&self.lock);
     if (entered)
@@ -402,7 +410,7 @@ static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_ad
         leave(import);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    ag_arena_put(&import_arena, import);
+    drop_entry(import);
     return result;
 }
 
@@ -471,7 +479,8 @@ static CUresult finish_work(struct ag_context *context)
     return result;
 }
 
-/* Gives up an import that no table names any more. */
+/* Gives up an import that is GOING; its address is out of the table, the driver may give it to
+ * others. */
 static void unmap(struct import *import)
 {
     CUdeviceptr address = import->block->address;
@@ -484,14 +493,7 @@ static void unmap(struct import *import)
         ag_log_debug("an import could not be given back: %s", ag_driver_error_name(result));
     leave(import);
     ag_order_restore_captures(previous);
-    ag_arena_put(&import_arena, import);
-}
-
-/* Takes the import out of the tables; with the lock held. */
-static void take_out(struct import *import)
-{
-    (void)ag_map_take(&self.by_address, import->block->address);
-    (void)ag_map_take(&self.by_handle, key_of(&import->handle));
+    drop_entry(import);
 }
 
 /* One opening less. The import when it was the last: GOING, and the caller's. */
@@ -529,7 +531,7 @@ CUresult ag_ipc_close(CUdeviceptr address)
     result = finish_work(import->context);
     ag_lock_take(&self.lock);
     if (result == CUDA_SUCCESS)
-        take_out(import);
+        (void)ag_map_take(&self.by_address, import->block->address);
     else
         import->state = OPEN; /* refused, and so still the program's */
     ag_lock_release(&self.lock);
@@ -554,7 +556,7 @@ void ag_ipc_context_dying(const struct ag_context *context)
         all = import;
     }
     for (import = all; import; import = import->next)
-        take_out(import);
+        (void)ag_map_take(&self.by_address, import->block->address);
     ag_lock_release(&self.lock);
     while (all) {
         import = all;
