@@ -629,11 +629,11 @@ static void forget_set_aside(const struct ag_context *context)
 /* Pool memory is not of a context: it stays unless it is freed. */
 static void give_up(CUdeviceptr address, struct ag_block *block)
 {
-    bool open = ag_ipc_open_elsewhere(block);
+    bool orphan = ag_ipc_orphan(block);
 
     (void)ag_ipc_freed(block);
     ag_budget_forget(block);
-    if (open) /* natively it stays until it is closed there; here until this process ends */
+    if (orphan)
         return;
     if (ag_cu.cuMemFree_v2(address) != CUDA_SUCCESS)
         (void)ag_cu.cuMemFree_v2(address); /* nobody else will ever free it */

@@ -38,6 +38,12 @@ struct offer {
     uint8_t pointer[AG_IPC_POINTER_BYTES];
 };
 
+struct orphan {
+    struct orphan *next;
+    CUdeviceptr address;
+    uint64_t number;
+};
+
 enum listening { NOT_YET, LISTENING, REFUSED };
 
 static struct {
@@ -48,10 +54,13 @@ static struct {
     struct shared_pool pools[AG_MAX_DEVICES];
     struct ag_map offers; /* by number */
     struct ag_ipc_leases leases;
-    struct ag_block *held; /* freed while another process had them open; linked by ->next */
+    struct ag_block *held;  /* freed while another process had them open; linked by ->next */
+    struct orphan *orphans; /* the same, of contexts that are gone */
 } self = {.lock = AG_LOCK_INIT(AG_RANK_IPC)};
 
 static struct ag_arena arena = AG_ARENA_INIT(struct offer);
+static struct ag_arena orphan_arena = AG_ARENA_INIT(struct orphan);
+static _Atomic unsigned n_orphans;
 static _Atomic uint64_t last_number;
 
 _Static_assert(sizeof(CUmemPoolPtrExportData) == AG_IPC_POINTER_BYTES, "what the driver exports");
@@ -324,7 +333,7 @@ static void hold(struct ag_block *blocks)
     }
 }
 
-bool ag_ipc_open_elsewhere(const struct ag_block *block)
+static bool is_open_elsewhere(const struct ag_block *block)
 {
     uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
     bool leased = false;
@@ -337,15 +346,64 @@ bool ag_ipc_open_elsewhere(const struct ag_block *block)
     return leased;
 }
 
+bool ag_ipc_orphan(const struct ag_block *block)
+{
+    struct orphan *orphan = is_open_elsewhere(block) ? ag_arena_get(&orphan_arena) : NULL;
+
+    if (!orphan)
+        return false;
+    orphan->address = block->address;
+    orphan->number = block->export_number;
+    ag_lock_take(&self.lock);
+    orphan->next = self.orphans;
+    self.orphans = orphan;
+    ag_lock_release(&self.lock);
+    atomic_fetch_add_explicit(&n_orphans, 1, memory_order_relaxed);
+    return true;
+}
+
+static struct orphan *take_orphan(void)
+{
+    struct orphan *orphan;
+
+    ag_lock_take(&self.lock);
+    for (struct orphan **link = &self.orphans; (orphan = *link); link = &orphan->next) {
+        if (ag_ipc_leased(&self.leases, orphan->number))
+            continue;
+        *link = orphan->next;
+        break;
+    }
+    ag_lock_release(&self.lock);
+    return orphan;
+}
+
+/* Frees the orphans that nobody has open any more. */
+static void free_orphans(void)
+{
+    struct orphan *orphan;
+    CUstreamCaptureMode previous;
+
+    if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
+        return;
+    previous = ag_order_relax_captures();
+    while ((orphan = take_orphan())) {
+        (void)ag_cu.cuMemFree_v2(orphan->address);
+        ag_arena_put(&orphan_arena, orphan);
+        atomic_fetch_sub_explicit(&n_orphans, 1, memory_order_relaxed);
+    }
+    ag_order_restore_captures(previous);
+}
+
 enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
 {
     uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
 
+    free_orphans();
     if (!number)
         return AG_IPC_NOT_SHARED;
     ag_ipc_give_back(block->context);
     forget(number); /* from here on nobody else gets it */
-    if (!ag_ipc_open_elsewhere(block)) {
+    if (!is_open_elsewhere(block)) {
         atomic_store_explicit(&block->export_number, 0, memory_order_relaxed);
         return AG_IPC_SHARED;
     }
@@ -399,6 +457,8 @@ void ag_ipc_forget_exports(void)
         ag_ipc_leases_close(&self.leases);
     self.n_pools = 0;
     self.held = NULL;
+    self.orphans = NULL;
+    atomic_store(&n_orphans, 0);
     self.listening = NOT_YET;
     ag_map_finish(&self.offers);
 }
