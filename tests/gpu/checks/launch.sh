@@ -89,8 +89,8 @@ launch_background_checks() {
 launch_checks() {
     if any_wanted launch/{cost,unwatched,settled,blocks}{,-linked}; then
         ONLY="" check launch/cost launch_costs
-        check launch/unwatched judge launch-unwatched runtime_ns 'w <= n + 50'
-        check launch/unwatched-linked judge launch-unwatched linked_ns 'w <= n + 50'
+        check launch/unwatched judge launch-unwatched runtime_ns 'w <= 1.05 * n + 50'
+        check launch/unwatched-linked judge launch-unwatched linked_ns 'w <= 1.05 * n + 50'
         check launch/settled judge launch-settled runtime_ns 'w <= n + 300'
         check launch/settled-linked judge launch-settled linked_ns 'w <= n + 300'
         check launch/blocks judge launch-blocks runtime_ns 'w <= n + 300'
