@@ -183,7 +183,7 @@ static CUresult take_on_device(struct ag_context *context, struct ag_shape shape
     bool relieved = false, planned = shape.source != AG_SOURCE_NATIVE;
     CUresult result;
 
-    if (planned && bytes <= context->device->total_bytes) {
+    if (planned && (shape.source != AG_SOURCE_POOL || bytes <= context->device->total_bytes)) {
         result = take(context, shape, ag_cache_block_size(bytes), ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
             result = take_after_relief(context, shape, bytes, ret_block);

@@ -78,6 +78,25 @@ class Where(Case):
         self.assertEqual(result.report()['coverage']['fallbacks']['no_concurrent_managed_access'], 2)
 
 
+class Oversubscription(Case):
+    def where(self, **settings):
+        variables = {'ALLOGRAFT_' + k: v for k, v in settings.items()}
+        return preloaded([COMMAND, 'where', str(96 * MIB)], dict(MANAGED, SIM_MEMORY='64MiB', **variables))
+
+    def test_only_where_asked_for(self):
+        for backend in ('plain', 'pool', 'auto'):
+            refused = self.where(MANAGED_BACKEND=backend)
+            self.assertRegex(refused.out, r'cuMemAlloc.*: 2$')
+            self.assertEqual(refused.report()['pressure']['refused'], 1)
+            result = self.where(MANAGED_BACKEND=backend, OVERSUBSCRIBE='1')
+            self.assertEqual((result.status, result.err, say(result, 'wrong')), (0, '', ['0']))
+
+    def test_what_prefers_the_host_needs_no_room_on_the_device(self):
+        result = self.where(PREFER='host')
+        self.assertEqual((result.status, result.err, say(result, 'wrong')), (0, '', ['0']))
+        self.assertEqual(result.report()['devices'][0]['placements']['host']['allocs'], 2)
+
+
 class Budget(Case):
     def budget(self, **settings):
         result = preloaded([COMMAND, 'budget'], {'ALLOGRAFT_' + k: v for k, v in settings.items()})
