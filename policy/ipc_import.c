@@ -417,7 +417,7 @@ static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_ad
 static CUresult open_foreign(CUdeviceptr *ret_address, const struct ag_ipc_handle *handle,
                              struct ag_context *context, bool *ret_unknown)
 {
-    struct import *import;
+    struct import *import = NULL;
     CUresult result;
 
     switch (find_or_begin(handle, context, &import)) {

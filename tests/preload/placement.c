@@ -82,7 +82,7 @@ static void budget(void)
 {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr p[PIECES];
+    CUdeviceptr p[PIECES + 1];
     size_t total, before, pitch;
     unsigned n = 0;
     CUresult result;
