@@ -199,6 +199,8 @@ class Search(Case):
         return done.returncode
 
     def test_ends_at_the_one(self):
+        if any('tsan' in library for library in RUNTIME):
+            self.skipTest('no shell runs with the runtime of ThreadSanitizer in it')
         for number in (1, 7, 12):
             self.program_that_needs(number)
             self.assertEqual(self.status('--policy', 'native'), 0)
