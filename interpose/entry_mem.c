@@ -4,7 +4,6 @@
 #include "driver.h"
 #include "entry.h"
 #include "order.h"
-#include "pressure.h"
 
 AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
