@@ -147,7 +147,7 @@ suite_lint() {
 COVERAGE_LEAST=90
 
 suite_coverage() {
-    local build=$BUILD-coverage log=$BUILD-coverage/test.log
+    local build=$BUILD-coverage log=$BUILD-coverage/test.log lenient=()
     say
     say "=== coverage of interpose/ and policy/"
     setup_gcovr
@@ -171,7 +171,12 @@ suite_coverage() {
     find "$build" -name '*.gcda' -delete
     # What fails here fails above too; this is about the lines.
     logged "$log" "$MESON" test -C "$build" --no-rebuild "${COVERING_TESTS[@]}"
-    if (cd "$build" && "$GCOVR" --root "$ROOT" --filter "$ROOT/interpose/" --filter "$ROOT/policy/" --exclude ".*[.]def" \
+    # A process that ends while its threads still count is written between two counters of one branch, and gcov,
+    # which takes one from the other, may then say that it was taken -1 times. The newer gcovr stops at that.
+    if "$GCOVR" --help </dev/null | grep -q 'negative_hits\.warn_once_per_file'; then
+        lenient=(--gcov-ignore-parse-errors=negative_hits.warn_once_per_file)
+    fi
+    if (cd "$build" && "$GCOVR" "${lenient[@]}" --root "$ROOT" --filter "$ROOT/interpose/" --filter "$ROOT/policy/" --exclude ".*[.]def" \
         --fail-under-line "$COVERAGE_LEAST" .) </dev/null; then
         count 1 0 0
     else
