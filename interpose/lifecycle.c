@@ -74,10 +74,10 @@ static void begin_child(void)
     ag_alloc_begin_child();
     ag_residency_forget_all();
     ag_params_forget_in_child();
-    for (unsigned i = 0; ag_device_met(i); i++) {
-        ag_pool_forget(ag_device_met(i));
     ag_ipc_forget_exports();
     ag_ipc_forget_imports();
+    for (unsigned i = 0; ag_device_met(i); i++) {
+        ag_pool_forget(ag_device_met(i));
         ag_managed_pool_forget(ag_device_met(i));
         ag_stats_device_met(ag_device_met(i)->ordinal, ag_device_met(i)->name,
                             ag_device_met(i)->total_bytes);

@@ -1,0 +1,17 @@
+/* Bytes of a signature that do not fit into its words: launch attributes, the shape of a copy.
+ * Equal ones are one object, so that signatures compare by pointer. Never freed; bounded in number.
+ */
+#ifndef AG_GRAPH_DETAIL_H
+#define AG_GRAPH_DETAIL_H
+
+#include <stdint.h>
+
+struct ag_detail {
+    uint32_t bytes;
+    _Alignas(8) unsigned char content[];
+};
+
+/* NULL without memory, or when there are too many. Any thread; no lock once the detail is known. */
+const struct ag_detail *ag_detail_of(const void *content, uint32_t bytes);
+
+#endif

@@ -1,0 +1,60 @@
+/* A trie of the segments a stream has been seen to submit, keyed by signatures. Pure: knows no
+ * CUDA, no clock. One per lane; its owner is the only one that calls.
+ *
+ * A segment is the run of operations from one end (a flush, a boundary) to the next. It is a path
+ * from the root; the node where it ended has `ends` counted, and may carry a graph. */
+#ifndef AG_GRAPH_MATCHER_H
+#define AG_GRAPH_MATCHER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "op.h"
+
+struct ag_graph; /* graph/builder.h: the matcher only carries it */
+
+struct ag_node {
+    struct ag_signature signature; /* of the operation that leads here from the parent */
+    uint64_t hash;
+    struct ag_node *parent, *first_child, *next_sibling;
+    struct ag_node *likely; /* the child taken last */
+    uint32_t depth;         /* operations from the root; 0 for the root */
+    uint32_t ends;          /* segments that ended here */
+    uint32_t below;         /* graphs in the subtree beneath this node, itself not counted */
+    uint32_t refused;       /* times that building or launching a graph failed here */
+    uint64_t used;          /* matcher's count of ends when last passed: for eviction */
+    struct ag_graph *graph;
+    void *extra; /* the owner's */
+};
+
+struct ag_matcher;
+
+/* At most max_nodes nodes. NULL without memory. */
+struct ag_matcher *ag_matcher_new(uint32_t max_nodes);
+/* `drop` gets every graph that is still carried. */
+void ag_matcher_free(struct ag_matcher *matcher, void (*drop)(struct ag_graph *graph, void *data),
+                     void *data);
+
+struct ag_node *ag_matcher_root(struct ag_matcher *matcher);
+/* The child of `node` that this operation leads to, or NULL. */
+struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
+                                  const struct ag_signature *signature, uint64_t hash);
+/* As follow, makes it where it is missing; evicts paths without graphs, least recently used first,
+ * when the nodes are used up. NULL when that does not help. Never evicts an ancestor of `node`. */
+struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
+                                const struct ag_signature *signature, uint64_t hash);
+/* A segment ended at `node` (not the root). */
+void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node);
+/* Sets or takes away (NULL) a node's graph and keeps `below` of its ancestors right. Returns the
+ * graph that was there. */
+struct ag_graph *ag_matcher_set_graph(struct ag_matcher *matcher, struct ag_node *node,
+                                      struct ag_graph *graph);
+/* The node with the graph that was passed the longest time ago, for the bound on graphs; or NULL.
+ */
+struct ag_node *ag_matcher_oldest_graph(struct ag_matcher *matcher);
+/* Calls `visit` for every node that carries a graph. `visit` may set_graph(NULL). */
+void ag_matcher_each_graph(struct ag_matcher *matcher,
+                           void (*visit)(struct ag_node *node, void *data), void *data);
+uint32_t ag_matcher_count(const struct ag_matcher *matcher);
+
+#endif

@@ -1,0 +1,32 @@
+/* Is a replayed iteration faster than an eager one? Pure: the caller has the clock.
+ *
+ * A round is what lies between two ends of iterations on a lane. After the first rounds of a kind
+ * have been replayed, a few run eagerly and a few replayed in turns, the faster way is kept (replay
+ * needs to be better than eager x 1.01), and the question comes again after 256 rounds, twice as
+ * many each time it is answered the same way, up to 65536. */
+#ifndef AG_GRAPH_PROFIT_H
+#define AG_GRAPH_PROFIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define AG_PROFIT_SAMPLES 9u
+
+struct ag_profit {
+    uint64_t eager[AG_PROFIT_SAMPLES],
+        replayed[AG_PROFIT_SAMPLES]; /* ns, of the running comparison */
+    uint32_t n_eager, n_replayed;
+    uint64_t rounds, next_check; /* counted in rounds */
+    uint32_t interval;           /* rounds until the next check */
+    uint32_t changes;            /* times the answer changed */
+    bool comparing, prefers_eager;
+    uint64_t median_eager, median_replayed; /* of the last finished comparison; 0 before */
+};
+
+/* May the next round be replayed? */
+bool ag_profit_replays(const struct ag_profit *profit);
+/* A round of `ns` ended, that was replayed or not (partly: as not comparable, ns = 0). Returns true
+ * when a comparison was finished by it. */
+bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns);
+
+#endif

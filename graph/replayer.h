@@ -1,0 +1,102 @@
+/* Withholds what a marked stream repeats and launches it as graphs: the state machine. See
+ * replayer.c.
+ *
+ * Every hook of an operation on a stream:
+ *
+ *     struct ag_lane *lane = ag_replay_enter(stream, per_thread);
+ *     if (lane) {
+ *         struct ag_op op = {.payload = ag_replay_room(lane)};
+ *         if (ag_op_...(&op, ...) ? ag_replay_take(lane, &op) : ag_replay_pass(lane))
+ *             return CUDA_SUCCESS;          withheld
+ *     }
+ *     result = the driver's call;
+ *     if (result && lane) ag_replay_refused(lane);
+ */
+#ifndef AG_GRAPH_REPLAYER_H
+#define AG_GRAPH_REPLAYER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "op.h"
+#include "options.h"
+
+struct ag_lane;
+struct ag_staged;
+struct ag_ring;
+struct ag_context;
+
+/* Why withheld work went out, in the order of the AG_STAT_FLUSH_* rows. */
+enum ag_flush {
+    AG_FLUSH_STREAM,       /* a wait for, or a query of, a stream */
+    AG_FLUSH_EVENT,        /* an event recorded, or waited for by a stream */
+    AG_FLUSH_DEVICE,       /* a wait for the context, or for an event */
+    AG_FLUSH_COPY,         /* a copy that blocks or cannot be recorded */
+    AG_FLUSH_OTHER_STREAM, /* work on the legacy stream, or beside it on a blocking one */
+    AG_FLUSH_FREE,         /* memory freed */
+    AG_FLUSH_UNRECORDED,   /* an operation that cannot be recorded */
+    AG_FLUSH_CAPTURE,      /* a capture or a graph of the program's */
+    AG_FLUSH_CODE,         /* code unloaded, attributes of functions changed */
+    AG_FLUSH_CALL,         /* any other call of the driver */
+    AG_FLUSH_WATCHDOG,     /* nothing came for ALLOGRAFT_GRAPH_HOLD_US */
+    AG_FLUSH_THREAD,       /* another thread submits to the stream */
+    AG_FLUSH_END,          /* a stream, a context, the process ends */
+    AG_N_FLUSH
+};
+
+/* Lanes with withheld operations, in the whole process. Anything that must see them read this
+ * first. */
+extern _Atomic uint32_t ag_replay_withheld;
+
+static inline bool ag_replay_holds(void)
+{
+    return __builtin_expect(atomic_load_explicit(&ag_replay_withheld, memory_order_acquire) != 0,
+                            0);
+}
+
+void ag_replay_configure(const struct ag_options *options);
+/* Is replay on? (Asked for, and the driver can.) */
+bool ag_replay_on(void);
+
+/* The lane of a stream, owned by the calling thread until take, pass or leave; NULL: not marked, or
+ * nothing is to be recorded now (a capture is open). What must go out before this operation has. */
+struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread);
+/* Room for the payload of one operation: AG_MAX_PAYLOAD bytes, aligned, until take or pass. */
+unsigned char *ag_replay_room(struct ag_lane *lane);
+/* The ring and the slots of the lane, for copies from pageable memory; NULL ring: flush and copy.
+ */
+struct ag_ring *ag_replay_ring(struct ag_lane *lane, struct ag_staged **ret_staged);
+/* Would take() withhold an operation now? (Else staging its data would be for nothing.) */
+bool ag_replay_would_withhold(struct ag_lane *lane, const struct ag_op *op);
+/* Both give the lane back. take: true when withheld. pass: the operation is not recorded; what was
+ * withheld goes out, always false. */
+bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op);
+bool ag_replay_pass(struct ag_lane *lane, enum ag_flush why);
+void ag_replay_leave(struct ag_lane *lane);
+/* The driver refused the operation that was passed last: it is no part of the segment. */
+void ag_replay_refused(struct ag_lane *lane);
+
+/* Flushes. On return what was withheld has been submitted, by this thread or another. Cheap when
+ * nothing is withheld. */
+void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why);
+void ag_replay_flush_context(enum ag_flush why); /* of the current context */
+void ag_replay_flush_thread(enum ag_flush why);  /* of what this thread submitted last */
+void ag_replay_flush_all(enum ag_flush why);
+
+/* Functions, attributes or modules change: flushes, and every graph and trie goes. */
+void ag_replay_forget_code(enum ag_flush why);
+/* A stream came to life, or is about to be destroyed; likewise a context (before: flushes; after:
+ * its lanes are gone). */
+void ag_replay_stream_created(CUstream stream, unsigned flags, int priority);
+void ag_replay_stream_dying(CUstream stream);
+void ag_replay_context_dying(struct ag_context *context);
+void ag_replay_context_gone(struct ag_context *context);
+/* A stream's attributes were set: it is not replayed from now on. */
+void ag_replay_stream_altered(CUstream stream);
+
+void ag_replay_exit(void);        /* the process ends: flushes, and passes all from then on */
+void ag_replay_begin_child(void); /* a forked child: nothing is withheld, no threads */
+
+#endif
