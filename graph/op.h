@@ -102,4 +102,23 @@ bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned w
                        uint32_t value, uint64_t columns, uint64_t rows);
 bool ag_op_host(struct ag_op *op, CUhostFn function, void *data);
 
+/* Reading an operation back, as it was recorded. What is pointed to is a detail: never freed. */
+struct ag_kernel_shape {
+    CUfunction function; /* or a CUkernel, AG_OP_IS_CUKERNEL */
+    uint32_t block[3], shared_bytes;
+    const CUlaunchAttribute *attributes; /* those that matter; without cooperative, which is a flag */
+    uint32_t n_attributes;
+};
+struct ag_fill_shape {
+    uint64_t to, pitch, columns, rows;
+    uint32_t value;
+    unsigned width;
+};
+void ag_op_kernel_shape(const struct ag_signature *signature, struct ag_kernel_shape *ret_shape);
+void ag_op_copy_types(const struct ag_signature *signature, CUmemorytype *ret_to,
+                      CUmemorytype *ret_from);
+const CUDA_MEMCPY3D *ag_op_copy_shape(const struct ag_signature *signature);
+unsigned ag_op_fill_width(const struct ag_signature *signature);
+void ag_op_fill_shape(const struct ag_signature *signature, struct ag_fill_shape *ret_shape);
+
 #endif
