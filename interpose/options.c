@@ -114,6 +114,46 @@ static int parse_PATH(const char *value, const char *allowed, ag_type_PATH *ret,
     return 0;
 }
 
+static int parse_COUNT(const char *value, const char *allowed, uint32_t *ret, struct reason *why)
+{
+    uint64_t number;
+
+    (void)why;
+    if (ag_number_in_range_parse(value, allowed, false, &number) || number > UINT32_MAX)
+        return -EINVAL;
+    *ret = (uint32_t)number;
+    return 0;
+}
+
+static int parse_BYTES(const char *value, const char *allowed, uint64_t *ret, struct reason *why)
+{
+    (void)why;
+    return ag_number_in_range_parse(value, allowed, true, ret);
+}
+
+static int parse_STREAMS(const char *value, const char *allowed, struct ag_stream_words *ret,
+                         struct reason *why)
+{
+    (void)allowed;
+    return ag_stream_words_parse(value, why->first_column, ret, why->text, sizeof(why->text));
+}
+
+static int parse_ITERATION(const char *value, const char *allowed, struct ag_iteration *ret,
+                           struct reason *why)
+{
+    (void)allowed;
+    (void)why;
+    return ag_iteration_parse(value, ret);
+}
+
+static int parse_SEGMENT(const char *value, const char *allowed, struct ag_segment_length *ret,
+                         struct reason *why)
+{
+    (void)allowed;
+    (void)why;
+    return ag_segment_parse(value, ret);
+}
+
 /* Behind the rules that *ret has. */
 static int parse_RULES(const char *value, const char *allowed, struct ag_rules *ret,
                        struct reason *why)
@@ -511,6 +551,28 @@ bool ag_options_may_watch_launches(char **environment)
         return false;
     return (prefetch && !strcasecmp(prefetch, "launch")) || (rules && names_launches(rules)) ||
            (config && !is_off(config));
+}
+
+bool ag_options_may_replay(char **environment)
+{
+    const char *disable = ag_option_text(environment, AG_OPTION_DISABLE);
+    const char *graph = ag_option_text(environment, AG_OPTION_GRAPH);
+    const char *config = ag_option_text(environment, AG_OPTION_CONFIG);
+
+    if (disable && !strcmp(disable, "1"))
+        return false;
+    return graph ? !is_off(graph) : config && !is_off(config);
+}
+
+bool ag_options_ask_for_nvtx(const struct ag_options *options)
+{
+    if (options->disable || !options->graph.n)
+        return false;
+    for (unsigned i = 0; i < options->graph.n; i++) {
+        if (options->graph.word[i].kind == AG_STREAMS_NAME)
+            return true;
+    }
+    return options->graph_iteration.kind == AG_ITERATION_NVTX;
 }
 
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)

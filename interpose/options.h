@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "replay_words.h"
 #include "rules.h"
 
 enum ag_free_mode { AG_FREE_AUTO, AG_FREE_ORDERED, AG_FREE_SYNC };
@@ -37,6 +38,11 @@ typedef struct {
     char text[AG_TEXT_MAX]; /* "" for off */
 } ag_type_PATH;
 typedef struct ag_rules ag_type_RULES;
+typedef struct ag_stream_words ag_type_STREAMS;
+typedef struct ag_iteration ag_type_ITERATION;
+typedef struct ag_segment_length ag_type_SEGMENT;
+typedef uint32_t ag_type_COUNT;
+typedef uint64_t ag_type_BYTES;
 
 enum ag_option_row {
 #define AG_OPTION(field, name, type, preset, allowed, help) AG_OPTION_##name,
@@ -103,6 +109,11 @@ const char *ag_option_origin(const struct ag_options *options, size_t i, char *b
 /* May these settings ask for launches to be watched? True when in doubt, since a file is not read:
  * for who must know before the settings are read. Changes nothing, reads no file. */
 bool ag_options_may_watch_launches(char **environment);
+
+/* The same of replay: may ALLOGRAFT_GRAPH be other than off? */
+bool ag_options_may_replay(char **environment);
+/* Do the settings need NVTX: a stream's name, a range or a mark? */
+bool ag_options_ask_for_nvtx(const struct ag_options *options);
 
 /* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others.
  */

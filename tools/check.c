@@ -77,6 +77,8 @@ static void point_at_place(const char *told)
         text = line;
     else if (!strncmp(told, "ALLOGRAFT_RULES:", strlen("ALLOGRAFT_RULES:")))
         text = getenv("ALLOGRAFT_RULES");
+    else if (!strncmp(told, "ALLOGRAFT_GRAPH:", strlen("ALLOGRAFT_GRAPH:")))
+        text = getenv("ALLOGRAFT_GRAPH");
     if (text)
         settings_point_at(text, strtoul(column + strlen(": column "), NULL, 10));
 }

@@ -131,6 +131,12 @@ static const struct words expected_words[] = {
     {"ALLOGRAFT_READ_MOSTLY", MEMBER(read_mostly), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_UNSPILL", MEMBER(unspill), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_OVERSUBSCRIBE", MEMBER(oversubscribe), {[false] = "0", [true] = "1"}},
+    {"ALLOGRAFT_GRAPH_PROFIT", MEMBER(graph_profit), {[false] = "0", [true] = "1"}},
+    {"ALLOGRAFT_GRAPH_ITERATION", MEMBER(graph_iteration.kind),
+     {[AG_ITERATION_AUTO] = "auto", [AG_ITERATION_SYNC] = "sync", [AG_ITERATION_NVTX] = "nvtx:NAME"}},
+    {"ALLOGRAFT_GRAPH_SEGMENT", MEMBER(graph_segment.kind),
+     {[AG_SEGMENT_GROWING] = "growing", [AG_SEGMENT_ITERATION] = "iteration",
+      [AG_SEGMENT_FIXED] = "4..4096"}},
 };
 
 /* Word i of `allowed` is the enumeration's value i, in small and in capital letters. */
@@ -152,6 +158,8 @@ static void words_follow_the_enumerations(void)
             CHECK_SAID(!strcmp(word, in_list), "%s: word %u is %s", expected->name, i, in_list);
             if (!strcmp(word, "numa:N"))
                 word = "numa:7";
+            if (!strcmp(word, "4..4096"))
+                word = "77";
             snprintf(variable, sizeof(variable), "%s=%s", expected->name, word);
             for (char *c = strchr(variable, '='); *c; c++)
                 *c = (char)(*c >= 'a' && *c <= 'z' && i % 2 ? *c - 32 : *c);
@@ -165,7 +173,8 @@ static void words_follow_the_enumerations(void)
 /* No enumeration or switch of the list was forgotten above. */
 static void every_word_is_expected(void)
 {
-    static const char *const others[] = {"SIZE", "TEXT", "PATH", "RULES"};
+    static const char *const others[] = {"SIZE", "TEXT", "PATH", "RULES", "STREAMS", "COUNT",
+                                         "BYTES"};
 
     for (size_t i = 0; i < ag_options_count(); i++) {
         bool met = false;
@@ -214,12 +223,14 @@ static void refuses_bad_values(void)
     for (size_t i = 0; i < ag_options_count(); i++) {
         const struct ag_option_info *info = ag_option_info(i);
         bool is_text = !strcmp(info->type, "TEXT"), is_size = !strcmp(info->type, "SIZE");
+        bool is_count = !strcmp(info->type, "COUNT");
 
-        if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH"))
+        if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH") ||
+            !strcmp(info->type, "STREAMS"))
             continue; /* below */
 
         for (size_t j = 0; j < N_OF(bad); j++) {
-            if ((is_text && j > 0) || (is_size && !strcmp(bad[j], "2")))
+            if ((is_text && j > 0) || ((is_size || is_count) && !strcmp(bad[j], "2")))
                 continue;
             CHECK_SAID(ag_option_check(info->name, bad[j], why, sizeof(why)) == -EINVAL, "%s=%s",
                        info->name, bad[j]);
@@ -257,6 +268,174 @@ static void reads_rules(void)
     CHECK(ag_option_check("ALLOGRAFT_RULES", "nth=1:native", why, sizeof(why)) == 0);
     memset(too_long + 18, 'x', sizeof(too_long) - 19);
     CHECK(read_these(&options, too_long, NULL) == -EINVAL && n_told == 1);
+}
+
+/* Counts and sizes hold to the ends of the range that `allowed` names. */
+static void reads_ranges(void)
+{
+    static const struct {
+        char *good, *bad;
+        uint64_t value;
+        size_t offset, size;
+    } cases[] = {
+        {"ALLOGRAFT_GRAPH_WARMUP=1", "ALLOGRAFT_GRAPH_WARMUP=0", 1, MEMBER(graph_warmup)},
+        {"ALLOGRAFT_GRAPH_WARMUP=1000", "ALLOGRAFT_GRAPH_WARMUP=1001", 1000, MEMBER(graph_warmup)},
+        {"ALLOGRAFT_GRAPH_HOLD_US=10", "ALLOGRAFT_GRAPH_HOLD_US=9", 10, MEMBER(graph_hold_us)},
+        {"ALLOGRAFT_GRAPH_HOLD_US=1000000", "ALLOGRAFT_GRAPH_HOLD_US=1000001", 1000000,
+         MEMBER(graph_hold_us)},
+        {"ALLOGRAFT_GRAPH_GRAPHS=65536", "ALLOGRAFT_GRAPH_GRAPHS=65537", 65536, MEMBER(graph_graphs)},
+        {"ALLOGRAFT_GRAPH_GRAPHS=1", "ALLOGRAFT_GRAPH_GRAPHS=0", 1, MEMBER(graph_graphs)},
+        {"ALLOGRAFT_GRAPH_STAGING=4096", "ALLOGRAFT_GRAPH_STAGING=4097", 4096, MEMBER(graph_staging)},
+        {"ALLOGRAFT_GRAPH_STAGING=1", "ALLOGRAFT_GRAPH_STAGING=0", 1, MEMBER(graph_staging)},
+        {"ALLOGRAFT_GRAPH_VERIFY=0", "ALLOGRAFT_GRAPH_VERIFY=1000001", 0, MEMBER(graph_verify)},
+        {"ALLOGRAFT_GRAPH_STAGING_SLOT=4096", "ALLOGRAFT_GRAPH_STAGING_SLOT=4095", 4096,
+         MEMBER(graph_staging_slot)},
+        {"ALLOGRAFT_GRAPH_STAGING_SLOT=64MiB", "ALLOGRAFT_GRAPH_STAGING_SLOT=65MiB", 64 << 20,
+         MEMBER(graph_staging_slot)},
+        {"ALLOGRAFT_GRAPH_STAGING_SLOT=1.5MiB", "ALLOGRAFT_GRAPH_STAGING_SLOT=50%", 3 << 19,
+         MEMBER(graph_staging_slot)},
+        {"ALLOGRAFT_GRAPH_STAGING_SLOT=8k", "ALLOGRAFT_GRAPH_STAGING_SLOT=max", 8192,
+         MEMBER(graph_staging_slot)},
+        {"ALLOGRAFT_GRAPH_WARMUP=0007", "ALLOGRAFT_GRAPH_WARMUP=18446744073709551618", 7,
+         MEMBER(graph_warmup)},
+        {"ALLOGRAFT_GRAPH_SEGMENT=4", "ALLOGRAFT_GRAPH_SEGMENT=3", 4, MEMBER(graph_segment.n)},
+        {"ALLOGRAFT_GRAPH_SEGMENT=4096", "ALLOGRAFT_GRAPH_SEGMENT=4097", 4096, MEMBER(graph_segment.n)},
+    };
+    struct ag_options options;
+
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        uint64_t value = 0;
+
+        CHECK_SAID(read_these(&options, cases[i].good, NULL) == 0 && !n_told, "%s", cases[i].good);
+        memcpy(&value, (char *)&options + cases[i].offset, cases[i].size);
+        CHECK_SAID(value == cases[i].value, "%s gave %llu", cases[i].good, (unsigned long long)value);
+        CHECK_SAID(read_these(&options, cases[i].bad, NULL) == -EINVAL && n_told == 1, "%s", cases[i].bad);
+        CHECK_SAID(strstr(told[0].line, cases[i].bad) && strstr(told[0].line, "; allowed: "), "%s",
+                   told[0].line);
+    }
+    CHECK(read_these(&options, NULL, NULL) == 0 && options.graph_segment.n == 0);
+    CHECK(options.graph_warmup == 2 && options.graph_hold_us == 200 && options.graph_graphs == 512);
+    CHECK(options.graph_memory.value == 256 << 20 && options.graph_staging == 64);
+    CHECK(options.graph_staging_slot == 256 << 10 && options.graph_profit && !options.graph_verify);
+    CHECK(!options.graph.n && !*options.graph_dump.text);
+}
+
+static void reads_streams(void)
+{
+    struct ag_options options;
+
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH=all", NULL) == 0 && options.graph.n == 1);
+    CHECK(options.graph.word[0].kind == AG_STREAMS_ALL);
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH=off", NULL) == 0 && options.graph.n == 0);
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH=", NULL) == 0 && options.graph.n == 0);
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH= Legacy\t,PER-THREAD,nonBlocking , priority:-5,"
+                               "Priority:0,nth:4294967295,name:my *,name:off", NULL) == 0 && !n_told);
+    CHECK(options.graph.n == 8);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(options.graph.word[i].kind == (enum ag_stream_word_kind)(AG_STREAMS_LEGACY + i));
+    CHECK(options.graph.word[3].kind == AG_STREAMS_PRIORITY && options.graph.word[3].number == -5);
+    CHECK(options.graph.word[4].kind == AG_STREAMS_PRIORITY && options.graph.word[4].number == 0);
+    CHECK(options.graph.word[5].kind == AG_STREAMS_NTH && options.graph.word[5].number == UINT32_MAX);
+    CHECK(options.graph.word[6].kind == AG_STREAMS_NAME && !strcmp(options.graph.word[6].name, "my *"));
+    CHECK(options.graph.word[7].kind == AG_STREAMS_NAME && !strcmp(options.graph.word[7].name, "off"));
+}
+
+static void refuses_bad_streams(void)
+{
+    static const char forms[] = "off, or of all|legacy|per-thread|nonblocking|priority:N|nth:K|"
+                                "name:GLOB one or more, separated by commas";
+    static const struct {
+        const char *text, *place;
+    } cases[] = {
+        {"al", "column 1: \"al\""}, {"all,", "column 5: \"\""}, {",all", "column 1: \"\""},
+        {"all, off", "column 6: \"off\""}, {"off,all", "column 1: \"off\""}, {" ", "column 2: \"\""},
+        {"legacy,  nth:0 ,all", "column 10: \"nth:0\""}, {"nth:", "column 1: \"nth:\""},
+        {"nth:-1", "column 1: \"nth:-1\""}, {"nth:4294967296", "column 1: \"nth:4294967296\""},
+        {"priority:", "column 1: \"priority:\""}, {"priority:-", "column 1: \"priority:-\""},
+        {"priority:+1", "column 1: \"priority:+1\""}, {"priority:1001", "column 1: \"priority:1001\""},
+        {"name:", "column 1: \"name:\""}, {"all legacy", "column 1: \"all legacy\""}, {"1", "column 1: \"1\""},
+    };
+    char why[400], expected[400], text[2000] = "name:";
+    struct ag_options options;
+
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        snprintf(expected, sizeof(expected), "ALLOGRAFT_GRAPH: %s is not allowed; allowed: %s",
+                 cases[i].place, forms);
+        CHECK(ag_option_check("ALLOGRAFT_GRAPH", cases[i].text, why, sizeof(why)) == -EINVAL);
+        CHECK_SAID(!strcmp(why, expected), "%s\n not %s", why, expected);
+    }
+    memset(text + 5, 'x', 63);
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == 0);
+    memset(text + 5, 'x', 64);
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == -EINVAL);
+    memset(text + 5, 'x', 1900);
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == -EINVAL && strstr(why, "allowed:"));
+    strcpy(text, "nth:1");
+    for (unsigned i = 1; i < AG_MAX_STREAM_WORDS; i++)
+        strcat(text, ",nth:1");
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == 0);
+    strcat(text, ",nth:2");
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == -EINVAL);
+    CHECK_SAID(!strcmp(why, "ALLOGRAFT_GRAPH: column 97: \"nth:2\" is not allowed; allowed: up to 16 words"),
+               "%s", why);
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH=all,x", NULL) == -EINVAL && n_told == 1 && !options.graph.n);
+}
+
+static void reads_iterations(void)
+{
+    static const char *const bad[] = {"nvtx:", "nvtx:@d", "nvtx", "nvtx :x", "sync,auto", ""};
+    char why[300], text[200] = "nvtx:";
+    struct ag_options options;
+
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH_ITERATION=nvtx:train step*", NULL) == 0);
+    CHECK(options.graph_iteration.kind == AG_ITERATION_NVTX);
+    CHECK(!strcmp(options.graph_iteration.name, "train step*"));
+    CHECK(!strcmp(options.graph_iteration.domain, "*"));
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH_ITERATION=NVTX:a@b@My.Domain", NULL) == 0);
+    CHECK(!strcmp(options.graph_iteration.name, "a@b") && !strcmp(options.graph_iteration.domain, "My.Domain"));
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH_ITERATION=nvtx:a@", NULL) == 0);
+    CHECK(!strcmp(options.graph_iteration.name, "a") && !*options.graph_iteration.domain);
+    for (size_t i = 0; i < N_OF(bad); i++)
+        CHECK_SAID(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", bad[i], why, sizeof(why)) == -EINVAL &&
+                       strstr(why, "; allowed: auto|sync|nvtx:NAME"), "%s", bad[i]);
+    memset(text + 5, 'x', 63);
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", text, why, sizeof(why)) == 0);
+    text[68] = 'x';
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", text, why, sizeof(why)) == -EINVAL);
+    text[6] = '@';
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", text, why, sizeof(why)) == 0);
+    text[69] = text[70] = 'x';
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", text, why, sizeof(why)) == -EINVAL);
+}
+
+static bool replays(char *first, char *second)
+{
+    char *environment[] = {"GRAPH=all", first, second, NULL};
+
+    return ag_options_may_replay(environment);
+}
+
+static bool asks_for_nvtx(char *first, char *second)
+{
+    struct ag_options options;
+
+    CHECK(read_these(&options, first, second) == 0);
+    return ag_options_ask_for_nvtx(&options);
+}
+
+static void knows_who_may_replay(void)
+{
+    CHECK(!replays(NULL, NULL) && !ag_options_may_replay(NULL));
+    CHECK(replays("ALLOGRAFT_GRAPH=all", NULL) && replays("ALLOGRAFT_GRAPH=nonsense", NULL));
+    CHECK(!replays("ALLOGRAFT_GRAPH=", NULL) && !replays("ALLOGRAFT_GRAPH=OFF", NULL));
+    CHECK(!replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=1"));
+    CHECK(replays("ALLOGRAFT_CONFIG=/some/where", NULL) && !replays("ALLOGRAFT_CONFIG=off", NULL));
+    CHECK(!replays("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_GRAPH=off")); /* which goes before it */
+    CHECK(!asks_for_nvtx("ALLOGRAFT_GRAPH=all", NULL) && !asks_for_nvtx(NULL, NULL));
+    CHECK(asks_for_nvtx("ALLOGRAFT_GRAPH=legacy,name:x", NULL));
+    CHECK(asks_for_nvtx("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
+    CHECK(!asks_for_nvtx("ALLOGRAFT_GRAPH=off", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
+    CHECK(!asks_for_nvtx("ALLOGRAFT_GRAPH=name:x", "ALLOGRAFT_DISABLE=1"));
 }
 
 static bool watches(char *first, char *second)
@@ -533,6 +712,11 @@ int main(void)
     reads_sizes_and_text();
     refuses_bad_values();
     reads_rules();
+    reads_ranges();
+    reads_streams();
+    refuses_bad_streams();
+    reads_iterations();
+    knows_who_may_replay();
     knows_who_may_watch_launches();
     reads_a_file();
     refuses_bad_lines();
