@@ -49,7 +49,7 @@ static const struct ag_layout *numbered(const struct store *store, unsigned numb
 
 static uint64_t hash_of(const struct ag_layout *layout)
 {
-    uint64_t hash = layout->n;
+    uint64_t hash = layout->n * 2 + layout->is_kernel;
 
     for (uint32_t i = 0; i < layout->n; i++) {
         hash = (hash ^ layout->params[i].offset) * 0x9e3779b97f4a7c15u;
@@ -218,8 +218,7 @@ static bool ask_all(CUfunction function, bool as_kernel, union asked *asked, boo
     size_t offset = 0, size = 0;
     CUresult result;
 
-    layout->n = 0;
-    layout->total = 0;
+    *layout = (struct ag_layout){0};
     while ((result = ask_one(function, as_kernel, layout->n, &offset, &size)) == CUDA_SUCCESS) {
         if (layout->n == AG_MAX_PARAMS || offset > UINT32_MAX || size > UINT32_MAX - offset)
             return false;
@@ -231,8 +230,17 @@ static bool ask_all(CUfunction function, bool as_kernel, union asked *asked, boo
     return result == CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The call for functions takes kernels as well, the one for kernels no functions. */
+static bool is_kernel(CUfunction function)
+{
+    size_t offset, size;
+    CUresult result = ask_one(function, true, 0, &offset, &size);
+
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE;
+}
+
 /* As a function, and as a kernel if that gave none. */
-static bool ask(CUfunction function, union asked *asked)
+static bool ask_either(CUfunction function, union asked *asked)
 {
     bool certain = false;
     bool is_function = ask_all(function, false, asked, &certain);
@@ -242,6 +250,14 @@ static bool ask(CUfunction function, union asked *asked)
     if (ask_all(function, true, asked, &certain))
         return true;
     return is_function && !asked->layout.n; /* without parameters */
+}
+
+static bool ask(CUfunction function, union asked *asked)
+{
+    if (!ask_either(function, asked))
+        return false;
+    asked->layout.is_kernel = is_kernel(function);
+    return true;
 }
 
 /* Asks, and remembers what came out, also that nothing did. */
@@ -287,4 +303,21 @@ const struct ag_layout *ag_params_of(CUfunction function)
     if (!layout)
         ag_stats_add(AG_STAT_LAUNCH_UNKNOWN, 1);
     return layout;
+}
+
+const void *ag_params_buffer(void **extra, size_t *ret_bytes)
+{
+    const void *buffer = NULL;
+    const size_t *bytes = NULL;
+
+    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            bytes = extra[1];
+        else
+            return NULL;
+    }
+    *ret_bytes = bytes ? *bytes : 0;
+    return buffer;
 }

@@ -3,6 +3,7 @@
 #define AG_POLICY_PARAMS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "abi.h"
@@ -14,7 +15,8 @@ struct ag_param {
 };
 
 struct ag_layout {
-    uint32_t n, total; /* total: bytes of the packed buffer */
+    uint32_t n, total;  /* total: bytes of the packed buffer */
+    uint32_t is_kernel; /* the handle is a CUkernel, and no CUfunction */
     struct ag_param params[];
 };
 
@@ -23,6 +25,10 @@ struct ag_layout {
  * are never freed or changed. Takes no lock once a function is known; asks the driver the first
  * time, which may load the kernel: not inside a capture. */
 const struct ag_layout *ag_params_of(CUfunction function);
+
+/* The packed buffer that a launch's `extra` names, of *ret_bytes; NULL when there is none, or when
+ * it says what the driver refuses. */
+const void *ag_params_buffer(void **extra, size_t *ret_bytes);
 
 /* Some functions are about to go (a module, library or context): another may come under the same
  * handle. Before the driver's call. */

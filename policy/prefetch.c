@@ -42,24 +42,6 @@ static bool walk_bytes(struct look *look, word_function *visit, const unsigned c
     return true;
 }
 
-/* The packed buffer, if `extra` names one. */
-static const void *buffer_of(void **extra, size_t *ret_size)
-{
-    const void *buffer = NULL;
-    const size_t *size = NULL;
-
-    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            buffer = extra[1];
-        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            size = extra[1];
-        else
-            return NULL; /* the driver refuses it */
-    }
-    *ret_size = size ? *size : 0;
-    return buffer;
-}
-
 /* Visits every aligned 8-byte word of the parameters. False when `visit` stopped it, or there is
  * none. */
 static bool walk(struct look *look, word_function *visit, const struct ag_launch *launch,
@@ -67,7 +49,7 @@ static bool walk(struct look *look, word_function *visit, const struct ag_launch
 {
     if (!layout) {
         size_t size = 0;
-        const unsigned char *buffer = buffer_of(launch->extra, &size);
+        const unsigned char *buffer = ag_params_buffer(launch->extra, &size);
 
         return buffer && walk_bytes(look, visit, buffer, 0, size);
     }

@@ -66,6 +66,7 @@ static void check_layout(unsigned number)
 
     CHECK_SAID(layout != NULL, "handle %u", number);
     CHECK_SAID(layout->n == kind % 7, "handle %u", number);
+    CHECK_SAID(layout->is_kernel == (number >= FIRST_KERNEL), "handle %u", number);
     for (unsigned i = 0; i < layout->n; i++)
         CHECK(layout->params[i].offset == i * 24 && layout->params[i].size == 8 + kind % 3 * 8);
     CHECK(layout->total == (layout->n ? (layout->n - 1) * 24 + 8 + kind % 3 * 8 : 0));
