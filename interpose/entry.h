@@ -31,11 +31,19 @@ enum ag_entry_launches {
     AG_LAUNCHES_WATCHED, /* what they use is prefetched */
 };
 
+/* What hooks that only replay needs do. */
+enum ag_entry_replay {
+    AG_REPLAY_NEW,    /* nothing was read yet */
+    AG_REPLAY_PASSED, /* they jump to the driver's own */
+    AG_REPLAY_ON,     /* marked streams are replayed */
+};
+
 /* This thread is inside one of our hooks: what it calls now are our own calls. */
 extern _Thread_local int ag_entry_depth;
 extern _Thread_local int ag_entry_errno;
 extern _Atomic int ag_entry_state;
 extern _Atomic int ag_entry_launches;
+extern _Atomic int ag_entry_replay;
 
 /* Reads the settings and finds the driver, once; returns the state from then on (lifecycle.c). */
 enum ag_entry_state ag_entry_start(void);
@@ -43,6 +51,9 @@ enum ag_entry_state ag_entry_start(void);
 /* Are launches watched, or, before anything was read, may they come to be? Reads no more than the
  * environment. */
 bool ag_entry_watches_launches(void);
+
+/* Likewise for replay. */
+bool ag_entry_replays(void);
 
 static inline bool ag_entry_inside(void)
 {

@@ -34,6 +34,7 @@
 #include "params.h"
 #include "pressure.h"
 #include "record.h"
+#include "replayer.h"
 #include "report.h"
 #include "residency.h"
 #include "spill.h"
@@ -42,6 +43,7 @@ _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
 _Atomic int ag_entry_state = AG_ENTRY_NEW;
 _Atomic int ag_entry_launches = AG_LAUNCHES_NEW;
+_Atomic int ag_entry_replay = AG_REPLAY_NEW;
 
 static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what start() does, once */
 static struct ag_options options;
@@ -86,6 +88,7 @@ static void begin_child(void)
     if (had_contexts && atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE) {
         ag_report_describe_driver("forked from a process that had a CUDA context");
         atomic_store(&ag_entry_launches, AG_LAUNCHES_PASSED);
+        atomic_store(&ag_entry_replay, AG_REPLAY_PASSED);
         atomic_store(&ag_entry_state, AG_ENTRY_PASSING);
     }
 }
@@ -170,6 +173,11 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
     return AG_LAUNCHES_PASSED;
 }
 
+static enum ag_entry_replay replay_under(enum ag_entry_state state)
+{
+    return state == AG_ENTRY_ACTIVE && ag_replay_on() ? AG_REPLAY_ON : AG_REPLAY_PASSED;
+}
+
 bool ag_entry_watches_launches(void)
 {
     int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
@@ -177,6 +185,22 @@ bool ag_entry_watches_launches(void)
     if (launches == AG_LAUNCHES_NEW)
         return ag_options_may_watch_launches(environ);
     return launches == AG_LAUNCHES_WATCHED;
+}
+
+/* May the environment ask for replay? */
+static bool may_replay(void)
+{
+    const char *graph = getenv("ALLOGRAFT_GRAPH");
+    const char *config = getenv("ALLOGRAFT_CONFIG");
+
+    return graph ? strcmp(graph, "off") != 0 : config && strcmp(config, "off") != 0;
+}
+
+bool ag_entry_replays(void)
+{
+    int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
+
+    return replay == AG_REPLAY_NEW ? may_replay() : replay == AG_REPLAY_ON;
 }
 
 enum ag_entry_state ag_entry_start(void)
@@ -193,6 +217,8 @@ enum ag_entry_state ag_entry_start(void)
         if (!ag_stats_counter(AG_STAT_DOOR_DLSYM))
             ag_stats_add(AG_STAT_DOOR_EXPORTED, 1);
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
+                              memory_order_release);
+        atomic_store_explicit(&ag_entry_replay, replay_under((enum ag_entry_state)state),
                               memory_order_release);
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);
     }

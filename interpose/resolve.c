@@ -29,7 +29,14 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name);
 /* Is the hook needed? Else its symbol is the driver's own, for all that programs can see. */
 static bool is_wanted(enum ag_hook hook)
 {
-    return ag_hook_info(hook)->when == AG_WHEN_ALWAYS || ag_entry_watches_launches();
+    switch (ag_hook_info(hook)->when) {
+    case AG_WHEN_LAUNCHES:
+        return ag_entry_watches_launches() || ag_entry_replays();
+    case AG_WHEN_GRAPH:
+        return ag_entry_replays();
+    default:
+        return true;
+    }
 }
 
 /* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the assembly. */

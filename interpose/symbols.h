@@ -16,7 +16,8 @@ enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ };
 /* Which settings a hook is for. */
 enum ag_when {
     AG_WHEN_ALWAYS,
-    AG_WHEN_LAUNCHES, /* launches are watched: ag_entry_watches_launches() */
+    AG_WHEN_LAUNCHES, /* launches are watched, or streams replayed: ag_entry_watches_launches() */
+    AG_WHEN_GRAPH,    /* streams are replayed: ag_entry_replays() */
 };
 
 struct ag_hook_info {
