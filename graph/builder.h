@@ -47,6 +47,8 @@ void ag_graph_forget(struct ag_graph *graph);
 
 /* Estimate of the device's memory, in bytes. */
 uint64_t ag_graph_bytes(const struct ag_graph *graph);
+/* The driver's graph, as it was built. */
+CUgraph ag_graph_handle(const struct ag_graph *graph);
 /* Writes a DOT file into the folder; 0 or -errno. */
 int ag_graph_dump(const struct ag_graph *graph, const char *folder, unsigned number);
 
