@@ -329,6 +329,23 @@ static void json_devices(const struct view *view)
     ADD(view, "],\n");
 }
 
+static void json_replay(const struct view *view)
+{
+    const char *state = view->stats->head.replay;
+    bool unavailable = *state && strcmp(state, "on");
+
+    ADD(view, "\"replay\":{\"state\":\"%s\",\"reason\":",
+        unavailable ? "unavailable" : *state ? "on" : "off");
+    ag_text_add_json(view->text, unavailable ? state : "");
+    ADD(view, ",\n ");
+    json_group(view, "replay");
+    ADD(view, ",\n \"eager_ns\":%llu,\"replayed_ns\":%llu,\n \"flushes\":{",
+        (unsigned long long)value_of(&view->stats->eager_ns),
+        (unsigned long long)value_of(&view->stats->replayed_ns));
+    json_group(view, "flushes");
+    ADD(view, "}},\n");
+}
+
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment)
 {
@@ -361,6 +378,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     ADD(view, "},\n\"ipc\":{");
     json_group(view, "ipc");
     ADD(view, "},\n");
+    json_replay(view);
     ag_render_pools_json(text, stats);
     ADD(view, "\"warnings\":[");
     for (unsigned i = 0; warning(view, i); i++) {

@@ -42,6 +42,12 @@ uint64_t ag_stats_fingerprint(void)
     return hash;
 }
 
+void ag_stats_replay(const char *unavailable)
+{
+    snprintf(ag_stats.head.replay, sizeof(ag_stats.head.replay), "%s",
+             unavailable ? unavailable : "on");
+}
+
 void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes)
 {
     uint32_t n = atomic_load_explicit(&ag_stats.n_devices, memory_order_relaxed);

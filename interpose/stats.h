@@ -99,6 +99,7 @@ struct ag_stats_head {
     char boot[40];      /* the kernel's id of its own start: clocks of another one mean nothing */
     char driver[1024];  /* the file libcuda was loaded from */
     char trouble[128];  /* why nothing is redirected, or "" */
+    char replay[128];   /* "" when graphs were not asked for, "on", or why they are unavailable */
     char ended_by[16];  /* "exit", "_exit", "quick_exit", "exec"; "" while it runs */
     char settings[32768]; /* of each row: where it comes from, NUL, the value, NUL */
     uint32_t n_rules;
@@ -125,6 +126,7 @@ struct ag_stats {
     struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
     struct ag_level pending_bytes;
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
+    _Atomic uint64_t eager_ns, replayed_ns; /* medians of the last comparison of the profit guard */
 };
 
 extern struct ag_stats ag_stats;
@@ -133,6 +135,8 @@ extern struct ag_stats ag_stats;
 void ag_stats_reset(void);
 /* A number that differs between builds whose lists (counters, hooks, settings) or sizes differ. */
 uint64_t ag_stats_fingerprint(void);
+/* Replay was asked for; why it is unavailable, or NULL when it is on. Before anybody else counts. */
+void ag_stats_replay(const char *unavailable);
 /* A device the report is to tell of; once for each, one thread at a time. */
 void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes);
 uint64_t ag_stats_counter(enum ag_stat id);
@@ -174,6 +178,14 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
 
     ag_stats_count(slot, &stats->hits, 1);
     ag_stats_count(slot, &stats->bytes, bytes);
+}
+
+/* A round takes so long without graphs, and with. */
+static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns)
+{
+    ag_stats_add(AG_STAT_REPLAY_COMPARISONS, 1);
+    atomic_store_explicit(&ag_stats.eager_ns, eager_ns, memory_order_relaxed);
+    atomic_store_explicit(&ag_stats.replayed_ns, replayed_ns, memory_order_relaxed);
 }
 
 static inline void ag_level_add(struct ag_level *level, uint64_t amount)

@@ -39,6 +39,12 @@ SAMPLE = {
     "app_pools": [{"kind": "default", "device": 0, "allocs": 3, "frees": 2, "failed": 0,
                    "alloc_bytes": 1536, "other_calls": 1, "reserved_high_bytes": 1 << 25,
                    "used_high_bytes": 1024, "destroyed": False, "threshold_raised": True}],
+    "replay": {"state": "on", "reason": "", "streams_marked": 1, "operations": 1, "withheld": 1,
+               "replayed": 1, "released": 1, "graph_launches": 1, "graph_launches_failed": 1,
+               "nodes_updated": 1, "graphs_built": 1, "build_ns": 1, "builds_failed": 1,
+               "graphs_evicted": 1, "segments": 1, "iterations": 1, "comparisons": 1, "eager_rounds": 1,
+               "watchdog_releases": 1, "tries_reset": 1, "verified_same": 1, "verified_different": 1,
+               "verify_skipped": 1, "eager_ns": 5, "replayed_ns": 4, "flushes": {"stream": 1}},
     "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "held": 0, "refused_other_user": 0,
             "refused_malformed": 0, "refused_too_slow": 0, "refused_unknown": 0, "unreachable": 0,
             "not_imported": 0},
@@ -57,7 +63,7 @@ def objects_within(value):
         yield value
         for name, field in value.items():
             if name not in ("hooks", "fallbacks", "drain_reasons", "barriers_paid", "placements", "pressure",
-                            "managed"):
+                            "managed", "flushes"):
                 yield from objects_within(field)
             elif name == "placements":
                 yield from objects_within(field["pool"])
@@ -154,10 +160,13 @@ class Schema(SchemaTest):
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
             "async": set(fields["async"]["properties"]),
             "ipc": set(fields["ipc"]["properties"]),
+            "replay": set(fields["replay"]["properties"])
+                      - {"state", "reason", "eager_ns", "replayed_ns", "flushes"},
         }
         for group, names in counted.items():
             self.assertEqual(names, {key for g, key in rows if g == group}, group)
-        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "drains", "paid", "managed", "pressure"})
+        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "drains", "paid", "managed", "pressure",
+                                                               "flushes"})
 
 
 class RealReport(SchemaTest):
