@@ -5,7 +5,7 @@
  *                                        every seed under every variant; a line for each
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
  * with a second run (room.c); DIFF_ROOM, bytes there are; DIFF_TOTAL, bytes cuMemGetInfo is to tell
- * of. Options: --threads N, --ipc, --door linked|dlsym|get-proc, --stats PATH (a report of the
+ * of. Options: --threads N, --ipc, --rounds, --door linked|dlsym|get-proc, --stats PATH (a report of the
  * library is expected there, and nothing left over in it), --seconds S (begin nothing after that).
  */
 #ifndef _GNU_SOURCE
@@ -34,7 +34,7 @@
 static struct {
     unsigned n_threads, n_variants;
     int door;
-    bool ipc, batch;
+    bool ipc, batch, rounds;
     uint64_t first, last;
     const char *variants[MAX_VARIANTS];
     const char *stats;
@@ -58,7 +58,7 @@ static void *shared(size_t bytes)
 static void usage(void)
 {
     fprintf(stderr,
-            "usage: diff-program [--threads N] [--ipc] [--door NAME] [--stats PATH] SEED\n"
+            "usage: diff-program [--threads N] [--ipc] [--rounds] [--door NAME] [--stats PATH] SEED\n"
             "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
     exit(2);
 }
@@ -93,8 +93,8 @@ static void read_options(int argc, char **argv)
 
     for (; i < argc && !strncmp(argv[i], "--", 2); i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--ipc")) {
-            options.ipc = true;
+        if (!strcmp(argv[i], "--ipc") || !strcmp(argv[i], "--rounds")) {
+            *(argv[i][2] == 'i' ? &options.ipc : &options.rounds) = true;
             continue;
         }
         if (!strcmp(argv[i], "--threads"))
@@ -135,12 +135,14 @@ static void child(uint64_t seed)
     struct traits traits;
 
     traits_of(seed, options.n_threads, options.ipc, &traits);
+    if (options.rounds)
+        traits_with_rounds(&traits);
     if (options.door >= 0)
         traits.door = (enum door)options.door;
     put_number("SIM_SEED", seed);
     put_number("SIM_DEVICES", traits.second_device ? 2 : 1);
     (void)setenv("SIM_MEMORY", getenv("DIFF_MEMORY") ? getenv("DIFF_MEMORY") : "512MiB", 1);
-    (void)setenv("SIM_IDLE_MS", "0", 1);
+    (void)setenv("SIM_IDLE_MS", traits.polls ? "1" : "0", 1);
     /* Not by _exit, where a preloaded library may still want to wait for the driver. */
     (void)setenv("SIM_VIOLATION", traits.faults ? "count" : "abort", 1);
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
@@ -193,22 +195,25 @@ static unsigned marks_missing(void)
 static struct {
     char key[40];
     unsigned long long sum;
-} steps[32];
+} steps[160];
 
-/* What all runs together counted in the group "pressure". */
-static void add_steps(const char *text)
+/* What all runs together counted in the group `"name":`; the names of two groups are not the same. */
+static void add_steps(const char *text, const char *group)
 {
-    const char *at = strstr(text, "\"pressure\":"), *end = at ? strchr(at, '}') : NULL;
+    const char *at = strstr(text, group), *end = at ? strchr(at, '}') : NULL;
     char key[40];
     unsigned long long n;
-    unsigned i = 0;
+    size_t i;
 
     if (!end || !(at = strchr(at, '{')))
         return;
-    while ((at = strchr(at + 1, '"')) && at < end && i < sizeof(steps) / sizeof(steps[0])) {
+    while ((at = strchr(at + 1, '"')) && at < end) {
         if (sscanf(at, "\"%39[a-z_]\" : %llu", key, &n) == 2) {
+            for (i = 0; steps[i].key[0] && strcmp(steps[i].key, key) != 0; i++)
+                if (i + 2 == sizeof(steps) / sizeof(steps[0]))
+                    return;
             (void)strcpy(steps[i].key, key);
-            steps[i++].sum += n;
+            steps[i].sum += n;
         }
         at = strchr(at + 1, '"');
     }
@@ -230,7 +235,8 @@ static long long bytes_left(void)
     text[n > 0 ? n : 0] = '\0';
     if (!strstr(text, key))
         return -1;
-    add_steps(text);
+    add_steps(text, "\"pressure\":");
+    add_steps(text, "\"replay\":");
     for (const char *at = text; (at = strstr(at, key)); at += sizeof(key) - 1)
         sum += atoll(at + sizeof(key) - 1);
     return sum;

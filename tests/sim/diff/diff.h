@@ -48,9 +48,13 @@ struct traits {
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT, END_EXEC, N_ENDINGS } ending;
     bool faults; /* before it ends, a kernel does what breaks the context */
     unsigned n_ops, n_threads;
+    bool rounds;             /* much of it comes again and again (rounds.c) */
+    bool polls;              /* the host waits for memory without any call of the driver */
 };
 
 void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits);
+/* The same program, but most of it comes in rounds. */
+void traits_with_rounds(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
@@ -75,6 +79,7 @@ enum lane_kind { LANE_LEGACY, LANE_PER_THREAD, LANE_BLOCKING, LANE_NONBLOCKING }
 
 struct lane {
     bool alive, capturing;
+    bool shared; /* another thread submits to the stream too: not captured, not destroyed */
     enum lane_kind kind;
     unsigned context, seq;
     CUstream stream;
@@ -88,13 +93,23 @@ enum kernel {
     KERNEL_HASH,
     KERNEL_MARK,
     KERNEL_SPIN,
+    KERNEL_SHAPE, /* what it writes depends on how it was launched */
+    KERNEL_MIXED, /* parameters of many sizes */
     N_KERNELS
+};
+
+enum launch_how { LAUNCH_PLAIN, LAUNCH_EX, LAUNCH_EXTRA, LAUNCH_COOPERATIVE, N_LAUNCH_HOWS };
+
+struct shape {
+    unsigned grid[3], block, shared_bytes;
+    enum launch_how how;
 };
 
 struct context {
     bool alive, primary;
     int device;
     CUcontext handle;
+    CUmodule module;
     CUfunction kernels[N_KERNELS];
     unsigned legacy, per_thread; /* lanes */
     struct clock all, blocking;  /* everything submitted; to streams that wait for the legacy one */
@@ -245,6 +260,8 @@ CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t b
 
 /* ---- kernels.c ---- */
 
+/* What KERNEL_FILL writes for a value. */
+uint32_t fill_word(uint32_t value);
 void kernels_register(volatile unsigned char *marks);
 bool kernels_load(struct context *context);
 CUresult launch_fill(struct world *w, unsigned lane, CUdeviceptr p, size_t bytes, uint32_t value);
@@ -252,6 +269,10 @@ CUresult launch_two(struct world *w, unsigned lane, enum kernel kernel, CUdevice
                     CUdeviceptr src, size_t bytes);
 CUresult launch_spin(struct world *w, unsigned lane, CUdeviceptr flag);
 CUresult launch_mark(struct world *w, unsigned lane, uint32_t index);
+CUresult launch_as(struct world *w, unsigned lane, enum kernel kernel, void **args,
+                   const struct shape *shape);
+/* Unloads the context's code and loads it again. */
+bool kernels_reload(struct world *w, struct context *context);
 
 /* ---- operations: false when there was nothing to do ---- */
 
@@ -274,6 +295,11 @@ bool op_host_read(struct world *w);
 bool op_host_write(struct world *w);
 bool op_host_function(struct world *w);
 bool op_mark(struct world *w);
+/* An operation on the lane has written dst and read src; either may be NULL. */
+void used_both(struct world *w, unsigned lane, struct buffer *dst, struct buffer *src);
+bool host_side(const struct buffer *buffer);
+CUresult launch_host_function(struct world *w, unsigned lane, struct buffer *variable,
+                              uint64_t value, void **kept);
 bool read_back(struct world *w, struct buffer *buffer, unsigned lane, bool async);
 
 bool op_stream_create(struct world *w);
@@ -324,7 +350,69 @@ struct buffer *ipc_kept(struct world *w);
 void ipc_close(struct world *w);
 bool op_ipc(struct world *w);
 
+/* ---- rounds.c: operations that come again and again ---- */
+
+bool op_rounds(struct world *w);
+/* A kernel writes what the host waits for without calling anybody. */
+bool op_poll(struct world *w);
+
+/* ---- steps.c: what one round is made of ---- */
+
+#define MAX_LOOP_LANES   4
+#define MAX_LOOP_BUFFERS 12
+#define MAX_STEPS        60
+
+enum step_kind {
+    STEP_FILL,
+    STEP_KERNEL, /* copy, add or hash */
+    STEP_SHAPE,
+    STEP_MIXED,
+    STEP_UPLOAD,
+    STEP_COPY,
+    STEP_COPY_ROWS,
+    STEP_MEMSET,
+    STEP_HOST,
+    STEP_RECORD,
+    STEP_TEMPORARY, /* stream-ordered memory for the length of the step */
+    STEP_NATIVE,    /* cuMemAlloc and cuMemFree */
+    STEP_MARK,
+    N_STEP_KINDS
+};
+
+enum vary { VARY_NEVER, VARY_ALWAYS, VARY_PAIRS, VARY_RARELY, N_VARIES };
+
+struct step {
+    enum step_kind kind;
+    enum kernel kernel;
+    unsigned lane, dst, src, other; /* of the loop's; other: instead of src in odd rounds */
+    unsigned width;                 /* of memsets: 1, 2, 4, or 0 for rows */
+    enum vary varies, grid_varies, size_varies;
+    uint32_t value;
+    enum launch_how how;
+    void *kept; /* what a host function gets, if always the same */
+};
+
+struct loop {
+    unsigned context, n_lanes, n_buffers, n_steps, n_records;
+    unsigned lanes[MAX_LOOP_LANES];
+    struct {
+        struct buffer *buffer;
+        unsigned id;
+    } buffers[MAX_LOOP_BUFFERS];
+    struct step steps[MAX_STEPS];
+    CUevent events[4];
+};
+
+void step_draw(struct world *w, const struct loop *loop, struct step *ret_step);
+void step_do(struct world *w, struct loop *loop, struct step *step, unsigned round);
+/* Makes the lane come after all that the next use of the buffer must follow. */
+bool bring_behind(struct world *w, struct loop *loop, unsigned lane, const struct buffer *buffer,
+                  bool write);
+
 /* ---- program.c ---- */
+
+/* Any of them all. */
+void one_operation(struct world *w);
 
 /* Runs the program of the traits; its log is in `log` afterwards. Does not return for endings that
  * exit. *ret_clean: everything was given back. */

@@ -26,6 +26,12 @@ def limited(mebibytes, more):
     return told + '|DIFF_TWIN=1|' + more
 
 
+def graphs(more, streams='all'):
+    """Replay of these streams, as eager as it can be, with little of everything."""
+    return ('ALLOGRAFT_GRAPH=%s|ALLOGRAFT_GRAPH_WARMUP=1|ALLOGRAFT_GRAPH_HOLD_US=50|%s'
+            % (streams, more))
+
+
 def mixed(*rules):
     return 'ALLOGRAFT_RULES=' + '; '.join(rules)
 
@@ -69,6 +75,28 @@ POLICIES = {
     'fullspill': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'
                  'ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1' % (18 * MIB),
 }
+# With --rounds: repeated work is launched as graphs.
+POLICIES.update({
+    'g': graphs('ALLOGRAFT_GRAPH_PROFIT=0'),
+    'gdefault': 'ALLOGRAFT_GRAPH=all',
+    'gprofit': graphs('ALLOGRAFT_GRAPH_PROFIT=1|ALLOGRAFT_GRAPH_WARMUP=2'),
+    'g4': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=4'),
+    'g16': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=16|ALLOGRAFT_POLICY=native'),
+    'gwhole': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=iteration|'
+                     'ALLOGRAFT_GRAPH_HOLD_US=5000'),
+    'gsync': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_ITERATION=sync|'
+                    'ALLOGRAFT_GRAPH_WARMUP=2|ALLOGRAFT_GRAPH_HOLD_US=1000000'),
+    'gfew': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_GRAPHS=2|ALLOGRAFT_GRAPH_STAGING=2|'
+                   'ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB'),
+    'gmanaged': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed'),
+    'glaunch': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed|'
+                      'ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_PREFETCH=launch'),
+    'gtiny': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB|'
+                    'ALLOGRAFT_POOL_KEEP=0|ALLOGRAFT_GRAPH_HOLD_US=5000'),
+    'glegacy': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_HOLD_US=5000', 'legacy'),
+    'gnonblocking': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=native', 'nonblocking'),
+    'gnth': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_HOLD_US=5000', 'nth:1,per-thread'),
+})
 # Managed memory says truthfully that it is managed.
 SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 'spill' in settings}
 # Not among them: waits given up, which take ten seconds each (tests/preload).
@@ -97,10 +125,11 @@ class Runner:
         self.lock = threading.Lock()
         self.n_seeds = self.n_runs = self.n_operations = 0
         self.differences = []
-        self.steps = collections.Counter()  # the library's counters of group "pressure"
+        self.steps = collections.Counter()  # the library's counters of some groups
 
     def command(self, *more):
         options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
+        options += ['--rounds'] if self.args.rounds else []
         if self.args.door:
             options += ['--door', self.args.door]
         return [self.args.program] + options + list(more)
@@ -211,6 +240,7 @@ class Runner:
 
     def replay_options(self):
         text = '--threads %d ' % self.args.threads if self.args.threads > 1 else ''
+        text += '--rounds ' if self.args.rounds else ''
         return text + ('--ipc ' if self.args.ipc else '')
 
 
@@ -245,11 +275,13 @@ def read_arguments(words):
     parser.add_argument('--library', default=os.environ.get('DIFF_LIBRARY'), help='what to preload')
     parser.add_argument('--sim', default=os.environ.get('DIFF_SIM'), help="the simulation's folder")
     parser.add_argument('--seeds', default='1-1000000', help='A-B')
-    parser.add_argument('--policies', default=','.join(POLICIES), help=', '.join(POLICIES))
+    parser.add_argument('--policies', help=', '.join(POLICIES) + '; else all that suit')
     parser.add_argument('--seconds', type=float, default=0,
                         help='begin nothing after that; DIFF_SECONDS sets it instead')
     parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
+    parser.add_argument('--rounds', action='store_true', help='programs that go round in loops')
+    parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
     parser.add_argument('--door', help='linked, dlsym or get-proc; else as the seed says')
     parser.add_argument('--steps', action='store_true',
                         help='all together must have taken every step of the out-of-memory ladder')
@@ -259,6 +291,8 @@ def read_arguments(words):
     args = parser.parse_args(words)
     if not (args.program and args.library and args.sim):
         parser.error('--program, --library and --sim are needed')
+    if not args.policies:
+        args.policies = ','.join(p for p in POLICIES if ('_GRAPH=' in POLICIES[p]) == args.rounds)
     try:
         args.variants = {name: POLICIES[name] for name in args.policies.split(',')}
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
@@ -289,7 +323,8 @@ def main():
              runner.n_operations, len(runner.differences), time.monotonic() - began))
     if args.steps:
         print('steps taken: ' + ', '.join('%s %d' % step for step in sorted(runner.steps.items())))
-    missed = [step for step in STEPS if not runner.steps[step]] if args.steps else []
+    need = (STEPS if args.steps else ()) + tuple(filter(None, (args.need or '').split(',')))
+    missed = [step for step in need if not runner.steps[step]]
     if missed:
         print('never taken: ' + ', '.join(missed))
     sys.exit(1 if runner.differences or missed else 0)

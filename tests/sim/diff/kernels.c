@@ -1,4 +1,6 @@
 /* kernels.c: what the random programs run on the simulated device. */
+#include <string.h>
+
 #include "diff.h"
 #include "sim.h"
 
@@ -19,6 +21,11 @@ static uint32_t mix(uint32_t x)
     x = (x ^ x >> 16) * 0x7feb352du;
     x = (x ^ x >> 15) * 0x846ca68bu;
     return x ^ x >> 16;
+}
+
+uint32_t fill_word(uint32_t value)
+{
+    return mix(value);
 }
 
 /* p, bytes, value */
@@ -78,32 +85,142 @@ static void spin(const struct sim_kernel_call *call)
         sim_kernel_again();
 }
 
-static const char *const names[N_KERNELS] = {"fill", "copy", "add", "hash", "mark", "spin"};
+/* p, bytes, value: mixes in how it was launched. */
+static void shape(const struct sim_kernel_call *call)
+{
+    uint32_t n = word_arg(call, 1), value = word_arg(call, 2);
+    uint32_t *words = sim_kernel_access(pointer_arg(call, 0), n, true);
+
+    for (unsigned i = 0; i < 3; i++)
+        value = mix(value ^ (call->grid[i] << 8) ^ call->block[i]);
+    value ^= call->shared_bytes;
+    for (uint32_t i = 0; words && i < n / 4; i++)
+        words[i] = mix(words[i] + value);
+}
+
+struct many {
+    uint32_t word[9];
+};
+
+/* byte, p, half, many, bytes */
+static void mixed(const struct sim_kernel_call *call)
+{
+    uint32_t n = word_arg(call, 4), value = *(const uint8_t *)call->args[0];
+    uint32_t *words = sim_kernel_access(pointer_arg(call, 1), n, true);
+    const struct many *many = call->args[3];
+
+    value = mix(value << 16 | *(const uint16_t *)call->args[2]);
+    for (unsigned i = 0; i < 9; i++)
+        value = mix(value + many->word[i]);
+    for (uint32_t i = 0; words && i < n / 4; i++)
+        words[i] = mix(words[i] ^ value);
+}
+
+static const char *const names[N_KERNELS] = {"fill", "copy", "add",   "hash",
+                                             "mark", "spin", "shape", "mixed"};
+static const size_t one[] = {8, 4, 4}, two[] = {8, 8, 4}, word[] = {4}, pointer[] = {8},
+                    sizes[] = {1, 8, 2, sizeof(struct many), 4};
+static const struct {
+    sim_kernel_fn run;
+    unsigned n;
+    const size_t *sizes;
+} kernels[N_KERNELS] = {{fill, 3, one},  {copy, 3, two},     {add, 3, two},   {hash, 3, two},
+                        {mark, 1, word}, {spin, 1, pointer}, {shape, 3, one}, {mixed, 5, sizes}};
 
 void kernels_register(volatile unsigned char *marks)
 {
-    static const size_t one[] = {8, 4, 4}, two[] = {8, 8, 4}, word[] = {4}, pointer[] = {8};
-
     mark_bytes = marks;
-    sim_register_kernel("fill", fill, 3, one);
-    sim_register_kernel("copy", copy, 3, two);
-    sim_register_kernel("add", add, 3, two);
-    sim_register_kernel("hash", hash, 3, two);
-    sim_register_kernel("mark", mark, 1, word);
-    sim_register_kernel("spin", spin, 1, pointer);
+    for (int i = 0; i < N_KERNELS; i++)
+        sim_register_kernel(names[i], kernels[i].run, kernels[i].n, kernels[i].sizes);
 }
 
 bool kernels_load(struct context *context)
 {
     static const char image[64] = "any bytes";
-    CUmodule module;
 
-    if (cu.cuModuleLoadData(&module, image) != CUDA_SUCCESS)
+    if (cu.cuModuleLoadData(&context->module, image) != CUDA_SUCCESS)
         return false;
     for (int i = 0; i < N_KERNELS; i++)
-        if (cu.cuModuleGetFunction(&context->kernels[i], module, names[i]) != CUDA_SUCCESS)
+        if (cu.cuModuleGetFunction(&context->kernels[i], context->module, names[i]) != CUDA_SUCCESS)
             return false;
     return true;
+}
+
+bool kernels_reload(struct world *w, struct context *context)
+{
+    if (!did(w, cu.cuModuleUnload(context->module), "cuModuleUnload"))
+        return false;
+    return did(w, kernels_load(context) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, "loaded again");
+}
+
+/* The parameters as one packed buffer; returns its size. */
+static size_t pack(enum kernel kernel, void **args, unsigned char *to)
+{
+    size_t at = 0;
+
+    for (unsigned i = 0; i < kernels[kernel].n; i++) {
+        size_t bytes = kernels[kernel].sizes[i];
+        size_t align = bytes & -bytes;
+
+        align = align < 8 ? align : 8;
+        at = (at + align - 1) / align * align;
+        memcpy(to + at, args[i], bytes);
+        at += bytes;
+    }
+    return at;
+}
+
+static CUresult launch_ex(CUfunction function, CUstream stream, void **args,
+                          const struct shape *shape)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY,
+                                   .value.priority = -(int)(shape->block / 32 % 2)};
+    CUlaunchConfig config = {.gridDimX = shape->grid[0],
+                             .gridDimY = shape->grid[1],
+                             .gridDimZ = shape->grid[2],
+                             .blockDimX = shape->block,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = shape->shared_bytes,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = shape->block > 64};
+
+    return cu.cuLaunchKernelEx(&config, function, args, NULL);
+}
+
+CUresult launch_as(struct world *w, unsigned lane, enum kernel kernel, void **args,
+                   const struct shape *shape)
+{
+    CUfunction function = w->contexts[w->lanes[lane].context].kernels[kernel];
+    CUstream stream = lane_stream(w, lane);
+    const unsigned *grid = shape->grid;
+    unsigned char packed[128];
+    size_t bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    CUresult result;
+
+    switch (shape->how) {
+    case LAUNCH_EX:
+        result = launch_ex(function, stream, args, shape);
+        break;
+    case LAUNCH_EXTRA:
+        bytes = pack(kernel, args, packed);
+        result = cu.cuLaunchKernel(function, grid[0], grid[1], grid[2], shape->block, 1, 1,
+                                   shape->shared_bytes, stream, NULL, extra);
+        memset(packed, 0xee, sizeof(packed));
+        break;
+    case LAUNCH_COOPERATIVE:
+        result = cu.cuLaunchCooperativeKernel(function, grid[0], grid[1], grid[2], shape->block, 1,
+                                              1, shape->shared_bytes, stream, args);
+        break;
+    default:
+        result = cu.cuLaunchKernel(function, grid[0], grid[1], grid[2], shape->block, 1, 1,
+                                   shape->shared_bytes, stream, args, NULL);
+        break;
+    }
+    return result;
 }
 
 static CUresult launch(struct world *w, unsigned lane, enum kernel kernel, void **args)

@@ -29,7 +29,8 @@ bool op_stream_destroy(struct world *w)
 {
     unsigned lane = lane_pick(w);
 
-    if (lane == MAX_LANES || w->lanes[lane].kind < LANE_BLOCKING || w->capture.open)
+    if (lane == MAX_LANES || w->lanes[lane].kind < LANE_BLOCKING || w->capture.open ||
+        w->lanes[lane].shared)
         return false;
     use_context(w, w->lanes[lane].context);
     if (did(w, cu.cuStreamDestroy_v2(w->lanes[lane].stream), "cuStreamDestroy s%u", lane))
@@ -151,7 +152,7 @@ bool op_stream_ask(struct world *w)
     lane_before(w, lane, &before);
     /* The legacy stream is every thread's. */
     if (clock_covers(&w->host, &before) &&
-        (w->traits->n_threads == 1 || w->lanes[lane].kind != LANE_LEGACY))
+        (w->traits->n_threads == 1 || (w->lanes[lane].kind != LANE_LEGACY && !w->lanes[lane].shared)))
         (void)did(w, cu.cuStreamQuery(lane_stream(w, lane)), "cuStreamQuery s%u", lane);
     else
         (void)cu.cuStreamQuery(lane_stream(w, lane));

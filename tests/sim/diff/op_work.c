@@ -9,7 +9,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static bool host_side(const struct buffer *buffer)
+bool host_side(const struct buffer *buffer)
 {
     return buffer->kind == BUFFER_PINNED || buffer->kind == BUFFER_REGISTERED ||
            buffer->kind == BUFFER_MANAGED;
@@ -27,7 +27,7 @@ static unsigned default_lane(struct world *w)
     return lane;
 }
 
-static void used_both(struct world *w, unsigned lane, struct buffer *dst, struct buffer *src)
+void used_both(struct world *w, unsigned lane, struct buffer *dst, struct buffer *src)
 {
     struct clock stamp;
 
@@ -323,6 +323,22 @@ static struct buffer *pick_variable(struct world *w, unsigned lane)
             return buffer;
     }
     return NULL;
+}
+
+CUresult launch_host_function(struct world *w, unsigned lane, struct buffer *variable,
+                              uint64_t value, void **kept)
+{
+    struct host_work *work = kept ? *kept : NULL;
+
+    if (!work || work->variable != variable->host || work->value != value) {
+        work = calloc(1, sizeof(*work)); /* for ever, as below */
+        if (!work)
+            abort();
+        *work = (struct host_work){.variable = variable->host, .value = value};
+    }
+    if (kept)
+        *kept = work;
+    return cu.cuLaunchHostFunc(lane_stream(w, lane), host_function, work);
 }
 
 bool op_host_function(struct world *w)

@@ -60,6 +60,15 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->forks = chance(&dice, 20) && n_threads == 1;
 }
 
+void traits_with_rounds(struct traits *traits)
+{
+    traits->rounds = true;
+    traits->n_ops = 12 + traits->n_ops / 8;
+    traits->polls = traits->seed % 7 == 0;
+    if (traits->visible)
+        traits->visible_at = 0;
+}
+
 /* ---- operations ---- */
 
 static const struct {
@@ -100,7 +109,7 @@ static const struct {
             return;                                                       \
     } while (0)
 
-static void one_operation(struct world *w)
+void one_operation(struct world *w)
 {
     w->op++;
     if (w->traits->hungry && chance(w, 12) && op_alloc(w))
@@ -120,7 +129,10 @@ static void one_operation(struct world *w)
 static void run_operations(struct world *w, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        one_operation(w);
+        if (!w->traits->rounds || w->capture.open || !chance(w, 14))
+            one_operation(w);
+        else if (!chance(w, 20) || !op_poll(w))
+            (void)op_rounds(w);
         w->lean -= w->lean > 0;
     }
     while (w->capture.open)
@@ -335,12 +347,24 @@ static struct world *world_new(const struct traits *traits, unsigned thread, cha
     return w;
 }
 
+/* All submit to it, in whatever order; each orders its own work by it. */
+static void share(struct world *w, CUstream stream)
+{
+    unsigned lane = lane_new(w, 0, LANE_NONBLOCKING, stream);
+
+    w->lanes[lane].shared = true;
+}
+
 static void run_threads(struct world *first, const struct traits *traits, char *logs)
 {
     pthread_t ids[MAX_THREADS];
 
+    CUstream both = NULL;
+
     threads.n = traits->n_threads;
     threads.worlds[0] = first;
+    if (traits->rounds && did(first, cu.cuStreamCreate(&both, CU_STREAM_NON_BLOCKING), "for all"))
+        share(first, both);
     (void)pthread_barrier_init(&threads.meeting, NULL, threads.n);
     for (unsigned i = 1; i < threads.n; i++) {
         struct world *w = threads.worlds[i] = world_new(traits, i, logs);
@@ -352,6 +376,8 @@ static void run_threads(struct world *first, const struct traits *traits, char *
         w->pools[0] = first->pools[0];
         w->contexts[0].legacy = lane_new(w, 0, LANE_LEGACY, CU_STREAM_LEGACY);
         w->contexts[0].per_thread = lane_new(w, 0, LANE_PER_THREAD, CU_STREAM_PER_THREAD);
+        if (both)
+            share(w, both);
     }
     for (unsigned i = 1; i < threads.n; i++)
         if (pthread_create(&ids[i], NULL, thread_main, threads.worlds[i]))

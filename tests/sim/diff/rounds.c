@@ -1,0 +1,419 @@
+/* rounds.c: a random program goes round: the same operations again and again, now and then with
+ * something in between, and with every way of waiting, or none, at the end of a round. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "diff.h"
+
+#define MOST_STEPS 400 /* in one loop */
+
+enum round_end {
+    ROUND_NOTHING,
+    ROUND_STREAM,
+    ROUND_STREAMS,
+    ROUND_EVENT,
+    ROUND_CONTEXT,
+    ROUND_QUERY,
+    ROUND_READ,
+    ROUND_COPY,
+    N_ROUND_ENDS
+};
+
+enum surprise {
+    SURPRISE_EXTRA,
+    SURPRISE_MISSING,
+    SURPRISE_KERNEL,
+    SURPRISE_STREAM_WAIT,
+    SURPRISE_QUERY,
+    SURPRISE_ANY,
+    SURPRISE_ATTRIBUTE,
+    SURPRISE_RELOAD,
+    SURPRISE_NEW_STREAM,
+    SURPRISE_PAUSE,
+    SURPRISE_LEGACY,
+    SURPRISE_CAPTURE,
+    SURPRISE_CUT, /* the round ends early */
+    N_SURPRISES
+};
+
+struct plan {
+    enum round_end end;
+    enum surprise surprise;
+    unsigned rounds, every, at; /* a surprise each so many rounds, before that step; 0: none */
+    struct step extra;
+};
+
+/* ---- beginning ---- */
+
+static void take_lanes(struct world *w, struct loop *loop, unsigned n)
+{
+    unsigned lane = lane_pick(w);
+
+    if (lane == MAX_LANES)
+        return;
+    loop->context = w->lanes[lane].context;
+    loop->lanes[loop->n_lanes++] = lane;
+    for (unsigned tries = 0; tries < 12 && loop->n_lanes < n; tries++) {
+        bool known = false;
+
+        lane = lane_pick(w);
+        for (unsigned i = 0; i < loop->n_lanes; i++)
+            known = known || loop->lanes[i] == lane;
+        if (!known && lane != MAX_LANES && w->lanes[lane].context == loop->context)
+            loop->lanes[loop->n_lanes++] = lane;
+    }
+}
+
+static void take_buffer(struct loop *loop, struct buffer *buffer)
+{
+    loop->buffers[loop->n_buffers].buffer = buffer;
+    loop->buffers[loop->n_buffers++].id = buffer->id;
+}
+
+/* Some that are there, and small new ones. */
+static void take_buffers(struct world *w, struct loop *loop)
+{
+    unsigned n = 3 + draw(w, MAX_LOOP_BUFFERS - 3);
+
+    for (unsigned i = draw(w, MAX_BUFFERS), seen = 0; seen < MAX_BUFFERS && loop->n_buffers < n / 2;
+         seen++, i = (i + 1) % MAX_BUFFERS) {
+        struct buffer *buffer = &w->buffers[i];
+
+        if (buffer->live && buffer->filled && buffer->extent <= 16384 && !buffer->shared &&
+            buffer_reachable(w, buffer, loop->context) && !buffer_in_graph(w, buffer) &&
+            w->contexts[buffer->context].device == w->contexts[loop->context].device)
+            take_buffer(loop, buffer);
+    }
+    use_context(w, loop->context);
+    while (loop->n_buffers < n) {
+        size_t bytes = (size_t)64 << draw(w, 7);
+        struct buffer *buffer = buffer_new(w, BUFFER_NATIVE, loop->context, bytes);
+
+        if (!buffer ||
+            !did(w, ROOM_OR_HOST(w, loop->context, bytes, cu.cuMemAlloc_v2(&buffer->p, bytes)),
+                 "alloc b%u for a loop", buffer->id))
+            return;
+        buffer->live = true;
+        w->bytes_live += bytes;
+        if (!did(w, launch_fill(w, loop->lanes[0], buffer->p, bytes, buffer->id), "fill b%u",
+                 buffer->id))
+            return;
+        used_both(w, loop->lanes[0], buffer, NULL);
+        take_buffer(loop, buffer);
+    }
+}
+
+static bool loop_begin(struct world *w, struct loop *loop, struct plan *plan)
+{
+    static const unsigned lanes[] = {1, 1, 1, 2, 2, 3, 4};
+    bool is_short = chance(w, 35);
+
+    take_lanes(w, loop, lanes[draw(w, 7)]);
+    if (!loop->n_lanes)
+        return false;
+    take_buffers(w, loop);
+    if (loop->n_buffers < 2)
+        return false;
+    for (unsigned i = 0; i < 4; i++)
+        if (!did(w, cu.cuEventCreate(&loop->events[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate"))
+            return false;
+    loop->n_steps = 1 + draw(w, is_short ? 4 : chance(w, 70) ? 20 : MAX_STEPS - 1);
+    for (unsigned i = 0; i < loop->n_steps; i++)
+        step_draw(w, loop, &loop->steps[i]);
+    step_draw(w, loop, &plan->extra);
+    plan->rounds = 2 + draw(w, is_short ? 60 : 28);
+    if (plan->rounds * loop->n_steps > MOST_STEPS)
+        plan->rounds = 2 + MOST_STEPS / loop->n_steps;
+    plan->end = (enum round_end)draw(w, N_ROUND_ENDS);
+    if (plan->end == ROUND_CONTEXT && w->traits->n_threads > 1)
+        plan->end = ROUND_STREAMS;
+    plan->surprise = (enum surprise)draw(w, N_SURPRISES);
+    plan->every = chance(w, 45) ? 0 : 2 + draw(w, 7);
+    plan->at = draw(w, loop->n_steps + 1);
+    say(w, "a loop of %u steps, %u rounds, %u streams, surprise %d at %u every %u, end %d",
+        loop->n_steps, plan->rounds, loop->n_lanes, (int)plan->surprise, plan->at, plan->every,
+        (int)plan->end);
+    return true;
+}
+
+/* ---- what comes in between ---- */
+
+static void wait_for_lane(struct world *w, unsigned lane)
+{
+    struct clock pending;
+
+    if (!w->lanes[lane].alive || w->lanes[lane].capturing)
+        return;
+    lane_pending(w, lane, &pending);
+    if (did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane))
+        host_knows(w, &pending);
+}
+
+static void query(struct world *w, unsigned lane, bool until_done)
+{
+    struct clock pending;
+    CUresult result = CUDA_ERROR_NOT_READY;
+
+    if (!w->lanes[lane].alive || w->lanes[lane].capturing)
+        return;
+    lane_pending(w, lane, &pending);
+    for (unsigned i = 0; i < (until_done ? 200000 : 1) && result == CUDA_ERROR_NOT_READY; i++)
+        result = cu.cuStreamQuery(lane_stream(w, lane));
+    if (until_done && w->lanes[lane].kind == LANE_LEGACY && w->traits->n_threads > 1)
+        wait_for_lane(w, lane); /* others keep it busy */
+    else if (until_done && did(w, result, "queries of s%u", lane))
+        host_knows(w, &pending);
+}
+
+/* The handle of the stream may be that of the one before. */
+static void new_stream(struct world *w, struct loop *loop, unsigned i)
+{
+    const struct lane old = w->lanes[loop->lanes[i]];
+    unsigned flags = old.kind == LANE_NONBLOCKING ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+    CUstream stream = NULL;
+    unsigned lane;
+
+    if (!old.alive || old.kind < LANE_BLOCKING || old.shared || old.capturing ||
+        w->n_lanes + 6 > w->max_lanes)
+        return;
+    use_context(w, loop->context);
+    if (chance(w, 50))
+        wait_for_lane(w, loop->lanes[i]);
+    if (did(w, cu.cuStreamDestroy_v2(old.stream), "cuStreamDestroy s%u", loop->lanes[i]))
+        w->lanes[loop->lanes[i]].alive = false;
+    if (!did(w, cu.cuStreamCreate(&stream, flags), "cuStreamCreate"))
+        return;
+    lane = lane_new(w, loop->context, old.kind, stream);
+    loop->lanes[i] = lane;
+}
+
+static void reload(struct world *w, struct loop *loop)
+{
+    for (unsigned i = 0; i < MAX_GRAPHS; i++)
+        if (w->graphs[i].alive)
+            return;
+    if (w->traits->n_threads > 1)
+        return;
+    use_context(w, loop->context);
+    (void)kernels_reload(w, &w->contexts[loop->context]);
+}
+
+static void capture_and_launch(struct world *w)
+{
+    if (op_capture_begin(w))
+        while (w->capture.open)
+            (void)op_in_capture(w);
+    (void)op_graph_launch(w);
+}
+
+static void pause_a_little(struct world *w)
+{
+    static const long us[] = {20, 60, 150, 400};
+    struct timespec time = {0, us[draw(w, 4)] * 1000};
+
+    (void)nanosleep(&time, NULL);
+}
+
+static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsigned round)
+{
+    struct step legacy = plan->extra;
+    unsigned kept = loop->lanes[0];
+
+    switch (plan->surprise) {
+    case SURPRISE_EXTRA:
+        step_do(w, loop, &plan->extra, round);
+        break;
+    case SURPRISE_STREAM_WAIT:
+        wait_for_lane(w, loop->lanes[plan->extra.lane]);
+        break;
+    case SURPRISE_QUERY:
+        query(w, loop->lanes[plan->extra.lane], false);
+        break;
+    case SURPRISE_ANY:
+        one_operation(w);
+        while (w->capture.open)
+            (void)op_in_capture(w);
+        break;
+    case SURPRISE_ATTRIBUTE:
+        (void)did(w,
+                  cu.cuFuncSetAttribute(w->contexts[loop->context].kernels[plan->extra.kernel],
+                                        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                        2048 + (int)round),
+                  "cuFuncSetAttribute");
+        break;
+    case SURPRISE_RELOAD:
+        reload(w, loop);
+        break;
+    case SURPRISE_NEW_STREAM:
+        new_stream(w, loop, plan->extra.lane);
+        break;
+    case SURPRISE_PAUSE:
+        pause_a_little(w);
+        break;
+    case SURPRISE_LEGACY:
+        legacy.lane = 0;
+        loop->lanes[0] = w->contexts[loop->context].legacy;
+        step_do(w, loop, &legacy, round);
+        loop->lanes[0] = kept;
+        break;
+    case SURPRISE_CAPTURE:
+        capture_and_launch(w);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- the end of a round ---- */
+
+static struct buffer *device_buffer(const struct loop *loop, unsigned round)
+{
+    for (unsigned i = 0; i < loop->n_buffers; i++) {
+        struct buffer *buffer = loop->buffers[(i + round) % loop->n_buffers].buffer;
+
+        if (buffer->live && buffer->filled && !host_side(buffer) &&
+            buffer->kind != BUFFER_VARIABLE)
+            return buffer;
+    }
+    return NULL;
+}
+
+static void read_one(struct world *w, struct loop *loop, unsigned round, bool async)
+{
+    unsigned standard = w->traits->per_thread ? w->contexts[loop->context].per_thread
+                                              : w->contexts[loop->context].legacy;
+    unsigned lane = async ? loop->lanes[round % loop->n_lanes] : standard;
+    struct buffer *buffer = device_buffer(loop, round);
+
+    use_context(w, loop->context);
+    if (buffer && w->lanes[lane].alive && !w->lanes[lane].capturing &&
+        buffer_reachable(w, buffer, loop->context) && bring_behind(w, loop, lane, buffer, false))
+        (void)read_back(w, buffer, lane, async);
+}
+
+static void end_by_event(struct world *w, struct loop *loop)
+{
+    unsigned lane = loop->lanes[0], i = loop->n_records++ % 4;
+    struct clock at;
+
+    if (!w->lanes[lane].alive || w->lanes[lane].capturing ||
+        !did(w, cu.cuEventRecord(loop->events[i], lane_stream(w, lane)), "record %u s%u", i, lane))
+        return;
+    lane_submit(w, lane, &at);
+    if (did(w, cu.cuEventSynchronize(loop->events[i]), "cuEventSynchronize %u", i))
+        host_knows(w, &at);
+}
+
+static void end_round(struct world *w, struct loop *loop, const struct plan *plan, unsigned round)
+{
+    switch (plan->end) {
+    case ROUND_STREAM:
+        wait_for_lane(w, loop->lanes[round % 3 % loop->n_lanes]);
+        break;
+    case ROUND_STREAMS:
+        for (unsigned i = 0; i < loop->n_lanes; i++)
+            wait_for_lane(w, loop->lanes[i]);
+        (void)op_host_read(w);
+        break;
+    case ROUND_EVENT:
+        end_by_event(w, loop);
+        break;
+    case ROUND_CONTEXT:
+        use_context(w, loop->context);
+        if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", loop->context))
+            host_knows_context(w, loop->context);
+        (void)op_host_read(w);
+        break;
+    case ROUND_QUERY:
+        query(w, loop->lanes[0], true);
+        break;
+    case ROUND_READ:
+    case ROUND_COPY:
+        read_one(w, loop, round, plan->end == ROUND_READ);
+        break;
+    default:
+        break;
+    }
+}
+
+static void one_round(struct world *w, struct loop *loop, struct plan *plan, unsigned round)
+{
+    bool surprised = plan->every && round % plan->every == plan->every - 1;
+
+    for (unsigned i = 0; i <= loop->n_steps; i++) {
+        struct step *step = &loop->steps[i];
+
+        if (surprised && i == plan->at && plan->surprise == SURPRISE_CUT)
+            break;
+        if (surprised && i == plan->at)
+            surprise(w, loop, plan, round);
+        if (i == loop->n_steps || (surprised && i == plan->at && plan->surprise == SURPRISE_MISSING))
+            continue;
+        if (surprised && i == plan->at && plan->surprise == SURPRISE_KERNEL)
+            step = &plan->extra;
+        step_do(w, loop, step, round);
+    }
+    end_round(w, loop, plan, round);
+}
+
+bool op_rounds(struct world *w)
+{
+    struct loop *loop = calloc(1, sizeof(*loop));
+    struct plan plan = {0};
+
+    if (!loop)
+        abort();
+    if (w->capture.open || !loop_begin(w, loop, &plan)) {
+        free(loop);
+        return false;
+    }
+    for (unsigned round = 0; round < plan.rounds && w->contexts[loop->context].alive; round++) {
+        w->op++;
+        one_round(w, loop, &plan, round);
+    }
+    for (unsigned i = 0; i < 4 && w->contexts[loop->context].alive; i++)
+        (void)did(w, cu.cuEventDestroy_v2(loop->events[i]), "cuEventDestroy");
+    free(loop);
+    return true;
+}
+
+/* ---- without any call ---- */
+
+bool op_poll(struct world *w)
+{
+    unsigned lane = lane_pick(w);
+    volatile uint32_t *word;
+    CUdeviceptr p = 0;
+    void *pinned;
+    struct timespec pause = {0, 50000};
+    struct clock stamp;
+    unsigned tries = 0;
+
+    if (!w->traits->polls || w->capture.open || !may_look(w) || lane == MAX_LANES)
+        return false;
+    use_context(w, w->lanes[lane].context);
+    if (!did(w, cu.cuMemAllocHost_v2(&pinned, 64), "pinned word"))
+        return true;
+    word = pinned;
+    *word = 0;
+    (void)cu.cuMemHostGetDevicePointer_v2(&p, pinned, 0);
+    for (unsigned i = 0; i < 3; i++) { /* the last one of them is waited for */
+        uint32_t n = 16, value = w->op * 8 + i;
+        void *args[] = {&p, &n, &value};
+        struct shape shape = {.grid = {1, 1, 1}, .block = 32};
+
+        if (did(w, launch_as(w, lane, KERNEL_FILL, args, &shape), "signal s%u", lane))
+            lane_submit(w, lane, &stamp);
+    }
+    while (word[3] != fill_word(w->op * 8 + 2 + 3) && tries++ < 40000)
+        (void)nanosleep(&pause, NULL);
+    say(w, "%s", tries < 40000 ? "the signal came" : "no signal came");
+    host_knows(w, &stamp);
+    (void)did(w, cu.cuMemFreeHost(pinned), "cuMemFreeHost of the word");
+    return true;
+}

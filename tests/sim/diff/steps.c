@@ -1,0 +1,335 @@
+/* steps.c: what the rounds of a random program are made of: operations drawn once and done again
+ * and again, with other parameters where the step says so. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diff.h"
+
+static enum vary some_vary(struct world *w)
+{
+    static const enum vary kinds[] = {VARY_NEVER, VARY_NEVER, VARY_NEVER, VARY_ALWAYS,
+                                      VARY_PAIRS, VARY_PAIRS, VARY_RARELY};
+
+    return kinds[draw(w, sizeof(kinds) / sizeof(kinds[0]))];
+}
+
+void step_draw(struct world *w, const struct loop *loop, struct step *ret_step)
+{
+    static const enum step_kind kinds[] = {
+        STEP_FILL,   STEP_KERNEL, STEP_KERNEL, STEP_KERNEL,    STEP_KERNEL, STEP_SHAPE,
+        STEP_SHAPE,  STEP_MIXED,  STEP_UPLOAD, STEP_UPLOAD,    STEP_COPY,   STEP_COPY,
+        STEP_MEMSET, STEP_MEMSET, STEP_HOST,   STEP_COPY_ROWS, STEP_SHAPE,  STEP_KERNEL,
+    };
+    static const unsigned widths[] = {1, 2, 4, 4, 0};
+
+    *ret_step = (struct step){
+        .kind = kinds[draw(w, sizeof(kinds) / sizeof(kinds[0]))],
+        .kernel = (enum kernel)(KERNEL_COPY + draw(w, 3)),
+        .lane = draw(w, loop->n_lanes),
+        .dst = draw(w, loop->n_buffers),
+        .src = draw(w, loop->n_buffers),
+        .other = draw(w, loop->n_buffers),
+        .width = widths[draw(w, 5)],
+        .varies = some_vary(w),
+        .grid_varies = chance(w, 20) ? some_vary(w) : VARY_NEVER,
+        .size_varies = chance(w, 20) ? some_vary(w) : VARY_NEVER,
+        .value = draw(w, 1u << 30),
+        .how = chance(w, 60) ? LAUNCH_PLAIN : (enum launch_how)draw(w, N_LAUNCH_HOWS),
+    };
+    if (chance(w, 12))
+        ret_step->kind = (enum step_kind)(STEP_RECORD + draw(w, N_STEP_KINDS - STEP_RECORD));
+    if (chance(w, 70))
+        ret_step->other = ret_step->src;
+}
+
+static uint32_t varied(uint32_t value, enum vary how, unsigned round)
+{
+    switch (how) {
+    case VARY_ALWAYS:
+        return value + round * 977;
+    case VARY_PAIRS:
+        return value + round % 2 * 13;
+    case VARY_RARELY:
+        return value + round / 4 * 5;
+    default:
+        return value;
+    }
+}
+
+/* The buffer, if it is still what the loop began with. */
+static struct buffer *buffer_of(const struct loop *loop, unsigned i)
+{
+    struct buffer *buffer = loop->buffers[i].buffer;
+
+    return buffer->live && buffer->filled && buffer->id == loop->buffers[i].id ? buffer : NULL;
+}
+
+static size_t bytes_of(const struct step *step, const struct buffer *dst, const struct buffer *src,
+                       unsigned round)
+{
+    size_t n = src && src->extent < dst->extent ? src->extent : dst->extent;
+
+    n >>= varied(0, step->size_varies, round) % 3;
+    return n & ~(size_t)15;
+}
+
+static struct shape shape_of(const struct step *step, unsigned round)
+{
+    unsigned more = varied(step->value % 5, step->grid_varies, round) % 64;
+
+    return (struct shape){.grid = {1 + more, 1 + step->value % 3, 1},
+                          .block = 32 << step->value % 3,
+                          .shared_bytes = step->value % 2 * 1024,
+                          .how = step->how};
+}
+
+/* ---- the kinds ---- */
+
+static CUresult do_kernel(struct world *w, const struct step *step, unsigned lane, CUdeviceptr dst,
+                          CUdeviceptr src, size_t bytes, unsigned round)
+{
+    uint32_t n = (uint32_t)bytes, value = varied(step->value, step->varies, round), many[9];
+    struct shape shape = shape_of(step, round);
+    uint8_t byte = (uint8_t)value;
+    uint16_t half = (uint16_t)(value >> 3);
+    void *one[] = {&dst, &n, &value}, *two[] = {&dst, &src, &n};
+    void *mixed[] = {&byte, &dst, &half, many, &n};
+    CUresult result;
+
+    for (unsigned i = 0; i < 9; i++)
+        many[i] = i == value % 9 ? value : i;
+    if (step->kind == STEP_KERNEL)
+        result = launch_as(w, lane, step->kernel, two, &shape);
+    else if (step->kind == STEP_MIXED)
+        result = launch_as(w, lane, KERNEL_MIXED, mixed, &shape);
+    else
+        result = launch_as(w, lane, step->kind == STEP_FILL ? KERNEL_FILL : KERNEL_SHAPE, one,
+                           &shape);
+    /* The parameters are the program's own again. */
+    memset(many, 0xee, sizeof(many));
+    dst = src = 0;
+    n = value = 0;
+    return result;
+}
+
+static CUresult do_upload(struct world *w, const struct step *step, unsigned lane, CUdeviceptr dst,
+                          size_t bytes, unsigned round)
+{
+    static __thread unsigned char source[65536];
+    CUresult result;
+
+    memset(source, (int)varied(step->value, step->varies, round), bytes);
+    source[0] = (unsigned char)step->value;
+    result = cu.cuMemcpyHtoDAsync_v2(dst, source, bytes, lane_stream(w, lane));
+    memset(source, 0xee, bytes);
+    return result;
+}
+
+static CUresult do_memset(struct world *w, const struct step *step, unsigned lane, CUdeviceptr dst,
+                          size_t bytes, unsigned round)
+{
+    uint32_t value = varied(step->value, step->varies, round);
+    CUstream stream = lane_stream(w, lane);
+
+    switch (step->width) {
+    case 1:
+        return cu.cuMemsetD8Async(dst, (unsigned char)value, bytes, stream);
+    case 2:
+        return cu.cuMemsetD16Async(dst, (unsigned short)value, bytes / 2, stream);
+    case 4:
+        return cu.cuMemsetD32Async(dst, value, bytes / 4, stream);
+    default:
+        return cu.cuMemsetD2D8Async(dst, bytes / 2, (unsigned char)value, bytes / 2 - 1, 2, stream);
+    }
+}
+
+static CUresult do_copy(struct world *w, const struct step *step, unsigned lane, struct buffer *dst,
+                        struct buffer *src, size_t n)
+{
+    CUstream stream = lane_stream(w, lane);
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = src->p,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = dst->p,
+                          .srcPitch = n / 2,
+                          .dstPitch = n / 2,
+                          .WidthInBytes = n / 2,
+                          .Height = 2};
+
+    if (host_side(dst) && !host_side(src) && dst->kind != BUFFER_MANAGED && step->value % 2)
+        return cu.cuMemcpyDtoHAsync_v2(dst->host, src->p, n, stream);
+    if (host_side(src) && !host_side(dst) && src->kind != BUFFER_MANAGED && step->value % 2)
+        return cu.cuMemcpyHtoDAsync_v2(dst->p, src->host, n, stream);
+    if (host_side(dst) || host_side(src))
+        return cu.cuMemcpyAsync(dst->p, src->p, n, stream);
+    if (step->kind == STEP_COPY_ROWS)
+        return cu.cuMemcpy2DAsync_v2(&rows, stream);
+    return cu.cuMemcpyDtoDAsync_v2(dst->p, src->p, n, stream);
+}
+
+/* Memory that comes and goes: in stream order, or by the calls that wait. */
+static CUresult do_temporary(struct world *w, struct loop *loop, const struct step *step,
+                             unsigned lane, struct buffer *dst)
+{
+    bool native = step->kind == STEP_NATIVE;
+    CUdeviceptr p = 0;
+    CUstream stream = lane_stream(w, lane);
+    CUresult result =
+        native ? ROOM_OR_HOST(w, loop->context, dst->extent, cu.cuMemAlloc_v2(&p, dst->extent))
+               : ROOM(w, loop->context, dst->extent, cu.cuMemAllocAsync(&p, dst->extent, stream));
+
+    if (result == CUDA_SUCCESS)
+        result = launch_fill(w, lane, p, dst->extent, step->value);
+    if (result == CUDA_SUCCESS)
+        result = launch_two(w, lane, KERNEL_ADD, dst->p, p, dst->extent);
+    used_both(w, lane, dst, NULL);
+    if (!p)
+        return result;
+    if (!native)
+        return cu.cuMemFreeAsync(p, lane_stream(w, lane)) ? CUDA_ERROR_UNKNOWN : result;
+    if (cu.cuMemFree_v2(p) != CUDA_SUCCESS)
+        return CUDA_ERROR_UNKNOWN;
+    host_knows_context(w, loop->context);
+    return result;
+}
+
+/* ---- order ---- */
+
+static bool step_event(struct world *w, struct loop *loop, unsigned from, unsigned to)
+{
+    unsigned i = loop->n_records++ % 4;
+    struct clock at, stamp;
+
+    if (!did(w, cu.cuEventRecord(loop->events[i], lane_stream(w, from)), "record %u s%u", i, from))
+        return false;
+    lane_submit(w, from, &at);
+    if (!did(w, cu.cuStreamWaitEvent(lane_stream(w, to), loop->events[i], 0), "wait %u s%u", i, to))
+        return false;
+    clock_join(&w->lanes[to].after, &at);
+    lane_submit(w, to, &stamp);
+    return true;
+}
+
+bool bring_behind(struct world *w, struct loop *loop, unsigned lane, const struct buffer *buffer,
+                  bool write)
+{
+    for (unsigned i = 0; i < MAX_LANES; i++) {
+        const struct lane *from = &w->lanes[i];
+        uint32_t need = buffer->born.at[i] > buffer->wrote.at[i] ? buffer->born.at[i]
+                                                                 : buffer->wrote.at[i];
+        struct clock before;
+
+        if (write && buffer->read.at[i] > need)
+            need = buffer->read.at[i];
+        lane_before(w, lane, &before);
+        if (before.at[i] >= need)
+            continue;
+        if (i >= w->first_lane && i < w->first_lane + w->n_lanes && from->alive &&
+            !from->capturing && from->context == loop->context) {
+            if (!step_event(w, loop, i, lane))
+                return false;
+        } else if (w->traits->n_threads == 1) {
+            use_context(w, i < w->first_lane + w->n_lanes ? from->context : loop->context);
+            if (!w->contexts[w->current].alive ||
+                !did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", w->current))
+                return false;
+            host_knows_context(w, w->current);
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- one of them ---- */
+
+static bool needs_source(const struct step *step)
+{
+    return step->kind == STEP_KERNEL || step->kind == STEP_COPY || step->kind == STEP_COPY_ROWS;
+}
+
+static void do_host(struct world *w, struct loop *loop, struct step *step, unsigned lane,
+                    unsigned round)
+{
+    uint64_t value = varied(step->value, step->varies, round);
+
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *variable = &w->buffers[i];
+
+        if (!variable->live || variable->kind != BUFFER_VARIABLE)
+            continue;
+        if (bring_behind(w, loop, lane, variable, true) &&
+            did(w, launch_host_function(w, lane, variable, value, &step->kept),
+                "host function b%u s%u", variable->id, lane))
+            used_both(w, lane, variable, NULL);
+        return;
+    }
+}
+
+static void do_mark(struct world *w, unsigned lane)
+{
+    unsigned index = w->thread * MAX_MARKS + w->n_marks;
+
+    if (w->n_marks == MAX_MARKS || !did(w, launch_mark(w, lane, index), "mark %u s%u", index, lane))
+        return;
+    lane_submit(w, lane, &w->marks[w->n_marks].stamp);
+    w->marks[w->n_marks++].index = index;
+}
+
+static CUresult do_plain(struct world *w, const struct step *step, unsigned lane,
+                         struct buffer *dst, struct buffer *src, size_t n, unsigned round)
+{
+    switch (step->kind) {
+    case STEP_UPLOAD:
+        return do_upload(w, step, lane, dst->p, n, round);
+    case STEP_MEMSET:
+        return do_memset(w, step, lane, dst->p, n, round);
+    case STEP_COPY:
+    case STEP_COPY_ROWS:
+        return do_copy(w, step, lane, dst, src, n);
+    default:
+        return do_kernel(w, step, lane, dst->p, src ? src->p : 0, n, round);
+    }
+}
+
+void step_do(struct world *w, struct loop *loop, struct step *step, unsigned round)
+{
+    unsigned lane = loop->lanes[step->lane];
+    struct buffer *dst = buffer_of(loop, step->dst), *src = NULL;
+    size_t n;
+
+    if (!w->contexts[loop->context].alive || !w->lanes[lane].alive || w->lanes[lane].capturing)
+        return;
+    if (step->kind == STEP_HOST) {
+        do_host(w, loop, step, lane, round);
+        return;
+    }
+    if (step->kind == STEP_MARK) {
+        do_mark(w, lane);
+        return;
+    }
+    if (step->kind == STEP_RECORD) {
+        (void)step_event(w, loop, lane, loop->lanes[step->value % loop->n_lanes]);
+        return;
+    }
+    if (needs_source(step))
+        src = buffer_of(loop, round % 2 ? step->other : step->src);
+    if (!dst || (needs_source(step) && (!src || src == dst)) ||
+        ((step->kind == STEP_UPLOAD || step->kind == STEP_MEMSET) && host_side(dst)) ||
+        !bring_behind(w, loop, lane, dst, true) ||
+        (src && !bring_behind(w, loop, lane, src, false)))
+        return;
+    if (step->kind == STEP_TEMPORARY || step->kind == STEP_NATIVE) {
+        /* The driver hangs when a thread ends after that while its per-thread stream is busy. */
+        if (w->traits->n_threads > 1 && w->lanes[lane].kind == LANE_LEGACY)
+            return;
+        (void)did(w, do_temporary(w, loop, step, lane, dst), "temporary %d b%u s%u",
+                  step->kind == STEP_NATIVE, dst->id, lane);
+        return;
+    }
+    n = step->kind == STEP_KERNEL && step->kernel == KERNEL_HASH ? src->extent
+                                                                 : bytes_of(step, dst, src, round);
+    if (n >= 16 && did(w, do_plain(w, step, lane, dst, src, n, round), "step %d b%u b%d %zu s%u",
+                       (int)step->kind, dst->id, src ? (int)src->id : -1, n, lane))
+        used_both(w, lane, dst, src);
+}
