@@ -19,6 +19,7 @@ build() {
     local target=$BIN/$1 source=$HERE/$2
     shift 2
     if [[ $target -nt $source && $target -nt $HERE/check.h && $target -nt $HERE/driver.h &&
+        $target -nt $HERE/graph.h &&
         $target -nt $HERE/build.sh ]]; then
         return
     fi
@@ -38,7 +39,7 @@ for name in app_pools corruption order barrier device_printf soak getinfo reset 
 done
 build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
-for name in many pitch bench ipc launches life; do
+for name in many pitch bench ipc launches life graph_facts; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
 for name in pool_facts contexts contexts_two green counted launch_pointer; do
