@@ -20,6 +20,8 @@ enum ag_lock_rank {
     AG_RANK_RESIDENCY,    /* the estimate of where managed blocks lie */
     AG_RANK_PARAMS,       /* layouts of kernels' parameters */
     AG_RANK_IPC,          /* what is given to, or taken from, other processes */
+    AG_RANK_LANES,        /* table of streams that may be replayed */
+    AG_RANK_MARKS,        /* streams with a name that NVTX gave */
     AG_RANK_ARENA,        /* free list of fixed-size objects */
 };
 
