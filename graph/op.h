@@ -106,7 +106,8 @@ bool ag_op_host(struct ag_op *op, CUhostFn function, void *data);
 struct ag_kernel_shape {
     CUfunction function; /* or a CUkernel, AG_OP_IS_CUKERNEL */
     uint32_t block[3], shared_bytes;
-    const CUlaunchAttribute *attributes; /* those that matter; without cooperative, which is a flag */
+    const CUlaunchAttribute
+        *attributes; /* those that matter; without cooperative, which is a flag */
     uint32_t n_attributes;
 };
 struct ag_fill_shape {

@@ -85,6 +85,10 @@ void ag_replay_flush_context(enum ag_flush why); /* of the current context */
 void ag_replay_flush_thread(enum ag_flush why);  /* of what this thread submitted last */
 void ag_replay_flush_all(enum ag_flush why);
 
+/* What a call that may tell of errors of earlier work returns: the driver's answer, or an error of
+ * work that was withheld and that the driver then refused, told once. */
+CUresult ag_replay_late(CUresult result);
+
 /* Functions, attributes or modules change: flushes, and every graph and trie goes. */
 void ag_replay_forget_code(enum ag_flush why);
 /* A stream came to life, or is about to be destroyed; likewise a context (before: flushes; after:
