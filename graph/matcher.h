@@ -21,15 +21,17 @@ struct ag_node {
     uint32_t depth;         /* operations from the root; 0 for the root */
     uint32_t ends;          /* segments that ended here */
     uint32_t below;         /* graphs in the subtree beneath this node, itself not counted */
-    uint32_t refused;       /* times that building or launching a graph failed here */
+    uint32_t refused : 30;  /* times that building or launching a graph failed here */
+    uint32_t is_wide : 1;   /* the matcher's: its children are found by a table */
+    uint32_t is_kept : 1;   /* the matcher's, while it evicts */
     uint64_t used;          /* matcher's count of ends when last passed: for eviction */
     struct ag_graph *graph;
-    void *extra; /* the owner's */
+    void *extra; /* the owner's; while it is set, the node is not evicted */
 };
 
 struct ag_matcher;
 
-/* At most max_nodes nodes. NULL without memory. */
+/* At most max_nodes nodes beside the root. NULL without memory. */
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes);
 /* `drop` gets every graph that is still carried. */
 void ag_matcher_free(struct ag_matcher *matcher, void (*drop)(struct ag_graph *graph, void *data),
