@@ -18,6 +18,7 @@ struct ag_driver ag_cu;
 
 static char path[PATH_MAX];
 static _Atomic(const void *) noted;
+static void *found_in = RTLD_NEXT; /* where symbols are looked up; once the driver was found */
 
 enum need { NEED_REQUIRED, NEED_OPTIONAL };
 
@@ -86,8 +87,14 @@ int ag_driver_find(void)
         (void)dl_iterate_phdr(note_if_libcuda, path);
     /* RTLD_NOLOAD: the library is there already; this only gets us a handle to ask. */
     handle = *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    fill(handle ? handle : RTLD_NEXT);
+    found_in = handle ? handle : RTLD_NEXT;
+    fill(found_in);
     return handle ? 0 : -ENOENT;
+}
+
+void *ag_driver_symbol(const char *name)
+{
+    return ag_real_dlsym(found_in, name);
 }
 
 bool ag_driver_complete(const char **ret_missing)

@@ -24,6 +24,8 @@ void ag_driver_note_address(const void *address);
 /* Finds the libcuda of this process and fills ag_cu; once. 0, or -ENOENT when none is loaded: ag_cu
  * then holds what other libraries define under these names, which is what the program meant. */
 int ag_driver_find(void);
+/* What the driver exports under this name, or NULL; after ag_driver_find(). */
+void *ag_driver_symbol(const char *name);
 /* All REQUIRED symbols found? If not, *ret_missing names the first that was not. */
 bool ag_driver_complete(const char **ret_missing);
 /* The path libcuda was loaded from, "" before it was found. */

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "abi.h"
+#include "replayer.h"
 #include "stats.h"
 
 #define AG_ENTRY __attribute__((visibility("default")))
@@ -66,6 +67,19 @@ static inline bool ag_entry_substitutes(void)
     return atomic_load_explicit(&ag_entry_state, memory_order_acquire) == AG_ENTRY_ACTIVE;
 }
 
+/* Why what is withheld must go out before the hook does its work (passages.def), or -1. */
+static inline int ag_entry_first(enum ag_hook hook)
+{
+    switch ((int)hook) {
+#define AG_FIRST(symbol, why) \
+    case AG_HOOK_##symbol:    \
+        return AG_FLUSH_##why;
+#include "passages.def"
+    default:
+        return -1;
+    }
+}
+
 /* True when the hook is to do its work, with the thread marked as inside. */
 static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
 {
@@ -81,6 +95,8 @@ static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
         return false;
     ag_entry_depth = 1;
     ag_entry_errno = errno;
+    if (ag_entry_first(hook) >= 0 && ag_replay_holds())
+        ag_replay_flush_all((enum ag_flush)ag_entry_first(hook));
     return true;
 }
 

@@ -31,6 +31,7 @@
 #include "ledger.h"
 #include "managed_pool.h"
 #include "order.h"
+#include "passage.h"
 #include "params.h"
 #include "pressure.h"
 #include "record.h"
@@ -175,7 +176,9 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
 
 static enum ag_entry_replay replay_under(enum ag_entry_state state)
 {
-    return state == AG_ENTRY_ACTIVE && ag_replay_on() ? AG_REPLAY_ON : AG_REPLAY_PASSED;
+    if (state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_passage_exhausted())
+        return AG_REPLAY_ON;
+    return AG_REPLAY_PASSED;
 }
 
 bool ag_entry_watches_launches(void)
@@ -187,24 +190,16 @@ bool ag_entry_watches_launches(void)
     return launches == AG_LAUNCHES_WATCHED;
 }
 
-/* May the environment ask for replay? */
-static bool may_replay(void)
-{
-    const char *graph = getenv("ALLOGRAFT_GRAPH");
-    const char *config = getenv("ALLOGRAFT_CONFIG");
-
-    return graph ? strcmp(graph, "off") != 0 : config && strcmp(config, "off") != 0;
-}
-
 bool ag_entry_replays(void)
 {
     int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
 
-    return replay == AG_REPLAY_NEW ? may_replay() : replay == AG_REPLAY_ON;
+    return replay == AG_REPLAY_NEW ? ag_options_may_replay(environ) : replay == AG_REPLAY_ON;
 }
 
 enum ag_entry_state ag_entry_start(void)
 {
+    enum ag_entry_replay replay;
     int saved_errno = errno;
     int state;
 
@@ -218,8 +213,10 @@ enum ag_entry_state ag_entry_start(void)
             ag_stats_add(AG_STAT_DOOR_EXPORTED, 1);
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
                               memory_order_release);
-        atomic_store_explicit(&ag_entry_replay, replay_under((enum ag_entry_state)state),
-                              memory_order_release);
+        replay = replay_under((enum ag_entry_state)state);
+        atomic_store_explicit(&ag_entry_replay, replay, memory_order_release);
+        if (replay == AG_REPLAY_ON)
+            ag_passage_index();
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);
     }
     pthread_mutex_unlock(&start_mutex);

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "driver.h"
 #include "entry.h"
+#include "passage.h"
 #include "stats.h"
 #include "symbols.h"
 
@@ -39,6 +40,21 @@ static bool is_wanted(enum ag_hook hook)
     }
 }
 
+/* What is not hooked is only stood in for where streams may be replayed. */
+static void *by_passage(const char *name, void *real)
+{
+    void *passage;
+
+    if (!ag_entry_replays() || !ag_driver_owns(real))
+        return real;
+    passage = ag_passage_of_name(name, real);
+    if (passage != real) {
+        ag_driver_note_address(real);
+        ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
+    }
+    return passage;
+}
+
 /* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the assembly. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name)
 {
@@ -48,8 +64,9 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name)
     if (!real || ag_entry_inside())
         return real;
     hook = ag_hook_by_name(name);
-    if (hook == AG_N_HOOKS || real == ag_hook_info(hook)->entry || !is_wanted(hook) ||
-        !ag_driver_owns(real))
+    if (hook == AG_N_HOOKS)
+        return by_passage(name, real);
+    if (real == ag_hook_info(hook)->entry || !is_wanted(hook) || !ag_driver_owns(real))
         return real;
     ag_driver_note_address(real);
     ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
@@ -72,6 +89,8 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
         ag_stats_add(AG_STAT_SUBSTITUTED, 1);
         return ag_hook_info(hook)->entry;
     }
+    if (ag_entry_replays())
+        return ag_passage_of_address(real);
     hook = name ? ag_hook_by_base(name) : AG_N_HOOKS;
     if (hook != AG_N_HOOKS && is_wanted(hook)) {
         ag_stats_add(AG_STAT_DOOR_UNMATCHED, 1);

@@ -76,6 +76,21 @@ def read_rows(text):
     return rows
 
 
+class Passage:
+    """One row of passages.def: kind PASSAGE (of any sort), FIRST, SELF or STILL."""
+
+    def __init__(self, kind, symbol, line):
+        self.kind = kind
+        self.symbol = symbol
+        self.line = line
+
+
+def read_passages(text):
+    clean = blank_directives(blank_comments(text))
+    return [Passage(m.group(1), m.group(2), clean.count('\n', 0, m.start()) + 1)
+            for m in re.finditer(r'\bAG_(PASSAGE|FIRST|SELF|STILL)(?:_[A-Z]+)?\(\s*(\w+)[^()]*\)', clean)]
+
+
 def list_files(root):
     """Paths under root that belong to the project: git's list, else all but build folders."""
     try:

@@ -10,6 +10,7 @@ import files
 import functions
 import layers
 import needed
+import passages
 import start
 
 ROWS = contract.read_rows('''
@@ -53,6 +54,39 @@ class Exports(unittest.TestCase):
         self.assertEqual(len(exports.problems(right | {'ag_leak'}, ROWS)), 1)
         self.assertEqual(len(exports.problems(right - {'_exit'}, ROWS)), 1)
         self.assertEqual(len(exports.problems(right | {'dlsym@@AG_1'}, ROWS)), 1)
+
+
+    def test_passages(self):
+        right = {'dlsym', 'cuMemAlloc_v2', 'cuLaunchKernel', '_exit', 'cuEventRecord'}
+        rows = contract.read_passages('AG_PASSAGE(cuEventRecord)\nAG_STILL(cuStreamQuery)')
+        self.assertEqual(exports.problems(right, ROWS, rows), [])
+        self.assertEqual(len(exports.problems(right - {'cuEventRecord'}, ROWS, rows)), 1)
+        self.assertEqual(len(exports.problems(right | {'cuStreamQuery'}, ROWS, rows)), 1)
+
+
+class Passages(unittest.TestCase):
+    RIGHT = '''
+#define AG_STILL(symbol) X(symbol)
+/* AG_PASSAGE(cuInComment) */
+AG_FIRST(cuMemAlloc_v2, FREE)
+AG_SELF(cuLaunchKernel)
+AG_PASSAGE_CODE(cuEventRecord)
+AG_STILL(cuStreamQuery)
+'''
+
+    def count(self, text):
+        return len(passages.problems(ROWS, contract.read_passages(text)))
+
+    def test_rows(self):
+        self.assertEqual(self.count(self.RIGHT), 0)
+        self.assertEqual(self.count(self.RIGHT.replace('AG_STILL(cuStreamQuery)', '')), 1)
+        self.assertEqual(self.count(self.RIGHT + 'AG_STILL(cuEventRecord)'), 1)
+        self.assertEqual(self.count(self.RIGHT + 'AG_STILL(cuNobodyKnows)'), 1)
+
+    def test_kinds(self):
+        self.assertEqual(self.count(self.RIGHT.replace('AG_SELF(', 'AG_PASSAGE(')), 1)
+        self.assertEqual(self.count(self.RIGHT.replace('AG_PASSAGE_CODE(', 'AG_SELF(')), 1)
+        self.assertEqual(self.count(self.RIGHT.replace('AG_STILL(cu', 'AG_FIRST(cu')), 1)
 
 
 class Needed(unittest.TestCase):
