@@ -1,0 +1,172 @@
+# Programs that go round in loops do what they do natively when their work is launched as graphs:
+# each kernel as often, in the same order, with the parameters of its launch.
+
+import os
+import re
+
+from harness import SEEDS, SIM, Case, lines, main, preloaded, program, run
+
+EAGER = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0'}
+HELD = dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='1000000')  # longer than anything here waits
+PLAIN = {'ALLOGRAFT_GRAPH': 'all'}
+SHORT = dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='4', ALLOGRAFT_POLICY='native')
+WHOLE = dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='iteration')
+HURRIED = dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='10')
+FEW = dict(HELD, ALLOGRAFT_GRAPH_GRAPHS='2', ALLOGRAFT_GRAPH_STAGING='2',
+           ALLOGRAFT_GRAPH_STAGING_SLOT='4KiB')
+MANAGED = dict(HELD, ALLOGRAFT_POLICY='managed')
+ALL = [HELD, PLAIN, SHORT, WHOLE, HURRIED, FEW, MANAGED]
+
+# All of them but with graphs; what is launched as graphs in each under HELD.
+PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'unloading', 'streams',
+         'contexts', 'allocating', 'capturing', 'host', 'spinning')
+SIMULATED = {'SIM_IDLE_MS': '1'}
+
+
+class Replay(Case):
+    def part(self, *words, variants=ALL, name='preload_replay', settings=None, **more):
+        return self.same([program(name)] + list(words), variants=variants,
+                         settings=dict(SIMULATED, **(settings or {})), **more)
+
+    def replayed(self, result):
+        replay = result.report()['replay']
+        self.assertEqual(replay['state'], 'on')
+        self.assertGreater(replay['graph_launches'], 0)
+        # What was withheld went out in one of two ways.
+        self.assertEqual(replay['withheld'], replay['replayed'] + replay['released'])
+        self.assertEqual(replay['graph_launches_failed'], 0)
+        self.assertEqual(replay['builds_failed'], 0)
+        return replay
+
+    def test_same(self):
+        for name in PARTS:
+            for variant, result in self.part(name):
+                if variant == HELD:
+                    with self.subTest(part=name):
+                        self.replayed(result)
+
+    def test_other_seeds(self):
+        for name in ('diverging', 'legacy', 'events', 'uploads'):
+            self.part(name, variants=[HELD, HURRIED], seeds=SEEDS[1:])
+
+    def test_per_thread_streams(self):
+        for name in ('exactly', 'legacy', 'events', 'uploads'):
+            for variant, result in self.part(name, name='preload_replay_per_thread',
+                                             variants=[HELD, HURRIED]):
+                if variant == HELD:
+                    self.replayed(result)
+
+    def test_only_marked_streams(self):
+        legacy = dict(HELD, ALLOGRAFT_GRAPH='legacy')
+        for _, result in self.part('uploads', variants=[legacy]):
+            self.assertEqual(result.report()['replay']['withheld'], 0)
+        for _, result in self.part('legacy', variants=[legacy]):
+            self.assertEqual(result.report()['replay']['streams_marked'], 1)
+        for _, result in self.part('events', variants=[dict(HELD, ALLOGRAFT_GRAPH='nth:2')]):
+            self.assertEqual(result.report()['replay']['streams_marked'], 1)
+
+    def test_one_graph_again_and_again(self):
+        # 500 launches of one kernel after another, with nothing to wait for.
+        for _, result in self.part('exactly', variants=[HELD]):
+            replay = self.replayed(result)
+            self.assertGreater(replay['replayed'], 1500)
+            self.assertGreater(replay['nodes_updated'], 500)
+
+    def test_staged(self):
+        for _, result in self.part('uploads', variants=[HELD]):
+            replay = self.replayed(result)
+            self.assertGreater(replay['staged_copies'], 12)
+
+    # --- the host looks on ---
+
+    def test_polling(self):
+        for variant in (PLAIN, EAGER, HURRIED):
+            for _, result in self.part('polling', variants=[variant]):
+                self.assertIn('signals seen: 10', result.out)
+        self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+
+    def test_every_call_lets_go(self):
+        for variant, result in self.part('flushing', variants=[HELD, PLAIN], drop='^(nothing|then)'):
+            self.assertNotIn('seen 0', '\n'.join(lines(result.out, '^nothing')))
+            if variant == HELD:
+                # Else this test would see nothing.
+                self.assertIn('nothing: 0, seen 0', result.out)
+        for _, result in self.part('flushing', variants=[HELD], drop='^nothing', seeds=SEEDS[1:2]):
+            self.replayed(result)
+
+    # --- threads ---
+
+    def test_threads(self):
+        for way in ('own', 'shared', 'turns'):
+            for seed, sched in (('1', 'adversarial'), ('2', 'thread'), ('3', 'eager')):
+                for variant, result in self.part('threads', way, variants=[HELD, HURRIED],
+                                                 seeds=[seed], settings={'SIM_SCHED': sched}):
+                    if way == 'own' and variant == HELD:
+                        self.replayed(result)
+
+    # --- errors ---
+
+    def test_a_kernel_that_faults(self):
+        for way in ('', 'released'):
+            for _, result in self.part('faulting', way, quiet=False,
+                                       settings={'SIM_VIOLATION': 'count'}):
+                self.assertIn('synchronise: 700', result.out)
+                self.assertEqual(result.report()['process']['ended_by'], 'exit')
+
+    # --- the end ---
+
+    def ended(self, how, result, native):
+        spoken = [sorted(line for line in r.out.splitlines() if line.startswith('kernel'))
+                  for r in (native, result)]
+        self.assertEqual(len(spoken[0]), 53, native.out)
+        self.assertEqual(spoken[0], spoken[1], how)
+        self.assertEqual(native.status, result.status, how)
+
+    def test_ends(self):
+        # Here every kernel natively runs at its launch.
+        settings = dict(SIMULATED, SIM_SCHED='eager')
+        for how in ('return', 'exit', '_exit', 'quick_exit', 'thread', 'exec'):
+            command = [program('preload_replay'), 'ending', how]
+            native = run(command, settings)
+            for variant in (HELD, WHOLE, HURRIED):
+                with self.subTest(how=how, variant=variant):
+                    self.ended(how, preloaded(command, dict(settings, **variant)), native)
+
+    def test_forked(self):
+        for _, result in self.part('forking', variants=[HELD, PLAIN, HURRIED]):
+            self.assertIn('forked: 132 steps', result.out)
+
+    # --- where it cannot be had ---
+
+    def test_an_older_driver(self):
+        old = os.path.join(SIM, 'age', '12020')
+        command = [program('preload_replay'), 'exactly']
+        settings = {'LD_LIBRARY_PATH': old, 'SIM_DRIVER_VERSION': '12020'}
+        native = run(command, settings)
+        self.assertEqual(native.status, 3, native.err)
+        result = preloaded(command, dict(settings, **HELD))
+        self.assertEqual((native.status, native.out), (result.status, result.out), result.err)
+        replay = result.report()['replay']
+        self.assertEqual((replay['state'], replay['withheld']), ('unavailable', 0))
+        self.assertIn('12.4', replay['reason'])
+        self.assertEqual(len(re.findall('replay', result.err)), 1, result.err)
+
+    def test_a_value_that_is_none(self):
+        command = [program('preload_replay'), 'exactly']
+        native = run(command)
+        for text in ('some', 'nth:', 'nth:0', 'priority:x', 'all,'):
+            result = preloaded(command, {'ALLOGRAFT_GRAPH': text})
+            with self.subTest(text=text):
+                self.assertEqual((native.status, native.out), (result.status, result.out))
+                self.assertIn('ALLOGRAFT_GRAPH', result.err)
+                self.assertEqual(result.report()['replay']['state'], 'off')
+
+    def test_off_costs_nothing(self):
+        result = preloaded([program('preload_replay'), 'exactly'])
+        self.assertEqual(result.report()['replay']['state'], 'off')
+        self.assertFalse({'cuLaunchKernel', 'cuMemsetD8Async', 'cuStreamQuery'} &
+                         set(result.report()['coverage']['hooks']))
+
+
+if __name__ == '__main__':
+    main()
