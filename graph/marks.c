@@ -27,11 +27,17 @@ static _Thread_local bool iteration_met;
 
 void ag_marks_configure(const struct ag_options *options)
 {
-    marks.words = options->graph;
+    struct ag_stream_words words = options->graph;
+
+    if (options->disable)
+        words.n = 0;
+    /* The second time, when NVTX may be calling already, nothing is written. */
+    if (!memcmp(&marks.words, &words, sizeof(words)) &&
+        !memcmp(&marks.iteration, &options->graph_iteration, sizeof(marks.iteration)))
+        return;
+    marks.words = words;
     marks.iteration = options->graph_iteration;
     marks.by_name = false;
-    if (options->disable)
-        marks.words.n = 0;
     for (unsigned i = 0; i < marks.words.n; i++)
         marks.by_name = marks.by_name || marks.words.word[i].kind == AG_STREAMS_NAME;
 }

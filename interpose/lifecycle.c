@@ -1,7 +1,7 @@
 /* Beginning and end: see lifecycle.h.
  *
- * Nothing happens before the first hooked call: no constructor, no look at the environment. Settings
- * are read, the driver is found, once, by whichever thread comes first. At the end:
+ * Nothing happens before the first hooked call (but for NVTX, where it is asked for: entry_nvtx.c).
+ * Settings are read, the driver is found, once, by whichever thread comes first. At the end:
  * - an atexit handler, registered after the first context exists and so running before the driver's
  *   own, pays the wait that ordered frees owe;
  * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call. */
@@ -30,6 +30,7 @@
 #include "ipc.h"
 #include "ledger.h"
 #include "managed_pool.h"
+#include "marks.h"
 #include "order.h"
 #include "passage.h"
 #include "params.h"
@@ -50,6 +51,7 @@ static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what s
 static struct ag_options options;
 static pid_t own_pid; /* a child by vfork shares our memory, and is not us */
 static _Atomic bool reported;
+static _Atomic bool stood_aside;
 static atomic_flag recorded = ATOMIC_FLAG_INIT; /* the counters have had their chance of a file */
 
 static void tell(enum ag_log_level level, const char *line)
@@ -147,6 +149,8 @@ static enum ag_entry_state start(void)
     ag_log_set_level(ag_options_log_level(environ));
     settings_bad = ag_options_read(environ, &options, tell) != 0;
     configure();
+    if (!settings_bad)
+        ag_nvtx_tell(&options);
     ag_report_describe(&options);
     pthread_atfork(NULL, NULL, begin_child);
     trouble = find_trouble(settings_bad);
@@ -222,6 +226,28 @@ enum ag_entry_state ag_entry_start(void)
     pthread_mutex_unlock(&start_mutex);
     errno = saved_errno;
     return (enum ag_entry_state)state;
+}
+
+/* Who reads the settings again tells what is wrong with them. */
+static void tell_nobody(enum ag_log_level level, const char *line)
+{
+    (void)level;
+    (void)line;
+}
+
+void ag_lifecycle_know_marks(void)
+{
+    pthread_mutex_lock(&start_mutex);
+    if (atomic_load_explicit(&ag_entry_state, memory_order_relaxed) == AG_ENTRY_NEW) {
+        (void)ag_options_read(environ, &options, tell_nobody);
+        ag_marks_configure(&options);
+    }
+    pthread_mutex_unlock(&start_mutex);
+}
+
+void ag_lifecycle_stand_aside(void)
+{
+    atomic_store(&stood_aside, true);
 }
 
 const struct ag_options *ag_lifecycle_options(void)
@@ -319,6 +345,8 @@ static void warn_if_bypassed(void)
 
 __attribute__((destructor)) static void finish(void)
 {
+    if (atomic_load(&stood_aside))
+        return;
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW) {
         warn_if_bypassed();
         return;

@@ -10,6 +10,14 @@ void ag_lifecycle_context_exists(void);
 /* The effective settings; after the first hook. */
 const struct ag_options *ag_lifecycle_options(void);
 
+/* The marks of streams and iterations are known, though no hook was called yet. Reads the settings and
+ * starts nothing. */
+void ag_lifecycle_know_marks(void);
+/* Some library opened us in a process where we are not preloaded: nothing of ours is to happen there. */
+void ag_lifecycle_stand_aside(void);
+/* One line where the settings ask for NVTX and it will not tell us anything (entry_nvtx.c). */
+void ag_nvtx_tell(const struct ag_options *options);
+
 /* Before the process image goes by _exit or exec: the wait owed is paid, the report written. Does
  * nothing in a process that only shares our memory (vfork) or was forked with CUDA in use. */
 void ag_lifecycle_leave(const char *ended_by);

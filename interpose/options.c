@@ -575,6 +575,17 @@ bool ag_options_ask_for_nvtx(const struct ag_options *options)
     return options->graph_iteration.kind == AG_ITERATION_NVTX;
 }
 
+bool ag_options_may_ask_for_nvtx(char **environment)
+{
+    const char *graph = ag_option_text(environment, AG_OPTION_GRAPH);
+    const char *iteration = ag_option_text(environment, AG_OPTION_GRAPH_ITERATION);
+
+    if (!ag_options_may_replay(environment))
+        return false;
+    return (graph && strcasestr(graph, "name:")) ||
+           (iteration && !strncasecmp(iteration, "nvtx:", strlen("nvtx:")));
+}
+
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)
 {
     return size.percent ? total_bytes / 100 * size.value + total_bytes % 100 * size.value / 100

@@ -114,6 +114,8 @@ bool ag_options_may_watch_launches(char **environment);
 bool ag_options_may_replay(char **environment);
 /* Do the settings need NVTX: a stream's name, a range or a mark? */
 bool ag_options_ask_for_nvtx(const struct ag_options *options);
+/* The same of the environment alone: what a file asks for is not seen. */
+bool ag_options_may_ask_for_nvtx(char **environment);
 
 /* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others.
  */

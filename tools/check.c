@@ -98,6 +98,11 @@ size_t settings_check_environment(void)
     return n_wrong;
 }
 
+bool settings_ask_for_nvtx(void)
+{
+    return ag_options_ask_for_nvtx(&options);
+}
+
 /* ---- the tables ---------------------------------------------------------------------------- */
 
 static int wider(int width, const char *text)

@@ -2,6 +2,7 @@
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -30,6 +31,9 @@ int command_options_check(void);
  * line on stderr for each mistake, and the place in rules or file below it. Returns how many there
  * are. */
 size_t settings_check_environment(void);
+
+/* Do the settings checked last need NVTX? */
+bool settings_ask_for_nvtx(void);
 
 /* Shows the text on stderr, as one line, with a caret below the byte at `column` (from 1). */
 void settings_point_at(const char *text, size_t column);

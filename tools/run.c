@@ -20,6 +20,8 @@ static const char help_text[] =
     "  --rule RULE        what is to hold for some allocations only, for example nth=17:native; "
     "may be\n"
     "                     given several times, the first that applies decides\n"
+    "  --graph STREAMS    streams whose repeated work is launched as graphs; the same as --set "
+    "GRAPH=STREAMS\n"
     "  --config FILE      a file of settings; the same as --set CONFIG=FILE\n"
     "  --set KEY=VALUE    any setting of `allograft options`, with or without ALLOGRAFT_ in front\n"
     "  --audit            catch the calls of libraries opened with RTLD_DEEPBIND too (rtld-audit)\n"
@@ -94,6 +96,8 @@ static int apply_flag(const char *flag, const char *value)
         return set_option("POLICY", 6, value);
     if (!strcmp(flag, "--stats"))
         return set_option("STATS", 5, value);
+    if (!strcmp(flag, "--graph"))
+        return set_option("GRAPH", 5, value);
     if (!strcmp(flag, "--config"))
         return set_option("CONFIG", 6, value);
     if (!strcmp(flag, "--rule"))
@@ -104,7 +108,8 @@ static int apply_flag(const char *flag, const char *value)
 /* The flag of ours that `word` is, with its value in *ret_value when it is glued on by '='. */
 static const char *match_flag(const char *word, const char **ret_value)
 {
-    static const char *const flags[] = {"--policy", "--stats", "--rule", "--config", "--set"};
+    static const char *const flags[] = {"--policy", "--stats",  "--rule",
+                                        "--graph",  "--config", "--set"};
 
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
         size_t length = strlen(flags[i]);
@@ -147,8 +152,8 @@ static int parse_options(int argc, char **argv, int *ret_first)
         }
         flag = match_flag(argv[i], &value);
         if (!flag) {
-            command_complain("run: no option '%s'; there are: --policy, --stats, --rule, --config, "
-                             "--set, --audit, --help",
+            command_complain("run: no option '%s'; there are: --policy, --stats, --rule, --graph, "
+                             "--config, --set, --audit, --help",
                              argv[i]);
             return STATUS_USAGE;
         }
@@ -245,6 +250,17 @@ static int add_audit(const char *library)
     failed = setenv("LD_AUDIT", joined, 1);
     free(joined);
     return failed ? STATUS_FAILED : STATUS_OK;
+}
+
+/* ---- NVTX ---------------------------------------------------------------------------------- */
+
+/* Has NVTX tell the library of ranges and names, where the settings ask for them. A tool that is to be
+ * told already keeps its place; the library then says so. */
+static int add_nvtx(const char *library)
+{
+    if (!settings_ask_for_nvtx())
+        return STATUS_OK;
+    return setenv("NVTX_INJECTION64_PATH", library, 0) ? STATUS_FAILED : STATUS_OK;
 }
 
 /* ---- the program --------------------------------------------------------------------------- */
@@ -347,6 +363,9 @@ int command_run(int argc, char **argv)
     if (status)
         return status;
     status = prepend_preload(library);
+    if (status)
+        return status;
+    status = add_nvtx(library);
     if (status)
         return status;
     if (audit) {

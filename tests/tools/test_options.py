@@ -114,6 +114,11 @@ class Check(CommandTest):
             self.assertTrue(lines[0].startswith("allograft: ALLOGRAFT_RULES: column "), lines[0])
             self.assertEqual(lines[1:], [shown, "  " + " " * caret + "^"])
 
+    def test_points_at_mistakes_in_streams(self):
+        result = self.check(ALLOGRAFT_GRAPH="legacy, nth:0")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertEqual(result.stderr.splitlines()[1:], ["  legacy, nth:0", "          ^"])
+
     def test_points_into_long_rules(self):
         rules = "*:pool;" * 30 + "nth=1:natve" + ";*:pool" * 30
         lines = self.check(ALLOGRAFT_RULES=rules).stderr.splitlines()

@@ -43,7 +43,7 @@ SAMPLE = {
                "replayed": 1, "released": 1, "mismatches": 1,
                "late_errors": 1, "graph_launches": 1, "graph_launches_failed": 1,
                "nodes_updated": 1, "graphs_built": 1, "build_ns": 1, "builds_failed": 1,
-               "graphs_evicted": 1, "segments": 1, "iterations": 1, "comparisons": 1, "eager_rounds": 1,
+               "graphs_evicted": 1, "segments": 1, "iterations": 1, "marks": 1, "comparisons": 1, "eager_rounds": 1,
                "watchdog_releases": 1, "tries_reset": 1, "verified_same": 1, "verified_different": 1,
                "verify_skipped": 1, "eager_ns": 5, "replayed_ns": 4, "flushes": {"stream": 1}},
     "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "held": 0, "refused_other_user": 0,

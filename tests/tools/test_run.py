@@ -63,6 +63,8 @@ class Settings(RunTest):
         self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy", "native"), "native")
         self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy=managed"), "managed")
         self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats", "off"), "off")
+        self.assertEqual(self.seen("ALLOGRAFT_GRAPH", "--graph", "all"), "all")
+        self.assertEqual(self.seen("ALLOGRAFT_GRAPH", "--graph=nth:2,legacy"), "nth:2,legacy")
         self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats=/tmp/a=b.json"), "/tmp/a=b.json")
 
     def test_set_takes_every_spelling(self):
@@ -123,6 +125,7 @@ class Settings(RunTest):
         allowed = "pool|native|managed"
         self.assert_refused(allograft("run", "--policy", "fast", *program), "fast", allowed)
         self.assert_refused(allograft("run", "--policy=", *program), "ALLOGRAFT_POLICY", allowed)
+        self.assert_refused(allograft("run", "--graph", "all,nht:1", *program), 'column 5: "nht:1"', "nth:K")
         self.assert_refused(allograft("run", "--set", "policy=fast", *program), "fast", allowed)
         self.assert_refused(allograft("run", "--set", "polcy=pool", *program),
                             "ALLOGRAFT_POLCY", "ALLOGRAFT_POLICY")
@@ -141,14 +144,14 @@ class Settings(RunTest):
         self.assert_refused(allograft("run", "--policy", "pool"), "which program")
         self.assert_refused(allograft("run", "--polic", "pool", "true"), "'--polic'", "--policy")
         self.assert_refused(allograft("run", "--policyx=pool", "true"), "'--policyx=pool'")
-        for flag in ("--policy", "--stats", "--rule", "--config", "--set"):
+        for flag in ("--policy", "--stats", "--rule", "--graph", "--config", "--set"):
             self.assert_refused(allograft("run", flag), flag, "takes a value")
 
     def test_help(self):
         for args in (["--help"], ["-h"], ["--policy", "pool", "--help"]):
             result = allograft("run", *args)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
-            for flag in ("--policy", "--stats", "--rule", "--config", "--set"):
+            for flag in ("--policy", "--stats", "--rule", "--graph", "--config", "--set"):
                 self.assertIn(flag, result.stdout)
 
 
@@ -224,6 +227,28 @@ class NotStarted(RunTest):
         self.assert_silent(allograft("run", "tool", env=env), "right\n")
         env = clean_environment(PATH=":/nowhere")
         self.assert_silent(allograft("run", "tool", env=env, cwd=other), "right\n")
+
+
+class Nvtx(RunTest):
+    def seen(self, *args, **settings):
+        result = allograft("run", *args, "sh", "-c", 'printf %s "$NVTX_INJECTION64_PATH"',
+                           env=clean_environment(**settings))
+        self.assert_silent(result, result.stdout)
+        return result.stdout
+
+    def test_is_told_where_the_library_is_if_the_settings_need_it(self):
+        path = self.file("a.conf", "GRAPH = all\nGRAPH_ITERATION = nvtx:step\n", 0o644)
+        for args in (["--graph", "name:train*"], ["--graph=legacy,name:x"], ["--config", path],
+                     ["--graph", "all", "--set", "graph_iteration=nvtx:step"]):
+            self.assertEqual(self.seen(*args), paths.library)
+        self.assertEqual(self.seen("--graph", "all", ALLOGRAFT_GRAPH_ITERATION="nvtx:step"), paths.library)
+        for args in ([], ["--graph", "all"], ["--set", "graph_iteration=nvtx:step"],
+                     ["--graph", "name:x", "--set", "disable=1"]):
+            self.assertEqual(self.seen(*args), "")
+
+    def test_keeps_the_library_it_has(self):
+        self.assertEqual(self.seen("--graph", "name:x", NVTX_INJECTION64_PATH="/other.so"), "/other.so")
+        self.assertEqual(self.seen(NVTX_INJECTION64_PATH="/other.so"), "/other.so")
 
 
 class Preload(RunTest):
