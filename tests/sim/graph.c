@@ -36,6 +36,7 @@ static void node_delete(CUgraphNode node)
     sim_work_finish(&node->work);
     sim_graph_memory_unref(node->memory);
     free(node->before);
+    free(node->edges);
     free(node->param_pointers);
     free(node->attributes);
     sim_handle_free(node);
@@ -78,6 +79,17 @@ static CUgraphNode *copy_list(const CUgraphNode *nodes, size_t n)
         abort();
     if (n)
         memcpy(copy, nodes, n * sizeof(CUgraphNode));
+    return copy;
+}
+
+static CUgraphEdgeData *copy_edges(const CUgraphEdgeData *edges, size_t n)
+{
+    CUgraphEdgeData *copy = calloc(n + 1, sizeof(CUgraphEdgeData));
+
+    if (!copy)
+        abort();
+    if (n && edges)
+        memcpy(copy, edges, n * sizeof(CUgraphEdgeData));
     return copy;
 }
 
@@ -127,6 +139,7 @@ CUresult sim_graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *wor
     }
     CUgraphNode node = append(graph, type);
     node->before = copy_list(before, n_before);
+    node->edges = copy_edges(NULL, n_before);
     node->n_before = (unsigned)n_before;
     node->work = *work;
     node->ctx = ctx;
@@ -166,6 +179,7 @@ CUgraph sim_graph_clone(CUgraph graph)
     for (unsigned i = 0; i < graph->n_nodes; i++) {
         CUgraphNode from = graph->nodes[i], to = clone->nodes[i];
         to->before = copy_list(from->before, from->n_before);
+        to->edges = copy_edges(from->edges, from->n_before);
         to->n_before = from->n_before;
         for (unsigned j = 0; j < to->n_before; j++)
             to->before[j] = clone_of(graph->nodes, clone->nodes, graph->n_nodes, from->before[j]);
@@ -300,9 +314,13 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 
 static void unlink_node(CUgraphNode node, CUgraphNode before)
 {
-    for (unsigned i = 0; i < node->n_before; i++)
-        if (node->before[i] == before)
-            node->before[i--] = node->before[--node->n_before];
+    for (unsigned i = 0; i < node->n_before; i++) {
+        if (node->before[i] != before)
+            continue;
+        node->n_before--;
+        node->edges[i] = node->edges[node->n_before];
+        node->before[i--] = node->before[node->n_before];
+    }
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode node)
@@ -330,8 +348,22 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
 /* A list handed out: a NULL array asks for the number only; surplus places are filled with NULL. */
 struct out {
     CUgraphNode *nodes, *nodes_to;
+    CUgraphEdgeData *edges; /* NULL: edges that say something make the answer a lossy one */
     size_t room, n;
+    bool lossy;
 };
+
+static bool is_plain(const CUgraphEdgeData *edge)
+{
+    return !edge->from_port && !edge->to_port && !edge->type;
+}
+
+static void put_edge(struct out *out, const CUgraphEdgeData *edge)
+{
+    out->lossy |= out->nodes && !out->edges && !is_plain(edge);
+    if (out->edges && out->n < out->room)
+        out->edges[out->n] = *edge;
+}
 
 static void put(struct out *out, CUgraphNode node, CUgraphNode to)
 {
@@ -350,6 +382,8 @@ static CUresult finish(struct out *out, size_t *n)
         if (out->nodes_to)
             out->nodes_to[i] = NULL;
     }
+    if (out->lossy)
+        return CUDA_ERROR_LOSSY_QUERY;
     *n = out->nodes ? SIM_MIN(out->n, out->room) : out->n;
     return CUDA_SUCCESS;
 }
@@ -359,7 +393,7 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!graph_ok(graph) || !n)
         return CUDA_ERROR_INVALID_VALUE;
-    struct out out = {nodes, NULL, nodes ? *n : 0, 0};
+    struct out out = {.nodes = nodes, .room = nodes ? *n : 0};
     for (unsigned i = 0; i < graph->n_nodes; i++)
         put(&out, graph->nodes[i], NULL);
     return finish(&out, n);
@@ -370,95 +404,94 @@ CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!graph_ok(graph) || !n)
         return CUDA_ERROR_INVALID_VALUE;
-    struct out out = {nodes, NULL, nodes ? *n : 0, 0};
+    struct out out = {.nodes = nodes, .room = nodes ? *n : 0};
     for (unsigned i = 0; i < graph->n_nodes; i++)
         if (!graph->nodes[i]->n_before)
             put(&out, graph->nodes[i], NULL);
     return finish(&out, n);
 }
 
-static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n)
+static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
+                          size_t *n)
 {
     if (!graph_ok(graph) || !n || !from != !to)
         return CUDA_ERROR_INVALID_VALUE;
-    struct out out = {from, to, from ? *n : 0, 0};
-    for (unsigned i = 0; i < graph->n_nodes; i++)
-        for (unsigned j = 0; j < graph->nodes[i]->n_before; j++)
+    struct out out = {.nodes = from, .nodes_to = to, .edges = data, .room = from ? *n : 0};
+    for (unsigned i = 0; i < graph->n_nodes; i++) {
+        for (unsigned j = 0; j < graph->nodes[i]->n_before; j++) {
+            put_edge(&out, &graph->nodes[i]->edges[j]);
             put(&out, graph->nodes[i]->before[j], graph->nodes[i]);
-    return finish(&out, n);
-}
-
-static CUresult get_before(CUgraphNode node, CUgraphNode *nodes, size_t *n)
-{
-    if (!node_ok(node) || !n)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct out out = {nodes, NULL, nodes ? *n : 0, 0};
-    for (unsigned i = 0; i < node->n_before; i++)
-        put(&out, node->before[i], NULL);
-    return finish(&out, n);
-}
-
-static CUresult get_after(CUgraphNode node, CUgraphNode *nodes, size_t *n)
-{
-    if (!node_ok(node) || !n)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct out out = {nodes, NULL, nodes ? *n : 0, 0};
-    for (unsigned i = 0; i < node->graph->n_nodes; i++) {
-        CUgraphNode other = node->graph->nodes[i];
-        for (unsigned j = 0; j < other->n_before; j++)
-            if (other->before[j] == node)
-                put(&out, other, NULL);
+        }
     }
     return finish(&out, n);
 }
 
-static CUresult plain_edges(CUgraphEdgeData *data, size_t n, CUresult result)
+static CUresult get_before(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *n)
 {
-    if (result == CUDA_SUCCESS && data)
-        memset(data, 0, n * sizeof(*data));
-    return result;
+    if (!node_ok(node) || !n)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct out out = {.nodes = nodes, .edges = data, .room = nodes ? *n : 0};
+    for (unsigned i = 0; i < node->n_before; i++) {
+        put_edge(&out, &node->edges[i]);
+        put(&out, node->before[i], NULL);
+    }
+    return finish(&out, n);
+}
+
+static CUresult get_after(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *n)
+{
+    if (!node_ok(node) || !n)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct out out = {.nodes = nodes, .edges = data, .room = nodes ? *n : 0};
+    for (unsigned i = 0; i < node->graph->n_nodes; i++) {
+        CUgraphNode other = node->graph->nodes[i];
+        for (unsigned j = 0; j < other->n_before; j++) {
+            if (other->before[j] != node)
+                continue;
+            put_edge(&out, &other->edges[j]);
+            put(&out, other, NULL);
+        }
+    }
+    return finish(&out, n);
 }
 
 CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    return get_edges(graph, from, to, n);
+    return get_edges(graph, from, to, NULL, n);
 }
 
 CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
                             CUgraphEdgeData *data, size_t *n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    CUresult result = get_edges(graph, from, to, n);
-    return plain_edges(data, result ? 0 : *n, result);
+    return get_edges(graph, from, to, data, n);
 }
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    return get_before(node, nodes, n);
+    return get_before(node, nodes, NULL, n);
 }
 
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data,
                                        size_t *n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    CUresult result = get_before(node, nodes, n);
-    return plain_edges(data, result ? 0 : *n, result);
+    return get_before(node, nodes, data, n);
 }
 
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    return get_after(node, nodes, n);
+    return get_after(node, nodes, NULL, n);
 }
 
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes,
                                          CUgraphEdgeData *data, size_t *n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    CUresult result = get_after(node, nodes, n);
-    return plain_edges(data, result ? 0 : *n, result);
+    return get_after(node, nodes, data, n);
 }
 
 static bool has_edge(CUgraphNode from, CUgraphNode to)
@@ -469,14 +502,39 @@ static bool has_edge(CUgraphNode from, CUgraphNode to)
     return false;
 }
 
+/* Only kernels have ports, and only kernels wait for one of another kernel. */
+bool sim_graph_edge_ok(CUgraphNode from, CUgraphNodeType to, const CUgraphEdgeData *edge)
+{
+    static const unsigned char zero[sizeof(edge->reserved)];
+
+    if (edge->to_port || memcmp(edge->reserved, zero, sizeof(zero)))
+        return false;
+    if (!edge->from_port)
+        return !edge->type;
+    return edge->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+           edge->from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
+           from->type == CU_GRAPH_NODE_TYPE_KERNEL && to == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+static void append_edge(CUgraphNode node, CUgraphNode from, const CUgraphEdgeData *edge)
+{
+    node->before = realloc(node->before, (node->n_before + 1) * sizeof(CUgraphNode));
+    node->edges = realloc(node->edges, (node->n_before + 1) * sizeof(CUgraphEdgeData));
+    if (!node->before || !node->edges)
+        abort();
+    node->edges[node->n_before] = edge ? *edge : (CUgraphEdgeData){0};
+    node->before[node->n_before++] = from;
+}
+
 static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                             size_t n, bool add)
+                             const CUgraphEdgeData *data, size_t n, bool add)
 {
     if (!graph_ok(graph) || (n && (!from || !to)))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++)
         if (!node_ok(from[i]) || !node_ok(to[i]) || from[i]->graph != graph ||
-            to[i]->graph != graph || from[i] == to[i] || has_edge(from[i], to[i]) == add)
+            to[i]->graph != graph || from[i] == to[i] || has_edge(from[i], to[i]) == add ||
+            (data && !sim_graph_edge_ok(from[i], to[i]->type, &data[i])))
             return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++) {
         CUgraphNode node = to[i];
@@ -484,10 +542,7 @@ static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgra
             unlink_node(node, from[i]);
             continue;
         }
-        node->before = realloc(node->before, (node->n_before + 1) * sizeof(CUgraphNode));
-        if (!node->before)
-            abort();
-        node->before[node->n_before++] = from[i];
+        append_edge(node, from[i], data ? &data[i] : NULL);
     }
     return CUDA_SUCCESS;
 }
@@ -496,30 +551,29 @@ CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CU
                                 size_t n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    return change_edges(graph, from, to, n, true);
+    return change_edges(graph, from, to, NULL, n, true);
 }
 
 CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                    const CUgraphEdgeData *data, size_t n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    (void)data; /* every edge is a full dependency here */
-    return change_edges(graph, from, to, n, true);
+    /* Kept, and every edge is a full dependency: kernels do not tell when others may start. */
+    return change_edges(graph, from, to, data, n, true);
 }
 
 CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                    size_t n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    return change_edges(graph, from, to, n, false);
+    return change_edges(graph, from, to, NULL, n, false);
 }
 
 CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                       const CUgraphEdgeData *data, size_t n)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    (void)data;
-    return change_edges(graph, from, to, n, false);
+    return change_edges(graph, from, to, data, n, false);
 }
 
 /* ---- user objects ---- */

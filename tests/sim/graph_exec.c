@@ -331,8 +331,35 @@ static bool same_place(const struct sim_span *a, const struct sim_span *b)
 
     if (a->host != b->host)
         return false;
-    return !x || !y ||
-           (x->device == y->device && (x->kind == SIM_BLOCK_HOST) == (y->kind == SIM_BLOCK_HOST));
+    if (!x || !y)
+        return true;
+    if (x->device != y->device || (x->kind == SIM_BLOCK_HOST) != (y->kind == SIM_BLOCK_HOST))
+        return false;
+    return x->kind != SIM_BLOCK_NATIVE || y->kind != SIM_BLOCK_NATIVE || x->ctx == y->ctx;
+}
+
+/* Which way of writing a row a fill takes: where the new row needs another one than the node was
+ * made for, its size cannot change. */
+static unsigned long long row_class(const struct sim_set *set)
+{
+    unsigned long long ends = set->dst | (set->width * set->element_bytes);
+
+    return ends & 15 ? (ends & 3 ? 1 : 4) : 16;
+}
+
+static CUgraphExecUpdateResult set_may_become(const struct sim_set *old, const struct sim_set *new)
+{
+    struct sim_span from = {.address = old->dst}, to = {.address = new->dst};
+    bool same_row = old->width == new->width && old->element_bytes == new->element_bytes;
+
+    if (!same_place(&from, &to) || old->height != new->height)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    if (old->height != 1)
+        return same_row && old->pitch == new->pitch ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                                                    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    return same_row || row_class(old) == row_class(new)
+               ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+               : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
 static bool flat(const struct sim_copy *copy)
@@ -356,11 +383,7 @@ static CUgraphExecUpdateResult may_become(const struct sim_work *old, const stru
                    ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     case SIM_WORK_SET:
-        if (old->u.set.height != 1 || new->u.set.height != 1)
-            return memcmp(&old->u.set, &new->u.set, sizeof(old->u.set))
-                       ? CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
-                       : CU_GRAPH_EXEC_UPDATE_SUCCESS;
-        return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+        return set_may_become(&old->u.set, &new->u.set);
     case SIM_WORK_ALLOC:
     case SIM_WORK_FREE:
         return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
@@ -369,15 +392,27 @@ static CUgraphExecUpdateResult may_become(const struct sim_work *old, const stru
     }
 }
 
+/* The node of the graph that `exec` was made from must still be there. A kernel stays in its
+ * context; a copy that is given by this way is one row, and was. */
+static bool replaceable(CUgraphNode node, CUgraphNodeType type, const struct sim_work *work,
+                        CUcontext ctx)
+{
+    if (!node || node->type != type || (work->kind == SIM_WORK_KERNEL && node->ctx != ctx))
+        return false;
+    if (work->kind == SIM_WORK_COPY && (!flat(&node->work.u.copy) || !flat(&work->u.copy)))
+        return false;
+    return may_become(&node->work, work) == CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
 static CUresult exec_replace(CUgraphExec exec, CUgraphNode original, CUgraphNodeType type,
-                             CUresult made, struct sim_work *work)
+                             CUresult made, struct sim_work *work, CUcontext ctx)
 {
     if (made != CUDA_SUCCESS)
         return made;
-    CUgraphNode node =
-        sim_exec_ok(exec) && original ? sim_graph_find_clone(exec->graph, original) : NULL;
-    if (!node || node->type != type ||
-        may_become(&node->work, work) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+    CUgraphNode node = sim_exec_ok(exec) && sim_handle_is(original, SIM_NODE)
+                           ? sim_graph_find_clone(exec->graph, original)
+                           : NULL;
+    if (!replaceable(node, type, work, ctx)) {
         sim_work_finish(work);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -392,7 +427,7 @@ static CUresult exec_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodePa
     CUcontext ctx;
     CUresult made = sim_graph_work_of(params, &work, &ctx);
 
-    return exec_replace(exec, node, params->type, made, &work);
+    return exec_replace(exec, node, params->type, made, &work, ctx);
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
@@ -506,7 +541,8 @@ static bool same_edges(CUgraph a, CUgraph b, unsigned i)
     for (unsigned j = 0; j < x->n_before; j++) {
         bool found = false;
         for (unsigned k = 0; k < y->n_before; k++)
-            found |= position(a, x->before[j]) == position(b, y->before[k]);
+            found |= position(a, x->before[j]) == position(b, y->before[k]) &&
+                     !memcmp(&x->edges[j], &y->edges[k], sizeof(*x->edges));
         if (!found)
             return false;
     }

@@ -47,7 +47,9 @@ static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v2 *ask, struct sim_wo
         return CUDA_ERROR_INVALID_VALUE;
     if (ask->func ? !sim_handle_is(ask->func, SIM_FUNCTION) : !sim_handle_is(ask->kern, SIM_KERNEL))
         return CUDA_ERROR_INVALID_HANDLE;
-    *ret_ctx = ask->ctx ? ask->ctx : sim_current();
+    *ret_ctx = ask->func ? sim_function_context(ask->func) : ask->ctx ? ask->ctx : sim_current();
+    if (!sim_handle_is(*ret_ctx, SIM_CONTEXT))
+        return CUDA_ERROR_INVALID_CONTEXT;
     return sim_kernel_work_init(work, ask->func ? ask->func : (CUfunction)(void *)ask->kern, grid,
                                 block, ask->sharedMemBytes, ask->kernelParams, ask->extra);
 }
@@ -196,7 +198,8 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     if (!ask)
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_KERNEL_NODE_PARAMS_v2 wide = widen(ask);
-    return add(node, graph, before, n_before, kernel_work(&wide, &work, &ctx), &work, call.ctx);
+    CUresult made = kernel_work(&wide, &work, &ctx);
+    return add(node, graph, before, n_before, made, &work, ctx);
 }
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
@@ -313,8 +316,14 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
                            const CUgraphEdgeData *data, size_t n_before, CUgraphNodeParams *params)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    (void)data;
-    return add_any(node, graph, before, n_before, params);
+    for (size_t i = 0; data && params && i < n_before; i++)
+        if (!before || !sim_handle_is(before[i], SIM_NODE) ||
+            !sim_graph_edge_ok(before[i], params->type, &data[i]))
+            return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = add_any(node, graph, before, n_before, params);
+    if (result == CUDA_SUCCESS && data)
+        memcpy((*node)->edges, data, n_before * sizeof(*data));
+    return result;
 }
 
 /* ---- reading ---- */
@@ -537,6 +546,20 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 
 /* ---- attributes of kernel nodes ---- */
 
+/* Those that cuda.h calls valid for graph nodes. */
+static bool node_has(CUkernelNodeAttrID attribute)
+{
+    switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        return false;
+    default:
+        return (unsigned)attribute < CU_LAUNCH_ATTRIBUTE_MAX;
+    }
+}
+
 static CUlaunchAttributeValue *attributes_of(CUgraphNode node)
 {
     if (!node->attributes)
@@ -550,8 +573,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
                                        CUkernelNodeAttrValue *value)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) ||
-        (unsigned)attribute >= CU_LAUNCH_ATTRIBUTE_MAX)
+    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) || !node_has(attribute))
         return CUDA_ERROR_INVALID_VALUE;
     *value = attributes_of(node)[attribute];
     return CUDA_SUCCESS;
@@ -561,8 +583,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
                                        const CUkernelNodeAttrValue *value)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) ||
-        (unsigned)attribute >= CU_LAUNCH_ATTRIBUTE_MAX)
+    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) || !node_has(attribute))
         return CUDA_ERROR_INVALID_VALUE;
     attributes_of(node)[attribute] = *value;
     return CUDA_SUCCESS;

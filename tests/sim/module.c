@@ -573,6 +573,11 @@ CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
     return CUDA_SUCCESS;
 }
 
+CUcontext sim_function_context(CUfunction function)
+{
+    return function->module ? function->module->ctx : sim_current();
+}
+
 bool sim_function_in(CUfunction function, CUcontext ctx)
 {
     return function->module->ctx == ctx;

@@ -19,6 +19,7 @@ struct CUgraphNode_st {
     struct sim_work work;
     CUcontext ctx; /* where it runs; NULL: where the graph is launched */
     CUgraphNode *before;
+    CUgraphEdgeData *edges; /* of each of `before` */
     unsigned n_before;
     CUgraphNode original; /* what this was cloned from; a name, not to be followed */
     unsigned long long id;
@@ -73,6 +74,7 @@ void sim_graph_set_tail(CUgraphNode **tail, size_t *n_tail, const CUgraphNode *n
 /* Fills order[n_nodes] so that each node follows those it depends on; false: there is a cycle. */
 bool sim_graph_sort(CUgraph graph, CUgraphNode *order);
 bool sim_graph_node_before(CUgraphNode node, CUgraphNode other);
+bool sim_graph_edge_ok(CUgraphNode from, CUgraphNodeType to, const CUgraphEdgeData *edge);
 CUgraphNode sim_graph_find_clone(CUgraph graph, CUgraphNode original);
 
 /* graph_memory.c */

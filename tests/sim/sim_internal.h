@@ -636,6 +636,7 @@ CUresult sim_kernel_work_init(struct sim_work *work, CUfunction handle, const un
                               void **extra);
 void sim_free_context_modules(CUcontext ctx);
 bool sim_function_in(CUfunction function, CUcontext ctx);
+CUcontext sim_function_context(CUfunction function);
 /* A CUfunction, or a CUkernel cast to one, as launches accept it. */
 struct sim_kernel_entry *sim_entry_of(CUfunction handle);
 
