@@ -1,0 +1,328 @@
+/* Ends of segments that nothing flushes: see history.h.
+ *
+ * What an operation is told by is its *context*: a hash of it and the CONTEXT - 1 before it, older
+ * ones shifted out. In a loop, each place has the same context every round.
+ *
+ * The anchor is the smallest context that was seen within the window: once a whole round has
+ * passed, that is the same place every round, wherever one began to look. Where it is not seen any
+ * more (a prologue had it, or the program does something else now), the smallest one since then
+ * serves, its understudy, with a window of its own that doubles while it does not repeat; it takes
+ * over when the window is over. Both need a few numbers, and no table of the past.
+ *
+ * After an irregularity the state must soon be what it is after every such: so an irregular end
+ * makes segments begin at a place that is the same each time, even if what was before is short.
+ * Only where the segment began at such a place and would be short, the end is left out: its state
+ * is known. */
+#include "history.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+
+#define CONTEXT        16u /* operations; as long as the usual shortest segment */
+#define NO_CONTEXT     UINT64_MAX
+#define FIRST_PATIENCE 256u  /* of the understudy, in operations */
+#define RUN_TO_ACT     32u   /* regular rounds, after which the understudy acts within rounds */
+#define LEAST_QUIET    512u /* operations without a flush, after which anchors count */
+#define MOST_FLUSHED   8192u /* operations between flushes that make iterations */
+
+enum event {
+    EV_NONE,
+    EV_REGULAR,  /* the anchor, at the usual distance */
+    EV_SURPRISE, /* the anchor, at another one */
+    EV_MISSING,  /* the usual distance, and no anchor */
+};
+
+struct anchor {
+    uint64_t context;
+    uint64_t since; /* operations since it was seen */
+    uint64_t gap,
+        usual;          /* the last distance; the last one that came twice in a row, or the first */
+    uint32_t seen, run; /* run: regular ones in a row */
+};
+
+struct ag_history {
+    struct ag_history_limits limits;
+    uint64_t context;
+    uint32_t length, target; /* operations; target: of the segment that runs */
+    uint32_t cap;            /* as the pace allows */
+    bool strong;             /* the segment began at an iteration's begin or at a flush */
+    uint64_t since_flush, quiet;
+    struct anchor anchor, understudy;
+    uint64_t patience;
+    const struct anchor *acting;
+    uint64_t n_iterations;
+
+    unsigned shift, slow, quick; /* cap: the limit's shifted right; votes for another shift */
+    uint64_t last_ns, n_since_ns;
+};
+
+/* --- where iterations begin --- */
+
+static bool one_an_iteration(const struct ag_history *history)
+{
+    return history->limits.cap == UINT32_MAX;
+}
+
+static void begin_anchor(struct anchor *anchor, uint64_t context)
+{
+    *anchor = (struct anchor){.context = context, .seen = context != NO_CONTEXT};
+}
+
+static void begin_understudy(struct ag_history *history)
+{
+    begin_anchor(&history->understudy, NO_CONTEXT);
+    history->patience = FIRST_PATIENCE;
+}
+
+/* What the next operation, which is at this anchor or not, says about it. */
+static enum event note(struct anchor *anchor, bool is_there)
+{
+    uint64_t gap = ++anchor->since;
+
+    if (!is_there)
+        return gap == anchor->usual ? EV_MISSING : EV_NONE;
+    anchor->since = 0;
+    if (!anchor->seen++)
+        return EV_SURPRISE;
+    if (gap == anchor->usual) {
+        anchor->run++;
+        anchor->gap = gap;
+        return EV_REGULAR;
+    }
+    if (!anchor->usual || gap == anchor->gap)
+        anchor->usual = gap;
+    anchor->run = 0;
+    anchor->gap = gap;
+    return EV_SURPRISE;
+}
+
+/* Is it to be expected again? */
+static bool is_alive(const struct anchor *anchor)
+{
+    uint64_t gap = anchor->gap > anchor->usual ? anchor->gap : anchor->usual;
+
+    return anchor->seen >= 2 && anchor->since <= 2 * gap;
+}
+
+static enum event watch_understudy(struct ag_history *history)
+{
+    struct anchor *understudy = &history->understudy;
+    enum event event;
+
+    if (history->context < understudy->context) {
+        begin_anchor(understudy, history->context);
+        return EV_NONE;
+    }
+    event = note(understudy, history->context == understudy->context);
+    if (understudy->since >= history->patience) {
+        begin_anchor(understudy, NO_CONTEXT);
+        if (history->patience < AG_HISTORY_WINDOW)
+            history->patience *= 2;
+        return EV_NONE;
+    }
+    return event;
+}
+
+/* The anchor is silent for this operation: does its understudy act? */
+static bool understudy_acts(const struct ag_history *history)
+{
+    return !is_alive(&history->anchor) ||
+           (history->understudy.run >= RUN_TO_ACT && history->understudy.usual <= history->cap);
+}
+
+static enum event watch(struct ag_history *history, uint64_t hash)
+{
+    struct anchor *anchor = &history->anchor;
+    enum event event;
+
+    history->context = (history->context << 64 / CONTEXT) + hash;
+    history->acting = anchor;
+    if (history->context < anchor->context) {
+        begin_anchor(anchor, history->context);
+        begin_understudy(history);
+        return EV_NONE;
+    }
+    if (history->context == anchor->context) {
+        begin_understudy(history);
+        return note(anchor, true);
+    }
+    event = note(anchor, false);
+    if (anchor->since >= AG_HISTORY_WINDOW) {
+        *anchor = history->understudy;
+        begin_understudy(history);
+        return EV_NONE;
+    }
+    if (event != EV_NONE) {
+        (void)watch_understudy(history);
+        return event;
+    }
+    event = watch_understudy(history);
+    if (!understudy_acts(history))
+        return EV_NONE;
+    history->acting = &history->understudy;
+    return event;
+}
+
+/* --- where segments end --- */
+
+static bool is_armed(const struct ag_history *history)
+{
+    return !history->limits.flush_only &&
+           (history->limits.marked || history->since_flush >= history->quiet);
+}
+
+static bool ends_at(struct ag_history *history, enum event event)
+{
+    uint64_t usual = history->acting->usual;
+    bool is_short = history->length < history->limits.shortest;
+
+    if (event == EV_MISSING && one_an_iteration(history))
+        return false;
+    if (event == EV_REGULAR && one_an_iteration(history))
+        return !is_short;
+    if (event == EV_REGULAR && usual <= history->cap)
+        return history->length + usual > history->target;
+    return !is_short || !history->strong;
+}
+
+/* Operations until the next anchor, or 0 when none is expected. */
+static uint64_t remaining(const struct ag_history *history)
+{
+    const struct anchor *acting = history->acting;
+
+    return is_armed(history) && acting && acting->since < acting->usual
+               ? acting->usual - acting->since
+               : 0;
+}
+
+static bool ends_by_length(const struct ag_history *history)
+{
+    uint64_t left;
+
+    if (history->length < history->target)
+        return false;
+    left = remaining(history);
+    return !left || left >= history->limits.shortest;
+}
+
+/* --- the pace --- */
+
+static uint32_t full_cap(const struct ag_history *history)
+{
+    return one_an_iteration(history) ? AG_HISTORY_WINDOW : history->limits.cap;
+}
+
+static void set_shift(struct ag_history *history, unsigned shift)
+{
+    bool grown = history->target >= history->cap;
+
+    history->shift = shift;
+    history->slow = history->quick = 0;
+    history->cap = full_cap(history) >> shift;
+    if (grown || history->target > history->cap)
+        history->target = history->cap;
+}
+
+static void keep_pace(struct ag_history *history, uint64_t now_ns)
+{
+    enum { VOTES_SHORTER = 4, VOTES_LONGER = 64 };
+    uint64_t took;
+
+    if (!history->limits.hold_ns || one_an_iteration(history))
+        return;
+    if (history->last_ns && now_ns > history->last_ns && history->n_since_ns) {
+        took = (now_ns - history->last_ns) / history->n_since_ns * history->cap;
+        history->slow = took > history->limits.hold_ns ? history->slow + 1 : 0;
+        history->quick = took * 4 <= history->limits.hold_ns ? history->quick + 1 : 0;
+    }
+    history->last_ns = now_ns;
+    history->n_since_ns = 0;
+    if (history->slow >= VOTES_SHORTER && history->cap / 2 >= history->limits.shortest)
+        set_shift(history, history->shift + 1);
+    else if (history->quick >= VOTES_LONGER && history->shift)
+        set_shift(history, history->shift - 1);
+}
+
+/* --- from outside --- */
+
+struct ag_history *ag_history_new(const struct ag_history_limits *limits)
+{
+    struct ag_history *history =
+        mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (history == MAP_FAILED)
+        return NULL;
+    history->limits = *limits;
+    history->quiet = LEAST_QUIET;
+    history->acting = &history->anchor;
+    begin_anchor(&history->anchor, limits->marked ? 0 : NO_CONTEXT);
+    history->anchor.seen = 0;
+    begin_understudy(history);
+    set_shift(history, 0);
+    ag_history_ended(history, true);
+    return history;
+}
+
+void ag_history_free(struct ag_history *history)
+{
+    if (history)
+        munmap(history, sizeof(*history));
+}
+
+bool ag_history_ends_before(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns)
+{
+    enum event event = EV_NONE;
+    bool ends = false;
+
+    if (history->limits.marked)
+        event = note(&history->anchor, mark);
+    else if (!history->limits.flush_only)
+        event = watch(history, hash);
+    if (now_ns)
+        keep_pace(history, now_ns);
+    history->n_since_ns++;
+    if (event == EV_REGULAR || event == EV_SURPRISE)
+        history->n_iterations++;
+    if (event != EV_NONE && history->length && is_armed(history) && ends_at(history, event)) {
+        ends = true;
+        history->strong = event != EV_MISSING;
+    } else if (ends_by_length(history)) {
+        ends = true;
+        history->strong = false;
+    }
+    history->length++;
+    history->since_flush++;
+    return ends;
+}
+
+void ag_history_ended(struct ag_history *history, bool flushed)
+{
+    uint32_t longer = history->target < history->cap / 4 ? history->target * 4 : history->cap;
+    uint64_t between = history->since_flush;
+
+    history->length = flushed ? 0 : 1;
+    history->target = longer;
+    if (!flushed)
+        return;
+    history->target = history->limits.first < history->cap && !one_an_iteration(history)
+                          ? history->limits.first
+                          : history->cap;
+    history->strong = true;
+    history->since_flush = 0;
+    history->last_ns = 0;
+    if (between)
+        history->quiet =
+            between <= MOST_FLUSHED && 2 * between > LEAST_QUIET ? 2 * between : LEAST_QUIET;
+}
+
+uint32_t ag_history_length(const struct ag_history *history)
+{
+    return history->length;
+}
+
+void ag_history_iterations(const struct ag_history *history, uint64_t *ret_count,
+                           uint32_t *ret_period)
+{
+    *ret_count = history->n_iterations;
+    *ret_period = (uint32_t)history->acting->gap;
+}
