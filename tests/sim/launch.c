@@ -57,6 +57,7 @@ CUresult sim_kernel_work_init(struct sim_work *work, CUfunction handle, const un
         kernel->function = handle;
     else
         kernel->kernel = (CUkernel)(void *)handle;
+    kernel->code = kernel->function ? handle->id : kernel->kernel->id;
     memcpy(kernel->grid, grid, sizeof(kernel->grid));
     memcpy(kernel->block, block, sizeof(kernel->block));
     kernel->shared_bytes = shared_bytes;
@@ -86,6 +87,8 @@ bool sim_run_kernel(struct sim_op *op)
     memcpy(call.block, kernel->block, sizeof(call.block));
     for (unsigned i = 0; i < entry->n_params; i++)
         args[i] = kernel->params + entry->offsets[i];
+    if (!sim_code_loaded(kernel))
+        sim_violation(op, 0, 0, NULL, "a kernel runs whose code was unloaded");
     again = false;
     sim_in_callback(SIM_IN_KERNEL);
     entry->fn(&call);

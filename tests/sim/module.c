@@ -42,6 +42,8 @@ static struct sim_kernel_entry *entries;
 static struct global *globals;
 static CUmodule modules;
 
+static uint64_t last_code;
+
 /* ---- registry ---- */
 
 static void lay_out(struct sim_kernel_entry *entry)
@@ -262,6 +264,7 @@ static CUresult get_function(CUmodule module, const char *name, CUkernel kernel,
         }
     }
     CUfunction function = sim_handle_new(SIM_FUNCTION, sizeof(*function));
+    function->id = ++last_code;
     function->entry = entry;
     function->module = module;
     function->kernel = kernel;
@@ -465,6 +468,7 @@ CUresult cuLibraryGetKernel(CUkernel *ret_kernel, CUlibrary library, const char 
         kernel = kernel->next;
     if (!kernel) {
         kernel = sim_handle_new(SIM_KERNEL, sizeof(*kernel));
+        kernel->id = ++last_code;
         kernel->entry = entry;
         kernel->library = library;
         default_attributes(kernel->attributes);
@@ -590,6 +594,13 @@ struct sim_kernel_entry *sim_entry_of(CUfunction handle)
     if (sim_handle_is(handle, SIM_FUNCTION))
         return handle->entry;
     return sim_handle_is(kernel, SIM_KERNEL) ? kernel->entry : NULL;
+}
+
+bool sim_code_loaded(const struct sim_kernel_work *work)
+{
+    if (work->function)
+        return sim_handle_is(work->function, SIM_FUNCTION) && work->function->id == work->code;
+    return sim_handle_is(work->kernel, SIM_KERNEL) && work->kernel->id == work->code;
 }
 
 static CUresult get_name(const char **name, const struct sim_kernel_entry *entry)

@@ -173,6 +173,7 @@ struct sim_kernel_work {
     struct sim_kernel_entry *entry;
     CUfunction function; /* as the graph calls report it */
     CUkernel kernel;
+    uint64_t code; /* the function's id: its handle may be given out again */
     unsigned grid[3], block[3], shared_bytes;
     unsigned char *params; /* owned; laid out as the entry's offsets say */
 };
@@ -618,6 +619,7 @@ struct sim_kernel_entry {
 
 struct CUfunc_st {
     struct sim_kernel_entry *entry;
+    uint64_t id; /* never the same again */
     CUmodule module;
     CUfunction next;
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
@@ -626,6 +628,7 @@ struct CUfunc_st {
 
 struct CUkern_st {
     struct sim_kernel_entry *entry;
+    uint64_t id;
     CUlibrary library;
     CUkernel next;
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
@@ -634,6 +637,8 @@ struct CUkern_st {
 CUresult sim_kernel_work_init(struct sim_work *work, CUfunction handle, const unsigned grid[3],
                               const unsigned block[3], unsigned shared_bytes, void **params,
                               void **extra);
+/* Is the code that the work was made for still loaded? */
+bool sim_code_loaded(const struct sim_kernel_work *kernel);
 void sim_free_context_modules(CUcontext ctx);
 bool sim_function_in(CUfunction function, CUcontext ctx);
 CUcontext sim_function_context(CUfunction function);

@@ -170,6 +170,44 @@ static void test_free_async_of_native(void)
     OK(cuMemFree(p));
 }
 
+/* A graph is launched after its code went, though a function may have the same handle again. */
+static void test_code_unloaded(void)
+{
+    unsigned n = 16, value = 3;
+    CUDA_KERNEL_NODE_PARAMS node = {.gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = 1,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1};
+    CUgraphNode ret_node;
+    CUdeviceptr p;
+    CUgraphExec exec;
+    CUgraph graph;
+    void *args[] = {&p, &n, &value};
+
+    OK(cuMemAlloc(&p, 256));
+    node.func = test.fill;
+    node.kernelParams = args;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&ret_node, graph, NULL, 0, &node));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, a));
+    OK(launch(test.fill, b, p, 0, 1));
+    OK(cuModuleUnload(test.module));
+    expect_none();
+    OK(cuModuleLoadData(&test.module, "any"));
+    OK(cuModuleGetFunction(&test.fill, test.module, "fill"));
+    OK(cuModuleGetFunction(&test.add, test.module, "add"));
+    OK(cuGraphLaunch(exec, a));
+    OK(cuStreamSynchronize(a));
+    CHECK(sim_violations() > seen && strstr(sim_last_violation(), "unloaded"));
+    seen = sim_violations();
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFree(p));
+}
+
 /* The last ones: these faults are for ever. */
 static void test_faults(void)
 {
@@ -201,6 +239,7 @@ int main(void)
     test_old_work_new_owner();
     test_host_memory();
     test_free_async_of_native();
+    test_code_unloaded();
     test_faults();
     return 0;
 }
