@@ -101,8 +101,7 @@ static void begin(void)
 CUresult step_to(CUdeviceptr p, CUfunction function, CUstream stream, uint32_t id, uint32_t value)
 {
     void *args[] = {&p, &id, &value};
-    CUresult result =
-        cuLaunchKernel(function, 1 + id % 3, 1, 1, 32, 1, 1, 0, stream, args, NULL);
+    CUresult result = cuLaunchKernel(function, 1 + id % 3, 1, 1, 32, 1, 1, 0, stream, args, NULL);
 
     p = 0;
     id = value = 0xeeeeeeee;
@@ -410,7 +409,8 @@ static void polling(void)
 
 static void spinning(void)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING), other = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING),
+             other = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr p = (CUdeviceptr)(uintptr_t)(sign + 16);
     void *args[] = {&p};
     CUfunction await;
@@ -546,7 +546,8 @@ static void allocating(void)
 
 static void capturing(void)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING), other = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING),
+             other = new_stream(CU_STREAM_NON_BLOCKING);
     CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_RELAXED,
                                    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                    CU_STREAM_CAPTURE_MODE_GLOBAL};
@@ -673,11 +674,11 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"exactly", exactly},       {"diverging", diverging}, {"uploads", uploads},
-    {"pinned", pinned_copies},  {"legacy", on_legacy},    {"events", with_events},
-    {"polling", polling},       {"spinning", spinning},   {"unloading", unloading},
+    {"exactly", exactly},       {"diverging", diverging},     {"uploads", uploads},
+    {"pinned", pinned_copies},  {"legacy", on_legacy},        {"events", with_events},
+    {"polling", polling},       {"spinning", spinning},       {"unloading", unloading},
     {"streams", streams_again}, {"contexts", contexts_again}, {"allocating", allocating},
-    {"capturing", capturing},   {"host", host_functions}, {"forking", forking},
+    {"capturing", capturing},   {"host", host_functions},     {"forking", forking},
 };
 
 int main(int argc, char **argv)

@@ -8,7 +8,8 @@
 
 #define STATE_BYTES 512u
 #define STEPS       12u /* of a round */
-#define SIGNAL_AT   4u  /* before that one, a kernel writes the number of the round where the host sees it */
+#define SIGNAL_AT \
+    4u /* before that one, a kernel writes the number of the round where the host sees it */
 
 extern CUfunction kernel_step, kernel_other, kernel_signal;
 extern CUmodule module_of_steps;

@@ -260,8 +260,7 @@ static CUresult unload_library(void)
 {
     static const char image[64] = "any bytes";
     CUlibrary library;
-    CUresult result =
-        cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0);
+    CUresult result = cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0);
 
     return result ? result : cuLibraryUnload(library);
 }

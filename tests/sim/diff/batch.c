@@ -5,8 +5,9 @@
  *                                        every seed under every variant; a line for each
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
  * with a second run (room.c); DIFF_ROOM, bytes there are; DIFF_TOTAL, bytes cuMemGetInfo is to tell
- * of. Options: --threads N, --ipc, --rounds, --door linked|dlsym|get-proc, --stats PATH (a report of the
- * library is expected there, and nothing left over in it), --seconds S (begin nothing after that).
+ * of. Options: --threads N, --ipc, --rounds, --door linked|dlsym|get-proc, --stats PATH (a report
+ * of the library is expected there, and nothing left over in it), --seconds S (begin nothing after
+ * that).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -57,9 +58,10 @@ static void *shared(size_t bytes)
 
 static void usage(void)
 {
-    fprintf(stderr,
-            "usage: diff-program [--threads N] [--ipc] [--rounds] [--door NAME] [--stats PATH] SEED\n"
-            "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
+    fprintf(
+        stderr,
+        "usage: diff-program [--threads N] [--ipc] [--rounds] [--door NAME] [--stats PATH] SEED\n"
+        "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
     exit(2);
 }
 
@@ -197,7 +199,8 @@ static struct {
     unsigned long long sum;
 } steps[160];
 
-/* What all runs together counted in the group `"name":`; the names of two groups are not the same. */
+/* What all runs together counted in the group `"name":`; the names of two groups are not the same.
+ */
 static void add_steps(const char *text, const char *group)
 {
     const char *at = strstr(text, group), *end = at ? strchr(at, '}') : NULL;

@@ -31,8 +31,7 @@ static unsigned pick_lane(struct world *w, unsigned context, unsigned but)
     for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++) {
         const struct lane *lane = &w->lanes[i];
         bool ours = lane->alive && !lane->capturing && lane->kind != LANE_LEGACY && i != but &&
-                    !lane->shared &&
-                    (w->traits->n_threads == 1 || lane->kind == LANE_NONBLOCKING);
+                    !lane->shared && (w->traits->n_threads == 1 || lane->kind == LANE_NONBLOCKING);
         if (ours && w->contexts[lane->context].alive &&
             (context == MAX_CONTEXTS || lane->context == context) && draw(w, ++n) == 0)
             found = i;

@@ -152,7 +152,8 @@ bool op_stream_ask(struct world *w)
     lane_before(w, lane, &before);
     /* The legacy stream is every thread's. */
     if (clock_covers(&w->host, &before) &&
-        (w->traits->n_threads == 1 || (w->lanes[lane].kind != LANE_LEGACY && !w->lanes[lane].shared)))
+        (w->traits->n_threads == 1 ||
+         (w->lanes[lane].kind != LANE_LEGACY && !w->lanes[lane].shared)))
         (void)did(w, cu.cuStreamQuery(lane_stream(w, lane)), "cuStreamQuery s%u", lane);
     else
         (void)cu.cuStreamQuery(lane_stream(w, lane));

@@ -276,8 +276,7 @@ static struct buffer *device_buffer(const struct loop *loop, unsigned round)
     for (unsigned i = 0; i < loop->n_buffers; i++) {
         struct buffer *buffer = loop->buffers[(i + round) % loop->n_buffers].buffer;
 
-        if (buffer->live && buffer->filled && !host_side(buffer) &&
-            buffer->kind != BUFFER_VARIABLE)
+        if (buffer->live && buffer->filled && !host_side(buffer) && buffer->kind != BUFFER_VARIABLE)
             return buffer;
     }
     return NULL;
@@ -352,7 +351,8 @@ static void one_round(struct world *w, struct loop *loop, struct plan *plan, uns
             break;
         if (surprised && i == plan->at)
             surprise(w, loop, plan, round);
-        if (i == loop->n_steps || (surprised && i == plan->at && plan->surprise == SURPRISE_MISSING))
+        if (i == loop->n_steps ||
+            (surprised && i == plan->at && plan->surprise == SURPRISE_MISSING))
             continue;
         if (surprised && i == plan->at && plan->surprise == SURPRISE_KERNEL)
             step = &plan->extra;

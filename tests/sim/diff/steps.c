@@ -103,8 +103,8 @@ static CUresult do_kernel(struct world *w, const struct step *step, unsigned lan
     else if (step->kind == STEP_MIXED)
         result = launch_as(w, lane, KERNEL_MIXED, mixed, &shape);
     else
-        result = launch_as(w, lane, step->kind == STEP_FILL ? KERNEL_FILL : KERNEL_SHAPE, one,
-                           &shape);
+        result =
+            launch_as(w, lane, step->kind == STEP_FILL ? KERNEL_FILL : KERNEL_SHAPE, one, &shape);
     /* The parameters are the program's own again. */
     memset(many, 0xee, sizeof(many));
     dst = src = 0;
@@ -215,8 +215,8 @@ bool bring_behind(struct world *w, struct loop *loop, unsigned lane, const struc
 {
     for (unsigned i = 0; i < MAX_LANES; i++) {
         const struct lane *from = &w->lanes[i];
-        uint32_t need = buffer->born.at[i] > buffer->wrote.at[i] ? buffer->born.at[i]
-                                                                 : buffer->wrote.at[i];
+        uint32_t need =
+            buffer->born.at[i] > buffer->wrote.at[i] ? buffer->born.at[i] : buffer->wrote.at[i];
         struct clock before;
 
         if (write && buffer->read.at[i] > need)
