@@ -2,7 +2,7 @@
  *
  * A round is what lies between two ends of iterations on a lane. After the first rounds of a kind
  * have been replayed, a few run eagerly and a few replayed in turns, the faster way is kept (replay
- * needs to be better than eager x 1.01), and the question comes again after 256 rounds, twice as
+ * may take 1.01 times as long as eager), and the question comes again after 256 rounds, twice as
  * many each time it is answered the same way, up to 65536. */
 #ifndef AG_GRAPH_PROFIT_H
 #define AG_GRAPH_PROFIT_H
@@ -12,6 +12,7 @@
 
 #define AG_PROFIT_SAMPLES 9u
 
+/* Zeroed, it knows nothing, and replays. */
 struct ag_profit {
     uint64_t eager[AG_PROFIT_SAMPLES],
         replayed[AG_PROFIT_SAMPLES]; /* ns, of the running comparison */
@@ -21,6 +22,8 @@ struct ag_profit {
     uint32_t changes;            /* times the answer changed */
     bool comparing, prefers_eager;
     uint64_t median_eager, median_replayed; /* of the last finished comparison; 0 before */
+    bool wants_replayed;                    /* while comparing: what the next round is to be */
+    uint32_t in_turn;                       /* rounds of that way so far in this turn */
 };
 
 /* May the next round be replayed? */

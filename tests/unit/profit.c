@@ -1,0 +1,152 @@
+/* graph/profit.c: the faster way is kept, whatever the noise, and asked about again. */
+#include "profit.h"
+
+#include <string.h>
+
+#include "check.h"
+
+static uint64_t state = 11;
+
+/* What rounds of the two ways take, and how much that varies. */
+struct world {
+    uint64_t eager, replayed;
+    unsigned noise; /* per mille, either way */
+    unsigned odd;   /* of a hundred rounds, not comparable */
+    unsigned late;  /* times in a thousand, ten times as long */
+};
+
+static uint64_t with_noise(const struct world *world, uint64_t ns)
+{
+    uint64_t noisy = ns * (1000 - world->noise + chance_below(&state, 2 * world->noise + 1)) / 1000;
+
+    return chance_below(&state, 1000) < world->late ? noisy * 10 : noisy;
+}
+
+/* Rounds until a comparison is finished, at most n; *ret_eager: of them, eager ones. */
+static unsigned until_compared(struct ag_profit *profit, const struct world *world, unsigned n,
+                               unsigned *ret_eager)
+{
+    *ret_eager = 0;
+    for (unsigned i = 1; i <= n; i++) {
+        bool replayed = ag_profit_replays(profit);
+        bool odd = chance_below(&state, 100) < world->odd;
+
+        *ret_eager += !replayed;
+        if (ag_profit_note(profit, replayed,
+                           odd ? 0 : with_noise(world, replayed ? world->replayed : world->eager)))
+            return i;
+    }
+    return 0;
+}
+
+/* The answers that come in this world, and when. */
+static void check_world(const struct world *world, bool prefers_eager)
+{
+    struct ag_profit profit;
+    unsigned rounds, eager, interval = 256;
+
+    memset(&profit, 0, sizeof(profit));
+    CHECK(ag_profit_replays(&profit));
+    rounds = until_compared(&profit, world, 200, &eager);
+    CHECK_SAID(rounds > 20 && rounds < 100, "%u rounds", rounds);
+    CHECK_SAID(eager >= AG_PROFIT_SAMPLES && eager <= 2 * AG_PROFIT_SAMPLES, "%u", eager);
+    for (unsigned i = 0; i < 11; i++) {
+        CHECK_SAID(ag_profit_replays(&profit) == !prefers_eager, "%lu and %lu ns, in round %lu",
+                   (unsigned long)world->eager, (unsigned long)world->replayed,
+                   (unsigned long)profit.rounds);
+        rounds = until_compared(&profit, world, 70000, &eager);
+        CHECK_SAID(rounds >= interval && rounds <= interval + 100, "%u, not %u", rounds, interval);
+        if (interval < 65536)
+            interval *= 2;
+    }
+    CHECK(profit.changes == prefers_eager);
+    CHECK(profit.median_eager * 10 > world->eager * 9 &&
+          profit.median_eager * 10 < world->eager * 11);
+    CHECK(profit.median_replayed * 10 > world->replayed * 9 &&
+          profit.median_replayed * 10 < world->replayed * 11);
+}
+
+static void either_way(void)
+{
+    static const struct world faster = {1000000, 400000, 10, 0, 0};
+    static const struct world a_little_faster = {1000000, 970000, 10, 5, 50};
+    static const struct world equal = {1000000, 1000000, 2, 0, 0};
+    static const struct world slower = {1000000, 1500000, 10, 0, 50};
+    static const struct world a_little_slower = {1000000, 1040000, 10, 5, 50};
+    static const struct world short_rounds = {300, 250, 10, 0, 0};
+
+    check_world(&faster, false);
+    check_world(&a_little_faster, false);
+    check_world(&equal, false);
+    check_world(&short_rounds, false);
+    check_world(&slower, true);
+    check_world(&a_little_slower, true);
+}
+
+/* What was right becomes wrong, and is found out at the next check. */
+static void drift(void)
+{
+    struct world world = {1000000, 500000, 10, 0, 0};
+    struct ag_profit profit;
+    unsigned eager;
+
+    memset(&profit, 0, sizeof(profit));
+    for (unsigned i = 0; i < 6; i++) {
+        uint64_t slow = world.replayed;
+
+        CHECK(until_compared(&profit, &world, 70000, &eager));
+        CHECK(until_compared(&profit, &world, 70000, &eager));
+        CHECK(ag_profit_replays(&profit) == (world.replayed < world.eager));
+        CHECK(profit.changes == i && profit.interval == (i ? 1024 : 512));
+        world.replayed = world.eager;
+        world.eager = slow;
+        CHECK(until_compared(&profit, &world, 70000, &eager));
+        CHECK(profit.interval == 256 && profit.changes == i + 1);
+    }
+}
+
+/* Both get slower and slower: neither is mistaken for the slower one. */
+static void both_drift(void)
+{
+    struct world world = {1000000, 960000, 2, 0, 0};
+    struct ag_profit profit;
+
+    memset(&profit, 0, sizeof(profit));
+    for (unsigned i = 0; i < 100000; i++) {
+        bool replayed = ag_profit_replays(&profit);
+
+        (void)ag_profit_note(&profit, replayed,
+                             with_noise(&world, replayed ? world.replayed : world.eager));
+        world.eager += world.eager / 2000;
+        world.replayed = world.eager / 100 * 96;
+        if (world.eager > 1000000000)
+            world.eager = 1000000;
+    }
+    CHECK(profit.median_eager && !profit.changes);
+}
+
+/* Rounds that are never of the way that was asked for: nothing is decided, and nothing hangs. */
+static void never_comparable(void)
+{
+    struct ag_profit profit;
+    unsigned compared = 0, replays = 0;
+
+    memset(&profit, 0, sizeof(profit));
+    for (unsigned i = 0; i < 1000; i++)
+        compared += ag_profit_note(&profit, true, 0);
+    CHECK(!compared && ag_profit_replays(&profit) && !profit.rounds);
+    for (unsigned i = 0; i < 10000; i++) {
+        replays += ag_profit_replays(&profit);
+        compared += ag_profit_note(&profit, true, 1000);
+    }
+    CHECK(!compared && !profit.changes && !profit.median_eager && replays > 8000);
+}
+
+int main(void)
+{
+    either_way();
+    drift();
+    both_drift();
+    never_comparable();
+    return 0;
+}
