@@ -56,6 +56,12 @@ bool ag_entry_watches_launches(void);
 /* Likewise for replay. */
 bool ag_entry_replays(void);
 
+/* Once the settings are read: are streams replayed? One load. */
+static inline bool ag_entry_replays_now(void)
+{
+    return atomic_load_explicit(&ag_entry_replay, memory_order_acquire) == AG_REPLAY_ON;
+}
+
 static inline bool ag_entry_inside(void)
 {
     return ag_entry_depth > 0;
@@ -106,6 +112,25 @@ static inline CUresult ag_entry_leave(CUresult result)
     ag_entry_depth = 0;
     return result;
 }
+
+/* A hook that only replay needs: without, the exported symbol, which linked programs call, jumps to the
+ * driver's own. What is done else is in a function of its own, or the compiler would save registers
+ * here. In `body`: AG_ENTER first. */
+#define AG_ENTRY_IF_REPLAYED(symbol, parameters, body, ...)                                         \
+    static __attribute__((noinline)) CUresult replayed_##symbol parameters                          \
+    {                                                                                               \
+        AG_ENTER(symbol, __VA_ARGS__);                                                              \
+        body;                                                                                       \
+    }                                                                                               \
+    AG_ENTRY CUresult symbol parameters                                                             \
+    {                                                                                               \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                     \
+                                                                                                    \
+        if (AG_UNLIKELY(!way || atomic_load_explicit(&ag_entry_replay, memory_order_acquire) !=     \
+                                    AG_REPLAY_PASSED))                                              \
+            way = replayed_##symbol;                                                                \
+        return way(__VA_ARGS__);                                                                    \
+    }
 
 #define AG_ENTER(symbol, ...)                                                \
     if (!ag_entry_enter(AG_HOOK_##symbol, (void *const *)&ag_cu.symbol))     \

@@ -8,6 +8,7 @@
 #include "ipc.h"
 #include "lifecycle.h"
 #include "order.h"
+#include "replayer.h"
 
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device)
 {
@@ -46,17 +47,36 @@ AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameter
         entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle, device));
 }
 
+/* Before the call that ends a context. */
+static void ending(struct ag_context *context)
+{
+    if (ag_entry_replays_now())
+        ag_replay_context_dying(context);
+    ag_alloc_context_dying(context);
+}
+
+/* After it, whatever it said: the books do not know the context any more. */
+static void ended(struct ag_context *context)
+{
+    if (ag_entry_replays_now())
+        ag_replay_context_gone(context);
+}
+
 AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
 {
     struct ag_context *context;
+    CUresult result;
 
     AG_ENTER(cuCtxDestroy_v2, handle);
     context = ag_context_find(handle);
     if (context) {
-        ag_alloc_context_dying(context);
+        ending(context);
         ag_context_forget(context);
     }
-    return ag_entry_leave(ag_cu.cuCtxDestroy_v2(handle));
+    result = ag_cu.cuCtxDestroy_v2(handle);
+    if (context)
+        ended(context);
+    return ag_entry_leave(result);
 }
 
 AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
@@ -77,25 +97,30 @@ static struct ag_context *primary_ending(CUdevice device, bool reset)
 
     if (context) {
         ag_app_pools_device_ending(device);
-        ag_alloc_context_dying(context);
+        ending(context);
     }
     return context;
 }
 
 static CUresult released(CUresult result, struct ag_context *dying, CUdevice device)
 {
-    if (dying)
-        ag_context_forget(dying);
-    else if (result == CUDA_SUCCESS)
-        ag_context_primary_released(device);
+    if (!dying) {
+        if (result == CUDA_SUCCESS)
+            ag_context_primary_released(device);
+        return result;
+    }
+    ag_context_forget(dying);
+    ended(dying);
     return result;
 }
 
 /* A reset keeps the references: the next use of the device makes a new context of the same kind. */
 static CUresult was_reset(CUresult result, struct ag_context *dying)
 {
-    if (dying)
+    if (dying) {
         ag_context_forget(dying);
+        ended(dying);
+    }
     return result;
 }
 

@@ -1,9 +1,12 @@
-/* Hooks of module and library loading: what the code can do that the host could see, and memory for it. */
+/* Hooks of module and library loading: what the code can do that the host could see, and memory for it;
+ * and of attributes of functions, which graphs have as they were. */
 #include "driver.h"
 #include "entry.h"
 #include "image.h"
 #include "order.h"
 #include "pressure.h"
+#include "replayer.h"
+#include "tuned.h"
 
 /* Device printf comes out while the host waits: natively before what the host prints after cudaFree. */
 static void note_code(bool prints)
@@ -41,3 +44,39 @@ LOADS(cuLibraryLoadFromFile, ag_image_file_prints(file),
       (CUlibrary * library, const char *file, CUjit_option *jit, void **jit_values, unsigned int n_jit,
        CUlibraryOption *options, void **values, unsigned int n),
       library, file, jit, jit_values, n_jit, options, values, n)
+
+/* --- attributes of functions --- */
+
+static void tuning(const struct ag_tuned *tuned)
+{
+    if (!ag_tuned_holds(tuned))
+        ag_replay_forget_code(AG_FLUSH_CODE);
+}
+
+static CUresult took(CUresult result, const struct ag_tuned *tuned)
+{
+    if (result == CUDA_SUCCESS)
+        ag_tuned_note(tuned);
+    return result;
+}
+
+/* The driver is called in any case. `...`: the call's arguments. */
+#define TUNES(symbol, what, parameters, ...)                                            \
+    AG_ENTRY_IF_REPLAYED(symbol, parameters,                                            \
+                         const struct ag_tuned tuned = what;                            \
+                         tuning(&tuned);                                                \
+                         return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &tuned)), \
+                         __VA_ARGS__)
+#define TUNED(...) ((struct ag_tuned){__VA_ARGS__})
+
+TUNES(cuFuncSetAttribute, TUNED(function, AG_TUNED_ATTRIBUTE, (int)attribute, -1, value),
+      (CUfunction function, CUfunction_attribute attribute, int value), function, attribute, value)
+TUNES(cuKernelSetAttribute, TUNED(kernel, AG_TUNED_ATTRIBUTE, (int)attribute, device, value),
+      (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device), attribute,
+      value, kernel, device)
+TUNES(cuFuncSetCacheConfig, TUNED(function, AG_TUNED_CACHE, 0, -1, (int)config),
+      (CUfunction function, CUfunc_cache config), function, config)
+TUNES(cuKernelSetCacheConfig, TUNED(kernel, AG_TUNED_CACHE, 0, device, (int)config),
+      (CUkernel kernel, CUfunc_cache config, CUdevice device), kernel, config, device)
+TUNES(cuFuncSetSharedMemConfig, TUNED(function, AG_TUNED_BANKS, 0, -1, (int)config),
+      (CUfunction function, CUsharedconfig config), function, config)

@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "entry.h"
 #include "order.h"
+#include "replayer.h"
 
 /* --- allocations and frees --- */
 
@@ -39,12 +40,16 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, 
 AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync, dptr, stream);
+    if (ag_replay_holds())
+        ag_replay_flush_stream(stream, false, AG_FLUSH_FREE);
     return ag_entry_leave(ag_app_free(dptr, stream, false));
 }
 
 AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
+    if (ag_replay_holds())
+        ag_replay_flush_stream(stream, true, AG_FLUSH_FREE);
     return ag_entry_leave(ag_app_free(dptr, stream, true));
 }
 

@@ -3,6 +3,8 @@
 #include "entry.h"
 #include "order.h"
 #include "params.h"
+#include "replayer.h"
+#include "tuned.h"
 
 /* A query natively finds the work before the last cudaFree finished: if the answer is "not ready"
  * while that wait is owed, it is paid and the driver asked again. */
@@ -23,8 +25,31 @@
 ASKED_AGAIN(cuEventQuery, (CUevent event), event)
 ASKED_AGAIN(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end), milliseconds, start, end)
 ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end), milliseconds, start, end)
-ASKED_AGAIN(cuStreamQuery, (CUstream stream), stream)
-ASKED_AGAIN(cuStreamQuery_ptsz, (CUstream stream), stream)
+
+/* Of a stream, what is withheld is asked for as well: it goes out first. */
+#define STREAM_ASKED(symbol, per_thread)                                      \
+    AG_ENTRY CUresult symbol(CUstream stream)                                 \
+    {                                                                         \
+        CUresult result;                                                      \
+                                                                              \
+        AG_ENTER(symbol, stream);                                             \
+        if (ag_entry_replays_now())                                           \
+            ag_replay_flush_stream(stream, per_thread, AG_FLUSH_STREAM);      \
+        result = ag_cu.symbol(stream);                                        \
+        if (result == CUDA_ERROR_NOT_READY && ag_order_owes()) {              \
+            ag_order_pay(AG_STAT_PAID_QUERY);                                 \
+            result = ag_cu.symbol(stream);                                    \
+        }                                                                     \
+        return ag_entry_leave(replied(result));                               \
+    }
+
+static CUresult replied(CUresult result)
+{
+    return ag_entry_replays_now() ? ag_replay_late(result) : result;
+}
+
+STREAM_ASKED(cuStreamQuery, false)
+STREAM_ASKED(cuStreamQuery_ptsz, true)
 
 /* What is taken away here was in nobody's use any more natively, after a cudaFree. */
 #define PAID_FIRST(symbol, parameters, ...)                           \
@@ -36,6 +61,15 @@ ASKED_AGAIN(cuStreamQuery_ptsz, (CUstream stream), stream)
         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));             \
     }
 
+static void forgotten(void)
+{
+    if (ag_entry_replays_now()) {
+        ag_replay_forget_code(AG_FLUSH_CODE);
+        ag_tuned_forget();
+    }
+    ag_params_forget();
+}
+
 /* Code that goes: its functions' handles may come back as others. */
 #define UNLOADS(symbol, parameters, ...)                              \
     AG_ENTRY CUresult symbol parameters                               \
@@ -43,7 +77,7 @@ ASKED_AGAIN(cuStreamQuery_ptsz, (CUstream stream), stream)
         AG_ENTER(symbol, __VA_ARGS__);                                \
         if (ag_order_owes())                                          \
             ag_order_pay(AG_STAT_PAID_DESTROY);                       \
-        ag_params_forget();                                           \
+        forgotten();                                                  \
         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));             \
     }
 

@@ -4,6 +4,7 @@
 #include "driver.h"
 #include "entry.h"
 #include "order.h"
+#include "replayer.h"
 
 /* Around the creation of a stream that will not wait for the NULL stream, if it is one. */
 static struct ag_context *coming(unsigned int flags)
@@ -24,13 +25,22 @@ static CUresult created(struct ag_context *context, unsigned int flags, CUresult
     return result;
 }
 
+static CUresult announced(CUresult result, const CUstream *stream, unsigned int flags, int priority)
+{
+    if (result == CUDA_SUCCESS && ag_entry_replays_now())
+        ag_replay_stream_created(*stream, flags, priority);
+    return result;
+}
+
 AG_ENTRY CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
     struct ag_context *context;
+    CUresult result;
 
     AG_ENTER(cuStreamCreate, stream, flags);
     context = coming(flags);
-    return ag_entry_leave(created(context, flags, ag_cu.cuStreamCreate(stream, flags)));
+    result = created(context, flags, ag_cu.cuStreamCreate(stream, flags));
+    return ag_entry_leave(announced(result, stream, flags, 0));
 }
 
 AG_ENTRY CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
@@ -40,10 +50,11 @@ AG_ENTRY CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flag
 
     AG_ENTER(cuStreamCreateWithPriority, stream, flags, priority);
     context = coming(flags);
-    result = ag_cu.cuStreamCreateWithPriority(stream, flags, priority);
-    return ag_entry_leave(created(context, flags, result));
+    result = created(context, flags, ag_cu.cuStreamCreateWithPriority(stream, flags, priority));
+    return ag_entry_leave(announced(result, stream, flags, priority));
 }
 
+/* Not announced to replay: its graphs would not keep to the green context's multiprocessors. */
 AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags,
                                          int priority)
 {
@@ -67,11 +78,21 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
     bool captures;
 
     AG_ENTER(cuStreamDestroy_v2, stream);
+    if (ag_entry_replays_now())
+        ag_replay_stream_dying(stream);
     captures = ag_order_stream_dying(stream, &context);
     result = ag_cu.cuStreamDestroy_v2(stream);
     if (captures && ag_order_stream_died(stream, context, result == CUDA_SUCCESS))
         ag_alloc_capture_closed();
     return ag_entry_leave(result);
+}
+
+/* From here on nothing is withheld; what was, goes out while it still may. */
+static void opening(void)
+{
+    ag_order_capture_opening();
+    if (ag_entry_replays_now())
+        ag_replay_flush_all(AG_FLUSH_CAPTURE);
 }
 
 #define BEGINS(symbol, per_thread, parameters, ...)                              \
@@ -80,7 +101,7 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
         CUresult result;                                                         \
                                                                                  \
         AG_ENTER(symbol, __VA_ARGS__);                                           \
-        ag_order_capture_opening();                                              \
+        opening();                                                               \
         result = ag_cu.symbol(__VA_ARGS__);                                      \
         if (ag_order_capture_opened(stream, per_thread, result == CUDA_SUCCESS)) \
             ag_alloc_capture_closed();                                           \
@@ -111,3 +132,27 @@ AG_ENTRY CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     AG_ENTER(cuStreamEndCapture_ptsz, stream, graph);
     return ag_entry_leave(ended(ag_cu.cuStreamEndCapture_ptsz(stream, graph), stream, true));
 }
+
+/* --- attributes, which graphs of the stream's work would not have --- */
+
+static void altering(CUstream stream, bool per_thread)
+{
+    if (ag_replay_holds())
+        ag_replay_flush_all(AG_FLUSH_CALL);
+    if (!stream)
+        stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    ag_replay_stream_altered(stream);
+}
+
+#define ALTERS(symbol, per_thread, parameters, ...)                                   \
+    AG_ENTRY_IF_REPLAYED(symbol, parameters, altering(stream, per_thread);            \
+                         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)), __VA_ARGS__)
+
+ALTERS(cuStreamSetAttribute, false,
+       (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue_v1 *value), stream,
+       attribute, value)
+ALTERS(cuStreamSetAttribute_ptsz, true,
+       (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue_v1 *value), stream,
+       attribute, value)
+ALTERS(cuStreamCopyAttributes, false, (CUstream stream, CUstream source), stream, source)
+ALTERS(cuStreamCopyAttributes_ptsz, true, (CUstream stream, CUstream source), stream, source)

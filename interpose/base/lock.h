@@ -18,6 +18,7 @@ enum ag_lock_rank {
     AG_RANK_BUDGET,       /* memory without an address, on the budget */
     AG_RANK_SPILLED,      /* list of spilled blocks */
     AG_RANK_RESIDENCY,    /* the estimate of where managed blocks lie */
+    AG_RANK_TUNED,        /* attributes of functions as last set */
     AG_RANK_PARAMS,       /* layouts of kernels' parameters */
     AG_RANK_IPC,          /* what is given to, or taken from, other processes */
     AG_RANK_LANES,        /* table of streams that may be replayed */
