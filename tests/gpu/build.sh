@@ -39,7 +39,7 @@ for name in app_pools corruption order barrier device_printf soak getinfo reset 
 done
 build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
-for name in many pitch bench ipc launches life graph_facts graph_bytes; do
+for name in many pitch bench ipc launches life graph_facts graph_bytes graph_loop; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
 for name in pool_facts contexts contexts_two green counted launch_pointer; do

@@ -724,8 +724,7 @@ static void fault(void)
     printf(", launch %d", cudaGetLastError());
     printf(", malloc %d", cudaMalloc(&to, 16));
     printf(", reset %d\n", cudaDeviceReset());
-    fflush(stdout);
-    _exit(0); /* what is left has no context any more */
+    exit(0); /* what is left has no context any more */
 }
 
 /* ---- ends ---- */

@@ -125,6 +125,7 @@ barrier_checks
 printf_checks
 api_background_checks
 launch_background_checks
+graph_background_checks
 capture_checks
 several_gpu_checks
 sanitizer_checks
@@ -140,6 +141,7 @@ api_checks
 speed_checks
 managed_checks
 launch_checks
+graph_checks
 pools_checks
 soak_checks
 exec {HOLD}>&-

@@ -7,13 +7,14 @@ findings() {
         sed 's/0x[0-9a-f]*/ADDRESS/g; s/[0-9]* bytes \(after\|before\|inside\).*/N bytes away/' | sort
 }
 
-# sanitized COMMAND...
+# sanitized COMMAND...; SANITIZED_WITH: variables of the run with the library.
+SANITIZED_WITH=()
 sanitized() {
     local side tool=(compute-sanitizer --tool memcheck --report-api-errors no) reports LIMIT_S=150
     command -v compute-sanitizer >/dev/null || { echo "not installed"; return $STATUS_SKIP; }
     run_native -- "${tool[@]}" "$@" || { died native $?; return 1; }
     grep -q 'ERROR SUMMARY' "$OUT/$TAG.native.out" || { echo "it does not work here"; return $STATUS_SKIP; }
-    run_with -- "${tool[@]}" "$@" || { died with $?; return 1; }
+    run_with "${SANITIZED_WITH[@]}" -- "${tool[@]}" "$@" || { died with $?; return 1; }
     for side in native with; do
         findings "$OUT/$TAG.$side.out" >"$OUT/$TAG.$side.findings"
     done

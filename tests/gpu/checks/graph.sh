@@ -1,0 +1,276 @@
+# Graph replay: the same bytes and codes whatever is repeated, what it gains and what it costs.
+
+REPLAY=(ALLOGRAFT_GRAPH=all)
+
+# same_bytes CONDITION [VAR=VALUE]... -- PART...: loops of graph_bytes, every one replayed.
+same_bytes() {
+    local condition=$1 vars=()
+    shift
+    while [[ $1 != -- ]]; do
+        vars+=("$1")
+        shift
+    done
+    shift
+    LIMIT_S=90 same_output "${REPLAY[@]}" "${vars[@]}" -- "$BIN/graph_bytes" "$@" || return $?
+    report "$condition" 'replay.graph_launches_failed == 0' || return 1
+    echo "($(report replay.replayed) of $(report replay.operations) replayed)"
+}
+
+# A process that ends right behind a launch, in some way: natively the work is done, or it is not. The parent, which
+# looks, uses no CUDA and has no report.
+same_end() {
+    local status
+    run_native -- "$BIN/graph_bytes" exits "$1" || { died native $?; return 1; }
+    run_with "${REPLAY[@]}" -- "$BIN/graph_bytes" exits "$1"
+    status=$?
+    ((status == 0)) || { died with $status; return 1; }
+    cat "$OUT/$TAG.native.out"
+    compare_output && silent
+}
+
+sanitized_replay() {
+    # shellcheck disable=SC2034  # read by sanitized
+    local SANITIZED_WITH=("${REPLAY[@]}")
+    sanitized "$@"
+}
+
+# Each launch of a graph run both ways: a check of the check, and of replay.
+verified() {
+    same_bytes 'replay.replayed > 0' ALLOGRAFT_GRAPH_VERIFY=5 -- plain handles operations || return $?
+    report 'replay.verified_same > 0' 'replay.verified_different == 0'
+}
+
+graph_background_checks() {
+    local part how seen='replay.replayed > 0'
+    for part in plain many fork_and_join threads pageable operations memory kinds handles own_graphs streams refused; do
+        background check "graph/bytes-$part" same_bytes "$seen" -- "$part"
+    done
+    background check graph/bytes-bad-addresses same_bytes "$seen" -- bad_addresses
+    background check graph/bytes-iteration same_bytes "$seen" ALLOGRAFT_GRAPH_SEGMENT=iteration --
+    background check graph/bytes-unguarded same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_WARMUP=1 --
+    background check graph/bytes-small same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_SEGMENT=4 \
+        ALLOGRAFT_GRAPH_GRAPHS=8 ALLOGRAFT_GRAPH_STAGING=1 ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB --
+    background check graph/bytes-hasty same_bytes 'replay.operations > 0' ALLOGRAFT_GRAPH_HOLD_US=10 --
+    background check graph/bytes-marked-by-waits same_bytes "$seen" ALLOGRAFT_GRAPH_ITERATION=sync --
+    background check graph/bytes-free-sync same_bytes "$seen" ALLOGRAFT_FREE=sync --
+    background check graph/bytes-managed same_bytes "$seen" ALLOGRAFT_POLICY=managed --
+    background check graph/bytes-managed-launch same_bytes "$seen" ALLOGRAFT_POLICY=managed ALLOGRAFT_PREFETCH=launch --
+    background check graph/bytes-off same_output ALLOGRAFT_GRAPH=off -- "$BIN/graph_bytes"
+    background check graph/code same_bytes "$seen" -- code "$BIN/driver_kernels.fatbin"
+    background check graph/fault same_bytes "$seen" -- fault
+    background check graph/reset same_bytes "$seen" -- reset
+    for how in exit return destroy reset pause thread; do
+        background check "graph/ends-by-$how" same_end "$how"
+    done
+    background check graph/verified verified
+    background check graph/memcheck sanitized_replay "$BIN/graph_bytes" handles fork_and_join pageable own_graphs
+    for part in plain_static plain_shared plain_per_thread capture; do
+        background check "graph/same-$part" same_output "${REPLAY[@]}" -- "$BIN/$part"
+    done
+    # How much memory is free is no matter of replay, and other checks run beside this one.
+    LEAVE_OUT=placement: background check graph/same-many same_output "${REPLAY[@]}" -- "$BIN/many" modest
+    background check graph/same-capture-threads same_output "${REPLAY[@]}" -- "$BIN/capture_threads"
+}
+
+# loop_in_turn FILE [VAR=VALUE]... -- MODE...: medians of graph_loop, natively and replayed in turn; what the loops
+# computed is the same every time.
+loop_in_turn() {
+    local file=$1 vars=() round TAG LIMIT_S=120
+    shift
+    while [[ $1 != -- ]]; do
+        vars+=("$1")
+        shift
+    done
+    shift
+    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
+        TAG=$file.$round
+        run_native -- "$BIN/graph_loop" "$@" || { died native $?; return 1; }
+        run_with "${vars[@]}" -- "$BIN/graph_loop" "$@" || { died with $?; return 1; }
+        silent || return 1
+        cmp -s <(grep ^word "$OUT/$TAG.native.out") <(grep ^word "$OUT/$TAG.with.out") ||
+            { echo "other bytes:" "$(diff <(grep ^word "$OUT/$TAG.native.out") <(grep ^word "$OUT/$TAG.with.out") | sed -n 2,5p)"; return 1; }
+        grep -v ^word "$OUT/$TAG.native.out" >"$OUT/$file.$round.native"
+        grep -v ^word "$OUT/$TAG.with.out" >"$OUT/$file.$round.with"
+        report replay.operations replay.replayed replay.released replay.nodes_updated replay.graphs_built \
+            replay.eager_rounds replay.watchdog_releases | tr '\n' ' ' >"$OUT/$file.counts"
+    done
+    python3 -IS "$HERE/medians.py" "$OUT/$file".?.native -- "$OUT/$file".?.with >"$OUT/$file" || return 1
+    as_json "$OUT/$file" >"$OUT/$file.json"
+    figure "$file" native with times
+    local name native with ratio
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x"
+    done <"$OUT/$file"
+    echo "medians of $SPEED_ROUNDS rounds; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$file.counts")"
+}
+
+# as_json FILE: medians as one object.
+as_json() {
+    awk 'BEGIN { printf "{" }
+        { printf "%s\n  \"%s\": {\"native\": %s, \"with\": %s, \"times\": %s}", NR > 1 ? "," : "", $1, $2, $3, $4 }
+        END { print "\n}" }' "$1"
+}
+
+# beside_hand FILE NAME HAND CONDITION: as judge, with h, the native figure of what was captured by hand.
+beside_hand() {
+    awk -v name="$2" -v hand="$3" -v wanted="$4" '
+        $1 == hand { h = $2 }
+        $1 == name { n = $2; w = $3; found = 1 }
+        END { if (!found) { print "not measured"; exit 1 }
+            printf "eager %s, by hand %s, replayed %s (wanted %s)\n", n, h, w, wanted
+            exit !('"$4"') }' "$OUT/$1"
+}
+
+# Bounds: how near to a graph captured by hand, and how much faster than eager.
+graph_loop_checks() {
+    local n near faster
+    any_wanted graph/loops-{measured,{near,faster}-{20,200,1000},changing,unwaited,by-hand} || return 0
+    ONLY="" check graph/loops-measured loop_in_turn graph-loops "${REPLAY[@]}" -- loops 20 200 1000
+    while read -r n near faster; do
+        check "graph/loops-near-$n" beside_hand graph-loops "same_${n}_us" "hand_${n}_us" "w <= $near * h"
+        check "graph/loops-faster-$n" judge graph-loops "same_${n}_us" "w * $faster <= n"
+    done <<<'20 1.12 2.4
+200 1.06 2.9
+1000 1.02 2.9'
+    check graph/loops-changing judge graph-loops changing_1000_us 'w * 2.5 <= n'
+    check graph/loops-unwaited judge graph-loops unwaited_1000_us 'w * 2.9 <= n'
+    check graph/loops-by-hand judge graph-loops hand_1000_us 'w <= 1.02 * n'
+}
+
+graph_many_checks() {
+    any_wanted graph/many-{measured,same,counting,long,long-legacy} || return 0
+    ONLY="" check graph/many-measured loop_in_turn graph-many "${REPLAY[@]}" -- many
+    check graph/many-same judge graph-many many_same_100000_us 'w * 2 <= n'
+    check graph/many-counting judge graph-many many_counting_100000_us 'w * 2 <= n'
+    check graph/many-long judge graph-many many_20us_8000_us 'w <= 1.01 * n'
+    check graph/many-long-legacy judge graph-many many_20us_legacy_8000_us 'w <= 1.01 * n'
+}
+
+graph_stream_checks() {
+    local kib
+    if any_wanted graph/fork-{measured,waited,unwaited}; then
+        ONLY="" check graph/fork-measured loop_in_turn graph-fork "${REPLAY[@]}" -- fork
+        check graph/fork-waited judge graph-fork fork_4_us 'w <= 1.01 * n'
+        check graph/fork-unwaited judge graph-fork unwaited_fork_4_us 'w <= 1.01 * n'
+    fi
+    if any_wanted graph/copies-{measured,4,16,64,256,1024}; then
+        ONLY="" check graph/copies-measured loop_in_turn graph-copies "${REPLAY[@]}" -- copies
+        for kib in 4 16 64 256 1024; do
+            check "graph/copies-$kib" judge graph-copies "copy_kib_${kib}_us" 'w <= 1.01 * n'
+        done
+    fi
+}
+
+# unmarked_costs: launches that are not replayed, with replay on for other streams, and off.
+unmarked_costs() {
+    local round TAG way
+    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
+        TAG=graph.native.$round
+        run_native -- "$BIN/launches" cost || { died native $?; return 1; }
+        TAG=graph.unmarked.$round
+        run_with ALLOGRAFT_GRAPH=nth:1000000 -- "$BIN/launches" cost || { died with $?; return 1; }
+        report 'replay.withheld == 0' || return 1
+        TAG=graph.off.$round
+        run_with ALLOGRAFT_GRAPH=off -- "$BIN/launches" cost || { died with $?; return 1; }
+        report 'replay.operations == 0' || return 1
+    done
+    figure launches native with times
+    for way in unmarked off; do
+        python3 -IS "$HERE/medians.py" "$OUT"/graph.native.?.native.out -- "$OUT"/graph.$way.?.with.out \
+            >"$OUT/graph-$way" || return 1
+        awk -v way=$way '{ print way "_" $1, $2, $3, $4 "x" }' "$OUT/graph-$way" | while read -r -a row; do
+            figure "${row[@]}"
+        done
+    done
+    echo "medians of $SPEED_ROUNDS rounds"
+}
+
+graph_cost_checks() {
+    if any_wanted graph/withhold{,-changing,-measured}; then
+        ONLY="" check graph/withhold-measured loop_in_turn graph-withhold "${REPLAY[@]}" \
+            ALLOGRAFT_GRAPH_SEGMENT=iteration -- withhold
+        check graph/withhold judge graph-withhold launch_same_1000_ns 'w <= 100'
+        check graph/withhold-changing judge graph-withhold launch_changing_1000_ns 'w <= 100'
+    fi
+    if any_wanted graph/random{,-waited,-measured}; then
+        ONLY="" check graph/random-measured loop_in_turn graph-random "${REPLAY[@]}" -- random
+        check graph/random judge graph-random random_64_us 'w <= 1.05 * n'
+        check graph/random-waited judge graph-random random_waited_64_us 'w <= 1.05 * n'
+    fi
+    if any_wanted graph/{unmarked,off}{,-linked} graph/unmarked-measured; then
+        ONLY="" check graph/unmarked-measured unmarked_costs
+        check graph/unmarked judge graph-unmarked runtime_ns 'w <= n + 50'
+        check graph/unmarked-linked judge graph-unmarked linked_ns 'w <= n + 50'
+        check graph/off judge graph-off runtime_ns 'w <= 1.02 * n + 20'
+        check graph/off-linked judge graph-off linked_ns 'w <= 1.02 * n + 20'
+    fi
+}
+
+# torch_in_turn: every net in one process; the same losses, and the time of a step.
+torch_in_turn() {
+    local round TAG LIMIT_S=240 status vars
+    for ((round = 1; round <= (SPEED_ROUNDS + 1) / 2; round++)); do
+        TAG=graph-torch.$round
+        LEAVE_OUT=step_ms same_output "${REPLAY[@]}" -- python3 "$HERE/torch_replay.py" >"$OUT/$TAG.verdict"
+        status=$?
+        ((status == 0)) || { cat "$OUT/$TAG.verdict"; return $status; }
+        report 'replay.replayed > 0' || return 1
+        grep ^step_ms "$OUT/$TAG.native.out" >"$OUT/graph-torch.$round.native"
+        grep ^step_ms "$OUT/$TAG.with.out" >"$OUT/graph-torch.$round.with"
+    done
+    cat "$OUT/$TAG.verdict"
+    python3 -IS "$HERE/medians.py" "$OUT"/graph-torch.?.native -- "$OUT"/graph-torch.?.with >"$OUT/graph-torch" ||
+        return 1
+    as_json "$OUT/graph-torch" >"$OUT/graph-torch.json"
+    figure "PyTorch, a step" native with times
+    local name native with ratio
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x"
+    done <"$OUT/graph-torch"
+    echo "$(report replay.replayed) of $(report replay.operations) replayed, $(report replay.nodes_updated) updates"
+}
+
+# framework_in_turn COMMAND...: the same output, and how long the process took.
+framework_in_turn() {
+    # shellcheck disable=SC2034  # read by run_as
+    local start middle end status LIMIT_S=200
+    start=$(date +%s%N)
+    run_native -- "$@"
+    status=$?
+    middle=$(date +%s%N)
+    ((status == STATUS_SKIP)) && { echo "not possible here"; return "$STATUS_SKIP"; }
+    ((status == 0)) || { died native $status; return 1; }
+    run_with "${REPLAY[@]}" -- "$@" || { died with $?; return 1; }
+    end=$(date +%s%N)
+    compare_output && silent && report 'replay.operations > 0' || return 1
+    echo "$(wc -l <"$OUT/$TAG.with.out") lines equal, $(report replay.replayed) of $(report replay.operations) replayed," \
+        "$(((middle - start) / 1000000)) ms, replayed $(((end - middle) / 1000000)) ms"
+}
+
+graph_framework_checks() {
+    if any_wanted graph/torch{,-measured,-gpt2,-mlp,-resnet,-mlp-unwaited}; then
+        ONLY="" check graph/torch-measured torch_in_turn
+        if [[ -f $OUT/graph-torch ]]; then
+            check graph/torch-gpt2 judge graph-torch step_ms_gpt2_train 'w * 1.15 <= n'
+            check graph/torch-mlp judge graph-torch step_ms_mlp_train 'w * 1.15 <= n'
+            check graph/torch-mlp-unwaited judge graph-torch step_ms_mlp_unwaited 'w <= 1.01 * n'
+            check graph/torch-resnet judge graph-torch step_ms_resnet_infer 'w <= 1.01 * n'
+        fi
+    fi
+    check graph/torch-train framework_in_turn python3 "$HERE/torch_train.py"
+    check graph/torch-graphs framework_in_turn python3 "$HERE/torch_graphs.py" graphs
+    check graph/jax framework_in_turn python3 "$HERE/jax_loop.py"
+    check graph/cupy framework_in_turn python3 "$HERE/cupy_loop.py"
+    check graph/triton framework_in_turn python3 "$HERE/triton_kernel.py"
+}
+
+# Nothing may run beside these: they measure.
+graph_checks() {
+    check graph/events same_bytes 'replay.operations > 0' -- events
+    check graph/polling holds 'replay.watchdog_releases > 0' -- "${REPLAY[@]}" -- "$BIN/graph_loop" polling
+    graph_loop_checks
+    graph_many_checks
+    graph_stream_checks
+    graph_cost_checks
+    graph_framework_checks
+}

@@ -1,0 +1,355 @@
+/*
+ * How long loops of launches take, as `name value` lines; lines that begin with `word` are what the
+ * loops computed. loops N...   N dependent tiny kernels an iteration: eager, and the same captured
+ * by hand as a graph many         one kernel 100,000 times, of under 2 us, and of 20 us fork fork
+ * and join over four streams copies       pageable host memory copied each iteration and
+ * overwritten right after the call random       launches that never repeat withhold     one launch
+ * in the middle of an iteration of 1000 polling      a host thread waits for mapped memory that a
+ * kernel writes, and calls nothing
+ */
+#include "graph.h"
+
+#include <string>
+
+static cudaStream_t stream;
+static unsigned *words;
+
+/* The first kernel of an iteration, as a program's iterations begin with something of their own. */
+__global__ void first(unsigned *w, unsigned a, unsigned b)
+{
+    w[0] = (w[0] ^ a) * 16777619u + b + 1;
+}
+
+static void figure(const char *name, int n, const char *unit, double value)
+{
+    printf("%s_%d_%s %.3f\n", name, n, unit, value);
+    fflush(stdout);
+}
+
+static void say_word(const char *name, int n)
+{
+    unsigned word;
+    MUST(cudaDeviceSynchronize());
+    MUST(cudaMemcpy(&word, words, sizeof word, cudaMemcpyDeviceToHost));
+    printf("word %s_%d %08x\n", name, n, word);
+    MUST(cudaMemset(words, 0, 4096));
+    MUST(cudaDeviceSynchronize());
+}
+
+/* ---- loops ---- */
+
+static void iteration(int n, unsigned *w, unsigned a, unsigned b)
+{
+    first<<<1, 1, 0, stream>>>(w, a, b);
+    for (int i = 1; i < n; i++)
+        chain<<<1, 1, 0, stream>>>(w, a, b + i);
+}
+
+/* Median of an iteration that is waited for, after some that are not counted. */
+template <class F> static double waited_us(int n_iterations, F run)
+{
+    for (int i = 0; i < n_iterations / 3; i++) {
+        run(i);
+        MUST(cudaStreamSynchronize(stream));
+    }
+    int i = n_iterations;
+    return median_us(n_iterations, [&] {
+        run(i++);
+        MUST(cudaStreamSynchronize(stream));
+    });
+}
+
+/* Median of an iteration in batches that are waited for at their end only. */
+template <class F> static double unwaited_us(int n_iterations, F run)
+{
+    const int batch = 20;
+    int i = 0;
+    for (; i < 2 * batch; i++)
+        run(i);
+    MUST(cudaStreamSynchronize(stream));
+    return median_us(n_iterations / batch,
+                     [&] {
+                         for (int k = 0; k < batch; k++)
+                             run(i++);
+                         MUST(cudaStreamSynchronize(stream));
+                     }) /
+           batch;
+}
+
+static void loops(int n)
+{
+    int n_iterations = std::max(90, std::min(400, 120000 / n)),
+        n_unwaited = std::max(160, std::min(2000, 160000 / n));
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    iteration(n, words, 1, 2);
+    MUST(cudaStreamEndCapture(stream, &graph));
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    MUST(cudaGraphUpload(exec, stream));
+    figure("hand", n, "us",
+           waited_us(n_iterations, [&](int) { MUST(cudaGraphLaunch(exec, stream)); }));
+    say_word("hand", n);
+    figure("same", n, "us", waited_us(n_iterations, [&](int) { iteration(n, words, 1, 2); }));
+    say_word("same", n);
+    figure("changing", n, "us",
+           waited_us(n_iterations, [&](int i) { iteration(n, words, i, 3 * i); }));
+    say_word("changing", n);
+    figure("period_2", n, "us",
+           waited_us(n_iterations, [&](int i) { iteration(n, words + i % 2, 1, 2); }));
+    say_word("period_2", n);
+    figure("unwaited_hand", n, "us",
+           unwaited_us(n_unwaited, [&](int) { MUST(cudaGraphLaunch(exec, stream)); }));
+    say_word("unwaited_hand", n);
+    figure("unwaited", n, "us", unwaited_us(n_unwaited, [&](int) { iteration(n, words, 1, 2); }));
+    say_word("unwaited", n);
+    figure("unwaited_changing", n, "us",
+           unwaited_us(n_unwaited, [&](int i) { iteration(n, words, i, i); }));
+    say_word("unwaited_changing", n);
+    MUST(cudaGraphExecDestroy(exec));
+    MUST(cudaGraphDestroy(graph));
+}
+
+/* ---- one kernel, again and again ---- */
+
+template <class F> static double each_us(int n, F launch)
+{
+    for (int i = 0; i < n / 20; i++)
+        launch(i);
+    MUST(cudaStreamSynchronize(stream));
+    double start = now_s();
+    for (int i = 0; i < n; i++)
+        launch(i);
+    MUST(cudaStreamSynchronize(stream));
+    return 1e6 * (now_s() - start) / n;
+}
+
+static void many(void)
+{
+    const int n = 100000, n_long = 8000;
+    figure("many_same", n, "us", each_us(n, [](int) { chain<<<1, 1, 0, stream>>>(words, 1, 2); }));
+    say_word("many_same", n);
+    figure("many_counting", n, "us",
+           each_us(n, [](int i) { chain<<<1, 1, 0, stream>>>(words, i, i >> 4); }));
+    say_word("many_counting", n);
+    figure("many_20us", n_long, "us",
+           each_us(n_long, [](int i) { slow<<<1, 1, 0, stream>>>(words, i, 20 * 1000); }));
+    say_word("many_20us", n_long);
+    figure("many_20us_legacy", n_long, "us",
+           each_us(n_long, [](int i) { slow<<<1, 1>>>(words, i, 20 * 1000); }));
+    say_word("many_20us_legacy", n_long);
+}
+
+/* ---- fork and join ---- */
+
+static void fork_round(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked, int round)
+{
+    MUST(cudaEventRecord(forked, s[0]));
+    for (int k = 0; k < 4; k++) {
+        if (k)
+            MUST(cudaStreamWaitEvent(s[k], forked, 0));
+        for (int i = 0; i < 32; i++)
+            chain<<<1, 1, 0, s[k]>>>(words + 64 * k, i, round);
+        if (k)
+            MUST(cudaEventRecord(joined[k], s[k]));
+    }
+    for (int k = 1; k < 4; k++)
+        MUST(cudaStreamWaitEvent(s[0], joined[k], 0));
+    for (int i = 0; i < 8; i++)
+        chain<<<1, 1, 0, s[0]>>>(words, i, round);
+}
+
+static void fork_and_join(void)
+{
+    cudaStream_t s[4];
+    cudaEvent_t forked, joined[4];
+    MUST(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
+    for (int k = 0; k < 4; k++) {
+        MUST(cudaStreamCreateWithFlags(&s[k], cudaStreamNonBlocking));
+        MUST(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
+    }
+    std::swap(stream, s[0]);
+    s[0] = stream;
+    figure("fork", 4, "us", waited_us(600, [&](int i) { fork_round(s, joined, forked, i); }));
+    say_word("fork", 4);
+    figure("unwaited_fork", 4, "us",
+           unwaited_us(600, [&](int i) { fork_round(s, joined, forked, i); }));
+    say_word("unwaited_fork", 4);
+}
+
+/* ---- copies ---- */
+
+__global__ void fold(unsigned *to, const unsigned *from, unsigned n)
+{
+    unsigned sum = 0;
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x)
+        sum += from[i] * (2 * i + 1);
+    atomicAdd(to, sum);
+}
+
+static void copies(void)
+{
+    for (size_t bytes : {4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB}) {
+        unsigned *host = (unsigned *)malloc(bytes), *device;
+        int n = (int)(bytes / KIB);
+        memset(host, 0, bytes);
+        MUST(cudaMalloc(&device, bytes));
+        auto round = [&](int i) {
+            host[0] = i;
+            host[bytes / 4 - 1] = ~i;
+            MUST(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream));
+            host[0] = host[bytes / 4 - 1] = 0xdead;
+            fold<<<1, 256, 0, stream>>>(words, device, (unsigned)(bytes / 4));
+            for (int k = 0; k < 30; k++)
+                chain<<<1, 1, 0, stream>>>(words, k, i);
+        };
+        figure("copy_kib", n, "us", waited_us(200, round));
+        say_word("copy_kib", n);
+        figure("unwaited_copy_kib", n, "us", unwaited_us(200, round));
+        say_word("unwaited_copy_kib", n);
+        MUST(cudaFree(device));
+        free(host);
+    }
+}
+
+/* ---- what never repeats, and what one launch costs ---- */
+
+template <int K> __global__ void variant(unsigned *w, unsigned a, unsigned b)
+{
+    w[0] = (w[0] ^ (a + K)) * 16777619u + b;
+}
+
+typedef void (*kernel_fn)(unsigned *, unsigned, unsigned);
+template <int... K> static std::vector<kernel_fn> variants(std::integer_sequence<int, K...>)
+{
+    return {variant<K>...};
+}
+
+static void random_launches(void)
+{
+    auto kernels = variants(std::make_integer_sequence<int, 64>());
+    unsigned random = 1;
+    for (auto kernel : kernels)
+        kernel<<<1, 1, 0, stream>>>(words, 0, 0);
+    MUST(cudaDeviceSynchronize());
+    auto launch = [&](int i) {
+        random = random * 1664525 + 1013904223;
+        kernels[random >> 26]<<<1, 1 + (random >> 20) % 4, 0, stream>>>(words, random, i);
+    };
+    (void)each_us(5000, launch);
+    figure("random", 64, "us", each_us(60000, launch));
+    say_word("random", 64);
+    figure("random_waited", 64, "us", each_us(60000, [&](int i) {
+               launch(i);
+               if (random >> 25 == 0)
+                   MUST(cudaStreamSynchronize(stream));
+           }));
+    say_word("random_waited", 64);
+}
+
+/* The middle of long iterations: with one segment an iteration, nothing goes out there. Quickest
+ * tenth. */
+static void withhold(void)
+{
+    CUfunction function = function_of((const void *)chain),
+               begins = function_of((const void *)first);
+    unsigned a = 1, b = 2;
+    void *params[] = {&words, &a, &b};
+    for (int changing = 0; changing < 2; changing++) {
+        std::vector<double> ns;
+        for (int i = 0; i < 300; i++) {
+            double start = 0;
+            a = changing ? i : 1;
+            MUST(cuLaunchKernel(begins, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+            for (int k = 0; k < 999; k++) {
+                if (k == 100)
+                    start = now_s();
+                if (k == 900)
+                    ns.push_back(1e9 * (now_s() - start) / 800);
+                MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+            }
+            MUST(cudaStreamSynchronize(stream));
+        }
+        std::sort(ns.begin(), ns.end());
+        figure(changing ? "launch_changing" : "launch_same", 1000, "ns", ns[ns.size() / 10]);
+        say_word(changing ? "launch_changing" : "launch_same", 1000);
+    }
+}
+
+/* ---- polling ---- */
+
+__global__ void tell(volatile unsigned *flag, unsigned value)
+{
+    *flag = value;
+    __threadfence_system();
+}
+
+/* Every kernel tells its number; the host stops at one of them and waits until it can see that. */
+static int polling(void)
+{
+    unsigned *flag, *seen;
+    std::vector<double> us;
+    unsigned value = 0, random = 1;
+    MUST(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
+    MUST(cudaHostGetDevicePointer((void **)&seen, flag, 0));
+    *flag = 0;
+    for (int i = 0; i < 50; i++) {
+        for (int k = 0; k < 24; k++)
+            tell<<<1, 1, 0, stream>>>(seen, ++value);
+        MUST(cudaStreamSynchronize(stream));
+    }
+    for (int i = 0; i < 1000; i++) {
+        random = random * 1664525 + 1013904223;
+        int n = 1 + (random >> 16) % 24;
+        for (int k = 0; k < n; k++)
+            tell<<<1, 1, 0, stream>>>(seen, ++value);
+        double start = now_s();
+        while (*(volatile unsigned *)flag != value)
+            if (now_s() - start > 5)
+                break;
+        us.push_back(1e6 * (now_s() - start));
+        if (*(volatile unsigned *)flag != value) {
+            printf("not seen within 5 s\n");
+            return EXIT_BROKEN;
+        }
+        if (i % 3 == 0)
+            MUST(cudaStreamSynchronize(stream));
+    }
+    std::sort(us.begin(), us.end());
+    size_t late = us.end() - std::upper_bound(us.begin(), us.end(), 1000.0);
+    printf("seen after %.0f us, 99 %% after %.0f us, the last after %.0f us, %zu of %zu later than "
+           "1 ms\n",
+           us[us.size() / 2], us[us.size() * 99 / 100], us.back(), late, us.size());
+    /* A busy machine may take the host's or the watchdog's thread away now and then. */
+    return late > us.size() / 100 ? EXIT_BROKEN : 0;
+}
+
+int main(int argc, char **argv)
+{
+    MUST(cudaMalloc(&words, MIB));
+    MUST(cudaMemset(words, 0, MIB));
+    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    warm_up_kernels();
+    iteration(2, words, 0, 0);
+    slow<<<1, 1, 0, stream>>>(words, 0, 0);
+    say_word("warm", 0);
+    std::string mode = argc > 1 ? argv[1] : "";
+    if (mode == "loops")
+        for (int i = 2; i < argc; i++)
+            loops(atoi(argv[i]));
+    else if (mode == "many")
+        many();
+    else if (mode == "fork")
+        fork_and_join();
+    else if (mode == "copies")
+        copies();
+    else if (mode == "random")
+        random_launches();
+    else if (mode == "withhold")
+        withhold();
+    else if (mode == "polling")
+        return polling();
+    else
+        return EXIT_UNUSABLE;
+    return 0;
+}
