@@ -1,132 +1,444 @@
-/* The state machine of replay: see replayer.h. */
+/* The state machine of replay, one operation at a time: see replayer.h, and segment.c for what
+ * becomes of what is withheld.
+ *
+ * Delicate: everything here is about the order in which the driver sees what the program submits.
+ * - One stream: its lane is owned from the look at an operation until it is withheld, or has been
+ *   let through; what was withheld before it goes out first.
+ * - The legacy stream and blocking ones: an operation on one side first sends out what the other
+ * side withholds. So at no time do both withhold something that is ordered by the program.
+ * - Events: recording one and waiting for one ends the stream's segment, so what an event covers
+ * has been submitted, and other streams need to know nothing.
+ * - Captures: nothing is withheld from the moment one is announced; all that was goes out before it
+ *   opens.
+ * - Everything else the driver can be asked to do sends out everything first. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "replayer.h"
 
-_Atomic uint32_t ag_replay_withheld;
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "builder.h"
+#include "context.h"
+#include "detail.h"
+#include "driver.h"
+#include "lane.h"
+#include "marks.h"
+#include "order.h"
+#include "stats.h"
+
+#define PACE_EVERY  16u        /* operations between two looks at the clock */
+#define MAX_SEGMENT (1u << 15) /* operations, whatever the settings say */
+
+static _Atomic bool on;
+static _Atomic bool over; /* the end may come before the beginning: see ag_replay_exit */
 
 void ag_replay_configure(const struct ag_options *options)
 {
-    (void)options;
+    const char *missing;
+
+    ag_marks_configure(options);
+    if (!ag_marks_any())
+        return;
+    missing = ag_graph_missing();
+    if (missing) {
+        char why[96];
+
+        snprintf(why, sizeof(why), "the driver has no %s", missing);
+        ag_log_warn("ALLOGRAFT_GRAPH: %s: nothing is replayed", why);
+        ag_stats_replay(why);
+        return;
+    }
+    ag_stats_replay(NULL);
+    ag_segment_configure(options);
+    ag_watchdog_configure((uint64_t)options->graph_hold_us * 1000);
+    atomic_store(&on, !atomic_load(&over));
 }
 
 bool ag_replay_on(void)
 {
-    return false;
+    return atomic_load_explicit(&on, memory_order_relaxed);
 }
+
+static CUstream normalise(CUstream stream, bool per_thread)
+{
+    if (stream)
+        return stream;
+    return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+/* --- flushing --- */
+
+struct flush {
+    enum ag_flush why;
+    struct ag_context *context; /* of which context; NULL for all */
+    uint32_t thread;            /* what which thread submitted last; 0 for all */
+    bool legacy, blocking;      /* only lanes of that kind; both false: any */
+};
+
+static bool is_wait(enum ag_flush why)
+{
+    return why == AG_FLUSH_STREAM || why == AG_FLUSH_DEVICE || why == AG_FLUSH_COPY;
+}
+
+static void flush(struct ag_lane *lane, enum ag_flush why)
+{
+    bool pushed = false;
+
+    if (!ag_lane_own(lane))
+        return;
+    ag_segment_settle(lane);
+    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
+        ag_segment_end(lane, true, why);
+        ag_context_restore(pushed);
+    }
+    if (is_wait(why))
+        ag_segment_round(lane, false);
+    ag_lane_disown(lane);
+}
+
+static void visit(struct ag_lane *lane, void *data)
+{
+    const struct flush *which = data;
+
+    if (which->context && lane->context != which->context)
+        return;
+    if (which->thread &&
+        which->thread != atomic_load_explicit(&lane->last_thread, memory_order_relaxed))
+        return;
+    if ((which->legacy && !lane->is_legacy) || (which->blocking && !lane->is_blocking))
+        return;
+    flush(lane, which->why);
+}
+
+/* What other lanes of the context withhold and an operation on such a stream must come after. */
+static void flush_before(struct ag_context *context, bool is_legacy, bool is_blocking)
+{
+    struct flush which = {
+        .why = AG_FLUSH_OTHER_STREAM,
+        .context = context,
+        .legacy = !is_legacy,
+        .blocking = is_legacy,
+    };
+
+    if (ag_lane_conflicts(is_legacy, is_blocking))
+        ag_lane_each_open(visit, &which);
+}
+
+void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
+{
+    struct ag_context *context;
+    struct ag_lane *lane;
+
+    if (!ag_replay_on())
+        return;
+    stream = normalise(stream, per_thread);
+    context = ag_context_current();
+    lane = ag_lane_of(context, stream);
+    if (!lane)
+        lane = ag_lane_find(stream); /* of another context */
+    flush_before(context, lane && lane->is_legacy, !lane || lane->is_blocking);
+    if (lane && (is_wait(why) || atomic_load_explicit(&lane->open, memory_order_acquire)))
+        flush(lane, why);
+}
+
+void ag_replay_flush_context(enum ag_flush why)
+{
+    struct flush which = {.why = why};
+
+    if (!ag_replay_holds())
+        return;
+    which.context = ag_context_current();
+    ag_lane_each_open(visit, &which);
+}
+
+void ag_replay_flush_thread(enum ag_flush why)
+{
+    struct flush which = {.why = why, .thread = ag_lane_thread()};
+
+    if (ag_replay_holds())
+        ag_lane_each_open(visit, &which);
+}
+
+void ag_replay_flush_all(enum ag_flush why)
+{
+    struct flush which = {.why = why};
+
+    /* Before a capture every lane is taken in turn: a thread that saw none open may still be about
+     * to withhold. */
+    if (why == AG_FLUSH_CAPTURE && ag_replay_on())
+        ag_lane_each(visit, &which);
+    else if (ag_replay_holds())
+        ag_lane_each_open(visit, &which);
+}
+
+CUresult ag_replay_late(CUresult result)
+{
+    struct ag_context *context;
+    struct ag_home *home;
+
+    if (result != CUDA_SUCCESS || !ag_replay_on())
+        return result;
+    context = ag_context_current();
+    home = context ? ag_home_of(context) : NULL;
+    if (!home || !atomic_load_explicit(&home->late, memory_order_relaxed))
+        return result;
+    return (CUresult)atomic_exchange(&home->late, CUDA_SUCCESS);
+}
+
+/* --- one operation --- */
 
 struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
 {
-    (void)stream;
-    (void)per_thread;
-    return NULL;
+    struct ag_context *context;
+    struct ag_lane *lane;
+
+    if (!ag_replay_on())
+        return NULL;
+    context = ag_context_current();
+    lane = ag_lane_of(context, normalise(stream, per_thread));
+    flush_before(context, lane && lane->is_legacy, !lane || lane->is_blocking);
+    if (!lane || !lane->marked || ag_context_is_inside() ||
+        atomic_load_explicit(&lane->home->failed, memory_order_relaxed))
+        return NULL;
+    if (!ag_lane_own(lane))
+        return NULL;
+    ag_segment_settle(lane);
+    /* Asked when the lane is ours: who opens a capture announces it, then takes each lane in turn.
+     */
+    if (ag_order_capture_open() || lane->altered || !ag_segment_equip(lane)) {
+        ag_segment_end(lane, true, AG_FLUSH_CAPTURE);
+        ag_lane_disown(lane);
+        return NULL;
+    }
+    atomic_store_explicit(&lane->last_thread, ag_lane_thread(), memory_order_relaxed);
+    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
+    return lane;
 }
 
 unsigned char *ag_replay_room(struct ag_lane *lane)
 {
-    (void)lane;
-    return NULL;
+    return ag_store_room(&lane->store);
 }
 
-struct ag_ring *ag_replay_ring(struct ag_lane *lane, struct ag_staged **ret_staged)
+static void end_before(struct ag_lane *lane)
 {
-    (void)lane;
-    *ret_staged = NULL;
-    return NULL;
+    uint64_t count;
+    uint32_t period;
+
+    ag_segment_end(lane, false, AG_FLUSH_STREAM);
+    ag_history_iterations(lane->history, &count, &period);
+    if (count != lane->n_anchors)
+        ag_segment_round(lane, true);
+    lane->n_anchors = count;
+}
+
+/* Looks at the operation that comes: does a segment end before it, may it be withheld? What was
+ * withheld and must come before it goes out. */
+static void prepare(struct ag_lane *lane, const struct ag_op *op)
+{
+    uint64_t now = 0;
+
+    if (lane->prepared)
+        return;
+    lane->hash = ag_signature_hash(&op->signature);
+    if (ag_history_length(lane->history) % PACE_EVERY == 0)
+        now = ag_clock_ns();
+    if (ag_history_ends_before(lane->history, lane->hash, ag_marks_take_iteration(), now) ||
+        lane->n_ops >= MAX_SEGMENT)
+        end_before(lane);
+    lane->next = lane->node
+                     ? ag_matcher_follow(lane->matcher, lane->node, &op->signature, lane->hash)
+                     : NULL;
+    lane->will_hold = lane->next && (lane->next->graph || lane->next->below) &&
+                      (lane->mode == AG_LANE_HOLDING || (!lane->n_ops && lane->may_replay));
+    if (lane->mode == AG_LANE_HOLDING && !lane->will_hold) {
+        ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
+        ag_segment_submit(lane);
+    }
+    lane->prepared = true;
 }
 
 bool ag_replay_would_withhold(struct ag_lane *lane, const struct ag_op *op)
 {
-    (void)lane;
-    (void)op;
-    return false;
+    prepare(lane, op);
+    return lane->will_hold;
+}
+
+struct ag_ring *ag_replay_ring(struct ag_lane *lane, struct ag_staged **ret_staged)
+{
+    *ret_staged = &lane->staged;
+    return ag_segment_ring(lane);
+}
+
+/* Enters the operation into the segment. */
+static void append(struct ag_lane *lane, const struct ag_op *op)
+{
+    lane->ops[lane->n_ops++] = *op;
+    ag_store_take(&lane->store, op->payload_bytes);
+    if (lane->node && !lane->next)
+        lane->next = ag_matcher_grow(lane->matcher, lane->node, &op->signature, lane->hash);
+    lane->node = lane->next;
+    lane->round_path = (lane->round_path ^ lane->hash) * 0x9e3779b97f4a7c15u;
+    ag_lane_set_open(lane, true);
 }
 
 bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op)
 {
-    (void)lane;
-    (void)op;
-    return false;
+    bool hold;
+
+    prepare(lane, op);
+    lane->prepared = false;
+    if (!ag_lane_reserve(lane))
+        return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
+    hold = lane->will_hold && (lane->mode == AG_LANE_HOLDING || ag_segment_hold(lane));
+    append(lane, op);
+    if (hold) {
+        atomic_fetch_add_explicit(&lane->turn, 1, memory_order_relaxed);
+        ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
+        /* Nothing longer is known: the device may start. */
+        if (lane->node->graph && !lane->node->below)
+            ag_segment_submit(lane);
+    }
+    ag_lane_disown(lane);
+    return hold;
 }
 
 bool ag_replay_pass(struct ag_lane *lane, enum ag_flush why)
 {
-    (void)lane;
-    (void)why;
+    ag_segment_end(lane, true, why);
+    ag_lane_disown(lane);
     return false;
 }
 
 void ag_replay_leave(struct ag_lane *lane)
 {
-    (void)lane;
+    lane->prepared = false;
+    ag_lane_disown(lane);
 }
 
 void ag_replay_refused(struct ag_lane *lane)
 {
-    (void)lane;
+    if (!ag_lane_own(lane))
+        return;
+    lane->spoiled = true;
+    ag_lane_disown(lane);
 }
 
-void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
-{
-    (void)stream;
-    (void)per_thread;
-    (void)why;
-}
+/* --- what changes under the lanes --- */
 
-void ag_replay_flush_context(enum ag_flush why)
+static void forget_code(struct ag_lane *lane, void *data)
 {
-    (void)why;
-}
+    bool pushed = false;
 
-void ag_replay_flush_thread(enum ag_flush why)
-{
-    (void)why;
-}
-
-void ag_replay_flush_all(enum ag_flush why)
-{
-    (void)why;
+    (void)data;
+    if (!ag_lane_own(lane))
+        return;
+    ag_segment_settle(lane);
+    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
+        ag_segment_end(lane, true, AG_FLUSH_CODE);
+        ag_segment_forget(lane, false);
+        ag_context_restore(pushed);
+    }
+    ag_lane_disown(lane);
 }
 
 void ag_replay_forget_code(enum ag_flush why)
 {
-    (void)why;
+    if (!ag_replay_on())
+        return;
+    ag_replay_flush_all(why);
+    ag_lane_each(forget_code, NULL);
+    ag_stats_add(AG_STAT_REPLAY_RESETS, 1);
 }
 
 void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 {
-    (void)stream;
-    (void)flags;
-    (void)priority;
+    struct ag_context *context;
+
+    if (!ag_replay_on())
+        return;
+    context = ag_context_current();
+    if (context && !ag_context_is_inside())
+        ag_lane_announce(context, stream, !(flags & CU_STREAM_NON_BLOCKING), priority);
+}
+
+static void retire(struct ag_lane *lane, bool context_gone)
+{
+    bool pushed = false;
+
+    if (!ag_lane_own(lane))
+        return;
+    if (context_gone) {
+        ag_lane_retire(lane, true);
+        return;
+    }
+    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS)
+        ag_segment_end(lane, true, AG_FLUSH_END);
+    ag_lane_retire(lane, false);
+    ag_context_restore(pushed);
 }
 
 void ag_replay_stream_dying(CUstream stream)
 {
-    (void)stream;
-}
+    struct ag_lane *lane;
 
-void ag_replay_context_dying(struct ag_context *context)
-{
-    (void)context;
-}
-
-void ag_replay_context_gone(struct ag_context *context)
-{
-    (void)context;
+    if (!ag_replay_on())
+        return;
+    lane = ag_lane_find(stream);
+    flush_before(ag_context_current(), false, !lane || lane->is_blocking);
+    if (lane)
+        retire(lane, false);
 }
 
 void ag_replay_stream_altered(CUstream stream)
 {
-    (void)stream;
+    struct ag_lane *lane = ag_replay_on() ? ag_lane_of(ag_context_current(), stream) : NULL;
+
+    if (!lane || !ag_lane_own(lane))
+        return;
+    ag_segment_end(lane, true, AG_FLUSH_CALL);
+    lane->altered = true;
+    ag_lane_disown(lane);
+}
+
+void ag_replay_context_dying(struct ag_context *context)
+{
+    struct flush which = {.why = AG_FLUSH_END, .context = context};
+
+    if (ag_replay_holds())
+        ag_lane_each_open(visit, &which);
+}
+
+static void retire_of(struct ag_lane *lane, void *data)
+{
+    if (lane->context == data)
+        retire(lane, true);
+}
+
+void ag_replay_context_gone(struct ag_context *context)
+{
+    if (!ag_replay_on())
+        return;
+    ag_lane_each(retire_of, context);
+    ag_home_leave(context);
 }
 
 void ag_replay_exit(void)
 {
+    atomic_store(&over, true);
+    ag_replay_flush_all(AG_FLUSH_END);
+    atomic_store_explicit(&on, false, memory_order_seq_cst);
+    ag_replay_flush_all(AG_FLUSH_END); /* what other threads withheld meanwhile */
 }
 
 void ag_replay_begin_child(void)
 {
-}
-
-CUresult ag_replay_late(CUresult result)
-{
-    return result;
+    atomic_store(&on, false);
+    atomic_store(&over, false);
+    ag_detail_begin_child();
+    ag_lane_forget_all();
+    ag_watchdog_forget();
 }

@@ -79,6 +79,7 @@ static void begin_child(void)
     ag_alloc_begin_child();
     ag_residency_forget_all();
     ag_params_forget_in_child();
+    ag_replay_begin_child();
     ag_ipc_forget_exports();
     ag_ipc_forget_imports();
     for (unsigned i = 0; ag_device_met(i); i++) {
@@ -154,6 +155,8 @@ static enum ag_entry_state start(void)
     ag_report_describe(&options);
     pthread_atfork(NULL, NULL, begin_child);
     trouble = find_trouble(settings_bad);
+    if (!trouble)
+        ag_replay_configure(&options);
     ag_report_describe_driver(trouble);
     return trouble ? AG_ENTRY_PASSING : AG_ENTRY_ACTIVE;
 }
@@ -267,6 +270,7 @@ static void pay_at_exit(void)
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
     ag_entry_depth++;
+    ag_replay_exit();
     ag_order_exit();
     ag_app_pools_exit();
     ag_entry_depth--;

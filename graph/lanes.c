@@ -1,0 +1,438 @@
+/* The table of lanes, their ownership, and the memory of their payloads: see lane.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/arena.h"
+#include "base/lock.h"
+#include "context.h"
+#include "lane.h"
+#include "marks.h"
+#include "order.h"
+#include "stats.h"
+
+#define MASK_WORDS  (AG_MAX_LANES / 64)
+#define CHUNK_BYTES (256u << 10)
+#define FIRST_PLAIN offsetof(struct ag_lane, stream)
+
+_Atomic uint32_t ag_replay_withheld;
+
+static struct {
+    struct ag_lock lock; /* guards entering and leaving; readers take none */
+    _Atomic(struct ag_lane *) lane[AG_MAX_LANES];
+    _Atomic uint32_t used; /* places ever used: the first so many */
+    _Atomic uint64_t open[MASK_WORDS];
+    _Atomic uint32_t
+        generation;       /* goes up when a lane leaves, so that threads drop what they remember */
+    uint64_t n_streams;   /* created by the program */
+    struct ag_lane *free; /* retired ones: somebody may still look at them */
+    struct ag_home home[AG_MAX_CONTEXTS];
+} table = {.lock = AG_LOCK_INIT(AG_RANK_LANES)};
+
+/* Lanes that hold something, by what they are ordered against. */
+static _Atomic uint32_t held_legacy, held_blocking;
+
+static struct ag_arena lane_arena = AG_ARENA_INIT(struct ag_lane);
+
+uint32_t ag_lane_thread(void)
+{
+    static _Atomic uint32_t last;
+    static _Thread_local uint32_t tag;
+
+    if (!tag)
+        tag = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return tag;
+}
+
+/* --- finding --- */
+
+static bool is_special(CUstream stream)
+{
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+static bool is_it(const struct ag_lane *lane, const struct ag_context *context, CUstream stream)
+{
+    if (lane->stream != stream || (is_special(stream) && lane->context != context))
+        return false;
+    return stream != CU_STREAM_PER_THREAD || lane->thread == ag_lane_thread();
+}
+
+static struct ag_lane *look_up(const struct ag_context *context, CUstream stream)
+{
+    uint32_t used = atomic_load_explicit(&table.used, memory_order_acquire);
+
+    for (uint32_t i = 0; i < used; i++) {
+        struct ag_lane *lane = atomic_load_explicit(&table.lane[i], memory_order_acquire);
+
+        if (lane && is_it(lane, context, stream))
+            return lane;
+    }
+    return NULL;
+}
+
+struct ag_lane *ag_lane_find(CUstream stream)
+{
+    return is_special(stream) ? NULL : look_up(NULL, stream);
+}
+
+struct ag_home *ag_home_of(struct ag_context *context)
+{
+    struct ag_home *empty = NULL;
+
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        struct ag_context *there =
+            atomic_load_explicit(&table.home[i].context, memory_order_acquire);
+
+        if (there == context)
+            return &table.home[i];
+    }
+    ag_lock_take(&table.lock);
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS && (!empty || !empty->context); i++) {
+        struct ag_context *there =
+            atomic_load_explicit(&table.home[i].context, memory_order_acquire);
+
+        if (there == context || (!there && !empty))
+            empty = &table.home[i];
+        if (there == context)
+            break;
+    }
+    if (empty && !atomic_load_explicit(&empty->context, memory_order_relaxed))
+        atomic_store_explicit(&empty->context, context, memory_order_release);
+    ag_lock_release(&table.lock);
+    return empty;
+}
+
+/* An unused lane, owned: a retired one may still be looked at, so what is atomic is not
+ * overwritten. */
+static struct ag_lane *take_unused(void)
+{
+    struct ag_lane *lane = table.free;
+
+    if (!lane)
+        lane = ag_arena_get(&lane_arena);
+    else
+        table.free = lane->next_free;
+    if (lane)
+        atomic_store_explicit(&lane->owner, ag_lane_thread(), memory_order_relaxed);
+    return lane;
+}
+
+void ag_home_leave(struct ag_context *context)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        struct ag_home *home = &table.home[i];
+        struct ag_ring *ring;
+
+        if (atomic_load_explicit(&home->context, memory_order_acquire) != context)
+            continue;
+        ring = atomic_exchange(&home->ring, NULL);
+        if (ring)
+            ag_ring_free(ring, true);
+        atomic_store_explicit(&home->ring_tried, false, memory_order_relaxed);
+        atomic_store_explicit(&home->failed, false, memory_order_relaxed);
+        atomic_store_explicit(&home->late, CUDA_SUCCESS, memory_order_relaxed);
+        atomic_store_explicit(&home->context, NULL, memory_order_release);
+    }
+}
+
+/* Enters a lane with the facts of `fresh`. */
+static struct ag_lane *enter(const struct ag_lane *fresh)
+{
+    struct ag_lane *lane = NULL;
+    uint32_t place = 0;
+
+    ag_lock_take(&table.lock);
+    while (place < AG_MAX_LANES && atomic_load_explicit(&table.lane[place], memory_order_relaxed))
+        place++;
+    if (place < AG_MAX_LANES)
+        lane = take_unused();
+    if (lane) {
+        memcpy((char *)lane + FIRST_PLAIN, (const char *)fresh + FIRST_PLAIN,
+               sizeof(*lane) - FIRST_PLAIN);
+        lane->number = place;
+        lane->may_replay = true;
+        atomic_store_explicit(&lane->dead, false, memory_order_relaxed);
+        ag_lane_disown(lane);
+        atomic_store_explicit(&table.lane[place], lane, memory_order_release);
+        if (place >= atomic_load_explicit(&table.used, memory_order_relaxed))
+            atomic_store_explicit(&table.used, place + 1, memory_order_release);
+    }
+    ag_lock_release(&table.lock);
+    return lane;
+}
+
+static void set_marked(struct ag_lane *lane, uint64_t number)
+{
+    struct ag_stream_facts facts = {
+        .handle = lane->stream,
+        .nonblocking = !lane->is_blocking && !lane->is_legacy,
+        .priority = lane->priority,
+        .number = number,
+    };
+
+    lane->marked = ag_marks_stream(&facts);
+    if (lane->marked)
+        ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
+}
+
+static struct ag_lane *make(struct ag_context *context, CUstream stream, bool blocking,
+                            int priority, uint64_t number)
+{
+    struct ag_lane fresh = {
+        .stream = stream,
+        .context = context,
+        .home = ag_home_of(context),
+        .is_legacy = stream == CU_STREAM_LEGACY,
+        .is_blocking = blocking && stream != CU_STREAM_LEGACY,
+        .thread = stream == CU_STREAM_PER_THREAD ? ag_lane_thread() : 0,
+        .priority = priority,
+    };
+
+    if (!fresh.home)
+        return NULL;
+    set_marked(&fresh, number);
+    return enter(&fresh);
+}
+
+struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
+{
+    static _Thread_local struct {
+        struct ag_context *context;
+        CUstream stream;
+        struct ag_lane *lane;
+        uint32_t generation;
+    } last;
+    uint32_t generation = atomic_load_explicit(&table.generation, memory_order_acquire);
+    struct ag_lane *lane;
+
+    if (last.lane && last.stream == stream && last.context == context &&
+        last.generation == generation)
+        return last.lane;
+    lane = look_up(context, stream);
+    if (!lane && is_special(stream))
+        lane = make(context, stream, true, 0, 0);
+    if (lane && lane->context != context)
+        lane = NULL; /* the driver refuses a stream of another context */
+    if (lane) {
+        last.lane = lane;
+        last.stream = stream;
+        last.context = context;
+        last.generation = generation;
+    }
+    return lane;
+}
+
+void ag_lane_announce(struct ag_context *context, CUstream stream, bool blocking, int priority)
+{
+    uint64_t number;
+
+    ag_lock_take(&table.lock);
+    number = ++table.n_streams;
+    ag_lock_release(&table.lock);
+    (void)make(context, stream, blocking, priority, number);
+}
+
+void ag_lane_each_open(void (*visit)(struct ag_lane *lane, void *data), void *data)
+{
+    for (unsigned i = 0; i < MASK_WORDS; i++) {
+        uint64_t word = atomic_load_explicit(&table.open[i], memory_order_acquire);
+
+        for (; word; word &= word - 1) {
+            struct ag_lane *lane = atomic_load_explicit(
+                &table.lane[i * 64 + (unsigned)__builtin_ctzll(word)], memory_order_acquire);
+
+            if (lane)
+                visit(lane, data);
+        }
+    }
+}
+
+void ag_lane_each(void (*visit)(struct ag_lane *lane, void *data), void *data)
+{
+    uint32_t used = atomic_load_explicit(&table.used, memory_order_acquire);
+
+    for (uint32_t i = 0; i < used; i++) {
+        struct ag_lane *lane = atomic_load_explicit(&table.lane[i], memory_order_acquire);
+
+        if (lane)
+            visit(lane, data);
+    }
+}
+
+/* --- ownership and what others read --- */
+
+bool ag_lane_own(struct ag_lane *lane)
+{
+    uint32_t tag = ag_lane_thread(), nobody = 0;
+
+    while (!atomic_compare_exchange_weak_explicit(&lane->owner, &nobody, tag, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+        if (atomic_load_explicit(&lane->dead, memory_order_relaxed))
+            return false;
+        nobody = 0;
+        ag_order_relax();
+    }
+    if (!atomic_load_explicit(&lane->dead, memory_order_relaxed))
+        return true;
+    ag_lane_disown(lane);
+    return false;
+}
+
+void ag_lane_disown(struct ag_lane *lane)
+{
+    atomic_store_explicit(&lane->owner, 0, memory_order_release);
+}
+
+void ag_lane_set_open(struct ag_lane *lane, bool open)
+{
+    _Atomic uint64_t *word = &table.open[lane->number / 64];
+    uint64_t bit = (uint64_t)1 << lane->number % 64;
+
+    if (atomic_load_explicit(&lane->open, memory_order_relaxed) == open)
+        return;
+    atomic_store_explicit(&lane->open, open, memory_order_relaxed);
+    if (open) {
+        atomic_fetch_or_explicit(word, bit, memory_order_seq_cst);
+        atomic_fetch_add_explicit(&ag_replay_withheld, 1, memory_order_seq_cst);
+    } else {
+        atomic_fetch_and_explicit(word, ~bit, memory_order_seq_cst);
+        atomic_fetch_sub_explicit(&ag_replay_withheld, 1, memory_order_seq_cst);
+    }
+}
+
+void ag_lane_set_holding(struct ag_lane *lane, bool holding)
+{
+    _Atomic uint32_t *count = lane->is_legacy ? &held_legacy : &held_blocking;
+
+    if (atomic_load_explicit(&lane->holding, memory_order_relaxed) == holding)
+        return;
+    atomic_store_explicit(&lane->holding, holding, memory_order_seq_cst);
+    if (!lane->is_legacy && !lane->is_blocking)
+        return;
+    if (holding)
+        atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
+    else
+        atomic_fetch_sub_explicit(count, 1, memory_order_seq_cst);
+}
+
+bool ag_lane_conflicts(bool is_legacy, bool is_blocking)
+{
+    if (is_legacy)
+        return atomic_load_explicit(&held_blocking, memory_order_seq_cst) != 0;
+    return is_blocking && atomic_load_explicit(&held_legacy, memory_order_seq_cst) != 0;
+}
+
+/* --- ends --- */
+
+void ag_lane_retire(struct ag_lane *lane, bool context_gone)
+{
+    ag_lane_set_holding(lane, false);
+    ag_lane_set_open(lane, false);
+    ag_segment_forget(lane, context_gone);
+    if (lane->history)
+        ag_history_free(lane->history);
+    lane->history = NULL;
+    ag_store_free(&lane->store);
+    if (lane->ops)
+        munmap(lane->ops, lane->max_ops * sizeof(*lane->ops));
+    lane->ops = NULL;
+    lane->n_ops = lane->max_ops = 0;
+    atomic_store_explicit(&lane->dead, true, memory_order_release);
+    ag_lock_take(&table.lock);
+    atomic_store_explicit(&table.lane[lane->number], NULL, memory_order_release);
+    lane->next_free = table.free;
+    table.free = lane;
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    ag_lane_disown(lane);
+    ag_lock_release(&table.lock);
+}
+
+void ag_lane_forget_all(void)
+{
+    ag_lock_init(&table.lock, AG_RANK_LANES);
+    for (unsigned i = 0; i < AG_MAX_LANES; i++)
+        atomic_store(&table.lane[i], NULL);
+    for (unsigned i = 0; i < MASK_WORDS; i++)
+        atomic_store(&table.open[i], 0);
+    memset(table.home, 0, sizeof(table.home));
+    table.free = NULL;
+    atomic_store(&table.used, 0);
+    atomic_fetch_add(&table.generation, 1);
+    atomic_store(&held_legacy, 0);
+    atomic_store(&held_blocking, 0);
+    atomic_store(&ag_replay_withheld, 0);
+    ag_lock_init(&lane_arena.lock, AG_RANK_ARENA);
+}
+
+/* --- memory --- */
+
+struct ag_chunk {
+    struct ag_chunk *next;
+    _Alignas(8) unsigned char bytes[CHUNK_BYTES - 16];
+};
+
+static void *get_pages(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+unsigned char *ag_store_room(struct ag_store *store)
+{
+    struct ag_chunk **next = store->chunk ? &store->chunk->next : &store->first;
+
+    if (store->chunk && store->at + AG_MAX_PAYLOAD <= sizeof(store->chunk->bytes))
+        return store->chunk->bytes + store->at;
+    if (!*next)
+        *next = get_pages(sizeof(struct ag_chunk));
+    if (!*next)
+        return NULL;
+    store->chunk = *next;
+    store->at = 0;
+    return store->chunk->bytes;
+}
+
+void ag_store_take(struct ag_store *store, uint32_t bytes)
+{
+    store->at += (bytes + 7) & ~7u;
+}
+
+void ag_store_reset(struct ag_store *store)
+{
+    store->chunk = store->first;
+    store->at = 0;
+}
+
+void ag_store_free(struct ag_store *store)
+{
+    while (store->first) {
+        struct ag_chunk *next = store->first->next;
+
+        munmap(store->first, sizeof(*store->first));
+        store->first = next;
+    }
+    *store = (struct ag_store){0};
+}
+
+bool ag_lane_reserve(struct ag_lane *lane)
+{
+    uint32_t max = lane->max_ops ? lane->max_ops * 2 : 512;
+    struct ag_op *ops;
+
+    if (lane->n_ops < lane->max_ops)
+        return true;
+    ops = get_pages(max * sizeof(*ops));
+    if (!ops)
+        return false;
+    if (lane->ops) {
+        memcpy(ops, lane->ops, lane->n_ops * sizeof(*ops));
+        munmap(lane->ops, lane->max_ops * sizeof(*ops));
+    }
+    lane->ops = ops;
+    lane->max_ops = max;
+    return true;
+}

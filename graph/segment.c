@@ -1,0 +1,455 @@
+/* What becomes of a segment: withheld, submitted as a graph or one by one, learnt, built. See
+ * lane.h.
+ *
+ * - Withholding begins at a segment's first operation or not at all: a graph stands for a whole
+ *   segment from its start.
+ * - What is withheld goes out once: as the graph of the longest part that has one, then one by one.
+ *   A graph that cannot be launched has submitted nothing; then all goes out one by one.
+ * - Graphs are only built where segments end, between two operations of the program, and segments
+ *   are short enough for that to take less than a millisecond.
+ * - To a per-thread stream only its own thread can submit. Another thread that has to (the
+ * watchdog, a wait for the context) takes a blocking stream of ours in its place: behind an event
+ * that the thread recorded as withholding began, and before whatever the thread does next. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "builder.h"
+#include "context.h"
+#include "driver.h"
+#include "lane.h"
+#include "order.h"
+#include "stats.h"
+
+#define SHORTEST       16u  /* operations of a segment that nothing flushes */
+#define FIRST          24u  /* of the first after a flush: the device is to start early */
+#define CAP            160u /* of any: building that many takes less than a millisecond (H200) */
+#define LEAST          4u   /* operations of a graph: fewer are as fast one by one */
+#define MAX_NODES      (1u << 16)
+#define MAX_REFUSALS   3u
+#define HOLD_SHARE     2u   /* a segment should come together within twice the watchdog's time */
+#define FREE_ROUND     512u /* operations of a round that nobody waits for */
+#define STRANGE_ENOUGH 64u  /* rounds of other kinds before the kind that is compared changes */
+
+static struct {
+    struct ag_history_limits limits;
+    struct ag_ring_limits ring;
+    uint32_t warmup, max_graphs, verify;
+    struct ag_size max_bytes;
+    bool profit;
+    const char *dump;
+    _Atomic uint64_t bytes;
+    _Atomic uint32_t n_dumped;
+} state;
+
+void ag_segment_configure(const struct ag_options *options)
+{
+    uint32_t length = options->graph_segment.n;
+
+    state.limits = (struct ag_history_limits){
+        .shortest = SHORTEST,
+        .first = FIRST,
+        .cap = CAP,
+        .hold_ns = (uint64_t)options->graph_hold_us * 1000 * HOLD_SHARE,
+        .marked = options->graph_iteration.kind == AG_ITERATION_NVTX,
+        .flush_only = options->graph_iteration.kind == AG_ITERATION_SYNC,
+    };
+    if (options->graph_segment.kind == AG_SEGMENT_ITERATION) {
+        state.limits.cap = UINT32_MAX;
+    } else if (options->graph_segment.kind == AG_SEGMENT_FIXED) {
+        state.limits.first = state.limits.cap = length;
+        state.limits.shortest = length < SHORTEST ? length : SHORTEST;
+    }
+    state.ring.depth = options->graph_staging;
+    state.ring.slot_bytes = options->graph_staging_slot;
+    state.warmup = options->graph_warmup;
+    state.max_graphs = options->graph_graphs;
+    state.max_bytes = options->graph_memory;
+    state.verify = options->graph_verify;
+    state.profit = options->graph_profit;
+    state.dump = options->graph_dump.text[0] ? options->graph_dump.text : NULL;
+}
+
+bool ag_segment_equip(struct ag_lane *lane)
+{
+    if (lane->matcher)
+        return true;
+    if (!lane->history)
+        lane->history = ag_history_new(&state.limits);
+    if (lane->history)
+        lane->matcher = ag_matcher_new(MAX_NODES);
+    if (!lane->matcher)
+        return false;
+    lane->node = ag_matcher_root(lane->matcher);
+    return true;
+}
+
+/* --- submitting --- */
+
+/* An error of work that the program was told had succeeded. Errors that stay are the driver's to
+ * tell; others wait for the next call that may tell of earlier ones. */
+static void note_error(struct ag_lane *lane, CUresult error)
+{
+    int none = CUDA_SUCCESS;
+
+    ag_stats_add(AG_STAT_REPLAY_LATE_ERRORS, 1);
+    ag_log_debug("withheld work failed as it was submitted: %s", ag_driver_error_name(error));
+    switch (error) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_OUT_OF_MEMORY:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NOT_FOUND:
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
+    case CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
+        break;
+    default:
+        atomic_store_explicit(&lane->home->failed, true, memory_order_relaxed);
+    }
+    (void)atomic_compare_exchange_strong(&lane->home->late, &none, (int)error);
+}
+
+static void drop_graph(struct ag_lane *lane, struct ag_node *node, bool context_gone)
+{
+    struct ag_graph *graph = ag_matcher_set_graph(lane->matcher, node, NULL);
+
+    if (!graph)
+        return;
+    lane->n_graphs--;
+    atomic_fetch_sub_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
+    if (context_gone)
+        ag_graph_forget(graph);
+    else
+        ag_graph_destroy(graph);
+}
+
+/* Launches the graph at `node`, which stands for the first operations withheld. False: nothing of
+ * it was submitted. */
+static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
+{
+    uint64_t bytes = ag_graph_bytes(node->graph);
+    uint32_t updated = 0;
+    CUresult result;
+
+    result = ag_graph_launch(node->graph, lane->ops, stream, &updated);
+    /* It may have got a second executable. */
+    atomic_fetch_add_explicit(&state.bytes, ag_graph_bytes(node->graph) - bytes,
+                              memory_order_relaxed);
+    if (result == CUDA_SUCCESS) {
+        ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 1);
+        ag_stats_add(AG_STAT_REPLAY_REPLAYED, node->depth);
+        ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
+        lane->round_graph_ops += node->depth;
+        return true;
+    }
+    ag_log_debug("a graph of %u operations was refused: %s", node->depth,
+                 ag_driver_error_name(result));
+    ag_stats_add(AG_STAT_REPLAY_LAUNCH_FAILED, 1);
+    node->refused++;
+    drop_graph(lane, node, false);
+    return false;
+}
+
+static void release(struct ag_lane *lane, uint32_t from, CUstream stream)
+{
+    for (uint32_t i = from; i < lane->n_ops; i++) {
+        CUresult result = ag_op_submit(&lane->ops[i], stream);
+
+        if (result != CUDA_SUCCESS)
+            note_error(lane, result);
+    }
+    ag_stats_add(AG_STAT_REPLAY_RELEASED, lane->n_ops - from);
+}
+
+/* The stream to which the calling thread can submit for the lane; NULL: there is none. */
+static CUstream target(struct ag_lane *lane)
+{
+    if (!lane->thread || lane->thread == ag_lane_thread())
+        return lane->stream;
+    if (!lane->proxy && ag_cu.cuStreamCreate(&lane->proxy, CU_STREAM_DEFAULT) != CUDA_SUCCESS)
+        return NULL;
+    if (!lane->behind &&
+        ag_cu.cuEventCreate(&lane->behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return NULL;
+    if (!lane->proxied && ag_cu.cuStreamWaitEvent(lane->proxy, lane->before, 0) != CUDA_SUCCESS)
+        return NULL;
+    return lane->proxy;
+}
+
+static void sent_to_proxy(struct ag_lane *lane)
+{
+    CUresult result = ag_cu.cuEventRecord(lane->behind, lane->proxy);
+
+    if (result != CUDA_SUCCESS)
+        note_error(lane, result);
+    lane->proxied = true;
+}
+
+void ag_segment_settle(struct ag_lane *lane)
+{
+    CUresult result;
+
+    if (!lane->proxied || lane->thread != ag_lane_thread())
+        return;
+    result = ag_cu.cuStreamWaitEvent(lane->stream, lane->behind, 0);
+    if (result != CUDA_SUCCESS)
+        note_error(lane, result);
+    lane->proxied = false;
+    if (!lane->n_ops)
+        ag_lane_set_open(lane, false);
+}
+
+void ag_segment_submit(struct ag_lane *lane)
+{
+    struct ag_node *node = lane->node;
+    CUstream stream;
+    uint32_t n = 0;
+
+    if (lane->mode != AG_LANE_HOLDING)
+        return;
+    stream = target(lane);
+    if (!stream) {
+        ag_log_warn("withheld work of another thread's stream could not be submitted yet");
+        return;
+    }
+    while (node->depth && !node->graph)
+        node = node->parent;
+    if (node->depth && launch(lane, node, stream))
+        n = node->depth;
+    if (n < lane->n_ops)
+        release(lane, n, stream);
+    if (lane->staged.n)
+        (void)ag_ring_sent(atomic_load(&lane->home->ring), &lane->staged, stream);
+    if (stream == lane->proxy)
+        sent_to_proxy(lane);
+    lane->mode = AG_LANE_PASSING;
+    ag_lane_set_holding(lane, false);
+}
+
+bool ag_segment_hold(struct ag_lane *lane)
+{
+    if (!ag_watchdog_wake())
+        return false;
+    if (lane->thread) {
+        if (!lane->before &&
+            ag_cu.cuEventCreate(&lane->before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+            return false;
+        if (ag_cu.cuEventRecord(lane->before, lane->stream) != CUDA_SUCCESS)
+            return false;
+    }
+    lane->mode = AG_LANE_HOLDING;
+    atomic_fetch_add_explicit(&lane->stretch, 1, memory_order_relaxed);
+    ag_lane_set_open(lane, true);
+    ag_lane_set_holding(lane, true);
+    return ag_watchdog_wake(); /* once more: it may have gone to sleep before it could see this */
+}
+
+/* --- learning --- */
+
+/* Room for one more graph, within the bounds. */
+static bool make_room(struct ag_lane *lane)
+{
+    uint64_t most = ag_size_bytes(state.max_bytes, lane->context->device->total_bytes);
+
+    while (lane->n_graphs >= state.max_graphs ||
+           atomic_load_explicit(&state.bytes, memory_order_relaxed) > most) {
+        struct ag_node *node = ag_matcher_oldest_graph(lane->matcher);
+
+        if (!node || node == lane->node)
+            return false;
+        drop_graph(lane, node, false);
+        ag_stats_add(AG_STAT_REPLAY_EVICTED, 1);
+    }
+    return true;
+}
+
+static CUresult build_from(struct ag_lane *lane, struct ag_graph **ret)
+{
+    struct ag_graph_wish wish = {
+        .context = lane->context->handle,
+        .priority = lane->priority,
+        .n_ops = lane->n_ops,
+    };
+    CUresult result = CUDA_SUCCESS;
+    struct ag_graph *graph;
+
+    for (uint32_t i = 0; i < lane->n_ops; i++)
+        wish.n_bytes += (lane->ops[i].payload_bytes + 7) & ~7u;
+    graph = ag_graph_begin(&wish, &result);
+    for (uint32_t i = 0; graph && i < lane->n_ops; i++) {
+        result = ag_graph_add(graph, &lane->ops[i]);
+        if (result != CUDA_SUCCESS)
+            graph = NULL;
+    }
+    if (graph) {
+        result = ag_graph_finish(graph, lane->stream);
+        if (result != CUDA_SUCCESS)
+            graph = NULL;
+    }
+    *ret = graph;
+    return result;
+}
+
+static void dump(const struct ag_graph *graph)
+{
+    static _Atomic bool complained;
+    unsigned number = atomic_fetch_add_explicit(&state.n_dumped, 1, memory_order_relaxed);
+    int error = ag_graph_dump(graph, state.dump, number);
+
+    if (error && !atomic_exchange(&complained, true))
+        ag_log_warn("ALLOGRAFT_GRAPH_DUMP=%s: %s", state.dump, strerror(-error));
+}
+
+static void build(struct ag_lane *lane)
+{
+    uint64_t began = ag_clock_ns();
+    struct ag_graph *graph = NULL;
+    CUresult result;
+
+    if ((lane->thread && lane->thread != ag_lane_thread()) || !make_room(lane) ||
+        !ag_order_enter_gate())
+        return;
+    result = build_from(lane, &graph);
+    ag_order_leave_gate();
+    if (!graph) {
+        lane->node->refused++;
+        ag_stats_add(AG_STAT_REPLAY_BUILD_FAILED, 1);
+        ag_log_debug("no graph of %u operations: %s", lane->n_ops, ag_driver_error_name(result));
+        return;
+    }
+    lane->n_graphs++;
+    atomic_fetch_add_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
+    (void)ag_matcher_set_graph(lane->matcher, lane->node, graph);
+    ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
+    ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
+    if (state.dump)
+        dump(graph);
+}
+
+static void learn(struct ag_lane *lane)
+{
+    struct ag_node *node = lane->node;
+
+    ag_matcher_ended(lane->matcher, node);
+    ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
+    if (!node->graph && lane->n_ops >= LEAST && node->ends >= state.warmup &&
+        node->refused < MAX_REFUSALS && lane->may_replay)
+        build(lane);
+}
+
+void ag_segment_end(struct ag_lane *lane, bool flushed, enum ag_flush why)
+{
+    if (!lane->matcher)
+        return;
+    if (lane->mode == AG_LANE_HOLDING && flushed)
+        ag_stats_add((enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why), 1);
+    ag_segment_submit(lane);
+    if (lane->mode == AG_LANE_HOLDING)
+        return; /* it could not be submitted: stays */
+    if (lane->n_ops && lane->node && !lane->spoiled)
+        learn(lane);
+    if (lane->n_ops)
+        ag_history_ended(lane->history, flushed);
+    lane->round_ops += lane->n_ops;
+    lane->n_ops = 0;
+    lane->node = ag_matcher_root(lane->matcher);
+    lane->spoiled = false;
+    lane->prepared = false;
+    ag_store_reset(&lane->store);
+    if (!lane->proxied)
+        ag_lane_set_open(lane, false);
+}
+
+/* --- profit --- */
+
+static void compare(struct ag_lane *lane, uint64_t ns)
+{
+    bool replayed = lane->round_graph_ops > 0;
+
+    if (lane->round_path != lane->kind) {
+        if (!lane->kind || ++lane->n_strange >= STRANGE_ENOUGH) {
+            lane->kind = lane->round_path;
+            lane->n_strange = 0;
+            memset(&lane->profit, 0, sizeof(lane->profit));
+        }
+        return;
+    }
+    lane->n_strange = 0;
+    if (lane->may_replay && !replayed)
+        return; /* nothing to compare yet */
+    if (ag_profit_note(&lane->profit, replayed, ns))
+        ag_stats_compared(lane->profit.median_eager, lane->profit.median_replayed);
+}
+
+void ag_segment_round(struct ag_lane *lane, bool free_running)
+{
+    uint64_t now;
+
+    if (!lane->round_ops || (free_running && lane->round_ops < FREE_ROUND))
+        return;
+    ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
+    if (state.profit) {
+        now = ag_clock_ns();
+        if (free_running)
+            lane->round_path = FREE_ROUND;
+        if (lane->round_began)
+            compare(lane, free_running ? (now - lane->round_began) * FREE_ROUND / lane->round_ops
+                                       : now - lane->round_began);
+        if (!lane->may_replay)
+            ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
+        lane->may_replay = ag_profit_replays(&lane->profit);
+        lane->round_began = now;
+    }
+    lane->round_ops = lane->round_graph_ops = 0;
+    lane->round_path = 0;
+}
+
+/* --- ends --- */
+
+static void forget_one(struct ag_graph *graph, void *data)
+{
+    const bool *context_gone = data;
+
+    atomic_fetch_sub_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
+    if (*context_gone)
+        ag_graph_forget(graph);
+    else
+        ag_graph_destroy(graph);
+}
+
+void ag_segment_forget(struct ag_lane *lane, bool context_gone)
+{
+    if (lane->matcher)
+        ag_matcher_free(lane->matcher, forget_one, &context_gone);
+    lane->matcher = NULL;
+    lane->node = NULL;
+    lane->next = NULL;
+    lane->prepared = false;
+    lane->n_graphs = 0;
+    lane->kind = 0;
+    memset(&lane->profit, 0, sizeof(lane->profit));
+    lane->may_replay = true;
+}
+
+struct ag_ring *ag_segment_ring(struct ag_lane *lane)
+{
+    struct ag_home *home = lane->home;
+    struct ag_ring *ring = atomic_load_explicit(&home->ring, memory_order_acquire);
+
+    if (ring || atomic_load_explicit(&home->ring_tried, memory_order_acquire))
+        return ring;
+    if (!ag_order_enter_gate())
+        return NULL;
+    if (!atomic_exchange(&home->ring_tried, true)) {
+        ring = ag_ring_new(&state.ring);
+        atomic_store_explicit(&home->ring, ring, memory_order_release);
+    }
+    ag_order_leave_gate();
+    return atomic_load_explicit(&home->ring, memory_order_acquire);
+}

@@ -1,0 +1,143 @@
+/* The thread that releases withheld work when nothing comes: a host that polls memory which a
+ * withheld kernel is to write must not wait for ever.
+ *
+ * Withholding reads no clock: each operation changes the lane's `turn`, each beginning its
+ * `stretch`. The watchdog looks every half of the time allowed. A lane whose turn has not changed
+ * since the last look, or whose stretch is the same for the eighth time, goes out. While nothing
+ * was withheld for some looks it sleeps on `asleep`, which withholding reads; so waking it costs a
+ * system call only then. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "context.h"
+#include "lane.h"
+#include "stats.h"
+
+#define PATIENT_LOOKS 8u   /* that one stretch may last */
+#define IDLE_LOOKS    200u /* before it goes to sleep */
+#define STACK_BYTES   (128u << 10)
+
+enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
+
+static _Atomic int state = NOT_STARTED;
+static uint64_t look_ns = 100000;
+
+static struct look {
+    uint32_t turn, stretch, same_stretch;
+} looks[AG_MAX_LANES];
+
+struct round {
+    bool any;
+};
+
+void ag_watchdog_configure(uint64_t hold_ns)
+{
+    look_ns = hold_ns / 2 ? hold_ns / 2 : 1;
+}
+
+static void release(struct ag_lane *lane, uint32_t stretch)
+{
+    bool pushed = false;
+
+    if (!ag_lane_own(lane))
+        return;
+    if (lane->mode == AG_LANE_HOLDING &&
+        atomic_load_explicit(&lane->stretch, memory_order_relaxed) == stretch &&
+        ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
+        ag_stats_add(AG_STAT_FLUSH_WATCHDOG, 1);
+        /* The segment goes on where it is, one by one: where it ends is for the program to say. */
+        ag_segment_submit(lane);
+        ag_context_restore(pushed);
+    }
+    ag_lane_disown(lane);
+}
+
+static void look_at(struct ag_lane *lane, void *data)
+{
+    struct look *last = &looks[lane->number];
+    uint32_t turn = atomic_load_explicit(&lane->turn, memory_order_relaxed);
+    uint32_t stretch = atomic_load_explicit(&lane->stretch, memory_order_relaxed);
+    struct round *round = data;
+
+    if (!atomic_load_explicit(&lane->holding, memory_order_acquire))
+        return;
+    round->any = true;
+    last->same_stretch = last->stretch == stretch ? last->same_stretch + 1 : 0;
+    if (last->same_stretch && (last->turn == turn || last->same_stretch >= PATIENT_LOOKS))
+        release(lane, stretch);
+    last->turn = turn;
+    last->stretch = stretch;
+}
+
+static void *watch(void *unused)
+{
+    const struct timespec pause = {(time_t)(look_ns / 1000000000u), (long)(look_ns % 1000000000u)};
+    unsigned idle = 0;
+
+    (void)unused;
+    (void)pthread_setname_np(pthread_self(), "allograft-watch");
+    for (;;) {
+        struct round round = {false};
+
+        (void)nanosleep(&pause, NULL);
+        ag_lane_each_open(look_at, &round);
+        idle = round.any ? 0 : idle + 1;
+        if (idle < IDLE_LOOKS)
+            continue;
+        atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
+        round.any = false;
+        ag_lane_each_open(look_at, &round); /* what began before it could see that we sleep */
+        if (!round.any)
+            (void)syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, ASLEEP, NULL, NULL, 0);
+        atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
+        idle = 0;
+    }
+    return NULL;
+}
+
+static void start(void)
+{
+    int none = NOT_STARTED;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+    int error;
+
+    if (!atomic_compare_exchange_strong(&state, &none, STARTING))
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    error = pthread_create(&thread, &attributes, watch, NULL);
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    atomic_store(&state, error ? NO_THREAD : AWAKE);
+}
+
+bool ag_watchdog_wake(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_seq_cst);
+
+    if (__builtin_expect(now == AWAKE, 1))
+        return true;
+    if (now == NOT_STARTED)
+        start();
+    if (now == ASLEEP && atomic_compare_exchange_strong(&state, &now, AWAKE))
+        (void)syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
+}
+
+void ag_watchdog_forget(void)
+{
+    atomic_store(&state, NOT_STARTED);
+}
