@@ -4,9 +4,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "options.h"
 #include "render_pools.h"
+#include "render_replay.h"
 
 struct stat_row {
     const char *group, *key, *label;
@@ -143,6 +145,19 @@ static const char *next_text(const struct view *view, size_t *at)
 
 /* --- warnings, in both forms --- */
 
+/* Do ranges of NVTX begin iterations? */
+static bool by_range(const struct view *view)
+{
+    const char *value = "";
+    size_t at = 0;
+
+    for (size_t i = 0; i <= AG_OPTION_GRAPH_ITERATION; i++) {
+        (void)next_text(view, &at);
+        value = next_text(view, &at);
+    }
+    return !strncasecmp(value, "nvtx:", strlen("nvtx:"));
+}
+
 /* The i-th warning, or NULL behind the last; memory of the function. */
 static const char *warning(const struct view *view, unsigned i)
 {
@@ -170,7 +185,8 @@ static const char *warning(const struct view *view, unsigned i)
                  view->stats->bypassing[i - n]);
         return text;
     }
-    return NULL;
+    n += n_bypassing(view);
+    return i < n ? NULL : ag_render_replay_warning(view->stats, by_range(view), i - n);
 }
 
 /* --- JSON --- */
@@ -329,23 +345,6 @@ static void json_devices(const struct view *view)
     ADD(view, "],\n");
 }
 
-static void json_replay(const struct view *view)
-{
-    const char *state = view->stats->head.replay;
-    bool unavailable = *state && strcmp(state, "on");
-
-    ADD(view, "\"replay\":{\"state\":\"%s\",\"reason\":",
-        unavailable ? "unavailable" : *state ? "on" : "off");
-    ag_text_add_json(view->text, unavailable ? state : "");
-    ADD(view, ",\n ");
-    json_group(view, "replay");
-    ADD(view, ",\n \"eager_ns\":%llu,\"replayed_ns\":%llu,\n \"flushes\":{",
-        (unsigned long long)value_of(&view->stats->eager_ns),
-        (unsigned long long)value_of(&view->stats->replayed_ns));
-    json_group(view, "flushes");
-    ADD(view, "}},\n");
-}
-
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment)
 {
@@ -378,7 +377,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     ADD(view, "},\n\"ipc\":{");
     json_group(view, "ipc");
     ADD(view, "},\n");
-    json_replay(view);
+    ag_render_replay_json(text, stats);
     ag_render_pools_json(text, stats);
     ADD(view, "\"warnings\":[");
     for (unsigned i = 0; warning(view, i); i++) {
@@ -474,6 +473,12 @@ static void text_coverage(const struct view *view)
     }
 }
 
+/* Defaults of replay where it was not asked for: nobody wants to know. */
+static bool is_idle(const struct view *view, const char *name, const char *mark)
+{
+    return !*mark && !*view->stats->head.replay && !strncmp(name, "GRAPH_", strlen("GRAPH_"));
+}
+
 /* Wrapped at 100 columns; what is no default is marked. Rules stand below by themselves. */
 static void text_settings(const struct view *view)
 {
@@ -488,6 +493,8 @@ static void text_settings(const struct view *view)
         char number[16];
         size_t length;
 
+        if (is_idle(view, name, mark))
+            continue;
         snprintf(number, sizeof(number), "%u", n_rules(view));
         if (i == AG_OPTION_RULES && n_rules(view))
             value = number;
@@ -551,6 +558,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_settings(view);
     text_rules(view);
     text_devices(view);
+    ag_render_replay_text(text, stats);
     text_group(view, "frees", "frees");
     text_group(view, "drains", "why frees drained the context");
     text_group(view, "paid", "waits that ordered frees owed, paid");
