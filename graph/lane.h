@@ -49,10 +49,11 @@ struct ag_lane {
     _Atomic bool holding;   /* some are withheld */
     _Atomic bool dead;      /* the stream is gone: out of the table */
     _Atomic uint32_t turn;  /* grows with every operation withheld: for the watchdog */
-    _Atomic uint32_t stretch;     /* grows each time withholding begins: likewise */
-    _Atomic uint32_t last_thread; /* that submitted */
-    uint32_t number;              /* place in the table */
-    struct ag_lane *next_free;    /* of those that were retired */
+    _Atomic uint32_t stretch;       /* grows each time withholding begins: likewise */
+    _Atomic uint32_t last_thread;   /* that submitted */
+    _Atomic uint32_t marks_version; /* at which `marked` was asked for */
+    uint32_t number;                /* place in the table */
+    struct ag_lane *next_free;      /* of those that were retired */
 
     /* Set when it is made (from here on all is cleared when a lane is used anew): */
     CUstream stream;
@@ -60,6 +61,7 @@ struct ag_lane {
     struct ag_context *context;
     uint32_t thread; /* of a per-thread stream: its tag, else 0 */
     int priority;
+    uint64_t stream_number; /* of the streams the program created; 0: none of them */
     bool marked, is_legacy, is_blocking;
 
     /* Of the owner: */
@@ -106,6 +108,8 @@ struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream);
 struct ag_lane *ag_lane_find(CUstream stream);
 /* Announces a stream that was created. */
 void ag_lane_announce(struct ag_context *context, CUstream stream, bool blocking, int priority);
+/* Asks again whether it is marked, if a stream was given a name meanwhile. Not owned. */
+void ag_lane_remark(struct ag_lane *lane);
 /* Calls `visit` for every lane that is open. */
 void ag_lane_each_open(void (*visit)(struct ag_lane *lane, void *data), void *data);
 /* Calls `visit` for every lane there is. */

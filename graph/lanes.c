@@ -154,6 +154,7 @@ static struct ag_lane *enter(const struct ag_lane *fresh)
                sizeof(*lane) - FIRST_PLAIN);
         lane->number = place;
         lane->may_replay = true;
+        atomic_store_explicit(&lane->marks_version, fresh->marks_version, memory_order_relaxed);
         atomic_store_explicit(&lane->dead, false, memory_order_relaxed);
         ag_lane_disown(lane);
         atomic_store_explicit(&table.lane[place], lane, memory_order_release);
@@ -164,18 +165,29 @@ static struct ag_lane *enter(const struct ag_lane *fresh)
     return lane;
 }
 
-static void set_marked(struct ag_lane *lane, uint64_t number)
+static void set_marked(struct ag_lane *lane)
 {
     struct ag_stream_facts facts = {
         .handle = lane->stream,
         .nonblocking = !lane->is_blocking && !lane->is_legacy,
         .priority = lane->priority,
-        .number = number,
+        .number = lane->stream_number,
     };
+    bool was_marked = lane->marked;
 
+    lane->marks_version = ag_marks_version();
     lane->marked = ag_marks_stream(&facts);
-    if (lane->marked)
+    if (lane->marked && !was_marked)
         ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
+}
+
+void ag_lane_remark(struct ag_lane *lane)
+{
+    if (atomic_load_explicit(&lane->marks_version, memory_order_relaxed) == ag_marks_version() ||
+        !ag_lane_own(lane))
+        return;
+    set_marked(lane);
+    ag_lane_disown(lane);
 }
 
 static struct ag_lane *make(struct ag_context *context, CUstream stream, bool blocking,
@@ -189,11 +201,12 @@ static struct ag_lane *make(struct ag_context *context, CUstream stream, bool bl
         .is_blocking = blocking && stream != CU_STREAM_LEGACY,
         .thread = stream == CU_STREAM_PER_THREAD ? ag_lane_thread() : 0,
         .priority = priority,
+        .stream_number = number,
     };
 
     if (!fresh.home)
         return NULL;
-    set_marked(&fresh, number);
+    set_marked(&fresh);
     return enter(&fresh);
 }
 

@@ -32,6 +32,8 @@
 #define PACE_EVERY  16u        /* operations between two looks at the clock */
 #define MAX_SEGMENT (1u << 15) /* operations, whatever the settings say */
 
+_Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
+
 static _Atomic bool on;
 static _Atomic bool over; /* the end may come before the beginning: see ag_replay_exit */
 
@@ -391,6 +393,7 @@ void ag_replay_stream_dying(CUstream stream)
     flush_before(ag_context_current(), false, !lane || lane->is_blocking);
     if (lane)
         retire(lane, false);
+    ag_marks_forget(stream);
 }
 
 void ag_replay_stream_altered(CUstream stream)
@@ -439,6 +442,7 @@ void ag_replay_begin_child(void)
     atomic_store(&on, false);
     atomic_store(&over, false);
     ag_detail_begin_child();
+    ag_marks_begin_child();
     ag_lane_forget_all();
     ag_watchdog_forget();
 }

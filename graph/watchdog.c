@@ -53,6 +53,7 @@ static void release(struct ag_lane *lane, uint32_t stretch)
         atomic_load_explicit(&lane->stretch, memory_order_relaxed) == stretch &&
         ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_FLUSH_WATCHDOG, 1);
+        ag_stats_add(AG_STAT_REPLAY_WATCHDOG, 1);
         /* The segment goes on where it is, one by one: where it ends is for the program to say. */
         ag_segment_submit(lane);
         ag_context_restore(pushed);
