@@ -62,7 +62,8 @@ struct ag_lane {
     uint32_t thread; /* of a per-thread stream: its tag, else 0 */
     int priority;
     uint64_t stream_number; /* of the streams the program created; 0: none of them */
-    bool marked, is_legacy, is_blocking;
+    _Atomic bool marked;
+    bool is_legacy, is_blocking;
 
     /* Of the owner: */
     bool altered;    /* the stream has attributes of its own */

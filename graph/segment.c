@@ -354,7 +354,7 @@ void ag_segment_end(struct ag_lane *lane, bool flushed, enum ag_flush why)
         return; /* it could not be submitted: stays */
     if (lane->n_ops && lane->node && !lane->spoiled)
         learn(lane);
-    if (lane->n_ops)
+    if (ag_history_length(lane->history))
         ag_history_ended(lane->history, flushed);
     lane->round_ops += lane->n_ops;
     lane->n_ops = 0;
