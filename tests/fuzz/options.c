@@ -29,6 +29,23 @@ static void check_ranges(const struct ag_options *options)
     FUZZ_CHECK(!options->cache.percent || options->cache.value <= 100);
     FUZZ_CHECK(!options->pool_keep.percent || options->pool_keep.value <= 100);
     FUZZ_CHECK(!options->pending.percent || options->pending.value <= 100);
+    FUZZ_CHECK(options->graph.n <= AG_MAX_STREAM_WORDS && options->graph_iteration.kind <= AG_ITERATION_NVTX);
+    for (unsigned i = 0; i < options->graph.n; i++) {
+        const struct ag_stream_word *word = &options->graph.word[i];
+
+        FUZZ_CHECK(word->kind <= AG_STREAMS_NAME && memchr(word->name, 0, sizeof(word->name)));
+        FUZZ_CHECK((word->kind == AG_STREAMS_NAME) == !!*word->name);
+        FUZZ_CHECK(word->kind != AG_STREAMS_NTH || (word->number > 0 && word->number <= UINT32_MAX));
+        FUZZ_CHECK(word->kind != AG_STREAMS_PRIORITY || (word->number >= -1000 && word->number <= 1000));
+    }
+    FUZZ_CHECK(memchr(options->graph_iteration.name, 0, AG_GLOB_MAX));
+    FUZZ_CHECK(memchr(options->graph_iteration.domain, 0, AG_GLOB_MAX));
+    FUZZ_CHECK((options->graph_iteration.kind == AG_ITERATION_NVTX) == !!*options->graph_iteration.name);
+    FUZZ_CHECK((options->graph_segment.kind == AG_SEGMENT_FIXED) == (options->graph_segment.n >= 4));
+    FUZZ_CHECK(options->graph_segment.kind <= AG_SEGMENT_FIXED && options->graph_segment.n <= 4096);
+    FUZZ_CHECK(options->graph_warmup >= 1 && options->graph_warmup <= 1000);
+    FUZZ_CHECK(options->graph_staging_slot >= 4096 && options->graph_staging_slot <= 64 << 20);
+    FUZZ_CHECK(!ag_options_ask_for_nvtx(options) || options->graph.n);
     FUZZ_CHECK(ag_size_bytes(options->cache, 1ull << 40) <= 1ull << 40 || !options->cache.percent);
 }
 
@@ -86,6 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(ag_options_log_level(environment) <= AG_LOG_DEBUG);
     FUZZ_CHECK(ag_options_may_watch_launches(environment) ||
                options.prefetch != AG_PREFETCH_LAUNCH || options.disable);
+    FUZZ_CHECK(ag_options_may_replay(environment) || !options.graph.n || options.disable);
+    FUZZ_CHECK(ag_options_may_ask_for_nvtx(environment) || !ag_options_ask_for_nvtx(&options));
     for (unsigned i = 0; i < options.rules.n && !options.disable; i++)
         FUZZ_CHECK(ag_options_may_watch_launches(environment) ||
                    options.rules.rule[i].wish.prefetch != AG_PREFETCH_LAUNCH);
