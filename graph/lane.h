@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "abi.h"
 #include "history.h"
@@ -60,6 +61,7 @@ struct ag_lane {
     struct ag_home *home;
     struct ag_context *context;
     uint32_t thread; /* of a per-thread stream: its tag, else 0 */
+    pid_t tid;       /* of that thread */
     int priority;
     uint64_t stream_number; /* of the streams the program created; 0: none of them */
     _Atomic bool marked;
@@ -116,8 +118,10 @@ void ag_lane_each_open(void (*visit)(struct ag_lane *lane, void *data), void *da
 /* Calls `visit` for every lane there is. */
 void ag_lane_each(void (*visit)(struct ag_lane *lane, void *data), void *data);
 
-/* False: the lane is retired, and not owned. */
+/* False, and not owned: the lane is retired, or the calling thread owns it already (a signal's
+ * handler that leaves the process). within: false also when its owner kept it for so long. */
 bool ag_lane_own(struct ag_lane *lane);
+bool ag_lane_own_within(struct ag_lane *lane, uint64_t patience_ns);
 void ag_lane_disown(struct ag_lane *lane);
 /* Both keep the counts that others read; owned. */
 void ag_lane_set_open(struct ag_lane *lane, bool open);
@@ -159,6 +163,8 @@ bool ag_segment_hold(struct ag_lane *lane);
 void ag_segment_settle(struct ag_lane *lane);
 /* All graphs and all that was learnt goes. context_gone: without driver calls. */
 void ag_segment_forget(struct ag_lane *lane, bool context_gone);
+/* Likewise, and all else that it has of the driver's. */
+void ag_segment_leave(struct ag_lane *lane, bool context_gone);
 void ag_segment_configure(const struct ag_options *options);
 struct ag_ring *ag_segment_ring(struct ag_lane *lane);
 

@@ -2,10 +2,14 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "context.h"
 #include "lane.h"
@@ -200,6 +204,7 @@ static struct ag_lane *make(struct ag_context *context, CUstream stream, bool bl
         .is_legacy = stream == CU_STREAM_LEGACY,
         .is_blocking = blocking && stream != CU_STREAM_LEGACY,
         .thread = stream == CU_STREAM_PER_THREAD ? ag_lane_thread() : 0,
+        .tid = gettid(),
         .priority = priority,
         .stream_number = number,
     };
@@ -208,6 +213,16 @@ static struct ag_lane *make(struct ag_context *context, CUstream stream, bool bl
         return NULL;
     set_marked(&fresh);
     return enter(&fresh);
+}
+
+/* Threads come and go, and their streams with them: without a call that would tell. */
+static void reap(struct ag_lane *lane, void *data)
+{
+    if (!lane->thread || lane->context != data ||
+        (syscall(SYS_tgkill, getpid(), lane->tid, 0) == 0 || errno != ESRCH) || !ag_lane_own(lane))
+        return;
+    ag_segment_submit(lane);
+    ag_lane_retire(lane, false);
 }
 
 struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
@@ -225,6 +240,8 @@ struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
         last.generation == generation)
         return last.lane;
     lane = look_up(context, stream);
+    if (!lane && stream == CU_STREAM_PER_THREAD && !ag_order_capture_open())
+        ag_lane_each(reap, context);
     if (!lane && is_special(stream))
         lane = make(context, stream, true, 0, 0);
     if (lane && lane->context != context)
@@ -277,14 +294,23 @@ void ag_lane_each(void (*visit)(struct ag_lane *lane, void *data), void *data)
 
 /* --- ownership and what others read --- */
 
-bool ag_lane_own(struct ag_lane *lane)
+bool ag_lane_own_within(struct ag_lane *lane, uint64_t patience_ns)
 {
+    uint64_t until = patience_ns == UINT64_MAX ? UINT64_MAX : 0;
     uint32_t tag = ag_lane_thread(), nobody = 0;
 
     while (!atomic_compare_exchange_weak_explicit(&lane->owner, &nobody, tag, memory_order_acquire,
                                                   memory_order_relaxed)) {
-        if (atomic_load_explicit(&lane->dead, memory_order_relaxed))
+        if (atomic_load_explicit(&lane->dead, memory_order_relaxed) || nobody == tag)
             return false;
+        if (until != UINT64_MAX) {
+            uint64_t now = ag_clock_ns();
+
+            if (!until)
+                until = now + patience_ns;
+            if (now > until)
+                return false;
+        }
         nobody = 0;
         ag_order_relax();
     }
@@ -338,13 +364,18 @@ bool ag_lane_conflicts(bool is_legacy, bool is_blocking)
     return is_blocking && atomic_load_explicit(&held_legacy, memory_order_seq_cst) != 0;
 }
 
+bool ag_lane_own(struct ag_lane *lane)
+{
+    return ag_lane_own_within(lane, UINT64_MAX);
+}
+
 /* --- ends --- */
 
 void ag_lane_retire(struct ag_lane *lane, bool context_gone)
 {
     ag_lane_set_holding(lane, false);
     ag_lane_set_open(lane, false);
-    ag_segment_forget(lane, context_gone);
+    ag_segment_leave(lane, context_gone);
     if (lane->history)
         ag_history_free(lane->history);
     lane->history = NULL;

@@ -29,8 +29,9 @@
 #include "order.h"
 #include "stats.h"
 
-#define PACE_EVERY  16u        /* operations between two looks at the clock */
-#define MAX_SEGMENT (1u << 15) /* operations, whatever the settings say */
+#define PACE_EVERY       16u /* operations between two looks at the clock */
+#define CALL_PATIENCE_NS 100000000u
+#define MAX_SEGMENT      (1u << 15) /* operations, whatever the settings say */
 
 _Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
 
@@ -87,9 +88,13 @@ static bool is_wait(enum ag_flush why)
 
 static void flush(struct ag_lane *lane, enum ag_flush why)
 {
+    /* A thread may be kept in the driver by a full queue, until this thread's call lets work go on
+     * (a value written for the device, say): only calls that would wait for all that work
+     * themselves, or must come after it, wait for such a thread. */
+    uint64_t patience = why == AG_FLUSH_CALL ? CALL_PATIENCE_NS : UINT64_MAX;
     bool pushed = false;
 
-    if (!ag_lane_own(lane))
+    if (!ag_lane_own_within(lane, patience))
         return;
     ag_segment_settle(lane);
     if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {

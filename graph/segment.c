@@ -247,7 +247,11 @@ bool ag_segment_hold(struct ag_lane *lane)
     atomic_fetch_add_explicit(&lane->stretch, 1, memory_order_relaxed);
     ag_lane_set_open(lane, true);
     ag_lane_set_holding(lane, true);
-    return ag_watchdog_wake(); /* once more: it may have gone to sleep before it could see this */
+    if (ag_watchdog_wake()) /* once more: it may have gone to sleep before it could see this */
+        return true;
+    lane->mode = AG_LANE_PASSING;
+    ag_lane_set_holding(lane, false);
+    return false;
 }
 
 /* --- learning --- */
@@ -421,6 +425,28 @@ static void forget_one(struct ag_graph *graph, void *data)
         ag_graph_forget(graph);
     else
         ag_graph_destroy(graph);
+}
+
+/* What per-thread streams need. */
+static void drop_proxy(struct ag_lane *lane, bool context_gone)
+{
+    if (!context_gone) {
+        if (lane->proxy)
+            (void)ag_cu.cuStreamDestroy_v2(lane->proxy);
+        if (lane->before)
+            (void)ag_cu.cuEventDestroy_v2(lane->before);
+        if (lane->behind)
+            (void)ag_cu.cuEventDestroy_v2(lane->behind);
+    }
+    lane->proxy = NULL;
+    lane->before = lane->behind = NULL;
+    lane->proxied = false;
+}
+
+void ag_segment_leave(struct ag_lane *lane, bool context_gone)
+{
+    ag_segment_forget(lane, context_gone);
+    drop_proxy(lane, context_gone);
 }
 
 void ag_segment_forget(struct ag_lane *lane, bool context_gone)
