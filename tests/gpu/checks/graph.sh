@@ -248,20 +248,21 @@ framework_in_turn() {
 }
 
 graph_framework_checks() {
-    if any_wanted graph/torch{,-measured,-gpt2,-mlp,-resnet,-mlp-unwaited}; then
-        ONLY="" check graph/torch-measured torch_in_turn
+    if any_wanted graph-py/torch-{measured,gpt2,mlp,mlp-unwaited,resnet,infer}; then
+        ONLY="" check graph-py/torch-measured torch_in_turn
         if [[ -f $OUT/graph-torch ]]; then
-            check graph/torch-gpt2 judge graph-torch step_ms_gpt2_train 'w * 1.15 <= n'
-            check graph/torch-mlp judge graph-torch step_ms_mlp_train 'w * 1.15 <= n'
-            check graph/torch-mlp-unwaited judge graph-torch step_ms_mlp_unwaited 'w <= 1.01 * n'
-            check graph/torch-resnet judge graph-torch step_ms_resnet_infer 'w <= 1.01 * n'
+            check graph-py/torch-gpt2 judge graph-torch step_ms_gpt2_train 'w * 1.15 <= n'
+            check graph-py/torch-mlp judge graph-torch step_ms_mlp_train 'w * 1.15 <= n'
+            check graph-py/torch-mlp-unwaited judge graph-torch step_ms_mlp_unwaited 'w <= 1.01 * n'
+            check graph-py/torch-infer judge graph-torch step_ms_gpt2_infer 'w <= 1.01 * n'
+            check graph-py/torch-resnet judge graph-torch step_ms_resnet_infer 'w <= 1.01 * n'
         fi
     fi
-    check graph/torch-train framework_in_turn python3 "$HERE/torch_train.py"
-    check graph/torch-graphs framework_in_turn python3 "$HERE/torch_graphs.py" graphs
-    check graph/jax framework_in_turn python3 "$HERE/jax_loop.py"
-    check graph/cupy framework_in_turn python3 "$HERE/cupy_loop.py"
-    check graph/triton framework_in_turn python3 "$HERE/triton_kernel.py"
+    check graph-py/torch-train framework_in_turn python3 "$HERE/torch_train.py"
+    check graph-py/torch-graphs framework_in_turn python3 "$HERE/torch_graphs.py" graphs
+    check graph-py/jax framework_in_turn python3 "$HERE/jax_loop.py"
+    check graph-py/cupy framework_in_turn python3 "$HERE/cupy_loop.py"
+    check graph-py/triton framework_in_turn python3 "$HERE/triton_kernel.py"
 }
 
 # Nothing may run beside these: they measure.
