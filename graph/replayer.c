@@ -17,6 +17,7 @@
 #include "replayer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -280,10 +281,18 @@ struct ag_ring *ag_replay_ring(struct ag_lane *lane, struct ag_staged **ret_stag
     return ag_segment_ring(lane);
 }
 
-/* Enters the operation into the segment. */
+/* Enters the operation into the segment. If one has ended before it, its payload moves to the
+ * beginning of the store, where the next ones would be laid over it. */
 static void append(struct ag_lane *lane, const struct ag_op *op)
 {
-    lane->ops[lane->n_ops++] = *op;
+    struct ag_op *mine = &lane->ops[lane->n_ops++];
+    unsigned char *place = ag_store_room(&lane->store);
+
+    *mine = *op;
+    if (place && place != op->payload) {
+        memmove(place, op->payload, (op->payload_bytes + 7) & ~7u);
+        mine->payload = place;
+    }
     ag_store_take(&lane->store, op->payload_bytes);
     if (lane->node && !lane->next)
         lane->next = ag_matcher_grow(lane->matcher, lane->node, &op->signature, lane->hash);
