@@ -224,7 +224,7 @@ void ag_segment_submit(struct ag_lane *lane)
         n = node->depth;
     if (n < lane->n_ops)
         release(lane, n, stream);
-    if (lane->staged.n)
+    if (lane->staged.first)
         (void)ag_ring_sent(atomic_load(&lane->home->ring), &lane->staged, stream);
     if (stream == lane->proxy)
         sent_to_proxy(lane);

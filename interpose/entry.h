@@ -29,7 +29,8 @@ enum ag_entry_state {
 enum ag_entry_launches {
     AG_LAUNCHES_NEW,     /* nothing was read yet */
     AG_LAUNCHES_PASSED,  /* they jump to the driver's own */
-    AG_LAUNCHES_WATCHED, /* what they use is prefetched */
+    AG_LAUNCHES_WATCHED, /* what they use is prefetched; recorded where streams are replayed */
+    AG_LAUNCHES_RECORDED, /* only recorded */
 };
 
 /* What hooks that only replay needs do. */

@@ -1,6 +1,7 @@
 /* Hooks of memory: allocation, free, and the questions about it. */
 #include "alloc.h"
 #include "answers.h"
+#include "copies.h"
 #include "driver.h"
 #include "entry.h"
 #include "order.h"
@@ -57,5 +58,6 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
 {
     AG_ENTER(cuPointerSetAttribute, value, attribute, ptr);
     ag_order_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
+    ag_copies_note_synchronous();
     return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
 }

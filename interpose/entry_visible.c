@@ -5,6 +5,8 @@
 #include "caller.h"
 #include "driver.h"
 #include "entry.h"
+#include "entry_replay.h"
+#include "op.h"
 #include "order.h"
 
 #define NOTED(how, symbol, parameters, ...)                         \
@@ -51,10 +53,6 @@ NOTED(AG_VISIBLE_SHARED, cuMemExportToShareableHandle,
 NOTED(AG_VISIBLE_SHARED, cuMemImportFromShareableHandle,
       (CUmemGenericAllocationHandle * handle, void *exported, CUmemAllocationHandleType type), handle,
       exported, type)
-NOTED(AG_VISIBLE_HOST_FUNCTION, cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data),
-      stream, function, data)
-NOTED(AG_VISIBLE_HOST_FUNCTION, cuLaunchHostFunc_ptsz,
-      (CUstream stream, CUhostFn function, void *data), stream, function, data)
 NOTED(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback,
       (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream, callback,
       data, flags)
@@ -66,6 +64,36 @@ NOTED(AG_VISIBLE_HOST_FUNCTION, cuGraphAddHostNode,
        const CUDA_HOST_NODE_PARAMS *parameters),
       node, graph, dependencies, n, parameters)
 NOTED(AG_VISIBLE_PEERS, cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), peer, flags)
+
+/* The lane of its stream, if that is replayed, where it may be recorded. True: withheld. */
+static bool take_host_function(CUstream stream, bool per_thread, CUhostFn function, void *data,
+                               struct ag_lane **ret_lane)
+{
+    struct ag_op op;
+
+    *ret_lane = ag_entry_replays_now() ? ag_replay_enter(stream, per_thread) : NULL;
+    if (!*ret_lane)
+        return false;
+    op.payload = ag_replay_room(*ret_lane);
+    if (!ag_op_host(&op, function, data))
+        return ag_replay_pass(*ret_lane, AG_FLUSH_UNRECORDED);
+    return ag_replay_take(*ret_lane, &op);
+}
+
+#define HOST_FUNCTION(symbol, per_thread)                                                          \
+    AG_ENTRY CUresult symbol(CUstream stream, CUhostFn function, void *data)                       \
+    {                                                                                              \
+        struct ag_lane *lane;                                                                      \
+                                                                                                   \
+        AG_ENTER(symbol, stream, function, data);                                                  \
+        ag_order_note_visible(AG_VISIBLE_HOST_FUNCTION);                                           \
+        if (take_host_function(stream, per_thread, function, data, &lane))                         \
+            return ag_entry_leave(CUDA_SUCCESS);                                                   \
+        return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol(stream, function, data)));     \
+    }
+
+HOST_FUNCTION(cuLaunchHostFunc, false)
+HOST_FUNCTION(cuLaunchHostFunc_ptsz, true)
 
 static void note_node(const CUgraphNodeParams *parameters)
 {

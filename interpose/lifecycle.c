@@ -178,6 +178,8 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
 {
     if (state == AG_ENTRY_ACTIVE && asks_for_launches())
         return AG_LAUNCHES_WATCHED;
+    if (state == AG_ENTRY_ACTIVE && ag_replay_on())
+        return AG_LAUNCHES_RECORDED;
     return AG_LAUNCHES_PASSED;
 }
 

@@ -49,6 +49,8 @@ void ag_render_replay_json(struct ag_text *text, const struct ag_stats *stats)
     ag_text_add(text, ",\n \"eager_ns\":%llu,\"replayed_ns\":%llu,\n \"flushes\":{",
                 (unsigned long long)stats->eager_ns, (unsigned long long)stats->replayed_ns);
     json_group(text, stats, "flushes");
+    ag_text_add(text, "},\n \"staging\":{");
+    json_group(text, stats, "staging");
     ag_text_add(text, "}},\n");
 }
 
@@ -122,6 +124,25 @@ static void add_times(struct ag_text *text, const struct ag_stats *stats)
     add_row(text, "a round with graphs", ag_text_duration(value, sizeof(value), replayed), behind);
 }
 
+/* Only where there was something to keep. */
+static void add_staging(struct ag_text *text, const struct ag_stats *stats)
+{
+    bool said = false;
+    char value[32];
+
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        if (strcmp(rows[i].group, "staging") || !counter(stats, i))
+            continue;
+        if (!said)
+            ag_text_add(text, "  host data of withheld copies\n");
+        said = true;
+        if (i == AG_STAT_STAGING_BYTES)
+            add_row(text, rows[i].label, ag_text_size(value, sizeof(value), counter(stats, i)), "");
+        else
+            add_count(text, stats, i, "");
+    }
+}
+
 void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats)
 {
     uint64_t flushes = 0;
@@ -146,6 +167,7 @@ void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats)
         if (!strcmp(rows[i].group, "flushes") && counter(stats, i))
             add_count(text, stats, i, share(behind, sizeof(behind), counter(stats, i), flushes));
     }
+    add_staging(text, stats);
 }
 
 const char *ag_render_replay_warning(const struct ag_stats *stats, bool by_range, unsigned i)

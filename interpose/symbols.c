@@ -11,6 +11,7 @@
 #define SUFFIX_NONE
 #define SUFFIX_LEGACY
 #define SUFFIX_PTSZ _ptsz
+#define SUFFIX_PTDS _ptds
 #define PASTE(a, b, c, d) a##b##_v##c##d
 #define PFN(base, since, suffix) PASTE(PFN_, base, since, suffix)
 #define AG_HOOK(base, symbol, since, flavour, need)                                            \
@@ -84,7 +85,7 @@ enum ag_hook ag_hook_by_address(const void *address, bool per_thread)
     }
     for (; low < n_by_address && by_address[low].address == address; low++) {
         found = by_address[low].hook;
-        if ((hooks[found].flavour == AG_FLAVOUR_PTSZ) == per_thread)
+        if ((hooks[found].flavour >= AG_FLAVOUR_PTSZ) == per_thread)
             break;
     }
     return found;

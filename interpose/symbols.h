@@ -11,7 +11,7 @@ enum ag_hook {
     AG_N_HOOKS
 };
 
-enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ };
+enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ, AG_FLAVOUR_PTDS };
 
 /* Which settings a hook is for. */
 enum ag_when {

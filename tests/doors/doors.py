@@ -32,9 +32,11 @@ def check(condition, message):
         raise Failure(message)
 
 
-def hooked_symbols(path, kind="HOOK"):
+def hooked_symbols(path, when=None):
+    """Always, or those that only some settings need."""
+    row = rf"^AG_HOOK_IF\(\w+, (\w+),.* {when}\)" if when else r"^AG_HOOK\(\w+, (\w+),"
     with open(path) as f:
-        return set(re.findall(rf"^AG_{kind}\(\w+, (\w+),", f.read(), re.M))
+        return set(re.findall(row, f.read(), re.M))
 
 
 def listed_lookups(path):
@@ -159,7 +161,7 @@ def check_same_questions(run, lookups):
 
 def test(options, directory):
     always = hooked_symbols(options.hooks)
-    launches = hooked_symbols(options.hooks, "HOOK_IF")
+    launches = hooked_symbols(options.hooks, "LAUNCHES")
     check(always and launches, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),

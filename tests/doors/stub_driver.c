@@ -39,7 +39,7 @@ static const struct stub_symbol *find_symbol(const char *name, int version, bool
     const struct stub_symbol *best = NULL;
     for (const struct stub_symbol *s = stub_symbols; s->base != NULL; s++) {
         if (strcmp(s->base, name) != 0 || s->since > version) continue;
-        if (s->flavour != STUB_NONE && (s->flavour == STUB_PTSZ) != per_thread) continue;
+        if (s->flavour != STUB_NONE && (s->flavour >= STUB_PTSZ) != per_thread) continue;
         if (best == NULL || s->since > best->since) best = s;
     }
     return best;

@@ -7,7 +7,7 @@
 
 #define STUB_EXPORT __attribute__((visibility("default")))
 
-enum stub_flavour { STUB_NONE, STUB_LEGACY, STUB_PTSZ };
+enum stub_flavour { STUB_NONE, STUB_LEGACY, STUB_PTSZ, STUB_PTDS };
 
 /* A driver symbol, exported under its full name, and what cuGetProcAddress gives it for. */
 struct stub_symbol {
