@@ -191,6 +191,10 @@ void ag_lane_remark(struct ag_lane *lane)
         !ag_lane_own(lane))
         return;
     set_marked(lane);
+    if (!lane->marked) { /* what comes now goes past it */
+        ag_segment_settle(lane);
+        ag_segment_end(lane, true, AG_FLUSH_CALL);
+    }
     ag_lane_disown(lane);
 }
 

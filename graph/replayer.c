@@ -207,6 +207,8 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
         return NULL;
     context = ag_context_current();
     lane = ag_lane_of(context, normalise(stream, per_thread));
+    if (lane)
+        ag_lane_remark(lane);
     flush_before(context, lane && lane->is_legacy, !lane || lane->is_blocking);
     if (!lane || !lane->marked || ag_context_is_inside() ||
         atomic_load_explicit(&lane->home->failed, memory_order_relaxed))
