@@ -56,6 +56,7 @@ const char *ag_graph_missing(void)
     } needed[] = {
 #define NEEDS(symbol) {(void *const *)&ag_cu.symbol, #symbol}
         NEEDS(cuFuncGetParamInfo),
+        NEEDS(cuStreamIsCapturing),
         NEEDS(cuGraphCreate),
         NEEDS(cuGraphDestroy),
         NEEDS(cuGraphAddKernelNode_v2),
@@ -65,7 +66,6 @@ const char *ag_graph_missing(void)
         NEEDS(cuGraphAddDependencies),
         NEEDS(cuGraphKernelNodeSetAttribute),
         NEEDS(cuGraphInstantiateWithFlags),
-        NEEDS(cuGraphUpload),
         NEEDS(cuGraphLaunch),
         NEEDS(cuGraphExecDestroy),
         NEEDS(cuGraphExecKernelNodeSetParams_v2),
@@ -351,15 +351,15 @@ static CUresult instantiate(struct ag_graph *graph, CUgraphExec *ret_exec)
         graph->has_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
 }
 
-CUresult ag_graph_finish(struct ag_graph *graph, CUstream stream)
+/* Not uploaded: that is work on a stream, and a program that knows its stream to be done would find
+ * it busy. The first launch uploads. */
+CUresult ag_graph_finish(struct ag_graph *graph)
 {
     CUresult result = instantiate(graph, &graph->execs[0].handle);
 
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         graph->n_execs = 1;
-        result = ag_cu.cuGraphUpload(graph->execs[0].handle, stream);
-    }
-    if (result != CUDA_SUCCESS)
+    else
         ag_graph_destroy(graph);
     return result;
 }

@@ -27,12 +27,11 @@ const char *ag_graph_missing(void);
  * CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. Returns the driver's answer. */
 CUresult ag_op_submit(const struct ag_op *op, CUstream stream);
 
-/* Building in pieces: begin, add every operation in order (a straight chain), finish (instantiates
- * and uploads on `stream`). NULL or an error: the graph is gone (finish and add free it on
- * failure). */
+/* Building in pieces: begin, add every operation in order (a straight chain), finish
+ * (instantiates). NULL or an error: the graph is gone (finish and add free it on failure). */
 struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_why);
 CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op);
-CUresult ag_graph_finish(struct ag_graph *graph, CUstream stream);
+CUresult ag_graph_finish(struct ag_graph *graph);
 
 /* Brings every node whose payload differs from `ops` up to date, and launches. ops: the n_ops
  * operations with the same signatures. On failure nothing of it has been submitted, and the graph

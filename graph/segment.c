@@ -292,7 +292,7 @@ static CUresult build_from(struct ag_lane *lane, struct ag_graph **ret)
             graph = NULL;
     }
     if (graph) {
-        result = ag_graph_finish(graph, lane->stream);
+        result = ag_graph_finish(graph);
         if (result != CUDA_SUCCESS)
             graph = NULL;
     }

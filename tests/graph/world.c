@@ -324,7 +324,7 @@ CUresult script_build(const struct ag_op *ops, uint32_t n, struct ag_graph **ret
     }
     if (!graph)
         return result;
-    result = ag_graph_finish(graph, world.stream);
+    result = ag_graph_finish(graph);
     if (result == CUDA_SUCCESS)
         *ret_graph = graph;
     return result;
