@@ -2,12 +2,12 @@
  *
  * Nodes lie in one array, in the order in which they were made, so that following a known segment
  * goes forwards through memory. What must be cheap: a child that was taken last time (one
- * comparison), and new nodes without end, on a stream that never repeats: room is made for a
- * quarter of all nodes at once, by passes over the array.
+ * comparison), and new nodes without end, on a stream that never repeats. So room is made for a
+ * quarter of all nodes at once, and what that looks at lies close together, beside the nodes.
  *
- * `used` does not grow on the way down: whoever passes a child passed its parent in the same
- * segment. So what is older than some moment is whole subtrees, but for what is kept: nodes with
- * graphs or something of the owner's, the node in hand, and the ancestors of all that stay. */
+ * When a node was used (in the count of ends) is taken from its parent, so it does not grow on the
+ * way down, and what is older than some moment is whole subtrees; but for what is kept: nodes with
+ * graphs, the node in hand, and their ancestors. */
 #include "matcher.h"
 
 #include <stddef.h>
@@ -17,14 +17,25 @@
 #define MOST_LISTED 8u /* children; of more, each is in the table as well */
 #define N_BUCKETS   256u
 
+enum mark { EVICTABLE, KEPT, DOOMED };
+
+/* Of the node of the same number. */
+struct beside {
+    uint64_t used;   /* count of ends when it was last passed */
+    uint32_t parent; /* number of its parent; of a free one, of the next free one, or 0 */
+    uint32_t mark;   /* while room is made: enum mark */
+};
+
 struct ag_matcher {
     uint32_t max_nodes, n_nodes; /* without the root */
     uint32_t n_fresh;            /* nodes of the array that were ever in use, with the root */
     uint32_t capacity;           /* of the table, a power of two */
     uint64_t ends;
-    struct ag_node *nodes, *free_list; /* nodes[0] is the root; free ones by next_sibling */
-    uint32_t *table;                   /* open addressing: numbers of nodes, 0 for an empty place */
-    struct ag_node **graphs;           /* those that carry one */
+    struct ag_node *nodes; /* nodes[0] is the root */
+    struct beside *beside;
+    uint32_t first_free;     /* number, 0 for none */
+    uint32_t *table;         /* open addressing: numbers of nodes, 0 for an empty place */
+    struct ag_node **graphs; /* those that carry one */
     uint32_t n_graphs;
 };
 
@@ -53,9 +64,10 @@ struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
     for (matcher->capacity = 16; matcher->capacity / 2 < max_nodes; matcher->capacity *= 2)
         ;
     matcher->nodes = map(((size_t)max_nodes + 1) * sizeof(matcher->nodes[0]));
+    matcher->beside = map(((size_t)max_nodes + 1) * sizeof(matcher->beside[0]));
     matcher->table = map((size_t)matcher->capacity * sizeof(matcher->table[0]));
     matcher->graphs = map(((size_t)max_nodes + 1) * sizeof(matcher->graphs[0]));
-    if (matcher->nodes && matcher->table && matcher->graphs)
+    if (matcher->nodes && matcher->beside && matcher->table && matcher->graphs)
         return matcher;
     ag_matcher_free(matcher, NULL, NULL);
     return NULL;
@@ -69,6 +81,7 @@ void ag_matcher_free(struct ag_matcher *matcher, void (*drop)(struct ag_graph *g
     for (uint32_t i = 0; i < matcher->n_graphs; i++)
         drop(matcher->graphs[i]->graph, data);
     unmap(matcher->nodes, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->nodes[0]));
+    unmap(matcher->beside, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->beside[0]));
     unmap(matcher->table, (size_t)matcher->capacity * sizeof(matcher->table[0]));
     unmap(matcher->graphs, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->graphs[0]));
     unmap(matcher, sizeof(*matcher));
@@ -89,7 +102,7 @@ uint32_t ag_matcher_count(const struct ag_matcher *matcher)
 static uint32_t place_of(const struct ag_matcher *matcher, const struct ag_node *parent,
                          uint64_t hash)
 {
-    uint64_t mixed = (hash ^ (uint64_t)(parent - matcher->nodes)) * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = (hash ^ parent->number) * 0x9e3779b97f4a7c15u;
 
     return (uint32_t)(mixed >> 32) & (matcher->capacity - 1);
 }
@@ -100,13 +113,26 @@ static void enter(struct ag_matcher *matcher, const struct ag_node *child)
 
     while (matcher->table[place])
         place = (place + 1) & (matcher->capacity - 1);
-    matcher->table[place] = (uint32_t)(child - matcher->nodes);
+    matcher->table[place] = child->number;
 }
 
-static void enter_children(struct ag_matcher *matcher, const struct ag_node *node)
+/* What comes behind it moves up where it may. */
+static void take_out(struct ag_matcher *matcher, const struct ag_node *child)
 {
-    for (const struct ag_node *child = node->first_child; child; child = child->next_sibling)
-        enter(matcher, child);
+    uint32_t last = matcher->capacity - 1, hole = place_of(matcher, child->parent, child->hash);
+
+    while (matcher->table[hole] != child->number)
+        hole = (hole + 1) & last;
+    for (uint32_t next = (hole + 1) & last; matcher->table[next]; next = (next + 1) & last) {
+        const struct ag_node *node = &matcher->nodes[matcher->table[next]];
+        uint32_t home = place_of(matcher, node->parent, node->hash);
+
+        if (((next - home) & last) >= ((next - hole) & last)) {
+            matcher->table[hole] = matcher->table[next];
+            hole = next;
+        }
+    }
+    matcher->table[hole] = 0;
 }
 
 static struct ag_node *find_in_table(const struct ag_matcher *matcher, const struct ag_node *parent,
@@ -150,126 +176,117 @@ struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *no
             return NULL;
         node->likely = child;
     }
-    child->used = matcher->ends;
+    matcher->beside[child->number].used = matcher->beside[node->number].used;
     return child;
 }
 
 /* --- evicting --- */
 
-static void keep_path(struct ag_node *node)
+static void keep_path(struct ag_matcher *matcher, uint32_t number)
 {
-    for (; node && !node->is_kept; node = node->parent)
-        node->is_kept = 1;
+    for (; matcher->beside[number].mark != KEPT; number = matcher->beside[number].parent)
+        matcher->beside[number].mark = KEPT;
 }
 
-/* Free nodes are told by having no parent. */
-static bool is_candidate(const struct ag_node *node)
-{
-    return node->parent && !node->is_kept;
-}
-
-/* A moment such that at least `wanted` candidates, if there are so many, were used before it, and
- * few more: by histograms, each of the bucket where the one before it passed the number. */
+/* A moment such that at least `wanted` evictable nodes, if there are so many, were used before it,
+ * and few more: by histograms, each of the bucket where the one before it passed the number. */
 static uint64_t choose_moment(const struct ag_matcher *matcher, uint32_t wanted)
 {
-    uint64_t low = 0, width = matcher->ends / N_BUCKETS + 1;
+    uint64_t low = 0;
+    unsigned shift = 0; /* of the width of a bucket */
 
+    while (matcher->ends >> shift >= N_BUCKETS)
+        shift++;
     for (;;) {
         uint32_t counts[N_BUCKETS] = {0}, below = 0, bucket;
 
-        for (uint32_t i = 1; i < matcher->n_fresh; i++) {
-            const struct ag_node *node = &matcher->nodes[i];
-            uint64_t which = (node->used - low) / width;
+        for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
+            uint64_t which = (matcher->beside[i].used - low) >> shift;
 
-            if (is_candidate(node) && node->used >= low && which < N_BUCKETS)
-                counts[which]++;
+            if (which < N_BUCKETS)
+                counts[which] += matcher->beside[i].mark == EVICTABLE;
         }
         for (bucket = 0; bucket < N_BUCKETS - 1 && below + counts[bucket] < wanted; bucket++)
             below += counts[bucket];
-        if (width == 1 || below + counts[bucket] <= wanted + wanted / 2)
-            return low + (bucket + 1) * width;
-        wanted = wanted - below;
-        low += bucket * width;
-        width = width / N_BUCKETS + 1;
+        if (!shift || below + counts[bucket] <= wanted + wanted / 2)
+            return low + ((bucket + 1ull) << shift);
+        wanted -= below;
+        low += (uint64_t)bucket << shift;
+        shift = shift > 8 ? shift - 8 : 0;
     }
 }
 
-/* Takes the children that go out of the list of one that stays. */
-static void prune_children(struct ag_node *node)
+/* Out of the list of a parent that stays. */
+static void unlink_node(struct ag_matcher *matcher, struct ag_node *node)
 {
-    struct ag_node **link = &node->first_child;
+    struct ag_node *parent = node->parent;
 
-    if (node->likely && !node->likely->is_kept)
-        node->likely = NULL;
-    while (*link) {
-        if (!(*link)->is_kept)
-            *link = (*link)->next_sibling;
-        else
-            link = &(*link)->next_sibling;
-    }
+    if (parent->is_wide)
+        take_out(matcher, node);
+    if (parent->likely == node)
+        parent->likely = NULL;
+    if (node->prev_sibling)
+        node->prev_sibling->next_sibling = node->next_sibling;
+    else
+        parent->first_child = node->next_sibling;
+    if (node->next_sibling)
+        node->next_sibling->prev_sibling = node->prev_sibling;
 }
 
-static void keep_what_must_stay(struct ag_matcher *matcher, struct ag_node *in_hand)
+static void doom(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
     uint64_t moment;
 
-    keep_path(&matcher->nodes[0]);
-    keep_path(in_hand);
-    for (uint32_t i = 1; i < matcher->n_fresh; i++) {
-        if (matcher->nodes[i].graph || matcher->nodes[i].extra)
-            keep_path(&matcher->nodes[i]);
-    }
+    for (uint32_t i = 0; i <= matcher->max_nodes; i++)
+        matcher->beside[i].mark = EVICTABLE;
+    matcher->beside[0].mark = KEPT;
+    keep_path(matcher, in_hand->number);
+    for (uint32_t i = 0; i < matcher->n_graphs; i++)
+        keep_path(matcher, matcher->graphs[i]->number);
     moment = choose_moment(matcher, matcher->max_nodes / 4 + 1);
-    for (uint32_t i = 1; i < matcher->n_fresh; i++) {
-        if (matcher->nodes[i].parent && matcher->nodes[i].used >= moment)
-            keep_path(&matcher->nodes[i]);
+    for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
+        struct beside *beside = &matcher->beside[i];
+
+        if (beside->mark == EVICTABLE && beside->used < moment)
+            beside->mark = DOOMED;
     }
 }
 
-static void evict(struct ag_matcher *matcher, struct ag_node *in_hand)
+/* Only when all nodes are in use. */
+static void evict(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
-    keep_what_must_stay(matcher, in_hand);
-    memset(matcher->table, 0, (size_t)matcher->capacity * sizeof(matcher->table[0]));
-    for (uint32_t i = 0; i < matcher->n_fresh; i++) {
-        if (!matcher->nodes[i].is_kept)
-            continue;
-        prune_children(&matcher->nodes[i]);
-        if (matcher->nodes[i].is_wide)
-            enter_children(matcher, &matcher->nodes[i]);
-    }
-    for (uint32_t i = matcher->n_fresh - 1; i > 0; i--) { /* the list begins with the first */
-        struct ag_node *node = &matcher->nodes[i];
+    doom(matcher, in_hand);
+    for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
+        const struct beside *beside = &matcher->beside[i];
 
-        if (is_candidate(node)) {
-            *node = (struct ag_node){.next_sibling = matcher->free_list};
-            matcher->free_list = node;
-            matcher->n_nodes--;
-        }
-        node->is_kept = 0;
+        if (beside->mark == DOOMED && matcher->beside[beside->parent].mark != DOOMED)
+            unlink_node(matcher, &matcher->nodes[i]);
     }
-    matcher->nodes[0].is_kept = 0;
+    for (uint32_t i = matcher->max_nodes; i > 0; i--) { /* so that the list begins with the first */
+        if (matcher->beside[i].mark != DOOMED)
+            continue;
+        matcher->beside[i].parent = matcher->first_free;
+        matcher->first_free = i;
+        matcher->n_nodes--;
+    }
 }
 
 /* --- growing --- */
 
-/* All zero; NULL when there is none. */
-static struct ag_node *take_node(struct ag_matcher *matcher, struct ag_node *in_hand)
+/* The number of a node to be filled, or 0 when there is none. */
+static uint32_t take_number(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
-    struct ag_node *node;
+    uint32_t number;
 
     if (matcher->n_nodes == matcher->max_nodes)
         evict(matcher, in_hand);
-    if (matcher->n_fresh <= matcher->max_nodes) {
-        matcher->n_nodes++;
-        return &matcher->nodes[matcher->n_fresh++];
-    }
-    node = matcher->free_list;
-    if (!node)
-        return NULL;
-    matcher->free_list = node->next_sibling;
-    node->next_sibling = NULL;
-    matcher->n_nodes++;
-    return node;
+    number = matcher->first_free;
+    if (matcher->n_fresh <= matcher->max_nodes)
+        number = matcher->n_fresh++;
+    else
+        matcher->first_free = matcher->beside[number].parent;
+    matcher->n_nodes += number != 0;
+    return number;
 }
 
 static bool has_many_children(const struct ag_node *node)
@@ -285,25 +302,34 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
                                 const struct ag_signature *signature, uint64_t hash)
 {
     struct ag_node *child = ag_matcher_follow(matcher, node, signature, hash);
+    uint32_t number;
 
     if (child)
         return child;
-    child = take_node(matcher, node);
-    if (!child)
+    number = take_number(matcher, node);
+    if (!number)
         return NULL;
-    child->signature = *signature;
-    child->hash = hash;
-    child->parent = node;
-    child->depth = node->depth + 1;
-    child->used = matcher->ends;
-    child->next_sibling = node->first_child;
+    child = &matcher->nodes[number];
+    *child = (struct ag_node){
+        .signature = *signature,
+        .hash = hash,
+        .parent = node,
+        .next_sibling = node->first_child,
+        .number = number,
+        .depth = node->depth + 1,
+    };
+    if (node->first_child)
+        node->first_child->prev_sibling = child;
     node->first_child = child;
     node->likely = child;
+    matcher->beside[child->number].used = matcher->beside[node->number].used;
+    matcher->beside[child->number].parent = node->number;
     if (node->is_wide) {
         enter(matcher, child);
     } else if (has_many_children(node)) {
-        node->is_wide = 1;
-        enter_children(matcher, node);
+        node->is_wide = true;
+        for (const struct ag_node *each = node->first_child; each; each = each->next_sibling)
+            enter(matcher, each);
     }
     return child;
 }
@@ -312,7 +338,7 @@ void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node)
 {
     if (node->ends < UINT32_MAX)
         node->ends++;
-    matcher->ends++;
+    matcher->beside[0].used = ++matcher->ends;
 }
 
 /* --- graphs --- */
@@ -348,13 +374,20 @@ struct ag_graph *ag_matcher_set_graph(struct ag_matcher *matcher, struct ag_node
     return before;
 }
 
+static uint64_t used_of(const struct ag_matcher *matcher, const struct ag_node *node)
+{
+    return matcher->beside[node->number].used;
+}
+
 struct ag_node *ag_matcher_oldest_graph(struct ag_matcher *matcher)
 {
     struct ag_node *oldest = NULL;
 
     for (uint32_t i = 0; i < matcher->n_graphs; i++) {
-        if (!oldest || matcher->graphs[i]->used < oldest->used)
-            oldest = matcher->graphs[i];
+        struct ag_node *node = matcher->graphs[i];
+
+        if (!oldest || used_of(matcher, node) < used_of(matcher, oldest))
+            oldest = node;
     }
     return oldest;
 }

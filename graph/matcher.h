@@ -16,17 +16,15 @@ struct ag_graph; /* graph/builder.h: the matcher only carries it */
 struct ag_node {
     struct ag_signature signature; /* of the operation that leads here from the parent */
     uint64_t hash;
-    struct ag_node *parent, *first_child, *next_sibling;
+    struct ag_node *parent, *first_child, *next_sibling, *prev_sibling;
     struct ag_node *likely; /* the child taken last */
+    uint32_t number;        /* the matcher's */
     uint32_t depth;         /* operations from the root; 0 for the root */
     uint32_t ends;          /* segments that ended here */
     uint32_t below;         /* graphs in the subtree beneath this node, itself not counted */
-    uint32_t refused : 30;  /* times that building or launching a graph failed here */
-    uint32_t is_wide : 1;   /* the matcher's: its children are found by a table */
-    uint32_t is_kept : 1;   /* the matcher's, while it evicts */
-    uint64_t used;          /* matcher's count of ends when last passed: for eviction */
+    uint32_t refused;       /* times that building or launching a graph failed here */
+    bool is_wide;           /* its children are in the matcher's table */
     struct ag_graph *graph;
-    void *extra; /* the owner's; while it is set, the node is not evicted */
 };
 
 struct ag_matcher;
