@@ -1,13 +1,17 @@
 /* Copies and fills, and the memory they name: see copies.h.
  *
- * Each thread remembers a few ranges of device and pinned memory, under the epoch that was in force
- * before it asked. Whatever takes such memory away changes the epoch first. Nothing else is
- * remembered: pageable memory has no bounds that the driver knows, and nobody says when it goes. */
+ * A few ranges of device and pinned memory are remembered for each thread's slot, under the epoch
+ * that was in force before it was asked. Whatever takes such memory away changes the epoch first.
+ * Nothing else is remembered: pageable memory has no bounds that the driver knows, and nobody says
+ * when it goes.
+ *
+ * Not in thread-local storage: the loader has little to spare for libraries that come late. */
 #include "copies.h"
 
 #include <stddef.h>
 
 #include "answers.h"
+#include "base/slot.h"
 #include "context.h"
 #include "driver.h"
 #include "ledger.h"
@@ -25,10 +29,11 @@ struct range {
 
 _Atomic uint64_t ag_copies_epoch = 1;
 
-static _Thread_local struct {
-    struct range range[N_RANGES];
+static struct {
+    _Alignas(64) atomic_flag busy; /* late threads share slots */
     unsigned next;
-} known;
+    struct range range[N_RANGES];
+} known[AG_SLOTS];
 
 static _Atomic bool some_are_synchronous;
 
@@ -142,27 +147,56 @@ static bool holds(const struct range *range, uint64_t first, uint64_t last)
     return range->first <= first && last <= range->last;
 }
 
+/* UNKNOWN when it is none of the ranges, or they cannot be looked at now. */
+static enum ag_memory recall(const struct range *wanted)
+{
+    unsigned slot = ag_slot();
+    enum ag_memory memory = AG_MEMORY_UNKNOWN;
+
+    if (atomic_flag_test_and_set_explicit(&known[slot].busy, memory_order_acquire))
+        return memory;
+    for (unsigned i = 0; i < N_RANGES && !memory; i++) {
+        const struct range *range = &known[slot].range[i];
+
+        if (range->epoch == wanted->epoch && range->context == wanted->context &&
+            holds(range, wanted->first, wanted->last))
+            memory = range->memory;
+    }
+    atomic_flag_clear_explicit(&known[slot].busy, memory_order_release);
+    return memory;
+}
+
+static void remember(const struct range *range)
+{
+    unsigned slot = ag_slot();
+
+    if (atomic_flag_test_and_set_explicit(&known[slot].busy, memory_order_acquire))
+        return;
+    known[slot].range[known[slot].next++ % N_RANGES] = *range;
+    atomic_flag_clear_explicit(&known[slot].busy, memory_order_release);
+}
+
 enum ag_memory ag_copies_memory(uint64_t address, uint64_t bytes)
 {
     uint64_t epoch = atomic_load_explicit(&ag_copies_epoch, memory_order_acquire);
-    const struct ag_context *context = ag_context_current();
-    uint64_t last = address + bytes - 1;
-    struct range fresh = {.epoch = epoch, .context = context};
+    struct range range = {.epoch = epoch,
+                          .first = address,
+                          .last = address + bytes - 1,
+                          .context = ag_context_current()};
+    uint64_t last = range.last;
+    enum ag_memory memory;
 
-    if (!context || !address || last < address)
+    if (!range.context || !address || last < address)
         return AG_MEMORY_UNKNOWN;
-    for (unsigned i = 0; i < N_RANGES; i++) {
-        const struct range *range = &known.range[i];
-
-        if (range->epoch == epoch && range->context == context && holds(range, address, last))
-            return range->memory;
-    }
-    learn(&fresh, address, bytes);
-    if (!holds(&fresh, address, last))
+    memory = recall(&range);
+    if (memory)
+        return memory;
+    learn(&range, address, bytes);
+    if (!holds(&range, address, last))
         return AG_MEMORY_UNKNOWN;
-    if (fresh.memory == AG_MEMORY_DEVICE || fresh.memory == AG_MEMORY_PINNED)
-        known.range[known.next++ % N_RANGES] = fresh;
-    return fresh.memory;
+    if (range.memory == AG_MEMORY_DEVICE || range.memory == AG_MEMORY_PINNED)
+        remember(&range);
+    return range.memory;
 }
 
 /* --- copies --- */
