@@ -184,12 +184,48 @@ static void name_streams(void)
     for (unsigned i = 0; i < 6; i++)
         NEED(cuStreamDestroy(stream[i]));
 }
+
+enum { FILLS = 10, WORDS = 1000 };
+
+static void fill_half(CUstream stream, CUdeviceptr p, uint32_t first)
+{
+    for (uint32_t i = 0; i < FILLS / 2; i++)
+        launch_fill(stream, p, WORDS, first + i);
+}
+
+/* A stream loses its name amid a round that repeats, and gets it back: the last kernel's words stay. */
+static void rename_stream(void)
+{
+    CUstream stream;
+    CUdeviceptr p;
+
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, WORDS * 4));
+    for (uint32_t round = 0; round < 30; round++) {
+        nvtxNameCuStreamA(stream, "train");
+        fill_half(stream, p, round * 100);
+        if (round % 10 == 9)
+            nvtxNameCuStreamA(stream, "x");
+        fill_half(stream, p, round * 100 + 50);
+        NEED(cuStreamSynchronize(stream));
+        say("round %u: %u wrong", round, count_wrong(p, WORDS, round * 100 + 50 + FILLS / 2 - 1));
+    }
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(stream));
+}
 #endif
 
 int main(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
+#ifdef WITH_DRIVER
+    if (argc > 1 && !strcmp(argv[1], "rename")) {
+        (void)device_open();
+        rename_stream();
+        return 0;
+    }
+#endif
     say_ranges();
 #ifdef WITH_DRIVER /* what comes now is under our hooks */
     (void)device_open();

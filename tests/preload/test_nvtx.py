@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import LIBRARY, RUNTIME, Case, clean_environment, main, preloaded, program, run
+from harness import LIBRARY, RUNTIME, SEEDS, Case, clean_environment, main, preloaded, program, run
 
 VARIABLE = 'NVTX_INJECTION64_PATH'
 COMMAND = os.environ['TEST_COMMAND']
@@ -72,9 +72,20 @@ class Names(Case):
                 with self.subTest(program=path, graph=graph):
                     for _, result in self.same([path], variants=[{'ALLOGRAFT_GRAPH': graph}]):
                         replay = result.report()['replay']
-                        if replay['state'] != 'on':
-                            self.skipTest('replay is ' + (replay['reason'] or replay['state']))
+                        self.assertEqual(replay['state'], 'on')
                         self.assertEqual(replay['streams_marked'], expected)
+
+
+    def test_go_and_come_back(self):
+        for path in PROGRAMS:
+            for _, result in self.same([path, 'rename'], seeds=SEEDS,
+                                       variants=[{'ALLOGRAFT_GRAPH': 'name:train', 'ALLOGRAFT_GRAPH_PROFIT': '0',
+                                                  'ALLOGRAFT_GRAPH_HOLD_US': '1000000'}]):
+                replay = result.report()['replay']
+                self.assertEqual(replay['streams_marked'], 3)
+                self.assertGreater(replay['replayed'], 100)
+                self.assertEqual(replay['flushes']['call'], 3)
+                self.assertEqual([line for line in result.out.splitlines() if not line.endswith(': 0 wrong')], [])
 
 
 def seen(variables, preload=LIBRARY, cwd=None):
