@@ -187,11 +187,15 @@ CUresult ag_replay_late(CUresult result)
     struct ag_context *context;
     struct ag_home *home;
 
-    if (result != CUDA_SUCCESS || !ag_replay_on())
+    if ((result != CUDA_SUCCESS && !ag_order_is_lasting(result)) || !ag_replay_on())
         return result;
     context = ag_context_current();
     home = context ? ag_home_of(context) : NULL;
-    if (!home || !atomic_load_explicit(&home->late, memory_order_relaxed))
+    /* From now on launches fail at once: withheld ones would not. */
+    if (home && result != CUDA_SUCCESS)
+        atomic_store_explicit(&home->failed, true, memory_order_relaxed);
+    if (!home || result != CUDA_SUCCESS ||
+        !atomic_load_explicit(&home->late, memory_order_relaxed))
         return result;
     return (CUresult)atomic_exchange(&home->late, CUDA_SUCCESS);
 }
