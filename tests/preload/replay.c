@@ -80,6 +80,16 @@ void load_steps(bool swapped)
     NEED(cuModuleGetFunction(&kernel_signal, module_of_steps, "signal"));
 }
 
+static CUdeviceptr new_state(void)
+{
+    CUdeviceptr p;
+
+    NEED(cuMemAlloc(&p, STATE_BYTES));
+    NEED(cuMemsetD8(p, 0, STATE_BYTES));
+    NEED(cuCtxSynchronize());
+    return p;
+}
+
 static void begin(void)
 {
     static const size_t step[] = {8, 4, 4}, signal[] = {8, 4};
@@ -91,8 +101,7 @@ static void begin(void)
     sim_register_kernel("await", run_await, 1, signal);
     device_open();
     load_steps(false);
-    NEED(cuMemAlloc(&state, STATE_BYTES));
-    NEED(cuMemsetD8(state, 0, STATE_BYTES));
+    state = new_state();
     NEED(cuMemAllocHost(&pinned, 4096));
     memset(pinned, 0, 4096);
     sign = pinned;
@@ -282,12 +291,12 @@ static void on_legacy(void)
 
     for (uint32_t round = 0; round < 30; round++) {
         part_of_round(blocking[0], round, 0, 6);
-        step(NULL, 20, round);
-        step(NULL, 21, round % 5 == 4 ? 1 : 0);
+        step(CU_STREAM_LEGACY, 20, round);
+        step(CU_STREAM_LEGACY, 21, round % 5 == 4 ? 1 : 0);
         part_of_round(blocking[1], round, 6, STEPS);
-        step(NULL, 22, round);
+        step(CU_STREAM_LEGACY, 22, round);
         if (round % 3 == 0)
-            NEED(cuStreamSynchronize(round % 2 ? NULL : blocking[0]));
+            NEED(cuStreamSynchronize(round % 2 ? CU_STREAM_LEGACY : blocking[0]));
         if (round % 10 == 9)
             tell("between legacy and blocking streams");
     }
@@ -302,8 +311,7 @@ static void with_events(void)
 
     for (unsigned i = 0; i < 3; i++) {
         streams[i] = new_stream(i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
-        NEED(cuMemAlloc(&p[i], STATE_BYTES));
-        NEED(cuMemsetD8(p[i], 0, STATE_BYTES));
+        p[i] = new_state();
         NEED(cuEventCreate(&join[i], CU_EVENT_DISABLE_TIMING));
         NEED(cuEventCreate(&timed[i % 2], CU_EVENT_DEFAULT));
     }
@@ -378,8 +386,7 @@ static void by_threads(bool shared, bool turns)
     for (unsigned i = 0; i < 3; i++) {
         workers[i].number = i;
         workers[i].stream = shared ? shared_stream : new_stream(CU_STREAM_NON_BLOCKING);
-        NEED(cuMemAlloc(&workers[i].p, STATE_BYTES));
-        NEED(cuMemsetD8(workers[i].p, 0, STATE_BYTES));
+        workers[i].p = new_state();
     }
     for (unsigned i = 0; i < 3; i++)
         NEED(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]));
@@ -411,21 +418,25 @@ static void spinning(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING),
              other = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr p = (CUdeviceptr)(uintptr_t)(sign + 16);
+    CUdeviceptr p = (CUdeviceptr)(uintptr_t)(sign + 16), beside;
     void *args[] = {&p};
     CUfunction await;
 
+    beside = new_state();
     NEED(cuModuleGetFunction(&await, module_of_steps, "await"));
     for (uint32_t round = 0; round < 12; round++) {
         __atomic_store_n(sign + 16, 0, __ATOMIC_RELEASE);
         part_of_round(stream, round, 0, 4);
         NEED(cuLaunchKernel(await, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
         part_of_round(stream, round, 4, STEPS);
-        rounds(other, 1);
+        for (uint32_t i = 0; i < 6; i++)
+            NEED(step_to(beside, kernel_step, other, i, round));
+        NEED(cuStreamSynchronize(other));
         __atomic_store_n(sign + 16, 1, __ATOMIC_RELEASE);
         NEED(cuStreamSynchronize(stream));
     }
     tell("spun");
+    tell_of("beside", beside);
 }
 
 /* ---- errors ---- */
@@ -474,16 +485,20 @@ static void unloading(void)
 
 static void streams_again(void)
 {
+    CUdeviceptr states[10];
+
     for (unsigned turn = 0; turn < 10; turn++) {
         CUstream stream = new_stream(turn % 3 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
 
+        state = states[turn] = new_state();
         rounds(stream, 4);
         part_of_round(stream, turn, 0, turn % STEPS);
         NEED(cuStreamDestroy(stream));
         if (turn % 2)
             tell("stream gone");
     }
-    tell("streams gone");
+    for (unsigned turn = 0; turn < 10; turn++)
+        tell_of("streams gone", states[turn]);
 }
 
 static void contexts_again(void)
@@ -500,8 +515,7 @@ static void contexts_again(void)
         part_of_round(first, 9, 0, 6);
         NEED(cuCtxCreate(&context, NULL, 0, 0));
         load_steps(false);
-        NEED(cuMemAlloc(&state, STATE_BYTES));
-        NEED(cuMemsetD8(state, 0, STATE_BYTES));
+        state = new_state();
         CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
         rounds(stream, 4);
         tell("in another context");
@@ -551,10 +565,8 @@ static void capturing(void)
     CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_RELAXED,
                                    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                    CU_STREAM_CAPTURE_MODE_GLOBAL};
-    CUdeviceptr p;
+    CUdeviceptr p = new_state();
 
-    NEED(cuMemAlloc(&p, STATE_BYTES));
-    NEED(cuMemsetD8(p, 0, STATE_BYTES));
     for (unsigned turn = 0; turn < 6; turn++) {
         CUgraph graph;
         CUgraphExec exec;

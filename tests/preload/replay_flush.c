@@ -8,7 +8,7 @@
 #include "replay.h"
 #include "say.h"
 
-#define SEEN_MS 500 /* shorter than what the test lets work be withheld */
+#define SEEN_MS 300 /* shorter than half of what the test lets work be withheld */
 
 /* One set for each call. */
 static struct {

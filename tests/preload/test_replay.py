@@ -148,7 +148,7 @@ class Replay(Case):
         self.assertEqual((native.status, native.out), (result.status, result.out), result.err)
         replay = result.report()['replay']
         self.assertEqual((replay['state'], replay['withheld']), ('unavailable', 0))
-        self.assertIn('12.4', replay['reason'])
+        self.assertIn('cuFuncGetParamInfo', replay['reason'])
         self.assertEqual(len(re.findall('replay', result.err)), 1, result.err)
 
     def test_a_value_that_is_none(self):

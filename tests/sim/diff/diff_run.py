@@ -321,8 +321,8 @@ def main():
           % (runner.n_seeds, len(args.variants),
              ', %d threads' % args.threads if args.threads > 1 else '', runner.n_runs,
              runner.n_operations, len(runner.differences), time.monotonic() - began))
-    if args.steps:
-        print('steps taken: ' + ', '.join('%s %d' % step for step in sorted(runner.steps.items())))
+    if args.steps or args.need:
+        print('counted: ' + ', '.join('%s %d' % step for step in sorted(runner.steps.items())))
     need = (STEPS if args.steps else ()) + tuple(filter(None, (args.need or '').split(',')))
     missed = [step for step in need if not runner.steps[step]]
     if missed:
