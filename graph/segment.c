@@ -98,21 +98,10 @@ static void note_error(struct ag_lane *lane, CUresult error)
 
     ag_stats_add(AG_STAT_REPLAY_LATE_ERRORS, 1);
     ag_log_debug("withheld work failed as it was submitted: %s", ag_driver_error_name(error));
-    switch (error) {
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_OUT_OF_MEMORY:
-    case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_INVALID_CONTEXT:
-    case CUDA_ERROR_INVALID_IMAGE:
-    case CUDA_ERROR_NOT_FOUND:
-    case CUDA_ERROR_NOT_SUPPORTED:
-    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
-    case CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
-        break;
-    default:
+    if (ag_order_is_lasting(error))
         atomic_store_explicit(&lane->home->failed, true, memory_order_relaxed);
-    }
-    (void)atomic_compare_exchange_strong(&lane->home->late, &none, (int)error);
+    else
+        (void)atomic_compare_exchange_strong(&lane->home->late, &none, (int)error);
 }
 
 static void drop_graph(struct ag_lane *lane, struct ag_node *node, bool context_gone)
@@ -232,9 +221,20 @@ void ag_segment_submit(struct ag_lane *lane)
     ag_lane_set_holding(lane, false);
 }
 
+/* May withholding begin: does the driver still take work for the stream? */
+static bool is_sound(struct ag_lane *lane)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = ag_cu.cuStreamIsCapturing(lane->stream, &status);
+
+    if (ag_order_is_lasting(result))
+        atomic_store_explicit(&lane->home->failed, true, memory_order_relaxed);
+    return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 bool ag_segment_hold(struct ag_lane *lane)
 {
-    if (!ag_watchdog_wake())
+    if (!ag_watchdog_wake() || !is_sound(lane))
         return false;
     if (lane->thread) {
         if (!lane->before &&

@@ -522,8 +522,7 @@ static CUresult free_like_the_driver(struct ag_context *context)
     return result;
 }
 
-/* After such an error the context is of no more use. */
-static bool is_lasting(CUresult result)
+bool ag_order_is_lasting(CUresult result)
 {
     return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
            result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_DEINITIALIZED;
@@ -534,7 +533,7 @@ static bool is_lasting(CUresult result)
 static bool is_native_answer(CUresult result)
 {
     return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-            result <= CUDA_ERROR_CAPTURED_EVENT) || is_lasting(result);
+            result <= CUDA_ERROR_CAPTURED_EVENT) || ag_order_is_lasting(result);
 }
 
 CUresult ag_order_check(struct ag_context *context)
@@ -546,7 +545,7 @@ CUresult ag_order_check(struct ag_context *context)
         !atomic_load_explicit(&context->equipment_state, memory_order_acquire))
         return CUDA_SUCCESS;
     result = ag_cu.cuStreamIsCapturing(context->free_stream, &status);
-    return is_lasting(result) ? result : CUDA_SUCCESS;
+    return ag_order_is_lasting(result) ? result : CUDA_SUCCESS;
 }
 
 /* The memory waits for the end of the capture, if the call was legal. */

@@ -42,6 +42,8 @@ void ag_order_nonblocking_created(struct ag_context *context);
 /* The error that everything in `context` returns since the device met one, or CUDA_SUCCESS. Cheap: 0.04 us
  * (H200). Not for a context in which nothing was freed yet. */
 CUresult ag_order_check(struct ag_context *context);
+/* Is a context in which this happened of no more use? */
+bool ag_order_is_lasting(CUresult result);
 
 /* What a free of memory of `context` has to do first.
  * CUDA_SUCCESS: with *ret_set_aside false, all work that may use the memory is ordered before
