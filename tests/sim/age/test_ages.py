@@ -58,6 +58,31 @@ class Ages(unittest.TestCase):
                     with self.subTest(age=age, door=door, policy=name):
                         self.one(native, *run(age, folder, door, settings), name)
 
+    def test_replay_says_what_is_missing(self):
+        for age, folder in zip(AGES, FOLDERS):
+            for door in ('dlsym', 'get-proc'):
+                native, _ = run(age, folder, door, None)
+                for settings in ({'ALLOGRAFT_GRAPH': 'all'},
+                                 {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1',
+                                  'ALLOGRAFT_GRAPH_PROFIT': '0'}):
+                    with self.subTest(age=age, door=door, settings=settings):
+                        done, report = run(age, folder, door, settings)
+                        self.one(native, done, report, 'replay')
+                        self.check(age, done, report)
+
+    def check(self, age, done, report):
+        """One line and a warning below 12.4, neither from then on."""
+        replay = report['replay']
+        if int(age) < 12040:
+            self.assertEqual(replay['state'], 'unavailable')
+            self.assertRegex(replay['reason'], r'^the driver has no cu[A-Z]\w+$')
+            self.assertIn('nothing was replayed: ' + replay['reason'], report['warnings'])
+            self.assertEqual(done.stderr, 'allograft: ALLOGRAFT_GRAPH: %s: nothing is replayed\n' % replay['reason'])
+            self.assertEqual(replay['operations'], 0)
+        else:
+            self.assertEqual((replay['state'], replay['reason'], done.stderr), ('on', '', ''))
+            self.assertFalse([w for w in report['warnings'] if 'replayed: the' in w])
+
     def one(self, native, done, report, name):
         self.assertEqual(done.stdout, native.stdout, done.stderr)
         self.assertEqual(done.returncode, native.returncode, done.stderr)
