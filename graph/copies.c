@@ -241,14 +241,16 @@ bool ag_copies_line(struct ag_lane *lane, enum ag_copy_way way, uint64_t to, uin
     if (!fits(way, to_memory, from_memory) ||
         !ag_op_copy(&op, to, type_of(to_memory), from, type_of(from_memory), bytes))
         return ag_replay_pass(lane, AG_FLUSH_COPY);
+    if (from_memory == AG_MEMORY_PAGEABLE)
+        op.signature.word[0] |= AG_OP_IS_STAGED;
     if (from_memory == AG_MEMORY_PAGEABLE && ag_replay_would_withhold(lane, &op)) {
         const void *slot;
 
         ring = ag_replay_ring(lane, &staged);
         slot = ring ? ag_ring_put(ring, staged, (const void *)(uintptr_t)from, bytes) : NULL;
-        if (!slot ||
-            !ag_op_copy(&op, to, CU_MEMORYTYPE_DEVICE, (uintptr_t)slot, CU_MEMORYTYPE_HOST, bytes))
+        if (!slot)
             return ag_replay_pass(lane, AG_FLUSH_COPY);
+        ((struct ag_copy_payload *)(void *)op.payload)->from = (uintptr_t)slot;
     }
     return ag_replay_take(lane, &op);
 }

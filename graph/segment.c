@@ -273,6 +273,29 @@ static bool make_room(struct ag_lane *lane)
     return true;
 }
 
+static bool is_staged(const struct ag_op *op)
+{
+    return ag_op_kind(op) == AG_OP_COPY && op->signature.word[0] & AG_OP_IS_STAGED;
+}
+
+/* What was recorded as it passed read the program's own pageable memory; as a node it will read slots of
+ * the ring. */
+static CUresult add_staged(struct ag_lane *lane, struct ag_graph *graph, const struct ag_op *op)
+{
+    struct ag_ring *ring = atomic_load_explicit(&lane->home->ring, memory_order_acquire);
+    struct ag_copy_payload copy;
+    struct ag_op staged = *op;
+
+    if (!ring) {
+        ag_graph_destroy(graph);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(&copy, op->payload, sizeof(copy));
+    copy.from = (uintptr_t)ag_ring_memory(ring);
+    staged.payload = (void *)&copy;
+    return ag_graph_add(graph, &staged);
+}
+
 static CUresult build_from(struct ag_lane *lane, struct ag_graph **ret)
 {
     struct ag_graph_wish wish = {
@@ -287,7 +310,9 @@ static CUresult build_from(struct ag_lane *lane, struct ag_graph **ret)
         wish.n_bytes += (lane->ops[i].payload_bytes + 7) & ~7u;
     graph = ag_graph_begin(&wish, &result);
     for (uint32_t i = 0; graph && i < lane->n_ops; i++) {
-        result = ag_graph_add(graph, &lane->ops[i]);
+        const struct ag_op *op = &lane->ops[i];
+
+        result = is_staged(op) ? add_staged(lane, graph, op) : ag_graph_add(graph, op);
         if (result != CUDA_SUCCESS)
             graph = NULL;
     }
@@ -316,6 +341,10 @@ static void build(struct ag_lane *lane)
     struct ag_graph *graph = NULL;
     CUresult result;
 
+    for (uint32_t i = 0; i < lane->n_ops; i++) {
+        if (is_staged(&lane->ops[i]) && !ag_segment_ring(lane))
+            return;
+    }
     if ((lane->thread && lane->thread != ag_lane_thread()) || !make_room(lane) ||
         !ag_order_enter_gate())
         return;

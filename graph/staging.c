@@ -73,6 +73,11 @@ struct ag_ring *ag_ring_new(const struct ag_ring_limits *limits)
     return NULL;
 }
 
+const void *ag_ring_memory(const struct ag_ring *ring)
+{
+    return ring->memory;
+}
+
 void ag_ring_free(struct ag_ring *ring, bool context_gone)
 {
     if (!ring)

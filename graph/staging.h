@@ -29,6 +29,9 @@ struct ag_ring *ag_ring_new(const struct ag_ring_limits *limits);
  * call). NULL is allowed. */
 void ag_ring_free(struct ag_ring *ring, bool context_gone);
 
+/* Some address in the ring's pinned memory: for nodes that will get one of a slot. */
+const void *ag_ring_memory(const struct ag_ring *ring);
+
 /* Copies `bytes` from `source` into a slot of `staged`, behind what it holds if there is room;
  * returns where they are (device-accessible as a host address), or NULL: larger than a slot, or the
  * ring is full and its oldest slot is still in use after a bounded wait (counted as a stall). Any
