@@ -24,6 +24,7 @@
 #include "lane.h"
 #include "order.h"
 #include "stats.h"
+#include "verify.h"
 
 #define SHORTEST       16u  /* operations of a segment that nothing flushes */
 #define FIRST          24u  /* of the first after a flush: the device is to start early */
@@ -43,7 +44,7 @@ static struct {
     bool profit;
     const char *dump;
     _Atomic uint64_t bytes;
-    _Atomic uint32_t n_dumped;
+    _Atomic uint32_t n_dumped, n_launched;
 } state;
 
 void ag_segment_configure(const struct ag_options *options)
@@ -118,6 +119,24 @@ static void drop_graph(struct ag_lane *lane, struct ag_node *node, bool context_
         ag_graph_destroy(graph);
 }
 
+/* Every n-th launch is run both ways, where that was asked for and is possible. */
+static CUresult launch_graph(struct ag_lane *lane, struct ag_graph *graph, uint32_t n,
+                             CUstream stream, uint32_t *ret_updated)
+{
+    enum ag_verify answer = AG_VERIFY_SKIPPED;
+
+    if (!state.verify ||
+        (atomic_fetch_add_explicit(&state.n_launched, 1, memory_order_relaxed) + 1) % state.verify)
+        return ag_graph_launch(graph, lane->ops, stream, ret_updated);
+    answer = ag_verify_segment(lane->context, graph, lane->ops, n, stream, ret_updated);
+    ag_stats_add(answer == AG_VERIFY_SAME        ? AG_STAT_REPLAY_VERIFY_SAME
+                 : answer == AG_VERIFY_DIFFERENT ? AG_STAT_REPLAY_VERIFY_DIFFERENT
+                                                 : AG_STAT_REPLAY_VERIFY_SKIPPED,
+                 1);
+    return answer == AG_VERIFY_SKIPPED ? ag_graph_launch(graph, lane->ops, stream, ret_updated)
+                                       : CUDA_SUCCESS;
+}
+
 /* Launches the graph at `node`, which stands for the first operations withheld. False: nothing of
  * it was submitted. */
 static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
@@ -126,7 +145,7 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
     uint32_t updated = 0;
     CUresult result;
 
-    result = ag_graph_launch(node->graph, lane->ops, stream, &updated);
+    result = launch_graph(lane, node->graph, node->depth, stream, &updated);
     /* It may have got a second executable. */
     atomic_fetch_add_explicit(&state.bytes, ag_graph_bytes(node->graph) - bytes,
                               memory_order_relaxed);

@@ -243,9 +243,9 @@ static void test_dead(void)
 static void test_missing(void)
 {
     CHECK(!ag_graph_missing());
-    ag_cu.cuGraphUpload = NULL;
-    CHECK(ag_graph_missing() && !strcmp(ag_graph_missing(), "cuGraphUpload"));
-    ag_cu.cuGraphUpload = cuGraphUpload;
+    ag_cu.cuGraphLaunch = NULL;
+    CHECK(ag_graph_missing() && !strcmp(ag_graph_missing(), "cuGraphLaunch"));
+    ag_cu.cuGraphLaunch = cuGraphLaunch;
     ag_cu.cuFuncGetParamInfo = NULL;
     CHECK(ag_graph_missing() && !strcmp(ag_graph_missing(), "cuFuncGetParamInfo"));
     ag_cu.cuFuncGetParamInfo = cuFuncGetParamInfo;

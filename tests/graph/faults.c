@@ -18,7 +18,6 @@ static const char *const symbols[] = {
     "cuGraphAddDependencies_v2",
     "cuGraphKernelNodeSetAttribute",
     "cuGraphInstantiateWithFlags",
-    "cuGraphUpload",
     "cuGraphLaunch",
     "cuGraphExecDestroy",
     "cuGraphExecKernelNodeSetParams_v2",
