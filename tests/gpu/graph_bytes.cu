@@ -319,7 +319,7 @@ static void operations(void)
         MUST(cuMemsetD16Async((CUdeviceptr)(p.b + 30), i, 4, s));
         MUST(cudaMemcpyAsync(flat, p.a, n_words * 4, cudaMemcpyDeviceToDevice, s));
         MUST(cudaMemcpy2DAsync(pitched, pitch, flat, 40, 40, 6, cudaMemcpyDeviceToDevice, s));
-        MUST(cudaMemset2DAsync(pitched + pitch, pitch, i, 8, 3, s));
+        MUST(cudaMemset2DAsync(pitched + pitch, pitch, i % 3, 8, 3, s));
         p.mix_on(s, 2, i);
         MUST(
             cudaMemcpyAsync(pinned + i % 2 * n_words, p.a, n_words * 4, cudaMemcpyDeviceToHost, s));
