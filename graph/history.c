@@ -22,8 +22,9 @@
 #define NO_CONTEXT     UINT64_MAX
 #define FIRST_PATIENCE 256u  /* of the understudy, in operations */
 #define RUN_TO_ACT     32u   /* regular rounds, after which the understudy acts within rounds */
-#define LEAST_QUIET    512u /* operations without a flush, after which anchors count */
+#define LEAST_QUIET    512u  /* operations without a flush, after which anchors count */
 #define MOST_FLUSHED   8192u /* operations between flushes that make iterations */
+#define EAGER_NS       4000u /* that an operation may take because it is not withheld */
 
 enum event {
     EV_NONE,
@@ -34,7 +35,7 @@ enum event {
 
 struct anchor {
     uint64_t context;
-    uint64_t since; /* operations since it was seen */
+    uint64_t at; /* position where it was seen last */
     uint64_t gap,
         usual;          /* the last distance; the last one that came twice in a row, or the first */
     uint32_t seen, run; /* run: regular ones in a row */
@@ -42,18 +43,19 @@ struct anchor {
 
 struct ag_history {
     struct ag_history_limits limits;
-    uint64_t context;
-    uint32_t length, target; /* operations; target: of the segment that runs */
-    uint32_t cap;            /* as the pace allows */
-    bool strong;             /* the segment began at an iteration's begin or at a flush */
-    uint64_t since_flush, quiet;
+    uint64_t context, position; /* of the last operation; counted from 1 */
+    uint64_t deadline;          /* position at which there is more to look at than the context */
+    uint32_t length, target;    /* operations; target: of the segment that runs */
+    uint32_t cap;               /* as the pace allows */
+    bool strong;                /* the segment began at an iteration's begin or at a flush */
+    uint64_t flushed_at, quiet;
     struct anchor anchor, understudy;
     uint64_t patience;
     const struct anchor *acting;
     uint64_t n_iterations;
 
     unsigned shift, slow, quick; /* cap: the limit's shifted right; votes for another shift */
-    uint64_t last_ns, n_since_ns;
+    uint64_t last_ns, last_ns_at;
 };
 
 /* --- where iterations begin --- */
@@ -63,25 +65,26 @@ static bool one_an_iteration(const struct ag_history *history)
     return history->limits.cap == UINT32_MAX;
 }
 
-static void begin_anchor(struct anchor *anchor, uint64_t context)
+static void begin_anchor(const struct ag_history *history, struct anchor *anchor, uint64_t context)
 {
-    *anchor = (struct anchor){.context = context, .seen = context != NO_CONTEXT};
+    *anchor =
+        (struct anchor){.context = context, .at = history->position, .seen = context != NO_CONTEXT};
 }
 
 static void begin_understudy(struct ag_history *history)
 {
-    begin_anchor(&history->understudy, NO_CONTEXT);
+    begin_anchor(history, &history->understudy, NO_CONTEXT);
     history->patience = FIRST_PATIENCE;
 }
 
-/* What the next operation, which is at this anchor or not, says about it. */
-static enum event note(struct anchor *anchor, bool is_there)
+/* What the operation at this position, which is at this anchor or not, says about it. */
+static enum event note(struct anchor *anchor, uint64_t position, bool is_there)
 {
-    uint64_t gap = ++anchor->since;
+    uint64_t gap = position - anchor->at;
 
     if (!is_there)
         return gap == anchor->usual ? EV_MISSING : EV_NONE;
-    anchor->since = 0;
+    anchor->at = position;
     if (!anchor->seen++)
         return EV_SURPRISE;
     if (gap == anchor->usual) {
@@ -97,11 +100,11 @@ static enum event note(struct anchor *anchor, bool is_there)
 }
 
 /* Is it to be expected again? */
-static bool is_alive(const struct anchor *anchor)
+static bool is_alive(const struct anchor *anchor, uint64_t position)
 {
     uint64_t gap = anchor->gap > anchor->usual ? anchor->gap : anchor->usual;
 
-    return anchor->seen >= 2 && anchor->since <= 2 * gap;
+    return anchor->seen >= 2 && position - anchor->at <= 2 * gap;
 }
 
 static enum event watch_understudy(struct ag_history *history)
@@ -110,12 +113,12 @@ static enum event watch_understudy(struct ag_history *history)
     enum event event;
 
     if (history->context < understudy->context) {
-        begin_anchor(understudy, history->context);
+        begin_anchor(history, understudy, history->context);
         return EV_NONE;
     }
-    event = note(understudy, history->context == understudy->context);
-    if (understudy->since >= history->patience) {
-        begin_anchor(understudy, NO_CONTEXT);
+    event = note(understudy, history->position, history->context == understudy->context);
+    if (history->position - understudy->at >= history->patience) {
+        begin_anchor(history, understudy, NO_CONTEXT);
         if (history->patience < AG_HISTORY_WINDOW)
             history->patience *= 2;
         return EV_NONE;
@@ -126,28 +129,27 @@ static enum event watch_understudy(struct ag_history *history)
 /* The anchor is silent for this operation: does its understudy act? */
 static bool understudy_acts(const struct ag_history *history)
 {
-    return !is_alive(&history->anchor) ||
+    return !is_alive(&history->anchor, history->position) ||
            (history->understudy.run >= RUN_TO_ACT && history->understudy.usual <= history->cap);
 }
 
-static enum event watch(struct ag_history *history, uint64_t hash)
+static enum event watch(struct ag_history *history)
 {
     struct anchor *anchor = &history->anchor;
     enum event event;
 
-    history->context = (history->context << 64 / CONTEXT) + hash;
     history->acting = anchor;
     if (history->context < anchor->context) {
-        begin_anchor(anchor, history->context);
+        begin_anchor(history, anchor, history->context);
         begin_understudy(history);
         return EV_NONE;
     }
     if (history->context == anchor->context) {
         begin_understudy(history);
-        return note(anchor, true);
+        return note(anchor, history->position, true);
     }
-    event = note(anchor, false);
-    if (anchor->since >= AG_HISTORY_WINDOW) {
+    event = note(anchor, history->position, false);
+    if (history->position - anchor->at >= AG_HISTORY_WINDOW) {
         *anchor = history->understudy;
         begin_understudy(history);
         return EV_NONE;
@@ -163,12 +165,29 @@ static enum event watch(struct ag_history *history, uint64_t hash)
     return event;
 }
 
+static void sooner(uint64_t *deadline, const struct ag_history *history, uint64_t position)
+{
+    if (position > history->position && position < *deadline)
+        *deadline = position;
+}
+
+static void set_deadline(struct ag_history *history)
+{
+    const struct anchor *anchor = &history->anchor, *understudy = &history->understudy;
+    uint64_t deadline = anchor->at + AG_HISTORY_WINDOW;
+
+    sooner(&deadline, history, anchor->at + anchor->usual);
+    sooner(&deadline, history, understudy->at + understudy->usual);
+    sooner(&deadline, history, understudy->at + history->patience);
+    history->deadline = deadline;
+}
+
 /* --- where segments end --- */
 
 static bool is_armed(const struct ag_history *history)
 {
     return !history->limits.flush_only &&
-           (history->limits.marked || history->since_flush >= history->quiet);
+           (history->limits.marked || history->position - history->flushed_at > history->quiet);
 }
 
 static bool ends_at(struct ag_history *history, enum event event)
@@ -188,11 +207,9 @@ static bool ends_at(struct ag_history *history, enum event event)
 /* Operations until the next anchor, or 0 when none is expected. */
 static uint64_t remaining(const struct ag_history *history)
 {
-    const struct anchor *acting = history->acting;
+    uint64_t since = history->position - history->acting->at, usual = history->acting->usual;
 
-    return is_armed(history) && acting && acting->since < acting->usual
-               ? acting->usual - acting->since
-               : 0;
+    return is_armed(history) && since < usual ? usual - since : 0;
 }
 
 static bool ends_by_length(const struct ag_history *history)
@@ -223,20 +240,23 @@ static void set_shift(struct ag_history *history, unsigned shift)
         history->target = history->cap;
 }
 
+/* What the driver takes for operations that are not withheld is not the program's pace. */
 static void keep_pace(struct ag_history *history, uint64_t now_ns)
 {
     enum { VOTES_SHORTER = 4, VOTES_LONGER = 64 };
-    uint64_t took;
+    uint64_t n = history->position - history->last_ns_at, each;
 
     if (!history->limits.hold_ns || one_an_iteration(history))
         return;
-    if (history->last_ns && now_ns > history->last_ns && history->n_since_ns) {
-        took = (now_ns - history->last_ns) / history->n_since_ns * history->cap;
-        history->slow = took > history->limits.hold_ns ? history->slow + 1 : 0;
-        history->quick = took * 4 <= history->limits.hold_ns ? history->quick + 1 : 0;
+    if (history->last_ns && now_ns > history->last_ns && n) {
+        each = (now_ns - history->last_ns) / n;
+        each = each > EAGER_NS ? each - EAGER_NS : 0;
+        history->slow = each * history->cap > history->limits.hold_ns ? history->slow + 1 : 0;
+        history->quick =
+            each * history->cap * 4 <= history->limits.hold_ns ? history->quick + 1 : 0;
     }
     history->last_ns = now_ns;
-    history->n_since_ns = 0;
+    history->last_ns_at = history->position;
     if (history->slow >= VOTES_SHORTER && history->cap / 2 >= history->limits.shortest)
         set_shift(history, history->shift + 1);
     else if (history->quick >= VOTES_LONGER && history->shift)
@@ -255,7 +275,7 @@ struct ag_history *ag_history_new(const struct ag_history_limits *limits)
     history->limits = *limits;
     history->quiet = LEAST_QUIET;
     history->acting = &history->anchor;
-    begin_anchor(&history->anchor, limits->marked ? 0 : NO_CONTEXT);
+    begin_anchor(history, &history->anchor, limits->marked ? 0 : NO_CONTEXT);
     history->anchor.seen = 0;
     begin_understudy(history);
     set_shift(history, 0);
@@ -269,36 +289,54 @@ void ag_history_free(struct ag_history *history)
         munmap(history, sizeof(*history));
 }
 
-bool ag_history_ends_before(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns)
+/* Most operations: no anchor, none missing, and no reason to end. */
+static inline bool passes_by(const struct ag_history *history)
+{
+    return history->context > history->anchor.context &&
+           history->context > history->understudy.context &&
+           history->position < history->deadline && history->length < history->target;
+}
+
+static bool decide(struct ag_history *history, bool mark)
 {
     enum event event = EV_NONE;
-    bool ends = false;
 
-    if (history->limits.marked)
-        event = note(&history->anchor, mark);
-    else if (!history->limits.flush_only)
-        event = watch(history, hash);
-    if (now_ns)
-        keep_pace(history, now_ns);
-    history->n_since_ns++;
+    if (history->limits.marked) {
+        event = note(&history->anchor, history->position, mark);
+    } else if (!history->limits.flush_only) {
+        event = watch(history);
+        set_deadline(history);
+    }
     if (event == EV_REGULAR || event == EV_SURPRISE)
         history->n_iterations++;
     if (event != EV_NONE && history->length && is_armed(history) && ends_at(history, event)) {
-        ends = true;
         history->strong = event != EV_MISSING;
-    } else if (ends_by_length(history)) {
-        ends = true;
-        history->strong = false;
+        return true;
     }
+    if (!ends_by_length(history))
+        return false;
+    history->strong = false;
+    return true;
+}
+
+bool ag_history_ends_before(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns)
+{
+    bool ends = false;
+
+    history->context = (history->context << 64 / CONTEXT) + hash;
+    history->position++;
+    if (now_ns)
+        keep_pace(history, now_ns);
+    if (!passes_by(history))
+        ends = decide(history, mark);
     history->length++;
-    history->since_flush++;
     return ends;
 }
 
 void ag_history_ended(struct ag_history *history, bool flushed)
 {
     uint32_t longer = history->target < history->cap / 4 ? history->target * 4 : history->cap;
-    uint64_t between = history->since_flush;
+    uint64_t between = history->position - history->flushed_at;
 
     history->length = flushed ? 0 : 1;
     history->target = longer;
@@ -308,7 +346,7 @@ void ag_history_ended(struct ag_history *history, bool flushed)
                           ? history->limits.first
                           : history->cap;
     history->strong = true;
-    history->since_flush = 0;
+    history->flushed_at = history->position;
     history->last_ns = 0;
     if (between)
         history->quiet =

@@ -333,8 +333,9 @@ static void pace(void)
     history = ag_history_new(&limits);
     CHECK(history);
     CHECK(lengths_at(history, &now, 100, 4000) == 160);
-    CHECK(lengths_at(history, &now, 2000, 4000) == 80);
-    CHECK(lengths_at(history, &now, 1300, 8000) == 80); /* not to and fro */
+    CHECK(lengths_at(history, &now, 5000, 4000) == 160); /* as long as the driver takes */
+    CHECK(lengths_at(history, &now, 6000, 4000) == 80);
+    CHECK(lengths_at(history, &now, 5000, 8000) == 80); /* not to and fro */
     CHECK(lengths_at(history, &now, 50000, 4000) == 20);
     CHECK(lengths_at(history, &now, 100, 4000) == 160);
     ag_history_ended(history, true);
