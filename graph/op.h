@@ -34,8 +34,8 @@ struct ag_signature {
 #define AG_OP_IS_COOPERATIVE (1u << 9)
 #define AG_OP_HAS_LAYOUT     (1u << 10) /* the payload's params follow ag_params_of(function) */
 
-/* Flag of AG_OP_COPY in word[0]: from pageable memory, so that what is withheld reads a pinned slot. A
- * node of one cannot become one of the other. */
+/* Flag of AG_OP_COPY in word[0]: from pageable memory, so that what is withheld reads a pinned
+ * slot. A node of one cannot become one of the other. */
 #define AG_OP_IS_STAGED (1u << 11)
 
 /* Payloads, by kind. Unused bytes are 0, so that equal ones have equal bytes, and so are those up
