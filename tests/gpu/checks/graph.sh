@@ -12,8 +12,9 @@ same_bytes() {
     done
     shift
     LIMIT_S=90 same_output "${REPLAY[@]}" "${vars[@]}" -- "$BIN/graph_bytes" "$@" || return $?
-    report "$condition" 'replay.graph_launches_failed == 0' || return 1
-    echo "($(report replay.replayed) of $(report replay.operations) replayed)"
+    report "$condition" || return 1
+    echo "($(report replay.replayed) of $(report replay.operations) replayed," \
+        "$(report replay.graph_launches_failed) graphs refused)"
 }
 
 # A process that ends right behind a launch, in some way: natively the work is done, or it is not. The parent, which
