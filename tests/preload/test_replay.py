@@ -75,7 +75,8 @@ class Replay(Case):
     def test_staged(self):
         for _, result in self.part('uploads', variants=[HELD]):
             replay = self.replayed(result)
-            self.assertGreater(replay['staged_copies'], 12)
+            self.assertGreater(replay['staging']['copies'], 12)
+            self.assertGreater(replay['staging']['packed'], 0)
 
     # --- the host looks on ---
 

@@ -102,7 +102,7 @@ SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 
 # Not among them: waits given up, which take ten seconds each (tests/preload).
 STEPS = ('over_limit', 'caches_emptied', 'trimmed', 'retried', 'other_calls', 'native', 'spilled',
          'refused', 'unspilled', 'unspilled_bytes')
-CHUNK = 25
+CHUNK = 25  # seeds
 
 
 class Run:
@@ -191,7 +191,8 @@ class Runner:
     def run(self, first, last, seconds):
         """Chunks on all workers until seeds or seconds are used up, or enough has gone wrong."""
         until = time.monotonic() + seconds if seconds else None
-        starts = iter(range(first, last + 1, CHUNK))
+        size = 5 if self.args.rounds else CHUNK  # such programs take longer
+        starts = iter(range(first, last + 1, size))
         with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
             waiting = set()
             while True:
@@ -200,7 +201,7 @@ class Runner:
                     start = next(starts, None)
                     if start is None:
                         break
-                    waiting.add(pool.submit(self.chunk, start, min(start + CHUNK - 1, last)))
+                    waiting.add(pool.submit(self.chunk, start, min(start + size - 1, last)))
                 if not waiting:
                     return
                 done, waiting = concurrent.futures.wait(

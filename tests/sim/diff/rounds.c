@@ -162,9 +162,12 @@ static void query(struct world *w, unsigned lane, bool until_done)
     if (!w->lanes[lane].alive || w->lanes[lane].capturing)
         return;
     lane_pending(w, lane, &pending);
-    for (unsigned i = 0; i < (until_done ? 200000 : 1) && result == CUDA_ERROR_NOT_READY; i++)
+    for (unsigned i = 0; i < (until_done ? 20000 : 1) && result == CUDA_ERROR_NOT_READY; i++)
         result = cu.cuStreamQuery(lane_stream(w, lane));
-    if (until_done && w->lanes[lane].kind == LANE_LEGACY && w->traits->n_threads > 1)
+    if (until_done && result == CUDA_ERROR_NOT_READY) /* on a machine that is too busy */
+        result = cu.cuStreamSynchronize(lane_stream(w, lane));
+    if (until_done && w->traits->n_threads > 1 &&
+        (w->lanes[lane].kind == LANE_LEGACY || w->lanes[lane].shared))
         wait_for_lane(w, lane); /* others keep it busy */
     else if (until_done && did(w, result, "queries of s%u", lane))
         host_knows(w, &pending);
