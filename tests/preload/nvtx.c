@@ -193,6 +193,26 @@ static void fill_half(CUstream stream, CUdeviceptr p, uint32_t first)
         launch_fill(stream, p, WORDS, first + i);
 }
 
+/* Rounds of eleven fills, of which a range says where they begin, and nobody waits. */
+static void go_round(void)
+{
+    CUstream stream;
+    CUdeviceptr p;
+
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, WORDS * 4));
+    for (uint32_t round = 0; round < 60; round++) {
+        nvtxRangePushA("step");
+        launch_fill(stream, p, WORDS, round);
+        fill_half(stream, p, 0);
+        fill_half(stream, p, round);
+    }
+    NEED(cuStreamSynchronize(stream));
+    say("%u wrong", count_wrong(p, WORDS, 59 + FILLS / 2 - 1));
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(stream));
+}
+
 /* A stream loses its name amid a round that repeats, and gets it back: the last kernel's words stay. */
 static void rename_stream(void)
 {
@@ -220,9 +240,12 @@ int main(int argc, char **argv)
     (void)argc;
     (void)argv;
 #ifdef WITH_DRIVER
-    if (argc > 1 && !strcmp(argv[1], "rename")) {
+    if (argc > 1 && strcmp(argv[1], "again")) {
         (void)device_open();
-        rename_stream();
+        if (!strcmp(argv[1], "round"))
+            go_round();
+        else
+            rename_stream();
         return 0;
     }
 #endif

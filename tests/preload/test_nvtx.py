@@ -41,6 +41,19 @@ class Ranges(Case):
         for path in PROGRAMS:
             self.assertEqual(self.counted(path, 'step@', 'again'), 2 * DEFAULT)
 
+    def test_begin_the_graphs(self):
+        """A graph ends where a round of eleven operations does; short ones go out by twos."""
+        for path in PROGRAMS:
+            for _, result in self.same([path, 'round'], seeds=SEEDS, variants=[
+                    dict(settings('step'), ALLOGRAFT_GRAPH_SEGMENT='iteration', ALLOGRAFT_GRAPH_PROFIT='0',
+                         ALLOGRAFT_GRAPH_HOLD_US='1000000')]):
+                replay = result.report()['replay']
+                self.assertEqual(replay['marks'], 60)
+                self.assertGreater(replay['graph_launches'], 20)
+                self.assertEqual(replay['replayed'], 22 * replay['graph_launches'])
+                self.assertGreater(replay['replayed'], 600)
+                self.assertEqual(result.out, '0 wrong\n')
+
     def test_through_the_command(self):
         for path in PROGRAMS:
             native = run([path])
