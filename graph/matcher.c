@@ -5,6 +5,10 @@
  * comparison), and new nodes without end, on a stream that never repeats. So room is made for a
  * quarter of all nodes at once, and what that looks at lies close together, beside the nodes.
  *
+ * Such a stream would still write a node for every operation, never to be read again. So when
+ * little was found of what was looked for, an operation that would branch off a known path is only
+ * noted; when it comes there again, all that follows it in that segment gets nodes.
+ *
  * When a node was used (in the count of ends) is taken from its parent, so it does not grow on the
  * way down, and what is older than some moment is whole subtrees; but for what is kept: nodes with
  * graphs, the node in hand, and their ancestors. */
@@ -16,6 +20,8 @@
 
 #define MOST_LISTED 8u /* children; of more, each is in the table as well */
 #define N_BUCKETS   256u
+#define N_NOTES     16384u
+#define N_LOOKED    8192u /* operations, found or missed, after which that is judged */
 
 enum mark { EVICTABLE, KEPT, DOOMED };
 
@@ -37,6 +43,10 @@ struct ag_matcher {
     uint32_t *table;         /* open addressing: numbers of nodes, 0 for an empty place */
     struct ag_node **graphs; /* those that carry one */
     uint32_t n_graphs;
+    uint32_t n_found, n_missed; /* since it was judged last */
+    bool hardly_repeats;
+    uint32_t fresh;          /* number of the node that was made last, in this segment; or 0 */
+    uint32_t notes[N_NOTES]; /* what came where it would have branched off, by hash; 0 for none */
 };
 
 static void *map(size_t bytes)
@@ -176,6 +186,7 @@ struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *no
             return NULL;
         node->likely = child;
     }
+    matcher->n_found++;
     matcher->beside[child->number].used = matcher->beside[node->number].used;
     return child;
 }
@@ -298,6 +309,28 @@ static bool has_many_children(const struct ag_node *node)
     return n > MOST_LISTED;
 }
 
+/* Was this noted before? If not, it is now. */
+static bool is_noted(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
+{
+    uint64_t mixed = (hash ^ ((uint64_t)node->number << 32)) * 0x9e3779b97f4a7c15u;
+    uint32_t *note = &matcher->notes[mixed >> 32 & (N_NOTES - 1)], tag = (uint32_t)mixed | 1;
+    bool was = *note == tag;
+
+    *note = tag;
+    return was;
+}
+
+static bool is_worth_a_node(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
+{
+    matcher->n_missed++;
+    if (matcher->n_missed >= N_LOOKED || matcher->n_found >= N_LOOKED) {
+        matcher->hardly_repeats = matcher->n_found < matcher->n_missed / 2;
+        matcher->n_found = matcher->n_missed = 0;
+    }
+    return !matcher->hardly_repeats || (matcher->fresh && matcher->fresh == node->number) ||
+           is_noted(matcher, node, hash);
+}
+
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
                                 const struct ag_signature *signature, uint64_t hash)
 {
@@ -306,7 +339,8 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
 
     if (child)
         return child;
-    number = take_number(matcher, node);
+    number = is_worth_a_node(matcher, node, hash) ? take_number(matcher, node) : 0;
+    matcher->fresh = number;
     if (!number)
         return NULL;
     child = &matcher->nodes[number];
@@ -339,6 +373,7 @@ void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node)
     if (node->ends < UINT32_MAX)
         node->ends++;
     matcher->beside[0].used = ++matcher->ends;
+    matcher->fresh = 0;
 }
 
 /* --- graphs --- */

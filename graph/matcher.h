@@ -40,7 +40,9 @@ struct ag_node *ag_matcher_root(struct ag_matcher *matcher);
 struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
                                   const struct ag_signature *signature, uint64_t hash);
 /* As follow, makes it where it is missing; evicts paths without graphs, least recently used first,
- * when the nodes are used up. NULL when that does not help. Never evicts an ancestor of `node`. */
+ * when the nodes are used up. NULL when that does not help, and on streams that hardly repeat
+ * anything, where a path only branches at an operation that comes there for the second time. Never
+ * evicts an ancestor of `node`. */
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
                                 const struct ag_signature *signature, uint64_t hash);
 /* A segment ended at `node` (not the root). */

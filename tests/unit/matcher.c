@@ -118,6 +118,7 @@ static void note_evicted(unsigned in_hand, const struct ag_node *fresh)
 {
     static bool was_there[MOST + 1];
     uint64_t latest = 0;
+    bool any = false;
 
     paths[0].is_kept = true;
     keep(in_hand);
@@ -135,6 +136,7 @@ static void note_evicted(unsigned in_hand, const struct ag_node *fresh)
             if (is_still_there(i, fresh))
                 continue;
             CHECK(!paths[i].is_kept);
+            any = true;
             if (paths[i].used > latest)
                 latest = paths[i].used;
             paths[paths[i].parent].child[paths[i].symbol] = 0;
@@ -148,7 +150,7 @@ static void note_evicted(unsigned in_hand, const struct ag_node *fresh)
         if (was_there[i] && !paths[i].node)
             memset(&paths[i], 0, sizeof(paths[i]));
     }
-    n_evictions++;
+    n_evictions += any;
 }
 
 /* --- steps --- */
@@ -279,33 +281,65 @@ static void random_segments(const struct habits *habits, unsigned n)
     CHECK(dropped == n_graphs);
 }
 
-/* --- a stream that never repeats, beside a segment that does --- */
+/* --- streams that hardly repeat --- */
 
+/* One segment of n operations; the node where it ended, or NULL where it was not learnt. */
+static struct ag_node *segment_of(struct ag_matcher *matcher, uint64_t first, uint64_t n)
+{
+    struct ag_node *node = ag_matcher_root(matcher);
+    struct ag_signature signature = {.word = {AG_OP_KERNEL}};
+
+    for (uint64_t i = first; i < first + n && node; i++) {
+        signature.word[1] = i;
+        node = ag_matcher_grow(matcher, node, &signature, hash_of((unsigned)i));
+    }
+    if (node)
+        ag_matcher_ended(matcher, node);
+    return node;
+}
+
+/* A segment that comes again and again, beside those that never do. */
 static void what_repeats_stays(void)
 {
     struct ag_matcher *matcher = ag_matcher_new(2000);
-    struct ag_signature signature = {.word = {AG_OP_KERNEL}};
-    struct ag_node *node;
+    const struct ag_node *node;
 
     CHECK(matcher);
     for (uint64_t round = 0; round < 3000; round++) {
-        for (uint64_t i = 0; i < 200; i++) {
-            node = i ? node : ag_matcher_root(matcher);
-            signature.word[1] = i % 100 ? round * 1000 + i : i;
-            node = ag_matcher_grow(matcher, node, &signature, hash_of((unsigned)signature.word[1]));
-            CHECK(node);
-        }
-        ag_matcher_ended(matcher, node);
-        node = ag_matcher_root(matcher);
-        for (uint64_t i = 0; i < 100; i++) {
-            signature.word[1] = 1u << 30 | i;
-            node = ag_matcher_grow(matcher, node, &signature, hash_of((unsigned)signature.word[1]));
-            CHECK(node);
-        }
-        ag_matcher_ended(matcher, node);
-        CHECK_SAID(node->ends == round + 1, "%u in round %lu", node->ends, (unsigned long)round);
+        (void)segment_of(matcher, (round + 1) << 20, 200);
+        node = segment_of(matcher, 0, 100);
+        CHECK_SAID(node && node->ends == round + 1, "round %lu", (unsigned long)round);
     }
     CHECK(ag_matcher_count(matcher) <= 2000);
+    ag_matcher_free(matcher, NULL, NULL);
+}
+
+/* Nothing comes again for long, and takes no nodes; then a loop is learnt within two more rounds.
+ */
+static void what_never_repeats(void)
+{
+    struct ag_matcher *matcher = ag_matcher_new(20000);
+    const struct ag_node *node = NULL;
+    uint32_t count;
+
+    CHECK(matcher);
+    for (uint64_t i = 1; i < 100; i++)
+        (void)segment_of(matcher, i << 20, 100);
+    count = ag_matcher_count(matcher);
+    CHECK(count < 9000);
+    for (uint64_t i = 100; i < 2000; i++)
+        CHECK(!segment_of(matcher, i << 20, 100));
+    CHECK(ag_matcher_count(matcher) == count);
+    for (uint64_t round = 0; round < 3; round++) {
+        for (uint64_t i = 0; i < 50; i++) { /* 5000 operations */
+            node = segment_of(matcher, i << 10, 100);
+            CHECK((round == 0) == !node);
+            CHECK(!node || node->ends == round);
+        }
+    }
+    for (uint64_t round = 0; round < 3; round++)
+        (void)segment_of(matcher, 0, 9000);
+    CHECK(segment_of(matcher, 77 << 20, 100)); /* what is new is learnt again */
     ag_matcher_free(matcher, NULL, NULL);
 }
 
@@ -348,6 +382,7 @@ int main(void)
     }
     CHECK(n_evictions > 100);
     what_repeats_stays();
+    what_never_repeats();
     too_long();
     return 0;
 }
