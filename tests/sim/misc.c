@@ -28,6 +28,14 @@ CUresult cuProfilerStop(void)
     return CUDA_SUCCESS;
 }
 
+CUresult cuAllograftFuture(void *to, CUdeviceptr from, size_t bytes, unsigned a, unsigned b,
+                           unsigned c, unsigned d, unsigned e, double x, float y, unsigned f,
+                           double *ret_sum)
+{
+    *ret_sum = a + 2. * b + 3. * c + 4. * d + 5. * e + 6. * f + 7. * x + 8. * (double)y;
+    return cuMemcpyDtoH_v2(to, from, bytes);
+}
+
 CUresult cuDeviceGetLuid(char *luid, unsigned int *node_mask, CUdevice dev)
 {
     SIM_ENTER(SIM_NEEDS_INIT);

@@ -67,6 +67,12 @@ SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 /* Calls of a driver symbol (its full name) that reached the simulation so far. */
 SIM_EXPORT unsigned long sim_calls(const char *symbol);
 
+/* A function of the driver that is newer than any list of them. Copies as cuMemcpyDtoH does, and
+ * says in *ret_sum what it was given: in registers for words and for numbers, and on the stack. */
+SIM_EXPORT CUresult cuAllograftFuture(void *to, CUdeviceptr from, size_t bytes, unsigned a,
+                                      unsigned b, unsigned c, unsigned d, unsigned e, double x,
+                                      float y, unsigned f, double *ret_sum);
+
 #ifdef __cplusplus
 }
 #endif

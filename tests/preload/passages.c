@@ -1,0 +1,154 @@
+/* Goes round with a kernel, and in between calls functions of the driver that are not hooked, found by
+ * the door that its argument names: each must see what the kernels before it have done. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "device.h"
+#include "say.h"
+
+#define WORDS   16u
+#define KERNELS 6u
+#define ROUNDS  12u
+
+/* Nothing is linked with what no list knows: it is looked up in any case. */
+#define LINKED_cuMemcpyDtoH_v2        cuMemcpyDtoH_v2
+#define LINKED_cuMemcpy2DUnaligned_v2 cuMemcpy2DUnaligned_v2
+#define LINKED_cuMemcpy_ptds          cuMemcpy_ptds
+#define LINKED_cuCtxGetCurrent        cuCtxGetCurrent
+#define LINKED_cuGetExportTable       cuGetExportTable
+#define LINKED_cuAllograftFuture      (__typeof__(&cuAllograftFuture)) dlsym(driver, "cuAllograftFuture")
+
+/* Names as they are exported, and as cuGetProcAddress knows them. */
+#define FUNCTIONS(X)                                  \
+    X(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020)            \
+    X(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned, 3020) \
+    X(cuMemcpy_ptds, cuMemcpy, 7000)                  \
+    X(cuCtxGetCurrent, cuCtxGetCurrent, 4000)         \
+    X(cuGetExportTable, cuGetExportTable, 3000)       \
+    X(cuAllograftFuture, cuAllograftFuture, 13000)
+
+CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+
+static struct {
+#define MEMBER(symbol, base, version) __typeof__(&symbol) symbol;
+    FUNCTIONS(MEMBER)
+} found;
+
+static CUdeviceptr memory;
+static uint32_t copied[WORDS];
+
+static void say_owner(const char *name, void *function)
+{
+    Dl_info info;
+    const char *file = "nobody";
+
+    if (function == NULL)
+        file = "nothing";
+    else if (dladdr(function, &info) != 0)
+        file = strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
+    say("%s belongs to %s", name, file);
+}
+
+/* cuMemcpy_ptds has the version for per-thread streams of its flag. */
+static void *get(const char *base, int version)
+{
+    int per_thread = strcmp(base, "cuMemcpy") == 0;
+    void *function = NULL, *again = NULL;
+
+    NEED(cuGetProcAddress(base, &function, version,
+                          per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0, NULL));
+    NEED(cuGetProcAddress(base, &again, version,
+                          per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0, NULL));
+    say("%s: the same twice: %d", base, function == again);
+    return function;
+}
+
+static void find_all(const char *door)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+#define FIND(symbol, base, version)                          \
+    if (strcmp(door, "linked") == 0)                         \
+        found.symbol = LINKED_##symbol;                      \
+    else if (strcmp(door, "dlsym") == 0)                     \
+        *(void **)&found.symbol = dlsym(driver, #symbol);    \
+    else                                                     \
+        *(void **)&found.symbol = get(#base, version);       \
+    say_owner(#symbol, *(void **)&found.symbol);
+    FUNCTIONS(FIND)
+}
+
+static void by_copy(CUstream stream)
+{
+    (void)stream;
+    SAY_CODE("copy", found.cuMemcpyDtoH_v2(copied, memory, sizeof(copied)));
+}
+
+static void by_shaped_copy(CUstream stream)
+{
+    const CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = memory,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = copied,
+        .WidthInBytes = sizeof(copied),
+        .Height = 1,
+    };
+
+    (void)stream;
+    SAY_CODE("2-D copy", found.cuMemcpy2DUnaligned_v2(&copy));
+}
+
+/* On another stream, which natively waits for nothing: the program waits first. */
+static void by_unified_copy(CUstream stream)
+{
+    NEED(cuStreamSynchronize(stream));
+    SAY_CODE("unified copy", found.cuMemcpy_ptds((CUdeviceptr)(uintptr_t)copied, memory, sizeof(copied)));
+}
+
+static void by_future(CUstream stream)
+{
+    double sum = 0;
+
+    (void)stream;
+    SAY_CODE("future", found.cuAllograftFuture(copied, memory, sizeof(copied), 1, 20, 300, 4000, 50000,
+                                               .125, .25f, 600000, &sum));
+    say("future was given %.3f", sum);
+}
+
+static void by_nothing_that_looks(CUstream stream)
+{
+    CUcontext context = NULL;
+
+    SAY_CODE("current", found.cuCtxGetCurrent(&context));
+    NEED(cuStreamSynchronize(stream));
+    NEED(cuMemcpyDtoH(copied, memory, sizeof(copied)));
+}
+
+/* Kernels that are withheld from the third round on, and a look at what the last one wrote. */
+static void rounds(const char *what, CUstream stream, void (*look)(CUstream stream))
+{
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t i = 0; i < KERNELS; i++)
+            launch_fill(stream, memory, WORDS, round * 1000 + i * 100);
+        look(stream);
+        say("%s %u: %u %u", what, round, copied[0], copied[WORDS - 1]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    CUstream stream;
+
+    (void)device_open();
+    find_all(argc > 1 ? argv[1] : "linked");
+    NEED(cuMemAlloc(&memory, sizeof(copied)));
+    NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    rounds("copy", stream, by_copy);
+    rounds("2-D copy", stream, by_shaped_copy);
+    rounds("unified copy", stream, by_unified_copy);
+    rounds("future", stream, by_future);
+    rounds("still", stream, by_nothing_that_looks);
+    NEED(cuMemFree(memory));
+    return 0;
+}
