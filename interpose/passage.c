@@ -1,7 +1,7 @@
 /* The table behind the passages: see passage.h.
  *
- * Delicate, because a passage may be called in any state of the process: before anything of ours has
- * started, in the middle of a hook, in a process without a driver. Rules:
+ * Delicate, because a passage may be called in any state of the process: before anything of ours
+ * has started, in the middle of a hook, in a process without a driver. Rules:
  * - A thunk takes its own way (passage_<arch>.S) when nothing is withheld and its row of
  *   ag_passage_ways is filled; a row stays empty where every call concerns us.
  * - Rows are filled by whoever comes first; all would fill in the same.
@@ -193,7 +193,8 @@ static void give_up(const void *real)
     if (atomic_exchange(&exhausted, true))
         return;
     ag_log_warn("the driver has more unknown functions than there are passages (%p is the first "
-                "without): graph replay ends here", real);
+                "without): graph replay ends here",
+                real);
     ag_entry_depth = 1;
     ag_replay_exit();
     ag_entry_depth = depth;

@@ -1,6 +1,6 @@
 /* Passages: what a program gets in place of functions of the driver that are not hooked, while
- * graph replay is asked for. A passage lets what is withheld go out, if anything is, and jumps on to
- * the driver's own function with every argument as it was. Which function has one: passages.def.
+ * graph replay is asked for. A passage lets what is withheld go out, if anything is, and jumps on
+ * to the driver's own function with every argument as it was. Which function has one: passages.def.
  *
  * The exported symbols are the listed passages, which linked programs reach in any case; without
  * replay they are a load, two comparisons and a jump. */
@@ -20,11 +20,12 @@ void *ag_passage_of_name(const char *name, void *real);
 /* The same for what the driver's own look-up answered. After ag_passage_index(). */
 void *ag_passage_of_address(void *real);
 
-/* Finds every listed function of the driver; once, at start, and only where passages are handed out:
- * else each is found when it is first called. */
+/* Finds every listed function of the driver; once, at start, and only where passages are handed
+ * out: else each is found when it is first called. */
 void ag_passage_index(void);
 
-/* More functions that no row names than there are spare passages: nothing may be withheld any more. */
+/* More functions that no row names than there are spare passages: nothing may be withheld any more.
+ */
 bool ag_passage_exhausted(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Goes round with a kernel, and in between calls functions of the driver that are not hooked, found by
- * the door that its argument names: each must see what the kernels before it have done. */
+/* Goes round with a kernel, and in between calls functions of the driver that are not hooked, found
+ * by the door that its argument names: each must see what the kernels before it have done. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
@@ -13,21 +13,19 @@
 /* Nothing is linked with what no list knows: it is looked up in any case. */
 #define LINKED_cuMemcpyDtoH_v2        cuMemcpyDtoH_v2
 #define LINKED_cuMemcpy2DUnaligned_v2 cuMemcpy2DUnaligned_v2
-#define LINKED_cuMemcpy_ptds          cuMemcpy_ptds
+#define LINKED_cuMemcpyBatchAsync_v2  cuMemcpyBatchAsync_v2
 #define LINKED_cuCtxGetCurrent        cuCtxGetCurrent
 #define LINKED_cuGetExportTable       cuGetExportTable
-#define LINKED_cuAllograftFuture      (__typeof__(&cuAllograftFuture)) dlsym(driver, "cuAllograftFuture")
+#define LINKED_cuAllograftFuture      (__typeof__(&cuAllograftFuture))dlsym(driver, "cuAllograftFuture")
 
 /* Names as they are exported, and as cuGetProcAddress knows them. */
-#define FUNCTIONS(X)                                  \
-    X(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020)            \
+#define FUNCTIONS(X)                                     \
+    X(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020)               \
     X(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned, 3020) \
-    X(cuMemcpy_ptds, cuMemcpy, 7000)                  \
-    X(cuCtxGetCurrent, cuCtxGetCurrent, 4000)         \
-    X(cuGetExportTable, cuGetExportTable, 3000)       \
+    X(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000)  \
+    X(cuCtxGetCurrent, cuCtxGetCurrent, 4000)            \
+    X(cuGetExportTable, cuGetExportTable, 3000)          \
     X(cuAllograftFuture, cuAllograftFuture, 13000)
-
-CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 
 static struct {
 #define MEMBER(symbol, base, version) __typeof__(&symbol) symbol;
@@ -49,16 +47,12 @@ static void say_owner(const char *name, void *function)
     say("%s belongs to %s", name, file);
 }
 
-/* cuMemcpy_ptds has the version for per-thread streams of its flag. */
 static void *get(const char *base, int version)
 {
-    int per_thread = strcmp(base, "cuMemcpy") == 0;
     void *function = NULL, *again = NULL;
 
-    NEED(cuGetProcAddress(base, &function, version,
-                          per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0, NULL));
-    NEED(cuGetProcAddress(base, &again, version,
-                          per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0, NULL));
+    NEED(cuGetProcAddress(base, &function, version, 0, NULL));
+    NEED(cuGetProcAddress(base, &again, version, 0, NULL));
     say("%s: the same twice: %d", base, function == again);
     return function;
 }
@@ -67,13 +61,13 @@ static void find_all(const char *door)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
-#define FIND(symbol, base, version)                          \
-    if (strcmp(door, "linked") == 0)                         \
-        found.symbol = LINKED_##symbol;                      \
-    else if (strcmp(door, "dlsym") == 0)                     \
-        *(void **)&found.symbol = dlsym(driver, #symbol);    \
-    else                                                     \
-        *(void **)&found.symbol = get(#base, version);       \
+#define FIND(symbol, base, version)                       \
+    if (strcmp(door, "linked") == 0)                      \
+        found.symbol = LINKED_##symbol;                   \
+    else if (strcmp(door, "dlsym") == 0)                  \
+        *(void **)&found.symbol = dlsym(driver, #symbol); \
+    else                                                  \
+        *(void **)&found.symbol = get(#base, version);    \
     say_owner(#symbol, *(void **)&found.symbol);
     FUNCTIONS(FIND)
 }
@@ -99,11 +93,16 @@ static void by_shaped_copy(CUstream stream)
     SAY_CODE("2-D copy", found.cuMemcpy2DUnaligned_v2(&copy));
 }
 
-/* On another stream, which natively waits for nothing: the program waits first. */
-static void by_unified_copy(CUstream stream)
+/* Behind the kernels on their stream; if they came later, it would copy what was there before. */
+static void by_batch(CUstream stream)
 {
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUdeviceptr to = (CUdeviceptr)(uintptr_t)copied, from = memory;
+    size_t bytes = sizeof(copied), first = 0;
+
+    SAY_CODE("batch",
+             found.cuMemcpyBatchAsync_v2(&to, &from, &bytes, 1, &attributes, &first, 1, stream));
     NEED(cuStreamSynchronize(stream));
-    SAY_CODE("unified copy", found.cuMemcpy_ptds((CUdeviceptr)(uintptr_t)copied, memory, sizeof(copied)));
 }
 
 static void by_future(CUstream stream)
@@ -111,8 +110,8 @@ static void by_future(CUstream stream)
     double sum = 0;
 
     (void)stream;
-    SAY_CODE("future", found.cuAllograftFuture(copied, memory, sizeof(copied), 1, 20, 300, 4000, 50000,
-                                               .125, .25f, 600000, &sum));
+    SAY_CODE("future", found.cuAllograftFuture(copied, memory, sizeof(copied), 1, 20, 300, 4000,
+                                               50000, .125, .25f, 600000, &sum));
     say("future was given %.3f", sum);
 }
 
@@ -125,13 +124,16 @@ static void by_nothing_that_looks(CUstream stream)
     NEED(cuMemcpyDtoH(copied, memory, sizeof(copied)));
 }
 
-/* Kernels that are withheld from the third round on, and a look at what the last one wrote. */
+/* Kernels that are withheld once that has repeated, and a look at what the last one wrote. */
 static void rounds(const char *what, CUstream stream, void (*look)(CUstream stream))
 {
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        for (uint32_t i = 0; i < KERNELS; i++)
+        for (uint32_t i = 0; i < KERNELS; i++) {
             launch_fill(stream, memory, WORDS, round * 1000 + i * 100);
-        look(stream);
+            /* In the middle, every other time: what is withheld then might become longer. */
+            if (i == KERNELS / (1 + round % 2) - 1)
+                look(stream);
+        }
         say("%s %u: %u %u", what, round, copied[0], copied[WORDS - 1]);
     }
 }
@@ -146,7 +148,7 @@ int main(int argc, char **argv)
     NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     rounds("copy", stream, by_copy);
     rounds("2-D copy", stream, by_shaped_copy);
-    rounds("unified copy", stream, by_unified_copy);
+    rounds("batch", stream, by_batch);
     rounds("future", stream, by_future);
     rounds("still", stream, by_nothing_that_looks);
     NEED(cuMemFree(memory));
