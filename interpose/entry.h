@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "abi.h"
+#include "copies.h"
 #include "replayer.h"
 #include "stats.h"
 
@@ -87,6 +88,15 @@ static inline int ag_entry_first(enum ag_hook hook)
     }
 }
 
+/* `why` is known where this is compiled: nothing is left of it, or a load or two. */
+static inline void ag_entry_before(int why)
+{
+    if ((why == AG_FLUSH_FREE || why == AG_FLUSH_END) && ag_entry_replays_now())
+        ag_copies_forget();
+    if (why >= 0 && ag_replay_holds())
+        ag_replay_flush_all((enum ag_flush)why);
+}
+
 /* True when the hook is to do its work, with the thread marked as inside. */
 static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
 {
@@ -102,8 +112,7 @@ static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
         return false;
     ag_entry_depth = 1;
     ag_entry_errno = errno;
-    if (ag_entry_first(hook) >= 0 && ag_replay_holds())
-        ag_replay_flush_all((enum ag_flush)ag_entry_first(hook));
+    ag_entry_before(ag_entry_first(hook));
     return true;
 }
 

@@ -37,19 +37,27 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, 
     return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, true));
 }
 
+/* What was submitted to the stream before has the memory still. */
+static void freeing(CUstream stream, bool per_thread)
+{
+    if (!ag_entry_replays_now())
+        return;
+    ag_copies_forget();
+    if (ag_replay_holds())
+        ag_replay_flush_stream(stream, per_thread, AG_FLUSH_FREE);
+}
+
 AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync, dptr, stream);
-    if (ag_replay_holds())
-        ag_replay_flush_stream(stream, false, AG_FLUSH_FREE);
+    freeing(stream, false);
     return ag_entry_leave(ag_app_free(dptr, stream, false));
 }
 
 AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
-    if (ag_replay_holds())
-        ag_replay_flush_stream(stream, true, AG_FLUSH_FREE);
+    freeing(stream, true);
     return ag_entry_leave(ag_app_free(dptr, stream, true));
 }
 

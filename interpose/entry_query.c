@@ -66,6 +66,7 @@ static void forgotten(void)
     if (ag_entry_replays_now()) {
         ag_replay_forget_code(AG_FLUSH_CODE);
         ag_tuned_forget();
+        ag_copies_forget(); /* variables go, too */
     }
     ag_params_forget();
 }

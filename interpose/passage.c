@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "copies.h"
 #include "driver.h"
 #include "entry.h"
 #include "real_dlsym.h"
@@ -79,10 +80,16 @@ static CUresult not_supported(void)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Of functions that nobody knows, the worst is thought that can be borne. */
+static enum kind kind_of(unsigned number)
+{
+    return number < N_LISTED ? listed[number].kind : KIND_MEMORY;
+}
+
 /* Does every call concern us, withheld work or not? */
 static bool always_enters(unsigned number)
 {
-    return number < N_LISTED && listed[number].kind != KIND_PLAIN && ag_entry_replays();
+    return kind_of(number) != KIND_PLAIN && ag_entry_replays();
 }
 
 static void *fill(unsigned number, void *real)
@@ -101,7 +108,7 @@ static void *real_of(unsigned number)
     bool started = atomic_load_explicit(&ag_entry_state, memory_order_acquire) != AG_ENTRY_NEW;
 
     if (real)
-        return real;
+        return started ? fill(number, real) : real;
     real = started ? ag_driver_symbol(listed[number].name)
                    : ag_real_dlsym(RTLD_NEXT, listed[number].name);
     if (!real)
@@ -111,8 +118,10 @@ static void *real_of(unsigned number)
 
 static void before(unsigned number)
 {
-    enum kind kind = number < N_LISTED ? listed[number].kind : KIND_PLAIN;
+    enum kind kind = kind_of(number);
 
+    if (kind != KIND_PLAIN && ag_entry_replays())
+        ag_copies_forget();
     if (kind == KIND_CODE && ag_entry_replays())
         ag_replay_forget_code(AG_FLUSH_CODE);
     else if (ag_replay_holds())
@@ -207,11 +216,8 @@ static void *spare_of(void *real)
     for (unsigned i = N_LISTED; i < N_PASSAGES; i++) {
         void *there = NULL;
 
-        if (atomic_compare_exchange_strong(&reals[i], &there, real))
-            atomic_store_explicit(&ag_passage_ways[i], real, memory_order_release);
-        else if (there != real)
-            continue;
-        return thunk(i);
+        if (atomic_compare_exchange_strong(&reals[i], &there, real) || there == real)
+            return thunk(i);
     }
     give_up(real);
     return real;
