@@ -62,21 +62,24 @@ static void ended(struct ag_context *context)
         ag_replay_context_gone(context);
 }
 
-AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
+static CUresult destroy(CUcontext handle)
 {
-    struct ag_context *context;
+    struct ag_context *context = ag_context_find(handle);
     CUresult result;
 
-    AG_ENTER(cuCtxDestroy_v2, handle);
-    context = ag_context_find(handle);
-    if (context) {
-        ending(context);
-        ag_context_forget(context);
-    }
+    if (!context)
+        return ag_cu.cuCtxDestroy_v2(handle);
+    ending(context);
+    ag_context_forget(context);
     result = ag_cu.cuCtxDestroy_v2(handle);
-    if (context)
-        ended(context);
-    return ag_entry_leave(result);
+    ended(context);
+    return result;
+}
+
+AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
+{
+    AG_ENTER(cuCtxDestroy_v2, handle);
+    return ag_entry_leave(destroy(handle));
 }
 
 AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
