@@ -18,10 +18,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MOST_LISTED 8u /* children; of more, each is in the table as well */
-#define N_BUCKETS   256u
-#define N_NOTES     16384u
-#define N_LOOKED    8192u /* operations, found or missed, after which that is judged */
+#define MOST_LISTED  8u /* children; of more, each is in the table as well */
+#define N_BUCKETS    256u
+#define N_NOTES      16384u
+#define LEAST_JUDGED 8192u
 
 enum mark { EVICTABLE, KEPT, DOOMED };
 
@@ -43,7 +43,7 @@ struct ag_matcher {
     uint32_t *table;         /* open addressing: numbers of nodes, 0 for an empty place */
     struct ag_node **graphs; /* those that carry one */
     uint32_t n_graphs;
-    uint32_t n_found, n_missed; /* since it was judged last */
+    uint32_t n_found, n_missed; /* since that was judged last, half as many as there may be nodes */
     bool hardly_repeats;
     uint32_t fresh;          /* number of the node that was made last, in this segment; or 0 */
     uint32_t notes[N_NOTES]; /* what came where it would have branched off, by hash; 0 for none */
@@ -322,8 +322,10 @@ static bool is_noted(struct ag_matcher *matcher, const struct ag_node *node, uin
 
 static bool is_worth_a_node(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
 {
+    uint32_t enough = matcher->max_nodes / 2 > LEAST_JUDGED ? matcher->max_nodes / 2 : LEAST_JUDGED;
+
     matcher->n_missed++;
-    if (matcher->n_missed >= N_LOOKED || matcher->n_found >= N_LOOKED) {
+    if (matcher->n_missed >= enough || matcher->n_found >= enough) {
         matcher->hardly_repeats = matcher->n_found < matcher->n_missed / 2;
         matcher->n_found = matcher->n_missed = 0;
     }

@@ -318,7 +318,7 @@ static void what_repeats_stays(void)
  */
 static void what_never_repeats(void)
 {
-    struct ag_matcher *matcher = ag_matcher_new(20000);
+    struct ag_matcher *matcher = ag_matcher_new(17000);
     const struct ag_node *node = NULL;
     uint32_t count;
 
