@@ -49,6 +49,7 @@ struct ag_history {
     uint32_t cap;               /* as the pace allows */
     bool strong;                /* the segment began at an iteration's begin or at a flush */
     uint64_t flushed_at, quiet;
+    uint64_t flushed_after[2]; /* contexts, of the last flushes */
     struct anchor anchor, understudy;
     uint64_t patience;
     const struct anchor *acting;
@@ -265,6 +266,36 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 
 /* --- from outside --- */
 
+/* Do flushes come at the same place? Others (the watchdog's) tell nothing of iterations. */
+static bool is_place_of_flushes(struct ag_history *history)
+{
+    uint64_t *after = history->flushed_after;
+    bool known = history->context == after[0] || history->context == after[1] || !after[0];
+
+    after[1] = after[0];
+    after[0] = history->context;
+    return known;
+}
+
+static void flushed(struct ag_history *history)
+{
+    uint64_t between = history->position - history->flushed_at;
+    bool was_armed = is_armed(history);
+
+    if (between && !is_place_of_flushes(history))
+        history->quiet = was_armed ? 0 : LEAST_QUIET;
+    else if (between)
+        history->quiet =
+            between <= MOST_FLUSHED && 2 * between > LEAST_QUIET ? 2 * between : LEAST_QUIET;
+    history->target = history->limits.first < history->cap && !one_an_iteration(history)
+                          ? history->limits.first
+                          : history->cap;
+    history->length = 0;
+    history->strong = true;
+    history->flushed_at = history->position;
+    history->last_ns = 0;
+}
+
 struct ag_history *ag_history_new(const struct ag_history_limits *limits)
 {
     struct ag_history *history =
@@ -279,7 +310,7 @@ struct ag_history *ag_history_new(const struct ag_history_limits *limits)
     history->anchor.seen = 0;
     begin_understudy(history);
     set_shift(history, 0);
-    ag_history_ended(history, true);
+    flushed(history);
     return history;
 }
 
@@ -333,24 +364,14 @@ bool ag_history_ends_before(struct ag_history *history, uint64_t hash, bool mark
     return ends;
 }
 
-void ag_history_ended(struct ag_history *history, bool flushed)
+void ag_history_ended(struct ag_history *history, bool by_flush)
 {
-    uint32_t longer = history->target < history->cap / 4 ? history->target * 4 : history->cap;
-    uint64_t between = history->position - history->flushed_at;
-
-    history->length = flushed ? 0 : 1;
-    history->target = longer;
-    if (!flushed)
+    if (by_flush) {
+        flushed(history);
         return;
-    history->target = history->limits.first < history->cap && !one_an_iteration(history)
-                          ? history->limits.first
-                          : history->cap;
-    history->strong = true;
-    history->flushed_at = history->position;
-    history->last_ns = 0;
-    if (between)
-        history->quiet =
-            between <= MOST_FLUSHED && 2 * between > LEAST_QUIET ? 2 * between : LEAST_QUIET;
+    }
+    history->length = 1;
+    history->target = history->target < history->cap / 4 ? history->target * 4 : history->cap;
 }
 
 uint32_t ag_history_length(const struct ag_history *history)

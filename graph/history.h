@@ -5,8 +5,8 @@
  * - An *anchor* is an operation at which an iteration is taken to begin: a mark says so, or,
  * without marks, it and those just before it have the smallest hash for some time (history.c).
  * Periods up to AG_HISTORY_WINDOW operations are found, short ones after two or three rounds.
- * - Where flushes come often, they are what iterations lie between, and there are no anchors but
- * marks.
+ * - Where flushes come often, and at the same place, they are what iterations lie between, and there
+ * are no anchors but marks.
  * - From a flush on, segments have growing lengths: first, then 4 x, up to the cap.
  * - A loop that is shorter than the cap is unrolled: segments end at the last anchor that fits. Of
  * a longer one, segments have the length of the cap, but for the last. An anchor that comes at

@@ -84,12 +84,19 @@ static struct {
     uint32_t longest;
 } seen;
 
-static void see(uint64_t segment, uint32_t length)
+static unsigned place_of(uint64_t segment)
 {
     unsigned place = (unsigned)(segment >> 40) % N_PLACES;
 
     while (seen.places[place] && seen.places[place] != segment)
         place = (place + 1) % N_PLACES;
+    return place;
+}
+
+static void see(uint64_t segment, uint32_t length)
+{
+    unsigned place = place_of(segment);
+
     seen.n += !seen.places[place];
     seen.places[place] = segment;
     seen.ends++;
@@ -236,11 +243,12 @@ static void flushed_loops(void)
     CHECK(history);
     for (unsigned i = 0; i < 50; i++)
         check_growth(history, few, 400);
-    for (unsigned i = 0; i < 3000; i++) { /* the first of them is not yet known to be flushed */
-        if (ag_history_ends_before(history, hash_of(i % 7), false, 0))
+    for (unsigned i = 0; i < 2 * 3000; i++) { /* the first two are not yet known to be flushed */
+        if (ag_history_ends_before(history, hash_of(i % 3000 % 7), false, 0))
             ag_history_ended(history, false);
+        if (i % 3000 == 2999)
+            ag_history_ended(history, true);
     }
-    ag_history_ended(history, true);
     for (unsigned i = 0; i < 10; i++)
         check_growth(history, many, 3000);
     for (unsigned i = 0; i < 20000; i++) { /* no flush any more */
@@ -251,6 +259,40 @@ static void flushed_loops(void)
     }
     CHECK(length == 154);
     ag_history_free(history);
+}
+
+/* Flushes that come anywhere, as the watchdog's: soon after each, all is as before. */
+static void flushes_anywhere(void)
+{
+    static const uint64_t periods[] = {1, 20, 63, 161, 1000};
+
+    for (unsigned i = 0; i < N_OF(periods); i++) {
+        struct loop loop = {.form = PLAIN, .period = periods[i]};
+        struct ag_history *history = ag_history_new(&usual);
+        uint64_t segment = 1, as_usual = 0, state = 9;
+
+        CHECK(history);
+        seed = i + 1;
+        run(&loop, history, 0, 5000 + 4 * periods[i], 6 * periods[i] + 2000);
+        for (uint64_t op = 11000 + 10 * periods[i]; op < 400000; op++) {
+            uint64_t hash = operation(&loop, op);
+
+            if (ag_history_ends_before(history, hash, false, 0)) {
+                if (seen.places[place_of(segment)])
+                    as_usual += ag_history_length(history) - 1;
+                ag_history_ended(history, false);
+                segment = 1;
+            }
+            segment = mix(segment, hash);
+            if (chance_below(&state, 4000) == 0) {
+                ag_history_ended(history, true);
+                segment = 1;
+            }
+        }
+        ag_history_free(history);
+        CHECK_SAID(as_usual > 300000, "period %lu: %lu of 400000", (unsigned long)periods[i],
+                   (unsigned long)as_usual);
+    }
 }
 
 /* Two programs at once: what would be an anchor is none, only marks are. */
@@ -354,6 +396,7 @@ int main(void)
         irregular_loops(caps[i]);
     }
     flushed_loops();
+    flushes_anywhere();
     marked_loops();
     other_ways();
     pace();
