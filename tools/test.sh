@@ -53,7 +53,7 @@ broken() {
 
 # For ThreadSanitizer, and for the coverage of the library: suites and tests as `meson test` takes them.
 THREADED_TESTS=(--suite unit --suite preload --suite faults)
-COVERING_TESTS=(--suite unit --suite preload --suite faults --suite doors --suite fuzz)
+COVERING_TESTS=(--suite unit --suite preload --suite graph --suite faults --suite doors --suite fuzz)
 
 # What `meson test` runs below, and which tests; suites may set them.
 test_wrapper=() test_selection=()
@@ -149,7 +149,7 @@ COVERAGE_LEAST=90
 suite_coverage() {
     local build=$BUILD-coverage log=$BUILD-coverage/test.log lenient=()
     say
-    say "=== coverage of interpose/ and policy/"
+    say "=== coverage of interpose/, policy/ and graph/"
     setup_gcovr
     if [ -z "$GCOVR" ]; then
         say "skipped: gcovr is not to be had here"
@@ -176,7 +176,8 @@ suite_coverage() {
     if "$GCOVR" --help </dev/null | grep -q 'negative_hits\.warn_once_per_file'; then
         lenient=(--gcov-ignore-parse-errors=negative_hits.warn_once_per_file)
     fi
-    if (cd "$build" && "$GCOVR" "${lenient[@]}" --root "$ROOT" --filter "$ROOT/interpose/" --filter "$ROOT/policy/" --exclude ".*[.]def" \
+    if (cd "$build" && "$GCOVR" "${lenient[@]}" --root "$ROOT" --filter "$ROOT/interpose/" --filter "$ROOT/policy/" \
+        --filter "$ROOT/graph/" --exclude ".*[.]def" \
         --fail-under-line "$COVERAGE_LEAST" .) </dev/null; then
         count 1 0 0
     else

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-FOLDERS = ('interpose', 'policy', 'tools')
+FOLDERS = ('interpose', 'policy', 'graph', 'tools')
 JOBS = int(os.environ.get('TEST_JOBS', str(os.cpu_count() or 1)))
 
 # What cppcheck is not asked, with the reason.
@@ -55,7 +55,7 @@ def clang_tidy(root, build, files):
 def cppcheck(root, build, files):
     command = ['cppcheck', '--quiet', '--std=c11', '--inline-suppr', '--error-exitcode=1',
                '--enable=warning,style,performance,portability', '-j', str(JOBS), '-D__x86_64__',
-               '-Iinterpose', '-Ipolicy', '-Itools', '-I' + os.path.join(build, 'interpose')]
+               '-Iinterpose', '-Ipolicy', '-Igraph', '-Itools', '-I' + os.path.join(build, 'interpose')]
     command += ['--suppress=' + name for name in NOT_ASKED]
     done = subprocess.run(command + [os.path.relpath(f, root) for f in files], cwd=root,
                           stdin=subprocess.DEVNULL)
