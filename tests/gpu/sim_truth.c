@@ -1665,6 +1665,92 @@ static void group_graph_updates(void)
         info.result);
 }
 
+/* What graphs need besides, to stand for launches of streams. */
+static void group_graph_edges(void)
+{
+    const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    CUdeviceptr p;
+    uint32_t value = 1;
+    uint64_t ns = 0;
+    CUlaunchAttributeValue allowed = {.programmaticStreamSerializationAllowed = 1};
+    CUgraph graph;
+    CUgraphNode nodes[3], fill;
+    CUgraphExec exec;
+    size_t n = 8;
+    CUgraphNode from[8], to[8];
+
+    open_device();
+    p = device_memory(4096);
+    void *args[] = {&p, &value, &ns};
+    CUDA_KERNEL_NODE_PARAMS params = store_node(args);
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = p, .value = 1, .elementSize = 4, .width = 8, .height = 1};
+    NEED(D(cuGraphCreate)(&graph, 0));
+    for (unsigned i = 0; i < 3; i++)
+        NEED(D(cuGraphAddKernelNode)(&nodes[i], graph, NULL, 0, &params));
+    NEED(D(cuGraphAddMemsetNode)(&fill, graph, NULL, 0, &set, context));
+    row("R810", "a programmatic edge from a kernel to a fill", "code %d",
+        D(cuGraphAddDependencies)(graph, &nodes[0], &fill, &early, 1));
+    row("R811", "a programmatic edge between kernels", "code %d",
+        D(cuGraphAddDependencies)(graph, &nodes[0], &nodes[1], &early, 1));
+    row("R812", "its edges asked for without their data", "code %d",
+        D(cuGraphGetEdges)(graph, from, to, NULL, &n));
+    row("R813", "programmatic serialisation as a node's attribute", "code %d",
+        D(cuGraphKernelNodeSetAttribute)(
+            nodes[2], CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, &allowed));
+    NEED(D(cuGraphAddDependencies)(graph, &nodes[1], &nodes[2], NULL, 1));
+    TWO("R814", "a node that waits in full beside a programmatic edge, instantiated",
+        D(cuGraphAddDependencies)(graph, &nodes[0], &nodes[2], NULL, 1),
+        D(cuGraphInstantiate)(&exec, graph, 0));
+}
+
+/* Which updates of an executable's copies and fills are taken. */
+static void group_graph_places(void)
+{
+    CUdeviceptr p, q;
+    void *pinned;
+    CUgraph graph;
+    CUgraphNode copy, fill;
+    CUgraphExec exec;
+
+    open_device();
+    p = device_memory(4096);
+    q = device_memory(4096);
+    NEED(D(cuMemHostAlloc)(&pinned, 4096, 0));
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = p, .value = 1, .elementSize = 4, .width = 8, .height = 1};
+    CUDA_MEMCPY3D move = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .srcDevice = p,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = q,
+                          .WidthInBytes = 64,
+                          .Height = 1,
+                          .Depth = 1};
+    NEED(D(cuGraphCreate)(&graph, 0));
+    NEED(D(cuGraphAddMemcpyNode)(&copy, graph, NULL, 0, &move, context));
+    NEED(D(cuGraphAddMemsetNode)(&fill, graph, NULL, 0, &set, context));
+    NEED(D(cuGraphInstantiate)(&exec, graph, 0));
+    move.WidthInBytes = 100;
+    row("R825", "a copy of other bytes in an exec", "code %d",
+        D(cuGraphExecMemcpyNodeSetParams)(exec, copy, &move, context));
+    move.srcDevice = (CUdeviceptr)(uintptr_t)pinned;
+    row("R826", "a copy from pinned instead of device memory in an exec", "code %d",
+        D(cuGraphExecMemcpyNodeSetParams)(exec, copy, &move, context));
+    move.srcDevice = p;
+    move.WidthInBytes = 0;
+    row("R827", "a copy of nothing in an exec", "code %d",
+        D(cuGraphExecMemcpyNodeSetParams)(exec, copy, &move, context));
+    set.width = 64;
+    row("R828", "a longer fill in an exec", "code %d",
+        D(cuGraphExecMemsetNodeSetParams)(exec, fill, &set, context));
+    set.width = 3;
+    row("R829", "a fill of 12 bytes instead of 32 in an exec", "code %d",
+        D(cuGraphExecMemsetNodeSetParams)(exec, fill, &set, context));
+    set.width = 8;
+    set.dst = (CUdeviceptr)(uintptr_t)pinned;
+    row("R830", "a fill of pinned instead of device memory in an exec", "code %d",
+        D(cuGraphExecMemsetNodeSetParams)(exec, fill, &set, context));
+}
+
 static void group_graph_memory(void)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.bytesize = 4096};
@@ -2295,7 +2381,9 @@ static const struct {
     {"managed advice", group_managed_advice},
     {"managed room", group_managed_room},
     {"graph nodes", group_graph_nodes},
+    {"graph edges", group_graph_edges},
     {"graph updates", group_graph_updates},
+    {"graph places", group_graph_places},
     {"graph memory", group_graph_memory},
     {"functions", group_functions},
     {"stream codes", group_stream_codes},

@@ -157,6 +157,132 @@ static void test_updates(void)
     OK(cuGraphDestroy(longer));
 }
 
+/* A kernel stays in its context, a copy is one row and was, and both sides stay what they were. */
+static void test_update_limits(void)
+{
+    unsigned n = 4, one = 1;
+    void *args[] = {&p, &n, &one};
+    CUDA_KERNEL_NODE_PARAMS fill = kernel_params(test.fill, args), foreign;
+    CUDA_MEMCPY3D copy = copy_params(q, p, 16), changed;
+    CUgraphNode kernel, row, rows;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUcontext other;
+    CUmodule module;
+    CUdeviceptr elsewhere;
+    void *pinned;
+
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuModuleLoadData(&module, "any"));
+    OK(cuMemAlloc(&elsewhere, 4096));
+    foreign = fill;
+    OK(cuModuleGetFunction(&foreign.func, module, "fill"));
+    OK(cuCtxSetCurrent(test.ctx));
+    OK(cuMemAllocHost(&pinned, 4096));
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&kernel, graph, NULL, 0, &fill));
+    OK(cuGraphAddMemcpyNode(&row, graph, &kernel, 1, &copy, test.ctx));
+    changed = copy;
+    changed.Height = 2;
+    changed.srcPitch = changed.dstPitch = 64;
+    OK(cuGraphAddMemcpyNode(&rows, graph, &row, 1, &changed, test.ctx));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecKernelNodeSetParams(exec, kernel, &foreign));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphExecMemcpyNodeSetParams(exec, rows, &changed, test.ctx));
+    changed = copy_params(q, elsewhere, 16);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
+    changed = copy_params(q, (CUdeviceptr)(uintptr_t)pinned, 16);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
+    changed = copy_params(q, p, 0);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
+    changed = copy_params(q + 512, p, 32);
+    OK(cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
+    run(exec);
+    CHECK(word_at(q + 512) == 1);
+    OK(cuGraphDestroyNode(kernel)); /* then nobody can name the executable's own any more */
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecKernelNodeSetParams(exec, kernel, &fill));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFreeHost(pinned));
+    OK(cuCtxDestroy(other));
+}
+
+static void test_fill_limits(void)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = p, .value = 1, .elementSize = 4, .width = 8, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS changed = set;
+    CUgraphNode node;
+    CUgraph graph;
+    CUgraphExec exec;
+    void *pinned;
+
+    OK(cuMemAllocHost(&pinned, 4096));
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, test.ctx));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    changed.width = 64;
+    changed.dst = q;
+    OK(cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
+    changed.width = 3;
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
+    changed = set;
+    changed.dst = (CUdeviceptr)(uintptr_t)pinned;
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
+    changed.width = 0;
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
+    run(exec);
+    CHECK(word_at(q + 63 * 4) == 1);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFreeHost(pinned));
+}
+
+/* Edges say what they are, between kernels; attributes are those that nodes have. */
+static void test_edges_and_attributes(void)
+{
+    const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    unsigned n = 4, one = 1;
+    void *args[] = {&p, &n, &one};
+    CUDA_KERNEL_NODE_PARAMS fill = kernel_params(test.fill, args);
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = q, .value = 9, .elementSize = 4, .width = 8, .height = 1};
+    CUlaunchAttributeValue value = {.priority = -1};
+    CUgraphNode nodes[3], from, to;
+    CUgraphEdgeData data = early;
+    CUgraph graph;
+    size_t n_edges = 1;
+
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&nodes[0], graph, NULL, 0, &fill));
+    OK(cuGraphAddKernelNode(&nodes[1], graph, NULL, 0, &fill));
+    OK(cuGraphAddMemsetNode(&nodes[2], graph, NULL, 0, &set, test.ctx));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphAddDependencies(graph, &nodes[1], &nodes[2], &early, 1));
+    data.type = 0;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &nodes[0], &nodes[1], &data, 1));
+    OK(cuGraphAddDependencies(graph, &nodes[0], &nodes[1], &early, 1));
+    EXPECT(CUDA_ERROR_LOSSY_QUERY, cuGraphGetEdges(graph, &from, &to, NULL, &n_edges));
+    n_edges = 1;
+    OK(cuGraphGetEdges(graph, &from, &to, &data, &n_edges));
+    CHECK(n_edges == 1 && from == nodes[0] && to == nodes[1] &&
+          !memcmp(&data, &early, sizeof(data)));
+    OK(cuGraphKernelNodeSetAttribute(nodes[0], CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    value.priority = 0;
+    OK(cuGraphKernelNodeGetAttribute(nodes[0], CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    CHECK(value.priority == -1);
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphKernelNodeSetAttribute(
+               nodes[0], CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, &value));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuGraphKernelNodeSetAttribute(nodes[2], CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    OK(cuGraphDestroy(graph));
+}
+
 static void test_child(void)
 {
     unsigned n = 1, one = 1;
@@ -238,6 +364,9 @@ int main(void)
     test_kinds();
     test_handles();
     test_updates();
+    test_update_limits();
+    test_fill_limits();
+    test_edges_and_attributes();
     test_child();
     CHECK(sim_violations() == 0);
     test_memory();
