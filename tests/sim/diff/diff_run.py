@@ -88,6 +88,10 @@ POLICIES.update({
                     'ALLOGRAFT_GRAPH_WARMUP=2|ALLOGRAFT_GRAPH_HOLD_US=1000000'),
     'gfew': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_GRAPHS=2|ALLOGRAFT_GRAPH_STAGING=2|'
                    'ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB'),
+    'gslot': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_STAGING=1|'
+                    'ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB|ALLOGRAFT_POLICY=native'),
+    # Nodes cannot be changed.
+    'grefused': graphs('ALLOGRAFT_GRAPH_PROFIT=0|SIM_FAIL=cuGraphExecKernelNodeSetParams_v2:0:1'),
     'gmanaged': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed'),
     'glaunch': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed|'
                       'ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_PREFETCH=launch'),

@@ -131,7 +131,7 @@ static void run_operations(struct world *w, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         if (!w->traits->rounds || w->capture.open || !chance(w, 14))
             one_operation(w);
-        else if (!chance(w, 20) || !op_poll(w))
+        else if (!chance(w, w->traits->polls ? 45 : 0) || !op_poll(w))
             (void)op_rounds(w);
         w->lean -= w->lean > 0;
     }

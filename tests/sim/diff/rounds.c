@@ -45,6 +45,7 @@ struct plan {
     enum round_end end;
     enum surprise surprise;
     unsigned rounds, every, at; /* a surprise each so many rounds, before that step; 0: none */
+    bool wanders;               /* before another step each time */
     struct step extra;
 };
 
@@ -75,6 +76,21 @@ static void take_buffer(struct loop *loop, struct buffer *buffer)
     loop->buffers[loop->n_buffers++].id = buffer->id;
 }
 
+/* Memory that the host sees without a call. */
+static void take_pinned(struct world *w, struct loop *loop)
+{
+    struct buffer *buffer = buffer_new(w, BUFFER_PINNED, loop->context, 256);
+
+    if (!buffer ||
+        !did(w, cu.cuMemAllocHost_v2(&buffer->host, 256), "pinned b%u for a loop", buffer->id))
+        return;
+    (void)cu.cuMemHostGetDevicePointer_v2(&buffer->p, buffer->host, 0);
+    memset(buffer->host, (int)buffer->id, 256);
+    buffer->live = buffer->filled = true;
+    w->bytes_live += buffer->bytes;
+    take_buffer(loop, buffer);
+}
+
 /* Some that are there, and small new ones. */
 static void take_buffers(struct world *w, struct loop *loop)
 {
@@ -90,6 +106,8 @@ static void take_buffers(struct world *w, struct loop *loop)
             take_buffer(loop, buffer);
     }
     use_context(w, loop->context);
+    if (may_look(w) && chance(w, 60))
+        take_pinned(w, loop);
     while (loop->n_buffers < n) {
         size_t bytes = (size_t)64 << draw(w, 7);
         struct buffer *buffer = buffer_new(w, BUFFER_NATIVE, loop->context, bytes);
@@ -135,6 +153,7 @@ static bool loop_begin(struct world *w, struct loop *loop, struct plan *plan)
     plan->surprise = (enum surprise)draw(w, N_SURPRISES);
     plan->every = chance(w, 45) ? 0 : 2 + draw(w, 7);
     plan->at = draw(w, loop->n_steps + 1);
+    plan->wanders = chance(w, 40);
     say(w, "a loop of %u steps, %u rounds, %u streams, surprise %d at %u every %u, end %d",
         loop->n_steps, plan->rounds, loop->n_lanes, (int)plan->surprise, plan->at, plan->every,
         (int)plan->end);
@@ -309,6 +328,7 @@ static void end_by_event(struct world *w, struct loop *loop)
     lane_submit(w, lane, &at);
     if (did(w, cu.cuEventSynchronize(loop->events[i]), "cuEventSynchronize %u", i))
         host_knows(w, &at);
+    (void)op_host_read(w);
 }
 
 static void end_round(struct world *w, struct loop *loop, const struct plan *plan, unsigned round)
@@ -333,6 +353,7 @@ static void end_round(struct world *w, struct loop *loop, const struct plan *pla
         break;
     case ROUND_QUERY:
         query(w, loop->lanes[0], true);
+        (void)op_host_read(w);
         break;
     case ROUND_READ:
     case ROUND_COPY:
@@ -347,6 +368,8 @@ static void one_round(struct world *w, struct loop *loop, struct plan *plan, uns
 {
     bool surprised = plan->every && round % plan->every == plan->every - 1;
 
+    if (surprised && plan->wanders)
+        plan->at = draw(w, loop->n_steps + 1);
     for (unsigned i = 0; i <= loop->n_steps; i++) {
         struct step *step = &loop->steps[i];
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # Runs every wrong redirect of mutants.def until the differential tests notice it; the right ones
-# must pass. Exit status 0: all noticed, each within the most seeds allowed.
+# must pass. With --replay the same of the mistakes in replay_mutants.txt. Exit status 0: all noticed,
+# each within the most seeds allowed.
 
 import argparse
 import os
@@ -13,14 +14,18 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, 'diff'))
 import diff_run  # noqa: E402: it lies beside us
+import mutate  # noqa: E402: likewise
 
 ROW = re.compile(r'^(CONTROL|MUTANT)\((\w+), "(.*)"\)', re.M)
 
 
-def read_rows():
-    """(number, name, what is wrong, is it right)"""
+def read_rows(replay):
+    """(number, name, what is wrong, is it right, settings)"""
+    if replay:
+        return [(number, name, what, False, diff_run.POLICIES[policy] + '|DIFF_MUTANT=%d' % number)
+                for number, (name, policy, what, _) in enumerate(mutate.read(replay), 1)]
     with open(os.path.join(HERE, 'mutants.def'), encoding='utf-8') as f:
-        return [(number, name, what, kind == 'CONTROL')
+        return [(number, name, what, kind == 'CONTROL', 'DIFF_MUTANT=%d' % number)
                 for number, (kind, name, what) in enumerate(ROW.findall(f.read()))]
 
 
@@ -38,16 +43,16 @@ def differing(runner, name, native, runs, first, last):
 def hunt(runner, rows, first, most, n_control):
     """Chunk by chunk: what has been noticed needs no more seeds. Returns {name: (seeds, how)}."""
     caught, began = {}, time.monotonic()
-    for start in range(first, first + most, diff_run.CHUNK):
-        last = min(start + diff_run.CHUNK, first + most) - 1
+    chunk = 5 if runner.args.rounds else diff_run.CHUNK
+    for start in range(first, first + most, chunk):
+        last = min(start + chunk, first + most) - 1
         left = [row for row in rows
                 if row[1] not in caught and (not row[3] or start - first < n_control)]
         if not left:
             break
         native = runner.batch(start, last, {'plain': ''}, False)
-        runs = runner.batch(start, last, {name: 'DIFF_MUTANT=%d' % number
-                                          for number, name, _, _ in left}, True)
-        for _, name, _, _ in left:
+        runs = runner.batch(start, last, {name: settings for _, name, _, _, settings in left}, True)
+        for _, name, _, _, _ in left:
             found = differing(runner, name, native, runs, start, last)
             if found:
                 caught[name] = (found[0] - first + 1, found[0], found[1])
@@ -61,12 +66,13 @@ def main():
     parser.add_argument('--first', type=int, default=1, help='the first seed')
     parser.add_argument('--most', type=int, default=2000, help='seeds within which each is noticed')
     parser.add_argument('--control', type=int, default=200, help='seeds that right ones must pass')
+    parser.add_argument('--replay', help='the list of mistakes in replay')
     parser.add_argument('--only', help='names of mutants, with commas')
     args = parser.parse_args()
-    rows = read_rows()
+    rows = read_rows(args.replay)
     if args.only:
         rows = [row for row in rows if row[1] in args.only.split(',')]
-    runner_args = diff_run.read_arguments(['--door', 'linked'])
+    runner_args = diff_run.read_arguments(['--rounds'] if args.replay else ['--door', 'linked'])
     runner_args.stats = False
     folder = tempfile.mkdtemp(prefix='mutants-')
     try:
@@ -74,14 +80,14 @@ def main():
         caught = hunt(runner, rows, args.first, args.most, args.control)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    bad = [name for _, name, _, right in rows if right == (name in caught)]
-    for _, name, what, right in rows:
+    bad = [name for _, name, _, right, _ in rows if right == (name in caught)]
+    for _, name, what, right, _ in rows:
         if name in bad:
             print('%s %s: %s' % ('a right redirect differs:' if right else 'SURVIVES:', name, what))
-    n = sum(not right for _, _, _, right in rows)
+    n = sum(not right for _, _, _, right, _ in rows)
     print('%d of %d mutants noticed, most seeds needed: %d' % (
-        sum(name in caught for _, name, _, right in rows if not right), n,
-        max([caught[name][0] for _, name, _, right in rows if not right and name in caught]
+        sum(name in caught for _, name, _, right, _ in rows if not right), n,
+        max([caught[name][0] for _, name, _, right, _ in rows if not right and name in caught]
             or [0])))
     sys.exit(1 if bad else 0)
 

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# Writes copies of sources of the library with the mistakes of replay_mutants.txt in them, of which
+# the variable DIFF_MUTANT switches one on. The number of a mistake is its place in the list, from 1.
+#
+#   mutate.py --files LIST              the sources that have any
+#   mutate.py LIST ROOT SOURCE OUT      one of them
+# A place that is not found exactly once is an error: the list is to be kept up with the sources.
+
+import re
+import sys
+
+ROW = re.compile(r'^MUTANT (\w+) (\w+) "([^"]*)"\n(.*?)(?=^MUTANT|\Z)', re.M | re.S)
+PLACE = re.compile(r'^(\S+)\n<<<\n(.*?)^===\n(.*?)^>>>\n', re.M | re.S)
+
+SWITCH = '''#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdlib.h>
+static int ag_mutant(void)
+{
+    static int number = -1;
+
+    if (number < 0)
+        number = getenv("DIFF_MUTANT") ? atoi(getenv("DIFF_MUTANT")) : 0;
+    return number;
+}
+'''
+
+
+def read(path):
+    """(name, policy, what is wrong, [(file, old, new)])"""
+    with open(path, encoding='utf-8') as f:
+        text = re.sub(r'^#.*\n', '', f.read(), flags=re.M)
+    return [(name, policy, what, PLACE.findall(body))
+            for name, policy, what, body in ROW.findall(text)]
+
+
+def mutated(rows, source, text):
+    n = 0
+    for number, (name, _, _, places) in enumerate(rows, 1):
+        for file, old, new in places:
+            if file != source:
+                continue
+            if text.count(old) != 1:
+                raise SystemExit('%s: the place of %s is there %d times' % (file, name, text.count(old)))
+            text = text.replace(old, new.replace('MUTANT', '(ag_mutant() == %d)' % number))
+            n += 1
+    return SWITCH + '#line 1\n' + text if n else text
+
+
+def main():
+    rows = read(sys.argv[2] if sys.argv[1] == '--files' else sys.argv[1])
+    if sys.argv[1] == '--files':
+        print('\n'.join(sorted({place[0] for row in rows for place in row[3]})))
+        return
+    _, _, root, source, out = sys.argv
+    with open(root + '/' + source, encoding='utf-8') as f:
+        text = mutated(rows, source, f.read())
+    with open(out, 'w', encoding='utf-8') as f:
+        f.write(text)
+
+
+if __name__ == '__main__':
+    main()
