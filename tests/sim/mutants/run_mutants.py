@@ -70,6 +70,10 @@ def main():
     parser.add_argument('--only', help='names of mutants, with commas')
     args = parser.parse_args()
     rows = read_rows(args.replay)
+    wrong = mutate.problems(mutate.read(args.replay), os.path.join(HERE, '../../..')) if args.replay \
+        else []
+    if wrong:
+        sys.exit('\n'.join(wrong))
     if args.only:
         rows = [row for row in rows if row[1] in args.only.split(',')]
     runner_args = diff_run.read_arguments(['--rounds'] if args.replay else ['--door', 'linked'])
