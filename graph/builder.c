@@ -260,7 +260,7 @@ static CUresult connect(struct ag_graph *graph, CUgraphNode node)
 {
     const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
-    const CUgraphNode before = graph->nodes[graph->n - 1].handle;
+    CUgraphNode before = graph->nodes[graph->n - 1].handle;
 
     graph->last_was_programmatic =
         ag_cu.cuGraphAddDependencies_v2(graph->handle, &before, &node, &edge, 1) == CUDA_SUCCESS;
