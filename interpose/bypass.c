@@ -17,17 +17,21 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "driver.h"
 #include "stats.h"
 #include "symbols.h"
 
 #define MOST_RELOCATIONS 4000000u
 #define MOST_BYTES       (256u << 20) /* searched for the driver's name */
 #define N_RANGES         16u
+#define N_SEEN           4096u
+#define N_UNKNOWN        16u
 
 #ifdef __x86_64__
 #define IS_FUNCTION_ADDRESS(type) \
@@ -343,4 +347,134 @@ void ag_bypass_look(void)
     (void)dl_iterate_phdr(note_places, &search);
     if (search.places.n_driver)
         (void)dl_iterate_phdr(look_into, &search);
+}
+
+/* --- on the way, for replay --- */
+
+/* What was looked at before, and what is found now. One thread at a time. */
+static struct {
+    atomic_flag busy;
+    unsigned long long adds, subs; /* libraries that came and went so far */
+    uintptr_t seen[N_SEEN];        /* where they lie */
+    unsigned n_seen;
+    struct search search;
+    enum ag_bypass_verdict (*judge)(const char *symbol);
+    bool any;
+    bool pending;    /* of this one, something is only bound when it is first called */
+    bool incomplete; /* of any */
+    struct ag_bypass_found found;
+    struct ag_bypass_found unknown[N_UNKNOWN]; /* if the driver exports them */
+    unsigned n_unknown;
+} way = {.busy = ATOMIC_FLAG_INIT};
+
+static bool was_seen(const struct dl_phdr_info *info)
+{
+    for (unsigned i = 0; i < way.n_seen; i++) {
+        if (way.seen[i] == info->dlpi_addr)
+            return true;
+    }
+    return false;
+}
+
+static void tell(struct ag_bypass_found *found, const char *file, const char *symbol)
+{
+    snprintf(found->file, sizeof(found->file), "%s", *file ? file : "the program");
+    snprintf(found->symbol, sizeof(found->symbol), "%s", symbol);
+}
+
+/* True when no more need be looked at. */
+static bool consider(const struct object *object, const char *name, uintptr_t address)
+{
+    const char *file = file_name(object->info);
+    enum ag_bypass_verdict verdict;
+
+    if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
+        return false;
+    verdict = way.judge(name);
+    if (verdict == AG_BYPASS_HARMLESS)
+        return false;
+    way.any = is_in(way.search.places.driver, way.search.places.n_driver, address);
+    if (way.any)
+        tell(&way.found, file, name);
+    else if (is_loaded(object->info, address, 1)) {
+        way.pending = true; /* until it is first called */
+        if (verdict == AG_BYPASS_NAMED && way.n_unknown < N_UNKNOWN)
+            tell(&way.unknown[way.n_unknown++], file, name);
+    }
+    return way.any;
+}
+
+static int find_new(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct object object;
+    bool asks_libc = false;
+
+    (void)size;
+    (void)data;
+    if (is_no_concern(file_name(info)) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
+        was_seen(info) || !read_tables(info, &object))
+        return 0;
+    way.pending = false;
+    for (unsigned table = 0; table < 2; table++) {
+        for (size_t i = 0; i < object.n[table]; i++) {
+            const ElfW(Rela) *relocation = &object.tables[table][i];
+            const char *name;
+
+            if (!IS_FUNCTION_ADDRESS(ELF64_R_TYPE(relocation->r_info)))
+                continue;
+            name = symbol_name(&object, relocation);
+            if (consider(&object, name, bound_to(&object, relocation)))
+                return 1;
+            asks_libc = asks_libc || (!strcmp(name, "dlsym") &&
+                                      look_at(&way.search, &object, relocation) == ASKS_LIBC);
+        }
+    }
+    way.any = asks_libc && names_driver(info);
+    if (way.any)
+        tell(&way.found, file_name(info), "dlsym");
+    if (!way.pending && way.n_seen < N_SEEN)
+        way.seen[way.n_seen++] = info->dlpi_addr;
+    way.incomplete = way.incomplete || way.pending;
+    return way.any;
+}
+
+/* Has any library come or gone? */
+static int count(struct dl_phdr_info *info, size_t size, void *data)
+{
+    bool *changed = data;
+
+    (void)size;
+    *changed = way.incomplete || info->dlpi_adds != way.adds || info->dlpi_subs != way.subs;
+    if (info->dlpi_subs != way.subs)
+        way.n_seen = 0; /* others may lie where those did */
+    way.adds = info->dlpi_adds;
+    way.subs = info->dlpi_subs;
+    return 1;
+}
+
+bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
+                    struct ag_bypass_found *ret_found)
+{
+    bool changed = false, found;
+
+    if (atomic_flag_test_and_set_explicit(&way.busy, memory_order_acquire))
+        return false; /* who looks now tells */
+    (void)dl_iterate_phdr(count, &changed);
+    way.judge = judge;
+    way.any = false;
+    way.n_unknown = 0;
+    if (changed) {
+        memset(&way.search, 0, sizeof(way.search));
+        way.incomplete = false;
+        (void)dl_iterate_phdr(note_places, &way.search);
+        (void)dl_iterate_phdr(find_new, NULL);
+    }
+    for (unsigned i = 0; i < way.n_unknown && !way.any; i++) {
+        way.any = ag_driver_symbol(way.unknown[i].symbol) != NULL;
+        way.found = way.unknown[i];
+    }
+    found = way.any;
+    *ret_found = way.found;
+    atomic_flag_clear_explicit(&way.busy, memory_order_release);
+    return found;
 }

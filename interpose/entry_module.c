@@ -4,6 +4,7 @@
 #include "entry.h"
 #include "image.h"
 #include "order.h"
+#include "passage.h"
 #include "pressure.h"
 #include "replayer.h"
 #include "tuned.h"
@@ -11,6 +12,8 @@
 /* Device printf comes out while the host waits: natively before what the host prints after cudaFree. */
 static void note_code(bool prints)
 {
+    if (ag_entry_replays_now())
+        ag_passage_look_around(); /* a library came with the code */
     if (prints)
         ag_order_note_visible(AG_VISIBLE_PRINTF);
 }

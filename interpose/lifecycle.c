@@ -185,7 +185,7 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
 
 static enum ag_entry_replay replay_under(enum ag_entry_state state)
 {
-    if (state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_passage_exhausted())
+    if (state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_passage_over())
         return AG_REPLAY_ON;
     return AG_REPLAY_PASSED;
 }
@@ -208,7 +208,6 @@ bool ag_entry_replays(void)
 
 enum ag_entry_state ag_entry_start(void)
 {
-    enum ag_entry_replay replay;
     int saved_errno = errno;
     int state;
 
@@ -222,10 +221,10 @@ enum ag_entry_state ag_entry_start(void)
             ag_stats_add(AG_STAT_DOOR_EXPORTED, 1);
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
                               memory_order_release);
-        replay = replay_under((enum ag_entry_state)state);
-        atomic_store_explicit(&ag_entry_replay, replay, memory_order_release);
-        if (replay == AG_REPLAY_ON)
+        if (replay_under((enum ag_entry_state)state) == AG_REPLAY_ON)
             ag_passage_index();
+        atomic_store_explicit(&ag_entry_replay, replay_under((enum ag_entry_state)state),
+                              memory_order_release);
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);
     }
     pthread_mutex_unlock(&start_mutex);

@@ -13,15 +13,18 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "bypass.h"
 #include "copies.h"
 #include "driver.h"
 #include "entry.h"
 #include "real_dlsym.h"
 #include "replayer.h"
+#include "stats.h"
 
 #define THUNK_BYTES 64u
 
@@ -58,7 +61,7 @@ _Atomic(void *) ag_passage_ways[N_PASSAGES]; /* where a thunk jumps by itself, o
 void *ag_passage_enter(unsigned number);
 
 static _Atomic(void *) reals[N_PASSAGES]; /* the driver's functions, as far as they are known */
-static _Atomic bool exhausted;
+static _Atomic bool over;
 
 /* --- by address --- */
 
@@ -177,6 +180,7 @@ void ag_passage_index(void)
     for (size_t i = 0; i < N_STILL; i++)
         note_address(ag_driver_symbol(still[i]), -1);
     qsort(by_address, n_by_address, sizeof(*by_address), compare_addresses);
+    ag_passage_look_around();
 }
 
 static const struct address_row *find_address(const void *address)
@@ -194,16 +198,15 @@ static const struct address_row *find_address(const void *address)
     return low < n_by_address && by_address[low].address == address ? &by_address[low] : NULL;
 }
 
-/* Nobody can be kept from calling what has no passage: from now on nothing is withheld. */
-static void give_up(const void *real)
+/* Somebody can call the driver without our noticing: from now on nothing is withheld. */
+static void end_replay(const char *why)
 {
     int depth = ag_entry_depth, saved_errno = errno;
 
-    if (atomic_exchange(&exhausted, true))
+    if (atomic_exchange(&over, true))
         return;
-    ag_log_warn("the driver has more unknown functions than there are passages (%p is the first "
-                "without): graph replay ends here",
-                real);
+    ag_log_warn("%s: graph replay is off", why);
+    ag_stats_replay(why);
     ag_entry_depth = 1;
     ag_replay_exit();
     ag_entry_depth = depth;
@@ -219,7 +222,7 @@ static void *spare_of(void *real)
         if (atomic_compare_exchange_strong(&reals[i], &there, real) || there == real)
             return thunk(i);
     }
-    give_up(real);
+    end_replay("the driver has more unknown functions than there are passages");
     return real;
 }
 
@@ -245,7 +248,34 @@ void *ag_passage_of_name(const char *name, void *real)
     return spare_of(real);
 }
 
-bool ag_passage_exhausted(void)
+bool ag_passage_over(void)
 {
-    return atomic_load_explicit(&exhausted, memory_order_relaxed);
+    return atomic_load_explicit(&over, memory_order_relaxed);
+}
+
+/* --- what has no passage --- */
+
+static enum ag_bypass_verdict judge(const char *symbol)
+{
+    for (size_t i = 0; i < N_STILL; i++) {
+        if (!strcmp(symbol, still[i]))
+            return AG_BYPASS_HARMLESS;
+    }
+    for (unsigned i = 0; i < N_LISTED; i++) {
+        if (!strcmp(symbol, listed[i].name))
+            return AG_BYPASS_BOUND;
+    }
+    return ag_hook_by_name(symbol) == AG_N_HOOKS ? AG_BYPASS_NAMED : AG_BYPASS_BOUND;
+}
+
+void ag_passage_look_around(void)
+{
+    struct ag_bypass_found found;
+    char why[256];
+
+    if (!ag_replay_on() || !ag_bypass_find(judge, &found))
+        return;
+    snprintf(why, sizeof(why), "%s reaches the driver past Allograft (%s)", found.file,
+             found.symbol);
+    end_replay(why);
 }

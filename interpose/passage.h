@@ -24,9 +24,12 @@ void *ag_passage_of_address(void *real);
  * out: else each is found when it is first called. */
 void ag_passage_index(void);
 
-/* More functions that no row names than there are spare passages: nothing may be withheld any more.
- */
-bool ag_passage_exhausted(void);
+/* Has anything been loaded that reaches the driver past us, by RTLD_DEEPBIND or being linked with a
+ * function that no row names? Then replay ends. Not inside dlsym. */
+void ag_passage_look_around(void);
+/* Has replay ended for that, or because there were more functions that no row names than there are
+ * spare passages? */
+bool ag_passage_over(void);
 
 #endif
 #endif

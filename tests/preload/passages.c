@@ -119,7 +119,8 @@ static void by_nothing_that_looks(CUstream stream)
 {
     CUcontext context = NULL;
 
-    SAY_CODE("current", found.cuCtxGetCurrent(&context));
+    if (found.cuCtxGetCurrent != NULL)
+        SAY_CODE("current", found.cuCtxGetCurrent(&context));
     NEED(cuStreamSynchronize(stream));
     NEED(cuMemcpyDtoH(copied, memory, sizeof(copied)));
 }
@@ -138,10 +139,56 @@ static void rounds(const char *what, CUstream stream, void (*look)(CUstream stre
     }
 }
 
+/* --- a library that comes late --- */
+
+static CUresult (*read_past)(void *to, CUdeviceptr from, size_t bytes);
+
+static void by_library(CUstream stream)
+{
+    (void)stream;
+    SAY_CODE("library", read_past(copied, memory, sizeof(copied)));
+}
+
+/* As with every library that has code for the device, its code is loaded. */
+static void open_library(const char *file, int flags)
+{
+    static const char image[64] = "any bytes";
+    void *library = dlopen(file, RTLD_NOW | flags);
+    CUmodule module;
+
+    if (library == NULL) {
+        say("%s", dlerror());
+        _exit(97);
+    }
+    *(void **)&read_past = dlsym(library, "read_past");
+    NEED(cuModuleLoadData(&module, image));
+}
+
+/* argv: what opens it ("plain" or "deep"), when ("early" or "late"), the library. */
+static int with_library(char **argv)
+{
+    int flags = strcmp(argv[1], "deep") == 0 ? RTLD_DEEPBIND : 0;
+    bool late = strcmp(argv[2], "late") == 0;
+    CUstream stream;
+
+    if (!late)
+        (void)dlopen(argv[3], RTLD_NOW | flags);
+    (void)device_open();
+    NEED(cuMemAlloc(&memory, sizeof(copied)));
+    NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    if (late)
+        rounds("before", stream, by_nothing_that_looks);
+    open_library(argv[3], flags);
+    rounds("library", stream, by_library);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     CUstream stream;
 
+    if (argc == 4)
+        return with_library(argv);
     (void)device_open();
     find_all(argc > 1 ? argv[1] : "linked");
     NEED(cuMemAlloc(&memory, sizeof(copied)));

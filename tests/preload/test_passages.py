@@ -1,8 +1,9 @@
 # Functions of the driver that are not hooked see what was withheld, whichever door they came through.
 
 import re
+import unittest
 
-from harness import SEEDS, Case, main, program
+from harness import RUNTIME, SEEDS, Case, main, program
 
 HELD = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0',
         'ALLOGRAFT_GRAPH_HOLD_US': '1000000'}
@@ -44,6 +45,37 @@ class Passages(Case):
                     found = owners(result)
                     self.assertEqual(len(found), 6)
                     self.assertEqual(set(found.values()), {DRIVER})
+
+    def library(self, *words):
+        """Rounds in which a library looks, by functions of the driver that it is bound to."""
+        results = self.same([program('preload_passages'), *words], variants=[HELD], quiet=False)
+        self.assertEqual(len(results), 1)
+        return results[0][1].report()['replay'], results[0][1].err
+
+    def test_a_library_that_is_bound_to_us(self):
+        for when in ('early', 'late'):
+            replay, said = self.library('plain', when, program('libpreload_past.so'))
+            self.assertEqual((replay['state'], said), ('on', ''))
+            self.assertGreater(replay['withheld'], 40)
+
+    @unittest.skipIf(RUNTIME, 'a sanitizer does not let a library be opened with RTLD_DEEPBIND')
+    def test_a_library_that_goes_past(self):
+        for when in ('early', 'late'):
+            with self.subTest(when=when):
+                replay, said = self.library('deep', when, program('libpreload_past.so'))
+                self.off(replay, said, 'libpreload_past.so', 'cuMemcpyDtoH_v2', when)
+
+    def test_a_library_linked_with_what_nobody_knows(self):
+        for when in ('early', 'late'):
+            with self.subTest(when=when):
+                replay, said = self.library('plain', when, program('libpreload_past_future.so'))
+                self.off(replay, said, 'libpreload_past_future.so', 'cuAllograftFuture', when)
+
+    def off(self, replay, said, file, symbol, when):
+        self.assertEqual(replay['state'], 'unavailable')
+        for text in (replay['reason'], said):
+            self.assertIn('%s reaches the driver past Allograft (%s)' % (file, symbol), text)
+        self.assertEqual(replay['withheld'] > 0, when == 'late')
 
 
 if __name__ == '__main__':

@@ -10,10 +10,21 @@
 #include <string.h>
 #include <time.h>
 
+#include "bypass.h"
 #include "check.h"
 #include "driver.h"
 #include "entry.h"
 #include "real_dlsym.h"
+
+#define A_NAME     "cuMemBatchDecompressAsync"
+#define LARGE_NAME "cuStreamBatchMemOp_v2"
+#define ANY_NAME   "cuMemAdvise_v2"
+#define CHAIN_NAME "cuGraphLaunch"
+#define CODE_NAME  "cuTexRefSetAddress_v2"
+#define PLAIN_NAME "cuGraphUpload"
+#define STILL_NAME "cuCtxGetCurrent"
+#define TWIN_NAME  "cuMemcpyAtoA"         /* at the address of one that is still */
+#define GONE_NAME  "cuStreamWriteValue64" /* not in this driver */
 
 /* --- what passage.c calls --- */
 
@@ -95,6 +106,26 @@ void ag_replay_forget_code(enum ag_flush why)
     CHECK(why == AG_FLUSH_CODE);
     forgets++;
     work();
+}
+
+bool ag_replay_on(void)
+{
+    return ag_entry_replays();
+}
+
+bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
+                    struct ag_bypass_found *ret_found)
+{
+    (void)ret_found;
+    CHECK(judge(STILL_NAME) == AG_BYPASS_HARMLESS);
+    CHECK(judge(A_NAME) == AG_BYPASS_BOUND && judge("cuMemFree_v2") == AG_BYPASS_BOUND);
+    CHECK(judge("cuNobodyKnows") == AG_BYPASS_NAMED);
+    return false;
+}
+
+enum ag_hook ag_hook_by_name(const char *name)
+{
+    return strcmp(name, "cuMemFree_v2") ? AG_N_HOOKS : AG_HOOK_cuMemFree_v2;
 }
 
 void ag_replay_exit(void)
@@ -185,16 +216,6 @@ static CUresult of_nobody(void)
 {
     return CUDA_ERROR_UNKNOWN;
 }
-
-#define A_NAME     "cuMemBatchDecompressAsync"
-#define LARGE_NAME "cuStreamBatchMemOp_v2"
-#define ANY_NAME   "cuMemAdvise_v2"
-#define CHAIN_NAME "cuGraphLaunch"
-#define CODE_NAME  "cuTexRefSetAddress_v2"
-#define PLAIN_NAME "cuGraphUpload"
-#define STILL_NAME "cuCtxGetCurrent"
-#define TWIN_NAME  "cuMemcpyAtoA"         /* at the address of one that is still */
-#define GONE_NAME  "cuStreamWriteValue64" /* not in this driver */
 
 void *ag_driver_symbol(const char *name)
 {
@@ -421,10 +442,10 @@ static void spares(void)
     CHECK(way() == CUDA_ERROR_UNKNOWN && flushes == before + 1);
     atomic_store(&ag_replay_withheld, 0);
 
-    CHECK(!exits && !ag_passage_exhausted());
+    CHECK(!exits && !ag_passage_over());
     CHECK(ag_passage_of_address(first_too_many) == first_too_many);
     CHECK(ag_passage_of_name("cuNobodyKnows", first_too_many) == first_too_many);
-    CHECK(exits == 1 && ag_passage_exhausted() && !ag_entry_depth);
+    CHECK(exits == 1 && ag_passage_over() && !ag_entry_depth);
     CHECK(ag_passage_of_name("cuNobodyKnows", &unknown[3]) == given[0][3]);
 }
 
