@@ -63,6 +63,15 @@ static void unmap(void *there, size_t bytes)
         munmap(there, bytes);
 }
 
+static void give_back(struct ag_matcher *matcher)
+{
+    unmap(matcher->nodes, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->nodes[0]));
+    unmap(matcher->beside, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->beside[0]));
+    unmap(matcher->table, (size_t)matcher->capacity * sizeof(matcher->table[0]));
+    unmap(matcher->graphs, ((size_t)matcher->max_nodes + 1) * sizeof(struct ag_node *));
+    unmap(matcher, sizeof(*matcher));
+}
+
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
 {
     struct ag_matcher *matcher = map(sizeof(*matcher));
@@ -76,10 +85,10 @@ struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
     matcher->nodes = map(((size_t)max_nodes + 1) * sizeof(matcher->nodes[0]));
     matcher->beside = map(((size_t)max_nodes + 1) * sizeof(matcher->beside[0]));
     matcher->table = map((size_t)matcher->capacity * sizeof(matcher->table[0]));
-    matcher->graphs = map(((size_t)max_nodes + 1) * sizeof(matcher->graphs[0]));
+    matcher->graphs = map(((size_t)max_nodes + 1) * sizeof(struct ag_node *));
     if (matcher->nodes && matcher->beside && matcher->table && matcher->graphs)
         return matcher;
-    ag_matcher_free(matcher, NULL, NULL);
+    give_back(matcher);
     return NULL;
 }
 
@@ -90,11 +99,7 @@ void ag_matcher_free(struct ag_matcher *matcher, void (*drop)(struct ag_graph *g
         return;
     for (uint32_t i = 0; i < matcher->n_graphs; i++)
         drop(matcher->graphs[i]->graph, data);
-    unmap(matcher->nodes, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->nodes[0]));
-    unmap(matcher->beside, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->beside[0]));
-    unmap(matcher->table, (size_t)matcher->capacity * sizeof(matcher->table[0]));
-    unmap(matcher->graphs, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->graphs[0]));
-    unmap(matcher, sizeof(*matcher));
+    give_back(matcher);
 }
 
 struct ag_node *ag_matcher_root(struct ag_matcher *matcher)

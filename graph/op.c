@@ -139,8 +139,12 @@ static bool pack(unsigned char *to, const struct ag_layout *layout, void **param
 
     for (uint32_t i = 0; i < layout->n; i++) {
         const struct ag_param *param = &layout->params[i];
-        const void *from = params ? params[i] : buffer + param->offset;
+        const void *from = NULL;
 
+        if (params)
+            from = params[i];
+        else if (buffer)
+            from = buffer + param->offset;
         if (!from || param->offset < end)
             return false;
         if (param->offset > end)

@@ -22,7 +22,7 @@ bool ag_profit_replays(const struct ag_profit *profit)
 
 static uint64_t median(const uint64_t *samples)
 {
-    uint64_t sorted[AG_PROFIT_SAMPLES];
+    uint64_t sorted[AG_PROFIT_SAMPLES] = {0};
 
     for (uint32_t i = 0; i < AG_PROFIT_SAMPLES; i++) {
         uint32_t at = i;
