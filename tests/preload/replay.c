@@ -2,6 +2,7 @@
  * what each kernel did, how often and in which order, can be read off what this prints. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -396,6 +397,122 @@ static void by_threads(bool shared, bool turns)
         tell_of("a thread", workers[i].p);
 }
 
+/* A stream of its own for each thread, which ends with work outstanding or waits to be told. */
+static atomic_uint n_submitted, n_released;
+
+static void *per_thread_main(void *data)
+{
+    struct worker *worker = data;
+
+    NEED(cuCtxSetCurrent(shared_context));
+    for (uint32_t round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < 6; i++)
+            NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i % 2 ? round : i));
+        if (round < 7)
+            NEED(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        else
+            NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, 0, 0));
+    }
+    atomic_fetch_add(&n_submitted, 1);
+    while (worker->number % 2 && !atomic_load(&n_released))
+        (void)usleep(100);
+    for (unsigned i = 0; i < 4 && worker->number % 2; i++)
+        NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i));
+    return NULL;
+}
+
+static void per_thread_streams(void)
+{
+    struct worker workers[4];
+
+    NEED(cuCtxGetCurrent(&shared_context));
+    for (unsigned turn = 0; turn < 4; turn++) {
+        atomic_store(&n_submitted, 0);
+        atomic_store(&n_released, 0);
+        for (unsigned i = 0; i < 4; i++) {
+            workers[i].number = i;
+            workers[i].p = new_state();
+        }
+        for (unsigned i = 0; i < 4; i++)
+            NEED(pthread_create(&workers[i].thread, NULL, per_thread_main, &workers[i]));
+        while (atomic_load(&n_submitted) < 4)
+            (void)usleep(100);
+        for (unsigned i = 0; i < 4; i++) /* some threads live, some do not */
+            tell_of("before the end of some", workers[i].p);
+        atomic_store(&n_released, 1);
+        for (unsigned i = 0; i < 4; i++)
+            NEED(pthread_join(workers[i].thread, NULL));
+        for (unsigned i = 0; i < 4; i++)
+            tell_of("after it", workers[i].p);
+    }
+}
+
+/* One thread launches all the time, which no capture of another forbids. */
+static void *launch_beside(void *data)
+{
+    struct worker *worker = data;
+
+    NEED(cuCtxSetCurrent(shared_context));
+    for (uint32_t i = 0; i < 6000; i++)
+        NEED(step_to(worker->p, kernel_step, worker->stream, i % 9, i % 2));
+    return NULL;
+}
+
+static void capturing_beside(void)
+{
+    struct worker worker = {.stream = new_stream(CU_STREAM_NON_BLOCKING), .p = new_state()};
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    NEED(cuCtxGetCurrent(&shared_context));
+    NEED(pthread_create(&worker.thread, NULL, launch_beside, &worker));
+    for (unsigned turn = 0; turn < 40; turn++) {
+        CUgraphExec exec;
+        CUgraph graph;
+        size_t n = 0;
+
+        NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        part_of_round(stream, turn, 0, STEPS);
+        NEED(cuStreamEndCapture(stream, &graph));
+        NEED(cuGraphGetNodes(graph, NULL, &n));
+        if (n != STEPS + 1)
+            say("captured %zu", n);
+        NEED(cuGraphInstantiate(&exec, graph, 0));
+        for (unsigned i = 0; i < 3; i++)
+            NEED(cuGraphLaunch(exec, stream));
+        part_of_round(stream, turn, 0, STEPS);
+        NEED(cuGraphExecDestroy(exec));
+        NEED(cuGraphDestroy(graph));
+    }
+    NEED(pthread_join(worker.thread, NULL));
+    tell("captured");
+    tell_of("launched beside", worker.p);
+}
+
+/* More streams than replay has room for. */
+static void many_streams(void)
+{
+    static CUstream streams[700];
+    static CUdeviceptr p[700];
+    CUdeviceptr all;
+
+    NEED(cuMemAlloc(&all, STATE_BYTES * 700));
+    NEED(cuMemsetD8(all, 0, STATE_BYTES * 700));
+    NEED(cuCtxSynchronize());
+    for (unsigned i = 0; i < 700; i++) {
+        p[i] = all + i * STATE_BYTES;
+        streams[i] = new_stream(i % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+    }
+    for (uint32_t round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < 700; i++)
+            for (unsigned j = 0; j < 5; j++)
+                NEED(step_to(p[i], kernel_step, streams[i], j, i % 2 ? j : round));
+        for (unsigned i = 0; i < 700; i += 1 + round)
+            NEED(cuStreamSynchronize(streams[i]));
+    }
+    for (unsigned i = 0; i < 700; i += 23)
+        tell_of("of many", p[i]);
+}
+
 /* ---- the host looks on ---- */
 
 static void polling(void)
@@ -531,6 +648,23 @@ static void contexts_again(void)
         state = kept_state;
         part_of_round(first, 9, 6, STEPS);
         tell("at home");
+    }
+}
+
+static void resetting(void)
+{
+    for (unsigned turn = 0; turn < 4; turn++) {
+        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+        rounds(stream, 5);
+        tell("before a reset");
+        part_of_round(stream, 9, 0, 6);
+        NEED(cuDevicePrimaryCtxReset(0));
+        device_open();
+        load_steps(turn % 2);
+        state = new_state();
+        NEED(cuMemAllocHost((void **)(uintptr_t)&sign, 4096));
+        memset((void *)(uintptr_t)sign, 0, 4096);
     }
 }
 
@@ -686,11 +820,16 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"exactly", exactly},       {"diverging", diverging},     {"uploads", uploads},
-    {"pinned", pinned_copies},  {"legacy", on_legacy},        {"events", with_events},
-    {"polling", polling},       {"spinning", spinning},       {"unloading", unloading},
-    {"streams", streams_again}, {"contexts", contexts_again}, {"allocating", allocating},
-    {"capturing", capturing},   {"host", host_functions},     {"forking", forking},
+    {"exactly", exactly},         {"diverging", diverging},
+    {"uploads", uploads},         {"pinned", pinned_copies},
+    {"legacy", on_legacy},        {"events", with_events},
+    {"polling", polling},         {"spinning", spinning},
+    {"unloading", unloading},     {"streams", streams_again},
+    {"contexts", contexts_again}, {"allocating", allocating},
+    {"capturing", capturing},     {"per-thread", per_thread_streams},
+    {"beside", capturing_beside}, {"many", many_streams},
+    {"resetting", resetting},     {"host", host_functions},
+    {"forking", forking},
 };
 
 int main(int argc, char **argv)

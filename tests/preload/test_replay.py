@@ -19,7 +19,7 @@ ALL = [HELD, PLAIN, SHORT, WHOLE, HURRIED, FEW, MANAGED]
 
 # All of them but with graphs; what is launched as graphs in each under HELD.
 PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'unloading', 'streams',
-         'contexts', 'allocating', 'capturing', 'host', 'spinning')
+         'contexts', 'allocating', 'capturing', 'host', 'spinning', 'per-thread', 'resetting')
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 
@@ -104,6 +104,15 @@ class Replay(Case):
                                                  seeds=[seed], settings={'SIM_SCHED': sched}):
                     if way == 'own' and variant == HELD:
                         self.replayed(result)
+
+    def test_a_capture_beside_launches(self):
+        for sched in ('adversarial', 'thread'):
+            self.part('beside', variants=[HELD, HURRIED, FEW], settings={'SIM_SCHED': sched})
+
+    def test_more_streams_than_there_is_room_for(self):
+        for variant, result in self.part('many', variants=[HELD, HURRIED]):
+            if variant == HELD:
+                self.replayed(result)
 
     # --- errors ---
 
