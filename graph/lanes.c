@@ -246,7 +246,7 @@ struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
     lane = look_up(context, stream);
     if (!lane && stream == CU_STREAM_PER_THREAD && !ag_order_capture_open())
         ag_lane_each(reap, context);
-    if (!lane && is_special(stream))
+    if (!lane && context && is_special(stream))
         lane = make(context, stream, true, 0, 0);
     if (lane && lane->context != context)
         lane = NULL; /* the driver refuses a stream of another context */

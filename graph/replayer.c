@@ -98,7 +98,9 @@ static void flush(struct ag_lane *lane, enum ag_flush why)
     if (!ag_lane_own_within(lane, patience))
         return;
     ag_segment_settle(lane);
-    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
+    /* What cannot go out now would come too late: so once more. */
+    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS ||
+        ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
         ag_segment_end(lane, true, why);
         ag_context_restore(pushed);
     }
@@ -144,6 +146,10 @@ void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
         return;
     stream = normalise(stream, per_thread);
     context = ag_context_current();
+    if (!context) {
+        ag_replay_flush_all(why);
+        return;
+    }
     lane = ag_lane_of(context, stream);
     if (!lane)
         lane = ag_lane_find(stream); /* of another context */
@@ -210,6 +216,10 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
     if (!ag_replay_on())
         return NULL;
     context = ag_context_current();
+    if (!context) { /* whichever lane it is, nothing is withheld behind which it would come */
+        ag_replay_flush_all(AG_FLUSH_OTHER_STREAM);
+        return NULL;
+    }
     lane = ag_lane_of(context, normalise(stream, per_thread));
     if (lane)
         ag_lane_remark(lane);
