@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """NVIDIA's own CUDA runtime on the stub driver: every look-up goes through Allograft's doors.
 
-Usage: doors.py --stub DIR --observer SO --hooks hooks.def --lookups driver.def
+Usage: doors.py --stub DIR --observer SO --hooks hooks.def --passages passages.def --lookups driver.def
                 [--library liballograft.so] [--path DIR]... PROGRAM
 
 Runs PROGRAM (built by nvcc, unmodified) with an observer before the library, which writes down
@@ -37,6 +37,11 @@ def hooked_symbols(path, when=None):
     row = rf"^AG_HOOK_IF\(\w+, (\w+),.* {when}\)" if when else r"^AG_HOOK\(\w+, (\w+),"
     with open(path) as f:
         return set(re.findall(row, f.read(), re.M))
+
+
+def passages(path):
+    with open(path) as f:
+        return set(re.findall(r"^AG_PASSAGE(?:_\w+)?\((\w+)\)", f.read(), re.M))
 
 
 def listed_lookups(path):
@@ -109,8 +114,9 @@ def code_of(run, call):
     return int(found.group(1))
 
 
-def check_answers(run, hooked, library):
-    """Hooked symbols come from the library, the same symbol; all else is the stub's own answer."""
+def check_answers(run, hooked, library, passed):
+    """Hooked symbols come from the library, the same symbol, and so do passages; where there are any,
+    what no list knows comes from it, too. All else is the stub's own answer."""
     check(len(run.lookups()) > 300, f"only {len(run.lookups())} look-ups seen")
     substituted = 0
     for door, question, got_library, got_symbol, got_offset in run.seen:
@@ -124,6 +130,13 @@ def check_answers(run, hooked, library):
                   f"{door} {question}: expected {symbol} of {library}, "
                   f"got {got_symbol} of {got_library}")
             substituted += 1
+        elif library and symbol in passed:
+            check(got_library == library and got_symbol == symbol,
+                  f"{door} {question}: expected a passage to {symbol}, "
+                  f"got {got_symbol} of {got_library}")
+        elif library and passed and symbol == "-":
+            check(got_library == library,
+                  f"{door} {question}: expected a spare passage, got {got_symbol} of {got_library}")
         elif door == "get_proc_address":
             check(got_library == STUB and got_offset == offset,
                   f"{door} {question}: expected the driver's own answer at {offset}, "
@@ -162,17 +175,21 @@ def check_same_questions(run, lookups):
 def test(options, directory):
     always = hooked_symbols(options.hooks)
     launches = hooked_symbols(options.hooks, "LAUNCHES")
-    check(always and launches, "no hooks listed")
+    graphs = hooked_symbols(options.hooks, "GRAPH")
+    check(always and launches and graphs, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
-                                        (13000, None, {"ALLOGRAFT_PREFETCH": "launch"})):
+                                        (13000, None, {"ALLOGRAFT_PREFETCH": "launch"}),
+                                        (13000, None, {"ALLOGRAFT_GRAPH": "all"})):
         run = Run(options, directory, version, settings)
-        hooked = always | launches if settings else always
+        replayed = "ALLOGRAFT_GRAPH" in settings
+        hooked = always | (launches if settings else set()) | (graphs if replayed else set())
+        passed = passages(options.passages) if replayed else set()
         check(run.status == 0, f"the program ended with {run.status}\n{run.output}{run.errors}")
         code = code_of(run, "cudaMalloc")
         check(code != 0 if expected is None else code == expected,
               f"cudaMalloc on driver version {version} returned {code}")
-        substituted = check_answers(run, hooked, library)
+        substituted = check_answers(run, hooked, library, passed)
         if library:
             check(substituted > 20, f"only {substituted} look-ups were substituted")
             check_report(run, substituted)
@@ -180,6 +197,7 @@ def test(options, directory):
             check_same_questions(run, listed_lookups(options.lookups))
         asked = {run.stub[s[1]][0] for s in run.lookups()}
         check(launches & asked, "no launch was looked up")
+        check(not replayed or len(passed & asked) > 50, "few passages were looked up")
         print(f"driver version {version}: {len(run.lookups())} look-ups, "
               f"{substituted} substituted, cudaMalloc returned {code}")
 
@@ -189,6 +207,7 @@ def main():
     parser.add_argument("--stub", required=True)
     parser.add_argument("--observer", required=True)
     parser.add_argument("--hooks", required=True)
+    parser.add_argument("--passages", required=True)
     parser.add_argument("--lookups", required=True)
     parser.add_argument("--library")
     parser.add_argument("--path", action="append", default=[])

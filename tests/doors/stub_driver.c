@@ -45,6 +45,30 @@ static const struct stub_symbol *find_symbol(const char *name, int version, bool
     return best;
 }
 
+/* Is `symbol` the name with a version, and with the suffix of the flavour, if any, behind it? */
+static bool is_form_of(const char *symbol, const char *name, bool per_thread)
+{
+    size_t length = strlen(name);
+    if (strncmp(symbol, name, length) != 0) return false;
+    symbol += length;
+    if (symbol[0] == '_' && symbol[1] == 'v' && symbol[2] != '\0') symbol += 3;
+    if (per_thread && (strcmp(symbol, "_ptsz") == 0 || strcmp(symbol, "_ptds") == 0)) return true;
+    return symbol[0] == '\0';
+}
+
+/* Some exported symbol of that name; which version of it does not matter here. */
+static const struct stub_symbol *find_unhooked(const char *name, bool per_thread)
+{
+    const struct stub_symbol *best = NULL;
+    for (unsigned i = 0; i < stub_n_unhooked; i++) {
+        const struct stub_symbol *s = &stub_unhooked[i];
+        if (is_form_of(s->symbol, name, per_thread) &&
+            (best == NULL || strlen(s->symbol) > strlen(best->symbol)))
+            best = s;
+    }
+    return best;
+}
+
 static struct answer *answer_of(const char *name, int version, cuuint64_t flags)
 {
     for (unsigned i = 0; i < stub.n; i++) {
@@ -52,8 +76,9 @@ static struct answer *answer_of(const char *name, int version, cuuint64_t flags)
         if (strcmp(a->name, name) == 0 && a->version == version && a->flags == flags) return a;
     }
     if (stub.n == MAX_ANSWERS || strlen(name) >= sizeof(stub.answers[0].name)) return NULL;
-    const struct stub_symbol *known =
-        find_symbol(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    const struct stub_symbol *known = find_symbol(name, version, per_thread);
+    if (known == NULL) known = find_unhooked(name, per_thread);
     struct answer *a = &stub.answers[stub.n++];
     memcpy(a->name, name, strlen(name) + 1);
     a->version = version;

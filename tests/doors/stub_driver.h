@@ -21,6 +21,10 @@ struct stub_symbol {
 /* Ends with an entry whose base is NULL. */
 extern const struct stub_symbol stub_symbols[];
 
+/* Exported, too, but cuGetProcAddress's names and versions for them are not listed: "base" is NULL. */
+extern const struct stub_symbol stub_unhooked[];
+extern const unsigned stub_n_unhooked;
+
 /* Distinct functions for all that is asked for and not in stub_symbols; NULL when there are no
  * more. Each call takes one. */
 void *stub_take_anonymous(void);

@@ -17,11 +17,23 @@ static __attribute__((noinline)) CUresult refuse(int which)
     CUresult stub_##symbol(void) { return refuse(__COUNTER__); }
 #define AG_HOOK(base, symbol, since, flavour, need) DEFINE(symbol)
 #define AG_CALL(base, symbol, since, flavour, need) DEFINE(symbol)
+#define AG_UNHOOKED(symbol, reason)                 DEFINE(symbol)
 #include "hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
 #undef AG_UNHOOKED
 #undef AG_LIBC
+
+const struct stub_symbol stub_unhooked[] = {
+#define AG_UNHOOKED(symbol, reason) {NULL, #symbol, 0, STUB_NONE, (void *)stub_##symbol},
+#include "hooks.def"
+#undef AG_HOOK
+#undef AG_CALL
+#undef AG_UNHOOKED
+#undef AG_LIBC
+};
+
+const unsigned stub_n_unhooked = sizeof(stub_unhooked) / sizeof(*stub_unhooked);
 
 /* Asked for by NVIDIA's runtime while it starts. Where Allograft's list has the symbol too, both
  * rows name the same function. */

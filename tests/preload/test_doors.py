@@ -1,10 +1,11 @@
 # Every way to the driver's functions leads through the library, and other libraries stay untouched.
 
+import os
 import re
 import time
 import unittest
 
-from harness import (DISABLED, EVERY, LIBRARY, POLICIES, RUNTIME, Case, main, preloaded, program,
+from harness import (DISABLED, EVERY, LIBRARY, POLICIES, RUNTIME, SIM, Case, main, preloaded, program,
                      run)
 
 ALLOC_CALLS = 6  # workload.h
@@ -69,10 +70,27 @@ class Doors(Case):
                                             re.MULTILINE))
                     self.assertEqual(owners, {owner})
 
+    def test_replayed(self):
+        # The driver's own pointers come from either door all the same, or passages do.
+        for command in (['preload_door_linked'], ['preload_door_dlsym'], ['preload_door_dlsym', 'default'],
+                        ['preload_door_get_proc', 'legacy'], ['preload_door_get_proc', 'per-thread']):
+            with self.subTest(command=command):
+                self.same([program(command[0]), *command[1:]], variants=[{'ALLOGRAFT_GRAPH': 'all'}],
+                          drop=r'^cuLaunch.* belongs')
+
     def test_old_driver(self):
         for version in ('11040', '12020'):
             self.same([program('preload_door_get_proc'), 'legacy'], variants=POLICIES,
                       settings={'SIM_DRIVER_VERSION': version})
+
+    def test_old_driver_replayed(self):
+        # Replay is unavailable there: what dlsym answered before that was known leads to the driver.
+        settings = {'SIM_DRIVER_VERSION': '12020', 'LD_LIBRARY_PATH': os.path.join(SIM, 'age', '12020')}
+        for command in ('preload_door_dlsym', 'preload_door_get_proc'):
+            for _, result in self.same(program(command), variants=[{'ALLOGRAFT_GRAPH': 'all'}],
+                                       drop=r'^cuLaunch.* belongs|^    is cu|finds itself',
+                                       settings=settings, quiet=False):
+                self.assertEqual(result.report()['replay']['state'], 'unavailable')
 
 
 class OtherLibraries(Case):
