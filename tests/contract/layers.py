@@ -19,7 +19,7 @@ LAYERS = [
 LAYER_NAMES = ['base', 'driver, symbols, stats', 'policy', 'graph', 'entries and lifecycle']
 
 # Parts that take all they need as parameters: they may know the names of counters, count nothing.
-PURE = re.compile(r'^(interpose/rules|policy/(decide|spans|lru|residency)|graph/(op|history|matcher))\.')
+PURE = re.compile(r'^(interpose/rules|policy/(decide|spans|lru|residency)|graph/(op|history|matcher|profit))\.')
 NOT_FOR_PURE = re.compile(r'(^|/)(driver|symbols|lifecycle|context|log)\.h$')
 COUNTING = re.compile(r'\b(ag_stats_\w+\s*\(|ag_cu\b)')
 
