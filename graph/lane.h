@@ -53,25 +53,24 @@ struct ag_lane {
     _Atomic uint32_t stretch;       /* grows each time withholding begins: likewise */
     _Atomic uint32_t last_thread;   /* that submitted */
     _Atomic uint32_t marks_version; /* at which `marked` was asked for */
-    uint32_t number;                /* place in the table */
     struct ag_lane *next_free;      /* of those that were retired */
 
-    /* Set when it is made (from here on all is cleared when a lane is used anew): */
-    CUstream stream;
+    /* Set when it is made. Others may look at a lane that was theirs, is retired and made anew. */
+    _Atomic uint32_t number; /* place in the table */
+    _Atomic(CUstream) stream;
+    _Atomic(struct ag_context *) context;
+    _Atomic uint32_t thread; /* of a per-thread stream: its tag, else 0 */
+    _Atomic pid_t tid;       /* of that thread */
+    _Atomic bool marked, is_legacy, is_blocking;
+
+    /* Likewise; from here on all is cleared when a lane is made anew, and is the owner's: */
     struct ag_home *home;
-    struct ag_context *context;
-    uint32_t thread; /* of a per-thread stream: its tag, else 0 */
-    pid_t tid;       /* of that thread */
     int priority;
     uint64_t stream_number; /* of the streams the program created; 0: none of them */
-    _Atomic bool marked;
-    bool is_legacy, is_blocking;
-
-    /* Of the owner: */
-    bool altered;    /* the stream has attributes of its own */
-    bool spoiled;    /* the driver refused an operation of this segment: it is not learnt */
-    bool may_replay; /* in this round */
-    bool prepared;   /* the operation that comes has been looked at: what follows is about it */
+    bool altered;           /* the stream has attributes of its own */
+    bool spoiled;           /* the driver refused an operation of this segment: it is not learnt */
+    bool may_replay;        /* in this round */
+    bool prepared; /* the operation that comes has been looked at: what follows is about it */
     bool will_hold;
     uint64_t hash;
     struct ag_node *next; /* where it leads, if that is known */
@@ -81,7 +80,6 @@ struct ag_lane {
     struct ag_node *node; /* where the segment is */
     struct ag_op *ops;    /* of the segment, from its start */
     uint32_t n_ops, max_ops;
-    uint32_t n_gone; /* of them, already submitted */
     struct ag_store store;
     struct ag_staged staged;
     uint32_t n_graphs;

@@ -19,7 +19,7 @@
 
 #define MASK_WORDS  (AG_MAX_LANES / 64)
 #define CHUNK_BYTES (256u << 10)
-#define FIRST_PLAIN offsetof(struct ag_lane, stream)
+#define FIRST_PLAIN offsetof(struct ag_lane, home)
 
 _Atomic uint32_t ag_replay_withheld;
 
@@ -59,9 +59,13 @@ static bool is_special(CUstream stream)
 
 static bool is_it(const struct ag_lane *lane, const struct ag_context *context, CUstream stream)
 {
-    if (lane->stream != stream || (is_special(stream) && lane->context != context))
+    const memory_order relaxed = memory_order_relaxed;
+
+    if (atomic_load_explicit(&lane->stream, relaxed) != stream ||
+        (is_special(stream) && atomic_load_explicit(&lane->context, relaxed) != context))
         return false;
-    return stream != CU_STREAM_PER_THREAD || lane->thread == ag_lane_thread();
+    return stream != CU_STREAM_PER_THREAD ||
+           atomic_load_explicit(&lane->thread, relaxed) == ag_lane_thread();
 }
 
 static struct ag_lane *look_up(const struct ag_context *context, CUstream stream)
@@ -142,6 +146,21 @@ void ag_home_leave(struct ag_context *context)
     }
 }
 
+static void copy_shared(struct ag_lane *lane, const struct ag_lane *fresh, uint32_t place)
+{
+    const memory_order relaxed = memory_order_relaxed;
+
+    atomic_store_explicit(&lane->number, place, relaxed);
+    atomic_store_explicit(&lane->stream, fresh->stream, relaxed);
+    atomic_store_explicit(&lane->context, fresh->context, relaxed);
+    atomic_store_explicit(&lane->thread, fresh->thread, relaxed);
+    atomic_store_explicit(&lane->tid, fresh->tid, relaxed);
+    atomic_store_explicit(&lane->marked, fresh->marked, relaxed);
+    atomic_store_explicit(&lane->is_legacy, fresh->is_legacy, relaxed);
+    atomic_store_explicit(&lane->is_blocking, fresh->is_blocking, relaxed);
+    atomic_store_explicit(&lane->marks_version, fresh->marks_version, relaxed);
+}
+
 /* Enters a lane with the facts of `fresh`. */
 static struct ag_lane *enter(const struct ag_lane *fresh)
 {
@@ -156,9 +175,8 @@ static struct ag_lane *enter(const struct ag_lane *fresh)
     if (lane) {
         memcpy((char *)lane + FIRST_PLAIN, (const char *)fresh + FIRST_PLAIN,
                sizeof(*lane) - FIRST_PLAIN);
-        lane->number = place;
         lane->may_replay = true;
-        atomic_store_explicit(&lane->marks_version, fresh->marks_version, memory_order_relaxed);
+        copy_shared(lane, fresh, place);
         atomic_store_explicit(&lane->dead, false, memory_order_relaxed);
         ag_lane_disown(lane);
         atomic_store_explicit(&table.lane[place], lane, memory_order_release);

@@ -111,14 +111,16 @@ static void flush(struct ag_lane *lane, enum ag_flush why)
 
 static void visit(struct ag_lane *lane, void *data)
 {
+    const memory_order relaxed = memory_order_relaxed;
     const struct flush *which = data;
 
-    if (which->context && lane->context != which->context)
+    if (which->context && atomic_load_explicit(&lane->context, relaxed) != which->context)
         return;
-    if (which->thread &&
-        which->thread != atomic_load_explicit(&lane->last_thread, memory_order_relaxed))
+    if (which->thread && atomic_load_explicit(&lane->last_thread, relaxed) != which->thread)
         return;
-    if ((which->legacy && !lane->is_legacy) || (which->blocking && !lane->is_blocking))
+    if (which->legacy && !atomic_load_explicit(&lane->is_legacy, relaxed))
+        return;
+    if (which->blocking && !atomic_load_explicit(&lane->is_blocking, relaxed))
         return;
     flush(lane, which->why);
 }
@@ -200,8 +202,7 @@ CUresult ag_replay_late(CUresult result)
     /* From now on launches fail at once: withheld ones would not. */
     if (home && result != CUDA_SUCCESS)
         atomic_store_explicit(&home->failed, true, memory_order_relaxed);
-    if (!home || result != CUDA_SUCCESS ||
-        !atomic_load_explicit(&home->late, memory_order_relaxed))
+    if (!home || result != CUDA_SUCCESS || !atomic_load_explicit(&home->late, memory_order_relaxed))
         return result;
     return (CUresult)atomic_exchange(&home->late, CUDA_SUCCESS);
 }

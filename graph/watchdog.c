@@ -63,7 +63,7 @@ static void release(struct ag_lane *lane, uint32_t stretch)
 
 static void look_at(struct ag_lane *lane, void *data)
 {
-    struct look *last = &looks[lane->number];
+    struct look *last = &looks[atomic_load_explicit(&lane->number, memory_order_relaxed)];
     uint32_t turn = atomic_load_explicit(&lane->turn, memory_order_relaxed);
     uint32_t stretch = atomic_load_explicit(&lane->stretch, memory_order_relaxed);
     struct round *round = data;
