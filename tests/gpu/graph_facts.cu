@@ -553,7 +553,18 @@ static void copies(void)
             median_us(30, [&] { MUST(cuGraphLaunch(one.exec, stream)); }));
         MUST(cuStreamSynchronize(stream));
     }
-    /* A pageable source: read when it is launched, or when it runs? */
+    MUST(cudaFreeHost(pinned));
+    free(pageable);
+}
+
+/* A pageable source: read when it is launched, or when it runs? */
+static void pageable_copies(void)
+{
+    unsigned *pageable = (unsigned *)malloc(MIB);
+    CUDA_MEMCPY3D page = linear(CU_MEMORYTYPE_DEVICE, words, CU_MEMORYTYPE_HOST, pageable, 4096);
+    CUgraphNode node;
+    CUresult code;
+    memset(pageable, 2, MIB);
     straight late;
     add_slow(late, 5 * ms);
     code = cuGraphAddMemcpyNode(&node, late.graph, late.before(), 1, &page, context);
@@ -568,7 +579,6 @@ static void copies(void)
         say("pageable source behind 5 ms in a graph", "launch took %.0f us, it copied %s", took,
             word() == 11 ? "what was there at the launch" : "what was there when it ran");
     }
-    MUST(cudaFreeHost(pinned));
     free(pageable);
 }
 
@@ -677,6 +687,44 @@ static void fills(void)
     p.width = 0;
     CUresult code = cuGraphAddMemsetNode(&node, zero.graph, NULL, 0, &p, context);
     say("memset node of 0 elements", "add %d, instantiate %d", code, code ? code : zero.finish());
+}
+
+/* May a fill of one row become one of another length and place? From and to: byte offset and bytes.
+ */
+static void fill_shapes(void)
+{
+    const struct {
+        size_t at, bytes;
+    } shapes[] = {{0, 64}, {0, 128}, {0, 60}, {4, 64},   {4, 60},
+                  {0, 1},  {1, 3},   {3, 64}, {0, 65536}};
+    for (unsigned element : {1u, 4u})
+        for (auto &from : shapes) {
+            straight g;
+            CUgraphNode node;
+            char codes[100] = "";
+            CUDA_MEMSET_NODE_PARAMS p = {};
+            if (from.at % element || from.bytes % element)
+                continue;
+            p.elementSize = element;
+            p.height = 1;
+            p.dst = (CUdeviceptr)words + from.at;
+            p.width = from.bytes / element;
+            MUST(cuGraphAddMemsetNode(&node, g.graph, NULL, 0, &p, context));
+            MUST(g.finish());
+            for (auto &to : shapes) {
+                if (to.at % element || to.bytes % element)
+                    continue;
+                p.dst = (CUdeviceptr)words + to.at;
+                p.width = to.bytes / element;
+                snprintf(codes + strlen(codes), sizeof codes - strlen(codes), " %zu+%zu:%d", to.at,
+                         to.bytes, (int)cuGraphExecMemsetNodeSetParams(g.exec, node, &p, context));
+            }
+            char name[80];
+            snprintf(name, sizeof name,
+                     "fill of %u-byte elements, %zu bytes at %zu, set to (at+bytes:code)", element,
+                     from.bytes, from.at);
+            say(name, "%s", codes);
+        }
 }
 
 static std::atomic<int> called;
@@ -941,6 +989,14 @@ static void programmatic(void)
             "%s, SetParams %d, %.0f us", got == wanted ? "right" : "WRONG",
             g.set(1, early_f, params), us);
     }
+}
+
+static void programmatic_serialization(void)
+{
+    const int n = 200;
+    CUfunction early_f = function_of((const void *)early);
+    unsigned a = 1, b = 2;
+    void *params[] = {&words, &a, &b};
     for (int serialization = 0; serialization < 2; serialization++) {
         CUlaunchAttribute attribute = {};
         CUlaunchConfig config = {};
@@ -1416,13 +1472,16 @@ static const struct fact {
     {"update_costs", update_costs},
     {"kernel_handles", kernel_handles},
     {"copies", copies},
+    {"pageable_copies", pageable_copies},
     {"copies_among_kernels", copies_among_kernels},
     {"fills", fills},
+    {"fill_shapes", fill_shapes},
     {"hosts", hosts},
     {"cooperative_and_cluster", cooperative_and_cluster},
     {"attributes", attributes},
     {"priorities", priorities},
     {"programmatic", programmatic},
+    {"programmatic_serialization", programmatic_serialization},
     {"streams", streams},
     {"concurrency", concurrency},
     {"depth", depth},
