@@ -710,10 +710,12 @@ static void fill_shapes(void)
             p.dst = (CUdeviceptr)words + from.at;
             p.width = from.bytes / element;
             MUST(cuGraphAddMemsetNode(&node, g.graph, NULL, 0, &p, context));
+            const CUDA_MEMSET_NODE_PARAMS first = p;
             MUST(g.finish());
             for (auto &to : shapes) {
                 if (to.at % element || to.bytes % element)
                     continue;
+                (void)cuGraphExecMemsetNodeSetParams(g.exec, node, &first, context);
                 p.dst = (CUdeviceptr)words + to.at;
                 p.width = to.bytes / element;
                 snprintf(codes + strlen(codes), sizeof codes - strlen(codes), " %zu+%zu:%d", to.at,
