@@ -309,7 +309,7 @@ static bool is_whole(CUDA_MEMCPY3D *copy)
     struct side from = {&copy->srcMemoryType, copy->srcHost,  copy->srcDevice, copy->srcXInBytes,
                         copy->srcY,           copy->srcZ,     copy->srcLOD,    copy->srcPitch,
                         copy->srcHeight,      copy->reserved0};
-    uint64_t to_address, from_address;
+    uint64_t to_address = 0, from_address = 0;
     enum ag_memory to_memory, from_memory;
 
     if (!copy->WidthInBytes || !copy->Height || !copy->Depth)

@@ -1,7 +1,7 @@
 # Every call of stream work gives the same codes, at the same calls, and the same bytes, whether the
 # work is launched as graphs or not.
 
-from harness import SEEDS, Case, main, preloaded, program
+from harness import SEEDS, Case, main, preloaded, program, run
 
 SOON = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0'}
 HELD = dict(SOON, ALLOGRAFT_GRAPH_HOLD_US='1000000')  # longer than anything here waits
@@ -16,10 +16,10 @@ EVERY = [HELD, NATIVE, MANAGED, SMALL, GREAT, HURRIED, PREFETCHED, LEGACY]
 FEW = [HELD, HURRIED]
 
 PARTS = ('copies', 'large', 'downloads', 'shapes', 'fills', 'without-stream', 'launches', 'waits',
-         'memory', 'bad', 'bad-at-last')
+         'memory', 'synchronous', 'bad', 'bad-at-last')
 STREAMS = ('null', 'blocking', 'nonblocking')
 RUNS = [(part, stream) for part in PARTS for stream in STREAMS
-        if (part, stream) != ('without-stream', 'nonblocking')]  # nothing orders that
+        if not (part in ('without-stream', 'synchronous') and stream == 'nonblocking')]  # in no order
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 
@@ -76,6 +76,21 @@ class Work(Case):
         small = self.staging('large', SMALL)['staging']
         self.assertGreater(small['full'], 0)
         self.assertGreater(small['copies'], 0)
+
+    def test_refused_calls_of_ours(self):
+        """The third pinned block is the ring's; the program makes no other of these calls."""
+        for symbol, calls in (('cuMemHostAlloc', ('3',)), ('cuEventCreate', ('1', '2', '30')),
+                              ('cuPointerGetAttributes', ('1', '2', '7', '20')),
+                              ('cuEventQuery', ('1', '3')), ('cuEventRecord', ('1', '2', '5')),
+                              ('cuKernelGetParamInfo', ('1', '2')), ('cuFuncGetParamInfo', ('1', '3'))):
+            for call in calls:
+                for part, settings in (('copies', HELD), ('large', SMALL)):
+                    with self.subTest(symbol=symbol, call=call, part=part):
+                        fails = {'SIM_FAIL': '%s:%s:999' % (symbol, call)}
+                        result = preloaded([program('preload_work'), part, 'blocking'],
+                                           dict(SIMULATED, **settings, **fails))
+                        native = run([program('preload_work'), part, 'blocking'], SIMULATED)
+                        self.assertEqual(native.out, result.out, result.err)
 
     def test_one_load_when_off(self):
         """Without replay nothing of this is entered or counted."""

@@ -283,8 +283,7 @@ static void launches(unsigned round)
                              .hStream = stream};
 
     for (int i = 0; i < 3; i++) {
-        SAY_CODE("params",
-                 cuLaunchKernel(kernel_fold, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+        SAY_CODE("params", cuLaunchKernel(kernel_fold, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
         SAY_CODE("packed", cuLaunchKernel(kernel_fold, 1, 1, 1, 1, 1, 1, 0, stream, NULL, extra));
         SAY_CODE("kernel", cuLaunchKernel((CUfunction)(void *)kernel_fold_too, 3, 1, 1, 1, 1, 1, 0,
                                           stream, params, NULL));
@@ -368,6 +367,25 @@ static void memory(unsigned round)
     SAY_CODE("freed", cuMemFree(pitched));
     SAY_CODE("freed", cuMemFree(managed));
     SAY_CODE("freed", cuMemFree(p));
+}
+
+/* Of memory that asks for it, the calls without a stream wait. */
+static void synchronous(unsigned round)
+{
+    int on = round >= 4;
+
+    if (round == 4)
+        NEED(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block[0]));
+    fold_often(round);
+    SAY_CODE("out", cuMemcpyDtoHAsync(pinned[0], block[2], 4096, stream));
+    SAY_CODE("32", cuMemsetD32(block[0], round, 300));
+    if (on)
+        say("pinned: %08x", sum_of(pinned[0], 4096)); /* the host may look */
+    fold_often(round + 1);
+    SAY_CODE("out", cuMemcpyDtoHAsync(pinned[0], block[3], 4096, stream));
+    SAY_CODE("within", cuMemcpyDtoD(block[0] + 8192, block[1], 4096));
+    if (on)
+        say("pinned: %08x", sum_of(pinned[0], 4096));
 }
 
 /* --- what the driver refuses --- */
@@ -471,12 +489,12 @@ static void bad_at_last(unsigned round)
     CUstream kept = stream;
 
     fold_into(kernel_fold, block[0], block[1], round);
-    SAY_CODE("launch", cuLaunchKernel(kernel_fold, last ? 0 : 1, 1, 1, 1, 1, 1, 0, stream, params,
-                                      NULL));
-    SAY_CODE("launch", cuLaunchKernel(last ? NULL : kernel_fold, 1, 1, 1, 1, 1, 1, 0, stream,
-                                      params, NULL));
-    SAY_CODE("launch", cuLaunchKernel(kernel_fold, 1, 1, 1, last ? 2000 : 1, 1, 1, 0, stream,
-                                      params, NULL));
+    SAY_CODE("launch",
+             cuLaunchKernel(kernel_fold, last ? 0 : 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+    SAY_CODE("launch",
+             cuLaunchKernel(last ? NULL : kernel_fold, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+    SAY_CODE("launch",
+             cuLaunchKernel(kernel_fold, 1, 1, 1, last ? 2000 : 1, 1, 1, 0, stream, params, NULL));
     SAY_CODE("copy", cuMemcpyDtoDAsync(block[2], last ? nowhere : block[0], 4096, stream));
     SAY_CODE("copy", cuMemcpyDtoDAsync(block[2], block[0], last ? 64u << 20 : 4096, stream));
     SAY_CODE("in", cuMemcpyHtoDAsync(last ? nowhere : block[2], pageable, 4096, stream));
@@ -492,10 +510,19 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(unsigned round);
-    } parts[] = {{"copies", copies},       {"large", large},       {"downloads", downloads},
-                 {"shapes", shapes},       {"fills", fills},       {"without-stream", without_stream},
-                 {"launches", launches},   {"waits", waits},       {"memory", memory},
-                 {"bad", bad},             {"bad-at-last", bad_at_last}};
+    } parts[] = {{"copies", copies},
+                 {"large", large},
+                 {"downloads", downloads},
+                 {"shapes", shapes},
+                 {"fills", fills},
+                 {"without-stream", without_stream},
+                 {"launches", launches},
+                 {"waits", waits},
+                 {"memory", memory},
+                 {"synchronous", synchronous},
+
+                 {"bad", bad},
+                 {"bad-at-last", bad_at_last}};
 
     (void)device_open();
     load();
