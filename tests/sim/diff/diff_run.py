@@ -99,6 +99,8 @@ POLICIES.update({
                     'ALLOGRAFT_POOL_KEEP=0|ALLOGRAFT_GRAPH_HOLD_US=5000'),
     'glegacy': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_HOLD_US=5000', 'legacy'),
     'gnonblocking': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=native', 'nonblocking'),
+    'gverify': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_VERIFY=1|'
+                      'ALLOGRAFT_GRAPH_HOLD_US=5000'),
     'gnth': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_HOLD_US=5000', 'nth:1,per-thread'),
 })
 # Managed memory says truthfully that it is managed.
