@@ -393,6 +393,9 @@ void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 
     if (!ag_replay_on())
         return;
+    /* Destroyed by the interface of before CUDA 4.0, which is not hooked: another stream now. */
+    if (ag_lane_find(stream))
+        ag_replay_stream_dying(stream);
     context = ag_context_current();
     if (context && !ag_context_is_inside())
         ag_lane_announce(context, stream, !(flags & CU_STREAM_NON_BLOCKING), priority);

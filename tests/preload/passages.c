@@ -32,7 +32,9 @@ static struct {
     FUNCTIONS(MEMBER)
 } found;
 
-static CUdeviceptr memory;
+static CUresult (*old_destroy)(CUstream stream);
+static CUdeviceptr memory, wrong;
+static uint32_t last_value; /* that a kernel was to write to the first word */
 static uint32_t copied[WORDS];
 
 static void say_owner(const char *name, void *function)
@@ -130,13 +132,47 @@ static void rounds(const char *what, CUstream stream, void (*look)(CUstream stre
 {
     for (uint32_t round = 0; round < ROUNDS; round++) {
         for (uint32_t i = 0; i < KERNELS; i++) {
-            launch_fill(stream, memory, WORDS, round * 1000 + i * 100);
+            last_value = round * 1000 + i * 100;
+            launch_fill(stream, memory, WORDS, last_value);
             /* In the middle, every other time: what is withheld then might become longer. */
             if (i == KERNELS / (1 + round % 2) - 1)
                 look(stream);
         }
         say("%s %u: %u %u", what, round, copied[0], copied[WORDS - 1]);
     }
+}
+
+/* --- a stream destroyed by the interface of before CUDA 4.0, and another one with its handle ---
+ */
+
+/* A kernel on the legacy stream runs after those on blocking ones. */
+static void by_legacy_kernel(CUstream stream)
+{
+    (void)stream;
+    launch_check(NULL, memory, WORDS, last_value, wrong);
+}
+
+static int with_old_calls(void)
+{
+    CUstream streams[64];
+    unsigned n = 0;
+
+    (void)device_open();
+    NEED(cuMemAlloc(&memory, sizeof(copied)));
+    NEED(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    rounds("before", streams[0], by_nothing_that_looks);
+    *(void **)&old_destroy = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamDestroy");
+    NEED(cuStreamSynchronize(streams[0]));
+    NEED(old_destroy(streams[0]));
+    do {
+        NEED(cuStreamCreate(&streams[++n], CU_STREAM_DEFAULT));
+    } while (streams[n] != streams[0] && n < 63);
+    NEED(cuMemAlloc(&wrong, sizeof(uint32_t)));
+    NEED(cuMemsetD32(wrong, 0, 1));
+    rounds("after", streams[n], by_legacy_kernel);
+    NEED(cuMemcpyDtoH(copied, wrong, sizeof(uint32_t)));
+    say("wrong words: %u", copied[0]);
+    return 0;
 }
 
 /* --- a library that comes late --- */
@@ -189,6 +225,8 @@ int main(int argc, char **argv)
 
     if (argc == 4)
         return with_library(argv);
+    if (argc > 1 && strcmp(argv[1], "old") == 0)
+        return with_old_calls();
     (void)device_open();
     find_all(argc > 1 ? argv[1] : "linked");
     NEED(cuMemAlloc(&memory, sizeof(copied)));

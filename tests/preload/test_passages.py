@@ -46,6 +46,10 @@ class Passages(Case):
                     self.assertEqual(len(found), 6)
                     self.assertEqual(set(found.values()), {DRIVER})
 
+    def test_a_stream_destroyed_by_an_old_call(self):
+        for _, result in self.same([program('preload_passages'), 'old'], variants=[HELD], seeds=SEEDS):
+            self.assertGreater(result.report()['replay']['withheld'], 100)
+
     def library(self, *words):
         """Rounds in which a library looks, by functions of the driver that it is bound to."""
         results = self.same([program('preload_passages'), *words], variants=[HELD], quiet=False)
