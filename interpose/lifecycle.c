@@ -40,6 +40,7 @@
 #include "report.h"
 #include "residency.h"
 #include "spill.h"
+#include "tuned.h"
 
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
@@ -79,6 +80,7 @@ static void begin_child(void)
     ag_alloc_begin_child();
     ag_residency_forget_all();
     ag_params_forget_in_child();
+    ag_tuned_begin_child();
     ag_replay_begin_child();
     ag_ipc_forget_exports();
     ag_ipc_forget_imports();
