@@ -87,6 +87,16 @@ static bool is_wait(enum ag_flush why)
     return why == AG_FLUSH_STREAM || why == AG_FLUSH_DEVICE || why == AG_FLUSH_COPY;
 }
 
+/* What cannot go out now would come too late: so it is tried twice. */
+static bool enter_context(const struct ag_lane *lane, bool *ret_pushed)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        if (ag_context_make_current(lane->context, ret_pushed) == CUDA_SUCCESS)
+            return true;
+    }
+    return false;
+}
+
 static void flush(struct ag_lane *lane, enum ag_flush why)
 {
     /* A thread may be kept in the driver by a full queue, until this thread's call lets work go on
@@ -98,9 +108,7 @@ static void flush(struct ag_lane *lane, enum ag_flush why)
     if (!ag_lane_own_within(lane, patience))
         return;
     ag_segment_settle(lane);
-    /* What cannot go out now would come too late: so once more. */
-    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS ||
-        ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
+    if (enter_context(lane, &pushed)) {
         ag_segment_end(lane, true, why);
         ag_context_restore(pushed);
     }
