@@ -294,6 +294,69 @@ static void pageable(void)
     MUST(cudaStreamDestroy(s));
 }
 
+/* More copies on their way than any ring has slots: the device is kept busy, and nobody waits. */
+static void pageable_behind(void)
+{
+    const int n = 3000;
+    const size_t bytes = 4 * KIB;
+    cudaStream_t s = new_stream();
+    unsigned *host = (unsigned *)malloc(bytes), *device, *sums, got[n], sum = 0;
+    MUST(cudaMalloc(&device, bytes));
+    MUST(cudaMalloc(&sums, sizeof got));
+    MUST(cudaMemset(sums, 0, sizeof got));
+    MUST(cudaDeviceSynchronize());
+    for (int i = 0; i < n; i++) {
+        memset(host, i, bytes);
+        MUST(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s));
+        memset(host, 0xee, bytes);
+        slow<<<1, 1, 0, s>>>(device, i, 5 * 1000);
+        sum_up<<<1, 256, 0, s>>>(sums + i, device, bytes / sizeof *device);
+    }
+    MUST(cudaStreamSynchronize(s));
+    MUST(cudaMemcpy(got, sums, sizeof got, cudaMemcpyDeviceToHost));
+    for (unsigned one : got)
+        sum = sum * 31 + one;
+    printf("%d copies behind a busy device: %08x\n", n, sum);
+    MUST(cudaFree(device));
+    MUST(cudaFree(sums));
+    MUST(cudaStreamDestroy(s));
+    free(host);
+}
+
+/* A program that asks until it is done: what it was told is done, must be. */
+static void queries(void)
+{
+    cudaStream_t s = new_stream();
+    cudaEvent_t event;
+    pair p;
+    unsigned *pinned, seen = 0, early = 0;
+    MUST(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    MUST(cudaMallocHost(&pinned, sizeof *pinned));
+    for (int i = 0; i < 4 * n_rounds; i++) {
+        *pinned = 0xdead;
+        for (int k = 0; k < 8; k++)
+            p.mix_on(s, k, i);
+        if (i % 3 == 0)
+            slow<<<1, 1, 0, s>>>(p.a, i, 300 * 1000);
+        MUST(cudaMemcpyAsync(pinned, p.a, sizeof *pinned, cudaMemcpyDeviceToHost, s));
+        if (i % 2)
+            MUST(cudaEventRecord(event, s));
+        cudaError_t code;
+        do
+            code = i % 2 ? cudaEventQuery(event) : cudaStreamQuery(s);
+        while (code == cudaErrorNotReady);
+        MUST(code);
+        early += *(volatile unsigned *)pinned == 0xdead;
+        seen = seen * 31 + *pinned;
+    }
+    (void)cudaGetLastError();
+    p.say("asked until it is done");
+    printf("  seen %08x, too early %u\n", seen, early);
+    MUST(cudaFreeHost(pinned));
+    MUST(cudaEventDestroy(event));
+    MUST(cudaStreamDestroy(s));
+}
+
 static unsigned host_sum;
 static void add_up(void *data)
 {
@@ -872,6 +935,8 @@ static const struct part {
     {"fork_and_join", fork_and_join},
     {"threads", threads},
     {"pageable", pageable},
+    {"pageable_behind", pageable_behind},
+    {"queries", queries},
     {"operations", operations},
     {"memory", memory},
     {"kinds", kinds},

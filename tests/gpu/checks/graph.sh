@@ -43,7 +43,8 @@ verified() {
 
 graph_background_checks() {
     local part how seen='replay.replayed > 0'
-    for part in plain many fork_and_join threads pageable operations memory kinds handles own_graphs streams refused; do
+    for part in plain many fork_and_join threads pageable pageable_behind queries operations memory kinds handles own_graphs \
+        streams refused; do
         background check "graph/bytes-$part" same_bytes "$seen" -- "$part"
     done
     background check graph/bytes-bad-addresses same_bytes "$seen" -- bad_addresses
@@ -51,6 +52,8 @@ graph_background_checks() {
     background check graph/bytes-unguarded same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_WARMUP=1 --
     background check graph/bytes-small same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_SEGMENT=4 \
         ALLOGRAFT_GRAPH_GRAPHS=8 ALLOGRAFT_GRAPH_STAGING=1 ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB --
+    background check graph/bytes-few-slots same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_STAGING=8 \
+        ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB -- pageable_behind
     background check graph/bytes-hasty same_bytes 'replay.operations > 0' ALLOGRAFT_GRAPH_HOLD_US=10 --
     background check graph/bytes-marked-by-waits same_bytes "$seen" ALLOGRAFT_GRAPH_ITERATION=sync --
     background check graph/bytes-free-sync same_bytes "$seen" ALLOGRAFT_FREE=sync --
