@@ -112,7 +112,7 @@ static bool free_async_of_native(struct world *w)
     struct clock before;
 
     if (!buffer || lane == MAX_LANES ||
-        (w->traits->n_threads > 1 && w->lanes[lane].kind == LANE_LEGACY) ||
+        (w->traits->n_threads > 1 && w->lanes[lane].kind == LANE_LEGACY) || w->lanes[lane].shared ||
         w->contexts[buffer->context].device != w->contexts[w->lanes[lane].context].device)
         return false;
     lane_before(w, lane, &before);
