@@ -105,6 +105,12 @@ uint32_t ag_lane_thread(void);
 /* The lane of a stream in a context; made for the legacy and per-thread streams, others must have
  * been announced. NULL: there is none. */
 struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream);
+/* Is it still that stream's, now that it is owned? (It may have been retired and made anew.) */
+bool ag_lane_is_of(const struct ag_lane *lane, const struct ag_context *context, CUstream stream);
+/* Is it known, without a question to the driver, that work on the stream is not recorded and comes
+ * after nothing that is withheld? Only of the stream that the thread used last, and none of the two
+ * special ones. */
+bool ag_lane_passes(CUstream stream);
 /* Any of this handle, without a context (NULL for the two special ones). */
 struct ag_lane *ag_lane_find(CUstream stream);
 /* Announces a stream that was created. */

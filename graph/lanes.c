@@ -113,6 +113,18 @@ struct ag_home *ag_home_of(struct ag_context *context)
     return empty;
 }
 
+/* Those who still look at it may own it for a moment, until they see that it is dead. */
+static void own_retired(struct ag_lane *lane)
+{
+    uint32_t nobody = 0;
+
+    while (!atomic_compare_exchange_weak_explicit(&lane->owner, &nobody, ag_lane_thread(),
+                                                  memory_order_acquire, memory_order_relaxed)) {
+        nobody = 0;
+        ag_order_relax();
+    }
+}
+
 /* An unused lane, owned: a retired one may still be looked at, so what is atomic is not
  * overwritten. */
 static struct ag_lane *take_unused(void)
@@ -124,7 +136,7 @@ static struct ag_lane *take_unused(void)
     else
         table.free = lane->next_free;
     if (lane)
-        atomic_store_explicit(&lane->owner, ag_lane_thread(), memory_order_relaxed);
+        own_retired(lane);
     return lane;
 }
 
@@ -240,21 +252,46 @@ static struct ag_lane *make(struct ag_context *context, CUstream stream, bool bl
 /* Threads come and go, and their streams with them: without a call that would tell. */
 static void reap(struct ag_lane *lane, void *data)
 {
-    if (!lane->thread || lane->context != data ||
-        (syscall(SYS_tgkill, getpid(), lane->tid, 0) == 0 || errno != ESRCH) || !ag_lane_own(lane))
+    uint32_t thread = atomic_load_explicit(&lane->thread, memory_order_relaxed);
+
+    if (!thread || atomic_load_explicit(&lane->context, memory_order_relaxed) != data ||
+        syscall(SYS_tgkill, getpid(), lane->tid, 0) == 0 || errno != ESRCH || !ag_lane_own(lane))
         return;
+    if (lane->thread != thread) { /* it was retired, and is another's now */
+        ag_lane_disown(lane);
+        return;
+    }
     ag_segment_submit(lane);
     ag_lane_retire(lane, false);
 }
 
+/* The lane that the calling thread asked for last. */
+static _Thread_local struct {
+    struct ag_context *context;
+    CUstream stream;
+    struct ag_lane *lane;
+    uint32_t generation;
+} last;
+
+bool ag_lane_is_of(const struct ag_lane *lane, const struct ag_context *context, CUstream stream)
+{
+    return is_it(lane, context, stream);
+}
+
+bool ag_lane_passes(CUstream stream)
+{
+    const memory_order relaxed = memory_order_relaxed;
+    const struct ag_lane *lane = last.lane;
+
+    return lane && last.stream == stream && !is_special(stream) &&
+           last.generation == atomic_load_explicit(&table.generation, memory_order_acquire) &&
+           !atomic_load_explicit(&lane->marked, relaxed) &&
+           atomic_load_explicit(&lane->marks_version, relaxed) == ag_marks_version() &&
+           !ag_lane_conflicts(false, atomic_load_explicit(&lane->is_blocking, relaxed));
+}
+
 struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
 {
-    static _Thread_local struct {
-        struct ag_context *context;
-        CUstream stream;
-        struct ag_lane *lane;
-        uint32_t generation;
-    } last;
     uint32_t generation = atomic_load_explicit(&table.generation, memory_order_acquire);
     struct ag_lane *lane;
 

@@ -222,14 +222,15 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
     struct ag_context *context;
     struct ag_lane *lane;
 
-    if (!ag_replay_on())
+    if (!ag_replay_on() || ag_lane_passes(stream))
         return NULL;
     context = ag_context_current();
     if (!context) { /* whichever lane it is, nothing is withheld behind which it would come */
         ag_replay_flush_all(AG_FLUSH_OTHER_STREAM);
         return NULL;
     }
-    lane = ag_lane_of(context, normalise(stream, per_thread));
+    stream = normalise(stream, per_thread);
+    lane = ag_lane_of(context, stream);
     if (lane)
         ag_lane_remark(lane);
     flush_before(context, lane && lane->is_legacy, !lane || lane->is_blocking);
@@ -241,7 +242,8 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
     ag_segment_settle(lane);
     /* Asked when the lane is ours: who opens a capture announces it, then takes each lane in turn.
      */
-    if (ag_order_capture_open() || lane->altered || !ag_segment_equip(lane)) {
+    if (ag_order_capture_open() || lane->altered || !ag_lane_is_of(lane, context, stream) ||
+        !ag_segment_equip(lane)) {
         ag_segment_end(lane, true, AG_FLUSH_CAPTURE);
         ag_lane_disown(lane);
         return NULL;
@@ -411,10 +413,15 @@ void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 
 static void retire(struct ag_lane *lane, bool context_gone)
 {
+    struct ag_context *context = lane->context;
     bool pushed = false;
 
     if (!ag_lane_own(lane))
         return;
+    if (lane->context != context) { /* it was retired, and is another's now */
+        ag_lane_disown(lane);
+        return;
+    }
     if (context_gone) {
         ag_lane_retire(lane, true);
         return;

@@ -47,7 +47,7 @@ static void release(struct ag_lane *lane, uint32_t stretch)
 {
     bool pushed = false;
 
-    if (!ag_lane_own(lane))
+    if (!ag_lane_own_within(lane, 0)) /* who owns it is getting on */
         return;
     if (lane->mode == AG_LANE_HOLDING &&
         atomic_load_explicit(&lane->stretch, memory_order_relaxed) == stretch &&
