@@ -83,8 +83,6 @@ struct ag_lane {
     struct ag_store store;
     struct ag_staged staged;
     uint32_t n_graphs;
-    uint64_t graph_bytes;
-    uint64_t n_launches;
     uint64_t n_anchors; /* of the history, when it was last asked */
 
     struct ag_profit profit;

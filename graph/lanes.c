@@ -57,7 +57,7 @@ static bool is_special(CUstream stream)
     return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-static bool is_it(const struct ag_lane *lane, const struct ag_context *context, CUstream stream)
+bool ag_lane_is_of(const struct ag_lane *lane, const struct ag_context *context, CUstream stream)
 {
     const memory_order relaxed = memory_order_relaxed;
 
@@ -75,7 +75,7 @@ static struct ag_lane *look_up(const struct ag_context *context, CUstream stream
     for (uint32_t i = 0; i < used; i++) {
         struct ag_lane *lane = atomic_load_explicit(&table.lane[i], memory_order_acquire);
 
-        if (lane && is_it(lane, context, stream))
+        if (lane && ag_lane_is_of(lane, context, stream))
             return lane;
     }
     return NULL;
@@ -86,31 +86,31 @@ struct ag_lane *ag_lane_find(CUstream stream)
     return is_special(stream) ? NULL : look_up(NULL, stream);
 }
 
-struct ag_home *ag_home_of(struct ag_context *context)
+/* The home of a context, or with NULL an empty one; NULL when there is none. */
+static struct ag_home *find_home(const struct ag_context *context)
 {
-    struct ag_home *empty = NULL;
-
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
-        struct ag_context *there =
-            atomic_load_explicit(&table.home[i].context, memory_order_acquire);
-
-        if (there == context)
+        if (atomic_load_explicit(&table.home[i].context, memory_order_acquire) == context)
             return &table.home[i];
     }
-    ag_lock_take(&table.lock);
-    for (unsigned i = 0; i < AG_MAX_CONTEXTS && (!empty || !empty->context); i++) {
-        struct ag_context *there =
-            atomic_load_explicit(&table.home[i].context, memory_order_acquire);
+    return NULL;
+}
 
-        if (there == context || (!there && !empty))
-            empty = &table.home[i];
-        if (there == context)
-            break;
+struct ag_home *ag_home_of(struct ag_context *context)
+{
+    struct ag_home *home = find_home(context);
+
+    if (home)
+        return home;
+    ag_lock_take(&table.lock);
+    home = find_home(context); /* another thread may have been quicker */
+    if (!home) {
+        home = find_home(NULL);
+        if (home)
+            atomic_store_explicit(&home->context, context, memory_order_release);
     }
-    if (empty && !atomic_load_explicit(&empty->context, memory_order_relaxed))
-        atomic_store_explicit(&empty->context, context, memory_order_release);
     ag_lock_release(&table.lock);
-    return empty;
+    return home;
 }
 
 /* Those who still look at it may own it for a moment, until they see that it is dead. */
@@ -142,20 +142,15 @@ static struct ag_lane *take_unused(void)
 
 void ag_home_leave(struct ag_context *context)
 {
-    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
-        struct ag_home *home = &table.home[i];
-        struct ag_ring *ring;
+    struct ag_home *home = find_home(context);
 
-        if (atomic_load_explicit(&home->context, memory_order_acquire) != context)
-            continue;
-        ring = atomic_exchange(&home->ring, NULL);
-        if (ring)
-            ag_ring_free(ring, true);
-        atomic_store_explicit(&home->ring_tried, false, memory_order_relaxed);
-        atomic_store_explicit(&home->failed, false, memory_order_relaxed);
-        atomic_store_explicit(&home->late, CUDA_SUCCESS, memory_order_relaxed);
-        atomic_store_explicit(&home->context, NULL, memory_order_release);
-    }
+    if (!home)
+        return;
+    ag_ring_free(atomic_exchange(&home->ring, NULL), true);
+    atomic_store_explicit(&home->ring_tried, false, memory_order_relaxed);
+    atomic_store_explicit(&home->failed, false, memory_order_relaxed);
+    atomic_store_explicit(&home->late, CUDA_SUCCESS, memory_order_relaxed);
+    atomic_store_explicit(&home->context, NULL, memory_order_release);
 }
 
 static void copy_shared(struct ag_lane *lane, const struct ag_lane *fresh, uint32_t place)
@@ -272,11 +267,6 @@ static _Thread_local struct {
     struct ag_lane *lane;
     uint32_t generation;
 } last;
-
-bool ag_lane_is_of(const struct ag_lane *lane, const struct ag_context *context, CUstream stream)
-{
-    return is_it(lane, context, stream);
-}
 
 bool ag_lane_passes(CUstream stream)
 {

@@ -356,12 +356,6 @@ bool ag_replay_pass(struct ag_lane *lane, enum ag_flush why)
     return false;
 }
 
-void ag_replay_leave(struct ag_lane *lane)
-{
-    lane->prepared = false;
-    ag_lane_disown(lane);
-}
-
 void ag_replay_refused(struct ag_lane *lane)
 {
     if (!ag_lane_own(lane))

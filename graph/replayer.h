@@ -60,7 +60,7 @@ void ag_replay_configure(const struct ag_options *options);
 /* Is replay on? (Asked for, and the driver can.) */
 bool ag_replay_on(void);
 
-/* The lane of a stream, owned by the calling thread until take, pass or leave; NULL: not marked, or
+/* The lane of a stream, owned by the calling thread until take or pass; NULL: not marked, or
  * nothing is to be recorded now (a capture is open). What must go out before this operation has. */
 struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread);
 /* Room for the payload of one operation: AG_MAX_PAYLOAD bytes, aligned, until take or pass. */
@@ -74,7 +74,6 @@ bool ag_replay_would_withhold(struct ag_lane *lane, const struct ag_op *op);
  * withheld goes out, always false. */
 bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op);
 bool ag_replay_pass(struct ag_lane *lane, enum ag_flush why);
-void ag_replay_leave(struct ag_lane *lane);
 /* The driver refused the operation that was passed last: it is no part of the segment. */
 void ag_replay_refused(struct ag_lane *lane);
 

@@ -105,18 +105,23 @@ static void note_error(struct ag_lane *lane, CUresult error)
         (void)atomic_compare_exchange_strong(&lane->home->late, &none, (int)error);
 }
 
-static void drop_graph(struct ag_lane *lane, struct ag_node *node, bool context_gone)
+static void give_up(struct ag_graph *graph, bool context_gone)
+{
+    atomic_fetch_sub_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
+    if (context_gone)
+        ag_graph_forget(graph);
+    else
+        ag_graph_destroy(graph);
+}
+
+static void drop_graph(struct ag_lane *lane, struct ag_node *node)
 {
     struct ag_graph *graph = ag_matcher_set_graph(lane->matcher, node, NULL);
 
     if (!graph)
         return;
     lane->n_graphs--;
-    atomic_fetch_sub_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
-    if (context_gone)
-        ag_graph_forget(graph);
-    else
-        ag_graph_destroy(graph);
+    give_up(graph, false);
 }
 
 /* Every n-th launch is run both ways, where that was asked for and is possible. */
@@ -160,7 +165,7 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
                  ag_driver_error_name(result));
     ag_stats_add(AG_STAT_REPLAY_LAUNCH_FAILED, 1);
     node->refused++;
-    drop_graph(lane, node, false);
+    drop_graph(lane, node);
     return false;
 }
 
@@ -286,7 +291,7 @@ static bool make_room(struct ag_lane *lane)
 
         if (!node || node == lane->node)
             return false;
-        drop_graph(lane, node, false);
+        drop_graph(lane, node);
         ag_stats_add(AG_STAT_REPLAY_EVICTED, 1);
     }
     return true;
@@ -466,13 +471,7 @@ void ag_segment_round(struct ag_lane *lane, bool free_running)
 
 static void forget_one(struct ag_graph *graph, void *data)
 {
-    const bool *context_gone = data;
-
-    atomic_fetch_sub_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
-    if (*context_gone)
-        ag_graph_forget(graph);
-    else
-        ag_graph_destroy(graph);
+    give_up(graph, *(const bool *)data);
 }
 
 /* What per-thread streams need. */
