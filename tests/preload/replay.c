@@ -308,7 +308,7 @@ static void with_events(void)
     CUstream streams[3];
     CUevent fork, join[3], timed[2];
     CUdeviceptr p[3];
-    float ms;
+    float ms = -1;
 
     for (unsigned i = 0; i < 3; i++) {
         streams[i] = new_stream(i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
@@ -332,8 +332,9 @@ static void with_events(void)
         part_of_round(streams[0], round, 5, STEPS);
         NEED(cuEventRecord(timed[1], streams[0]));
         NEED(cuEventSynchronize(timed[1]));
-        say("query %d, elapsed %d %d", (int)cuEventQuery(timed[1]),
-            (int)cuEventElapsedTime(&ms, timed[0], timed[1]), ms >= 0);
+        int query = (int)cuEventQuery(timed[1]);
+        int elapsed = (int)cuEventElapsedTime(&ms, timed[0], timed[1]);
+        say("query %d, elapsed %d %d", query, elapsed, ms >= 0);
     }
     tell("forked and joined");
     for (unsigned i = 1; i < 3; i++)
