@@ -155,6 +155,8 @@ void ag_segment_submit(struct ag_lane *lane);
 /* Ends the segment: submits, learns, may build a graph. `flushed`: not by a boundary of the
  * history. */
 void ag_segment_end(struct ag_lane *lane, bool flushed, enum ag_flush why);
+/* What the lane holds must go out: counted, and told. */
+void ag_segment_flushed(struct ag_lane *lane, enum ag_flush why);
 /* A round ends here: the host waits, or (free_running) an iteration begins and nobody waits. */
 void ag_segment_round(struct ag_lane *lane, bool free_running);
 /* The first operation on the lane: makes what it needs. False without memory. */

@@ -23,7 +23,7 @@
 #include "driver.h"
 #include "lane.h"
 #include "order.h"
-#include "stats.h"
+#include "trace.h"
 #include "verify.h"
 
 #define SHORTEST       16u  /* operations of a segment that nothing flushes */
@@ -124,6 +124,23 @@ static void drop_graph(struct ag_lane *lane, struct ag_node *node)
     give_up(graph, false);
 }
 
+/* What became of `n` operations of the lane, since `began`; 0: now. */
+static void tell(struct ag_lane *lane, enum ag_trace_kind kind, uint32_t n, uint64_t began,
+                 uint64_t more)
+{
+    uint64_t now = ag_clock_ticks();
+
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = (uint8_t)kind,
+        .ticks = began ? began : now,
+        .duration = began ? now - began : 0,
+        .device = (int16_t)lane->context->device->ordinal,
+        .stream = (uintptr_t)lane->stream,
+        .size = n,
+        .address = more,
+    });
+}
+
 /* Every n-th launch is run both ways, where that was asked for and is possible. */
 static CUresult launch_graph(struct ag_lane *lane, struct ag_graph *graph, uint32_t n,
                              CUstream stream, uint32_t *ret_updated)
@@ -146,7 +163,7 @@ static CUresult launch_graph(struct ag_lane *lane, struct ag_graph *graph, uint3
  * it was submitted. */
 static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
 {
-    uint64_t bytes = ag_graph_bytes(node->graph);
+    uint64_t bytes = ag_graph_bytes(node->graph), began = ag_trace_on() ? ag_clock_ticks() : 0;
     uint32_t updated = 0;
     CUresult result;
 
@@ -159,6 +176,8 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
         ag_stats_add(AG_STAT_REPLAY_REPLAYED, node->depth);
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
         lane->round_graph_ops += node->depth;
+        if (ag_trace_on())
+            tell(lane, AG_TRACE_REPLAY, node->depth, began, updated);
         return true;
     }
     ag_log_debug("a graph of %u operations was refused: %s", node->depth,
@@ -171,6 +190,8 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
 
 static void release(struct ag_lane *lane, uint32_t from, CUstream stream)
 {
+    uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
+
     for (uint32_t i = from; i < lane->n_ops; i++) {
         CUresult result = ag_op_submit(&lane->ops[i], stream);
 
@@ -178,6 +199,8 @@ static void release(struct ag_lane *lane, uint32_t from, CUstream stream)
             note_error(lane, result);
     }
     ag_stats_add(AG_STAT_REPLAY_RELEASED, lane->n_ops - from);
+    if (ag_trace_on())
+        tell(lane, AG_TRACE_RELEASE, lane->n_ops - from, began, 0);
 }
 
 /* The stream to which the calling thread can submit for the lane; NULL: there is none. */
@@ -361,7 +384,7 @@ static void dump(const struct ag_graph *graph)
 
 static void build(struct ag_lane *lane)
 {
-    uint64_t began = ag_clock_ns();
+    uint64_t began = ag_clock_ns(), began_ticks = ag_clock_ticks();
     struct ag_graph *graph = NULL;
     CUresult result;
 
@@ -385,6 +408,8 @@ static void build(struct ag_lane *lane)
     (void)ag_matcher_set_graph(lane->matcher, lane->node, graph);
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
+    if (ag_trace_on())
+        tell(lane, AG_TRACE_BUILD, lane->n_ops, began_ticks, 0);
     if (state.dump)
         dump(graph);
 }
@@ -400,12 +425,28 @@ static void learn(struct ag_lane *lane)
         build(lane);
 }
 
+void ag_segment_flushed(struct ag_lane *lane, enum ag_flush why)
+{
+    enum ag_stat reason = (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
+
+    ag_stats_add(reason, 1);
+    if (ag_trace_on())
+        ag_trace_add(&(struct ag_trace_event){
+            .kind = AG_TRACE_FLUSH,
+            .ticks = ag_clock_ticks(),
+            .device = (int16_t)lane->context->device->ordinal,
+            .stream = (uintptr_t)lane->stream,
+            .size = lane->n_ops,
+            .code = (uint16_t)reason,
+        });
+}
+
 void ag_segment_end(struct ag_lane *lane, bool flushed, enum ag_flush why)
 {
     if (!lane->matcher)
         return;
     if (lane->mode == AG_LANE_HOLDING && flushed)
-        ag_stats_add((enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why), 1);
+        ag_segment_flushed(lane, why);
     ag_segment_submit(lane);
     if (lane->mode == AG_LANE_HOLDING)
         return; /* it could not be submitted: stays */

@@ -52,7 +52,7 @@ static void release(struct ag_lane *lane, uint32_t stretch)
     if (lane->mode == AG_LANE_HOLDING &&
         atomic_load_explicit(&lane->stretch, memory_order_relaxed) == stretch &&
         ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
-        ag_stats_add(AG_STAT_FLUSH_WATCHDOG, 1);
+        ag_segment_flushed(lane, AG_FLUSH_WATCHDOG);
         ag_stats_add(AG_STAT_REPLAY_WATCHDOG, 1);
         /* The segment goes on where it is, one by one: where it ends is for the program to say. */
         ag_segment_submit(lane);

@@ -23,7 +23,7 @@ AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wi
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     AG_ENTER(cuMemFree_v2, dptr);
-    return ag_entry_leave(ag_free(dptr));
+    return ag_entry_leave(ag_free(dptr, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)

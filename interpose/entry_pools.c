@@ -27,14 +27,16 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmem
                                           CUstream stream)
 {
     AG_ENTER(cuMemAllocFromPoolAsync, dptr, bytes, pool, stream);
-    return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, false));
+    return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, false,
+                                                 __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
                                                CUstream stream)
 {
     AG_ENTER(cuMemAllocFromPoolAsync_ptsz, dptr, bytes, pool, stream);
-    return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, true));
+    return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, true,
+                                                 __builtin_return_address(0)));
 }
 
 /* What was submitted to the stream before has the memory still. */
@@ -51,14 +53,14 @@ AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync, dptr, stream);
     freeing(stream, false);
-    return ag_entry_leave(ag_app_free(dptr, stream, false));
+    return ag_entry_leave(ag_app_free(dptr, stream, false, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
     freeing(stream, true);
-    return ag_entry_leave(ag_app_free(dptr, stream, true));
+    return ag_entry_leave(ag_app_free(dptr, stream, true, __builtin_return_address(0)));
 }
 
 /* --- pools --- */

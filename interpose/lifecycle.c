@@ -11,6 +11,7 @@
 #include "lifecycle.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,12 +35,14 @@
 #include "order.h"
 #include "passage.h"
 #include "params.h"
+#include "pattern.h"
 #include "pressure.h"
 #include "record.h"
 #include "replayer.h"
 #include "report.h"
 #include "residency.h"
 #include "spill.h"
+#include "trace_writer.h"
 #include "tuned.h"
 
 _Thread_local int ag_entry_depth;
@@ -69,6 +72,7 @@ static void begin_child(void)
     own_pid = getpid();
     start_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread that is not here may have it */
     ag_report_in_child();
+    ag_trace_in_child();
     atomic_flag_clear(&recorded);
     atomic_store(&reported, false);
     ag_context_forget_all();
@@ -284,12 +288,24 @@ static void leave_quickly(void)
     ag_lifecycle_leave("quick_exit");
 }
 
+static void begin_trace(void)
+{
+    char path[PATH_MAX];
+
+    if (!options.trace.text[0])
+        return;
+    ag_pattern_expand(options.trace.text, ag_report_is_in_child(), path, sizeof(path));
+    ag_trace_begin(path, options.trace_buffer);
+}
+
 void ag_lifecycle_context_exists(void)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
 
-    if (!atomic_flag_test_and_set(&recorded))
+    if (!atomic_flag_test_and_set(&recorded)) {
         ag_record_begin(options.counters.text);
+        begin_trace();
+    }
     if (atomic_flag_test_and_set(&registered))
         return;
     (void)atexit(pay_at_exit);
@@ -302,6 +318,7 @@ static void report_once(const char *ended_by)
         return;
     if (strcmp(options.stats.text, "off"))
         ag_bypass_look();
+    ag_trace_finish(ended_by);
     if (!ag_report_write(&options, ended_by)) /* else the counters are what is left of it */
         ag_record_end();
 }

@@ -376,6 +376,8 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     json_group(view, "async");
     ADD(view, "},\n\"ipc\":{");
     json_group(view, "ipc");
+    ADD(view, "},\n\"trace\":{");
+    json_group(view, "trace");
     ADD(view, "},\n");
     ag_render_replay_json(text, stats);
     ag_render_pools_json(text, stats);
@@ -571,6 +573,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "ipc", "memory shared with other processes");
     ag_render_pools_text(text, stats);
     text_group(view, "async", "the program's own stream-ordered calls");
+    text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);
 }

@@ -15,12 +15,18 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "driver.h"
+#include "pattern.h"
 #include "record.h"
 #include "render.h"
 #include "stats.h"
 #include "version.h"
 
 static bool in_child;
+
+bool ag_report_is_in_child(void)
+{
+    return in_child;
+}
 
 bool ag_report_gpu_is_open(void)
 {
@@ -159,38 +165,6 @@ static bool nothing_came(void)
 
 /* --- where it goes --- */
 
-/* `pattern` with %p %h %n %r filled in. */
-static void expand(const char *pattern, char *path, size_t capacity)
-{
-    size_t length = 0;
-    bool has_pid = false;
-
-    path[0] = '\0';
-    for (; *pattern && length + 1 < capacity; pattern++) {
-        const char *rank = rank_text();
-        char letter = '\0';
-        int added;
-
-        if (*pattern == '%')
-            letter = pattern[1];
-        if (letter == 'p')
-            added = snprintf(path + length, capacity - length, "%d", ag_stats.head.pid);
-        else if (letter == 'h')
-            added = snprintf(path + length, capacity - length, "%s", ag_stats.head.host);
-        else if (letter == 'n')
-            added = snprintf(path + length, capacity - length, "%s", program_invocation_short_name);
-        else if (letter == 'r')
-            added = snprintf(path + length, capacity - length, "%s", rank ? rank : "0");
-        else
-            added = snprintf(path + length, capacity - length, "%c", *pattern);
-        has_pid = has_pid || letter == 'p';
-        pattern += letter && strchr("phnr", letter);
-        length += added > 0 ? (size_t)added : 0;
-    }
-    if (in_child && !has_pid && length + 1 < capacity)
-        snprintf(path + length, capacity - length, ".%d", ag_stats.head.pid);
-}
-
 /* To `fd`, or to the file; one line on stderr when that does not work. */
 static int deliver(const struct ag_text *text, const char *path)
 {
@@ -225,7 +199,7 @@ int ag_report_write(const struct ag_options *options, const char *ended_by)
     if (text.truncated)
         ag_log_error("no memory for the whole report");
     if (to_file)
-        expand(options->stats.text, path, sizeof(path));
+        ag_pattern_expand(options->stats.text, in_child, path, sizeof(path));
     result = deliver(&text, to_file ? path : NULL);
     ag_text_finish(&text);
     return result;

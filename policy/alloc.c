@@ -23,6 +23,7 @@
 #include "pressure.h"
 #include "residency.h"
 #include "spill.h"
+#include "trace.h"
 
 static struct ag_wish defaults = {.policy = AG_POLICY_POOL};
 static const struct ag_rules *rules;
@@ -35,6 +36,77 @@ void ag_alloc_configure(const struct ag_wish *new_defaults, const struct ag_rule
 {
     defaults = *new_defaults;
     rules = new_rules && new_rules->n ? new_rules : NULL;
+}
+
+/* --- counted, and told to who traces --- */
+
+static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller,
+                           uint64_t began)
+{
+    uint64_t ticks = ag_clock_ticks() - began;
+    int device = block->context->device->ordinal;
+
+    ag_stats_allocated(device, block->placement, bytes, ticks);
+    if (ag_trace_on())
+        ag_trace_add(&(struct ag_trace_event){
+            .kind = AG_TRACE_ALLOC,
+            .ticks = began,
+            .duration = ticks,
+            .device = (int16_t)device,
+            .placement = (uint8_t)block->placement,
+            .address = block->address,
+            .size = bytes,
+            .caller = (uintptr_t)caller,
+        });
+}
+
+static void note_failed(int device, enum ag_placement place, size_t bytes, const void *caller,
+                        uint64_t began, CUresult result)
+{
+    ag_stats_failed(device, place);
+    if (ag_trace_on())
+        ag_trace_add(&(struct ag_trace_event){
+            .kind = AG_TRACE_FAILED,
+            .ticks = began,
+            .duration = ag_clock_ticks() - began,
+            .device = (int16_t)device,
+            .placement = (uint8_t)place,
+            .size = bytes,
+            .caller = (uintptr_t)caller,
+            .code = (uint16_t)result,
+        });
+}
+
+/* What a free that has succeeded was of; the block may be another's by then. */
+struct freed {
+    CUdeviceptr address;
+    size_t bytes;
+    CUstream stream;
+    const void *caller;
+    uint64_t began; /* 0: nobody waited */
+    int device;
+    enum ag_placement place;
+    uint16_t code; /* of the trace */
+};
+
+static void note_freed(const struct freed *freed)
+{
+    uint64_t now = ag_clock_ticks(), began = freed->began ? freed->began : now;
+
+    ag_stats_freed(freed->device, freed->place, freed->bytes, now - began);
+    if (ag_trace_on())
+        ag_trace_add(&(struct ag_trace_event){
+            .kind = AG_TRACE_FREE,
+            .ticks = began,
+            .duration = now - began,
+            .device = (int16_t)freed->device,
+            .placement = (uint8_t)freed->place,
+            .address = freed->address,
+            .size = freed->bytes,
+            .stream = (uintptr_t)freed->stream,
+            .caller = (uintptr_t)freed->caller,
+            .code = freed->code,
+        });
 }
 
 /* --- what is wished, and what is possible --- */
@@ -170,7 +242,7 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_shape sh
     if (ag_pressure_relieve(context->device))
         result = take_from_driver(context, shape, bytes, ret_block);
     if (result == CUDA_SUCCESS)
-        ag_stats_add(AG_STAT_LADDER_RETRY, 1);
+        ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
     return result;
 }
 
@@ -197,7 +269,7 @@ static CUresult take_on_device(struct ag_context *context, struct ag_shape shape
     if (result == CUDA_ERROR_OUT_OF_MEMORY && !relieved)
         result = take_after_relief(context, native, bytes, ret_block);
     if (result == CUDA_SUCCESS && planned)
-        ag_stats_add(AG_STAT_LADDER_NATIVE, 1);
+        ag_trace_step(AG_STAT_LADDER_NATIVE, context->device->ordinal, bytes);
     return result;
 }
 
@@ -213,7 +285,7 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
                  ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
                  : take(context, ag_decide_spilled(), size, ret_block);
     if (result == CUDA_SUCCESS)
-        ag_stats_add(AG_STAT_LADDER_SPILL, 1);
+        ag_trace_step(AG_STAT_LADDER_SPILL, context->device->ordinal, bytes);
     else if (result != NO_BOOKS && !ag_order_capture_open())
         result = CUDA_ERROR_OUT_OF_MEMORY; /* whatever managed memory failed for */
     return result;
@@ -241,7 +313,7 @@ static CUresult allocate(struct ag_context *context, struct ag_shape shape, size
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (over_limit)
-        ag_stats_add(AG_STAT_BUDGET_HIT, 1);
+        ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
     else
         result = take_on_device(context, shape, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
@@ -249,7 +321,7 @@ static CUresult allocate(struct ag_context *context, struct ag_shape shape, size
     else if (over_limit)
         result = refuse();
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        ag_stats_add(AG_STAT_LADDER_ERROR, 1);
+        ag_trace_step(AG_STAT_LADDER_ERROR, context->device->ordinal, bytes);
     return result;
 }
 
@@ -315,11 +387,12 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     if (result == NO_BOOKS)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS) {
-        ag_stats_failed(context->device->ordinal, ag_shape_placement(plan.shape));
+        note_failed(context->device->ordinal, ag_shape_placement(plan.shape), bytes, caller, began,
+                    result);
         return result;
     }
     *ret_address = block->address;
-    ag_stats_allocated(context->device->ordinal, block->placement, bytes, ag_clock_ticks() - began);
+    note_allocated(block, bytes, caller, began);
     ag_stats_add(block->placement == AG_PLACE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
     if (plan.rule >= 0)
         ag_stats_rule_hit(plan.rule, bytes);
@@ -526,15 +599,13 @@ static CUresult free_block(struct ag_block *block)
     return result;
 }
 
-CUresult ag_free(CUdeviceptr address)
+CUresult ag_free(CUdeviceptr address, const void *caller)
 {
-    uint64_t began = ag_clock_ticks();
+    struct freed freed = {.address = address, .caller = caller, .began = ag_clock_ticks()};
     struct ag_block *block;
-    enum ag_placement place;
     enum ag_claim claim;
     CUresult result;
     struct ag_device *device;
-    size_t bytes;
 
     if (!address)
         return ag_cu.cuMemFree_v2(address);
@@ -547,13 +618,14 @@ CUresult ag_free(CUdeviceptr address)
             ag_order_pay(AG_STAT_PAID_DESTROY);
         return ag_cu.cuMemFree_v2(address);
     }
-    place = (enum ag_placement)block->placement;
-    bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
+    freed.place = (enum ag_placement)block->placement;
+    freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
+    freed.device = device->ordinal;
     result = free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
-    ag_stats_freed(device->ordinal, place, bytes, ag_clock_ticks() - began);
+    note_freed(&freed);
     ag_spill_move_back(device);
     return result;
 }
@@ -579,6 +651,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
                        CUresult (*free_async)(CUdeviceptr, CUstream),
                        CUresult (*synchronize)(CUstream))
 {
+    struct freed freed = {.address = address, .stream = stream};
     struct ag_block *block, copy;
     CUresult result;
 
@@ -597,8 +670,10 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         (void)ag_ipc_freed(&copy);
         if (ag_shape_is_on_device(copy.shape))
             ag_budget_give(copy.context->device, copy.size);
-        ag_stats_freed(copy.context->device->ordinal, (enum ag_placement)copy.placement,
-                       copy.requested, 0);
+        freed.device = copy.context->device->ordinal;
+        freed.place = (enum ag_placement)copy.placement;
+        freed.bytes = copy.requested;
+        note_freed(&freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
@@ -644,6 +719,17 @@ static bool is_of_a_pool(const struct ag_block *block)
     return block->shape.source == AG_SOURCE_POOL || block->shape.source == AG_SOURCE_MANAGED_POOL;
 }
 
+static void note_gone(const struct ag_block *block)
+{
+    note_freed(&(struct freed){
+        .address = block->address,
+        .bytes = block->requested,
+        .device = block->context->device->ordinal,
+        .place = (enum ag_placement)block->placement,
+        .code = AG_TRACE_BY_CONTEXT,
+    });
+}
+
 void ag_alloc_context_dying(struct ag_context *context)
 {
     struct ag_block *blocks;
@@ -665,8 +751,7 @@ void ag_alloc_context_dying(struct ag_context *context)
 
         blocks = block->next;
         if (block->state != AG_BLOCK_KEPT)
-            ag_stats_freed(context->device->ordinal, (enum ag_placement)block->placement,
-                           block->requested, 0);
+            note_gone(block);
         ag_spill_remove(block->address);
         (void)ag_residency_remove(block->address);
         if (is_of_a_pool(block))

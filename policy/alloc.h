@@ -23,8 +23,8 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
  * questions allocate and free, and a free waits for what is in flight. Once a device. */
 struct ag_context;
 void ag_alloc_learn_pitch(struct ag_context *context);
-/* cuMemFree_v2. Unknown addresses go to the driver. */
-CUresult ag_free(CUdeviceptr address);
+/* cuMemFree_v2. Unknown addresses go to the driver. `caller`: as for ag_alloc(). */
+CUresult ag_free(CUdeviceptr address, const void *caller);
 
 /* cuMemFreeAsync, by the driver's function of the flavour that was called. Measured: the driver takes
  * memory of cuMemAlloc there (580.159), so ours goes back in stream order too. */

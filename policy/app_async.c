@@ -17,7 +17,7 @@
 #include "managed_pool.h"
 #include "order.h"
 #include "pressure.h"
-#include "stats.h"
+#include "trace.h"
 
 static const struct ag_rules *rules; /* NULL: none says async=managed */
 static bool oversubscribe;
@@ -91,15 +91,55 @@ static bool is_captured(CUstream stream, bool per_thread)
 
 /* --- allocation --- */
 
-static CUresult counted(CUresult result, unsigned row, size_t bytes, CUstream stream, bool per_thread)
+/* One call of the program. */
+struct request {
+    CUdeviceptr *ret_address;
+    size_t bytes;
+    CUstream stream;
+    bool per_thread;
+    const void *caller;
+    uint64_t began; /* ticks; 0 where nobody traces */
+};
+
+static void tell(const struct request *request, enum ag_trace_kind kind, CUdeviceptr address,
+                 const struct ag_device *device, CUresult result)
+{
+    CUstream stream = request->stream;
+
+    if (!stream && request->per_thread)
+        stream = CU_STREAM_PER_THREAD;
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = (uint8_t)kind,
+        .ticks = request->began,
+        .duration = ag_clock_ticks() - request->began,
+        .device = (int16_t)(device ? device->ordinal : AG_TRACE_NO_DEVICE),
+        .placement = AG_TRACE_PLACE_APP_POOL,
+        .address = address,
+        .size = request->bytes,
+        .stream = (uintptr_t)stream,
+        .caller = (uintptr_t)request->caller,
+        .code = (uint16_t)result,
+    });
+}
+
+static uint64_t begin(void)
+{
+    return ag_trace_on() ? ag_clock_ticks() : 0;
+}
+
+static CUresult counted(CUresult result, unsigned row, const struct request *request)
 {
     if (result != CUDA_SUCCESS) {
         ag_stats_app_pool(row, AG_APP_FAILED, 1);
-    } else if (is_captured(stream, per_thread)) {
+        if (request->began)
+            tell(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
+    } else if (is_captured(request->stream, request->per_thread)) {
         ag_stats_add(AG_STAT_ASYNC_CAPTURED, 1);
     } else {
         ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
-        ag_stats_app_pool(row, AG_APP_BYTES, bytes);
+        ag_stats_app_pool(row, AG_APP_BYTES, request->bytes);
+        if (request->began)
+            tell(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
     }
     return result;
 }
@@ -111,7 +151,7 @@ static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_addre
     if (!ag_budget_is_limited() || !device || !ret_address || ag_order_capture_open() ||
         bytes <= ag_budget_left(device))
         return false;
-    ag_stats_add(AG_STAT_BUDGET_HIT, 1);
+    ag_trace_step(AG_STAT_BUDGET_HIT, device->ordinal, bytes);
     return true;
 }
 
@@ -181,21 +221,24 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
 }
 
 /* True when a rule wished it and it worked. */
-static bool redirected(CUdeviceptr *ret_address, size_t bytes, CUstream stream, bool per_thread,
-                       const void *caller)
+static bool redirected(const struct request *request)
 {
-    struct ag_device *device = ret_address ? device_of(stream) : NULL;
-    int rule = device ? rule_of(bytes, device, caller) : -1;
+    struct ag_device *device = request->ret_address ? device_of(request->stream) : NULL;
+    int rule = device ? rule_of(request->bytes, device, request->caller) : -1;
     enum ag_stat why;
 
     if (rule < 0)
         return false;
-    why = alloc_managed(ret_address, bytes, stream, per_thread, device);
-    if (why == AG_N_STATS)
-        ag_stats_rule_hit(rule, bytes);
-    else
+    why = alloc_managed(request->ret_address, request->bytes, request->stream, request->per_thread,
+                        device);
+    if (why != AG_N_STATS) {
         ag_stats_add(why, 1);
-    return why == AG_N_STATS;
+        return false;
+    }
+    ag_stats_rule_hit(rule, request->bytes);
+    if (request->began)
+        tell(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
+    return true;
 }
 
 CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, bool per_thread,
@@ -203,55 +246,63 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
 {
     CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) =
         per_thread ? ag_cu.cuMemAllocAsync_ptsz : ag_cu.cuMemAllocAsync;
+    const struct request request = {ret_address, bytes, stream, per_thread, caller, begin()};
     struct ag_device *device;
     unsigned row;
     CUresult result;
 
-    if (rules && redirected(ret_address, bytes, stream, per_thread, caller))
+    if (rules && redirected(&request))
         return CUDA_SUCCESS;
     device = device_of(stream);
     row = ag_app_pools_current(device ? device->ordinal : -1);
     if (is_over_limit(device, ret_address, bytes))
-        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, bytes, stream, per_thread);
+        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
         result = alloc(ret_address, bytes, stream);
-    return counted(result, row, bytes, stream, per_thread);
+    return counted(result, row, &request);
 }
 
 CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemoryPool pool,
-                                CUstream stream, bool per_thread)
+                                CUstream stream, bool per_thread, const void *caller)
 {
     CUresult (*alloc)(CUdeviceptr *, size_t, CUmemoryPool, CUstream) =
         per_thread ? ag_cu.cuMemAllocFromPoolAsync_ptsz : ag_cu.cuMemAllocFromPoolAsync;
+    const struct request request = {ret_address, bytes, stream, per_thread, caller, begin()};
     unsigned row = ag_app_pools_find(pool);
     CUresult result;
 
     if (is_over_limit(device_of_row(row), ret_address, bytes))
-        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, bytes, stream, per_thread);
+        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, pool, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
         result = alloc(ret_address, bytes, pool, stream);
-    return counted(result, row, bytes, stream, per_thread);
+    return counted(result, row, &request);
 }
 
 /* --- free --- */
 
-CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread)
+CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, const void *caller)
 {
     CUresult (*free_async)(CUdeviceptr, CUstream) =
         per_thread ? ag_cu.cuMemFreeAsync_ptsz : ag_cu.cuMemFreeAsync;
+    const struct request request = {NULL, 0, stream, per_thread, caller, begin()};
     struct ag_block block;
+    bool captured;
     CUresult result;
 
     if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block))
         return ag_free_async(address, stream, free_async,
                              per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize);
     result = free_async(address, stream);
-    if (result == CUDA_SUCCESS)
-        ag_stats_add(is_captured(stream, per_thread) ? AG_STAT_ASYNC_CAPTURED : AG_STAT_ASYNC_FREED, 1);
+    if (result != CUDA_SUCCESS)
+        return result;
+    captured = is_captured(stream, per_thread);
+    ag_stats_add(captured ? AG_STAT_ASYNC_CAPTURED : AG_STAT_ASYNC_FREED, 1);
+    if (request.began && !captured)
+        tell(&request, AG_TRACE_FREE_ASYNC, address, NULL, 0);
     return result;
 }
 

@@ -16,8 +16,8 @@ void ag_app_async_configure(const struct ag_rules *rules, bool oversubscribe);
 CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, bool per_thread,
                       const void *caller);
 CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemoryPool pool,
-                                CUstream stream, bool per_thread);
-CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread);
+                                CUstream stream, bool per_thread, const void *caller);
+CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, const void *caller);
 
 /* `*pool` is the driver's answer for CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE of memory that is not in the
  * books. If that names our managed pool, the program hears of the pool that the allocation would natively

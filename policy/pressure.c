@@ -7,6 +7,7 @@
 #include "context.h"
 #include "ipc.h"
 #include "order.h"
+#include "trace.h"
 
 static struct ag_size cache_limit, pending_limit;
 
@@ -68,7 +69,7 @@ static void settle_pending(enum ag_stat why)
     ag_context_each(wait_released, &wait);
     atomic_store_explicit(&waited_in_vain, wait.in_vain, memory_order_relaxed);
     if (wait.in_vain) {
-        ag_stats_add(AG_STAT_LADDER_IN_VAIN, 1);
+        ag_trace_step(AG_STAT_LADDER_IN_VAIN, AG_TRACE_NO_DEVICE, pending);
         return;
     }
     ag_level_subtract(&ag_stats.pending_bytes, pending);
@@ -103,11 +104,12 @@ static void give_up_cached(struct ag_context *context, void *data)
         ag_ipc_give_back(context);
     if (context->device != room->device || !before || !room->bytes)
         return;
-    ag_stats_add(AG_STAT_LADDER_CACHE, 1);
+    ag_trace_step(AG_STAT_LADDER_CACHE, context->device->ordinal,
+                  room->bytes == UINT64_MAX ? 0 : room->bytes);
     blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), patience());
     if (blocks && !ag_order_capture_open()) {
         atomic_store_explicit(&waited_in_vain, true, memory_order_relaxed);
-        ag_stats_add(AG_STAT_LADDER_IN_VAIN, 1);
+        ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
     }
     while (blocks) { /* those wait where they were */
         struct ag_block *next = blocks->next;
@@ -143,7 +145,7 @@ bool ag_pressure_relieve(struct ag_device *device)
     settle_pending(AG_STAT_PAID_PRESSURE);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
-    ag_stats_add(AG_STAT_LADDER_TRIM, 1);
+    ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);
     return true;
 }
 
@@ -153,6 +155,6 @@ bool ag_pressure_relieve_current(void)
 
     if (!context || !ag_pressure_relieve(context->device))
         return false;
-    ag_stats_add(AG_STAT_LADDER_OTHER, 1);
+    ag_trace_step(AG_STAT_LADDER_OTHER, context->device->ordinal, 0);
     return true;
 }

@@ -12,6 +12,7 @@
 #include "driver.h"
 #include "order.h"
 #include "pressure.h"
+#include "trace.h"
 
 #define MAX_SPILLED 4096u /* of those spilled beyond it none comes back */
 
@@ -120,9 +121,23 @@ static bool take_room(struct ag_device *device, size_t bytes)
     return ag_budget_take(device, bytes);
 }
 
+static void tell_moved(const struct ag_block *block, enum ag_placement place, uint64_t began)
+{
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = AG_TRACE_MOVED,
+        .ticks = began,
+        .duration = ag_clock_ticks() - began,
+        .device = (int16_t)block->context->device->ordinal,
+        .placement = (uint8_t)place,
+        .address = block->address,
+        .size = atomic_load_explicit(&block->requested, memory_order_relaxed),
+    });
+}
+
 /* The block is MOVING: ours until ag_ledger_moved(). */
 static void move(struct ag_block *block)
 {
+    uint64_t began = ag_clock_ticks();
     struct ag_device *device = block->context->device;
     struct ag_shape shape = block->shape;
     bool pushed;
@@ -134,9 +149,11 @@ static void move(struct ag_block *block)
             shape.spilled = false;
             ag_stats_moved(device->ordinal, AG_PLACE_SPILLED, ag_shape_placement(shape),
                            atomic_load_explicit(&block->requested, memory_order_relaxed));
-            ag_stats_add(AG_STAT_UNSPILL, 1);
+            ag_trace_step(AG_STAT_UNSPILL, device->ordinal, block->size);
             ag_stats_add(AG_STAT_UNSPILL_BYTES, block->size);
             ag_spill_remove(block->address);
+            if (ag_trace_on())
+                tell_moved(block, ag_shape_placement(shape), began);
         } else {
             ag_budget_give(device, block->size);
         }

@@ -50,6 +50,7 @@ SAMPLE = {
     "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "held": 0, "refused_other_user": 0,
             "refused_malformed": 0, "refused_too_slow": 0, "refused_unknown": 0, "unreachable": 0,
             "not_imported": 0},
+    "trace": {"written": 2, "dropped": 1},
     "warnings": ["w"],
 }
 
@@ -162,6 +163,7 @@ class Schema(SchemaTest):
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
             "async": set(fields["async"]["properties"]),
             "ipc": set(fields["ipc"]["properties"]),
+            "trace": set(fields["trace"]["properties"]),
             "replay": set(fields["replay"]["properties"])
                       - {"state", "reason", "eager_ns", "replayed_ns", "flushes", "staging"},
             "staging": set(fields["replay"]["properties"]["staging"]["properties"]),
