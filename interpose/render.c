@@ -158,7 +158,6 @@ static bool by_range(const struct view *view)
     return !strncasecmp(value, "nvtx:", strlen("nvtx:"));
 }
 
-/* The i-th warning, or NULL behind the last; memory of the function. */
 static const char *warning(const struct view *view, unsigned i)
 {
     const char *trouble = view->stats->head.trouble;
@@ -187,6 +186,13 @@ static const char *warning(const struct view *view, unsigned i)
     }
     n += n_bypassing(view);
     return i < n ? NULL : ag_render_replay_warning(view->stats, by_range(view), i - n);
+}
+
+const char *ag_render_warning(const struct ag_stats *stats, unsigned i)
+{
+    const struct view view = {NULL, stats, NULL};
+
+    return warning(&view, i);
 }
 
 /* --- JSON --- */
@@ -258,7 +264,9 @@ static void json_rules(const struct view *view)
         ADD(view, ",\"hits\":%llu,\"bytes\":%llu}", (unsigned long long)RULE_SUM(view, i, hits),
             (unsigned long long)RULE_SUM(view, i, bytes));
     }
-    ADD(view, "],\n");
+    ADD(view, "],\n\"no_rule\":{\"hits\":%llu,\"bytes\":%llu},\n",
+        (unsigned long long)RULE_SUM(view, AG_MAX_RULES, hits),
+        (unsigned long long)RULE_SUM(view, AG_MAX_RULES, bytes));
 }
 
 static void json_bypassing(const struct view *view)

@@ -21,5 +21,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
 /* One JSON object, as tools/allograft-stats.schema.json has it. */
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment);
+/* The i-th warning of a report, or NULL behind the last; memory of the function. */
+const char *ag_render_warning(const struct ag_stats *stats, unsigned i);
 
 #endif

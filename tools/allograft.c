@@ -21,7 +21,7 @@ static const char help_text[] =
     "  allograft run [options] [--] program [args]   run a program under Allograft\n"
     "  allograft options                             every setting, its default and its meaning\n"
     "  allograft options --check                     the settings in force here, and their source\n"
-    "  allograft report [PID | FILE | DIR]           the report of a process that was killed\n"
+    "  allograft report [PID | FILE... | DIR]        reports of processes, as text, JSON or a page\n"
     "  allograft --version                           the version\n"
     "  allograft --help                              this text; `allograft run --help` for run's\n"
     "\n"

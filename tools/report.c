@@ -1,4 +1,4 @@
-/* `allograft report`: the report of a process that runs or was killed, out of its counters' file.
+/* `allograft report`: what processes counted, out of their counters' files or their JSON reports.
  */
 #include "command.h"
 
@@ -12,25 +12,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "record.h"
-#include "render.h"
-#include "stats.h"
+#include "job.h"
 
 static const char help_text[] =
-    "allograft report [options] [PID | FILE | DIR]\n"
+    "allograft report [options] [PID | FILE... | DIR]\n"
     "\n"
-    "Prints the report of processes that were killed, or still run. A process that ends by itself\n"
-    "has written its own report, and left no counters.\n"
+    "Prints reports: of processes that were killed, or still run, from the counters they left; of\n"
+    "others from the JSON that ALLOGRAFT_STATS=x.json had them write.\n"
     "\n"
     "  PID        of this process, newest first where an id was used again\n"
-    "  FILE       of this file of counters\n"
+    "  FILE       of this file, JSON or counters\n"
+    "  FILE...    of the processes of one job (ALLOGRAFT_STATS=x.%r.json): a table of them, with\n"
+    "             outliers marked, and all together\n"
     "  DIR        of all dead processes with counters in this folder, newest first\n"
     "  (nothing)  of all dead processes of yours: in the folder of ALLOGRAFT_COUNTERS, by default\n"
     "             /dev/shm/allograft-UID\n"
     "\n"
     "  --all      with DIR or nothing: of running processes too\n"
-    "  --json     JSON as of ALLOGRAFT_STATS=x.json; a list of it unless FILE is given\n"
+    "  --json     JSON as of ALLOGRAFT_STATS=x.json; a list of it unless FILE is given; with "
+    "FILE...\n"
+    "             the table and the sum (allograft-job/1)\n"
+    "  --html OUT a page with charts, which needs nothing else, into the file OUT (- for stdout);\n"
+    "             several processes on one page\n"
     "  --clean    afterwards, remove the counters of the dead processes that were shown\n"
     "  --help     this text\n"
     "\n"
@@ -38,7 +41,10 @@ static const char help_text[] =
 
 struct wishes {
     bool all, json, clean;
-    const char *what;
+    const char *html; /* where to, or NULL */
+    char **what;
+    int n_what;
+    struct job job; /* for one page, or one table, of many */
 };
 
 /* Files to show, newest first. */
@@ -50,149 +56,47 @@ struct files {
 
 /* ---- one file ------------------------------------------------------------------------------ */
 
-/* What is there for people to see must not steer their terminal. */
-static void make_printable(char *text, size_t capacity)
+/* Of JSON with what only the command says; of counters as the process itself would have put it. */
+static void render_text(struct ag_text *text, const struct process *process)
 {
-    text[capacity - 1] = '\0';
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
-    }
+    ag_render_text(text, process->stats, &process->moment);
+    if (process->is_plain)
+        overview_text(text, process, (double)process_elapsed_ns(process));
 }
 
-static void make_texts_safe(struct ag_stats *stats)
+static void complain_of(const char *name, const char *fault)
 {
-    struct ag_stats_head *head = &stats->head;
+    bool is_sentence = !strncmp(fault, "is ", 3) || !strncmp(fault, "holds ", 6) ||
+                       !strncmp(fault, "was ", 4) || !strncmp(fault, "cannot ", 7);
 
-    make_printable(head->version, sizeof(head->version));
-    make_printable(head->program, sizeof(head->program));
-    make_printable(head->host, sizeof(head->host));
-    make_printable(head->boot, sizeof(head->boot));
-    make_printable(head->driver, sizeof(head->driver));
-    make_printable(head->trouble, sizeof(head->trouble));
-    make_printable(head->ended_by, sizeof(head->ended_by));
-    for (unsigned i = 0; i < AG_STATS_DEVICES_MET; i++)
-        make_printable(stats->devices[i].name, sizeof(stats->devices[i].name));
-    for (unsigned i = 0; i < AG_MAX_RULES; i++)
-        make_printable(head->rules[i], sizeof(head->rules[i]));
-    for (unsigned i = 0; i < AG_STATS_BYPASSING; i++)
-        make_printable(stats->bypassing[i], sizeof(stats->bypassing[i]));
-    for (size_t i = 0; i < sizeof(head->settings); i++) {
-        if (head->settings[i] &&
-            ((unsigned char)head->settings[i] < 0x20 || head->settings[i] == 0x7f))
-            head->settings[i] = '?';
-    }
+    command_complain(
+        "%s%s %s%s", name, is_sentence ? "" : ":", fault,
+        fault == process_of_other_build ? ": use the command that lies beside its library" : "");
 }
 
-static bool read_all(int fd, struct ag_stats *stats)
-{
-    size_t done = 0;
-
-    while (done < sizeof(*stats)) {
-        ssize_t n = pread(fd, (char *)stats + done, sizeof(*stats) - done, (off_t)done);
-
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
-static const char other_build[] = "was written by another build of Allograft";
-
-/* Why the file is not one that this command can read, or NULL. */
-static const char *fault_of(int fd, struct ag_stats *stats)
-{
-    struct ag_stats_head *head = &stats->head;
-    struct stat st;
-    ssize_t n;
-
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return "is no file";
-    memset(head, 0, sizeof(*head));
-    n = pread(fd, head, sizeof(*head), 0);
-    if (n > 0 && head->magic[0] == '{')
-        return "is a report already, as JSON";
-    if (n < (ssize_t)sizeof(*head) || memcmp(head->magic, AG_STATS_MAGIC, sizeof(AG_STATS_MAGIC)))
-        return "holds no counters of Allograft";
-    if (head->layout != AG_STATS_LAYOUT || head->bytes != sizeof(*stats) ||
-        head->fingerprint != ag_stats_fingerprint())
-        return other_build;
-    if (st.st_size != (off_t)sizeof(*stats) || !read_all(fd, stats))
-        return "is cut short";
-    if (head->pid <= 0)
-        return "holds no process";
-    return NULL;
-}
-
-/* Are the counters' clocks those of this machine since it started? */
-static bool same_clock(const struct ag_stats_head *head)
-{
-    char boot[sizeof(head->boot)];
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, boot, sizeof(boot) - 1);
-
-    if (fd >= 0)
-        close(fd);
-    boot[n > 0 ? n : 0] = '\0';
-    boot[strcspn(boot, "\n")] = '\0';
-    return *boot && !strcmp(boot, head->boot);
-}
-
-static enum ag_record_state state_of(const struct ag_stats_head *head)
-{
-    const struct ag_record_owner owner = {head->started_ns, head->pid, head->process_start,
-                                          head->pid_namespace};
-
-    return same_clock(head) ? ag_record_state(&owner) : AG_RECORD_DEAD;
-}
-
-static void render(struct ag_text *text, struct ag_stats *stats, bool json)
-{
-    struct ag_moment moment = {0};
-    enum ag_record_state state = state_of(&stats->head);
-
-    if (same_clock(&stats->head)) {
-        moment.ns = ag_clock_ns();
-        moment.ticks = ag_clock_ticks();
-    }
-    moment.alive = state == AG_RECORD_RUNNING;
-    /* One whose own report could not be written has said how it ended. */
-    if (state == AG_RECORD_RUNNING || !*stats->head.ended_by)
-        snprintf(stats->head.ended_by, sizeof(stats->head.ended_by), "%s",
-                 state == AG_RECORD_RUNNING ? "running"
-                 : state == AG_RECORD_DEAD  ? "killed"
-                                            : "elsewhere");
-    (json ? ag_render_json : ag_render_text)(text, stats, &moment);
-}
-
-/* Adds the report of the file `name` in `folder` to `text`. With `n_others`, files of other builds
- * are counted there and nothing is said. */
-static int add_report(struct ag_text *text, int folder, const char *name, bool json,
+/* Adds the report of the file `name` in `folder` to `text`, or to the job that is wished for. With
+ * `n_others`, files of other builds are counted there and nothing is said. */
+static int add_report(struct ag_text *text, int folder, const char *name, struct wishes *wishes,
                       unsigned *n_others)
 {
-    static struct ag_stats stats;
-    const char *fault;
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct process process;
+    const char *fault = process_read(folder, name, &process);
 
-    if (fd < 0) {
-        command_complain("%s: %s", name, strerror(errno));
-        return STATUS_FAILED;
-    }
-    fault = fault_of(fd, &stats);
-    close(fd);
-    if (fault == other_build && n_others) {
+    if (fault == process_of_other_build && n_others) {
         ++*n_others;
         return STATUS_OK;
     }
     if (fault) {
-        command_complain("%s %s%s", name, fault,
-                         fault == other_build ? ": use the command that lies beside its library"
-                                              : "");
+        complain_of(name, fault);
         return STATUS_FAILED;
     }
-    make_texts_safe(&stats);
-    render(text, &stats, json);
+    if (wishes->html || wishes->n_what > 1)
+        return job_add(&wishes->job, &process) ? STATUS_OK : STATUS_FAILED;
+    if (wishes->json)
+        ag_render_json(text, process.stats, &process.moment);
+    else
+        render_text(text, &process);
+    process_finish(&process);
     return STATUS_OK;
 }
 
@@ -266,7 +170,7 @@ static int print(struct ag_text *text)
     return ferror(stdout) ? STATUS_FAILED : STATUS_OK;
 }
 
-static int show_all(struct files *files, const struct wishes *wishes)
+static int show_all(struct files *files, struct wishes *wishes)
 {
     struct ag_text text = {0};
     unsigned n_others = 0;
@@ -276,20 +180,21 @@ static int show_all(struct files *files, const struct wishes *wishes)
     if (wishes->json)
         ag_text_add(&text, "[");
     for (size_t i = 0; i < files->n; i++) {
+        size_t n_before = wishes->job.n;
         struct ag_text one = {0};
 
-        if (add_report(&one, files->folder, files->names[i], wishes->json, &n_others))
+        if (add_report(&one, files->folder, files->names[i], wishes, &n_others))
             status = STATUS_FAILED;
         if (one.data)
             ag_text_add(&text, "%s%s", first ? "" : wishes->json ? "," : "\n", one.data);
-        else
+        else if (wishes->job.n == n_before)
             *files->names[i] = '\0'; /* not shown, and so not cleaned */
         first = first && !one.data;
         ag_text_finish(&one);
     }
     if (n_others)
         command_complain("%u more %s: the command that lies beside its library shows them",
-                         n_others, other_build);
+                         n_others, process_of_other_build);
     if (wishes->json)
         ag_text_add(&text, "]\n");
     if (print(&text))
@@ -301,7 +206,7 @@ static int show_all(struct files *files, const struct wishes *wishes)
 }
 
 /* Processes with counters in a folder: `pid`, or all dead ones, or all. */
-static int report_folder(int folder, const char *path, int pid, const struct wishes *wishes)
+static int report_folder(int folder, const char *path, int pid, struct wishes *wishes)
 {
     struct files files = {.folder = folder};
     int status = list_files(&files, pid, wishes->all);
@@ -322,7 +227,7 @@ static int report_folder(int folder, const char *path, int pid, const struct wis
     return status;
 }
 
-static int report_own_folder(int pid, const struct wishes *wishes)
+static int report_own_folder(int pid, struct wishes *wishes)
 {
     const char *setting = getenv("ALLOGRAFT_COUNTERS");
     char path[PATH_MAX];
@@ -350,7 +255,7 @@ static int report_own_folder(int pid, const struct wishes *wishes)
     return status;
 }
 
-static int report_named_folder(const char *path, const struct wishes *wishes)
+static int report_named_folder(const char *path, struct wishes *wishes)
 {
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
 
@@ -363,51 +268,95 @@ static int report_named_folder(const char *path, const struct wishes *wishes)
     return status;
 }
 
-static int report_path(const char *path, const struct wishes *wishes)
+static void remove_file_if_dead(const char *path)
 {
     const char *slash = strrchr(path, '/');
     struct ag_record_owner owner;
+
+    if (ag_record_parse_name(slash ? slash + 1 : path, &owner) &&
+        ag_record_state(&owner) == AG_RECORD_DEAD && unlink(path))
+        command_complain("%s: %s", path, strerror(errno));
+}
+
+static int report_path(const char *path, struct wishes *wishes)
+{
     struct ag_text text = {0};
     struct stat st;
     int status;
 
     if (!stat(path, &st) && S_ISDIR(st.st_mode))
         return report_named_folder(path, wishes);
-    status = add_report(&text, AT_FDCWD, path, wishes->json, NULL);
+    status = add_report(&text, AT_FDCWD, path, wishes, NULL);
     if (!status)
         status = print(&text);
     ag_text_finish(&text);
-    if (!status && wishes->clean && !fflush(stdout) &&
-        ag_record_parse_name(slash ? slash + 1 : path, &owner) &&
-        ag_record_state(&owner) == AG_RECORD_DEAD && unlink(path))
+    if (!status && wishes->clean && !fflush(stdout))
+        remove_file_if_dead(path);
+    return status;
+}
+
+/* ---- one job ------------------------------------------------------------------------------- */
+
+static int write_page(const struct ag_text *text, const char *path)
+{
+    FILE *file = strcmp(path, "-") ? fopen(path, "w") : stdout;
+    bool good;
+
+    if (!file) {
         command_complain("%s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
+    good = fwrite(text->data, 1, text->length, file) == text->length;
+    if ((file == stdout ? fflush(file) : fclose(file)) || !good) {
+        command_complain("%s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static int show_job(struct wishes *wishes)
+{
+    struct ag_text text = {0};
+    int status = STATUS_OK;
+
+    if (!wishes->job.n)
+        return STATUS_FAILED;
+    if (!job_add_up(&wishes->job)) {
+        command_complain("no memory for the whole report");
+        return STATUS_FAILED;
+    }
+    if (wishes->html)
+        job_render_html(&text, &wishes->job);
+    else if (wishes->json)
+        job_render_json(&text, &wishes->job);
+    else
+        job_render_text(&text, &wishes->job);
+    if (wishes->html && !text.truncated)
+        status = write_page(&text, wishes->html);
+    else
+        status = print(&text);
+    ag_text_finish(&text);
+    return status;
+}
+
+/* All of them or none: a sum that lacks a rank looks like one that does not. */
+static int report_files(struct wishes *wishes)
+{
+    int status = STATUS_OK;
+
+    for (int i = 0; i < wishes->n_what; i++) {
+        if (add_report(NULL, AT_FDCWD, wishes->what[i], wishes, NULL))
+            status = STATUS_FAILED;
+    }
+    if (status == STATUS_OK)
+        status = show_job(wishes);
+    for (int i = 0; status == STATUS_OK && wishes->clean && !fflush(stdout) && i < wishes->n_what;
+         i++)
+        remove_file_if_dead(wishes->what[i]);
     return status;
 }
 
 /* ---- words --------------------------------------------------------------------------------- */
-
-static int parse_words(int argc, char **argv, struct wishes *wishes)
-{
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--all"))
-            wishes->all = true;
-        else if (!strcmp(argv[i], "--json"))
-            wishes->json = true;
-        else if (!strcmp(argv[i], "--clean"))
-            wishes->clean = true;
-        else if (argv[i][0] == '-') {
-            command_complain("report: no option '%s'; there are: --all, --json, --clean, --help",
-                             argv[i]);
-            return STATUS_USAGE;
-        } else if (wishes->what) {
-            command_complain("report: one process, file or folder at a time");
-            return STATUS_USAGE;
-        } else {
-            wishes->what = argv[i];
-        }
-    }
-    return STATUS_OK;
-}
 
 /* A number that names no file is a process. */
 static int pid_in(const char *word)
@@ -417,9 +366,65 @@ static int pid_in(const char *word)
     return digits && digits < 10 && !word[digits] && access(word, F_OK) ? atoi(word) : 0;
 }
 
+/* What is no option is moved to the front of argv[1]. */
+static int parse_words(int argc, char **argv, struct wishes *wishes)
+{
+    wishes->what = argv + 1;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--all"))
+            wishes->all = true;
+        else if (!strcmp(argv[i], "--json"))
+            wishes->json = true;
+        else if (!strcmp(argv[i], "--clean"))
+            wishes->clean = true;
+        else if (!strcmp(argv[i], "--html") && i + 1 < argc)
+            wishes->html = argv[++i];
+        else if (!strcmp(argv[i], "--html")) {
+            command_complain("report: --html needs the name of a file");
+            return STATUS_USAGE;
+        } else if (argv[i][0] == '-') {
+            command_complain(
+                "report: no option '%s'; there are: --all, --json, --html, --clean, --help",
+                argv[i]);
+            return STATUS_USAGE;
+        } else {
+            wishes->what[wishes->n_what++] = argv[i];
+        }
+    }
+    for (int i = 0; wishes->n_what > 1 && i < wishes->n_what; i++) {
+        if (pid_in(wishes->what[i])) {
+            command_complain("report: one process at a time, or several files");
+            return STATUS_USAGE;
+        }
+    }
+    if (wishes->json && wishes->html) {
+        command_complain("report: --json or --html, not both");
+        return STATUS_USAGE;
+    }
+    return STATUS_OK;
+}
+
+static int report(struct wishes *wishes)
+{
+    int status;
+
+    if (wishes->n_what > 1)
+        return report_files(wishes);
+    if (!wishes->n_what)
+        status = report_own_folder(0, wishes);
+    else if (pid_in(wishes->what[0]))
+        status = report_own_folder(pid_in(wishes->what[0]), wishes);
+    else
+        status = report_path(wishes->what[0], wishes);
+    if (wishes->html && wishes->job.n && show_job(wishes))
+        status = STATUS_FAILED;
+    return status;
+}
+
 int command_report(int argc, char **argv)
 {
     struct wishes wishes = {0};
+    int status;
 
     if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
         fputs(help_text, stdout);
@@ -427,9 +432,7 @@ int command_report(int argc, char **argv)
     }
     if (parse_words(argc, argv, &wishes))
         return STATUS_USAGE;
-    if (!wishes.what)
-        return report_own_folder(0, &wishes);
-    if (pid_in(wishes.what))
-        return report_own_folder(pid_in(wishes.what), &wishes);
-    return report_path(wishes.what, &wishes);
+    status = report(&wishes);
+    job_finish(&wishes.job);
+    return status;
 }

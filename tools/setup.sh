@@ -92,6 +92,12 @@ setup_wanted() {
     (setup_apt "${missing[@]}") 2>>"$SETUP_LOG" || say "  (not to be had here; going on without)"
 }
 
+# setup_optional MODULE PACKAGE: what pkg-config calls MODULE, where it is to be had; a build does without.
+setup_optional() {
+    ! pkg-config --exists "$1" 2>/dev/null || return 0
+    (setup_apt "$2") 2>>"$SETUP_LOG" || say "  ($2 is not to be had here; going on without)"
+}
+
 # GCOVR: the table of lines that tests reach; empty when it is not to be had.
 setup_gcovr() {
     GCOVR=$(command -v gcovr || true)
@@ -195,6 +201,7 @@ setup_everything() {
     mkdir -p "$SETUP_DEPS"
     : >"$SETUP_LOG"
     setup_tools
+    setup_optional jansson libjansson-dev # `allograft report` reads JSON with it
     setup_meson
     setup_cuda_headers
     setup_nvcc

@@ -56,10 +56,11 @@ class CommandTest(unittest.TestCase):
 def main():
     """Reads where things are from the command line and runs the tests of the calling file."""
     parser = argparse.ArgumentParser()
-    for name in ("command", "library", "root", "sim"):
+    for name in ("command", "bare", "library", "root", "sim"):
         parser.add_argument("--" + name, required=True)
     parser.parse_args(namespace=paths)
     paths.command = os.path.abspath(paths.command)
+    paths.bare = os.path.abspath(paths.bare)
     paths.library = os.path.realpath(paths.library)
     program = unittest.main(argv=sys.argv[:1], exit=False)
     if not program.result.wasSuccessful():

@@ -102,10 +102,11 @@ class Schema(SchemaTest):
     def test_takes_rules_and_places_where_there_are_any(self):
         report = copy.deepcopy(SAMPLE)
         report["rules"] = [{"text": "*:pool", "hits": 3, "bytes": 1536}]
+        report["no_rule"] = {"hits": 1, "bytes": 0}
         report["settings"][0].update(source="file", place="/etc/a.conf:3")
         self.assert_fits(report, closed=True)
         for path, value in ((("rules",), []), (("rules", 0, "text"), ""), (("rules", 0, "hits"), -1),
-                            (("rules", 0), {"text": "*:pool", "hits": 3}),
+                            (("rules", 0), {"text": "*:pool", "hits": 3}), (("no_rule",), {"hits": 1}),
                             (("settings", 0, "place"), "/etc/a.conf")):
             wrong = copy.deepcopy(report)
             place = wrong

@@ -64,6 +64,18 @@ class Text(CommandTest):
             self.assertEqual(bash("-c", code).returncode, 0 if enough else 1, (wanted, there))
 
 
+    def test_goes_on_without_what_is_optional(self):
+        setup = os.path.join(paths.root, "tools", "setup.sh")
+        with tempfile.TemporaryDirectory() as folder:
+            code = f"""ROOT={folder}; . "{setup}"; set -e; mkdir build-deps
+                pkg-config() {{ return 1; }}; apt-get() {{ return 1; }}; setup_as_root() {{ return 1; }}
+                setup_optional jansson libjansson-dev; echo on"""
+            result = bash("-c", code)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout.splitlines()[-2:],
+                         ["  (libjansson-dev is not to be had here; going on without)", "on"])
+
+
 class Completion(CommandTest):
     def complete(self, *words):
         """What is offered for the last of the words."""
@@ -83,6 +95,8 @@ class Completion(CommandTest):
     def test_offers_commands_flags_settings_and_values(self):
         self.assertEqual(sorted(self.complete("r")), ["report", "run"])
         self.assertEqual(self.complete("options", "--c"), ["--check"])
+        self.assertEqual(self.complete("report", "--h"), ["--html", "--help"])
+        self.assertEqual(self.complete("report", "--html", "--h"), [])
         self.assertEqual(self.complete("run", "--s"), ["--stats", "--set"])
         self.assertEqual(self.complete("run", "--policy", ""), ["pool", "native", "managed"])
         self.assertEqual(self.complete("run", "--set", "POOL"), ["POOL_KEEP="])
@@ -117,6 +131,7 @@ class InSmallProject(CommandTest):
         self.write("cuda/include/cudaTypedefs.h", "")
         self.write("cuda/include/crt/host_defines.h", "")
         self.write("bin/nvcc", "#!/bin/sh\nexit 0\n", executable=True)
+        self.write("bin/pkg-config", "#!/bin/sh\nexit 0\n", executable=True)
         self.graphics_card("exit 9")
 
     def write(self, path, text, executable=False):

@@ -1,0 +1,256 @@
+"""Reports read back: one, several added up, two compared, and files that are none."""
+
+import copy
+import json
+import os
+
+
+import command
+from command import CommandTest, allograft, clean_environment, paths
+from json_schema import problems
+from test_report import SAMPLE, read_schema
+
+
+def sample(**changes):
+    """SAMPLE with other values: names are paths with __ between their steps."""
+    report = copy.deepcopy(SAMPLE)
+    for path, value in changes.items():
+        place = report
+        *steps, last = path.split("__")
+        for step in steps:
+            place = place[int(step) if isinstance(place, list) else step]
+        place[last] = value
+    return report
+
+
+def rank(number, **changes):
+    """One process of a job."""
+    return sample(process__rank=number, process__pid=100 + number, **changes)
+
+
+class JobTest(CommandTest):
+    def setUp(self):
+        folder = command.tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        path = self.write("probe.json", SAMPLE)
+        if "made without jansson" in allograft("report", path).stderr:
+            self.skipTest("the command was built without jansson")
+
+    def write(self, name, content):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else json.dumps(content).encode())
+        return path
+
+    def write_all(self, *reports):
+        return [self.write(f"{i}.json", report) for i, report in enumerate(reports)]
+
+    def shown(self, *args):
+        """What a command says that has nothing to complain of."""
+        result = allograft(*args)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def read(self, *args):
+        return json.loads(self.shown(*args))
+
+    def demo(self, *args, **variables):
+        """The report of a run of the demo, as a file."""
+        path = os.path.join(self.folder, "demo.json")
+        env = clean_environment(LD_LIBRARY_PATH=paths.sim, **variables)
+        demo = os.path.join(paths.sim, "demo", "demo-sim")
+        result = allograft("run", *args, "--stats", path, "--", demo, env=env)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return path
+
+
+class One(JobTest):
+    def assert_holds(self, whole, part, where=""):
+        """All of `part` is in `whole`."""
+        if isinstance(part, dict):
+            for key, value in part.items():
+                self.assertIn(key, whole, where)
+                self.assert_holds(whole[key], value, f"{where}.{key}")
+        elif isinstance(part, list) and part and isinstance(part[0], dict):
+            for value, there in zip(part, whole):
+                self.assert_holds(there, value, where)
+        else:
+            self.assertEqual(whole, part, where)
+
+    def test_is_what_was_written(self):
+        for args in ((), ("--policy", "managed"), ("--graph", "all"), ("--rule", "size>=1MiB:native")):
+            path = self.demo(*args)
+            with open(path, encoding="utf-8") as file:
+                written = json.load(file)
+            self.assertEqual(self.read("report", "--json", path), written, args)
+
+    def test_reads_every_field(self):
+        report = sample(rules=[{"text": "*:pool", "hits": 3, "bytes": 1536}],
+                        no_rule={"hits": 4, "bytes": 7}, process__rank=3)
+        report["settings"][0].update(source="file", place="/etc/a.conf:3", value="managed")
+        again = self.read("report", "--json", self.write("a.json", report))
+        self.assertEqual(problems(again, read_schema(), closed=True), [])
+        del report["warnings"]
+        self.assert_holds(again, report)
+        report["replay"].update(state="unavailable", reason="the driver is old")
+        again = self.read("report", "--json", self.write("a.json", report))
+        self.assertEqual(again["replay"]["reason"], "the driver is old")
+        self.assertIn("nothing was replayed: the driver is old", again["warnings"])
+
+    def test_knows_why_nothing_was_redirected(self):
+        path = self.write("a.json", sample(coverage__redirecting=False,
+                                           warnings=["nothing was redirected: a reason"]))
+        self.assertIn("warning: nothing was redirected: a reason", self.shown("report", path))
+
+    def test_is_the_report_at_exit_as_text(self):
+        text = self.shown("report", self.write("a.json", SAMPLE))
+        self.assertTrue(text.startswith("allograft 0.1.0: p (process 1) after 5 ns\n"), text)
+        for line in (r"device 0, d, 1.00 GiB", r"pool +3 +2 +1.50 KiB +1.00 KiB +512 B",
+                     r"allocations redirected +3 of +3 +100.0 %",
+                     r"allocations answered by the cache +1 of +3 +33.3 %",
+                     r"operations launched in graphs +1 of +1 +100.0 %"):
+            self.assertRegex(text, line)
+
+    def test_passes_over_fields_of_a_later_version(self):
+        path = self.write("a.json", sample(later={"a": [1.5]}, cache__later="x", version="9.9.9"))
+        self.assertIn("allograft 9.9.9: p", self.shown("report", path))
+
+
+class Several(JobTest):
+    def test_are_added_up(self):
+        files = self.write_all(rank(1), rank(0, process__elapsed_ns=7), rank(2, process__host="other"))
+        job = self.read("report", "--json", *files)
+        self.assertEqual(job["schema"], "allograft-job/1")
+        self.assertEqual([row["rank"] for row in job["processes"]], [0, 1, 2])
+        self.assertEqual(job["medians"]["allocs"], 3)
+        total = job["total"]
+        self.assertEqual(problems(total, read_schema(), closed=True), [])
+        pool = total["devices"][0]["placements"]["pool"]
+        self.assertEqual(len(total["devices"]), 1)
+        self.assertEqual((pool["allocs"], pool["peak_bytes"], pool["size_histogram"]),
+                         (9, 3072, [{"up_to_bytes": 512, "count": 9}]))
+        self.assertEqual((total["cache"]["hits"], total["cache"]["peak_bytes"]), (3, 512))
+        self.assertEqual((total["process"]["host"], total["process"]["elapsed_ns"]), ("several hosts", 7))
+        self.assertEqual(total["app_pools"][0]["allocs"], 9)
+        self.assertEqual(total["coverage"]["bypassing"], ["lib.so"])
+
+    def test_with_devices_of_their_own(self):
+        files = self.write_all(rank(0), rank(1, devices__0__name="e"), rank(2, devices__0__ordinal=40))
+        devices = self.read("report", "--json", *files)["total"]["devices"]
+        self.assertEqual([(d["name"], d["placements"]["pool"]["allocs"]) for d in devices],
+                         [("d", 6), ("e", 3)])
+
+    def test_say_which_settings_differ(self):
+        files = self.write_all(rank(0), rank(1, settings__0__value="managed"))
+        settings = self.read("report", "--json", *files)["total"]["settings"]
+        self.assertEqual(settings[0]["value"], "(differs)")
+        self.assertEqual({row["source"] for row in settings[1:]}, {"default"})
+
+    def test_rules_are_added_by_their_text(self):
+        def rules(*rows):
+            return [{"text": text, "hits": hits, "bytes": 10} for text, hits in rows]
+        files = self.write_all(rank(0, rules=rules(("a:pool", 1), ("b:pool", 2))),
+                               rank(1, rules=rules(("b:pool", 4), ("c:pool", 8))))
+        total = self.read("report", "--json", *files)["total"]
+        self.assertEqual([(rule["text"], rule["hits"]) for rule in total["rules"]],
+                         [("a:pool", 1), ("b:pool", 6), ("c:pool", 8)])
+
+    def test_outliers_are_marked(self):
+        def with_peak(number, peak):
+            return rank(number, devices__0__placements__pool__peak_bytes=peak, process__elapsed_ns=1000,
+                        devices__0__placements__pool__alloc_ns=0, devices__0__placements__pool__free_ns=9)
+        files = self.write_all(*(with_peak(i, peak) for i, peak in enumerate((1000, 1000, 1500, 1501, 666))))
+        job = self.read("report", "--json", *files)
+        self.assertEqual([row["outliers"] for row in job["processes"]],
+                         [[], [], [], ["peak_bytes"], ["peak_bytes"]])
+        text = self.shown("report", *files)
+        self.assertRegex(text, r"\n +3 h +103 +1.00 us  +1.47 KiB\* +3 ")
+        self.assertRegex(text, r"\n +2 h +102 +1.00 us  +1.46 KiB  +3 ")
+        self.assertIn("* an outlier: more than 1.5 times the median", text)
+        self.assertNotIn("outlier", self.shown("report", *files[:2]))
+
+    def test_times_and_shares_are_outliers_by_what_they_matter(self):
+        def with_calls(number, elapsed, ns, hits):
+            return rank(number, process__elapsed_ns=elapsed, devices__0__placements__pool__alloc_ns=ns,
+                        devices__0__placements__pool__free_ns=0, cache__hits=hits, cache__misses=100 - hits)
+        for elapsed, ns, hits, outliers in ((10000, 199, 1, []), (10000, 201, 6, ["alloc_and_free_ns"]),
+                                            (10000, 100, 7, ["cached_percent"])):
+            files = self.write_all(*(with_calls(i, 10000, 100, 1) for i in range(2)),
+                                   with_calls(2, elapsed, ns, hits))
+            self.assertEqual(self.read("report", "--json", *files)["processes"][2]["outliers"], outliers)
+
+    def test_need_all_of_their_files(self):
+        there, missing = self.write("a.json", SAMPLE), os.path.join(self.folder, "no")
+        self.assert_refused(allograft("report", there, missing), "no: No such file", status=1)
+        self.assert_refused(allograft("report", there, "1"), "one process at a time")
+
+
+class Malformed(JobTest):
+    def refused(self, content, *said):
+        path = self.write("bad.json", content)
+        for args in (("report", path), ("report", "--json", path), ("report", path, path)):
+            result = allograft(*args)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), content[:80])
+            lines = result.stderr.splitlines()
+            self.assertEqual(len(lines), len(args) - 1 if args[-2] == path else 1, result.stderr)
+            for text in ("bad.json is JSON", *said):
+                self.assertIn(text, lines[0])
+            self.assertNotRegex(result.stderr, r"[\x00-\x09\x0b-\x1f\x7f]")
+
+    def test_is_said_in_a_line(self):
+        whole = json.dumps(SAMPLE).encode()
+        self.refused(whole[:-20], "line 1, column")
+        self.refused(b'{"schema":"\x1b[31m', "cannot be read")
+        self.refused(b"{}", "schema is not")
+        self.refused(b'{"schema":"allograft-stats/2"}', "schema is not")
+        self.refused(b'{"schema":"allograft-stats/1"}', "process is missing")
+        self.refused(b"{" * 100000, "cannot be read")
+        self.refused(b" \n" + whole + b"x", "line 2")
+        self.refused(b'{"schema":"allograft-stats/1","version":99999999999999999999}', "too big integer")
+
+    def test_values_of_another_kind(self):
+        for path, said in (("process__pid", "pid"), ("cache__hits", "hits"), ("coverage__doors", "doors"),
+                           ("coverage__hooks", "hooks"), ("devices", "devices"), ("settings", "settings"),
+                           ("devices__0__placements__pool__size_histogram", "size_histogram"),
+                           ("replay__flushes", "flushes"), ("app_pools__0__kind", "kind"),
+                           ("coverage__redirecting", "redirecting"), ("process__program", "program")):
+            for value in (1.5, -1, [1.5], {"a": -1}, "x"):
+                if isinstance(value, {"devices": list, "settings": list, "size_histogram": list,
+                                      "doors": dict, "hooks": dict, "flushes": dict, "kind": str,
+                                      "program": str}.get(said, bool)):
+                    continue
+                self.refused(json.dumps(sample(**{path: value})).encode(), said)
+
+    def test_texts_cannot_steer_a_terminal(self):
+        nasty = "\x1b]0;x\x07\x7f\u009b31m\n"
+        path = self.write("a.json", sample(process__program=nasty, process__host=nasty, devices__0__name=nasty,
+                                           coverage__bypassing=[nasty], replay__state="unavailable",
+                                           replay__reason=nasty, settings__0__value=nasty, version=nasty,
+                                           rules=[{"text": nasty, "hits": 1, "bytes": 1}]))
+        for args in ((path,), (path, path), ("--json", path)):
+            self.assertNotRegex(self.shown("report", *args), r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
+
+    def test_large_numbers(self):
+        most = (1 << 63) - 1
+        path = self.write("a.json", sample(
+            process__elapsed_ns=most, cache__hits=most, devices__0__total_bytes=most, process__rank=(1 << 31) - 1,
+            devices__0__placements__pool=dict.fromkeys(SAMPLE["devices"][0]["placements"]["pool"], most)
+            | {"size_histogram": [{"up_to_bytes": most, "count": most}] * 300}))
+        for args in ((path,), [path] * 5, ("--json", path)):
+            self.assertRegex(self.shown("report", *args), "allograft")
+
+
+class Bare(JobTest):
+    """The command without the JSON library."""
+
+    def test_says_what_it_lacks(self):
+        path = self.write("a.json", SAMPLE)
+        self.assert_refused(allograft("report", path, command=paths.bare),
+                            "a.json is a report as JSON", "made without jansson (libjansson-dev)", status=1)
+        self.assert_refused(allograft("report", self.write("a", b"x"), command=paths.bare),
+                            "holds no counters of Allograft", status=1)
+
+
+if __name__ == "__main__":
+    command.main()
