@@ -2,6 +2,8 @@
  */
 #include "process.h"
 
+#include "command.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -147,6 +149,25 @@ const char *process_read(int folder, const char *path, struct process *ret)
     process_make_texts_safe(process.stats);
     *ret = process;
     return NULL;
+}
+
+void process_complain(const char *name, const char *fault)
+{
+    bool is_sentence = !strncmp(fault, "is ", 3) || !strncmp(fault, "holds ", 6) ||
+                       !strncmp(fault, "was ", 4) || !strncmp(fault, "cannot ", 7);
+
+    command_complain(
+        "%s%s %s%s", name, is_sentence ? "" : ":", fault,
+        fault == process_of_other_build ? ": use the command that lies beside its library" : "");
+}
+
+bool process_read_or_say(int folder, const char *path, struct process *ret)
+{
+    const char *fault = process_read(folder, path, ret);
+
+    if (fault)
+        process_complain(path, fault);
+    return !fault;
 }
 
 void process_finish(struct process *process)

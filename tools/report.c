@@ -64,16 +64,6 @@ static void render_text(struct ag_text *text, const struct process *process)
         overview_text(text, process, (double)process_elapsed_ns(process));
 }
 
-static void complain_of(const char *name, const char *fault)
-{
-    bool is_sentence = !strncmp(fault, "is ", 3) || !strncmp(fault, "holds ", 6) ||
-                       !strncmp(fault, "was ", 4) || !strncmp(fault, "cannot ", 7);
-
-    command_complain(
-        "%s%s %s%s", name, is_sentence ? "" : ":", fault,
-        fault == process_of_other_build ? ": use the command that lies beside its library" : "");
-}
-
 /* Adds the report of the file `name` in `folder` to `text`, or to the job that is wished for. With
  * `n_others`, files of other builds are counted there and nothing is said. */
 static int add_report(struct ag_text *text, int folder, const char *name, struct wishes *wishes,
@@ -87,7 +77,7 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
         return STATUS_OK;
     }
     if (fault) {
-        complain_of(name, fault);
+        process_complain(name, fault);
         return STATUS_FAILED;
     }
     if (wishes->html || wishes->n_what > 1)

@@ -124,12 +124,33 @@ static const json_t *list(struct reader *reader, const json_t *object, const cha
 
 /* ---- the parts of a report ----------------------------------------------------------------- */
 
-static void read_group(struct reader *reader, const json_t *object, const char *group)
+/* Where the counters of a group stand: in one of the objects, or in an object of the group's name.
+ */
+static const json_t *part_of_group(struct reader *reader, const json_t *root, const char *group)
 {
-    for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (!strcmp(stat_rows[i].group, group))
-            reader->stats->slots[0].counters[i] = number(reader, object, stat_rows[i].key);
+    static const struct {
+        const char *group, *outer, *inner;
+    } rows[] = {
+        {"doors", "coverage", "doors"},         {"calls", "coverage", NULL},
+        {"fallbacks", "coverage", "fallbacks"}, {"drains", "frees", "drain_reasons"},
+        {"paid", "frees", "barriers_paid"},     {"flushes", "replay", "flushes"},
+        {"staging", "replay", "staging"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(rows[i].group, group))
+            continue;
+        root = part(reader, root, rows[i].outer);
+        return rows[i].inner ? part(reader, root, rows[i].inner) : root;
     }
+    return part(reader, root, group);
+}
+
+static void read_counters(struct reader *reader, const json_t *root)
+{
+    for (unsigned i = 0; i < AG_N_STATS; i++)
+        reader->stats->slots[0].counters[i] =
+            number(reader, part_of_group(reader, root, stat_rows[i].group), stat_rows[i].key);
 }
 
 static void read_process(struct reader *reader, const json_t *root, struct ag_moment *moment)
@@ -245,9 +266,6 @@ static void read_coverage(struct reader *reader, const json_t *root)
     if (!coverage)
         fault(reader, "coverage", "is missing");
     copy_text(reader, coverage, "libcuda", stats->head.driver, sizeof(stats->head.driver));
-    read_group(reader, part(reader, coverage, "doors"), "doors");
-    read_group(reader, coverage, "calls");
-    read_group(reader, part(reader, coverage, "fallbacks"), "fallbacks");
     hooks = part(reader, coverage, "hooks");
     for (i = 0; i < AG_N_HOOKS; i++)
         stats->slots[0].hits[i] = number(reader, hooks, hook_names[i]);
@@ -369,27 +387,8 @@ static void read_replay(struct reader *reader, const json_t *root)
         snprintf(head->replay, sizeof(head->replay), "on");
     else if (!strcmp(state, "unavailable"))
         copy_text(reader, replay, "reason", head->replay, sizeof(head->replay));
-    read_group(reader, replay, "replay");
-    read_group(reader, part(reader, replay, "flushes"), "flushes");
-    read_group(reader, part(reader, replay, "staging"), "staging");
     reader->stats->eager_ns = number(reader, replay, "eager_ns");
     reader->stats->replayed_ns = number(reader, replay, "replayed_ns");
-}
-
-static void read_rest(struct reader *reader, const json_t *root)
-{
-    const json_t *frees = part(reader, root, "frees"), *cache = part(reader, root, "cache");
-
-    read_group(reader, frees, "frees");
-    read_group(reader, part(reader, frees, "drain_reasons"), "drains");
-    read_group(reader, part(reader, frees, "barriers_paid"), "paid");
-    reader->stats->pending_bytes.peak = number(reader, frees, "pending_peak_bytes");
-    read_group(reader, cache, "cache");
-    reader->stats->cached_peak = number(reader, cache, "peak_bytes");
-    read_group(reader, part(reader, root, "managed"), "managed");
-    read_group(reader, part(reader, root, "pressure"), "pressure");
-    read_group(reader, part(reader, root, "async"), "async");
-    read_group(reader, part(reader, root, "ipc"), "ipc");
 }
 
 static void read_report(struct reader *reader, const json_t *root, struct ag_moment *ret_moment)
@@ -407,7 +406,10 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     read_devices(reader, root);
     read_pools(reader, root);
     read_replay(reader, root);
-    read_rest(reader, root);
+    read_counters(reader, root);
+    reader->stats->pending_bytes.peak =
+        number(reader, part(reader, root, "frees"), "pending_peak_bytes");
+    reader->stats->cached_peak = number(reader, part(reader, root, "cache"), "peak_bytes");
 }
 
 bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,

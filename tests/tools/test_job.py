@@ -186,6 +186,62 @@ class Several(JobTest):
         self.assert_refused(allograft("report", there, "1"), "one process at a time")
 
 
+class Two(JobTest):
+    def differences(self, *reports):
+        rows = self.read("diff", "--json", *self.write_all(*reports))["differences"]
+        self.assertEqual([row["weight_percent"] for row in rows],
+                         sorted((row["weight_percent"] for row in rows), reverse=True))
+        return {f"{row['group']}: {row['what']}": row for row in rows}
+
+    def test_that_are_the_same(self):
+        files = self.write_all(SAMPLE, SAMPLE)
+        self.assertIn("  no number differs\n", self.shown("diff", *files))
+        self.assertEqual(self.read("diff", "--json", *files),
+                         {"schema": "allograft-diff/1", "settings": [], "differences": []})
+
+    def test_are_compared_by_weight(self):
+        found = self.differences(sample(process__elapsed_ns=10000), sample(
+            process__elapsed_ns=9000, cache__hits=2, frees__drained=5,
+            devices__0__placements__pool__peak_bytes=4096, replay__replayed=0))
+        self.assertEqual({name: (row["unit"], row["a"], row["b"], row["weight_percent"], row["change_percent"])
+                          for name, row in found.items()},
+                         {"process: time": ("ns", 10000, 9000, 10, -10),
+                          "pool: peak": ("bytes", 1024, 4096, 75, 300),
+                          "cache: allocations answered without the driver": ("count", 1, 2, 20, 100),
+                          "frees: drained the context": ("count", 0, 5, 100, None),
+                          "replay: launched in graphs": ("count", 1, 0, 100, -100)})
+
+    def test_are_shown_with_units(self):
+        files = self.write_all(sample(process__elapsed_ns=10000), sample(
+            process__elapsed_ns=9000, settings__0__value="managed", cache__misses=9, frees__drained=5,
+            replay__replayed=0, devices__0__placements__pool__peak_bytes=4096))
+        text = self.shown("diff", *files)
+        for line in (r"POLICY +pool -> managed", r" 10.0 % +-10.0 % +10.00 us +9.00 us  process: time",
+                     r" 75.0 % +4.0x +1.00 KiB +4.00 KiB  pool: peak", r" new +0 +5  frees: drained",
+                     r" gone +1 +0  replay: launched"):
+            self.assertRegex(text, line)
+        self.assertNotIn("process: time", self.shown("diff", "--least", "10.1%", *files))
+        self.assertIn("no number differs by that much", self.shown("diff", "--least", "1000", *files))
+
+    def test_counts_every_field(self):
+        """Whatever number is changed, there is a difference."""
+        passed_over = {"process", "settings", "coverage", "warnings", "app_pools", "devices", "schema", "version"}
+        for group, fields in SAMPLE.items():
+            for name, value in fields.items() if group not in passed_over else ():
+                if isinstance(value, int):
+                    self.assertEqual(len(self.differences(SAMPLE, sample(**{f"{group}__{name}": value + 7}))),
+                                     1, (group, name))
+
+    def test_words(self):
+        path = self.write("a.json", SAMPLE)
+        self.assert_refused(allograft("diff", path), "two reports")
+        self.assert_refused(allograft("diff", path, path, path), "two reports")
+        self.assert_refused(allograft("diff", "--most", path, path), "--most")
+        self.assert_refused(allograft("diff", "--least", "x", path, path), "--least")
+        self.assert_refused(allograft("diff", path, os.path.join(self.folder, "no")), "no: No such", status=1)
+        self.assertIn("Weight:", self.shown("diff", "--help"))
+
+
 class Malformed(JobTest):
     def refused(self, content, *said):
         path = self.write("bad.json", content)

@@ -67,7 +67,7 @@ class Text(CommandTest):
     def test_goes_on_without_what_is_optional(self):
         setup = os.path.join(paths.root, "tools", "setup.sh")
         with tempfile.TemporaryDirectory() as folder:
-            code = f"""ROOT={folder}; . "{setup}"; set -e; mkdir build-deps
+            code = f"""ROOT={folder}; . "{setup}"; set -e; mkdir {folder}/build-deps
                 pkg-config() {{ return 1; }}; apt-get() {{ return 1; }}; setup_as_root() {{ return 1; }}
                 setup_optional jansson libjansson-dev; echo on"""
             result = bash("-c", code)
