@@ -1,5 +1,6 @@
 /* Hooks of contexts: who lives on which device, and whose memory goes when one dies. */
 #include "alloc.h"
+#include "api.h"
 #include "app_pools.h"
 #include "context.h"
 #include "driver.h"
@@ -52,6 +53,7 @@ static void ending(struct ag_context *context)
 {
     if (ag_entry_replays_now())
         ag_replay_context_dying(context);
+    ag_api_context_dying(context->handle);
     ag_alloc_context_dying(context);
 }
 

@@ -30,7 +30,6 @@
 #include "marks.h"
 #include "nvtx_abi.h"
 #include "options.h"
-#include "real_dlsym.h"
 
 #define VARIABLE "NVTX_INJECTION64_PATH"
 
@@ -272,22 +271,14 @@ static void attach(const struct ag_nvtx_callbacks *callbacks)
     }
 }
 
-/* NVTX may be told to open us in a process where we are not preloaded, a child perhaps. */
-static bool is_preloaded(void)
-{
-    return ag_real_dlsym(RTLD_DEFAULT, "InitializeInjectionNvtx2") ==
-           (void *)InitializeInjectionNvtx2;
-}
-
 int InitializeInjectionNvtx2(ag_nvtx_get_export *get_export)
 {
     const struct ag_nvtx_callbacks *callbacks =
         get_export ? get_export(AG_NVTX_EXPORT_CALLBACKS) : NULL;
 
-    if (!is_preloaded()) {
-        ag_lifecycle_stand_aside();
+    /* NVTX may be told to open us in a process where we are not preloaded, a child perhaps. */
+    if (!ag_lifecycle_is_preloaded())
         return 0;
-    }
     ag_lifecycle_know_marks();
     if (!callbacks || callbacks->struct_size < sizeof(*callbacks) || !callbacks->get_table ||
         (!ag_marks_by_name() && !ag_marks_by_range()))
@@ -340,7 +331,8 @@ __attribute__((constructor)) static void offer(void)
     int saved_errno = errno;
     char path[PATH_MAX];
 
-    if (ag_options_may_ask_for_nvtx(environ) && !getenv(VARIABLE) && own_path(path))
+    if (ag_options_may_ask_for_nvtx(environ) && ag_lifecycle_is_preloaded() && !getenv(VARIABLE) &&
+        own_path(path))
         (void)setenv(VARIABLE, path, 0);
     errno = saved_errno;
 }

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "api.h"
 #include "app_async.h"
 #include "app_pools.h"
 #include "backend.h"
@@ -37,6 +39,7 @@
 #include "params.h"
 #include "pattern.h"
 #include "pressure.h"
+#include "private_pool.h"
 #include "record.h"
 #include "replayer.h"
 #include "report.h"
@@ -55,7 +58,6 @@ static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what s
 static struct ag_options options;
 static pid_t own_pid; /* a child by vfork shares our memory, and is not us */
 static _Atomic bool reported;
-static _Atomic bool stood_aside;
 static atomic_flag recorded = ATOMIC_FLAG_INIT; /* the counters have had their chance of a file */
 
 static void tell(enum ag_log_level level, const char *line)
@@ -78,6 +80,8 @@ static void begin_child(void)
     ag_context_forget_all();
     ag_green_forget_all();
     ag_ledger_forget_all();
+    ag_private_forget_all();
+    ag_api_begin_child();
     ag_order_forget_all();
     ag_app_pools_forget_all();
     ag_spill_forget_all();
@@ -134,6 +138,8 @@ static const char *find_trouble(bool settings_bad)
 
     if (ag_driver_find())
         return "no libcuda was found in the process";
+    if (!ag_lifecycle_is_preloaded())
+        return "the library was opened, not preloaded";
     ag_symbols_index();
     if (settings_bad)
         return "a setting was bad";
@@ -255,9 +261,40 @@ void ag_lifecycle_know_marks(void)
     pthread_mutex_unlock(&start_mutex);
 }
 
-void ag_lifecycle_stand_aside(void)
+struct order {
+    bool found_us, found_libc, preloaded;
+};
+
+/* Files come in the order in which look-ups see them. */
+static int look_for_us(struct dl_phdr_info *info, size_t size, void *data)
 {
-    atomic_store(&stood_aside, true);
+    struct order *order = data;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t begins = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && (uintptr_t)&own_pid >= begins &&
+            (uintptr_t)&own_pid < begins + info->dlpi_phdr[i].p_memsz)
+            order->found_us = true;
+    }
+    order->found_libc = slash && !strncmp(slash, "/libc.so.", strlen("/libc.so."));
+    order->preloaded = order->found_us;
+    return order->found_us || order->found_libc;
+}
+
+bool ag_lifecycle_is_preloaded(void)
+{
+    enum { UNKNOWN, OPENED, PRELOADED };
+    static _Atomic int answer = UNKNOWN;
+    struct order order = {0};
+
+    if (atomic_load_explicit(&answer, memory_order_relaxed) == UNKNOWN) {
+        (void)dl_iterate_phdr(look_for_us, &order);
+        atomic_store_explicit(&answer, order.preloaded ? PRELOADED : OPENED, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&answer, memory_order_relaxed) == PRELOADED;
 }
 
 const struct ag_options *ag_lifecycle_options(void)
@@ -369,7 +406,7 @@ static void warn_if_bypassed(void)
 
 __attribute__((destructor)) static void finish(void)
 {
-    if (atomic_load(&stood_aside))
+    if (!ag_lifecycle_is_preloaded())
         return;
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW) {
         warn_if_bypassed();

@@ -13,8 +13,9 @@ const struct ag_options *ag_lifecycle_options(void);
 /* The marks of streams and iterations are known, though no hook was called yet. Reads the settings and
  * starts nothing. */
 void ag_lifecycle_know_marks(void);
-/* Some library opened us in a process where we are not preloaded: nothing of ours is to happen there. */
-void ag_lifecycle_stand_aside(void);
+/* Are we in front of the C library, and so of everybody's calls: preloaded, or linked? Else some library or
+ * program has opened us, and nothing of ours is to happen but what it calls. */
+bool ag_lifecycle_is_preloaded(void);
 /* One line where the settings ask for NVTX and it will not tell us anything (entry_nvtx.c). */
 void ag_nvtx_tell(const struct ag_options *options);
 

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "options.h"
+#include "render_marks.h"
 #include "render_pools.h"
 #include "render_replay.h"
 
@@ -224,7 +225,7 @@ static void json_process(const struct view *view)
     else
         ADD(view, "null");
     ADD(view, ",\"elapsed_ns\":%llu,\"ended_by\":", (unsigned long long)elapsed_ns(view));
-    ag_text_add_json(view->text, head->ended_by);
+    ag_text_add_json(view->text, *head->ended_by ? head->ended_by : "running");
     ADD(view, "},\n");
 }
 
@@ -384,9 +385,12 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     json_group(view, "async");
     ADD(view, "},\n\"ipc\":{");
     json_group(view, "ipc");
+    ADD(view, "},\n\"api\":{");
+    json_group(view, "api");
     ADD(view, "},\n\"trace\":{");
     json_group(view, "trace");
     ADD(view, "},\n");
+    ag_render_marks_json(text, stats);
     ag_render_replay_json(text, stats);
     ag_render_pools_json(text, stats);
     ADD(view, "\"warnings\":[");
@@ -551,8 +555,8 @@ static void text_title(const struct view *view)
     if (elapsed_ns(view))
         ADD(view, " after %s",
             ag_text_duration(elapsed, sizeof(elapsed), (double)elapsed_ns(view)));
-    if (!strcmp(head->ended_by, "running") || !strcmp(head->ended_by, "killed"))
-        ADD(view, ", %s", head->ended_by);
+    if (!*head->ended_by || !strcmp(head->ended_by, "running") || !strcmp(head->ended_by, "killed"))
+        ADD(view, ", %s", *head->ended_by ? head->ended_by : "running");
     ADD(view, "\n");
 }
 
@@ -581,6 +585,8 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "ipc", "memory shared with other processes");
     ag_render_pools_text(text, stats);
     text_group(view, "async", "the program's own stream-ordered calls");
+    text_group(view, "api", "control API");
+    ag_render_marks_text(text, stats);
     text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);

@@ -180,27 +180,32 @@ static int deliver(const struct ag_text *text, const char *path)
     return result;
 }
 
-int ag_report_write(const struct ag_options *options, const char *ended_by)
+int ag_report_write_to(const char *where)
 {
     const struct ag_moment moment = {ag_clock_ns(), ag_clock_ticks(), true};
     struct ag_text text = {0};
-    size_t length = strlen(options->stats.text);
+    size_t length = strlen(where);
     char path[4096];
-    bool to_file = strcmp(options->stats.text, "stderr") != 0;
+    bool to_file = strcmp(where, "stderr") != 0;
     int result;
 
-    snprintf(ag_stats.head.ended_by, sizeof(ag_stats.head.ended_by), "%s", ended_by);
-    if (!strcmp(options->stats.text, "off") || (in_child && nothing_came()))
-        return 0;
-    if (length > 5 && !strcmp(options->stats.text + length - 5, ".json"))
+    if (length > 5 && !strcmp(where + length - 5, ".json"))
         ag_render_json(&text, &ag_stats, &moment);
     else
         ag_render_text(&text, &ag_stats, &moment);
     if (text.truncated)
         ag_log_error("no memory for the whole report");
     if (to_file)
-        ag_pattern_expand(options->stats.text, in_child, path, sizeof(path));
+        ag_pattern_expand(where, in_child, path, sizeof(path));
     result = deliver(&text, to_file ? path : NULL);
     ag_text_finish(&text);
     return result;
+}
+
+int ag_report_write(const struct ag_options *options, const char *ended_by)
+{
+    snprintf(ag_stats.head.ended_by, sizeof(ag_stats.head.ended_by), "%s", ended_by);
+    if (!strcmp(options->stats.text, "off") || (in_child && nothing_came()))
+        return 0;
+    return ag_report_write_to(options->stats.text);
 }

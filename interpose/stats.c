@@ -48,6 +48,31 @@ void ag_stats_replay(const char *unavailable)
              unavailable ? unavailable : "on");
 }
 
+bool ag_stats_mark(const char *name, uint64_t ns, uint64_t bytes)
+{
+    char cut[sizeof(ag_stats.marks[0].name)];
+    struct ag_mark_stats *mark = NULL;
+    uint32_t n, i = 0;
+
+    snprintf(cut, sizeof(cut), "%s", name);
+    n = atomic_load_explicit(&ag_stats.n_marks, memory_order_relaxed);
+    while (i < n && strcmp(ag_stats.marks[i].name, cut) != 0)
+        i++;
+    if (i < AG_MARKS)
+        mark = &ag_stats.marks[i];
+    if (mark && i == n) {
+        memcpy(mark->name, cut, sizeof(cut));
+        atomic_store_explicit(&mark->first_ns, ns, memory_order_relaxed);
+        atomic_store_explicit(&ag_stats.n_marks, n + 1, memory_order_release);
+    }
+    if (!mark)
+        return false;
+    atomic_store_explicit(&mark->last_ns, ns, memory_order_relaxed);
+    atomic_store_explicit(&mark->bytes, bytes, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&mark->count, 1, memory_order_relaxed);
+    return true;
+}
+
 void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes)
 {
     uint32_t n = atomic_load_explicit(&ag_stats.n_devices, memory_order_relaxed);

@@ -64,6 +64,14 @@ struct ag_app_pool_stats {
     _Atomic uint64_t before[AG_N_APP_COUNTS];       /* counted in the row before it was this pool's */
 };
 
+/* Points with a name that the program passed (allograft_mark): a row each. */
+#define AG_MARKS 64u
+struct ag_mark_stats {
+    char name[48];
+    _Atomic uint64_t count, first_ns, last_ns; /* since the process began */
+    _Atomic uint64_t bytes;                    /* allocated when it was last passed */
+};
+
 struct ag_stats_slot {
     _Alignas(64) _Atomic uint64_t counters[AG_N_STATS];
     _Atomic uint64_t hits[AG_N_HOOKS];
@@ -126,6 +134,8 @@ struct ag_stats {
     struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
     struct ag_level pending_bytes;
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
+    _Atomic uint32_t n_marks;
+    struct ag_mark_stats marks[AG_MARKS];
     _Atomic uint64_t eager_ns, replayed_ns; /* medians of the last comparison of the profit guard */
 };
 
@@ -139,6 +149,9 @@ uint64_t ag_stats_fingerprint(void);
 void ag_stats_replay(const char *unavailable);
 /* A device the report is to tell of; once for each, one thread at a time. */
 void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes);
+/* The program passed the mark `ns` after the process began, with `bytes` allocated. False when there are rows
+ * for no more names. A name longer than a row is cut. One thread at a time. */
+bool ag_stats_mark(const char *name, uint64_t ns, uint64_t bytes);
 uint64_t ag_stats_counter(enum ag_stat id);
 uint64_t ag_stats_hits(enum ag_hook hook);
 /* Sum over all slots of one uint64_t at `offset` bytes into a slot. */

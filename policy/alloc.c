@@ -21,6 +21,7 @@
 #include "order.h"
 #include "params.h"
 #include "pressure.h"
+#include "private_pool.h"
 #include "residency.h"
 #include "spill.h"
 #include "trace.h"
@@ -369,6 +370,36 @@ static void take_back(struct ag_block *block)
         block->lies_on = ag_residency_remove(block->address) + 1;
 }
 
+/* While a graph of the control API is captured: memory that was freed before, or the driver's, which gives
+ * it in a capture to a thread that asks for that. */
+static CUresult allocate_private(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+{
+    const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
+    CUstreamCaptureMode mode;
+    CUresult result = CUDA_SUCCESS;
+
+    *ret_block = ag_private_take(context, bytes);
+    if (!*ret_block) {
+        mode = ag_order_relax_captures();
+        result = take_from_driver(context, native, bytes, ret_block);
+        ag_order_restore_captures(mode);
+    }
+    if (result == CUDA_SUCCESS) {
+        ag_private_mark(*ret_block);
+        ag_stats_add(AG_STAT_API_PRIVATE, 1);
+    }
+    return result;
+}
+
+static CUresult allocate_planned(struct ag_context *context, size_t bytes, const struct plan *plan,
+                                 struct ag_block **ret_block)
+{
+    if (__builtin_expect(ag_private_of_thread != 0, 0))
+        return allocate_private(context, bytes, ret_block);
+    return ag_context_is_inside() ? allocate_from_inside(context, plan->shape, bytes, ret_block)
+                                  : allocate(context, plan->shape, bytes, ret_block);
+}
+
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
     uint64_t began = ag_clock_ticks();
@@ -382,8 +413,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
     plan = make_plan(context, bytes, caller);
-    result = ag_context_is_inside() ? allocate_from_inside(context, plan.shape, bytes, &block)
-                                : allocate(context, plan.shape, bytes, &block);
+    result = allocate_planned(context, bytes, &plan, &block);
     if (result == NO_BOOKS)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS) {
@@ -599,6 +629,38 @@ static CUresult free_block(struct ag_block *block)
     return result;
 }
 
+/* A KEPT block of a pool of captures: what natively was done by now is, or is ordered, and the pool keeps it. */
+static CUresult free_private(struct ag_block *block)
+{
+    bool aside;
+    CUresult result =
+        ag_private_of_thread ? CUDA_SUCCESS : ag_order_free(block->context, &aside);
+
+    if (result != CUDA_SUCCESS) {
+        give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
+        return result;
+    }
+    return ag_private_keep(block) ? CUDA_SUCCESS : free_native(block);
+}
+
+void ag_alloc_pool_ended(struct ag_block *blocks)
+{
+    CUstreamCaptureMode mode = ag_order_relax_captures();
+    bool pushed;
+
+    while (blocks) {
+        struct ag_block copy = *blocks;
+
+        ag_ledger_remove(blocks);
+        blocks = copy.next;
+        if (ag_context_make_current(copy.context, &pushed) == CUDA_SUCCESS)
+            (void)ag_cu.cuMemFree_v2(copy.address);
+        ag_context_restore(pushed);
+        ag_budget_give(copy.context->device, copy.size);
+    }
+    ag_order_restore_captures(mode);
+}
+
 CUresult ag_free(CUdeviceptr address, const void *caller)
 {
     struct freed freed = {.address = address, .caller = caller, .began = ag_clock_ticks()};
@@ -622,7 +684,7 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
     freed.device = device->ordinal;
-    result = free_block(block);
+    result = block->private_pool ? free_private(block) : free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
     note_freed(&freed);
@@ -662,6 +724,11 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         return CUDA_ERROR_INVALID_VALUE;
     case AG_CLAIM_OURS:
         break;
+    }
+    if (block->private_pool && ag_private_keep(block)) { /* later than the stream asks for */
+        ag_stats_freed(block->context->device->ordinal, (enum ag_placement)block->placement,
+                       block->requested, 0);
+        return CUDA_SUCCESS;
     }
     take_back(block);
     copy = *block;
@@ -736,6 +803,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     bool pushed;
     bool current = ag_context_make_current(context, &pushed) == CUDA_SUCCESS;
 
+    ag_private_context_dying(context);
     /* Other contexts' work that natively was done when this one ends may use its memory. */
     if (ag_order_owes())
         ag_order_pay(AG_STAT_PAID_DESTROY);

@@ -34,6 +34,9 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
 
 /* A capture ended and none is open any more: what was set aside is freed. */
 void ag_alloc_capture_closed(void);
+/* Memory that a pool of captures kept (KEPT blocks, linked by ->next) goes back to the driver. */
+struct ag_block;
+void ag_alloc_pool_ended(struct ag_block *blocks);
 /* The program is about to destroy `context`: its memory goes, as natively. */
 void ag_alloc_context_dying(struct ag_context *context);
 

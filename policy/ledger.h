@@ -34,6 +34,7 @@ struct ag_block {
     int lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
     _Atomic int state;
     _Atomic uint64_t export_number; /* of its IPC handle (ipc_export.c); 0: it has none */
+    uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 

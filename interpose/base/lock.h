@@ -12,6 +12,8 @@ enum ag_lock_rank {
     AG_RANK_GREEN = 1,    /* table of green contexts */
     AG_RANK_CONTEXTS,     /* table of contexts and of devices */
     AG_RANK_CAPTURES,     /* list of open captures */
+    AG_RANK_API,          /* what programs made through the control API */
+    AG_RANK_PRIVATE,      /* pools of captures */
     AG_RANK_APP_POOLS,    /* table of the program's pools */
     AG_RANK_CACHE,        /* one shard of a cache of freed blocks */
     AG_RANK_LEDGER,       /* one shard of the ledger */

@@ -50,6 +50,9 @@ SAMPLE = {
     "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "held": 0, "refused_other_user": 0,
             "refused_malformed": 0, "refused_too_slow": 0, "refused_unknown": 0, "unreachable": 0,
             "not_imported": 0},
+    "api": {"captures": 1, "captures_failed": 1, "replays": 1, "private_allocations": 1, "managed_allocations": 1,
+            "prefetched_bytes": 1, "copies": 1, "copied_bytes": 1},
+    "marks": [{"name": "epoch", "count": 2, "first_ns": 1, "last_ns": 2, "bytes": 3}],
     "trace": {"written": 2, "dropped": 1},
     "warnings": ["w"],
 }
@@ -164,6 +167,7 @@ class Schema(SchemaTest):
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
             "async": set(fields["async"]["properties"]),
             "ipc": set(fields["ipc"]["properties"]),
+            "api": set(fields["api"]["properties"]),
             "trace": set(fields["trace"]["properties"]),
             "replay": set(fields["replay"]["properties"])
                       - {"state", "reason", "eager_ns", "replayed_ns", "flushes", "staging"},

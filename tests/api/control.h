@@ -1,0 +1,43 @@
+/* control.h: what the parts of the control API's test program share. */
+#ifndef CONTROL_H
+#define CONTROL_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allograft.h"
+#include "device.h"
+#include "say.h"
+
+/* Is the library in front of the program's calls? Else it was only opened. */
+extern bool intercepted;
+
+/* Ends the program unless `call` returns `status`; says why it did not. */
+#define EXPECT(status, call) expect(status, call, __FILE__, __LINE__, #call)
+void expect(allograft_status status, allograft_status got, const char *file, int line, const char *call);
+/* Ends the program unless it holds. */
+#define CHECK(condition)                                                \
+    do {                                                                \
+        if (!(condition)) {                                             \
+            say("%s:%d: not so: %s", __FILE__, __LINE__, #condition);   \
+            _exit(97);                                                  \
+        }                                                               \
+    } while (0)
+
+CUstream new_stream(void);
+/* A number that is hard to foresee, always in the same order. */
+uint32_t next_random(void);
+
+void test_managed(void);
+void test_statistics(const char *folder);
+void test_graphs(const char *folder);
+void test_private_memory(void);
+void test_threads(void);
+void test_stages(void);
+void test_failing_stages(void);
+void test_rings(void);
+void test_batches(unsigned batches);
+
+#endif

@@ -1,0 +1,2 @@
+/* The same as C++17. */
+#include "header.c"

@@ -1,0 +1,170 @@
+/* Transfer rings of the control API: every backend, ready and cleared slots, readers, and thousands of batches. */
+#include <sys/mman.h>
+
+#include "control.h"
+
+#define WORDS 512u
+#define BYTES (WORDS * sizeof(uint32_t))
+
+static allograft_ring *open_ring(unsigned depth, allograft_ring_backend backend, unsigned flags)
+{
+    struct allograft_ring_options options = {.bytes = sizeof(options), .device = 0, .depth = depth,
+                                             .slot_bytes = BYTES, .flags = flags, .backend = backend};
+    allograft_ring *ring;
+
+    EXPECT(ALLOGRAFT_OK, allograft_ring_open(&options, &ring));
+    return ring;
+}
+
+/* Memory as other processes could have it too. */
+static uint32_t *shared_memory(void)
+{
+    void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+static void fill_host(uint32_t *host, uint32_t value)
+{
+    for (uint32_t i = 0; i < WORDS; i++)
+        host[i] = value + i;
+}
+
+static int is_ready(allograft_ring *ring, unsigned slot)
+{
+    int ready = 7;
+
+    EXPECT(ALLOGRAFT_OK, allograft_ring_query(ring, slot, &ready));
+    CHECK(ready == 0 || ready == 1);
+    return ready;
+}
+
+static void test_one(allograft_ring_backend backend, unsigned flags)
+{
+    allograft_ring *ring = open_ring(2, backend, flags);
+    struct allograft_ring_properties properties;
+    struct allograft_ring_record records[8];
+    uint32_t *host = shared_memory();
+    void *device;
+    size_t n = 0;
+
+    EXPECT(ALLOGRAFT_STATE, allograft_ring_submit(ring, 0, BYTES));
+    EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, 0, host, BYTES));
+    EXPECT(ALLOGRAFT_OK, allograft_ring_get_properties(ring, 0, &properties));
+    CHECK(properties.backend == backend && properties.timing == (int)flags);
+    CHECK(properties.pinned == (backend != ALLOGRAFT_RING_PAGEABLE));
+    CHECK(properties.async_submit == (backend == ALLOGRAFT_RING_PINNED));
+    EXPECT(ALLOGRAFT_OK, allograft_ring_device_slot(ring, 0, &device));
+    CHECK(!is_ready(ring, 0));
+    EXPECT(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
+    EXPECT(ALLOGRAFT_STATE, allograft_ring_wait_stream(ring, 0, NULL));
+    for (uint32_t round = 0; round < 6; round++) {
+        fill_host(host, 10 * round);
+        EXPECT(ALLOGRAFT_OK, allograft_ring_submit(ring, 0, BYTES));
+        if (!properties.async_submit)
+            fill_host(host, 999); /* it may be written at once */
+        EXPECT(ALLOGRAFT_OK, allograft_ring_wait_host(ring, 0));
+        CHECK(is_ready(ring, 0));
+        CHECK(count_wrong((CUdeviceptr)device, WORDS, 10 * round) == 0);
+        EXPECT(ALLOGRAFT_OK, allograft_ring_clear(ring, 0));
+        CHECK(!is_ready(ring, 0));
+        EXPECT(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
+    }
+    EXPECT(ALLOGRAFT_OK, allograft_ring_trace(ring, records, 4, &n));
+    CHECK(n == 4 && records[0].sequence == 3 && records[3].sequence == 6 && records[3].bytes == BYTES);
+    CHECK(records[1].submit_ns <= records[2].submit_ns && records[2].slot == 0);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(flags ? records[i].copy_ms >= 0 : records[i].copy_ms < 0);
+    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
+    fill_host(host, 1); /* nobody has it any more */
+    CHECK(!munmap(host, BYTES));
+}
+
+static void test_invalid(void)
+{
+    struct allograft_ring_options options = {.bytes = sizeof(options), .depth = 0, .slot_bytes = 64};
+    allograft_ring *ring;
+    uint32_t word;
+
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
+    options.depth = 1;
+    options.device = 55;
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
+    options.device = 0;
+    options.flags = 6;
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
+    CHECK(strstr(allograft_last_error(), "0x6") != NULL);
+    ring = open_ring(1, ALLOGRAFT_RING_AUTO, 0);
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_register(ring, 1, &word, BYTES));
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_register(ring, 0, &word, sizeof(word)));
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_submit(ring, 0, BYTES + 1));
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_clear(ring, 9));
+    EXPECT(ALLOGRAFT_INVALID, allograft_ring_query(NULL, 0, NULL));
+    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
+    EXPECT(ALLOGRAFT_OK, allograft_ring_close(NULL));
+}
+
+void test_rings(void)
+{
+    void *pinned;
+    allograft_ring *ring;
+    struct allograft_ring_properties properties;
+
+    for (unsigned flags = 0; flags <= ALLOGRAFT_RING_TIMING; flags++) {
+        test_one(ALLOGRAFT_RING_PINNED, flags);
+        test_one(ALLOGRAFT_RING_BOUNCE, flags);
+        test_one(ALLOGRAFT_RING_PAGEABLE, flags);
+    }
+    /* Pinned by the program: used as it is, and left so. */
+    NEED(cuMemHostAlloc(&pinned, BYTES, 0));
+    ring = open_ring(1, ALLOGRAFT_RING_AUTO, 0);
+    EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, 0, pinned, BYTES));
+    EXPECT(ALLOGRAFT_OK, allograft_ring_get_properties(ring, 0, &properties));
+    CHECK(properties.backend == ALLOGRAFT_RING_PINNED);
+    EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, 0, pinned, BYTES));
+    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
+    NEED(cuMemFreeHost(pinned));
+    test_invalid();
+    say("rings: right");
+}
+
+/* A producer and two consumers on streams of their own, with delays: never a torn or a stale batch. */
+void test_batches(unsigned batches)
+{
+    allograft_ring *ring = open_ring(2, ALLOGRAFT_RING_AUTO, ALLOGRAFT_RING_TIMING);
+    CUstream streams[2] = {new_stream(), new_stream()};
+    CUdeviceptr wrong, delay;
+    uint32_t *host[2], count = 0;
+    void *device[2];
+
+    NEED(cuMemAlloc(&wrong, sizeof(uint32_t)));
+    NEED(cuMemsetD32(wrong, 0, 1));
+    NEED(cuMemAlloc(&delay, 1 << 16));
+    for (unsigned i = 0; i < 2; i++) {
+        host[i] = shared_memory();
+        EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, i, host[i], BYTES));
+        EXPECT(ALLOGRAFT_OK, allograft_ring_device_slot(ring, i, &device[i]));
+    }
+    for (unsigned batch = 0; batch < batches; batch++) {
+        unsigned slot = batch % 2;
+
+        if (batch >= 2)
+            EXPECT(ALLOGRAFT_OK, allograft_ring_wait_host(ring, slot)); /* the host slot was read */
+        EXPECT(ALLOGRAFT_OK, allograft_ring_clear(ring, slot));
+        fill_host(host[slot], 7919 * batch);
+        CHECK(!is_ready(ring, slot));
+        EXPECT(ALLOGRAFT_OK, allograft_ring_submit(ring, slot, BYTES));
+        for (unsigned c = 0; c < 1 + next_random() % 2; c++) {
+            EXPECT(ALLOGRAFT_OK, allograft_ring_wait_stream(ring, slot, streams[c]));
+            for (unsigned d = next_random() % 4; d; d--)
+                launch_fill(streams[c], delay, 64, d);
+            launch_check(streams[c], (CUdeviceptr)device[slot], WORDS, 7919 * batch, wrong);
+            EXPECT(ALLOGRAFT_OK, allograft_ring_reader(ring, slot, streams[c]));
+        }
+    }
+    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
+    NEED(cuCtxSynchronize());
+    NEED(cuMemcpyDtoH(&count, wrong, sizeof(count)));
+    say("%u batches: %u wrong words", batches, count);
+}

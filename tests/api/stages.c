@@ -1,0 +1,145 @@
+/* Stages of the control API: warm-up, record, replay; inputs; stages in turns; what cannot be recorded. */
+#include "control.h"
+
+#define WORDS 128u
+#define BYTES (WORDS * sizeof(uint32_t))
+
+static allograft_stage *open_stage(const char *name, unsigned warmup, unsigned flags)
+{
+    struct allograft_stage_options options = {
+        .bytes = sizeof(options), .name = name, .warmup = warmup, .flags = flags};
+    allograft_stage *stage, *again;
+
+    EXPECT(ALLOGRAFT_OK, allograft_stage_open(&options, &stage));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_open(&options, &again));
+    CHECK(stage == again);
+    return stage;
+}
+
+/* One iteration: out becomes a copy of the input. How it was done. */
+static allograft_action iterate(allograft_stage *stage, CUstream stream, CUdeviceptr out, uint32_t value)
+{
+    uint32_t source[WORDS];
+    allograft_action action;
+    void *input;
+
+    for (uint32_t i = 0; i < WORDS; i++)
+        source[i] = value + i;
+    EXPECT(ALLOGRAFT_OK, allograft_stage_input(stage, 1, 2, BYTES, &input));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_load(stage, 1, 2, source, BYTES, stream));
+    memset(source, 0xee, sizeof(source)); /* pageable: it has been read */
+    EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    EXPECT(ALLOGRAFT_STATE, allograft_stage_begin(stage, stream, &action));
+    EXPECT(ALLOGRAFT_STATE, allograft_stage_load(stage, 1, 2, source, BYTES, stream));
+    if (action != ALLOGRAFT_SKIP)
+        NEED(cuMemcpyDtoDAsync(out, (CUdeviceptr)input, BYTES, stream));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_end(stage));
+    EXPECT(ALLOGRAFT_STATE, allograft_stage_end(stage));
+    NEED(cuStreamSynchronize(stream));
+    CHECK(count_wrong(out, WORDS, value) == 0);
+    return action;
+}
+
+static void check_number(allograft_stage *stage, uint64_t current, uint64_t next)
+{
+    uint64_t is_current, is_next;
+
+    EXPECT(ALLOGRAFT_OK, allograft_stage_iteration(stage, &is_current, &is_next));
+    CHECK(is_current == current && is_next == next);
+}
+
+static void test_invalid(CUstream stream)
+{
+    struct allograft_stage_options options = {.bytes = sizeof(options), .name = ""};
+    allograft_stage *stage = open_stage("to be asked wrongly", 1, 0);
+    allograft_action action;
+    void *input;
+
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
+    options.name = "x";
+    options.flags = 4;
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
+    options = (struct allograft_stage_options){.bytes = 4, .name = "x"};
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_begin(stage, NULL, &action));
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_begin(NULL, stream, &action));
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_input(stage, 0, 0, 0, &input));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_input(stage, 0, 0, 64, &input));
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_input(stage, 0, 0, 65, &input));
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_load(stage, 0, 1, &options, 4, stream));
+    EXPECT(ALLOGRAFT_INVALID, allograft_stage_load(stage, 0, 0, &options, 65, stream));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_close(stage));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_close(NULL));
+}
+
+void test_stages(void)
+{
+    CUstream stream = new_stream();
+    allograft_stage *training = open_stage("training", 2, ALLOGRAFT_STAGE_SINGLE_POOL);
+    allograft_stage *validation = open_stage("validation", 0, ALLOGRAFT_STAGE_SINGLE_POOL);
+    allograft_stage *transparent = open_stage("transparent", 1, ALLOGRAFT_STAGE_TRANSPARENT);
+    CUdeviceptr out;
+
+    NEED(cuMemAlloc(&out, BYTES));
+    check_number(training, UINT64_MAX, 0);
+    for (uint32_t round = 0; round < 12; round++) {
+        unsigned expected = round < 2 ? ALLOGRAFT_RUN : round == 2 ? ALLOGRAFT_RECORD : ALLOGRAFT_SKIP;
+
+        CHECK(iterate(training, stream, out, 100 * round) == expected);
+        check_number(training, round, round + 1);
+        if (round % 3 == 0)
+            CHECK(iterate(validation, stream, out, 7 + round) == (round ? ALLOGRAFT_SKIP : ALLOGRAFT_RECORD));
+        CHECK(iterate(transparent, stream, out, 3 * round) == ALLOGRAFT_RUN);
+    }
+    EXPECT(ALLOGRAFT_OK, allograft_stage_reset(training));
+    check_number(training, UINT64_MAX, 0);
+    check_number(validation, 3, 4);
+    CHECK(iterate(training, stream, out, 5) == ALLOGRAFT_RUN);
+    EXPECT(ALLOGRAFT_OK, allograft_stage_reset(NULL));
+    check_number(validation, UINT64_MAX, 0);
+    CHECK(iterate(validation, stream, out, 6) == ALLOGRAFT_RECORD);
+    for (unsigned i = 0; i < 50; i++) {
+        EXPECT(ALLOGRAFT_OK, allograft_stage_reset(NULL));
+        CHECK(iterate(validation, stream, out, i) == ALLOGRAFT_RECORD);
+    }
+    EXPECT(ALLOGRAFT_OK, allograft_stage_close(training));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_close(validation));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_close(transparent));
+    test_invalid(stream);
+    NEED(cuMemFree(out));
+    say("stages: right");
+}
+
+/* A body that waits for the device: told once, then it runs as it is. */
+void test_failing_stages(void)
+{
+    CUstream stream = new_stream();
+    allograft_stage *stage = open_stage("waits", 1, 0);
+    allograft_action action;
+    CUdeviceptr p;
+
+    NEED(cuMemAlloc(&p, BYTES));
+    for (unsigned round = 0; round < 5; round++) {
+        allograft_status status;
+
+        EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+        CHECK(action == (round == 1 ? ALLOGRAFT_RECORD : ALLOGRAFT_RUN));
+        launch_fill(stream, p, WORDS, round);
+        (void)cuStreamSynchronize(stream);
+        status = allograft_stage_end(stage);
+        CHECK(status == (round == 1 ? ALLOGRAFT_DRIVER : ALLOGRAFT_OK));
+        if (round != 1)
+            CHECK(count_wrong(p, WORDS, round) == 0);
+    }
+    check_number(stage, 3, 4);
+    EXPECT(ALLOGRAFT_OK, allograft_stage_reset(stage)); /* gives it another chance */
+    EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    CHECK(action == ALLOGRAFT_RUN);
+    EXPECT(ALLOGRAFT_OK, allograft_stage_end(stage));
+    EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    CHECK(action == ALLOGRAFT_RECORD);
+    launch_fill(stream, p, WORDS, 5);
+    EXPECT(ALLOGRAFT_OK, allograft_stage_close(stage)); /* in the middle */
+    NEED(cuMemFree(p));
+    say("failing stages: right");
+}

@@ -1,0 +1,112 @@
+# The control API on the simulated driver: preloaded under every policy and with replay, and only opened.
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'preload'))
+from harness import Case, LIBRARY, SCHEMA, main, preloaded, problems, run  # noqa: E402: it lies beside the preload tests
+
+FOLDER = tempfile.mkdtemp(prefix='api-')
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+API = os.environ['TEST_API']
+CONTROL = os.path.join(API, 'api_control')
+REPLAYED = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0'}
+WAYS = [{}, {'ALLOGRAFT_POLICY': 'managed'}, {'ALLOGRAFT_POLICY': 'native'}, {'ALLOGRAFT_FREE': 'sync'}, REPLAYED]
+
+
+class Control(Case):
+    def part(self, name, *args, ways=WAYS, seeds=('1', '2')):
+        """The part ends well and prints the same, in every way. Results by way; the last is the opened library's."""
+        results = []
+        for seed in seeds:
+            runs = [preloaded([CONTROL, name, *args], dict(way, SIM_SEED=seed)) for way in ways]
+            runs.append(run([CONTROL, name, *args], {'SIM_SEED': seed, 'CONTROL_LOAD': LIBRARY}))
+            for way, result in zip(ways + [{'CONTROL_LOAD': LIBRARY}], runs):
+                with self.subTest(way=way, seed=seed):
+                    self.assertEqual(result.status, 0, result.out + result.err)
+                    self.assertEqual(result.out, runs[0].out)
+                    self.assertIn('violations: 0', result.out)
+                    if name not in ('failing', 'statistics'): # which are told of
+                        self.assertEqual(result.err, '')
+            results = runs
+        return results
+
+    def test_managed(self):
+        for result in self.part('managed')[:-1]:
+            api = result.report()['api']
+            self.assertEqual(api['managed_allocations'], 5)
+            self.assertGreater(api['prefetched_bytes'], 8 << 20)
+
+    def test_graphs(self):
+        for result in self.part('graphs', FOLDER)[:-1]:
+            api = result.report()['api']
+            self.assertEqual(api['captures'], 104)
+            self.assertEqual(api['captures_failed'], 2)
+            self.assertEqual(api['replays'], 103)
+
+    def test_private_memory(self):
+        for result in self.part('private')[:-1]:
+            self.assertGreaterEqual(result.report()['api']['private_allocations'], 6)
+
+    def test_threads(self):
+        for result in self.part('threads')[:-1]:
+            marks = result.report()['marks']
+            self.assertEqual([(m['name'], m['count']) for m in marks], [('round', 80)])
+
+    def test_stages(self):
+        for result in self.part('stages')[:-1]:
+            self.assertEqual(result.report()['api']['copies'], 80)
+
+    def test_failing_stages(self):
+        for result in self.part('failing')[:-1]:
+            self.assertEqual(result.err.count('cannot be recorded'), 1)
+
+    def test_statistics(self):
+        for result in self.part('statistics', FOLDER, seeds=('1',), ways=[{}])[:1]:
+            marks = result.report()['marks']
+            self.assertEqual((len(marks), marks[0]['name'], marks[0]['count']), (64, 'epoch "1"', 4))
+            self.assertEqual(len(marks[1]['name']), 47)
+            self.assertGreaterEqual(marks[0]['bytes'], 1 << 20)
+
+    def test_dump(self):
+        preloaded([CONTROL, 'statistics', FOLDER])
+        with open(os.path.join(FOLDER, 'now.json'), encoding='utf-8') as file:
+            report = json.load(file)
+        self.assertEqual(problems(report, SCHEMA, closed=True), [])
+        self.assertEqual(report['process']['ended_by'], 'running')
+
+    def test_rings(self):
+        self.part('rings')
+
+    def test_batches(self):
+        for result in self.part('batches', '300', seeds=('1', '2', '3')):
+            self.assertIn('300 batches: 0 wrong words', result.out)
+
+
+class Loading(Case):
+    def test_header(self):
+        for name in ('api_header', 'api_header_cpp'):
+            path = os.path.join(API, name)
+            if os.path.exists(path):
+                done = subprocess.run([path], stdout=subprocess.PIPE, universal_newlines=True)
+                self.assertEqual((done.returncode, done.stdout), (0, ''))
+
+    def test_opened_library_leaves_the_program_alone(self):
+        result = run([CONTROL, 'graphs', FOLDER], {'CONTROL_LOAD': LIBRARY, 'ALLOGRAFT_STATS': 'stderr'})
+        self.assertEqual((result.status, result.err), (0, ''))
+
+    def test_switched_off(self):
+        result = preloaded([CONTROL, 'managed'], {'ALLOGRAFT_DISABLE': '1'}, stats=None)
+        self.assertEqual((result.status, result.err), (0, ''), result.out)
+
+    def test_unknown_part_is_refused(self):
+        self.assertEqual(preloaded([CONTROL, 'nothing'], stats=None).status, 2)
+
+
+if __name__ == '__main__':
+    main()
