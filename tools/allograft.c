@@ -22,7 +22,8 @@ static const char help_text[] =
     "  allograft run [options] [--] program [args]   run a program under Allograft\n"
     "  allograft options                             every setting, its default and its meaning\n"
     "  allograft options --check                     the settings in force here, and their source\n"
-    "  allograft report [PID | FILE... | DIR]        reports of processes, as text, JSON or a page\n"
+    "  allograft report [PID | FILE... | DIR]        reports of processes, as text, JSON or a "
+    "page\n"
     "  allograft diff A B                            what two reports have different\n"
     "  allograft --version                           the version\n"
     "  allograft --help                              this text; `allograft run --help` for run's\n"
@@ -60,7 +61,8 @@ static int dispatch(int argc, char **argv)
         if (!strcmp(word, commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
     }
-    command_complain("no command '%s'; there are: run, options, report, diff, --version, --help", word);
+    command_complain("no command '%s'; there are: run, options, report, diff, --version, --help",
+                     word);
     return STATUS_USAGE;
 }
 

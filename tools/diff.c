@@ -194,6 +194,7 @@ static void compare_places(struct comparison *it)
         for (unsigned i = 0; i < 2 * AG_STATS_DEVICES; i++) {
             const struct process *side = &it->sides[i % 2];
             const struct ag_place_stats *stats = process_place(side, i / 2, place);
+            const struct ag_level *level = &side->stats->bytes[i / 2][place];
             double *sum = sums[i % 2];
 
             sum[ALLOCS] += (double)stats->allocs;
@@ -202,8 +203,8 @@ static void compare_places(struct comparison *it)
             sum[BYTES] += (double)stats->alloc_bytes;
             sum[ALLOC_NS] += (double)stats->alloc_ticks;
             sum[FREE_NS] += (double)stats->free_ticks;
-            sum[PEAK] += (double)side->stats->bytes[i / 2][place].peak;
-            sum[CURRENT] += (double)side->stats->bytes[i / 2][place].current;
+            sum[PEAK] += (double)level->peak;
+            sum[CURRENT] += (double)level->current;
         }
         for (unsigned i = 0; i < N; i++)
             compare(it, place_names[place], rows[i].name, rows[i].unit, rows[i].whole, sums[0][i],

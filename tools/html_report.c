@@ -1,8 +1,634 @@
-/* html_report.c: a job as one page with charts. */
-#include "job.h"
+/* html_report.c: a job, or one process, as a page: tiles, then a card for each subject. */
+#include "html.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+
+#define MOST_BARS_OF_RANKS 200u /* beyond that many processes the table has numbers only */
+
+static const struct {
+    const char *group, *key, *label;
+} stat_rows[] = {
+#define AG_STAT(id, group, key, label) {#group, #key, label},
+#include "stats.def"
+};
+
+static const char *const place_colours[AG_N_PLACEMENTS] = {"c0", "c1", "c2", "c3", "c4"};
+
+/* ---- head ---------------------------------------------------------------------------------- */
+
+static void add_head(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats_head *head = &job->total.stats->head;
+    char elapsed[32];
+
+    ag_text_add(text, "<header>\n<h1>");
+    html_add(text, head->program);
+    ag_text_add(text, "</h1>\n<p class=\"soft\" style=\"margin:0\">");
+    if (job->n > 1)
+        ag_text_add(text, "%zu processes on ", job->n);
+    else
+        ag_text_add(text, "process %d on ", head->pid);
+    html_add(text, head->host);
+    if (process_elapsed_ns(&job->total))
+        ag_text_add(
+            text, job->n > 1 ? ", the longest ran %s" : ", ran %s",
+            unit_text(elapsed, sizeof(elapsed), UNIT_NS, (double)process_elapsed_ns(&job->total)));
+    ag_text_add(text, "; ended by ");
+    html_add(text, head->ended_by);
+    ag_text_add(text, "; Allograft ");
+    html_add(text, head->version);
+    ag_text_add(text, "</p>\n</header>\n");
+}
+
+static void add_warnings(struct ag_text *text, const struct job *job)
+{
+    const char *warning;
+
+    for (unsigned i = 0; (warning = ag_render_warning(job->total.stats, i)); i++) {
+        ag_text_add(text, i ? "<li>" : "<ul class=\"warnings\">\n<li>");
+        html_add(text, warning);
+        ag_text_add(text, "</li>\n");
+    }
+    if (ag_render_warning(job->total.stats, 0))
+        ag_text_add(text, "</ul>\n");
+}
+
+static void add_tile(struct ag_text *text, const char *label, const char *value, const char *below)
+{
+    ag_text_add(text, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n", label, value, below);
+}
+
+static void add_tiles(struct ag_text *text, const struct job *job)
+{
+    struct overview_row rows[OVERVIEW_ROWS];
+    unsigned n = overview(&job->total, job->elapsed_ns, rows);
+    char value[32], part[32], whole[32], below[96];
+    double peak = 0;
+
+    ag_text_add(text, "<dl class=\"tiles\">\n");
+    (void)figure_of(&job->total, FIGURE_PEAK, &peak);
+    add_tile(text, "Peak of memory", unit_text(value, sizeof(value), UNIT_BYTES, peak),
+             job->n > 1 ? "all processes added up" : "all placements");
+    for (unsigned i = 0; i < n; i++) {
+        if (rows[i].unit == UNIT_BYTES)
+            continue;
+        snprintf(value, sizeof(value), "%.1f %%", 100 * rows[i].part / rows[i].whole);
+        snprintf(below, sizeof(below), "%s of %s",
+                 html_number(part, sizeof(part), rows[i].unit, rows[i].part),
+                 html_number(whole, sizeof(whole), rows[i].unit, rows[i].whole));
+        *rows[i].label = (char)(*rows[i].label - ('a' - 'A'));
+        add_tile(text, rows[i].label, value, below);
+    }
+    if (job->total.stats->eager_ns && job->total.stats->replayed_ns) {
+        snprintf(value, sizeof(value), "%.2fx",
+                 (double)job->total.stats->eager_ns / (double)job->total.stats->replayed_ns);
+        snprintf(below, sizeof(below), "%s against %s a round",
+                 unit_text(part, sizeof(part), UNIT_NS, (double)job->total.stats->replayed_ns),
+                 unit_text(whole, sizeof(whole), UNIT_NS, (double)job->total.stats->eager_ns));
+        add_tile(text, "Speed of rounds with graphs", value, below);
+    }
+    ag_text_add(text, "</dl>\n");
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static double peak_of(const struct job *job, unsigned row, unsigned place)
+{
+    return (double)job->total.stats->bytes[row][place].peak;
+}
+
+static void add_stack(struct ag_text *text, const struct job *job, unsigned row, double sum)
+{
+    double at = 0;
+    char size[32];
+
+    ag_text_add(text,
+                "<div class=\"stack\"><svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" "
+                "role=\"img\"><title>Memory at its peak by placement</title><desc>");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        if (peak_of(job, row, place) > 0)
+            ag_text_add(text, "%s %s. ", place_names[place],
+                        unit_text(size, sizeof(size), UNIT_BYTES, peak_of(job, row, place)));
+    }
+    ag_text_add(text, "</desc>");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        double width = 1000 * peak_of(job, row, place) / sum;
+
+        if (width > 0)
+            ag_text_add(text, "<rect class=\"%s\" x=\"%.2f\" width=\"%.2f\" height=\"20\"/>",
+                        place_colours[place], at, width);
+        at += width;
+    }
+    ag_text_add(text, "</svg></div>\n");
+}
+
+static void add_place_line(struct ag_text *text, const struct job *job, unsigned row,
+                           unsigned place, double sum)
+{
+    const struct ag_place_stats *stats = process_place(&job->total, row, place);
+    char peak[32], left[32], asked[32], allocs[32];
+
+    if (!stats->allocs && !stats->failed)
+        return;
+    ag_text_add(
+        text,
+        "<tr><th scope=\"row\"><i class=\"dot %s\"></i>%s</th><td class=\"num\" "
+        "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"share\">%.1f %%</td><td "
+        "class=\"num\" data-label=\"at the end\">%s</td><td class=\"num\" "
+        "data-label=\"allocs\">%s</td><td class=\"num\" data-label=\"asked for\">%s</td></tr>\n",
+        place_colours[place], place_names[place],
+        unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
+        sum > 0 ? 100 * peak_of(job, row, place) / sum : 0.0,
+        unit_text(left, sizeof(left), UNIT_BYTES,
+                  (double)job->total.stats->bytes[row][place].current),
+        html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)stats->allocs),
+        unit_text(asked, sizeof(asked), UNIT_BYTES, (double)stats->alloc_bytes));
+}
+
+static void add_device(struct ag_text *text, const struct job *job, unsigned i)
+{
+    const struct ag_stats_device *device = &job->total.stats->devices[i];
+    char size[32];
+    double sum = 0;
+
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        sum += peak_of(job, i, place);
+    ag_text_add(text, "<h3>");
+    html_add(text, device->name);
+    ag_text_add(text, " <small>%s</small></h3>\n",
+                unit_text(size, sizeof(size), UNIT_BYTES, (double)device->total_bytes));
+    if (sum > 0)
+        add_stack(text, job, i, sum);
+    ag_text_add(
+        text,
+        "<table class=\"cells\">\n<thead><tr><th scope=\"col\">placement</th><th scope=\"col\" "
+        "class=\"num\">peak</th><th scope=\"col\" class=\"num\">share</th><th "
+        "scope=\"col\" class=\"num\">at the end</th><th scope=\"col\" "
+        "class=\"num\">allocs</th><th scope=\"col\" class=\"num\">asked for</th>"
+        "</tr></thead>\n<tbody>\n");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        add_place_line(text, job, i, place, sum);
+    ag_text_add(text, "</tbody>\n</table>\n");
+}
+
+static void add_memory(struct ag_text *text, const struct job *job)
+{
+    unsigned n = job->total.stats->n_devices;
+
+    if (!n)
+        return;
+    html_card_begin(text, false, "Memory at its peak",
+                    job->n > 1
+                        ? "Devices of one model are one. Peaks are those of each process and "
+                          "placement, added up."
+                        : "The peak of each placement; they need not have been at one time.");
+    for (unsigned i = 0; i < n && i < AG_STATS_DEVICES; i++)
+        add_device(text, job, i);
+    html_card_end(text);
+}
+
+static void add_sizes(struct ag_text *text, const struct job *job)
+{
+    double counts[AG_SIZE_CLASSES] = {0}, most = 0, sum = 0;
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    char label[32];
+
+    for (unsigned c = 0; c < AG_SIZE_CLASSES; c++) {
+        for (unsigned i = 0; i < AG_STATS_DEVICES * AG_N_PLACEMENTS; i++) {
+            const struct ag_place_stats *stats =
+                process_place(&job->total, i / AG_N_PLACEMENTS, i % AG_N_PLACEMENTS);
+
+            counts[c] += (double)stats->sizes[c];
+        }
+        most = counts[c] > most ? counts[c] : most;
+        sum += counts[c];
+    }
+    if (sum <= 0)
+        return;
+    html_card_begin(text, false, "Sizes of allocations", NULL);
+    html_bars_begin(text, "Each in the first class that is large enough", "up to", "allocations");
+    for (unsigned c = 0; c < AG_SIZE_CLASSES; c++) {
+        snprintf(label, sizeof(label), "%llu %s", 1ull << ((c + 9) % 10), units[(c + 9) / 10]);
+        if (counts[c] > 0)
+            html_bar(text, "c1", label, UNIT_COUNT, counts[c], most, sum);
+    }
+    html_bars_end(text);
+    html_card_end(text);
+}
+
+/* ---- groups of counters -------------------------------------------------------------------- */
+
+static double group_sum(const struct job *job, const char *group, double *ret_most)
+{
+    double sum = 0, most = 0;
+
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        double count = (double)process_counter(&job->total, i);
+
+        if (strcmp(stat_rows[i].group, group))
+            continue;
+        sum += count;
+        most = count > most ? count : most;
+    }
+    if (ret_most)
+        *ret_most = most;
+    return sum;
+}
+
+/* The counters of a group that are not zero, as shares of their sum. */
+static void add_group(struct ag_text *text, const struct job *job, const char *group,
+                      const char *caption, const char *of_what, const char *colour)
+{
+    double most, sum = group_sum(job, group, &most);
+
+    if (sum <= 0)
+        return;
+    html_bars_begin(text, caption, of_what, "count");
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        double count = (double)process_counter(&job->total, i);
+
+        if (count > 0 && !strcmp(stat_rows[i].group, group))
+            html_bar(text, colour, stat_rows[i].label, UNIT_COUNT, count, most, sum);
+    }
+    html_bars_end(text);
+}
+
+static enum unit unit_of_key(const char *key)
+{
+    size_t length = strlen(key);
+
+    if (length > 3 && !strcmp(key + length - 3, "_ns"))
+        return UNIT_NS;
+    return length >= 5 && !strcmp(key + length - 5, "bytes") ? UNIT_BYTES : UNIT_COUNT;
+}
+
+/* Counters of a group that are no parts of anything. */
+static void add_list(struct ag_text *text, const struct job *job, const char *group,
+                     const char *caption)
+{
+    char number[32];
+
+    if (group_sum(job, group, NULL) <= 0)
+        return;
+    ag_text_add(text, "<table>\n<caption>%s</caption>\n<tbody>\n", caption);
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        double count = (double)process_counter(&job->total, i);
+
+        if (count > 0 && !strcmp(stat_rows[i].group, group))
+            ag_text_add(text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n",
+                        stat_rows[i].label,
+                        html_number(number, sizeof(number), unit_of_key(stat_rows[i].key), count));
+    }
+    ag_text_add(text, "</tbody>\n</table>\n");
+}
+
+static void add_frees(struct ag_text *text, const struct job *job)
+{
+    if (group_sum(job, "frees", NULL) <= 0)
+        return;
+    html_card_begin(text, false, "Frees by way",
+                    "Only those that drained the context made the host wait.");
+    add_group(text, job, "frees", "How the order of frees was kept", "way", "c2");
+    add_group(text, job, "drains", "Why frees drained the context", "reason", "c4");
+    add_group(text, job, "paid", "Waits that ordered frees owed, paid later", "occasion", "c3");
+    html_card_end(text);
+}
+
+static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
+{
+    static const char *const groups[][2] = {
+        {"cache", "Cache of freed blocks"},
+        {"managed", "Managed memory"},
+        {"pressure", "Want of memory"},
+        {"async", "The program's own stream-ordered calls"},
+        {"ipc", "Memory shared with other processes"},
+    };
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        if (group_sum(job, groups[i][0], NULL) <= 0)
+            continue;
+        if (!any)
+            html_card_begin(text, false, "Cache, placing and pressure", NULL);
+        any = true;
+        add_list(text, job, groups[i][0], groups[i][1]);
+    }
+    if (any)
+        html_card_end(text);
+}
+
+static void add_pool(struct ag_text *text, const struct ag_stats *stats, unsigned row)
+{
+    static const char *const kinds[] = {"unknown",  "default", "created",
+                                        "imported", "managed", "others"};
+    const struct ag_app_pool_stats *pool = &stats->app_pools[row];
+    const _Atomic uint64_t *counts = stats->slots[0].app_pools[row];
+    int kind = pool->kind;
+    char allocs[32], asked[32], used[32] = "-", held[32] = "-";
+
+    if (pool->has_levels) {
+        (void)unit_text(used, sizeof(used), UNIT_BYTES, (double)pool->used_high);
+        (void)unit_text(held, sizeof(held), UNIT_BYTES, (double)pool->reserved_high);
+    }
+    ag_text_add(text, "<tr><th scope=\"row\">%s",
+                kinds[kind >= 0 && kind <= AG_APP_POOL_OTHERS ? kind : 0]);
+    if (pool->device >= 0)
+        ag_text_add(text, ", device %d", pool->device);
+    ag_text_add(text,
+                "</th><td class=\"num\" data-label=\"allocs\">%s</td><td class=\"num\" "
+                "data-label=\"asked for\">%s</td><td class=\"num\" data-label=\"most used\">%s</td>"
+                "<td class=\"num\" data-label=\"most held\">%s</td></tr>\n",
+                html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)counts[AG_APP_ALLOCS]),
+                unit_text(asked, sizeof(asked), UNIT_BYTES, (double)counts[AG_APP_BYTES]), used,
+                held);
+}
+
+static void add_pools(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+    bool any = false;
+
+    for (unsigned row = 0; row < AG_APP_POOLS; row++) {
+        const _Atomic uint64_t *counts = stats->slots[0].app_pools[row];
+
+        if (!counts[AG_APP_ALLOCS] && !counts[AG_APP_FAILED])
+            continue;
+        if (!any) {
+            html_card_begin(text, false, "The program's own pools", NULL);
+            ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">pool</th><th "
+                              "scope=\"col\" class=\"num\">allocs</th><th scope=\"col\" "
+                              "class=\"num\">asked for</th><th scope=\"col\" class=\"num\">most "
+                              "used</th><th scope=\"col\" class=\"num\">most held</th></tr></thead>"
+                              "\n<tbody>\n");
+        }
+        any = true;
+        add_pool(text, stats, row);
+    }
+    if (!any)
+        return;
+    ag_text_add(text, "</tbody>\n</table>\n");
+    html_card_end(text);
+}
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+static void add_times(struct ag_text *text, const struct job *job)
+{
+    double sums[AG_N_PLACEMENTS][2] = {{0}}, counts[AG_N_PLACEMENTS][2] = {{0}}, most = 0;
+    char label[64], each[32];
+
+    for (unsigned i = 0; i < AG_STATS_DEVICES * AG_N_PLACEMENTS; i++) {
+        unsigned place = i % AG_N_PLACEMENTS;
+        const struct ag_place_stats *stats = process_place(&job->total, i / AG_N_PLACEMENTS, place);
+
+        sums[place][0] += (double)stats->alloc_ticks;
+        sums[place][1] += (double)stats->free_ticks;
+        counts[place][0] += (double)stats->allocs;
+        counts[place][1] += (double)stats->frees;
+    }
+    for (unsigned i = 0; i < 2 * AG_N_PLACEMENTS; i++)
+        most = sums[i / 2][i % 2] > most ? sums[i / 2][i % 2] : most;
+    if (most <= 0)
+        return;
+    html_card_begin(
+        text, false, "Time in allocating and freeing",
+        "The program's threads spent it in these calls; shares are of the time that the "
+        "processes ran.");
+    html_bars_begin(text, "", "call", "time");
+    for (unsigned i = 0; i < 2 * AG_N_PLACEMENTS; i++) {
+        double sum = sums[i / 2][i % 2], count = counts[i / 2][i % 2];
+
+        if (count <= 0)
+            continue;
+        snprintf(label, sizeof(label), "%s, %s: %s each", place_names[i / 2],
+                 i % 2 ? "free" : "alloc", unit_text(each, sizeof(each), UNIT_NS, sum / count));
+        html_bar(text, place_colours[i / 2], label, UNIT_NS, sum, most, job->elapsed_ns);
+    }
+    html_bars_end(text);
+    html_card_end(text);
+}
+
+/* ---- replay -------------------------------------------------------------------------------- */
+
+static void add_replay(struct ag_text *text, const struct job *job)
+{
+    static const enum ag_stat parts[] = {AG_STAT_REPLAY_SEEN, AG_STAT_REPLAY_WITHHELD,
+                                         AG_STAT_REPLAY_REPLAYED, AG_STAT_REPLAY_RELEASED};
+    static const char *const colours[] = {"c0", "c3", "c2", "c4"};
+    double seen = (double)process_counter(&job->total, AG_STAT_REPLAY_SEEN);
+
+    if (strcmp(job->total.stats->head.replay, "on") != 0)
+        return;
+    html_card_begin(
+        text, false, "Replay",
+        "Operations on marked streams: withheld, then launched in a graph or one by one.");
+    if (seen > 0) {
+        html_bars_begin(text, "What became of operations", "operations", "count");
+        for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+            html_bar(text, colours[i], i ? stat_rows[parts[i]].label : "on marked streams",
+                     UNIT_COUNT, (double)process_counter(&job->total, parts[i]), seen, seen);
+        html_bars_end(text);
+    }
+    add_group(text, job, "flushes", "Why withheld work went out", "reason", "c5");
+    add_list(text, job, "replay", "All counts");
+    add_list(text, job, "staging", "Host data of withheld copies");
+    html_card_end(text);
+}
+
+/* ---- processes ----------------------------------------------------------------------------- */
+
+static void add_figure(struct ag_text *text, const struct job *job, const struct process *process,
+                       enum figure figure, double most)
+{
+    double value = job->medians[figure].value;
+    bool known = process ? figure_of(process, figure, &value) : job->medians[figure].known;
+    bool outlier = process && figure_is_outlier(job, process, figure);
+    char number[32];
+
+    ag_text_add(text, "<td class=\"num cell\" data-label=\"%s\">%s%s%s", figure_rows[figure].title,
+                outlier ? "<span class=\"out\">" : "",
+                known ? html_number(number, sizeof(number), figure_rows[figure].unit, value) : "-",
+                outlier ? " *</span>" : "");
+    if (process && known && job->n <= MOST_BARS_OF_RANKS)
+        html_bar_alone(text, outlier ? "c4" : "c1", most > 0 ? value / most : 0);
+    ag_text_add(text, "</td>");
+}
+
+static void add_process_row(struct ag_text *text, const struct job *job,
+                            const struct process *process, const double *most)
+{
+    const struct ag_stats_head *head = &process->stats->head;
+
+    ag_text_add(text, "<tr><th scope=\"row\">");
+    if (head->rank >= 0)
+        ag_text_add(text, "rank %d, ", head->rank);
+    html_add(text, head->host);
+    ag_text_add(text, ", process %d", head->pid);
+    if (strcmp(head->ended_by, "exit") != 0) {
+        ag_text_add(text, ", ");
+        html_add(text, head->ended_by);
+    }
+    ag_text_add(text, "</th>");
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_is_shown(job, figure))
+            add_figure(text, job, process, figure, most[figure]);
+    }
+    ag_text_add(text, "</tr>\n");
+}
+
+static void add_processes(struct ag_text *text, const struct job *job)
+{
+    double most[N_FIGURES] = {0}, value;
+
+    if (job->n < 2)
+        return;
+    html_card_begin(text, true, "Processes", NULL);
+    ag_text_add(text,
+                "<p class=\"note\">* an outlier: %s. In calls: in allocating and freeing.</p>\n",
+                outlier_rule);
+    ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">process</th>");
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_is_shown(job, figure))
+            ag_text_add(text, "<th scope=\"col\" class=\"num\">%s</th>", figure_rows[figure].title);
+        for (size_t i = 0; i < job->n; i++) {
+            if (figure_of(&job->processes[i], figure, &value) && value > most[figure])
+                most[figure] = value;
+        }
+    }
+    ag_text_add(text, "</tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < job->n; i++)
+        add_process_row(text, job, &job->processes[i], most);
+    ag_text_add(text, "<tr><th scope=\"row\">median</th>");
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_is_shown(job, figure))
+            add_figure(text, job, NULL, figure, 0);
+    }
+    ag_text_add(text, "</tr>\n</tbody>\n</table>\n");
+    html_card_end(text);
+}
+
+/* ---- settings and coverage ----------------------------------------------------------------- */
+
+static void add_settings_of(struct ag_text *text, const struct job *job, bool defaults)
+{
+    const char *source, *value;
+
+    ag_text_add(text,
+                "<table>\n<thead><tr><th scope=\"col\">setting</th><th scope=\"col\">value</th>"
+                "<th scope=\"col\">from</th></tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        (void)job_setting(&job->total, i, &source, &value);
+        if (!strcmp(source, "default") != defaults)
+            continue;
+        ag_text_add(text, "<tr><th scope=\"row\"%s><code>%s</code></th><td><code>",
+                    defaults ? "" : " class=\"set\"",
+                    ag_option_info(i)->name + strlen("ALLOGRAFT_"));
+        html_add(text, value);
+        ag_text_add(text, "</code></td><td>");
+        html_add(text, source);
+        ag_text_add(text, "</td></tr>\n");
+    }
+    ag_text_add(text, "</tbody>\n</table>\n");
+}
+
+static void add_rules(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+    double most = 0, sum = 0;
+
+    for (unsigned i = 0; i <= AG_MAX_RULES; i++) {
+        double hits = (double)stats->slots[0].rules[i].hits;
+
+        most = hits > most ? hits : most;
+        sum += hits;
+    }
+    if (!stats->head.n_rules)
+        return;
+    html_bars_begin(text, "Rules, and the allocations that they decided", "rule", "allocations");
+    for (unsigned i = 0; i < stats->head.n_rules && i < AG_MAX_RULES; i++)
+        html_bar(text, "c1", stats->head.rules[i], UNIT_COUNT,
+                 (double)stats->slots[0].rules[i].hits, most, sum);
+    html_bar(text, "c0", "(no rule)", UNIT_COUNT, (double)stats->slots[0].rules[AG_MAX_RULES].hits,
+             most, sum);
+    html_bars_end(text);
+}
+
+static void add_settings(struct ag_text *text, const struct job *job)
+{
+    html_card_begin(text, false, "Settings",
+                    "Those in force that are no defaults, and where they come from.");
+    add_settings_of(text, job, false);
+    add_rules(text, job);
+    ag_text_add(text, "<details><summary>Settings that have their defaults</summary>\n");
+    add_settings_of(text, job, true);
+    ag_text_add(text, "</details>\n");
+    html_card_end(text);
+}
+
+static void add_hooks(struct ag_text *text, const struct job *job)
+{
+    static const char *const names[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#include "hooks.def"
+    };
+    char number[32];
+
+    ag_text_add(text, "<details><summary>Calls by driver symbol</summary>\n<table>\n<tbody>\n");
+    for (unsigned i = 0; i < AG_N_HOOKS; i++) {
+        double count = (double)job->total.stats->slots[0].hits[i];
+
+        if (count > 0)
+            ag_text_add(
+                text, "<tr><th scope=\"row\"><code>%s</code></th><td class=\"num\">%s</td></tr>\n",
+                names[i], html_number(number, sizeof(number), UNIT_COUNT, count));
+    }
+    ag_text_add(text, "</tbody>\n</table>\n</details>\n");
+}
+
+static void add_coverage(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+
+    html_card_begin(text, false, "Coverage", NULL);
+    ag_text_add(text, "<p class=\"note\">Driver: <code>");
+    html_add(text, *stats->head.driver ? stats->head.driver : "none was loaded");
+    ag_text_add(text, "</code></p>\n");
+    add_list(text, job, "doors", "How the program came by driver functions");
+    add_list(text, job, "calls", "What was made of its calls");
+    add_group(text, job, "fallbacks", "Left to the driver because", "reason", "c3");
+    for (unsigned i = 0; i < stats->n_bypassing && i < AG_STATS_BYPASSING; i++) {
+        ag_text_add(text, i ? ", " : "<p>Libraries that reach the driver past Allograft: ");
+        html_add(text, stats->bypassing[i]);
+    }
+    if (stats->n_bypassing)
+        ag_text_add(text, "</p>\n");
+    add_hooks(text, job);
+    html_card_end(text);
+}
 
 void job_render_html(struct ag_text *text, const struct job *job)
 {
-    (void)job;
-    ag_text_add(text, "x");
+    char title[320];
+
+    snprintf(title, sizeof(title), "%s: Allograft report", job->total.stats->head.program);
+    html_begin(text, title);
+    add_head(text, job);
+    add_warnings(text, job);
+    add_tiles(text, job);
+    ag_text_add(text, "<div class=\"cards\">\n");
+    add_processes(text, job);
+    add_memory(text, job);
+    add_times(text, job);
+    add_sizes(text, job);
+    add_frees(text, job);
+    add_replay(text, job);
+    add_pools(text, job);
+    add_cache_and_pressure(text, job);
+    add_settings(text, job);
+    add_coverage(text, job);
+    ag_text_add(text, "</div>\n");
+    html_end(text);
 }

@@ -28,8 +28,9 @@ static void add_cell(struct ag_text *text, const struct job *job, const struct p
 
     if (process ? figure_of(process, figure, &value) : job->medians[figure].known)
         (void)unit_text(cell, sizeof(cell), figure_rows[figure].unit, value);
-    ag_text_add(text, "%10s%s", cell,
-                process && figure_is_outlier(job, process, figure) ? "*" : " ");
+    if (process && figure_is_outlier(job, process, figure))
+        snprintf(cell + strlen(cell), 2, "*");
+    ag_text_add(text, " %10s", cell);
 }
 
 bool figure_is_shown(const struct job *job, enum figure figure)
@@ -44,6 +45,19 @@ bool figure_is_shown(const struct job *job, enum figure figure)
     return false;
 }
 
+/* Of the column of hosts: no name is cut. */
+static int host_width(const struct job *job)
+{
+    size_t width = strlen("median");
+
+    for (size_t i = 0; i < job->n; i++) {
+        size_t length = strlen(job->processes[i].stats->head.host);
+
+        width = length > width ? length : width;
+    }
+    return (int)width;
+}
+
 static void add_process_line(struct ag_text *text, const struct job *job,
                              const struct process *process)
 {
@@ -52,22 +66,23 @@ static void add_process_line(struct ag_text *text, const struct job *job,
 
     if (head->rank >= 0)
         snprintf(rank, sizeof(rank), "%d", head->rank);
-    ag_text_add(text, "    %4s %-12.12s %8d ", rank, head->host, head->pid);
+    ag_text_add(text, "    %4s %-*s %8d", rank, host_width(job), head->host, head->pid);
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
         if (figure_is_shown(job, figure))
             add_cell(text, job, process, figure);
     }
-    ag_text_add(text, "%s\n", strcmp(head->ended_by, "exit") ? head->ended_by : "");
+    ag_text_add(text, "%s%s\n", strcmp(head->ended_by, "exit") ? "  " : "",
+                strcmp(head->ended_by, "exit") ? head->ended_by : "");
 }
 
 static void add_table(struct ag_text *text, const struct job *job)
 {
     bool any = false;
 
-    ag_text_add(text, "  processes\n    %4s %-12s %8s ", "rank", "host", "process");
+    ag_text_add(text, "  processes\n    %4s %-*s %8s", "rank", host_width(job), "host", "process");
     for (unsigned i = 0; i < N_FIGURES; i++) {
         if (figure_is_shown(job, i))
-            ag_text_add(text, "%10s ", figure_rows[i].title);
+            ag_text_add(text, " %10s", figure_rows[i].title);
     }
     ag_text_add(text, "\n");
     for (size_t i = 0; i < job->n; i++) {
@@ -75,7 +90,7 @@ static void add_table(struct ag_text *text, const struct job *job)
         for (unsigned figure = 0; figure < N_FIGURES; figure++)
             any = any || figure_is_outlier(job, &job->processes[i], figure);
     }
-    ag_text_add(text, "    %4s %-12s %8s ", "", "median", "");
+    ag_text_add(text, "    %4s %-*s %8s", "", host_width(job), "median", "");
     for (unsigned i = 0; i < N_FIGURES; i++) {
         if (figure_is_shown(job, i))
             add_cell(text, job, NULL, i);

@@ -234,7 +234,8 @@ static int add_audit(const char *library)
     int failed;
 
     if (!loader_tells_all()) {
-        command_complain("run: --audit needs glibc 2.35 or later; this is %s", gnu_get_libc_version());
+        command_complain("run: --audit needs glibc 2.35 or later; this is %s",
+                         gnu_get_libc_version());
         return STATUS_FAILED;
     }
     snprintf(path, sizeof(path), "%.*s/liballograft-audit.so",
@@ -254,8 +255,8 @@ static int add_audit(const char *library)
 
 /* ---- NVTX ---------------------------------------------------------------------------------- */
 
-/* Has NVTX tell the library of ranges and names, where the settings ask for them. A tool that is to be
- * told already keeps its place; the library then says so. */
+/* Has NVTX tell the library of ranges and names, where the settings ask for them. A tool that is to
+ * be told already keeps its place; the library then says so. */
 static int add_nvtx(const char *library)
 {
     if (!settings_ask_for_nvtx())

@@ -226,7 +226,7 @@ static void read_rules(struct reader *reader, const json_t *root)
 
     json_array_foreach(rules, i, row)
     {
-        if (i == AG_MAX_RULES)
+        if (i >= AG_MAX_RULES)
             break;
         copy_text(reader, row, "text", stats->head.rules[i], sizeof(stats->head.rules[i]));
         stats->slots[0].rules[i].hits = number(reader, row, "hits");
@@ -267,12 +267,12 @@ static void read_coverage(struct reader *reader, const json_t *root)
         fault(reader, "coverage", "is missing");
     copy_text(reader, coverage, "libcuda", stats->head.driver, sizeof(stats->head.driver));
     hooks = part(reader, coverage, "hooks");
-    for (i = 0; i < AG_N_HOOKS; i++)
-        stats->slots[0].hits[i] = number(reader, hooks, hook_names[i]);
+    for (unsigned k = 0; k < AG_N_HOOKS; k++)
+        stats->slots[0].hits[k] = number(reader, hooks, hook_names[k]);
     libraries = list(reader, coverage, "bypassing");
     json_array_foreach(libraries, i, library)
     {
-        if (i == AG_STATS_BYPASSING)
+        if (i >= AG_STATS_BYPASSING)
             break;
         snprintf(stats->bypassing[i], sizeof(stats->bypassing[i]), "%s",
                  json_is_string(library) ? json_string_value(library) : "?");
@@ -322,11 +322,12 @@ static void read_devices(struct reader *reader, const json_t *root)
         fault(reader, "devices", "is missing");
     json_array_foreach(devices, i, device)
     {
-        struct ag_stats_device *met = &reader->stats->devices[i];
+        struct ag_stats_device *met;
         unsigned row;
 
-        if (i == AG_STATS_DEVICES_MET)
+        if (i >= AG_STATS_DEVICES_MET)
             break;
+        met = &reader->stats->devices[i];
         met->ordinal = small_number(reader, device, "ordinal", 0);
         met->total_bytes = number(reader, device, "total_bytes");
         copy_text(reader, device, "name", met->name, sizeof(met->name));
@@ -358,11 +359,13 @@ static void read_pools(struct reader *reader, const json_t *root)
 
     json_array_foreach(pools, i, pool)
     {
-        struct ag_app_pool_stats *row = &reader->stats->app_pools[i];
-        _Atomic uint64_t *counts = reader->stats->slots[0].app_pools[i];
+        struct ag_app_pool_stats *row;
+        _Atomic uint64_t *counts;
 
-        if (i == AG_APP_POOLS)
+        if (i >= AG_APP_POOLS)
             break;
+        row = &reader->stats->app_pools[i];
+        counts = reader->stats->slots[0].app_pools[i];
         row->kind = (int32_t)kind_named(text_of(reader, pool, "kind"));
         row->device = small_number(reader, pool, "device", -1);
         row->destroyed = truth(reader, pool, "destroyed");

@@ -1,6 +1,7 @@
 """Reports read back: one, several added up, two compared, and files that are none."""
 
 import copy
+import html.parser
 import json
 import os
 
@@ -184,6 +185,117 @@ class Several(JobTest):
         there, missing = self.write("a.json", SAMPLE), os.path.join(self.folder, "no")
         self.assert_refused(allograft("report", there, missing), "no: No such file", status=1)
         self.assert_refused(allograft("report", there, "1"), "one process at a time")
+
+
+class Document(html.parser.HTMLParser):
+    """A page taken apart: its elements must nest, and its texts are kept."""
+
+    VOID = {"meta", "br", "link", "img", "input"}
+    ALONE = {"rect", "path", "line"}  # SVG, closed in their tag
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.texts, self.attributes, self.wrong = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        self.wrong += self.open
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.ALONE:
+            self.wrong.append(f"<{tag}/>")
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}>")
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+class Page(JobTest):
+    def page(self, *files):
+        out = os.path.join(self.folder, "out.html")
+        self.assertEqual(self.shown("report", "--html", out, *files), "")
+        with open(out, encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(self.shown("report", *files, "--html", "-"), text)
+        page = Document(text)
+        self.assertEqual(page.wrong, [])
+        self.assert_needs_nothing(text, page)
+        return page
+
+    def assert_needs_nothing(self, text, page):
+        self.assertEqual(set(page.tags) & {"script", "link", "img", "iframe", "object", "base", "form", "a"}, set())
+        names = {name for name, _ in page.attributes}
+        self.assertEqual({n for n in names if n.startswith("on")} | names & {"src", "href"}, set())
+        self.assertNotRegex(text, r"://|@import|url\(")
+        self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f]")
+
+    def test_of_one_process(self):
+        text = self.page(self.write("a.json", SAMPLE)).text
+        for words in ("process 1 on h, ran 5 ns", "Peak of memory 1.00 KiB", "Allocations answered by the cache 33.3 %",
+                      "d 1.00 GiB", "512 B 3 100.0 %", "ordered on the NULL stream 1 50.0 %",
+                      "launched in graphs 1 100.0 %", "a wait for a stream, or a query of one 1 100.0 %",
+                      "Driver: /lib/libcuda.so.1", "cuMemAlloc_v2 3", "POLICY pool default",
+                      "Libraries that reach the driver past Allograft: lib.so",
+                      "default, device 0 3 1.50 KiB 1.00 KiB 32.00 MiB"):
+            self.assertIn(words, text)
+        self.assertNotIn("outlier", text)
+
+    def test_of_several(self):
+        files = self.write_all(*(rank(i) for i in range(4)),
+                               rank(4, devices__0__placements__pool__peak_bytes=1 << 20))
+        page = self.page(*files)
+        self.assertIn("5 processes on h", page.text)
+        self.assertIn("1.00 MiB * ", page.text)
+        self.assertIn("rank 3, h, process 103", page.text)
+        self.assertIn("* an outlier: more than 1.5 times the median", page.text)
+
+    def test_charts_can_be_read_out(self):
+        page = self.page(self.write("a.json", SAMPLE))
+        drawings, hidden = page.tags.count("svg"), page.attributes.count(("aria-hidden", "true"))
+        self.assertGreater(hidden, 5)
+        self.assertEqual(drawings - hidden, page.attributes.count(("role", "img")))
+        self.assertEqual(drawings - hidden, page.tags.count("desc"))
+
+    def test_of_a_real_run(self):
+        page = self.page(self.demo("--graph", "all", "--rule", "size>=1MiB:native"))
+        self.assertIn("size>=1MiB:native", page.text)
+        self.assertLess(sum(map(len, page.texts)), 100000)
+
+    def test_texts_are_no_markup(self):
+        nasty = "\"'><script>alert(1)</script>&lt;</style>\ud7ff\U0001f600"
+        page = self.page(self.write("a.json", sample(
+            process__program=nasty, process__host=nasty, devices__0__name=nasty, version=nasty,
+            process__ended_by=nasty, coverage__libcuda=nasty, coverage__bypassing=[nasty], settings__0__value=nasty,
+            settings__0__source="file", settings__0__place=nasty,
+            rules=[{"text": nasty, "hits": 1, "bytes": 1}])))
+        self.assertGreaterEqual(page.text.count(nasty), 7)
+
+    def test_without_any_memory(self):
+        page = self.page(self.write("a.json", sample(devices=[], coverage__redirected=0, cache__hits=0,
+                                                     cache__misses=0, replay__state="off")))
+        self.assertIn("Peak of memory 0 B", page.text)
+
+    def test_cannot_be_written(self):
+        path = self.write("a.json", SAMPLE)
+        out = os.path.join(self.folder, "no", "out.html")
+        self.assert_refused(allograft("report", "--html", out, path), out + ": No such file", status=1)
+        self.assert_refused(allograft("report", path, "--html"), "--html needs")
+        self.assert_refused(allograft("report", "--json", "--html", out, path), "not both")
 
 
 class Two(JobTest):
