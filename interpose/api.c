@@ -19,6 +19,7 @@
 #include "real_dlsym.h"
 #include "report.h"
 #include "stats.h"
+#include "trace.h"
 
 AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);
 
@@ -310,6 +311,7 @@ allograft_status ag_api_mark(const char *name)
     sum_places(&now);
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
         bytes += now.current_bytes[place];
+    ag_trace_mark(name);
     ag_lock_take(&ag_api_lock);
     kept = ag_stats_mark(name, ag_clock_ns() - ag_stats.head.started_ns, bytes);
     ag_lock_release(&ag_api_lock);

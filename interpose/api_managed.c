@@ -206,8 +206,12 @@ static allograft_status do_all(const struct deed *deed, const struct allograft_r
     for (size_t i = 0; i < n && status == ALLOGRAFT_OK; i++) {
         CUdeviceptr memory = (CUdeviceptr)ranges[i].address;
 
-        if (!ranges[i].bytes || !is_managed(memory))
+        if (!ranges[i].bytes)
             continue;
+        if (!is_managed(memory)) { /* no failure here; allograft_prefetch makes one of it */
+            (void)ag_api_fail(ALLOGRAFT_INVALID, "%p is not managed memory", ranges[i].address);
+            continue;
+        }
         status = do_one(deed, memory, ranges[i].bytes);
         if (status == ALLOGRAFT_OK)
             covered += ranges[i].bytes;

@@ -52,8 +52,8 @@ broken() {
 }
 
 # For ThreadSanitizer, and for the coverage of the library: suites and tests as `meson test` takes them.
-THREADED_TESTS=(--suite unit --suite preload --suite faults)
-COVERING_TESTS=(--suite unit --suite preload --suite graph --suite faults --suite doors --suite fuzz)
+THREADED_TESTS=(--suite unit --suite preload --suite api --suite faults)
+COVERING_TESTS=(--suite unit --suite preload --suite api --suite graph --suite faults --suite doors --suite fuzz)
 
 # What `meson test` runs below, and which tests; suites may set them.
 test_wrapper=() test_selection=()

@@ -179,6 +179,8 @@ int main(int argc, char **argv)
         test_failing_stages();
     else if (!strcmp(part, "rings"))
         test_rings();
+    else if (!strcmp(part, "failures"))
+        test_failures();
     else if (!strcmp(part, "batches"))
         test_batches(argc > 2 ? (unsigned)atoi(argv[2]) : 300);
     else

@@ -39,5 +39,6 @@ void test_stages(void);
 void test_failing_stages(void);
 void test_rings(void);
 void test_batches(unsigned batches);
+void test_failures(void);
 
 #endif

@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,41 @@ class Control(Case):
     def test_batches(self):
         for result in self.part('batches', '300', seeds=('1', '2', '3')):
             self.assertIn('300 batches: 0 wrong words', result.out)
+
+
+# Every call that the API makes: it fails once, as if memory had run out or for no known reason.
+with open(os.path.join(os.environ['TEST_ROOT'], 'interpose', 'api.h'), encoding='utf-8') as header:
+    CALLS = re.findall(r'X\((cu\w+)\)', header.read())
+
+
+class Failures(Case):
+    def run_with(self, fail, way):
+        settings = dict(way, SIM_FAIL=fail, SIM_VIOLATION='exit') if fail else dict(way)
+        if 'CONTROL_LOAD' in way:
+            return run([CONTROL, 'failures'], settings)
+        return preloaded([CONTROL, 'failures'], settings)
+
+    def test_nothing_fails(self):
+        for way in ({}, {'CONTROL_LOAD': LIBRARY}):
+            self.assertEqual(self.run_with(None, way).out, 'left behind: 0\ncame to the end, without a failure\nviolations: 0\n')
+
+    def test_each_call_fails(self):
+        self.assertGreater(len(CALLS), 40)
+        noticed = 0
+        for i, call in enumerate(CALLS):
+            for n in (1, 2, 3):
+                way = {} if (i + n) % 2 else {'CONTROL_LOAD': LIBRARY}
+                with self.subTest(call=call, n=n, way=way):
+                    result = self.run_with('%s:%d:%d' % (call, n, 2 if n == 2 else 999), way)
+                    if re.search(r'(device|control|failures)\.c:\d+: cu', result.out):
+                        continue  # the program's own call, before the API's first
+                    self.assertEqual(result.status, 0, result.out + result.err)
+                    self.assertIn('came to the end', result.out)
+                    self.assertIn('violations: 0', result.out)
+                    if not re.search('Free|Destroy|MemGetInfo', call): # which may take it with them
+                        self.assertIn('left behind: 0\n', result.out)
+                    noticed += 'with failures' in result.out
+        self.assertGreater(noticed, 40)
 
 
 class Loading(Case):
