@@ -1,0 +1,82 @@
+/* Reports as JSON: whatever the bytes, no crash; what is read is written and read again the same, and no
+ * text of it steers a terminal or becomes markup. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "command.h"
+#include "fuzz.h"
+#include "job.h"
+
+/* Of the command; nothing here complains. */
+void command_complain(const char *format, ...)
+{
+    (void)format;
+    FUZZ_CHECK(!"said something");
+}
+
+static bool read_report(const char *text, size_t length, struct process *process)
+{
+    char why[256] = "";
+    bool good;
+
+    *process = (struct process){.stats = process_new_stats(), .is_plain = true};
+    FUZZ_CHECK(process->stats);
+    good = stats_from_json(text, length, process->stats, &process->moment, why, sizeof(why));
+    FUZZ_CHECK(good == !*why);
+    if (good)
+        process_make_texts_safe(process->stats);
+    else
+        process_finish(process);
+    return good;
+}
+
+static void check_text(const struct ag_text *text)
+{
+    FUZZ_CHECK(!text->truncated && text->length == strlen(text->data));
+    for (size_t i = 0; i < text->length; i++)
+        FUZZ_CHECK((unsigned char)text->data[i] >= 0x20 || text->data[i] == '\n');
+}
+
+static void check_again(const struct process *process)
+{
+    struct ag_text first = {0}, second = {0};
+    struct process again;
+
+    ag_render_json(&first, process->stats, &process->moment);
+    check_text(&first);
+    if (read_report(first.data, first.length, &again)) { /* sums may be too large to be read */
+        ag_render_json(&second, again.stats, &again.moment);
+        FUZZ_CHECK(!strcmp(first.data, second.data));
+        process_finish(&again);
+    }
+    ag_text_finish(&first);
+    ag_text_finish(&second);
+}
+
+/* Takes the process over. */
+static void check_job(struct process *process)
+{
+    struct ag_text text = {0}, page = {0};
+    struct job job = {0};
+
+    FUZZ_CHECK(job_add(&job, process) && job_add_up(&job));
+    job_render_text(&text, &job);
+    check_text(&text);
+    job_render_html(&page, &job);
+    check_text(&page);
+    FUZZ_CHECK(!strstr(page.data, "<script"));
+    ag_text_finish(&text);
+    ag_text_finish(&page);
+    job_finish(&job);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct process process;
+
+    if (!read_report((const char *)data, size, &process))
+        return 0;
+    check_again(&process);
+    check_job(&process);
+    return 0;
+}
