@@ -5,9 +5,9 @@
  * that ends anywhere: what is behind the last whole unit is nothing.
  *
  * Events of one thread stand in their order; those of several come in portions, so a reader puts
- * them in order by their ticks: allocations by when they ended, frees by when they began, since
- * that is when the address became the program's, and ceased to be. Ticks become time by the moments
- * in the header and in AG_TRACE_CLOCK events, which tell both clocks at once.
+ * them in order by their ticks: allocations, also failed ones, by when they ended, all else by when
+ * it began, since that is when an address became the program's, and ceased to be. Ticks become time
+ * by the moments in the header and in AG_TRACE_CLOCK events, which tell both clocks at once.
  *
  * Names are in the file, so that a reader of another build can read it: an AG_TRACE_TEXT event says
  * what a placement, a reason or a module is called, before the first event that refers to it.

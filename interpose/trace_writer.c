@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,8 +34,8 @@
 #define MS          1000000u
 #define SOONEST_NS  MS
 #define LATEST_NS   (50u * MS)
-#define PATIENCE_NS (2000ull * MS) /* that the end of a process takes */
-#define PORTION     1024u          /* units written at once */
+#define PATIENCE_NS (10000ull * MS) /* that the end of a process takes */
+#define PORTION     1024u           /* units written at once */
 #define STACK_BYTES (128u * 1024u)
 #define HIGH_FD     512
 
@@ -198,16 +199,19 @@ static void *write_for_ever(void *unused)
 
 /* --- beginning --- */
 
-/* A regular file, which never keeps its writer waiting for a reader. */
+/* A regular file, which never keeps its writer waiting for a reader. -EWOULDBLOCK: another process
+ * writes its trace there. */
 static int open_file(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666), high, error;
+    bool regular;
 
     if (fd < 0)
         return -errno;
-    if (fstat(fd, &writer.identity) || !S_ISREG(writer.identity.st_mode)) {
+    regular = !fstat(fd, &writer.identity) && S_ISREG(writer.identity.st_mode);
+    if (!regular || (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)) {
         close(fd);
-        return -EINVAL;
+        return regular ? -EWOULDBLOCK : -EINVAL;
     }
     high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
     if (high >= 0) {
@@ -267,6 +271,18 @@ static int start_thread(void)
     return error;
 }
 
+/* Processes that were given the same name get one of their own, from the second on. */
+static int open_own_file(const char *path)
+{
+    char own[PATH_MAX];
+    int fd = open_file(path), length;
+
+    if (fd != -EWOULDBLOCK)
+        return fd;
+    length = snprintf(own, sizeof(own), "%s.%d", path, ag_stats.head.pid);
+    return length < (int)sizeof(own) ? open_file(own) : -ENAMETOOLONG;
+}
+
 void ag_trace_begin(const char *path, uint64_t ring_bytes)
 {
     int error;
@@ -275,7 +291,7 @@ void ag_trace_begin(const char *path, uint64_t ring_bytes)
         ag_log_error("no memory for a trace");
         return;
     }
-    writer.fd = open_file(path);
+    writer.fd = open_own_file(path);
     if (writer.fd < 0) {
         ag_log_error("no trace can be written to %s: %s", path,
                      writer.fd == -EINVAL ? "it is no regular file" : strerror(-writer.fd));
@@ -303,8 +319,8 @@ void ag_trace_finish(const char *ended_by)
 
     if (!atomic_load(&ag_trace_active))
         return;
-    for (uint16_t i = 1; i < sizeof(ends) / sizeof(ends[0]); i++)
-        code = strcmp(ends[i], ended_by) ? code : i;
+    for (size_t i = 1; i < sizeof(ends) / sizeof(ends[0]); i++)
+        code = strcmp(ends[i], ended_by) ? code : (uint16_t)i;
     if (code != AG_TRACE_END_EXEC)
         atomic_store(&ag_trace_active, false);
     if (!take_busy(until))

@@ -10,10 +10,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"run", command_run},
-    {"options", command_options},
-    {"report", command_report},
-    {"diff", command_diff},
+    {"run", command_run},   {"options", command_options}, {"report", command_report},
+    {"diff", command_diff}, {"trace", command_trace},
 };
 
 static const char help_text[] =
@@ -25,6 +23,8 @@ static const char help_text[] =
     "  allograft report [PID | FILE... | DIR]        reports of processes, as text, JSON or a "
     "page\n"
     "  allograft diff A B                            what two reports have different\n"
+    "  allograft trace FILE                          a trace as text, for Perfetto or RMM's "
+    "replay\n"
     "  allograft --version                           the version\n"
     "  allograft --help                              this text; `allograft run --help` for run's\n"
     "\n"
@@ -61,7 +61,8 @@ static int dispatch(int argc, char **argv)
         if (!strcmp(word, commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
     }
-    command_complain("no command '%s'; there are: run, options, report, diff, --version, --help",
+    command_complain("no command '%s'; there are: run, options, report, diff, trace, --version, "
+                     "--help",
                      word);
     return STATUS_USAGE;
 }

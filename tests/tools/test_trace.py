@@ -1,0 +1,225 @@
+"""`allograft trace`: what it makes of a trace whose every event is known, and of a real one."""
+
+import csv
+import io
+import json
+import os
+import re
+import struct
+
+import command
+from command import CommandTest, allograft, clean_environment, paths
+from json_schema import problems
+
+HEADER = struct.Struct("<8sIIIiiI5Q32s72s256s80s")
+EVENT = struct.Struct("<6Q2I2BhHH")
+
+# What Perfetto takes of the JSON trace event format; times are microseconds.
+NUMBER = {"type": "number", "minimum": 0}
+SCHEMA = {
+    "type": "object", "required": ["traceEvents", "displayTimeUnit", "otherData"],
+    "properties": {
+        "displayTimeUnit": {"type": "string", "enum": ["ns"]},
+        "traceEvents": {"type": "array", "items": {
+            "type": "object", "required": ["ph", "pid", "tid", "ts", "name"],
+            "properties": {
+                "ph": {"type": "string", "enum": ["M", "C", "X", "i"]},
+                "pid": {"type": "integer"}, "tid": {"type": "integer", "minimum": 0},
+                "ts": NUMBER, "dur": NUMBER, "name": {"type": "string", "minLength": 1},
+                "cat": {"type": "string", "minLength": 1},
+                "s": {"type": "string", "enum": ["t", "p", "g"]},
+                "args": {"type": "object"},
+            }}},
+    },
+}
+# What an event of each phase must have beside it.
+NEEDS = {"M": {"args"}, "C": {"args", "cat"}, "X": {"args", "cat", "dur"}, "i": {"args", "cat", "s"}}
+
+
+def header(version=1, program=b'demo "one"'):
+    # A tick is 10 ns; the trace begins 1 us after the process.
+    return HEADER.pack(b"AGTRACE\0", version, 512, 64, 77, 3, 0, 1000, 50000, 1100, 51000,
+                       1700000000 * 10**9, b"0.1.0", b"host", program, b"")
+
+
+def event(kind, ticks=0, duration=0, address=0, size=0, stream=0, caller=0, place=1, device=0, module=0, code=0):
+    return EVENT.pack(ticks, duration, address, size, stream, caller, 78, 0, kind, place, device, module, code)
+
+
+def text(space, number, words, base=0):
+    raw = words.encode()
+    return event(48, address=number, size=len(raw), caller=base, code=space) + raw.ljust((len(raw) + 63) // 64 * 64, b"\0")
+
+
+ALLOC, FREE, ALLOC_ASYNC, FREE_ASYNC, FAILED, MOVED, STEP = range(1, 8)
+REPLAY, RELEASE, FLUSH, BUILD, MARK, CLOCK, DROPPED, END = 16, 17, 18, 19, 32, 49, 50, 51
+NAMES = (text(1, 1, "pool") + text(1, 2, "managed") + text(1, 4, "spilled") + text(1, 15, "own pool") +
+         text(2, 9, "over_limit") + text(3, 8, "stream") + text(4, 5, 'epoch "1"\n') +
+         text(5, 3, "/lib/libx.so\0" "0a0b", 0x7000))
+EVENTS = [
+    event(FREE, 1150, 1, 0x900, 64),  # of before the trace
+    event(ALLOC, 1200, 100, 0x1000, 1024, caller=0x7123, module=3),
+    event(ALLOC, 1400, 10, 0x2000, 4096, caller=0x7200, module=3),
+    event(FREE, 1500, 5, 0x2000, 4096),
+    event(ALLOC_ASYNC, 1600, 5, 0x3000, 100, stream=5, place=15),
+    event(FREE_ASYNC, 1700, 5, 0x3000, 0, stream=5, place=15, device=-1),
+    event(STEP, 1800, size=1 << 20, code=9),
+    event(ALLOC, 1801, 9, 0x4000, 1 << 20, place=4),
+    event(FAILED, 1900, 9, size=1 << 40, code=2),
+    event(REPLAY, 2000, 50, 4, 30, stream=9),
+    event(FLUSH, 2100, size=3, stream=9, code=8),
+    event(RELEASE, 2100, 60, 0, 3, stream=9),
+    event(BUILD, 2200, 900, size=33, stream=9),
+    event(MARK, 3200, code=5, device=-1),
+    event(FREE, 3300, 5, 0x1000, 1024),
+    event(MOVED, 3400, 2, 0x4000, 1 << 20, place=2),
+    event(ALLOC, 3500, 1, 0x5000, 300, device=1, caller=0x99),
+    event(CLOCK, 4000, address=80000), event(DROPPED, size=7), event(END, 4100, code=1),
+]
+
+
+class Trace(CommandTest):
+    def setUp(self):
+        folder = command.tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def file(self, data, name="a.trace"):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(data)
+        return path
+
+    def known(self):
+        return self.file(header() + NAMES + b"".join(EVENTS))
+
+    def good(self, *args, **kwargs):
+        result = allograft("trace", *args, **kwargs)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def perfetto(self, *args):
+        written = json.loads(self.good(*args, "--perfetto", "-"))
+        self.assertEqual(problems(written, SCHEMA, False), [])
+        for one in written["traceEvents"]:
+            self.assertEqual(NEEDS[one["ph"]] - set(one), set(), one)
+        return written
+
+    def test_summary(self):
+        shown = self.good(self.known())
+        self.assertEqual(shown, self.good(self.known(), "--summary"))
+        lines = [re.sub(" +", " ", line.strip()) for line in shown.splitlines()]
+        for line in ('trace of demo "one" (process 77, rank 3) on host, by allograft 0.1.0',
+                     "17 events in 24.01 us, from 1.00 us after the process began; ended by exit",
+                     "7 events were dropped for want of room: ALLOGRAFT_TRACE_BUFFER",
+                     "allocations 4", "frees 3", "spilled blocks moved to the device 1", "graphs launched 1",
+                     "pool 3 2 1 5.29 KiB 5.00 KiB 300 B", "managed 0 0 0 0 B 1.00 MiB 1.00 MiB",
+                     "spilled 1 0 0 1.00 MiB 1.00 MiB 0 B", "own pool 1 1 1 100 B 100 B 0 B",
+                     "temporary (freed before any other allocation): 2 of 5",
+                     "frees whose allocation is not in the trace: 1", "stream 1", "over_limit 1",
+                     "1 1 4.00 KiB libx.so+0x200", "1 0 300 B 0x99"):
+            self.assertIn(line, lines, shown)
+
+    def test_perfetto(self):
+        written = self.perfetto(self.known(), "--slow", "0")
+        self.assertEqual(written["otherData"], {"program": 'demo "one"', "host": "host", "rank": 3, "dropped": 7})
+        events = written["traceEvents"]
+        levels = [e["args"] for e in events if e["ph"] == "C"]
+        nothing = {"pool": 0, "managed": 0, "spilled": 0, "own pool": 0}
+        self.assertEqual(levels[0], nothing)
+        self.assertEqual(levels[2], dict(nothing, pool=5120))
+        self.assertEqual(levels[-1], dict(nothing, pool=300, managed=1 << 20))
+        self.assertEqual([e["name"] for e in events if e["ph"] == "i"],
+                         ["step: over_limit", "allocation failed: CUDA error 2", "flush: stream", 'epoch "1"\n'])
+        slices = [(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+        self.assertIn(("replay", 10.0, 0.5), slices)
+        self.assertIn(("build a graph", 12.0, 9.0), slices)
+        self.assertIn(("allocate", 2.0, 1.0), slices)
+        self.assertEqual(len([s for s in slices if s[0] in ("allocate", "free", "move")]), 10)
+        replay, = [e for e in events if e["name"] == "replay"]
+        self.assertEqual(replay["args"], {"operations": 30, "nodes updated": 4, "stream": "0x9"})
+        first = [e for e in events if e["name"] == "allocate"][0]
+        self.assertEqual(first["args"], {"bytes": 1024, "address": "0x1000", "placement": "pool",
+                                         "caller": "libx.so+0x123"})
+        self.assertEqual({e["pid"] for e in events}, {77})
+
+    def test_perfetto_shows_what_is_slow(self):
+        for micros, n in (("1", 1), ("2", 0), (None, 0)):
+            words = ["--slow", micros] if micros else []
+            events = self.perfetto(self.known(), *words)["traceEvents"]
+            self.assertEqual(len([e for e in events if e["name"] == "allocate"]), n)
+
+    def test_perfetto_of_many(self):
+        # More than are shown one by one: the peak and the end are the same.
+        n = 60000
+        many = b"".join(event(ALLOC, 2000 + 10 * i, 1, 0x1000, 100 if i != n // 3 else 77777) +
+                        event(FREE, 2005 + 10 * i, 1, 0x1000) for i in range(n))
+        path = self.file(header() + NAMES + many + event(CLOCK, 2000 + 10 * n, address=60000 + 100 * n))
+        levels = [e["args"]["pool"] for e in self.perfetto(path)["traceEvents"] if e["ph"] == "C"]
+        self.assertLess(len(levels), n)
+        self.assertEqual((max(levels), levels[-1]), (77777, 0))
+
+    def test_perfetto_into_a_file(self):
+        out = os.path.join(self.folder, "out.json")
+        self.assertEqual(self.good(self.known(), "--perfetto", out), "")
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(json.load(file), self.perfetto(self.known()))
+        self.assert_refused(allograft("trace", self.known(), "--perfetto", self.folder + "/no/out"), "no/out", status=1)
+
+    def test_rmm(self):
+        env = clean_environment(TZ="UTC")
+        rows = list(csv.DictReader(io.StringIO(self.good(self.known(), "--csv", "rmm", env=env))))
+        self.assertEqual([(r["Action"], r["Pointer"], r["Size"], r["Stream"]) for r in rows], [
+            ("allocate", "0x1000", "1024", "0x0"), ("allocate", "0x2000", "4096", "0x0"),
+            ("free", "0x2000", "4096", "0x0"), ("allocate", "0x3000", "100", "0x5"),
+            ("free", "0x3000", "100", "0x5"), ("allocate", "0x4000", "1048576", "0x0"),
+            ("free", "0x1000", "1024", "0x0"), ("allocate", "0x5000", "300", "0x0")])
+        self.assertEqual(list(rows[0]), ["Thread", "Time", "Action", "Pointer", "Size", "Stream"])
+        self.assertEqual({r["Thread"] for r in rows}, {"78"})
+        self.assertEqual([r["Time"] for r in rows][:3], ["22:13:20.000002", "22:13:20.000003", "22:13:20.000004"])
+
+    def test_of_one_device(self):
+        shown = self.good(self.known(), "--device", "1", "--csv", "rmm")
+        self.assertEqual(len(shown.splitlines()), 2)
+        self.assertIn(",allocate,0x5000,300,0x0", shown)
+
+    def test_cut_anywhere(self):
+        data = header() + NAMES + b"".join(EVENTS)
+        for n in (512, 513, 600, 700, len(data) - 1, len(data) - 200):
+            self.assertIn("process 77", self.good(self.file(data[:n])))
+        self.assertIn("the file is cut", self.good(self.file(data[:-1])))
+        self.assertIn("it runs, or was killed", self.good(self.file(data[:-64])))
+
+    def test_what_is_no_trace(self):
+        for data, why in ((b"", "no trace"), (b"AGTRACE", "no trace"), (b"\x7fELF" * 300, "no trace"),
+                          (header()[:300], "ends in its header"), (header(version=2), "another version")):
+            self.assert_refused(allograft("trace", self.file(data)), "a.trace", why, status=1)
+        self.assert_refused(allograft("trace", self.folder), "no regular file", status=1)
+        self.assert_refused(allograft("trace", self.folder + "/none"), "No such file", status=1)
+
+    def test_words(self):
+        path = self.known()
+        for words in (["--csv", "other"], ["--csv"], ["--device", "x"], ["--slow", "-1"], ["--no"], ["b.trace"]):
+            self.assert_refused(allograft("trace", path, *words), "trace")
+        self.assert_refused(allograft("trace"), "no file")
+        self.assertIn("--perfetto", allograft("trace", "--help").stdout)
+
+    def test_real(self):
+        path = os.path.join(self.folder, "demo.trace")
+        demo = os.path.join(paths.sim, "demo", "demo-sim")
+        report = os.path.join(self.folder, "report.json")
+        result = allograft("run", "--set", "TRACE=" + path, "--stats", report, "--", demo,
+                           env=clean_environment(LD_LIBRARY_PATH=paths.sim))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        with open(report, encoding="utf-8") as file:
+            pool = json.load(file)["devices"][0]["placements"]["pool"]
+        rows = list(csv.DictReader(io.StringIO(self.good(path, "--csv", "rmm"))))
+        self.assertEqual([len([r for r in rows if r["Action"] == a]) for a in ("allocate", "free")],
+                         [pool["allocs"], pool["frees"]])
+        self.assertEqual(sum(int(r["Size"]) for r in rows if r["Action"] == "allocate"), pool["alloc_bytes"])
+        levels = [e["args"]["pool"] for e in self.perfetto(path)["traceEvents"] if e["ph"] == "C"]
+        self.assertEqual((max(levels), levels[-1]), (pool["peak_bytes"], pool["current_bytes"]))
+
+
+if __name__ == "__main__":
+    command.main()
