@@ -260,7 +260,8 @@ static void sum_places(struct allograft_snapshot *now)
             now->allocations[place] += ag_stats_sum(at + offsetof(struct ag_place_stats, allocs));
             now->frees[place] += ag_stats_sum(at + offsetof(struct ag_place_stats, frees));
             now->refused += ag_stats_sum(at + offsetof(struct ag_place_stats, failed));
-            now->current_bytes[place] += atomic_load_explicit(&level->current, memory_order_relaxed);
+            now->current_bytes[place] +=
+                atomic_load_explicit(&level->current, memory_order_relaxed);
             now->peak_bytes[place] += atomic_load_explicit(&level->peak, memory_order_relaxed);
         }
     }
@@ -272,7 +273,8 @@ allograft_status ag_api_snapshot(struct allograft_snapshot *ret)
     size_t bytes = ret ? ret->bytes : 0;
 
     if (bytes < sizeof(size_t))
-        return ag_api_fail(ALLOGRAFT_INVALID, "snapshot: `bytes` is to be set to the size of the struct");
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "snapshot: `bytes` is to be set to the size of the struct");
     sum_places(&now);
     now.replay_operations = ag_stats_counter(AG_STAT_REPLAY_SEEN);
     now.replay_withheld = ag_stats_counter(AG_STAT_REPLAY_WITHHELD);
@@ -295,8 +297,9 @@ allograft_status ag_api_dump(const char *path)
         return ALLOGRAFT_UNSUPPORTED;
     (void)ag_entry_start();
     result = ag_report_write_to(path ? path : "stderr");
-    return result ? ag_api_fail(ALLOGRAFT_INVALID, "%s: %s", path ? path : "stderr", strerror(-result))
-                  : ALLOGRAFT_OK;
+    return result
+               ? ag_api_fail(ALLOGRAFT_INVALID, "%s: %s", path ? path : "stderr", strerror(-result))
+               : ALLOGRAFT_OK;
 }
 
 allograft_status ag_api_mark(const char *name)

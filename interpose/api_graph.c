@@ -142,7 +142,8 @@ allograft_status ag_api_graph_create(int keep_graph, allograft_graph **ret)
     if (!ret)
         return ag_api_fail(ALLOGRAFT_INVALID, "graph_create: nowhere to put the result");
     if (!ag_api_cu.cuStreamBeginCapture_v2 || !ag_api_cu.cuGraphInstantiateWithFlags)
-        return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "the driver is too old for graphs (CUDA 11.4 is needed)");
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED,
+                           "the driver is too old for graphs (CUDA 11.4 is needed)");
     graph = calloc(1, sizeof(*graph));
     if (!graph)
         return ag_api_fail(ALLOGRAFT_NO_MEMORY, "no memory for a graph");
@@ -177,7 +178,8 @@ static allograft_status take_pool(allograft_graph *graph, allograft_pool pool)
     graph->holds_pool = true;
     if (ag_private_begin(pool))
         return ALLOGRAFT_OK;
-    return ag_api_fail(ALLOGRAFT_STATE, "another capture into pool %llu is open", (unsigned long long)pool);
+    return ag_api_fail(ALLOGRAFT_STATE, "another capture into pool %llu is open",
+                       (unsigned long long)pool);
 }
 
 static void leave_pool(allograft_graph *graph)
@@ -192,19 +194,21 @@ static void leave_pool(allograft_graph *graph)
     graph->pool = 0;
 }
 
-allograft_status ag_api_graph_capture_begin(allograft_graph *graph, void *stream, allograft_pool pool,
-                                            allograft_capture_mode mode)
+allograft_status ag_api_graph_capture_begin(allograft_graph *graph, void *stream,
+                                            allograft_pool pool, allograft_capture_mode mode)
 {
     allograft_status status;
 
     if (!graph)
         return ag_api_fail(ALLOGRAFT_INVALID, "no graph given");
     if (graph->state != EMPTY)
-        return ag_api_fail(ALLOGRAFT_STATE, "the graph holds a capture already: reset it, or use another");
+        return ag_api_fail(ALLOGRAFT_STATE,
+                           "the graph holds a capture already: reset it, or use another");
     if (open_graph)
         return ag_api_fail(ALLOGRAFT_STATE, "this thread has a capture open already");
     if (ag_api_is_default_stream(stream))
-        return ag_api_fail(ALLOGRAFT_INVALID, "a default stream cannot be captured (though replayed on)");
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "a default stream cannot be captured (though replayed on)");
     if ((unsigned)mode > ALLOGRAFT_CAPTURE_RELAXED)
         return ag_api_fail(ALLOGRAFT_INVALID, "capture mode %d: 0, 1 or 2", (int)mode);
     status = ag_api_not_capturing(stream, "capture_begin");
@@ -256,7 +260,8 @@ static allograft_status came_to_nothing(allograft_graph *graph, allograft_status
 static allograft_status instantiate(CUgraph from, CUgraphExec *ret)
 {
     /* Memory that the graph allocates and does not free goes before its next launch. */
-    return AG_API_DO(cuGraphInstantiateWithFlags, ret, from, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    return AG_API_DO(cuGraphInstantiateWithFlags, ret, from,
+                     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 }
 
 allograft_status ag_api_graph_capture_end(allograft_graph *graph)
@@ -381,9 +386,12 @@ allograft_status ag_api_graph_debug_dump(allograft_graph *graph, const char *pat
     if (status == ALLOGRAFT_OK && !ag_api_cu.cuGraphDebugDotPrint)
         status = ag_api_fail(ALLOGRAFT_UNSUPPORTED, "the driver is too old to write graphs");
     if (status == ALLOGRAFT_OK && !graph->graph)
-        status = ag_api_fail(ALLOGRAFT_STATE, "the graph was not kept: keep_graph, or debug mode before the capture");
+        status =
+            ag_api_fail(ALLOGRAFT_STATE,
+                        "the graph was not kept: keep_graph, or debug mode before the capture");
     if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuGraphDebugDotPrint, graph->graph, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE);
+        status =
+            AG_API_DO(cuGraphDebugDotPrint, graph->graph, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE);
     if (status == ALLOGRAFT_OK && !graph->keeps) {
         (void)ag_api_cu.cuGraphDestroy(graph->graph);
         graph->graph = NULL;

@@ -35,13 +35,15 @@ allograft_status ag_api_managed_support(int device)
     if (!attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device))
         return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "device %d has no managed memory", device);
     if (!attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device))
-        return ag_api_fail(ALLOGRAFT_UNSUPPORTED,
-                           "device %d has no concurrent managed access (WSL 2, Windows, a vGPU, or a "
-                           "GPU older than Pascal)",
-                           device);
+        return ag_api_fail(
+            ALLOGRAFT_UNSUPPORTED,
+            "device %d has no concurrent managed access (WSL 2, Windows, a vGPU, or a "
+            "GPU older than Pascal)",
+            device);
     if (!(ag_api_cu.cuMemPrefetchAsync_v2 && ag_api_cu.cuMemAdvise_v2) &&
         !(ag_api_cu.cuMemPrefetchAsync && ag_api_cu.cuMemAdvise))
-        return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "the driver is too old: it moves no managed memory");
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED,
+                           "the driver is too old: it moves no managed memory");
     return ALLOGRAFT_OK;
 }
 
@@ -76,8 +78,8 @@ static allograft_status advise(CUdeviceptr memory, size_t bytes, CUmem_advise ad
 
 /* ---- allocation ---- */
 
-/* A new block lies nowhere: its first touch by the device would take a hundred times as long as this. What does
- * not fit beside what is there stays where it is. */
+/* A new block lies nowhere: its first touch by the device would take a hundred times as long as
+ * this. What does not fit beside what is there stays where it is. */
 static void bring(CUdeviceptr memory, size_t bytes, int device, void *stream)
 {
     size_t room = 0, total;
@@ -159,8 +161,7 @@ void *allograft_torch_alloc(ssize_t bytes, int device, void *stream)
 
     /* PyTorch takes NULL for want of memory and tells nobody why. */
     if (bytes > 0 && ag_api_managed_alloc(&memory, (size_t)bytes, device, stream) != ALLOGRAFT_OK)
-        ag_log_warn("%zd bytes of managed memory: %s", bytes,
-                    ag_api_last_error());
+        ag_log_warn("%zd bytes of managed memory: %s", bytes, ag_api_last_error());
     return memory;
 }
 
@@ -197,8 +198,8 @@ static allograft_status do_one(const struct deed *deed, CUdeviceptr memory, size
     return move(memory, bytes, deed->device, deed->stream);
 }
 
-static allograft_status do_all(const struct deed *deed, const struct allograft_range *ranges, size_t n,
-                               size_t *ret_bytes)
+static allograft_status do_all(const struct deed *deed, const struct allograft_range *ranges,
+                               size_t n, size_t *ret_bytes)
 {
     allograft_status status = ALLOGRAFT_OK;
     size_t covered = 0;
@@ -224,7 +225,8 @@ static allograft_status do_all(const struct deed *deed, const struct allograft_r
 }
 
 /* The checks that both share. */
-static allograft_status begin(const struct allograft_range *ranges, size_t n, int device, const char *what)
+static allograft_status begin(const struct allograft_range *ranges, size_t n, int device,
+                              const char *what)
 {
     allograft_status status = ag_api_enter();
     int n_devices = 0;
@@ -236,15 +238,15 @@ static allograft_status begin(const struct allograft_range *ranges, size_t n, in
     if (!ranges && n)
         return ag_api_fail(ALLOGRAFT_INVALID, "%s: no ranges given", what);
     if (device < ALLOGRAFT_HOST || device >= n_devices)
-        return ag_api_fail(ALLOGRAFT_INVALID, "%s: device %d: there are %d, from 0; the host is %d", what,
-                           device, n_devices, ALLOGRAFT_HOST);
+        return ag_api_fail(ALLOGRAFT_INVALID, "%s: device %d: there are %d, from 0; the host is %d",
+                           what, device, n_devices, ALLOGRAFT_HOST);
     if (ag_api_thread_captures())
         return ag_api_fail(ALLOGRAFT_CAPTURING, "%s during a capture", what);
     return ALLOGRAFT_OK;
 }
 
-allograft_status ag_api_prefetch(const struct allograft_range *ranges, size_t n, int device, void *stream,
-                                 size_t *ret_bytes)
+allograft_status ag_api_prefetch(const struct allograft_range *ranges, size_t n, int device,
+                                 void *stream, size_t *ret_bytes)
 {
     const struct deed deed = {.moves = true, .device = device, .stream = stream};
     allograft_status status = begin(ranges, n, device, "prefetch");
@@ -263,15 +265,16 @@ static allograft_status give_advice(const struct allograft_range *ranges, size_t
     return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
 }
 
-allograft_status ag_api_advise_preferred_location(const struct allograft_range *ranges, size_t n, int device,
-                                                  size_t *ret_bytes)
+allograft_status ag_api_advise_preferred_location(const struct allograft_range *ranges, size_t n,
+                                                  int device, size_t *ret_bytes)
 {
     return give_advice(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
                        "advise_preferred_location");
 }
 
-allograft_status ag_api_advise_accessed_by(const struct allograft_range *ranges, size_t n, int device,
-                                           size_t *ret_bytes)
+allograft_status ag_api_advise_accessed_by(const struct allograft_range *ranges, size_t n,
+                                           int device, size_t *ret_bytes)
 {
-    return give_advice(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, "advise_accessed_by");
+    return give_advice(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_ACCESSED_BY,
+                       "advise_accessed_by");
 }

@@ -11,14 +11,14 @@
 #define MOST_READERS 16u /* streams that read a slot before it is submitted again */
 
 struct slot {
-    void *host;            /* the caller's, NULL: none registered */
-    void *bounce;          /* pinned memory of ours */
-    bool registered;       /* we pinned `host` in place */
+    void *host;      /* the caller's, NULL: none registered */
+    void *bounce;    /* pinned memory of ours */
+    bool registered; /* we pinned `host` in place */
     enum allograft_ring_backend backend;
-    bool submitted;        /* and not cleared since */
+    bool submitted; /* and not cleared since */
     CUdeviceptr device;
-    CUevent began, done;   /* of the last copy */
-    bool copied;           /* there was one */
+    CUevent began, done; /* of the last copy */
+    bool copied;         /* there was one */
     CUevent readers[MOST_READERS];
     unsigned n_readers;
     struct allograft_ring_record *record; /* of the last copy, while it is in the trace */
@@ -41,28 +41,32 @@ struct allograft_ring {
 static allograft_status check_options(const struct allograft_ring_options *options)
 {
     if (!options || options->bytes < sizeof(*options))
-        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: `bytes` is to be set to the size of the options");
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "ring_open: `bytes` is to be set to the size of the options");
     if (!options->depth || options->depth > MOST_SLOTS)
-        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: depth %u: 1 to %u", options->depth, MOST_SLOTS);
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: depth %u: 1 to %u", options->depth,
+                           MOST_SLOTS);
     if (!options->slot_bytes || options->slot_bytes > SIZE_MAX / 2)
         return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: slots of %zu bytes", options->slot_bytes);
     if (options->flags & ~ALLOGRAFT_RING_TIMING)
         return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: flags %#x: known are %#x", options->flags,
                            ALLOGRAFT_RING_TIMING);
     if ((unsigned)options->backend > ALLOGRAFT_RING_PAGEABLE)
-        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: backend %d: 0 to %d", (int)options->backend,
-                           ALLOGRAFT_RING_PAGEABLE);
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: backend %d: 0 to %d",
+                           (int)options->backend, ALLOGRAFT_RING_PAGEABLE);
     return ALLOGRAFT_OK;
 }
 
 /* The slot's row, with its ring's context current; NULL, with *ret_status, when there is none. */
-static struct slot *enter(allograft_ring *ring, unsigned slot, allograft_status *ret_status, bool *ret_pushed)
+static struct slot *enter(allograft_ring *ring, unsigned slot, allograft_status *ret_status,
+                          bool *ret_pushed)
 {
     *ret_pushed = false;
     if (!ring)
         *ret_status = ag_api_fail(ALLOGRAFT_INVALID, "no ring given");
     else if (slot >= ring->depth)
-        *ret_status = ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring->depth);
+        *ret_status =
+            ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring->depth);
     else
         *ret_status = ag_api_enter_context(ring->context, ret_pushed);
     return *ret_status == ALLOGRAFT_OK ? &ring->slots[slot] : NULL;
@@ -140,7 +144,8 @@ static allograft_status make(const struct allograft_ring_options *options, allog
     return status;
 }
 
-allograft_status ag_api_ring_open(const struct allograft_ring_options *options, allograft_ring **ret)
+allograft_status ag_api_ring_open(const struct allograft_ring_options *options,
+                                  allograft_ring **ret)
 {
     allograft_status status = ag_api_enter();
     bool pushed;
@@ -171,7 +176,8 @@ allograft_status ag_api_ring_close(allograft_ring *ring)
     if (status != ALLOGRAFT_OK)
         return status;
     status = AG_API_DO(cuStreamSynchronize, ring->stream);
-    if (status != ALLOGRAFT_CAPTURING) /* after an error of the device there is nothing to wait for */
+    if (status !=
+        ALLOGRAFT_CAPTURING) /* after an error of the device there is nothing to wait for */
         drop(ring);
     ag_api_leave(pushed);
     return status;
@@ -184,11 +190,11 @@ static bool is_pinned(const void *memory)
 {
     unsigned type = 0, managed = 0;
 
-    return ag_api_cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)memory) ==
-               CUDA_SUCCESS &&
+    return ag_api_cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                           (CUdeviceptr)memory) == CUDA_SUCCESS &&
            type == CU_MEMORYTYPE_HOST &&
-           (ag_api_cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, (CUdeviceptr)memory) !=
-                CUDA_SUCCESS ||
+           (ag_api_cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                            (CUdeviceptr)memory) != CUDA_SUCCESS ||
             !managed);
 }
 
@@ -197,28 +203,31 @@ static void choose_backend(const allograft_ring *ring, struct slot *slot)
 {
     slot->backend = ALLOGRAFT_RING_PAGEABLE;
     if (ring->best == ALLOGRAFT_RING_PINNED) {
-        slot->registered = !is_pinned(slot->host) &&
-                           ag_api_cu.cuMemHostRegister_v2(slot->host, ring->slot_bytes,
-                                                          CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+        slot->registered =
+            !is_pinned(slot->host) &&
+            ag_api_cu.cuMemHostRegister_v2(slot->host, ring->slot_bytes,
+                                           CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
         if (slot->registered || is_pinned(slot->host)) {
             slot->backend = ALLOGRAFT_RING_PINNED;
             return;
         }
     }
     if (ring->best <= ALLOGRAFT_RING_BOUNCE &&
-        ag_api_cu.cuMemHostAlloc(&slot->bounce, ring->slot_bytes, CU_MEMHOSTALLOC_PORTABLE) == CUDA_SUCCESS)
+        ag_api_cu.cuMemHostAlloc(&slot->bounce, ring->slot_bytes, CU_MEMHOSTALLOC_PORTABLE) ==
+            CUDA_SUCCESS)
         slot->backend = ALLOGRAFT_RING_BOUNCE;
 }
 
-allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void *memory, size_t bytes)
+allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void *memory,
+                                      size_t bytes)
 {
     allograft_status status;
     bool pushed;
     struct slot *row = enter(ring, slot, &status, &pushed);
 
     if (row && (!memory || bytes < ring->slot_bytes))
-        status = ag_api_fail(ALLOGRAFT_INVALID, "host slot %u: %zu bytes at %p, %zu are needed", slot, bytes,
-                             memory, ring->slot_bytes);
+        status = ag_api_fail(ALLOGRAFT_INVALID, "host slot %u: %zu bytes at %p, %zu are needed",
+                             slot, bytes, memory, ring->slot_bytes);
     if (status == ALLOGRAFT_OK && ag_api_thread_captures())
         status = ag_api_fail(ALLOGRAFT_CAPTURING, "a host slot registered during a capture");
     if (status == ALLOGRAFT_OK && row->copied) /* out of the one that goes */
@@ -235,7 +244,8 @@ allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void 
 allograft_status ag_api_ring_device_slot(allograft_ring *ring, unsigned slot, void **ret)
 {
     if (!ring || slot >= ring->depth || !ret)
-        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring ? ring->depth : 0);
+        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot,
+                           ring ? ring->depth : 0);
     *ret = (void *)ring->slots[slot].device;
     return ALLOGRAFT_OK;
 }
@@ -246,7 +256,8 @@ allograft_status ag_api_ring_properties(allograft_ring *ring, unsigned slot,
     enum allograft_ring_backend backend;
 
     if (!ring || slot >= ring->depth || !ret)
-        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring ? ring->depth : 0);
+        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot,
+                           ring ? ring->depth : 0);
     backend = ring->slots[slot].backend;
     *ret = (struct allograft_ring_properties){
         .backend = backend,
@@ -266,8 +277,9 @@ static void settle(const allograft_ring *ring, struct slot *slot)
 
     if (!slot->record)
         return;
-    if (!ring->timing || (ag_api_cu.cuEventQuery(slot->done) == CUDA_SUCCESS &&
-                          ag_api_cu.cuEventElapsedTime(&ms, slot->began, slot->done) == CUDA_SUCCESS)) {
+    if (!ring->timing ||
+        (ag_api_cu.cuEventQuery(slot->done) == CUDA_SUCCESS &&
+         ag_api_cu.cuEventElapsedTime(&ms, slot->began, slot->done) == CUDA_SUCCESS)) {
         if (ring->timing)
             slot->record->copy_ms = ms;
         slot->record = NULL;
@@ -345,7 +357,8 @@ allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t 
     struct slot *row = enter(ring, slot, &status, &pushed);
 
     if (row && (!bytes || bytes > ring->slot_bytes))
-        status = ag_api_fail(ALLOGRAFT_INVALID, "submit of %zu bytes: 1 to %zu", bytes, ring->slot_bytes);
+        status = ag_api_fail(ALLOGRAFT_INVALID, "submit of %zu bytes: 1 to %zu", bytes,
+                             ring->slot_bytes);
     else if (row && !row->host)
         status = ag_api_fail(ALLOGRAFT_STATE, "no host slot %u is registered", slot);
     if (status == ALLOGRAFT_OK) {
@@ -363,7 +376,8 @@ allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t 
 allograft_status ag_api_ring_clear(allograft_ring *ring, unsigned slot)
 {
     if (!ring || slot >= ring->depth)
-        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring ? ring->depth : 0);
+        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot,
+                           ring ? ring->depth : 0);
     ring->slots[slot].submitted = false;
     return ALLOGRAFT_OK;
 }
@@ -390,8 +404,10 @@ allograft_status ag_api_ring_query(allograft_ring *ring, unsigned slot, int *ret
 
 static allograft_status need_submitted(const struct slot *row, unsigned slot)
 {
-    return row->submitted ? ALLOGRAFT_OK
-                          : ag_api_fail(ALLOGRAFT_STATE, "nothing was submitted to slot %u since it was cleared", slot);
+    return row->submitted
+               ? ALLOGRAFT_OK
+               : ag_api_fail(ALLOGRAFT_STATE,
+                             "nothing was submitted to slot %u since it was cleared", slot);
 }
 
 allograft_status ag_api_ring_wait_host(allograft_ring *ring, unsigned slot)
@@ -424,7 +440,8 @@ allograft_status ag_api_ring_wait_stream(allograft_ring *ring, unsigned slot, vo
     return status;
 }
 
-/* An event for another reader; the oldest is waited for by the copy stream when there are too many. */
+/* An event for another reader; the oldest is waited for by the copy stream when there are too many.
+ */
 static allograft_status reader_event(allograft_ring *ring, struct slot *row, CUevent *ret)
 {
     allograft_status status = ALLOGRAFT_OK;

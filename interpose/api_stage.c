@@ -25,8 +25,8 @@ struct allograft_stage {
     char name[MOST_NAME];
     unsigned warmup, flags;
     allograft_capture_mode mode;
-    uint64_t done; /* iterations that ended */
-    bool open, eager; /* between begin and end; could not be recorded */
+    uint64_t done;           /* iterations that ended */
+    bool open, eager;        /* between begin and end; could not be recorded */
     allograft_action action; /* of the iteration that is open */
     void *stream;
     allograft_graph *graph;
@@ -53,18 +53,21 @@ static allograft_status check_options(const struct allograft_stage_options *opti
     const unsigned known = ALLOGRAFT_STAGE_TRANSPARENT | ALLOGRAFT_STAGE_SINGLE_POOL;
 
     if (!options || options->bytes < sizeof(*options))
-        return ag_api_fail(ALLOGRAFT_INVALID, "stage_open: `bytes` is to be set to the size of the options");
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "stage_open: `bytes` is to be set to the size of the options");
     if (!options->name || !*options->name || strlen(options->name) >= MOST_NAME)
         return ag_api_fail(ALLOGRAFT_INVALID, "stage_open: a name of 1 to %u characters is needed",
                            MOST_NAME - 1);
     if (options->flags & ~known)
-        return ag_api_fail(ALLOGRAFT_INVALID, "stage_open: flags %#x: known are %#x", options->flags, known);
+        return ag_api_fail(ALLOGRAFT_INVALID, "stage_open: flags %#x: known are %#x",
+                           options->flags, known);
     if ((unsigned)options->mode > ALLOGRAFT_CAPTURE_RELAXED)
         return ag_api_fail(ALLOGRAFT_INVALID, "capture mode %d: 0, 1 or 2", (int)options->mode);
     return ALLOGRAFT_OK;
 }
 
-allograft_status ag_api_stage_open(const struct allograft_stage_options *options, allograft_stage **ret)
+allograft_status ag_api_stage_open(const struct allograft_stage_options *options,
+                                   allograft_stage **ret)
 {
     allograft_status status = check_options(options);
     allograft_graph *graph = NULL;
@@ -131,11 +134,13 @@ allograft_status ag_api_stage_begin(allograft_stage *stage, void *stream, allogr
     allograft_action action;
 
     if (!stage || !ret)
-        return ag_api_fail(ALLOGRAFT_INVALID, "stage_begin: %s", stage ? "nowhere to put the action" : "no stage given");
+        return ag_api_fail(ALLOGRAFT_INVALID, "stage_begin: %s",
+                           stage ? "nowhere to put the action" : "no stage given");
     if (stage->open)
         return ag_api_fail(ALLOGRAFT_STATE, "%s: an iteration is open already", stage->name);
     if (ag_api_is_default_stream(stream) && !(stage->flags & ALLOGRAFT_STAGE_TRANSPARENT))
-        return ag_api_fail(ALLOGRAFT_INVALID, "%s: a default stream cannot be recorded", stage->name);
+        return ag_api_fail(ALLOGRAFT_INVALID, "%s: a default stream cannot be recorded",
+                           stage->name);
     action = next_action(stage);
     if (action == ALLOGRAFT_RECORD)
         status = record(stage, stream);
@@ -182,7 +187,8 @@ allograft_status ag_api_stage_end(allograft_stage *stage)
     return status;
 }
 
-allograft_status ag_api_stage_iteration(allograft_stage *stage, uint64_t *ret_current, uint64_t *ret_next)
+allograft_status ag_api_stage_iteration(allograft_stage *stage, uint64_t *ret_current,
+                                        uint64_t *ret_next)
 {
     if (!stage)
         return ag_api_fail(ALLOGRAFT_INVALID, "stage_iteration: no stage given");
@@ -293,10 +299,13 @@ allograft_status ag_api_stage_input(allograft_stage *stage, unsigned micro_batch
 
     if (!stage || !bytes || !ret)
         return ag_api_fail(ALLOGRAFT_INVALID, "stage_input: %s",
-                           !stage ? "no stage given" : !bytes ? "an input of 0 bytes" : "nowhere to put the result");
+                           !stage   ? "no stage given"
+                           : !bytes ? "an input of 0 bytes"
+                                    : "nowhere to put the result");
     if (found && found->bytes < bytes)
-        return ag_api_fail(ALLOGRAFT_INVALID, "%s: input %u of micro-batch %u has %zu bytes, not %zu",
-                           stage->name, input, micro_batch, found->bytes, bytes);
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "%s: input %u of micro-batch %u has %zu bytes, not %zu", stage->name,
+                           input, micro_batch, found->bytes, bytes);
     if (!found && ag_api_thread_captures())
         return ag_api_fail(ALLOGRAFT_CAPTURING, "%s: an input made during a capture", stage->name);
     if (!found) {
@@ -310,8 +319,8 @@ allograft_status ag_api_stage_input(allograft_stage *stage, unsigned micro_batch
     return status;
 }
 
-static allograft_status copy_in(allograft_stage *stage, const struct input *input, const void *source,
-                                size_t bytes, void *stream)
+static allograft_status copy_in(allograft_stage *stage, const struct input *input,
+                                const void *source, size_t bytes, void *stream)
 {
     allograft_status status = AG_API_DO(cuEventRecord, stage->before, stream);
 
@@ -334,13 +343,15 @@ allograft_status ag_api_stage_load(allograft_stage *stage, unsigned micro_batch,
     bool pushed;
 
     if (!found)
-        return ag_api_fail(ALLOGRAFT_INVALID, "stage_load: there is no input %u of micro-batch %u", input,
-                           micro_batch);
+        return ag_api_fail(ALLOGRAFT_INVALID, "stage_load: there is no input %u of micro-batch %u",
+                           input, micro_batch);
     if (!source || bytes > found->bytes)
-        return ag_api_fail(ALLOGRAFT_INVALID, "%s: input %u of micro-batch %u: %zu bytes from %p, it has %zu",
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "%s: input %u of micro-batch %u: %zu bytes from %p, it has %zu",
                            stage->name, input, micro_batch, bytes, source, found->bytes);
     if (stage->open)
-        return ag_api_fail(ALLOGRAFT_STATE, "%s: inputs are loaded before the iteration begins", stage->name);
+        return ag_api_fail(ALLOGRAFT_STATE, "%s: inputs are loaded before the iteration begins",
+                           stage->name);
     status = ag_api_not_capturing(stream, "stage_load");
     if (status == ALLOGRAFT_OK)
         status = ag_api_enter_context(stage->context, &pushed);

@@ -11,7 +11,7 @@ struct command {
 
 static const struct command commands[] = {
     {"run", command_run},   {"options", command_options}, {"report", command_report},
-    {"diff", command_diff}, {"trace", command_trace},
+    {"diff", command_diff}, {"trace", command_trace}, {"doctor", command_doctor},
 };
 
 static const char help_text[] =
@@ -25,6 +25,7 @@ static const char help_text[] =
     "  allograft diff A B                            what two reports have different\n"
     "  allograft trace FILE                          a trace as text, for Perfetto or RMM's "
     "replay\n"
+    "  allograft doctor                              what this machine can do, and a self-test\n"
     "  allograft --version                           the version\n"
     "  allograft --help                              this text; `allograft run --help` for run's\n"
     "\n"
@@ -61,7 +62,7 @@ static int dispatch(int argc, char **argv)
         if (!strcmp(word, commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
     }
-    command_complain("no command '%s'; there are: run, options, report, diff, trace, --version, "
+    command_complain("no command '%s'; there are: run, options, report, diff, trace, doctor, --version, "
                      "--help",
                      word);
     return STATUS_USAGE;

@@ -24,6 +24,7 @@ int command_run(int argc, char **argv);
 int command_options(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_diff(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 int command_trace(int argc, char **argv);
 
 /* `allograft options --check`; an exit status. */

@@ -1,14 +1,16 @@
-/* The control API as a program uses it: `api_control PART [FOLDER]`, with the library preloaded, or opened where
- * CONTROL_LOAD names it. Prints what must be the same in both. */
+/* The control API as a program uses it: `api_control PART [FOLDER]`, with the library preloaded, or
+ * opened where CONTROL_LOAD names it. Prints what must be the same in both. */
 #include "control.h"
 
 bool intercepted;
 
-void expect(allograft_status status, allograft_status got, const char *file, int line, const char *call)
+void expect(allograft_status status, allograft_status got, const char *file, int line,
+            const char *call)
 {
     if (got == status)
         return;
-    say("%s:%d: %s: %d instead of %d: %s", file, line, call, (int)got, (int)status, allograft_last_error());
+    say("%s:%d: %s: %d instead of %d: %s", file, line, call, (int)got, (int)status,
+        allograft_last_error());
     _exit(97);
 }
 
@@ -42,7 +44,8 @@ static void test_ranges(CUstream stream)
     uint32_t local[4] = {0};
     struct allograft_range ranges[5];
     const char *policy = getenv("ALLOGRAFT_POLICY");
-    bool is_managed = intercepted && policy && !strcmp(policy, "managed"); /* what cuMemAlloc gives */
+    bool is_managed =
+        intercepted && policy && !strcmp(policy, "managed"); /* what cuMemAlloc gives */
     size_t bytes = 7;
 
     for (unsigned i = 0; i < 3; i++) {
@@ -111,7 +114,8 @@ void test_managed(void)
 
 void test_statistics(const char *folder)
 {
-    struct allograft_snapshot before = {.bytes = sizeof(before)}, after = before, small = {.bytes = 0};
+    struct allograft_snapshot before = {.bytes = sizeof(before)}, after = before,
+                              small = {.bytes = 0};
     char path[512], name[80], text[64] = "";
     CUdeviceptr p;
     FILE *file;

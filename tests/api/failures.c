@@ -1,4 +1,5 @@
-/* A run through the control API in which the driver may fail any call: nothing may crash, hang, or stay behind. */
+/* A run through the control API in which the driver may fail any call: nothing may crash, hang, or
+ * stay behind. */
 #include "control.h"
 
 #define WORDS 64u
@@ -39,7 +40,8 @@ static void use_graph(CUstream stream, CUdeviceptr p)
     if (!works(allograft_graph_create(1, &graph)))
         return;
     for (unsigned round = 0; round < 2; round++) {
-        if (!works(allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL, ALLOGRAFT_CAPTURE_GLOBAL)))
+        if (!works(allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                 ALLOGRAFT_CAPTURE_GLOBAL)))
             continue;
         if (intercepted && cuMemAlloc(&temporary, BYTES) == CUDA_SUCCESS)
             (void)cuMemFree(temporary);

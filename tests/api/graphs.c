@@ -13,9 +13,11 @@ static uint32_t first_word(CUdeviceptr p)
     return word;
 }
 
-static void capture_fill(allograft_graph *graph, CUstream stream, allograft_pool pool, CUdeviceptr p, uint32_t value)
+static void capture_fill(allograft_graph *graph, CUstream stream, allograft_pool pool,
+                         CUdeviceptr p, uint32_t value)
 {
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT(ALLOGRAFT_OK,
+           allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
     launch_fill(stream, p, WORDS, value);
     EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
 }
@@ -32,10 +34,13 @@ static void test_orders(allograft_graph *graph, CUstream stream)
     EXPECT(ALLOGRAFT_STATE, allograft_graph_pool(graph, &pool));
     EXPECT(ALLOGRAFT_STATE, allograft_graph_debug_dump(graph, "x"));
     EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
-    EXPECT(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, NULL, ALLOGRAFT_NEW_POOL, ALLOGRAFT_CAPTURE_GLOBAL));
-    EXPECT(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, CU_STREAM_PER_THREAD, ALLOGRAFT_NEW_POOL,
+    EXPECT(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, NULL, ALLOGRAFT_NEW_POOL,
                                                             ALLOGRAFT_CAPTURE_GLOBAL));
-    EXPECT(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, stream, 1234567, ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT(ALLOGRAFT_INVALID,
+           allograft_graph_capture_begin(graph, CU_STREAM_PER_THREAD, ALLOGRAFT_NEW_POOL,
+                                         ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT(ALLOGRAFT_INVALID,
+           allograft_graph_capture_begin(graph, stream, 1234567, ALLOGRAFT_CAPTURE_GLOBAL));
     EXPECT(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
                                                             (allograft_capture_mode)3));
     EXPECT(ALLOGRAFT_INVALID, allograft_graph_replay(NULL, stream));
@@ -48,7 +53,8 @@ static void test_open_capture(allograft_graph *graph, CUstream stream, CUdevicep
     CUstream second = new_stream();
 
     EXPECT(ALLOGRAFT_OK, allograft_graph_create(0, &other));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL, ALLOGRAFT_CAPTURE_RELAXED));
+    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                       ALLOGRAFT_CAPTURE_RELAXED));
     EXPECT(ALLOGRAFT_STATE, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
                                                           ALLOGRAFT_CAPTURE_RELAXED));
     EXPECT(ALLOGRAFT_STATE, allograft_graph_capture_begin(other, second, ALLOGRAFT_NEW_POOL,
@@ -70,10 +76,12 @@ static void test_open_capture(allograft_graph *graph, CUstream stream, CUdevicep
     NEED(cuStreamDestroy(second));
 }
 
-/* What waits for the device cannot be captured: the graph is empty again, and works the next time. */
+/* What waits for the device cannot be captured: the graph is empty again, and works the next time.
+ */
 static void test_invalid_capture(allograft_graph *graph, CUstream stream, CUdeviceptr p)
 {
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL, ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                       ALLOGRAFT_CAPTURE_GLOBAL));
     launch_fill(stream, p, WORDS, 901);
     CHECK(cuStreamSynchronize(stream) != CUDA_SUCCESS);
     EXPECT(ALLOGRAFT_DRIVER, allograft_graph_capture_end(graph));
@@ -194,12 +202,13 @@ static size_t room(void)
 }
 
 /* Temporaries as a library allocates them: filled, copied out, freed, all while it is captured. */
-static void capture_temporaries(allograft_graph *graph, CUstream stream, allograft_pool pool, CUdeviceptr out,
-                                       uint32_t value)
+static void capture_temporaries(allograft_graph *graph, CUstream stream, allograft_pool pool,
+                                CUdeviceptr out, uint32_t value)
 {
     CUdeviceptr a, b;
 
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT(ALLOGRAFT_OK,
+           allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
     NEED(cuMemAlloc(&a, 1 << 20));
     launch_fill(stream, a, WORDS, value);
     NEED(cuMemAlloc(&b, 1 << 20));
@@ -212,7 +221,8 @@ static void capture_temporaries(allograft_graph *graph, CUstream stream, allogra
     EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
 }
 
-static void replay_and_check(allograft_graph *graph, CUstream stream, CUdeviceptr out, uint32_t value)
+static void replay_and_check(allograft_graph *graph, CUstream stream, CUdeviceptr out,
+                             uint32_t value)
 {
     CUdeviceptr noise;
 
@@ -255,7 +265,8 @@ void test_private_memory(void)
     EXPECT(ALLOGRAFT_OK, allograft_graph_replay(sharing, stream));
     EXPECT(ALLOGRAFT_OK, allograft_graph_reset(sharing)); /* while it may run */
     /* What the program keeps outlives the graph, and is an allocation like any other then. */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL, ALLOGRAFT_CAPTURE_RELAXED));
+    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                       ALLOGRAFT_CAPTURE_RELAXED));
     NEED(cuMemAlloc(&kept, WORDS * sizeof(uint32_t)));
     launch_fill(stream, kept, WORDS, 30);
     EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
@@ -265,7 +276,8 @@ void test_private_memory(void)
     CHECK(count_wrong(kept, WORDS, 30) == 0);
     NEED(cuMemFree(kept));
     /* Freed between captures, and in stream order. */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL, ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                       ALLOGRAFT_CAPTURE_GLOBAL));
     NEED(cuMemAlloc(&kept, WORDS * sizeof(uint32_t)));
     NEED(cuMemAlloc(&other, WORDS * sizeof(uint32_t)));
     launch_fill(stream, kept, WORDS, 40);

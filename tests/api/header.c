@@ -1,5 +1,5 @@
-/* allograft.h alone: it compiles, its table is laid out as libraries of that version have it, and without a
- * library every function says so and does nothing. Also compiled as C++ (header.cpp). */
+/* allograft.h alone: it compiles, its table is laid out as libraries of that version have it, and
+ * without a library every function says so and does nothing. Also compiled as C++ (header.cpp). */
 #include "allograft.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #endif
 
 /* What programs were compiled with stays: these numbers never change, and rows are only added. */
-#define AT(name, number)                                                              \
+#define AT(name, number) \
     ASSERT(offsetof(struct allograft_api, name) == 8 + (number) * sizeof(void *), #name)
 AT(last_error, 0);
 AT(managed_support, 1);
@@ -80,7 +80,8 @@ static void graphs_and_stages(void)
     allograft_graph *graph = NULL;
     allograft_stage *stage = NULL;
     allograft_action action = ALLOGRAFT_SKIP;
-    struct allograft_stage_options options = {sizeof(options), "training", 1, 0, ALLOGRAFT_CAPTURE_GLOBAL};
+    struct allograft_stage_options options = {sizeof(options), "training", 1, 0,
+                                              ALLOGRAFT_CAPTURE_GLOBAL};
     allograft_pool pool = 5;
     void *stream = NULL;
 

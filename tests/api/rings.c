@@ -1,4 +1,5 @@
-/* Transfer rings of the control API: every backend, ready and cleared slots, readers, and thousands of batches. */
+/* Transfer rings of the control API: every backend, ready and cleared slots, readers, and thousands
+ * of batches. */
 #include <sys/mman.h>
 
 #include "control.h"
@@ -8,8 +9,12 @@
 
 static allograft_ring *open_ring(unsigned depth, allograft_ring_backend backend, unsigned flags)
 {
-    struct allograft_ring_options options = {.bytes = sizeof(options), .device = 0, .depth = depth,
-                                             .slot_bytes = BYTES, .flags = flags, .backend = backend};
+    struct allograft_ring_options options = {.bytes = sizeof(options),
+                                             .device = 0,
+                                             .depth = depth,
+                                             .slot_bytes = BYTES,
+                                             .flags = flags,
+                                             .backend = backend};
     allograft_ring *ring;
 
     EXPECT(ALLOGRAFT_OK, allograft_ring_open(&options, &ring));
@@ -72,7 +77,8 @@ static void test_one(allograft_ring_backend backend, unsigned flags)
         EXPECT(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
     }
     EXPECT(ALLOGRAFT_OK, allograft_ring_trace(ring, records, 4, &n));
-    CHECK(n == 4 && records[0].sequence == 3 && records[3].sequence == 6 && records[3].bytes == BYTES);
+    CHECK(n == 4 && records[0].sequence == 3 && records[3].sequence == 6 &&
+          records[3].bytes == BYTES);
     CHECK(records[1].submit_ns <= records[2].submit_ns && records[2].slot == 0);
     for (unsigned i = 0; i < 4; i++)
         CHECK(flags ? records[i].copy_ms >= 0 : records[i].copy_ms < 0);
@@ -83,7 +89,8 @@ static void test_one(allograft_ring_backend backend, unsigned flags)
 
 static void test_invalid(void)
 {
-    struct allograft_ring_options options = {.bytes = sizeof(options), .depth = 0, .slot_bytes = 64};
+    struct allograft_ring_options options = {
+        .bytes = sizeof(options), .depth = 0, .slot_bytes = 64};
     allograft_ring *ring;
     uint32_t word;
 
@@ -129,7 +136,8 @@ void test_rings(void)
     say("rings: right");
 }
 
-/* A producer and two consumers on streams of their own, with delays: never a torn or a stale batch. */
+/* A producer and two consumers on streams of their own, with delays: never a torn or a stale batch.
+ */
 void test_batches(unsigned batches)
 {
     allograft_ring *ring = open_ring(2, ALLOGRAFT_RING_AUTO, ALLOGRAFT_RING_TIMING);

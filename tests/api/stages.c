@@ -1,4 +1,5 @@
-/* Stages of the control API: warm-up, record, replay; inputs; stages in turns; what cannot be recorded. */
+/* Stages of the control API: warm-up, record, replay; inputs; stages in turns; what cannot be
+ * recorded. */
 #include "control.h"
 
 #define WORDS 128u
@@ -17,7 +18,8 @@ static allograft_stage *open_stage(const char *name, unsigned warmup, unsigned f
 }
 
 /* One iteration: out becomes a copy of the input. How it was done. */
-static allograft_action iterate(allograft_stage *stage, CUstream stream, CUdeviceptr out, uint32_t value)
+static allograft_action iterate(allograft_stage *stage, CUstream stream, CUdeviceptr out,
+                                uint32_t value)
 {
     uint32_t source[WORDS];
     allograft_action action;
@@ -83,12 +85,15 @@ void test_stages(void)
     NEED(cuMemAlloc(&out, BYTES));
     check_number(training, UINT64_MAX, 0);
     for (uint32_t round = 0; round < 12; round++) {
-        unsigned expected = round < 2 ? ALLOGRAFT_RUN : round == 2 ? ALLOGRAFT_RECORD : ALLOGRAFT_SKIP;
+        unsigned expected = round < 2    ? ALLOGRAFT_RUN
+                            : round == 2 ? ALLOGRAFT_RECORD
+                                         : ALLOGRAFT_SKIP;
 
         CHECK(iterate(training, stream, out, 100 * round) == expected);
         check_number(training, round, round + 1);
         if (round % 3 == 0)
-            CHECK(iterate(validation, stream, out, 7 + round) == (round ? ALLOGRAFT_SKIP : ALLOGRAFT_RECORD));
+            CHECK(iterate(validation, stream, out, 7 + round) ==
+                  (round ? ALLOGRAFT_SKIP : ALLOGRAFT_RECORD));
         CHECK(iterate(transparent, stream, out, 3 * round) == ALLOGRAFT_RUN);
     }
     EXPECT(ALLOGRAFT_OK, allograft_stage_reset(training));

@@ -1,0 +1,132 @@
+"""`allograft doctor`: what it finds on drivers and devices of every kind, and what its exit status says."""
+
+import json
+import os
+
+import command
+from command import CommandTest, allograft, clean_environment, paths
+
+POOLS, MANAGED, CONCURRENT, HANDLES, PAGEABLE = 115, 83, 89, 119, 88
+
+
+def environment(**changes):
+    # Nothing but ours in LD_PRELOAD: the command brings a sanitizer's runtime along by itself.
+    return clean_environment(**{"LD_LIBRARY_PATH": paths.sim, "LD_PRELOAD": None, **changes})
+
+
+class DoctorTest(CommandTest):
+    def examine(self, *args, status=0, **changes):
+        """The findings as {(section, name): verdict}, and the whole."""
+        result = allograft("doctor", "--json", *args, env=environment(**changes))
+        whole = json.loads(result.stdout)
+        # This machine is not what the tests are about: it may run MPS, or have no /dev/shm.
+        if status == 0 and any(f["section"] == "machine" and f["verdict"] in ("trap", "lack") for f in whole["findings"]):
+            status = 3
+        self.assertEqual((result.returncode, result.stderr), (status, ""), result.stdout)
+        self.assertEqual(whole["schema"], "allograft-doctor/1")
+        return {(f["section"], f["name"]): f["verdict"] for f in whole["findings"]}, whole
+
+
+class Machines(DoctorTest):
+    def test_all_works(self):
+        findings, whole = self.examine()
+        self.assertIn(whole["verdict"], ("good", "trap"), whole)
+        for name in ("pool", "managed", "managed_pool", "ipc"):
+            self.assertEqual(findings["device 0", name], "good")
+        for policy in ("pool", "managed"):
+            for door in ("dlsym", "get-proc"):
+                self.assertEqual(findings["self-test", f"{policy}_{door}"], "good", whole)
+
+    def test_text(self):
+        result = allograft("doctor", env=environment(SIM_DEVICES="2"))
+        self.assertIn(result.returncode, (0, 3), result.stdout)
+        self.assertEqual(result.stderr, "")
+        self.assertIn("peer access between devices: 0-1\n", result.stdout)
+        self.assertRegex(result.stdout, r"\n(All of it works|It works) here[^\n]*\n\Z")
+        self.assertEqual(result.stdout.count("Simulated GPU"), 2)
+
+    def test_without_test(self):
+        findings, _ = self.examine("--no-test")
+        self.assertFalse([section for section, _ in findings if section == "self-test"])
+
+    def test_no_driver(self):
+        # An empty folder in front: of a machine with a driver this test cannot speak.
+        result = allograft("doctor", env=clean_environment(LD_LIBRARY_PATH=None, LD_PRELOAD=None))
+        if "no NVIDIA driver" not in result.stdout:
+            self.skipTest("this machine has a driver")
+        self.assertEqual(result.returncode, 1)
+        self.assertTrue(result.stdout.endswith("It does not work here: see FAIL.\n"))
+
+    def test_no_device(self):
+        findings, whole = self.examine(status=1, SIM_FAIL="cuInit:1:100")
+        self.assertEqual(findings["driver", "devices"], "fail")
+        self.assertIn("CUDA_ERROR_NO_DEVICE", whole["findings"][-1]["text"])
+
+
+class Lacks(DoctorTest):
+    def lacks(self, attributes, name, verdict="lack"):
+        findings, _ = self.examine("--no-test", status=3, SIM_ATTRIBUTES=attributes)
+        self.assertEqual(findings["device 0", name], verdict)
+
+    def test_no_pools(self):
+        self.lacks(f"{POOLS}=0", "pool")
+
+    def test_no_managed_memory(self):
+        self.lacks(f"{CONCURRENT}=0", "managed")
+        self.lacks(f"{CONCURRENT}=0,{MANAGED}=0", "managed")
+
+    def test_no_handles(self):
+        self.lacks(f"{HANDLES}=0", "ipc")
+
+    def test_pageable_access(self):
+        self.lacks(f"{PAGEABLE}=1", "pageable", "trap")
+
+    def test_what_falls_back_is_told(self):
+        findings, _ = self.examine(status=3, SIM_ATTRIBUTES=f"{POOLS}=0")
+        self.assertEqual(findings["self-test", "pool_dlsym"], "lack")
+        self.assertEqual(findings["self-test", "managed_dlsym"], "good")
+
+    def test_old_drivers(self):
+        for age, replay in ((11040, "lack"), (12020, "lack"), (12040, "good")):
+            folder = os.path.join(paths.sim, "age", str(age))
+            findings, whole = self.examine("--no-test", status=3, LD_LIBRARY_PATH=folder,
+                                            SIM_DRIVER_VERSION=str(age))
+            self.assertEqual(findings["driver", "replay"], replay)
+            self.assertEqual(findings["device 0", "managed_pool"], "lack", whole)
+
+
+class SelfTest(DoctorTest):
+    def test_other_bytes(self):
+        library = os.path.join(os.path.dirname(paths.command), "tests", "tools", "libcorrupting.so")
+        findings, whole = self.examine(status=1, ALLOGRAFT_LIBRARY=library)
+        texts = [f["text"] for f in whole["findings"] if f["section"] == "self-test"]
+        self.assertEqual(len(texts), 4)
+        for text in texts:
+            self.assertIn("OTHER BYTES" if "dlsym" in text else "nothing was redirected", text)
+
+    def test_a_program_that_fails_natively(self):
+        findings, _ = self.examine(status=1, SIM_FAIL="cuMemAlloc_v2:9:2")
+        self.assertEqual(findings["self-test", "native"], "fail")
+
+    def test_settings_do_not_disturb_it(self):
+        self.examine(ALLOGRAFT_DISABLE="1", ALLOGRAFT_RULES="size>=1:native", ALLOGRAFT_GRAPH="all")
+
+
+class Words(DoctorTest):
+    def test_bad_setting(self):
+        result = allograft("doctor", "--no-test", env=environment(ALLOGRAFT_POLICY="pol"))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("1 bad setting in", result.stdout)
+        self.assertIn("ALLOGRAFT_POLICY=pol", result.stderr)
+
+    def test_preload(self):
+        findings, _ = self.examine("--no-test", status=3, LD_PRELOAD="libm.so.6")
+        self.assertEqual(findings["environment", "preload"], "trap")
+
+    def test_options(self):
+        self.assert_refused(allograft("doctor", "--jsn"), "--jsn", "--json")
+        self.assertIn("Exit status", allograft("doctor", "--help").stdout)
+
+
+if __name__ == "__main__":
+    command.main()

@@ -1,0 +1,161 @@
+/* `allograft doctor`: does it work here, and what can it do? */
+#include "doctor.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "command.h"
+
+static const char help_text[] =
+    "allograft doctor [--json] [--no-test]\n"
+    "\n"
+    "Says what this machine, its driver and each of its GPUs let Allograft do, and why not what "
+    "they\n"
+    "do not; warns of known traps; and, where there is a GPU, runs a small program natively and\n"
+    "under the library and compares the bytes.\n"
+    "\n"
+    "  --json      the same for scripts\n"
+    "  --no-test   leave the small program out\n"
+    "  --help      this text\n"
+    "\n"
+    "Exit status 0: all of it works. 3: it works, but something is not to be had here or is a "
+    "trap.\n"
+    "1: it does not work here. 2: a bad option.\n";
+
+#define STATUS_RESTRICTED 3
+
+struct finding {
+    enum verdict verdict;
+    const char *section;
+    char name[64], text[400];
+};
+
+struct findings {
+    struct finding *at;
+    size_t n;
+};
+
+void found(struct findings *findings, enum verdict verdict, const char *section, const char *name,
+           const char *format, ...)
+{
+    struct finding *more = realloc(findings->at, (findings->n + 1) * sizeof(*more));
+    struct finding *finding;
+    va_list args;
+
+    if (!more) {
+        command_complain("no memory");
+        exit(STATUS_FAILED);
+    }
+    findings->at = more;
+    finding = &more[findings->n++];
+    finding->verdict = verdict;
+    finding->section = section;
+    snprintf(finding->name, sizeof(finding->name), "%s", name);
+    va_start(args, format);
+    vsnprintf(finding->text, sizeof(finding->text), format, args);
+    va_end(args);
+    for (char *c = finding->text; *c;
+         c++) { /* names of files and devices must not steer a terminal */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+}
+
+static enum verdict worst(const struct findings *findings)
+{
+    enum verdict verdict = VERDICT_INFO;
+
+    for (size_t i = 0; i < findings->n; i++) {
+        if (findings->at[i].verdict > verdict)
+            verdict = findings->at[i].verdict;
+    }
+    return verdict;
+}
+
+static int exit_status(enum verdict verdict)
+{
+    return verdict == VERDICT_FAIL   ? STATUS_FAILED
+           : verdict >= VERDICT_TRAP ? STATUS_RESTRICTED
+                                     : STATUS_OK;
+}
+
+static const char *const words[] = {"info", "good", "trap", "lack", "fail"};
+
+static void show_text(const struct findings *findings)
+{
+    static const char *const marks[] = {"     ", "  ok ", "    !", "   no", " FAIL"};
+    static const char *const sums[] = {
+        "", "All of it works here.", "It works here. Mind the lines marked '!'.",
+        "It works here, but for what is marked 'no'.", "It does not work here: see FAIL."};
+    const char *section = "";
+
+    for (size_t i = 0; i < findings->n; i++) {
+        const struct finding *finding = &findings->at[i];
+
+        if (strcmp(section, finding->section) != 0)
+            printf("%s\n", finding->section);
+        section = finding->section;
+        printf("%s  %s\n", marks[finding->verdict], finding->text);
+    }
+    printf("%s\n", sums[worst(findings)]);
+}
+
+static void show_json(const struct findings *findings)
+{
+    struct ag_text text = {0};
+
+    ag_text_add(&text,
+                "{\"schema\":\"allograft-doctor/1\",\"version\":\"" ALLOGRAFT_VERSION
+                "\",\"verdict\":\"%s\","
+                "\"findings\":[",
+                words[worst(findings)]);
+    for (size_t i = 0; i < findings->n; i++) {
+        const struct finding *finding = &findings->at[i];
+
+        ag_text_add(&text, "%s\n {\"section\":\"%s\",\"name\":\"%s\",\"verdict\":\"%s\",\"text\":",
+                    i ? "," : "", finding->section, finding->name, words[finding->verdict]);
+        ag_text_add_json(&text, finding->text);
+        ag_text_add(&text, "}");
+    }
+    ag_text_add(&text, "]}");
+    puts(text.data ? text.data : "{}");
+    ag_text_finish(&text);
+}
+
+static int complain_of(const char *word)
+{
+    command_complain("doctor: no option '%s'; there are: --json, --no-test, --help", word);
+    return STATUS_USAGE;
+}
+
+int command_doctor(int argc, char **argv)
+{
+    struct findings findings = {0};
+    bool json = false, test = true;
+    int status;
+
+    if (argc == 3 && !strcmp(argv[1], "--work")) /* the program of the self-test */
+        return doctor_work(argv[2]);
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--json"))
+            json = true;
+        else if (!strcmp(argv[i], "--no-test"))
+            test = false;
+        else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return fputs(help_text, stdout) < 0 ? STATUS_FAILED : STATUS_OK;
+        else
+            return complain_of(argv[i]);
+    }
+    doctor_machine(&findings);
+    if (doctor_driver(&findings) > 0 && test)
+        doctor_self_test(&findings);
+    if (json)
+        show_json(&findings);
+    else
+        show_text(&findings);
+    status = exit_status(worst(&findings));
+    free(findings.at);
+    return status;
+}

@@ -1,0 +1,242 @@
+/* The doctor's self-test: one program natively and under the library, by each door, and the bytes
+ * compared.
+ *
+ * The program is one that goes wrong under a library that gives memory back too early: it frees
+ * what a stream may still write or read, as cudaFree allows, and allocates at once. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allograft.h"
+#include "command.h"
+#include "doctor.h"
+#include "doctor_driver.h"
+
+#define ROUNDS     200u
+#define WORDS      (64u * 1024u)
+#define STREAMS    3u
+#define PATIENCE_S 120u
+
+/* ---- the program ---- */
+
+static struct doctor_calls cu;
+
+static uint64_t hash(const uint32_t *words, size_t n, uint64_t so_far)
+{
+    for (size_t i = 0; i < n; i++)
+        so_far = (so_far ^ words[i]) * 0x100000001b3u; /* FNV-1a, by words */
+    return so_far;
+}
+
+/* One round: a temporary is filled and copied on a stream, and freed while that may be under way.
+ */
+static CUresult go_round(CUstream stream, CUdeviceptr out, uint32_t value)
+{
+    CUdeviceptr first, second;
+    CUresult result = cu.cuMemAlloc_v2(&first, WORDS * 4);
+
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemsetD32Async(first, value, WORDS, stream);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemAlloc_v2(&second, WORDS * 4);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemcpyDtoDAsync_v2(second, first, WORDS * 4, stream);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemFree_v2(first);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemcpyDtoDAsync_v2(out, second, WORDS * 4, stream);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemFree_v2(second);
+    return result;
+}
+
+static CUresult work(uint64_t *ret_hash)
+{
+    static uint32_t words[WORDS];
+    CUstream streams[STREAMS] = {NULL};
+    CUdeviceptr out[STREAMS];
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < STREAMS && result == CUDA_SUCCESS; i++) {
+        result = i ? cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) : CUDA_SUCCESS;
+        if (result == CUDA_SUCCESS)
+            result = cu.cuMemAlloc_v2(&out[i], WORDS * 4);
+    }
+    *ret_hash = 0xcbf29ce484222325u;
+    for (uint32_t round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
+        unsigned i = round * 7 % STREAMS;
+
+        result = go_round(streams[i], out[i], round * 2654435761u);
+        if (result != CUDA_SUCCESS || round % 5 != 4)
+            continue;
+        result = cu.cuStreamSynchronize(streams[i]);
+        if (result == CUDA_SUCCESS)
+            result = cu.cuMemcpyDtoH_v2(words, out[i], sizeof(words));
+        *ret_hash = hash(words, WORDS, *ret_hash);
+    }
+    return result;
+}
+
+/* Allocations and operations that the library took over; 0 without it. */
+static unsigned long long taken_over(void)
+{
+    struct allograft_snapshot snapshot = {.bytes = sizeof(snapshot)};
+
+    if (allograft_snapshot(&snapshot) != ALLOGRAFT_OK)
+        return 0;
+    return snapshot.allocations[ALLOGRAFT_POOLED] + snapshot.allocations[ALLOGRAFT_MANAGED];
+}
+
+int doctor_work(const char *door)
+{
+    const char *missing = doctor_open_driver(door, &cu);
+    CUcontext context;
+    CUresult result;
+    uint64_t sum = 0;
+
+    (void)alarm(PATIENCE_S); /* a driver that hangs must not hang the doctor */
+    if (missing) {
+        printf("no %s\n", missing);
+        return STATUS_FAILED;
+    }
+    result = cu.cuInit(0);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuDevicePrimaryCtxRetain(&context, 0);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS)
+        result = work(&sum);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuCtxSynchronize();
+    printf("%d %016llx %llu\n", (int)result, (unsigned long long)sum, taken_over());
+    return result == CUDA_SUCCESS ? STATUS_OK : STATUS_FAILED;
+}
+
+/* ---- running it ---- */
+
+struct outcome {
+    bool ran;
+    int result;
+    char sum[32];
+    unsigned long long taken_over;
+    char how[64]; /* it ended, where it did not run */
+};
+
+/* In front of what is preloaded already, as `allograft run` has it. */
+static void preload(const char *library)
+{
+    const char *others = getenv("LD_PRELOAD");
+    char both[2 * PATH_MAX];
+
+    snprintf(both, sizeof(both), "%s%s%s", library, others && *others ? ":" : "",
+             others ? others : "");
+    setenv("LD_PRELOAD", both, 1);
+}
+
+static void become_it(int out, const char *door, const char *library, const char *setting)
+{
+    /* Settings of the environment are the user's; these decide. */
+    unsetenv("ALLOGRAFT_RULES");
+    unsetenv("ALLOGRAFT_CONFIG");
+    unsetenv("ALLOGRAFT_DISABLE");
+    unsetenv("ALLOGRAFT_GRAPH");
+    setenv("ALLOGRAFT_STATS", "off", 1);
+    setenv("ALLOGRAFT_COUNTERS", "off", 1);
+    setenv("ALLOGRAFT_POLICY", setting, 1);
+    if (library)
+        preload(library);
+    if (dup2(out, STDOUT_FILENO) >= 0)
+        execl("/proc/self/exe", "allograft", "doctor", "--work", door, (char *)NULL);
+    _exit(STATUS_FAILED);
+}
+
+static void read_outcome(int in, struct outcome *ret)
+{
+    char text[200] = "";
+    size_t length = 0;
+    ssize_t n;
+
+    while (
+        length + 1 < sizeof(text) &&
+        ((n = read(in, text + length, sizeof(text) - 1 - length)) > 0 || (n < 0 && errno == EINTR)))
+        length += n > 0 ? (size_t)n : 0;
+    ret->ran = sscanf(text, "%d %31s %llu", &ret->result, ret->sum, &ret->taken_over) == 3;
+    text[strcspn(text, "\n")] = '\0';
+    snprintf(ret->how, sizeof(ret->how), "%.60s", text);
+}
+
+static struct outcome run_it(const char *door, const char *library, const char *setting)
+{
+    struct outcome outcome = {.how = "could not be started"};
+    int ends[2], status = 0;
+    pid_t child;
+
+    fflush(stdout);
+    if (pipe(ends))
+        return outcome;
+    child = fork();
+    if (!child)
+        become_it(ends[1], door, library, setting);
+    close(ends[1]);
+    if (child > 0) {
+        read_outcome(ends[0], &outcome);
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            continue;
+        if (WIFSIGNALED(status)) {
+            outcome.ran = false;
+            snprintf(outcome.how, sizeof(outcome.how), "ended by signal %d", WTERMSIG(status));
+        }
+    }
+    close(ends[0]);
+    return outcome;
+}
+
+static void compare(struct findings *findings, const char *door, const char *library,
+                    const char *policy, const struct outcome *native)
+{
+    struct outcome outcome = run_it(door, library, policy);
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s_%s", policy, door);
+    if (!outcome.ran || outcome.result)
+        found(findings, VERDICT_FAIL, "self-test", name, "POLICY=%s, found by %s: %s", policy, door,
+              outcome.ran ? "the driver returned an error" : outcome.how);
+    else if (strcmp(outcome.sum, native->sum) != 0)
+        found(findings, VERDICT_FAIL, "self-test", name,
+              "POLICY=%s, found by %s: OTHER BYTES than natively", policy, door);
+    else if (!outcome.taken_over)
+        found(findings, VERDICT_LACK, "self-test", name,
+              "POLICY=%s, found by %s: the same bytes, but nothing was "
+              "redirected",
+              policy, door);
+    else
+        found(findings, VERDICT_GOOD, "self-test", name,
+              "POLICY=%s, found by %s: the same bytes as natively, %llu "
+              "allocations redirected",
+              policy, door, outcome.taken_over);
+}
+
+void doctor_self_test(struct findings *findings)
+{
+    static const char *const doors[] = {"dlsym", "get-proc"}, *const policies[] = {"pool",
+                                                                                   "managed"};
+    struct outcome native = run_it("dlsym", NULL, "native");
+    char library[PATH_MAX];
+
+    if (!native.ran || native.result) {
+        found(findings, VERDICT_FAIL, "self-test", "native", "a small program fails natively: %s",
+              native.how);
+        return;
+    }
+    if (locate_library(library, sizeof(library)) != STATUS_OK)
+        return; /* which was told of */
+    for (size_t p = 0; p < 2; p++) {
+        for (size_t d = 0; d < 2; d++)
+            compare(findings, doors[d], library, policies[p], &native);
+    }
+}
