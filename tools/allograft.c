@@ -10,8 +10,9 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"run", command_run},   {"options", command_options}, {"report", command_report},
-    {"diff", command_diff}, {"trace", command_trace}, {"doctor", command_doctor},
+    {"run", command_run},       {"options", command_options}, {"report", command_report},
+    {"diff", command_diff},     {"top", command_top},         {"trace", command_trace},
+    {"doctor", command_doctor},
 };
 
 static const char help_text[] =
@@ -23,6 +24,7 @@ static const char help_text[] =
     "  allograft report [PID | FILE... | DIR]        reports of processes, as text, JSON or a "
     "page\n"
     "  allograft diff A B                            what two reports have different\n"
+    "  allograft top                                 the running processes, again and again\n"
     "  allograft trace FILE                          a trace as text, for Perfetto or RMM's "
     "replay\n"
     "  allograft doctor                              what this machine can do, and a self-test\n"
@@ -40,6 +42,15 @@ void command_complain(const char *format, ...)
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
+}
+
+static void complain_of_word(const char *word)
+{
+    char names[256] = "";
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s, ", commands[i].name);
+    command_complain("no command '%s'; there are: %s--version, --help", word, names);
 }
 
 static int dispatch(int argc, char **argv)
@@ -62,9 +73,7 @@ static int dispatch(int argc, char **argv)
         if (!strcmp(word, commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
     }
-    command_complain("no command '%s'; there are: run, options, report, diff, trace, doctor, --version, "
-                     "--help",
-                     word);
+    complain_of_word(word);
     return STATUS_USAGE;
 }
 

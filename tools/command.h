@@ -26,6 +26,7 @@ int command_report(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_trace(int argc, char **argv);
+int command_top(int argc, char **argv);
 
 /* `allograft options --check`; an exit status. */
 int command_options_check(void);

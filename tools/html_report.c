@@ -305,6 +305,7 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
         {"pressure", "Want of memory"},
         {"async", "The program's own stream-ordered calls"},
         {"ipc", "Memory shared with other processes"},
+        {"api", "Calls of allograft.h"},
     };
     bool any = false;
 
@@ -435,6 +436,39 @@ static void add_replay(struct ag_text *text, const struct job *job)
     add_group(text, job, "flushes", "Why withheld work went out", "reason", "c5");
     add_list(text, job, "replay", "All counts");
     add_list(text, job, "staging", "Host data of withheld copies");
+    html_card_end(text);
+}
+
+/* Points that the program gave a name. */
+static void add_marks(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+    char count[32], first[32], last[32], bytes[32];
+
+    if (!stats->n_marks)
+        return;
+    html_card_begin(text, false, "Marks of the program", NULL);
+    ag_text_add(text,
+                "<table class=\"cells\">\n<thead><tr><th scope=\"col\">mark</th><th "
+                "scope=\"col\" class=\"num\">passed</th><th scope=\"col\" class=\"num\">first "
+                "at</th><th scope=\"col\" class=\"num\">last at</th><th scope=\"col\" "
+                "class=\"num\">memory then</th></tr></thead>\n<tbody>\n");
+    for (unsigned i = 0; i < stats->n_marks && i < AG_MARKS; i++) {
+        const struct ag_mark_stats *mark = &stats->marks[i];
+
+        ag_text_add(text, "<tr><th scope=\"row\">");
+        html_add(text, mark->name);
+        ag_text_add(
+            text,
+            "</th><td class=\"num\" data-label=\"passed\">%s</td><td class=\"num\" "
+            "data-label=\"first at\">%s</td><td class=\"num\" data-label=\"last at\">%s</td><td "
+            "class=\"num\" data-label=\"memory then\">%s</td></tr>\n",
+            html_number(count, sizeof(count), UNIT_COUNT, (double)mark->count),
+            unit_text(first, sizeof(first), UNIT_NS, (double)mark->first_ns),
+            unit_text(last, sizeof(last), UNIT_NS, (double)mark->last_ns),
+            unit_text(bytes, sizeof(bytes), UNIT_BYTES, (double)mark->bytes));
+    }
+    ag_text_add(text, "</tbody>\n</table>\n");
     html_card_end(text);
 }
 
@@ -627,6 +661,7 @@ void job_render_html(struct ag_text *text, const struct job *job)
     add_replay(text, job);
     add_pools(text, job);
     add_cache_and_pressure(text, job);
+    add_marks(text, job);
     add_settings(text, job);
     add_coverage(text, job);
     ag_text_add(text, "</div>\n");

@@ -143,6 +143,26 @@ static void add_pool(struct ag_stats *sum, const struct ag_stats *stats, unsigne
         sum->slots[0].app_pools[i][which] += stats->slots[0].app_pools[row][which];
 }
 
+static void add_mark(struct ag_stats *sum, const struct ag_mark_stats *mark)
+{
+    unsigned i = 0;
+
+    while (i < sum->n_marks && strcmp(sum->marks[i].name, mark->name) != 0)
+        i++;
+    if (i == AG_MARKS)
+        return;
+    if (i == sum->n_marks) {
+        memcpy(sum->marks[i].name, mark->name, sizeof(mark->name));
+        sum->marks[i].first_ns = mark->first_ns;
+        sum->n_marks = i + 1;
+    }
+    sum->marks[i].count += mark->count;
+    if (mark->first_ns < sum->marks[i].first_ns)
+        sum->marks[i].first_ns = mark->first_ns;
+    keep_larger(&sum->marks[i].last_ns, mark->last_ns);
+    sum->marks[i].bytes += mark->bytes;
+}
+
 static void add_bypassing(struct ag_stats *sum, const char *library)
 {
     for (unsigned i = 0; i < sum->n_bypassing; i++) {
@@ -269,6 +289,8 @@ bool job_add_up(struct job *job)
             if (stats->app_pools[row].kind != AG_APP_POOL_UNUSED)
                 add_pool(sum, stats, row);
         }
+        for (unsigned k = 0; k < stats->n_marks && k < AG_MARKS; k++)
+            add_mark(sum, &stats->marks[k]);
         for (unsigned k = 0; k < stats->n_bypassing && k < AG_STATS_BYPASSING; k++)
             add_bypassing(sum, stats->bypassing[k]);
         if (process_elapsed_ns(&job->processes[i]) > longest)

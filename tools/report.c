@@ -2,7 +2,6 @@
  */
 #include "command.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "job.h"
 
 static const char help_text[] =
@@ -45,13 +45,6 @@ struct wishes {
     char **what;
     int n_what;
     struct job job; /* for one page, or one table, of many */
-};
-
-/* Files to show, newest first. */
-struct files {
-    int folder;
-    char (*names)[AG_RECORD_NAME_MAX];
-    size_t n, capacity;
 };
 
 /* ---- one file ------------------------------------------------------------------------------ */
@@ -92,63 +85,6 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
 
 /* ---- many ---------------------------------------------------------------------------------- */
 
-/* Is the file one of those asked for? `pid` 0: any. */
-static bool is_wanted(const struct ag_record_owner *owner, int pid, bool all)
-{
-    if (pid)
-        return owner->pid == pid;
-    return all || ag_record_state(owner) == AG_RECORD_DEAD;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    return strcmp(b, a); /* names begin with the time in fixed width */
-}
-
-static int add_name(struct files *files, const char *name)
-{
-    if (files->n == files->capacity) {
-        size_t capacity = files->capacity ? 2 * files->capacity : 64;
-        void *names = realloc(files->names, capacity * sizeof(*files->names));
-
-        if (!names)
-            return STATUS_FAILED;
-        files->names = names;
-        files->capacity = capacity;
-    }
-    memcpy(files->names[files->n++], name, strlen(name) + 1); /* no longer than a name of ours */
-    return STATUS_OK;
-}
-
-static int list_files(struct files *files, int pid, bool all)
-{
-    DIR *directory = fdopendir(dup(files->folder));
-    const struct dirent *entry;
-    int status = STATUS_OK;
-
-    if (!directory)
-        return STATUS_FAILED;
-    while (status == STATUS_OK && (entry = readdir(directory))) {
-        struct ag_record_owner owner;
-
-        if (ag_record_parse_name(entry->d_name, &owner) && is_wanted(&owner, pid, all))
-            status = add_name(files, entry->d_name);
-    }
-    closedir(directory);
-    if (files->n)
-        qsort(files->names, files->n, sizeof(*files->names), newest_first);
-    return status;
-}
-
-static void remove_if_dead(int folder, const char *name)
-{
-    struct ag_record_owner owner;
-
-    if (ag_record_parse_name(name, &owner) && ag_record_state(&owner) == AG_RECORD_DEAD &&
-        unlinkat(folder, name, 0))
-        command_complain("%s: %s", name, strerror(errno));
-}
-
 static int print(struct ag_text *text)
 {
     if (text->truncated) {
@@ -160,7 +96,7 @@ static int print(struct ag_text *text)
     return ferror(stdout) ? STATUS_FAILED : STATUS_OK;
 }
 
-static int show_all(struct files *files, struct wishes *wishes)
+static int show_all(struct folder_files *files, struct wishes *wishes)
 {
     struct ag_text text = {0};
     unsigned n_others = 0;
@@ -191,15 +127,15 @@ static int show_all(struct files *files, struct wishes *wishes)
         status = STATUS_FAILED;
     ag_text_finish(&text);
     for (size_t i = 0; wishes->clean && !fflush(stdout) && i < files->n; i++)
-        remove_if_dead(files->folder, files->names[i]);
+        folder_remove_if_dead(files->folder, files->names[i]);
     return status;
 }
 
 /* Processes with counters in a folder: `pid`, or all dead ones, or all. */
 static int report_folder(int folder, const char *path, int pid, struct wishes *wishes)
 {
-    struct files files = {.folder = folder};
-    int status = list_files(&files, pid, wishes->all);
+    struct folder_files files = {.folder = folder};
+    int status = folder_list(&files, pid, wishes->all);
 
     if (status)
         command_complain("%s: %s", path, strerror(errno));
@@ -219,19 +155,11 @@ static int report_folder(int folder, const char *path, int pid, struct wishes *w
 
 static int report_own_folder(int pid, struct wishes *wishes)
 {
-    const char *setting = getenv("ALLOGRAFT_COUNTERS");
     char path[PATH_MAX];
     int folder, status;
 
-    if (!setting || !*setting || !strcmp(setting, "off"))
-        setting = "auto";
-    (void)ag_record_folder(setting, path, sizeof(path));
-    folder = ag_record_open_folder(setting, false);
-    if (folder < 0 && folder != -ENOENT) {
-        command_complain("%s: %s", path,
-                         folder == -EPERM ? "is not a folder of yours alone" : strerror(-folder));
+    if (folder_open_own(&folder, path, sizeof(path)))
         return STATUS_FAILED;
-    }
     if (folder < 0 && !pid && wishes->json) {
         puts("[]");
         return STATUS_OK;

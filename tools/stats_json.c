@@ -380,6 +380,27 @@ static void read_pools(struct reader *reader, const json_t *root)
     }
 }
 
+static void read_marks(struct reader *reader, const json_t *root)
+{
+    const json_t *marks = list(reader, root, "marks"), *row;
+    size_t i;
+
+    json_array_foreach(marks, i, row)
+    {
+        struct ag_mark_stats *mark;
+
+        if (i >= AG_MARKS)
+            break;
+        mark = &reader->stats->marks[i];
+        copy_text(reader, row, "name", mark->name, sizeof(mark->name));
+        mark->count = number(reader, row, "count");
+        mark->first_ns = number(reader, row, "first_ns");
+        mark->last_ns = number(reader, row, "last_ns");
+        mark->bytes = number(reader, row, "bytes");
+        reader->stats->n_marks = (uint32_t)i + 1;
+    }
+}
+
 static void read_replay(struct reader *reader, const json_t *root)
 {
     const json_t *replay = part(reader, root, "replay");
@@ -408,6 +429,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     read_coverage(reader, root);
     read_devices(reader, root);
     read_pools(reader, root);
+    read_marks(reader, root);
     read_replay(reader, root);
     read_counters(reader, root);
     reader->stats->pending_bytes.peak =

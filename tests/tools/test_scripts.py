@@ -97,6 +97,8 @@ class Completion(CommandTest):
         self.assertEqual(self.complete("options", "--c"), ["--check"])
         self.assertEqual(self.complete("report", "--h"), ["--html", "--help"])
         self.assertEqual(self.complete("report", "--html", "--h"), [])
+        self.assertEqual(self.complete("top", "--on"), ["--once"])
+        self.assertEqual(self.complete("diff", "--le"), ["--least"])
         self.assertEqual(self.complete("run", "--s"), ["--stats", "--set"])
         self.assertEqual(self.complete("run", "--policy", ""), ["pool", "native", "managed"])
         self.assertEqual(self.complete("run", "--set", "POOL"), ["POOL_KEEP="])

@@ -1,0 +1,87 @@
+/* folder.c: finds and removes counters' files: see folder.h. */
+#include "folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+
+int folder_open_own(int *ret, char *path, size_t capacity)
+{
+    const char *setting = getenv("ALLOGRAFT_COUNTERS");
+    int folder;
+
+    if (!setting || !*setting || !strcmp(setting, "off"))
+        setting = "auto";
+    (void)ag_record_folder(setting, path, capacity);
+    folder = ag_record_open_folder(setting, false);
+    if (folder < 0 && folder != -ENOENT) {
+        command_complain("%s: %s", path,
+                         folder == -EPERM ? "is not a folder of yours alone" : strerror(-folder));
+        return STATUS_FAILED;
+    }
+    *ret = folder < 0 ? -1 : folder;
+    return STATUS_OK;
+}
+
+/* Is the file one of those asked for? `pid` 0: any. */
+static bool is_wanted(const struct ag_record_owner *owner, int pid, bool all)
+{
+    if (pid)
+        return owner->pid == pid;
+    return all || ag_record_state(owner) == AG_RECORD_DEAD;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    return strcmp(b, a); /* names begin with the time in fixed width */
+}
+
+static int add_name(struct folder_files *files, const char *name)
+{
+    if (files->n == files->capacity) {
+        size_t capacity = files->capacity ? 2 * files->capacity : 64;
+        void *names = realloc(files->names, capacity * sizeof(*files->names));
+
+        if (!names)
+            return STATUS_FAILED;
+        files->names = names;
+        files->capacity = capacity;
+    }
+    memcpy(files->names[files->n++], name, strlen(name) + 1); /* no longer than a name of ours */
+    return STATUS_OK;
+}
+
+int folder_list(struct folder_files *files, int pid, bool all)
+{
+    DIR *directory = fdopendir(dup(files->folder));
+    const struct dirent *entry;
+    int status = STATUS_OK;
+
+    if (!directory)
+        return STATUS_FAILED;
+    rewinddir(directory); /* the descriptors share their place */
+    while (status == STATUS_OK && (entry = readdir(directory))) {
+        struct ag_record_owner owner;
+
+        if (ag_record_parse_name(entry->d_name, &owner) && is_wanted(&owner, pid, all))
+            status = add_name(files, entry->d_name);
+    }
+    closedir(directory);
+    if (files->n)
+        qsort(files->names, files->n, sizeof(*files->names), newest_first);
+    return status;
+}
+
+void folder_remove_if_dead(int folder, const char *name)
+{
+    struct ag_record_owner owner;
+
+    if (ag_record_parse_name(name, &owner) && ag_record_state(&owner) == AG_RECORD_DEAD &&
+        unlinkat(folder, name, 0))
+        command_complain("%s: %s", name, strerror(errno));
+}
