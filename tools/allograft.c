@@ -12,7 +12,7 @@ struct command {
 static const struct command commands[] = {
     {"run", command_run},       {"options", command_options}, {"report", command_report},
     {"diff", command_diff},     {"top", command_top},         {"trace", command_trace},
-    {"doctor", command_doctor},
+    {"doctor", command_doctor}, {"tune", command_tune},
 };
 
 static const char help_text[] =
@@ -28,6 +28,7 @@ static const char help_text[] =
     "  allograft trace FILE                          a trace as text, for Perfetto or RMM's "
     "replay\n"
     "  allograft doctor                              what this machine can do, and a self-test\n"
+    "  allograft tune -- program [args]              which settings are best for a program\n"
     "  allograft --version                           the version\n"
     "  allograft --help                              this text; `allograft run --help` for run's\n"
     "\n"

@@ -25,6 +25,7 @@ int command_options(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_doctor(int argc, char **argv);
+int command_tune(int argc, char **argv);
 int command_trace(int argc, char **argv);
 int command_top(int argc, char **argv);
 

@@ -1,0 +1,141 @@
+"""`allograft tune`: what it runs, what it compares, what it says, and every refusal. Which settings are best is
+tests/tools/judge.c's business: here nothing depends on how long something takes."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+import command
+from command import CommandTest, allograft, clean_environment, paths
+
+NAMES = ["as it is", "pool", "pool, frees that wait", "managed", "graphs", "pool and graphs"]
+
+
+class TuneTest(CommandTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def environment(self):
+        return clean_environment(TMPDIR=self.folder)
+
+    def tune(self, script, *args, stderr=""):
+        """The table as JSON, of a shell script that is tuned."""
+        result = allograft("tune", "--runs", "1", "--json", *args, "--", "sh", "-c", script, env=self.environment())
+        self.assertEqual((result.returncode, result.stderr), (0, stderr), result.stdout)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("allograft-tune")], [])
+        whole = json.loads(result.stdout)
+        self.assertEqual(whole["schema"], "allograft-tune/1")
+        self.assertEqual([t["name"] for t in whole["trials"]], NAMES)
+        return whole
+
+    def faults(self, *args, **kwargs):
+        return [trial["fault"] for trial in self.tune(*args, **kwargs)["trials"]]
+
+
+class Compared(TuneTest):
+    def test_same(self):
+        whole = self.tune("echo one; echo two >&2")
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 6)
+        self.assertTrue(whole["complete"] and whole["compared"])
+        self.assertEqual([t["runs"] for t in whole["trials"]], [1] * 6)
+
+    def test_other_output(self):
+        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"'), [None] * 4 + ["OTHER OUTPUT"] * 2)
+
+    def test_not_looked_at(self):
+        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"', "--compare", "none"), [None] * 6)
+
+    def test_other_status(self):
+        self.assertEqual(self.faults('[ "$ALLOGRAFT_POLICY" != managed ]'),
+                         [None] * 3 + ["other exit status"] + [None] * 2)
+
+    def test_signal(self):
+        self.assertEqual(self.faults('[ -z "$ALLOGRAFT_FREE" ] || kill -SEGV $$'),
+                         [None] * 2 + ["ended by a signal"] + [None] * 3)
+
+    def test_file(self):
+        path = os.path.join(self.folder, "result")
+        self.assertEqual(self.faults(f'echo $$; echo "$ALLOGRAFT_FREE" > {path}', "--compare", "file:" + path),
+                         [None] * 2 + ["OTHER OUTPUT"] + [None] * 3)
+
+    def test_never_the_same(self):
+        result = allograft("tune", "--runs", "1", "--json", "sh", "-c", "echo $$", env=self.environment())
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("differs from run to run, also as it is", result.stderr)
+        self.assertFalse(json.loads(result.stdout)["compared"])
+
+    def test_too_slow(self):
+        self.assertEqual(self.faults('[ "$ALLOGRAFT_POLICY" != managed ] || sleep 100', "--timeout", "8"),
+                         [None] * 3 + ["took too long"] + [None] * 2)
+
+
+class Programs(TuneTest):
+    def test_peak_of_a_real_program(self):
+        demo = os.path.join(paths.sim, "demo", "demo-sim")
+        env = dict(self.environment(), LD_LIBRARY_PATH=paths.sim)
+        result = allograft("tune", "--runs", "1", "--json", "--metric", "peak", "--", demo, env=env)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        whole = json.loads(result.stdout)
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 6)
+        for trial in whole["trials"]:
+            self.assertEqual(trial["peak_bytes"], 2097408, trial)
+        self.assertEqual(whole["best"], 0)
+
+    def test_table_and_files(self):
+        config, page = os.path.join(self.folder, "best.conf"), os.path.join(self.folder, "page.html")
+        result = allograft("tune", "--runs", "2", "--write", config, "--html", page, "true", env=self.environment())
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for name in NAMES:
+            self.assertIn(name, result.stdout)
+        self.assertIn("\nBest", result.stdout)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("pool and graphs", file.read())
+        checked = allograft("options", "--check", env=dict(self.environment(), ALLOGRAFT_CONFIG=config))
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def test_interrupted(self):
+        started = os.path.join(self.folder, "started")
+        script = f'[ -z "$ALLOGRAFT_GRAPH" ] || {{ touch {started}; exec sleep 100; }}'
+        env = self.environment()
+        with subprocess.Popen([paths.command, "tune", "--runs", "3", "sh", "-c", script], env=env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as child:
+            for _ in range(600):
+                if os.path.exists(started):
+                    break
+                time.sleep(0.1)
+            os.killpg(child.pid, signal.SIGINT)
+            out, err = child.communicate(timeout=60)
+        self.assertEqual((child.returncode, err), (0, ""))
+        self.assertIn("stopped after 0 of 3 rounds", out)
+        self.assertIn("as it is", out)
+
+
+class Refusals(TuneTest):
+    def test_options(self):
+        for args, said in ((["--runs", "0", "x"], "1 to 99"), (["--runs", "100", "x"], "1 to 99"),
+                           (["--metric", "speed", "x"], "time, peak or both"),
+                           (["--compare", "file:", "x"], "stdout, file:PATH or none"),
+                           (["--timeout", "-1", "x"], "seconds"), (["--fast", "x"], "--fast"),
+                           (["--runs"], "needs a value"), ([], "no program"), (["--"], "no program")):
+            self.assert_refused(allograft("tune", *args), said)
+        self.assertIn("--metric", allograft("tune", "--help").stdout)
+
+    def test_bad_setting(self):
+        result = allograft("tune", "true", env=clean_environment(ALLOGRAFT_POLICY="pol"))
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+
+    def test_programs_that_fail(self):
+        self.assert_refused(allograft("tune", "sh", "-c", "echo oh no >&2; exit 3", env=self.environment()),
+                            "exit status 3", "oh no", status=1)
+        self.assert_refused(allograft("tune", "/nowhere/at/all", env=self.environment()), "No such file", status=1)
+        self.assert_refused(allograft("tune", "--compare", "file:/nowhere/x", "true", env=self.environment()),
+                            "did not write /nowhere/x", status=1)
+
+
+if __name__ == "__main__":
+    command.main()

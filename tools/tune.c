@@ -1,0 +1,460 @@
+/* `allograft tune`: tries settings on a program and says which are best. */
+#include "tune.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "command.h"
+#include "html.h"
+
+static const char help_text[] =
+    "allograft tune [options] [--] program [args]\n"
+    "\n"
+    "Runs the program as it is and under several settings, in turns, checks that what it writes "
+    "stays\n"
+    "the same, and prints which settings are best. Its standard output is not shown, its standard\n"
+    "input is empty. Ctrl-C ends it with what there is by then.\n"
+    "\n"
+    "  --runs N           runs of each (default 5, at most 99)\n"
+    "  --metric M         what is better: less time, a lower peak of device memory, or both (the\n"
+    "                     product): time (default), peak, both\n"
+    "  --compare C        what must stay the same beside the exit status: stdout (default),\n"
+    "                     file:PATH (removed before each run), none\n"
+    "  --timeout S        seconds after which a run is given up (default: 10 times the first, and "
+    "60)\n"
+    "  --write FILE       the best settings as a file for ALLOGRAFT_CONFIG\n"
+    "  --html FILE        the table as a page; - is standard output\n"
+    "  --json             the table for scripts (allograft-tune/1)\n"
+    "  --help             this text\n"
+    "\n"
+    "Exit status 1: the program could not be run, or ended otherwise the second time.\n";
+
+static struct trial trials[] = {
+    {.name = "as it is", .settings = {NULL}},
+    {.name = "pool", .settings = {"ALLOGRAFT_POLICY=pool", NULL}},
+    {.name = "pool, frees that wait",
+     .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_FREE=sync", NULL}},
+    {.name = "managed", .settings = {"ALLOGRAFT_POLICY=managed", NULL}},
+    {.name = "graphs", .settings = {"ALLOGRAFT_POLICY=native", "ALLOGRAFT_GRAPH=all", NULL}},
+    {.name = "pool and graphs", .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_GRAPH=all", NULL}},
+};
+#define N_TRIALS ((unsigned)(sizeof(trials) / sizeof(trials[0])))
+
+static struct {
+    unsigned runs;
+    enum tune_metric metric;
+    struct tune_output output;
+    uint64_t patience_ns;
+    const char *write, *html;
+    bool json;
+    char **argv;
+} wish = {.runs = 5};
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+}
+
+/* ---- options ---- */
+
+static bool number(const char *text, unsigned long most, unsigned long *ret)
+{
+    char *end;
+
+    errno = 0;
+    *ret = strtoul(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && !errno && *ret && *ret <= most;
+}
+
+static int refuse(const char *option, const char *value, const char *allowed)
+{
+    command_complain("tune: %s %s: it takes %s", option, value, allowed);
+    return STATUS_USAGE;
+}
+
+static int take_option(const char *option, const char *value)
+{
+    static const char *const metrics[] = {"time", "peak", "both"};
+    unsigned long n;
+
+    if (!strcmp(option, "--runs")) {
+        if (!number(value, TUNE_MOST_RUNS, &n))
+            return refuse(option, value, "a number from 1 to 99");
+        wish.runs = (unsigned)n;
+    } else if (!strcmp(option, "--timeout")) {
+        if (!number(value, 1000000, &n))
+            return refuse(option, value, "seconds, from 1 to 1000000");
+        wish.patience_ns = n * 1000000000u;
+    } else if (!strcmp(option, "--metric")) {
+        for (n = 0; n < 3 && strcmp(value, metrics[n]) != 0; n++)
+            continue;
+        if (n == 3)
+            return refuse(option, value, "time, peak or both");
+        wish.metric = (enum tune_metric)n;
+    } else if (!strcmp(option, "--compare")) {
+        if (strcmp(value, "stdout") != 0 && strcmp(value, "none") != 0 &&
+            (strncmp(value, "file:", 5) != 0 || !value[5]))
+            return refuse(option, value, "stdout, file:PATH or none");
+        wish.output.ignored = !strcmp(value, "none");
+        wish.output.file = strncmp(value, "file:", 5) ? NULL : value + 5;
+    } else if (!strcmp(option, "--write")) {
+        wish.write = value;
+    } else {
+        wish.html = value;
+    }
+    return STATUS_OK;
+}
+
+/* -1: go on. */
+static int parse(int argc, char **argv)
+{
+    static const char *const valued[] = {"--runs",    "--metric", "--compare",
+                                         "--timeout", "--write",  "--html"};
+    int i = 1;
+
+    for (; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++) {
+        bool takes = false;
+        int status;
+
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return fputs(help_text, stdout) < 0 ? STATUS_FAILED : STATUS_OK;
+        if (!strcmp(argv[i], "--json")) {
+            wish.json = true;
+            continue;
+        }
+        for (size_t k = 0; k < sizeof(valued) / sizeof(valued[0]); k++)
+            takes = takes || !strcmp(argv[i], valued[k]);
+        if (!takes || i + 1 >= argc) {
+            command_complain(takes ? "tune: %s needs a value"
+                                   : "tune: no option '%s'; see `allograft tune --help`",
+                             argv[i]);
+            return STATUS_USAGE;
+        }
+        status = take_option(argv[i], argv[i + 1]);
+        if (status != STATUS_OK)
+            return status;
+        i++;
+    }
+    i += i < argc && !strcmp(argv[i], "--");
+    if (i >= argc) {
+        command_complain("tune: no program given; see `allograft tune --help`");
+        return STATUS_USAGE;
+    }
+    wish.argv = argv + i;
+    return -1;
+}
+
+/* ---- running ---- */
+
+static void show_progress(unsigned done, unsigned all, uint64_t began, const char *name)
+{
+    char bar[31], left[32] = "";
+    unsigned length = all ? done * 30 / all : 0;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    memset(bar, '-', 30);
+    memset(bar, '#', length);
+    bar[30] = '\0';
+    if (done)
+        ag_text_duration(left, sizeof(left), (double)(ag_clock_ns() - began) / done * (all - done));
+    fprintf(stderr, "\r\033[K[%s] %u of %u%s%s%s  %s", bar, done, all, *left ? ", about " : "",
+            left, *left ? " left" : "", name);
+    if (done == all)
+        fputs("\r\033[K", stderr);
+    fflush(stderr);
+}
+
+/* Why the run does not count, or NULL. The first run tells what the others must be like. */
+static const char *fault_of(const struct tune_run *run)
+{
+    struct tune_output *output = &wish.output;
+
+    if (run->timed_out)
+        return "took too long";
+    if (!output->known) {
+        output->known = true;
+        output->status = run->status;
+        output->hash = run->hash;
+        return NULL;
+    }
+    if (run->status != output->status)
+        return WIFSIGNALED(run->status) ? "ended by a signal" : "other exit status";
+    if (!output->ignored && run->hash != output->hash)
+        return "OTHER OUTPUT";
+    return NULL;
+}
+
+/* The program as it is, twice: it must run, and write the same. The second run counts memory. */
+static int try_it(const char *library)
+{
+    static const char *const none[] = {NULL}, *const counted[] = {"ALLOGRAFT_POLICY=native", NULL};
+    struct tune_run run;
+    const char *fault;
+
+    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, UINT64_MAX / 4, &run)) {
+        command_complain("tune: %s could not be started: %s", wish.argv[0], strerror(errno));
+        return STATUS_FAILED;
+    }
+    if (stopped)
+        return STATUS_FAILED;
+    if (run.status) {
+        command_complain("tune: %s does not end with success as it is (%s %d)%s%s", wish.argv[0],
+                         WIFSIGNALED(run.status) ? "signal" : "exit status",
+                         WIFSIGNALED(run.status) ? WTERMSIG(run.status) : WEXITSTATUS(run.status),
+                         *run.complaint ? ": " : "", run.complaint);
+        return STATUS_FAILED;
+    }
+    if (wish.output.file && !run.has_output) {
+        command_complain("tune: %s did not write %s", wish.argv[0], wish.output.file);
+        return STATUS_FAILED;
+    }
+    (void)fault_of(&run);
+    if (!wish.patience_ns)
+        wish.patience_ns = 10 * run.ns + 60000000000u;
+    if (!tune_run(wish.argv, library, counted, true, wish.output.file, wish.patience_ns, &run))
+        return STATUS_FAILED;
+    trials[0].peak_bytes = run.peak_bytes;
+    /* Of two runs without any change: is it the program that never writes the same twice? */
+    fault = fault_of(&run);
+    if (!fault || stopped || strcmp(fault, "OTHER OUTPUT") != 0)
+        return STATUS_OK;
+    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.patience_ns, &run))
+        return STATUS_FAILED;
+    if (!fault_of(&run))
+        return STATUS_OK;
+    command_complain("tune: what %s writes differs from run to run, also as it is: not compared "
+                     "(--compare file:PATH "
+                     "compares something else)",
+                     wish.argv[0]);
+    wish.output.ignored = true;
+    return STATUS_OK;
+}
+
+static void run_trial(struct trial *trial, const char *library)
+{
+    bool is_native = !trial->settings[0];
+    struct tune_run run;
+
+    if (trial->fault)
+        return;
+    if (!tune_run(wish.argv, is_native ? NULL : library, trial->settings, !is_native,
+                  wish.output.file, wish.patience_ns, &run)) {
+        trial->fault = "could not be started";
+        return;
+    }
+    if (stopped) /* it got the Ctrl-C as well */
+        return;
+    trial->fault = fault_of(&run);
+    trial->times_ns[trial->n++] = run.ns;
+    if (run.peak_bytes > trial->peak_bytes)
+        trial->peak_bytes = run.peak_bytes;
+}
+
+/* In turns, beginning with another each time: what drifts falls on all alike. */
+static unsigned run_all(const char *library)
+{
+    unsigned all = wish.runs * N_TRIALS, done = 0, round = 0;
+    uint64_t began = ag_clock_ns();
+
+    for (; round < wish.runs && !stopped; round++) {
+        for (unsigned i = 0; i < N_TRIALS && !stopped; i++) {
+            struct trial *trial = &trials[(i + round) % N_TRIALS];
+
+            show_progress(done++, all, began, trial->name);
+            run_trial(trial, library);
+        }
+    }
+    show_progress(all, all, began, "");
+    return stopped && round ? round - 1 : round;
+}
+
+/* ---- showing ---- */
+
+static void gain_text(char *text, size_t capacity, unsigned i)
+{
+    double gain = tune_gain(trials, i, TUNE_TIME);
+
+    snprintf(text, capacity, gain > 0 ? "%.2fx" : "-", gain);
+}
+
+static void peak_text(char *text, size_t capacity, const struct trial *trial)
+{
+    if (trial->peak_bytes)
+        ag_text_size(text, capacity, trial->peak_bytes);
+    else
+        snprintf(text, capacity, "-");
+}
+
+static void show_settings(FILE *out, const struct trial *trial, const char *separator)
+{
+    for (unsigned i = 0; trial->settings[i]; i++)
+        fprintf(out, "%s%s", i ? separator : "", trial->settings[i]);
+}
+
+static void show_table(unsigned best, unsigned rounds)
+{
+    char median[32], spread[32], gain[32], peak[32];
+
+    printf("%-24s %12s %12s %9s %12s  %s\n", "", "median", "spread", "speed-up", "peak", "output");
+    for (unsigned i = 0; i < N_TRIALS; i++) {
+        const struct trial *trial = &trials[i];
+
+        gain_text(gain, sizeof(gain), i);
+        peak_text(peak, sizeof(peak), trial);
+        printf("%c %-22s %12s %12s %9s %12s  %s\n", i == best && !trials[0].fault ? '*' : ' ',
+               trial->name,
+               trial->n ? ag_text_duration(median, sizeof(median), (double)trial->median_ns) : "-",
+               trial->n ? ag_text_duration(spread, sizeof(spread), (double)trial->spread_ns) : "-",
+               gain, peak,
+               trial->fault          ? trial->fault
+               : wish.output.ignored ? "not compared"
+                                     : "the same");
+    }
+    if (stopped)
+        printf("stopped after %u of %u rounds\n", rounds, wish.runs);
+    if (!best) {
+        printf("\nBest as it is: nothing tried is better by more than chance.\n");
+        return;
+    }
+    printf("\nBest:\n  ");
+    show_settings(stdout, &trials[best], " ");
+    printf(" allograft run --");
+    for (unsigned i = 0; wish.argv[i]; i++)
+        printf(" %s", wish.argv[i]);
+    printf("\n\nor as a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
+    show_settings(stdout, &trials[best], "\n  ");
+    printf("\n");
+}
+
+static void show_json(unsigned best, unsigned rounds)
+{
+    struct ag_text text = {0};
+
+    ag_text_add(&text,
+                "{\"schema\":\"allograft-tune/1\",\"version\":\"" ALLOGRAFT_VERSION
+                "\",\"rounds\":%u,"
+                "\"complete\":%s,\"compared\":%s,\"best\":%u,\"trials\":[",
+                rounds, stopped ? "false" : "true", wish.output.ignored ? "false" : "true", best);
+    for (unsigned i = 0; i < N_TRIALS; i++) {
+        const struct trial *trial = &trials[i];
+
+        ag_text_add(&text, "%s\n {\"name\":\"%s\",\"settings\":[", i ? "," : "", trial->name);
+        for (unsigned k = 0; trial->settings[k]; k++)
+            ag_text_add(&text, "%s\"%s\"", k ? "," : "", trial->settings[k]);
+        ag_text_add(
+            &text,
+            "],\"runs\":%u,\"median_ns\":%llu,\"spread_ns\":%llu,\"peak_bytes\":%llu,\"fault\":",
+            trial->n, (unsigned long long)trial->median_ns, (unsigned long long)trial->spread_ns,
+            (unsigned long long)trial->peak_bytes);
+        if (trial->fault)
+            ag_text_add_json(&text, trial->fault);
+        else
+            ag_text_add(&text, "null");
+        ag_text_add(&text, "}");
+    }
+    ag_text_add(&text, "]}");
+    puts(text.data ? text.data : "{}");
+    ag_text_finish(&text);
+}
+
+static int save(const char *path, const char *data, size_t length)
+{
+    FILE *file = strcmp(path, "-") ? fopen(path, "we") : stdout;
+    bool written = file && fwrite(data, 1, length, file) == length;
+
+    if (file && file != stdout && fclose(file))
+        written = false;
+    if (written)
+        return STATUS_OK;
+    command_complain("tune: %s: %s", path, strerror(errno));
+    return STATUS_FAILED;
+}
+
+static int write_html(unsigned best)
+{
+    struct ag_text text = {0};
+    uint64_t longest = 0;
+    int status;
+
+    for (unsigned i = 0; i < N_TRIALS; i++)
+        longest = trials[i].median_ns > longest ? trials[i].median_ns : longest;
+    html_begin(&text, "allograft tune");
+    ag_text_add(&text, "<header>\n<h1>");
+    html_add(&text, wish.argv[0]);
+    ag_text_add(
+        &text,
+        "</h1>\n<p class=\"soft\" style=\"margin:0\">%u runs of each; best: %s</p>\n</header>\n",
+        wish.runs, trials[best].name);
+    html_card_begin(&text, true, "Time of a run", "Medians. Shares are of the program as it is.");
+    html_bars_begin(&text, "Median time of a run under each setting", "setting", "median");
+    for (unsigned i = 0; i < N_TRIALS; i++) {
+        char label[96];
+
+        snprintf(label, sizeof(label), "%s%s%s%s", trials[i].name, i == best ? " (best)" : "",
+                 trials[i].fault ? ": " : "", trials[i].fault ? trials[i].fault : "");
+        html_bar(&text, i == best ? "c1" : "c0", label, UNIT_NS, (double)trials[i].median_ns,
+                 (double)longest, (double)trials[0].median_ns);
+    }
+    html_bars_end(&text);
+    html_card_end(&text);
+    html_end(&text);
+    status = save(wish.html, text.data ? text.data : "", text.length);
+    ag_text_finish(&text);
+    return status;
+}
+
+static int write_config(unsigned best)
+{
+    struct ag_text text = {0};
+    int status;
+
+    ag_text_add(&text, "# Best of `allograft tune`: %s\n", trials[best].name);
+    for (unsigned i = 0; trials[best].settings[i]; i++)
+        ag_text_add(&text, "%s\n", trials[best].settings[i]);
+    if (!best)
+        ag_text_add(&text, "ALLOGRAFT_DISABLE=1\n");
+    status = save(wish.write, text.data ? text.data : "", text.length);
+    ag_text_finish(&text);
+    return status;
+}
+
+int command_tune(int argc, char **argv)
+{
+    const struct sigaction action = {.sa_handler = stop}, old_action = {.sa_handler = SIG_DFL};
+    char library[PATH_MAX];
+    unsigned best, rounds;
+    int status = parse(argc, argv);
+
+    if (status >= 0)
+        return status;
+    if (settings_check_environment())
+        return STATUS_USAGE;
+    if (locate_library(library, sizeof(library)) != STATUS_OK)
+        return STATUS_FAILED;
+    (void)sigaction(SIGINT, &action, NULL);
+    status = try_it(library);
+    rounds = status == STATUS_OK ? run_all(library) : 0;
+    (void)sigaction(SIGINT, &old_action, NULL);
+    if (status != STATUS_OK)
+        return status;
+    best = tune_judge(trials, N_TRIALS, wish.metric);
+    if (wish.json)
+        show_json(best, rounds);
+    else
+        show_table(best, rounds);
+    if (wish.write)
+        status = write_config(best);
+    if (wish.html && status == STATUS_OK)
+        status = write_html(best);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* tune.h: trying settings on a program: one run, many runs, and which is best. */
+#ifndef TOOLS_TUNE_H
+#define TOOLS_TUNE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TUNE_MOST_RUNS 99u
+
+enum tune_metric { TUNE_TIME, TUNE_PEAK, TUNE_BOTH };
+
+/* A way to run the program, and how that went. */
+struct trial {
+    const char *name;        /* for people */
+    const char *settings[4]; /* "ALLOGRAFT_POLICY=pool", ..., NULL; none: without the library */
+    uint64_t times_ns[TUNE_MOST_RUNS];
+    unsigned n;          /* runs that count */
+    uint64_t peak_bytes; /* of memory of devices; 0 when not known */
+    const char *fault;   /* why it is out of the question, or NULL */
+    /* Filled in by tune_judge(): */
+    uint64_t median_ns, spread_ns; /* spread: half of what the middle half of the runs covers; an
+                                    * eighth of the time where one run tells nothing of it */
+};
+
+/* Fills in medians and spreads of all trials; the first one is the program as it is. Which is best,
+ * by index: 0 unless another is better by more than chance would have it (2 %, or twice the larger
+ * spread), and of those about as good (1 %, or the spread) the first. */
+unsigned tune_judge(struct trial *trials, unsigned n, enum tune_metric metric);
+/* How much better than the first: 2 is twice as good; 0 when that cannot be told. */
+double tune_gain(const struct trial *trials, unsigned i, enum tune_metric metric);
+
+/* What is compared, and with what it was the first time. */
+struct tune_output {
+    const char *file; /* a file that the program writes; NULL: its standard output */
+    bool ignored, known;
+    uint64_t hash;
+    int status; /* of the program */
+};
+
+/* One run of the program. Its standard output is looked at and not shown. */
+struct tune_run {
+    uint64_t ns, peak_bytes, hash;
+    int status; /* as waitpid() has it */
+    bool timed_out, has_output;
+    char complaint[200]; /* the last line of its standard error */
+};
+
+/* Runs argv with the settings, for at most `patience_ns`; `library` is preloaded unless NULL. Its
+ * reports, if `counts`, tell the peak. False when it could not be started. */
+bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,
+              const char *output_file, uint64_t patience_ns, struct tune_run *ret);
+
+#endif
