@@ -7,6 +7,7 @@
 
 #define COLUMNS    64u /* of the time line */
 #define MOST_SITES 10u
+#define MOST_CODES 1024u /* of reasons; the last stands for all above */
 
 static const struct {
     enum ag_trace_kind kind;
@@ -30,7 +31,7 @@ struct sums {
     struct {
         uint64_t n_allocs, n_frees, n_temporary, bytes, peak, end, alloc_ns, free_ns;
     } places[AG_TRACE_N_PLACES];
-    uint64_t reasons[2][65536]; /* flushes and steps by code */
+    uint64_t reasons[2][MOST_CODES]; /* flushes and steps by code */
     uint64_t peak, peak_ns, n_lost;
 };
 
@@ -58,7 +59,8 @@ static void sum_up(const struct trace_state *state, void *data)
         break;
     case AG_TRACE_FLUSH:
     case AG_TRACE_STEP:
-        sums->reasons[event->kind == AG_TRACE_STEP][event->code]++;
+        sums->reasons[event->kind == AG_TRACE_STEP]
+                     [event->code < MOST_CODES ? event->code : MOST_CODES - 1]++;
         break;
     default:
         break;
@@ -143,7 +145,7 @@ static void write_reasons(const struct trace *trace, const struct sums *sums, bo
 {
     bool any = false;
 
-    for (unsigned i = 0; i < 65536; i++) {
+    for (unsigned i = 0; i < MOST_CODES; i++) {
         if (!sums->reasons[steps][i])
             continue;
         if (!any)

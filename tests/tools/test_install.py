@@ -1,0 +1,166 @@
+"""What is installed is there and works: the tree, the Debian package and the Python wheel made of it."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import command
+from command import CommandTest, allograft, clean_environment, paths
+
+# No newer C library than this one is needed, by the wheel that is built here too.
+NEWEST_GLIBC = (2, 34)
+
+
+def execute(*words, env=None, **kwargs):
+    return subprocess.run(words, env=env or clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=100, universal_newlines=True, check=False, **kwargs)
+
+
+def install_command(build):
+    """How the build folder itself calls Meson to install."""
+    with open(os.path.join(build, "build.ninja"), encoding="utf-8", errors="replace") as file:
+        match = re.search(r"^ *COMMAND = (.*) install --no-rebuild", file.read(), re.MULTILINE)
+    return match and match[1].replace("'", "").split()
+
+
+class Install(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        build = os.path.dirname(paths.command)
+        words = install_command(build)
+        if not words:
+            raise command.unittest.SkipTest("the build folder does not say how to install")
+        folder = command.tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        cls.stage = os.path.join(folder.name, "stage")
+        done = execute(*words, "install", "--no-rebuild", "--strip", "--quiet", "-C", build, "--destdir", cls.stage)
+        if done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+
+    def one(self, pattern, root=None):
+        found = glob.glob(os.path.join(root or self.stage, "**", pattern), recursive=True)
+        self.assertEqual(len(found), 1, (pattern, found))
+        return found[0]
+
+    def works(self, installed, **changes):
+        """The command of a tree finds the library of that tree, which counts what the demo does."""
+        env = clean_environment(LD_LIBRARY_PATH=paths.sim, **changes)
+        self.assertEqual(allograft("--version", command=installed, env=env).stdout, allograft("--version").stdout)
+        report = os.path.join(self.folder, "report.json")
+        demo = os.path.join(paths.sim, "demo", "demo-sim")
+        result = allograft("run", "--stats", report, "--", demo, command=installed, env=env)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        with open(report, encoding="utf-8") as file:
+            self.assertIn('"redirecting":true', file.read().replace(" ", ""))
+        os.remove(report)
+
+    def test_has_everything(self):
+        for name in ("bin/allograft", "liballograft.so", "liballograft-audit.so", "include/allograft.h",
+                     "man1/allograft.1", "man7/allograft.7", "pkgconfig/allograft.pc",
+                     "bash-completion/completions/allograft", "allograft/allograft-stats.schema.json"):
+            self.one(name)
+
+    def test_command_works(self):
+        self.works(self.one("bin/allograft"))
+
+    def test_manual_says_it_all(self):
+        with open(self.one("man1/allograft.1"), encoding="utf-8") as file:
+            page = file.read().replace("\\-", "-")
+        for name in re.findall(r"^  allograft (\w+)", allograft("--help").stdout, re.MULTILINE):
+            self.assertIn("\n.SS %s\n" % name, page)
+        self.assertIn("--policy P", page)
+        with open(self.one("man7/allograft.7"), encoding="utf-8") as file:
+            page = file.read()
+        for name in re.findall(r"^ALLOGRAFT_\w+", allograft("options").stdout, re.MULTILINE):
+            self.assertIn("\n.BR %s = " % name, page)
+        self.assertNotRegex(page, r"@[A-Z]+@")
+
+    def test_manual_is_clean(self):
+        if not shutil.which("man") or not shutil.which("groff"):
+            self.skipTest("man or groff is not installed")
+        env = clean_environment(LC_ALL="C.UTF-8", MANROFFSEQ="", MANWIDTH="110")
+        for page in ("man1/allograft.1", "man7/allograft.7"):
+            done = execute("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", self.one(page), env=env)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertGreater(len(done.stdout), 2000)
+
+    def test_pkg_config(self):
+        if not shutil.which("pkg-config"):
+            self.skipTest("pkg-config is not installed")
+        env = clean_environment(PKG_CONFIG_PATH=os.path.dirname(self.one("pkgconfig/allograft.pc")))
+        version = execute("pkg-config", "--modversion", "allograft", env=env)
+        self.assertEqual((version.stdout, version.stderr), (allograft("--version").stdout.split()[1] + "\n", ""))
+        library = execute("pkg-config", "--variable=library", "allograft", env=env).stdout.strip()
+        self.assertTrue(os.path.exists(self.stage + library), library)
+
+    def test_debian_package(self):
+        if not shutil.which("dpkg-deb"):
+            self.skipTest("dpkg-deb is not installed")
+        script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
+        made = execute("bash", script, "--stage", self.stage, os.path.join(self.folder, "deb"))
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        package = made.stdout.strip()
+        fields = execute("dpkg-deb", "--field", package).stdout
+        self.assertIn("Package: allograft\nVersion: %s\n" % allograft("--version").stdout.split()[1], fields)
+        self.assertRegex(fields, r"(?m)^Depends: .*libc6")
+        self.assertRegex(fields, r"(?m)^Installed-Size: [1-9]\d+$")
+        listed = execute("dpkg-deb", "--contents", package).stdout
+        self.assertNotRegex(listed, r"(?m)^\S+ (?!root/root )")
+        tree = os.path.join(self.folder, "unpacked")
+        self.assertEqual(execute("dpkg-deb", "--extract", package, tree).returncode, 0)
+        self.one("man1/allograft.1.gz", tree)
+        self.one("doc/allograft/copyright", tree)
+        self.works(self.one("bin/allograft", tree))
+
+    def make_wheel(self):
+        script = os.path.join(paths.root, "tools", "packaging", "wheel.py")
+        made = execute(sys.executable, script, "--stage", self.stage, os.path.join(self.folder, "wheel"))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        return made
+
+    def test_wheel(self):
+        made = self.make_wheel()
+        path = made.stdout.strip()
+        tag = re.fullmatch(r"allograft-[\d.]+-py3-none-(?:manylinux_(\d+)_(\d+)|linux)_\w+\.whl", os.path.basename(path))
+        self.assertIsNotNone(tag, path)
+        if tag[1]:
+            self.assertLessEqual((int(tag[1]), int(tag[2])), NEWEST_GLIBC)
+        else: # says what is in the way
+            self.assertRegex(made.stderr, r"^not for every Linux: linked with lib(jansson|asan|tsan|ubsan)")
+        with zipfile.ZipFile(path) as wheel:
+            self.assertIsNone(wheel.testzip())
+            names = [n for n in wheel.namelist() if not n.endswith("/RECORD")]
+            record = wheel.read([n for n in wheel.namelist() if n.endswith("/RECORD")][0]).decode().splitlines()
+        self.assertEqual([line.split(",")[0] for line in record[:-1]], names)
+
+    def test_wheel_is_the_same_each_time(self):
+        with open(self.make_wheel().stdout.strip(), "rb") as file:
+            first = file.read()
+        with open(self.make_wheel().stdout.strip(), "rb") as file:
+            self.assertEqual(first, file.read())
+
+    def test_wheel_works(self):
+        env = clean_environment(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_ROOT_USER_ACTION="ignore", PIP_CONFIG_FILE=os.devnull)
+        if execute(sys.executable, "-m", "pip", "--version", env=env).returncode:
+            self.skipTest("pip is not installed")
+        target = os.path.join(self.folder, "target")
+        done = execute(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir",
+                       "--target", target, self.make_wheel().stdout.strip(), env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        installed = os.path.join(target, "bin", "allograft")
+        self.works(installed, PYTHONPATH=target)
+        self.assertTrue(os.path.exists(os.path.join(target, "allograft", "lib", "liballograft.so")))
+        env = clean_environment(PYTHONPATH=target)
+        as_module = execute(sys.executable, "-m", "allograft", "options", env=env, cwd=self.folder)
+        self.assertEqual((as_module.stdout, as_module.stderr), (allograft("options").stdout, ""))
+        bad = execute(installed, "run", "--policy", "none", "true", env=env)
+        self.assertEqual(bad.returncode, 2)
+
+
+if __name__ == "__main__":
+    command.main()

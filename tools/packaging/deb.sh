@@ -1,0 +1,89 @@
+#!/bin/bash
+# Makes a Debian package: deb.sh [--stage DIR] OUT.
+#
+# DIR is a tree that `meson install` made; without it the project is built for /usr and installed into one.
+# OUT is the folder that gets the package, whose name is printed. Needs dpkg-deb, and no network.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+usage="deb.sh [--stage DIR] OUT"
+
+stage=
+if [ "${1:-}" = --stage ]; then
+    stage=${2:?$usage}
+    shift 2
+fi
+out=${1:?$usage}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=$work/tree
+
+# For a prefix of the distribution's, with the libraries where its linker looks for them.
+build() {
+    local libdir=lib
+
+    if command -v dpkg-architecture >/dev/null; then
+        libdir=lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+    fi
+    {
+        "${MESON:-meson}" setup "$work/build" "$ROOT" --prefix=/usr --libdir="$libdir" \
+            --buildtype=debugoptimized -Dtests=false
+        "${MESON:-meson}" compile -C "$work/build"
+        "${MESON:-meson}" install -C "$work/build" --no-rebuild --strip --destdir "$tree"
+    } >"$work/log" 2>&1 || {
+        tail -n 25 "$work/log" >&2
+        exit 1
+    }
+}
+
+# The packages whose libraries the programs need; libc alone where nothing can tell.
+depends() {
+    local found=
+
+    mkdir -p "$work/debian"
+    printf 'Source: allograft\n\nPackage: allograft\nArchitecture: any\n' >"$work/debian/control"
+    if command -v dpkg-shlibdeps >/dev/null; then
+        found=$(cd "$work" && dpkg-shlibdeps --ignore-missing-info -O -e"$command" -e"$library" \
+            2>/dev/null | sed -n 's/^shlibs:Depends=//p') || found=
+    fi
+    printf '%s\n' "${found:-libc6}"
+}
+
+if [ -n "$stage" ]; then
+    cp -a "$stage" "$tree"
+else
+    build
+fi
+command=$(find "$tree" -path '*/bin/allograft' -type f)
+library=$(find "$tree" -name liballograft.so -type f)
+if [ -z "$command" ] || [ -z "$library" ]; then
+    echo "deb.sh: no command or no library in the tree" >&2
+    exit 1
+fi
+version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$ROOT/meson.build")
+architecture=$(dpkg --print-architecture)
+
+doc=$tree/usr/share/doc/allograft
+mkdir -p "$tree/DEBIAN" "$doc"
+cp "$ROOT/LICENSE" "$doc/copyright"
+cp "$ROOT/README.md" "$doc/"
+find "$tree" -path '*/man/*' -type f -name '*.[17]' -exec gzip -9n {} +
+cat >"$tree/DEBIAN/control" <<END
+Package: allograft
+Version: $version
+Architecture: $architecture
+Maintainer: The Allograft developers <allograft@localhost>
+Section: utils
+Priority: optional
+Depends: $(depends)
+Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
+Description: runs CUDA programs on a memory pool and their repeated work as graphs
+ A library to be preloaded into unchanged CUDA programs: cudaMalloc and cudaFree
+ are served from a stream-ordered pool or from managed memory, repeated work is
+ launched as CUDA graphs, and a report says what was done. The command starts
+ programs under it and reads what it wrote.
+END
+mkdir -p "$out"
+package=$out/allograft_${version}_$architecture.deb
+dpkg-deb --root-owner-group --build "$tree" "$package" >/dev/null
+printf '%s\n' "$package"

@@ -1,0 +1,153 @@
+"""Makes a Python wheel of an installed tree: the module, the command, the library, manual and header.
+
+    wheel.py [--stage DIR] OUT
+
+DIR is a tree that `meson install` made; without it the project is built and installed into one. OUT is the
+folder that gets the wheel, whose name is printed. Needs no network; what is built needs Meson and ninja.
+
+The command and the library lie in the module's folder, wherever pip puts that, and find each other there;
+what pip puts among the programs becomes that command. The wheel's tag says which C library is needed: it comes from the
+versions of symbols that the files want, as the manylinux policy has it.
+"""
+
+import argparse
+import base64
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+MODULE = os.path.join(ROOT, "tools", "python", "allograft")
+
+# Libraries that every Linux has by the manylinux policy, of those that C programs need.
+EVERYWHERE = re.compile(r"^(libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|ld-linux[-\w]*\.so\.\d)$")
+
+
+def version():
+    with open(os.path.join(ROOT, "meson.build"), encoding="utf-8") as file:
+        return re.search(r"version: '([^']+)'", file.read())[1]
+
+
+def build(work):
+    """The project in a tree of its own, with what the policy lacks linked in statically."""
+    meson = os.environ.get("MESON", "meson")
+    stage = os.path.join(work, "stage")
+    for words in (["setup", work + "/build", ROOT, "--prefix=/usr", "--libdir=lib", "--prefer-static",
+                   "--buildtype=debugoptimized", "-Dtests=false"],
+                  ["compile", "-C", work + "/build"],
+                  ["install", "-C", work + "/build", "--no-rebuild", "--strip", "--destdir", stage]):
+        done = subprocess.run([meson, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False)
+        if done.returncode:
+            sys.exit(done.stdout.decode(errors="replace")[-4000:])
+    return stage
+
+
+def installed(stage):
+    """(path in the tree, where it goes in the wheel) of every file."""
+    for folder, _, names in os.walk(stage):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.basename(folder) == "bin":
+                yield path, "allograft/bin/" + name
+            elif name.endswith(".so"):
+                yield path, "allograft/lib/" + name
+            elif "/include/" in path:
+                yield path, "allograft/include/" + path.split("/include/", 1)[1]
+            elif "/share/" in path:
+                yield path, "allograft-%s.data/data/share/%s" % (version(), path.split("/share/", 1)[1])
+
+
+def needs(path):
+    """The newest (2, N) of glibc that an ELF file wants, and what else it is linked with."""
+    env = dict(os.environ, LC_ALL="C")
+    text = subprocess.run(["readelf", "-d", "-V", "-W", path], env=env, stdout=subprocess.PIPE, check=True,
+                          stderr=subprocess.DEVNULL).stdout.decode()
+    versions = [tuple(int(n) for n in v.split(".")[:2]) for v in re.findall(r"Name: GLIBC_([\d.]+)", text)]
+    linked = re.findall(r"\(NEEDED\).*\[([^\]]+)\]", text)
+    return max(versions, default=(2, 5)), [name for name in linked if not EVERYWHERE.match(name)]
+
+
+def platform_tag(files):
+    machine = os.uname().machine
+    newest, others = (2, 17), []
+    for path in files:
+        wants, linked = needs(path)
+        newest = max(newest, wants)
+        others += linked
+    if others:
+        print("not for every Linux: linked with " + ", ".join(sorted(set(others))), file=sys.stderr)
+        return "linux_" + machine
+    return "manylinux_%d_%d_%s" % (*newest, machine)
+
+
+class Wheel:
+    def __init__(self, path):
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self.record = []
+
+    def add(self, name, content, mode=0o644):
+        entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)) # the same bytes from the same files
+        entry.external_attr = (0o100000 | mode) << 16
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(entry, content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        self.record.append("%s,sha256=%s,%d" % (name, digest, len(content)))
+
+    def add_file(self, name, path):
+        with open(path, "rb") as file:
+            self.add(name, file.read(), 0o755 if os.access(path, os.X_OK) else 0o644)
+
+    def close(self, info):
+        lines = self.record + [info + "/RECORD,,"]
+        self.add(info + "/RECORD", ("\n".join(lines) + "\n").encode())
+        self.zip.close()
+
+
+def module_files():
+    for folder, _, names in os.walk(MODULE):
+        for name in sorted(names):
+            if name.endswith((".py", ".pyi", ".typed")):
+                path = os.path.join(folder, name)
+                yield path, "allograft/" + os.path.relpath(path, MODULE)
+
+
+def make(stage, out):
+    files = sorted(installed(stage), key=lambda pair: pair[1])
+    tag = platform_tag([path for path, to in files if to.startswith(("allograft/bin/", "allograft/lib/"))])
+    name = "allograft-" + version()
+    info = name + ".dist-info"
+    os.makedirs(out, exist_ok=True)
+    path = os.path.join(out, "%s-py3-none-%s.whl" % (name, tag))
+    wheel = Wheel(path)
+    for source, to in module_files():
+        wheel.add_file(to, source)
+    for source, to in files:
+        wheel.add_file(to, source)
+    wheel.add(info + "/METADATA", (
+        "Metadata-Version: 2.1\nName: allograft\nVersion: %s\n"
+        "Summary: Runs CUDA programs on a stream-ordered memory pool and their repeated work as graphs\n"
+        "License: Apache-2.0\nRequires-Python: >=3.8\n" % version()).encode())
+    wheel.add(info + "/WHEEL", (
+        "Wheel-Version: 1.0\nGenerator: allograft\nRoot-Is-Purelib: false\nTag: py3-none-%s\n" % tag).encode())
+    wheel.add(info + "/entry_points.txt", b"[console_scripts]\nallograft = allograft._command:main\n")
+    wheel.add_file(info + "/LICENSE", os.path.join(ROOT, "LICENSE"))
+    wheel.close(info)
+    return path
+
+
+def main():
+    parser = argparse.ArgumentParser(usage="wheel.py [--stage DIR] OUT")
+    parser.add_argument("--stage")
+    parser.add_argument("out")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        print(make(args.stage or build(work), args.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m allograft run program` is `allograft run program`."""
+
+from ._command import main
+
+main()

@@ -1,0 +1,14 @@
+"""The command `allograft` of a wheel: becomes the one that lies beside this file."""
+
+import os
+import sys
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    command = os.path.join(FOLDER, "bin", "allograft")
+    try:
+        os.execv(command, [command, *sys.argv[1:]])
+    except OSError as error:
+        sys.exit("allograft: %s: %s" % (command, error.strerror))
