@@ -15,11 +15,12 @@
 
 void trace_json_string(FILE *out, const char *text)
 {
-    struct ag_text json = {0};
+    static struct ag_text json; /* its memory serves all strings: there may be millions */
 
+    json.length = 0;
+    json.truncated = false;
     ag_text_add_json(&json, text);
     fputs(json.data && !json.truncated ? json.data : "\"?\"", out);
-    ag_text_finish(&json);
 }
 
 struct writer {
