@@ -92,7 +92,8 @@ static const char style[] =
     "margin:1rem 0 0;padding:.6rem 1rem .6rem 2rem}\n"
     "table{border-collapse:collapse;width:100%;font-size:.92rem;font-variant-numeric:tabular-nums}"
     "\n"
-    "table+table{margin-top:.9rem}caption{text-align:left;font-size:.88rem;padding-bottom:.2rem}"
+    "table+table,details+table{margin-top:.9rem}caption{text-align:left;font-size:.88rem;padding-"
+    "bottom:.2rem}"
     "caption:empty{display:none}\n"
     "th,td{overflow-wrap:break-word;padding:.22rem .5rem .22rem "
     "0;text-align:left;vertical-align:top;border-top:1px solid "
@@ -109,6 +110,9 @@ static const char style[] =
     ".dot{display:inline-block;width:.7em;height:.7em;border-radius:.15em;margin-right:.4em}"
     "i.c0{background:var(--c0)}i.c1{background:var(--c1)}i.c2{background:var(--c2)}"
     "i.c3{background:var(--c3)}i.c4{background:var(--c4)}i.c5{background:var(--c5)}\n"
+    ".plot{height:5.5rem;background:var(--track);border-radius:.2rem}.faint{opacity:.4}.axis{"
+    "display:flex;justify-content:space-between;gap:1rem;margin:.6rem 0 .15rem;font-size:.9rem;"
+    "font-variant-numeric:tabular-nums}.axis.soft{margin-top:.2rem}\n"
     ".set{font-weight:600}.out{color:var(--mark);font-weight:600}details{margin-top:.6rem}"
     "summary{cursor:pointer;color:var(--soft);font-size:.9rem}\n"
     "code{font-family:ui-monospace,\"DejaVu Sans Mono\",monospace;font-size:.9em}\n"
@@ -120,6 +124,12 @@ static const char style[] =
     "border-top:1px solid var(--line);padding:.5rem 0}.cells th,.cells td{border:0;padding:.1rem 0;"
     "text-align:left}.cells th{grid-column:1/-1;font-weight:600}.cells td::before{"
     "content:attr(data-label) \" \";color:var(--soft);font-size:.82rem;display:block}}\n"
+    "@media(max-width:32rem){.bars tr{display:grid;grid-template-columns:6.5rem 4.2rem "
+    "1fr;border-top:1px "
+    "solid var(--line)}.bars thead tr{border:0}.bars th,.bars td{border:0}.bars th:first-child{"
+    "grid-column:1/-1;padding-bottom:0}.bars .num{text-align:left}.bars "
+    "td.bar{width:auto;padding-top:"
+    ".5rem}}\n"
     "@media print{body{background:#fff}.card{break-inside:avoid}}\n";
 
 void html_begin(struct ag_text *text, const char *title)
@@ -156,11 +166,12 @@ void html_card_end(struct ag_text *text)
 void html_bars_begin(struct ag_text *text, const char *caption, const char *of_what,
                      const char *number)
 {
-    ag_text_add(text,
-                "<table>\n<caption>%s</caption>\n<thead><tr><th scope=\"col\">%s</th><th "
-                "scope=\"col\" class=\"num\">%s</th><th scope=\"col\" class=\"num\">share</th>"
-                "<td class=\"bar\"></td></tr></thead>\n<tbody>\n",
-                caption, of_what, number);
+    ag_text_add(
+        text,
+        "<table class=\"bars\">\n<caption>%s</caption>\n<thead><tr><th scope=\"col\">%s</th><th "
+        "scope=\"col\" class=\"num\">%s</th><th scope=\"col\" class=\"num\">share</th>"
+        "<td class=\"bar\"></td></tr></thead>\n<tbody>\n",
+        caption, of_what, number);
 }
 
 void html_bar_alone(struct ag_text *text, const char *colour, double share)

@@ -643,6 +643,18 @@ static void add_coverage(struct ag_text *text, const struct job *job)
     html_card_end(text);
 }
 
+static void add_traces(struct ag_text *text, const struct job *job)
+{
+    for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++)
+        text->truncated |= !html_add_trace(text, job->traces[i]);
+    if (job->n_traces > JOB_TRACES) {
+        html_card_begin(text, true, "Other traces", NULL);
+        ag_text_add(text, "<p>%zu more are not shown; `allograft trace FILE` shows each.</p>\n",
+                    job->n_traces - JOB_TRACES);
+        html_card_end(text);
+    }
+}
+
 void job_render_html(struct ag_text *text, const struct job *job)
 {
     char title[320];
@@ -654,6 +666,7 @@ void job_render_html(struct ag_text *text, const struct job *job)
     add_tiles(text, job);
     ag_text_add(text, "<div class=\"cards\">\n");
     add_processes(text, job);
+    add_traces(text, job);
     add_memory(text, job);
     add_times(text, job);
     add_sizes(text, job);

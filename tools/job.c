@@ -1,11 +1,15 @@
 /* job.c: adds the processes of a job up: see job.h. */
 #include "job.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "command.h"
 #include "options.h"
+#include "trace_file.h"
 
 const char *const place_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host", "spilled"};
 
@@ -27,8 +31,41 @@ bool job_add(struct job *job, struct process *process)
     return true;
 }
 
+bool job_is_trace(const char *path)
+{
+    char magic[sizeof(AG_TRACE_MAGIC)] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool found = fd >= 0 && pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+                 !memcmp(magic, AG_TRACE_MAGIC, sizeof(magic));
+
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+bool job_add_trace(struct job *job, const char *path)
+{
+    char why[256];
+    struct trace *trace;
+
+    if (job->n_traces >= JOB_TRACES) {
+        job->n_traces++;
+        return true;
+    }
+    trace = trace_open(path, why, sizeof(why));
+    if (!trace) {
+        process_make_printable(why, sizeof(why));
+        command_complain("%s: %s", path, why);
+        return false;
+    }
+    job->traces[job->n_traces++] = trace;
+    return true;
+}
+
 void job_finish(struct job *job)
 {
+    for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++)
+        trace_close(job->traces[i]);
     for (size_t i = 0; i < job->n; i++)
         process_finish(&job->processes[i]);
     process_finish(&job->total);

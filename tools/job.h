@@ -18,9 +18,15 @@ enum figure {
     N_FIGURES
 };
 
+struct trace;
+
+#define JOB_TRACES 16u /* shown on a page */
+
 struct job {
     struct process *processes; /* plain, in the order of rank, host and process id */
     size_t n, capacity;
+    struct trace *traces[JOB_TRACES];
+    size_t n_traces; /* may be more than are kept */
     /* After job_add_up(): */
     struct process total;
     double elapsed_ns; /* of all processes together */
@@ -32,6 +38,10 @@ struct job {
 
 /* Takes the process over, also where it returns false for want of memory. */
 bool job_add(struct job *job, struct process *process);
+/* Is there a trace at the path? */
+bool job_is_trace(const char *path);
+/* Opens a trace for the page; complains where that cannot be done. */
+bool job_add_trace(struct job *job, const char *path);
 /* Sorts the processes and adds them up; at least one is there. False: no memory. */
 bool job_add_up(struct job *job);
 void job_finish(struct job *job);

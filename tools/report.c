@@ -33,7 +33,9 @@ static const char help_text[] =
     "FILE...\n"
     "             the table and the sum (allograft-job/1)\n"
     "  --html OUT a page with charts, which needs nothing else, into the file OUT (- for stdout);\n"
-    "             several processes on one page\n"
+    "             several processes on one page. FILEs may then be traces (ALLOGRAFT_TRACE), too: "
+    "for\n"
+    "             memory over time, and who asked for it\n"
     "  --clean    afterwards, remove the counters of the dead processes that were shown\n"
     "  --help     this text\n"
     "\n"
@@ -63,7 +65,16 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
                       unsigned *n_others)
 {
     struct process process;
-    const char *fault = process_read(folder, name, &process);
+    const char *fault;
+
+    if (folder == AT_FDCWD && job_is_trace(name)) {
+        if (wishes->html)
+            return job_add_trace(&wishes->job, name) ? STATUS_OK : STATUS_FAILED;
+        command_complain("%s is a trace: `allograft trace` shows it, and --html with its report",
+                         name);
+        return STATUS_FAILED;
+    }
+    fault = process_read(folder, name, &process);
 
     if (fault == process_of_other_build && n_others) {
         ++*n_others;
@@ -237,8 +248,10 @@ static int show_job(struct wishes *wishes)
     struct ag_text text = {0};
     int status = STATUS_OK;
 
-    if (!wishes->job.n)
+    if (!wishes->job.n) {
+        command_complain("a page needs the report of a process beside traces");
         return STATUS_FAILED;
+    }
     if (!job_add_up(&wishes->job)) {
         command_complain("no memory for the whole report");
         return STATUS_FAILED;
@@ -334,7 +347,7 @@ static int report(struct wishes *wishes)
         status = report_own_folder(pid_in(wishes->what[0]), wishes);
     else
         status = report_path(wishes->what[0], wishes);
-    if (wishes->html && wishes->job.n && show_job(wishes))
+    if (wishes->html && (wishes->job.n || wishes->job.n_traces) && show_job(wishes))
         status = STATUS_FAILED;
     return status;
 }

@@ -1,11 +1,11 @@
-/* Reports as JSON: whatever the bytes, no crash; what is read is written and read again the same, and no
- * text of it steers a terminal or becomes markup. */
+/* Reports as JSON, and traces on their pages: whatever the bytes, no crash; what is read of a report is
+ * written and read again the same, and no text steers a terminal or becomes markup. */
 #include <stdarg.h>
 #include <string.h>
 
 #include "command.h"
 #include "fuzz.h"
-#include "job.h"
+#include "html.h"
 
 /* Of the command; nothing here complains. */
 void command_complain(const char *format, ...)
@@ -70,10 +70,29 @@ static void check_job(struct process *process)
     job_finish(&job);
 }
 
+static void check_trace(const uint8_t *data, size_t size)
+{
+    struct ag_text page = {0};
+    char why[256];
+    struct trace *trace = trace_of_bytes(data, size, why, sizeof(why));
+
+    if (!trace)
+        return;
+    FUZZ_CHECK(html_add_trace(&page, trace));
+    check_text(&page);
+    FUZZ_CHECK(!strstr(page.data, "<script"));
+    ag_text_finish(&page);
+    trace_close(trace);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct process process;
 
+    if (size && *data == 'A') {
+        check_trace(data, size);
+        return 0;
+    }
     if (!read_report((const char *)data, size, &process))
         return 0;
     check_again(&process);

@@ -4,6 +4,7 @@ import copy
 import html.parser
 import json
 import os
+import struct
 
 
 import command
@@ -298,6 +299,40 @@ class Page(JobTest):
         page = self.page(self.write("a.json", sample(devices=[], coverage__redirected=0, cache__hits=0,
                                                      cache__misses=0, replay__state="off")))
         self.assertIn("Peak of memory 0 B", page.text)
+
+    def test_with_a_trace(self):
+        trace = os.path.join(self.folder, "a.trace")
+        report = self.demo("--set", "TRACE=" + trace)
+        page = self.page(report, trace)
+        for words in ("Memory over time demo-sim", ": 402 events", "pool over time",
+                      "At the peak of all memory, 2.00 MiB after", "Where memory is asked for",
+                      ": 201 allocations, 50 % temporary 101.02 MiB 100.0 %"):
+            self.assertIn(words, page.text)
+        self.assertEqual(page.tags.count("path"), 2)
+        # So many, of any length, keep the page small; more are counted.
+        page = self.page(report, *[trace] * 20)
+        self.assertEqual(page.tags.count("path"), 32)
+        self.assertIn("4 more are not shown", page.text)
+        self.assertLess(os.path.getsize(os.path.join(self.folder, "out.html")), 1 << 20)
+
+    def test_with_a_trace_of_somebody_else(self):
+        nasty = b"\x1b[1m<script>'\"&\xff"
+        head = struct.pack("<8sIIIiiI5Q32s72s256s80s", b"AGTRACE", 1, 512, 64, 7, -1, 0, 0, 0, 10, 10, 0,
+                           nasty, nasty, nasty, b"")
+        def event(kind, ticks=0, address=0, size=0, placement=0, code=0, module=0):
+            return struct.pack("<6QIIBBhHH", ticks, 5, address, size, 0, 64, 1, 0, kind, placement, 0, module, code)
+        texts = b"".join(event(48, address=number, size=len(nasty), code=code) + nasty.ljust(64, b"\0")
+                         for number, code in ((1, 1), (9, 5)))
+        good = head + texts + event(1, 20, 4096, 512, 1, module=9) + event(2, 40, 4096, 512, 1)
+        report = self.write("a.json", SAMPLE)
+        page = self.page(report, self.write("a.trace", good))
+        self.assertGreaterEqual(page.text.count("<script>'\"&\ufffd"), 4)
+        self.page(report, self.write("a.trace", good[:-100]))
+        for bad in (good[:100], good[:12] + b"\xff" * 500):
+            result = allograft("report", "--html", "-", report, self.write("bad.trace", bad))
+            self.assert_refused(result, "bad.trace: ", status=1)
+        self.assert_refused(allograft("report", self.write("a.trace", good)), "is a trace: `allograft trace`", status=1)
+        self.assert_refused(allograft("report", "--html", "-", self.write("a.trace", good)), "beside traces", status=1)
 
     def test_cannot_be_written(self):
         path = self.write("a.json", SAMPLE)
