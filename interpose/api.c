@@ -173,29 +173,41 @@ bool ag_api_intercepts(void)
 static allograft_status primary_of(int device, CUcontext *ret)
 {
     static _Atomic bool retained[AG_MAX_DEVICES];
-    bool again = device < (int)AG_MAX_DEVICES && atomic_exchange(&retained[device], true);
+    bool again = atomic_exchange(&retained[device], true);
     allograft_status status = AG_API_DO(cuDevicePrimaryCtxRetain, ret, device);
 
     if (status == ALLOGRAFT_OK && again)
         (void)ag_api_cu.cuDevicePrimaryCtxRelease_v2(device);
-    if (status != ALLOGRAFT_OK && !again && device < (int)AG_MAX_DEVICES)
+    if (status != ALLOGRAFT_OK && !again)
         atomic_store(&retained[device], false);
     return status;
+}
+
+allograft_status ag_api_check_device(int device, bool host_too)
+{
+    allograft_status status = ag_api_enter();
+    int n = 0;
+
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuDeviceGetCount, &n);
+    if (n > (int)AG_MAX_DEVICES) /* which our tables have room for */
+        n = AG_MAX_DEVICES;
+    if (status != ALLOGRAFT_OK || (device >= 0 && device < n) ||
+        (host_too && device == ALLOGRAFT_HOST))
+        return status;
+    return ag_api_fail(ALLOGRAFT_INVALID, "device %d: there are %d, from 0%s", device, n,
+                       host_too ? "; the host is -1" : "");
 }
 
 allograft_status ag_api_enter_device(int device, bool *ret_pushed)
 {
     CUcontext context = NULL;
     CUdevice current = -1;
-    allograft_status status;
-    int n = 0;
+    allograft_status status = ag_api_check_device(device, false);
 
     *ret_pushed = false;
-    status = AG_API_DO(cuDeviceGetCount, &n);
     if (status != ALLOGRAFT_OK)
         return status;
-    if (device < 0 || device >= n)
-        return ag_api_fail(ALLOGRAFT_INVALID, "device %d: there are %d, from 0", device, n);
     if (ag_api_cu.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
         return ALLOGRAFT_OK;
     status = primary_of(device, &context);

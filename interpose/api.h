@@ -50,6 +50,8 @@ const char *ag_api_last_error(void);
 allograft_status ag_api_answer(CUresult result, const char *call);
 #define AG_API_DO(call, ...) ag_api_answer(ag_api_cu.call(__VA_ARGS__), #call)
 
+/* ALLOGRAFT_OK when there is a device of that number, or, with `host_too`, when it is ALLOGRAFT_HOST. */
+allograft_status ag_api_check_device(int device, bool host_too);
 /* Around calls for `device`: a context of it is current, its primary one unless another was. That is retained
  * then, for good, as the runtime does with devices it uses. */
 allograft_status ag_api_enter_device(int device, bool *ret_pushed);

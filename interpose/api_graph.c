@@ -48,25 +48,9 @@ static struct {
     CUstream stream;
 } shared[AG_MAX_DEVICES];
 
-static allograft_status check_device(int device)
-{
-    allograft_status status = ag_api_enter();
-    int n = 0;
-
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuDeviceGetCount, &n);
-    if (status != ALLOGRAFT_OK)
-        return status;
-    if (n > (int)AG_MAX_DEVICES)
-        n = AG_MAX_DEVICES;
-    return device >= 0 && device < n
-               ? ALLOGRAFT_OK
-               : ag_api_fail(ALLOGRAFT_INVALID, "device %d: there are %d, from 0", device, n);
-}
-
 allograft_status ag_api_pool_shared(int device, allograft_pool *ret)
 {
-    allograft_status status = check_device(device);
+    allograft_status status = ag_api_check_device(device, false);
 
     if (status == ALLOGRAFT_OK && !ret)
         status = ag_api_fail(ALLOGRAFT_INVALID, "pool_shared: nowhere to put the result");
@@ -97,7 +81,7 @@ static CUstream shared_stream(int device, CUcontext context, CUstream offered)
 
 allograft_status ag_api_capture_stream(int device, void **ret)
 {
-    allograft_status status = check_device(device);
+    allograft_status status = ag_api_check_device(device, false);
     CUcontext context = NULL;
     CUstream fresh = NULL;
     bool pushed;

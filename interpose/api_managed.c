@@ -23,15 +23,10 @@ static int attribute(CUdevice_attribute which, int device)
 
 allograft_status ag_api_managed_support(int device)
 {
-    allograft_status status = ag_api_enter();
-    int n = 0;
+    allograft_status status = ag_api_check_device(device, false);
 
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuDeviceGetCount, &n);
     if (status != ALLOGRAFT_OK)
         return status;
-    if (device < 0 || device >= n)
-        return ag_api_fail(ALLOGRAFT_INVALID, "device %d: there are %d, from 0", device, n);
     if (!attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device))
         return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "device %d has no managed memory", device);
     if (!attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device))
@@ -228,18 +223,12 @@ static allograft_status do_all(const struct deed *deed, const struct allograft_r
 static allograft_status begin(const struct allograft_range *ranges, size_t n, int device,
                               const char *what)
 {
-    allograft_status status = ag_api_enter();
-    int n_devices = 0;
+    allograft_status status = ag_api_check_device(device, true);
 
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuDeviceGetCount, &n_devices);
     if (status != ALLOGRAFT_OK)
         return status;
     if (!ranges && n)
         return ag_api_fail(ALLOGRAFT_INVALID, "%s: no ranges given", what);
-    if (device < ALLOGRAFT_HOST || device >= n_devices)
-        return ag_api_fail(ALLOGRAFT_INVALID, "%s: device %d: there are %d, from 0; the host is %d",
-                           what, device, n_devices, ALLOGRAFT_HOST);
     if (ag_api_thread_captures())
         return ag_api_fail(ALLOGRAFT_CAPTURING, "%s during a capture", what);
     return ALLOGRAFT_OK;

@@ -51,6 +51,9 @@ int settings_full_name(const char *written, size_t written_length, char *name, s
  * saying on stderr where it was looked for; `path` is then untouched. */
 int locate_library(char *path, size_t path_size);
 
+/* Puts the library in front of what LD_PRELOAD names already, once. STATUS_OK, or STATUS_FAILED after saying why. */
+int preload_library(const char *library);
+
 /* Why the dynamic linker will not preload anything into the program at `path`: a short clause for
  * a warning, or NULL when it will (and when nothing can be told, as for a script). */
 const char *preload_obstacle(const char *path);

@@ -127,17 +127,6 @@ struct outcome {
     char how[64]; /* it ended, where it did not run */
 };
 
-/* In front of what is preloaded already, as `allograft run` has it. */
-static void preload(const char *library)
-{
-    const char *others = getenv("LD_PRELOAD");
-    char both[2 * PATH_MAX];
-
-    snprintf(both, sizeof(both), "%s%s%s", library, others && *others ? ":" : "",
-             others ? others : "");
-    setenv("LD_PRELOAD", both, 1);
-}
-
 static void become_it(int out, const char *door, const char *library, const char *setting)
 {
     /* Settings of the environment are the user's; these decide. */
@@ -148,8 +137,8 @@ static void become_it(int out, const char *door, const char *library, const char
     setenv("ALLOGRAFT_STATS", "off", 1);
     setenv("ALLOGRAFT_COUNTERS", "off", 1);
     setenv("ALLOGRAFT_POLICY", setting, 1);
-    if (library)
-        preload(library);
+    if (library && preload_library(library) != STATUS_OK)
+        _exit(STATUS_FAILED);
     if (dup2(out, STDOUT_FILENO) >= 0)
         execl("/proc/self/exe", "allograft", "doctor", "--work", door, (char *)NULL);
     _exit(STATUS_FAILED);

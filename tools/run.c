@@ -188,33 +188,6 @@ static int make_config_absolute(void)
     return STATUS_OK;
 }
 
-/* ---- LD_PRELOAD ---------------------------------------------------------------------------- */
-
-/* Puts the library in front of what is preloaded already, once. */
-static int prepend_preload(const char *library)
-{
-    const char *old = getenv("LD_PRELOAD");
-    size_t length = strlen(library);
-    char *joined;
-    int failed;
-
-    if (strpbrk(library, ": ")) {
-        command_complain("%s: LD_PRELOAD cannot name a path with a colon or a space in it; give "
-                         "the library another place or a symbolic link's folder",
-                         library);
-        return STATUS_FAILED;
-    }
-    if (!old || !*old)
-        return setenv("LD_PRELOAD", library, 1) ? STATUS_FAILED : STATUS_OK;
-    if (!strncmp(old, library, length) && (!old[length] || strchr(": ", old[length])))
-        return STATUS_OK;
-    if (asprintf(&joined, "%s:%s", library, old) < 0)
-        return STATUS_FAILED;
-    failed = setenv("LD_PRELOAD", joined, 1);
-    free(joined);
-    return failed ? STATUS_FAILED : STATUS_OK;
-}
-
 /* ---- LD_AUDIT ------------------------------------------------------------------------------ */
 
 /* "2.35" or later: before it the loader did not tell of bindings made at load time. */
@@ -363,7 +336,7 @@ int command_run(int argc, char **argv)
     status = locate_library(library, sizeof(library));
     if (status)
         return status;
-    status = prepend_preload(library);
+    status = preload_library(library);
     if (status)
         return status;
     status = add_nvtx(library);

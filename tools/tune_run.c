@@ -122,16 +122,6 @@ static int open_unnamed(const char *folder, const char *name)
 
 /* ---- the run ---- */
 
-static void preload(const char *library)
-{
-    const char *others = getenv("LD_PRELOAD");
-    char both[2 * PATH_MAX];
-
-    snprintf(both, sizeof(both), "%s%s%s", library, others && *others ? ":" : "",
-             others ? others : "");
-    (void)setenv("LD_PRELOAD", both, 1);
-}
-
 static void become(char **argv, const char *library, const char *const *settings, const char *stats,
                    int out, int err)
 {
@@ -145,8 +135,8 @@ static void become(char **argv, const char *library, const char *const *settings
         (void)setenv(name, equals + 1, 1);
     }
     (void)setenv("ALLOGRAFT_STATS", stats, 1);
-    if (library)
-        preload(library);
+    if (library && preload_library(library) != STATUS_OK)
+        _exit(STATUS_FAILED);
     if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
         dup2(err, STDERR_FILENO) >= 0)
         execvp(argv[0], argv);
