@@ -52,7 +52,7 @@ broken() {
 }
 
 # For ThreadSanitizer, and for the coverage of the library: suites and tests as `meson test` takes them.
-THREADED_TESTS=(--suite unit --suite preload --suite api --suite faults)
+THREADED_TESTS=(--suite threads)
 COVERING_TESTS=(--suite unit --suite preload --suite api --suite graph --suite faults --suite doors --suite fuzz)
 
 # What `meson test` runs below, and which tests; suites may set them.
@@ -101,8 +101,7 @@ sanitized_suite() {
 }
 
 suite_asan() {
-    # The random programs had their time above.
-    DIFF_SECONDS=10 sanitized_suite "gcc, AddressSanitizer and UndefinedBehaviorSanitizer" "$BUILD-asan" \
+    sanitized_suite "gcc, AddressSanitizer and UndefinedBehaviorSanitizer" "$BUILD-asan" \
         -Db_sanitize=address,undefined
 }
 
@@ -158,7 +157,8 @@ suite_coverage() {
     fi
     mkdir -p "$build"
     : >"$log"
-    # Threads count at once: counts that were lost come out negative.
+    # Threads count at once: counts that were lost come out negative. As under a sanitizer, each part of a program
+    # runs under some of the variants only: lines are reached or not.
     if ! configure "$build" "$log" -Db_coverage=true -Dbuildtype=debug \
         -Dc_args=-fprofile-update=atomic; then
         broken "coverage" "could not be set up" "$log"
@@ -172,9 +172,10 @@ suite_coverage() {
     # What fails here fails above too; this is about the lines.
     logged "$log" "$MESON" test -C "$build" --no-rebuild "${COVERING_TESTS[@]}"
     # A process that ends while its threads still count is written between two counters of one branch, and gcov,
-    # which takes one from the other, may then say that it was taken -1 times. The newer gcovr stops at that.
+    # which takes one from the other, may then say that it was taken -1 times; one that is killed while it writes
+    # leaves anything. The newer gcovr stops at both.
     if "$GCOVR" --help </dev/null | grep -q 'negative_hits\.warn_once_per_file'; then
-        lenient=(--gcov-ignore-parse-errors=negative_hits.warn_once_per_file)
+        lenient=(--gcov-ignore-parse-errors=all)
     fi
     if (cd "$build" && "$GCOVR" "${lenient[@]}" --root "$ROOT" --filter "$ROOT/interpose/" --filter "$ROOT/policy/" \
         --filter "$ROOT/graph/" --exclude ".*[.]def" \

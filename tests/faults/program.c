@@ -215,7 +215,7 @@ static void tight(void)
         return;
     for (unsigned round = 0; round < 4; round++) {
         for (unsigned i = 0; i < 3; i++)
-            step_alloc(&blocks[i], (6 + round) * MIB * (i + 1) / 2, stream, i);
+            step_alloc(&blocks[i], (6 + round) * MIB * (i + 1) / 8, stream, i);
         step_verify(&blocks[1], stream);
         for (unsigned i = 0; i < 3; i++)
             step_free(&blocks[i]);
@@ -224,8 +224,8 @@ static void tight(void)
         step_print("pitch: %zu", pitch);
         STEP(cuMemFree, pitched);
     }
-    step_alloc(&blocks[5], 40 * MIB, stream, 5);
-    step_alloc(&blocks[6], 1000 * MIB, stream, 5); /* more than there is */
+    step_alloc(&blocks[5], 10 * MIB, stream, 5);
+    step_alloc(&blocks[6], 250 * MIB, stream, 5); /* more than there is */
     step_verify(&blocks[5], stream);
     step_free(&blocks[5]);
     step_live(blocks, N_BLOCKS);

@@ -1,7 +1,7 @@
 # Memory for our own books runs out: the N-th anonymous mapping of ours fails, or all from there on.
 # The program does not notice; the report, if there is memory for one, counts what was left alone.
 
-from faults import (LIBRARY, Case, main_but_under_tsan, native_run, preloaded, program,
+from faults import (LIBRARY, Case, main_but_under_tsan, native_run, preloaded, program, some,
                     stderr_problem)
 
 FAILING = program('libfaults_mmap.so')
@@ -12,7 +12,7 @@ COMMON = {'SIM_VIOLATION': 'abort'}
 
 
 def start(name, settings):
-    memory = {'SIM_MEMORY': '64MiB'} if name == 'tight' else {}
+    memory = {'SIM_MEMORY': '16MiB'} if name == 'tight' else {}
     # Before ours: its mmap is the one that ours calls.
     return preloaded([program('faults_program'), name], dict(COMMON, **dict(memory, **settings)),
                      preload=(FAILING, LIBRARY))
@@ -20,7 +20,7 @@ def start(name, settings):
 
 class Books(Case):
     def native(self, name):
-        memory = {'SIM_MEMORY': '64MiB'} if name == 'tight' else {}
+        memory = {'SIM_MEMORY': '16MiB'} if name == 'tight' else {}
         return native_run(name, dict(COMMON, **memory))
 
     def same(self, name, settings):
@@ -41,7 +41,7 @@ class Books(Case):
             for settings in SETTINGS:
                 counted = start(name, dict(settings, FAIL_MMAP_COUNT='@FOLDER@/count'))
                 for n in range(1, int(counted.files['count']) + 1):
-                    for once in ({'FAIL_MMAP_ONCE': '1'}, {}):
+                    for once in some(({'FAIL_MMAP_ONCE': '1'}, {})):
                         self.same(name, dict(settings, FAIL_MMAP=str(n), **once))
 
     def test_the_report_tells(self):

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import zlib
 
-from faults import (RUNTIME, Case, main_but_under_tsan, native_run, preloaded, program,
+from faults import (RUNTIME, SOME, Case, main_but_under_tsan, native_run, preloaded, program,
                     report_problems, stderr_problem)
 
 CODES = (1, 2, 4, 100, 201, 400, 700, 719, 801, 900, 999)
@@ -27,7 +27,7 @@ IN_CAPTURE = range(900, 908)
 # A violation ends the process at once, so that none of our handlers runs inside the simulation.
 PROGRAMS = [(name, dict(settings, SIM_VIOLATION='abort')) for name, settings in (
     ('mix', {}), ('contexts', {}), ('release', {}), ('capture', {}), ('queries', {}),
-    ('tight', {'SIM_MEMORY': '64MiB'}), ('owing', {}))]
+    ('tight', {'SIM_MEMORY': '16MiB'}), ('owing', {}))]
 SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'},
             {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0', 'ALLOGRAFT_PENDING': '0'},
             {'ALLOGRAFT_POLICY': 'managed'},
@@ -117,7 +117,10 @@ def trials(name, common, settings):
     calls = dict((line.split()[0], int(line.split()[1]))
                  for line in clean.files['calls'].splitlines())
     salt = (SETTINGS + POOL_SETTINGS).index(settings)
-    return [(name, common, settings, fault) for fault in faults_of(name, calls, salt)]
+    faults = [fault for fault in faults_of(name, calls, salt)
+              # Each symbol in each program, but not under all of its settings.
+              if not SOME or (zlib.crc32(fault[0].encode()) + salt) % 3 == 0]
+    return [(name, common, settings, fault) for fault in faults]
 
 
 def title(trial):
@@ -143,7 +146,7 @@ class Calls(Case):
         wrong = ['%s: %s' % (title(trial), problem)
                  for trial, problem in zip(every, problems) if problem]
         print('%d faults in %d programs' % (len(every), len(PROGRAMS) + 1))
-        self.assertGreater(len(every), 500)
+        self.assertGreater(len(every), 200 if SOME else 500)
         self.assertEqual(len(wrong), 0, '\n'.join(wrong))
 
 

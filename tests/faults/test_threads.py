@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from faults import Case, current_blocks, main, preloaded, program, run
+from faults import Case, current_blocks, main, preloaded, program, run, some
 
 SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_POLICY': 'managed'},
             {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'},
@@ -43,14 +43,14 @@ class Threads(Case):
     def test_without_fault(self):
         for settings in SETTINGS:
             for scheduler in SCHEDULERS:
-                for seed in ('1', '2'):
+                for seed in some(('1', '2')):
                     with self.subTest(settings=settings, scheduler=scheduler, seed=seed):
                         self.ends_well(start(dict(settings, SIM_SCHED=scheduler), seed), False)
 
     def test_with_faults(self):
         every = [(settings, '%s:%d:%d' % (symbol, n, code))
                  for i, settings in enumerate(SETTINGS) for j, symbol in enumerate(SYMBOLS)
-                 for n, code in ((1, 999), (3, 2), (10 + i + j, 1), (40 + 3 * j, 999))]
+                 for n, code in some(((1, 999), (3, 2), (10 + i + j, 1), (40 + 3 * j, 999)))]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             results = list(pool.map(
                 lambda trial: self.try_one(dict(trial[0], SIM_FAIL=trial[1])), every))

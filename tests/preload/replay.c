@@ -133,14 +133,17 @@ void send_signal(CUstream stream, uint32_t value)
 
 bool signal_comes(uint32_t value, unsigned ms)
 {
-    struct timespec pause = {0, 100000};
+    struct timespec pause = {0, 100000}, now;
 
-    for (unsigned i = 0; i < ms * 10; i++) {
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t until = now.tv_sec * 1000 + now.tv_nsec / 1000000 + ms;
+    while (now.tv_sec * 1000 + now.tv_nsec / 1000000 <= until) {
         if (__atomic_load_n(sign, __ATOMIC_ACQUIRE) == value)
             return true;
         (void)nanosleep(&pause, NULL);
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
     }
-    return false;
+    return __atomic_load_n(sign, __ATOMIC_ACQUIRE) == value;
 }
 
 void tell_of(const char *what, CUdeviceptr p)
@@ -519,7 +522,7 @@ static void many_streams(void)
 static void polling(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    unsigned ms = 2000, seen = 0;
+    unsigned ms = 20000, seen = 0;
 
     rounds(stream, 6);
     for (uint32_t round = 10; round < 20; round++) {

@@ -4,7 +4,7 @@
 import os
 import re
 
-from harness import EVERY, SEEDS, SIM, Case, lines, main, preloaded, program, run
+from harness import EVERY, SEEDS, SIM, Case, lines, main, preloaded, program, run, some
 
 MANAGED = {'ALLOGRAFT_POLICY': 'managed', 'ALLOGRAFT_PREFETCH': 'launch'}
 PLAIN = dict(MANAGED, ALLOGRAFT_MANAGED_BACKEND='plain')
@@ -97,7 +97,7 @@ class Launches(Case):
             native = run([program('preload_launches'), name])
             for symbol in ('cuMemPrefetchAsync_v2', 'cuFuncGetParamInfo', 'cuKernelGetParamInfo',
                            'cuStreamIsCapturing', 'cuCtxGetCurrent'):
-                for n, code in (('1', '1'), ('2', '719'), ('5', '400')):
+                for n, code in some((('1', '1'), ('2', '719'), ('5', '400'))):
                     with self.subTest(symbol=symbol, n=n):
                         settings = dict(PLAIN, SIM_FAIL='%s:%s:%s' % (symbol, n, code))
                         result, _ = self.part(name, settings)

@@ -46,7 +46,7 @@ class Ranges(Case):
         for path in PROGRAMS:
             for _, result in self.same([path, 'round'], seeds=SEEDS, variants=[
                     dict(settings('step'), ALLOGRAFT_GRAPH_SEGMENT='iteration', ALLOGRAFT_GRAPH_PROFIT='0',
-                         ALLOGRAFT_GRAPH_HOLD_US='1000000')]):
+                         ALLOGRAFT_GRAPH_HOLD_US='60000000')]):
                 replay = result.report()['replay']
                 self.assertEqual(replay['marks'], 60)
                 self.assertGreater(replay['graph_launches'], 20)
@@ -93,7 +93,7 @@ class Names(Case):
         for path in PROGRAMS:
             for _, result in self.same([path, 'rename'], seeds=SEEDS,
                                        variants=[{'ALLOGRAFT_GRAPH': 'name:train', 'ALLOGRAFT_GRAPH_PROFIT': '0',
-                                                  'ALLOGRAFT_GRAPH_HOLD_US': '1000000'}]):
+                                                  'ALLOGRAFT_GRAPH_HOLD_US': '60000000'}]):
                 replay = result.report()['replay']
                 self.assertEqual(replay['streams_marked'], 3)
                 self.assertGreater(replay['replayed'], 100)

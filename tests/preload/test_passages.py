@@ -6,7 +6,7 @@ import unittest
 from harness import RUNTIME, SEEDS, Case, main, program
 
 HELD = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0',
-        'ALLOGRAFT_GRAPH_HOLD_US': '1000000'}
+        'ALLOGRAFT_GRAPH_HOLD_US': '60000000'}
 OFF = ({}, {'ALLOGRAFT_GRAPH': 'off'}, dict(HELD, ALLOGRAFT_DISABLE='1'))
 DOORS = ('linked', 'dlsym', 'get_proc')
 OWNERS = r'^cu.* belongs to|the same twice'

@@ -7,7 +7,7 @@ import re
 from harness import SEEDS, SIM, Case, lines, main, preloaded, program, run
 
 EAGER = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0'}
-HELD = dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='1000000')  # longer than anything here waits
+HELD = dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='60000000')  # longer than anything here waits
 PLAIN = {'ALLOGRAFT_GRAPH': 'all'}
 SHORT = dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='4', ALLOGRAFT_POLICY='native')
 WHOLE = dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='iteration')

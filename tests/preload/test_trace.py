@@ -13,7 +13,7 @@ from harness import ROOT, Case, clean_environment, main, preloaded, program, run
 COMMAND = os.environ['TEST_COMMAND']
 TRACES = program('preload_traces')
 HELD = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0',
-        'ALLOGRAFT_GRAPH_HOLD_US': '1000000', 'SIM_IDLE_MS': '1'}
+        'ALLOGRAFT_GRAPH_HOLD_US': '60000000', 'SIM_IDLE_MS': '1'}
 
 UNIT = 64
 EVENT = struct.Struct('<6Q2I2BhHH')

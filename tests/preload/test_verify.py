@@ -7,7 +7,7 @@ import tempfile
 from harness import Case, main, preloaded, program
 
 HELD = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0',
-        'ALLOGRAFT_GRAPH_HOLD_US': '1000000', 'SIM_IDLE_MS': '1'}
+        'ALLOGRAFT_GRAPH_HOLD_US': '60000000', 'SIM_IDLE_MS': '1'}
 PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'streams', 'contexts',
          'allocating', 'host')
 

@@ -109,6 +109,7 @@ SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 
 STEPS = ('over_limit', 'caches_emptied', 'trimmed', 'retried', 'other_calls', 'native', 'spilled',
          'refused', 'unspilled', 'unspilled_bytes')
 CHUNK = 25  # seeds
+JOBS = min(os.cpu_count() or 1, 8)
 
 
 class Run:
@@ -143,6 +144,8 @@ class Runner:
     def environment(self, preloaded):
         env = {k: v for k, v in os.environ.items() if not k.startswith(('ALLOGRAFT_', 'SIM_'))}
         env['LD_LIBRARY_PATH'] = self.args.sim
+        if not preloaded:
+            env.pop('DIFF_HANG', None)
         if preloaded:
             env['LD_PRELOAD'] = ':'.join(sanitizer_runtime(self.args.library) + [self.args.library])
             env.update(ALLOGRAFT_LOG='off', ALLOGRAFT_STATS='off')
@@ -194,6 +197,11 @@ class Runner:
             self.differences += found
         return found
 
+    def missed(self):
+        """What no run has counted, and should have."""
+        need = (STEPS if self.args.steps else ()) + tuple(filter(None, (self.args.need or '').split(',')))
+        return [step for step in need if not self.steps[step]]
+
     def run(self, first, last, seconds):
         """Chunks on all workers until seeds or seconds are used up, or enough has gone wrong."""
         until = time.monotonic() + seconds if seconds else None
@@ -209,6 +217,11 @@ class Runner:
                         break
                     waiting.add(pool.submit(self.chunk, start, min(start + size - 1, last)))
                 if not waiting:
+                    # Which thread comes first is not in the seed: a few more may show what is needed.
+                    if self.missed() and last < 4 * self.args.last:
+                        starts = iter(range(last + 1, last + self.args.last + 1, size))
+                        last += self.args.last
+                        continue
                     return
                 done, waiting = concurrent.futures.wait(
                     waiting, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -284,7 +297,7 @@ def read_arguments(words):
     parser.add_argument('--seeds', default='1-1000000', help='A-B')
     parser.add_argument('--policies', help=', '.join(POLICIES) + '; else all that suit')
     parser.add_argument('--seconds', type=float, default=0,
-                        help='begin nothing after that; DIFF_SECONDS sets it instead')
+                        help='begin nothing after that; DIFF_SECONDS instead of --seeds and --jobs')
     parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
     parser.add_argument('--rounds', action='store_true', help='programs that go round in loops')
@@ -292,7 +305,7 @@ def read_arguments(words):
     parser.add_argument('--door', help='linked, dlsym or get-proc; else as the seed says')
     parser.add_argument('--steps', action='store_true',
                         help='all together must have taken every step of the out-of-memory ladder')
-    parser.add_argument('--jobs', type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument('--jobs', type=int, default=JOBS)
     parser.add_argument('--show', type=int, default=5, help='differences to explain')
     parser.add_argument('--most', type=int, default=20, help='differences after which to stop')
     args = parser.parse_args(words)
@@ -305,10 +318,9 @@ def read_arguments(words):
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
     except (KeyError, ValueError) as error:
         parser.error('not understood: %s' % error)
-    if args.seconds and 'DIFF_SECONDS' in os.environ:
-        args.seconds = float(os.environ['DIFF_SECONDS'])
-        if args.steps:  # as many seeds as there is time for, which may be too few for each step
-            args.steps, args.last = False, 1000000
+    if 'DIFF_SECONDS' in os.environ:
+        args.seconds, args.last, args.jobs = float(os.environ['DIFF_SECONDS']), 1000000, JOBS
+        args.steps = args.need = None  # there may be too little time for each
     args.soft, args.stats = False, True
     return args
 
@@ -330,11 +342,9 @@ def main():
              runner.n_operations, len(runner.differences), time.monotonic() - began))
     if args.steps or args.need:
         print('counted: ' + ', '.join('%s %d' % step for step in sorted(runner.steps.items())))
-    need = (STEPS if args.steps else ()) + tuple(filter(None, (args.need or '').split(',')))
-    missed = [step for step in need if not runner.steps[step]]
-    if missed:
-        print('never taken: ' + ', '.join(missed))
-    sys.exit(1 if runner.differences or missed else 0)
+    if runner.missed():
+        print('never taken: ' + ', '.join(runner.missed()))
+    sys.exit(1 if runner.differences or runner.missed() else 0)
 
 
 if __name__ == '__main__':

@@ -40,14 +40,20 @@ def differing(runner, name, native, runs, first, last):
     return None
 
 
-def hunt(runner, rows, first, most, n_control):
+def chunks(args, size):
+    """(first, last, how many seeds came before)"""
+    known = [int(seed) for seed in args.known.split(',') if seed]
+    for n, seed in enumerate(known):
+        yield seed, seed, n
+    for start in range(args.first, args.first + args.most, size):
+        yield start, min(start + size, args.first + args.most) - 1, start - args.first + len(known)
+
+
+def hunt(runner, rows, args):
     """Chunk by chunk: what has been noticed needs no more seeds. Returns {name: (seeds, how)}."""
     caught, began = {}, time.monotonic()
-    chunk = 5 if runner.args.rounds else diff_run.CHUNK
-    for start in range(first, first + most, chunk):
-        last = min(start + chunk, first + most) - 1
-        left = [row for row in rows
-                if row[1] not in caught and (not row[3] or start - first < n_control)]
+    for start, last, before in chunks(args, 5 if runner.args.rounds else diff_run.CHUNK):
+        left = [row for row in rows if row[1] not in caught and (not row[3] or before < args.control)]
         if not left:
             break
         native = runner.batch(start, last, {'plain': ''}, False)
@@ -55,7 +61,7 @@ def hunt(runner, rows, first, most, n_control):
         for _, name, _, _, _ in left:
             found = differing(runner, name, native, runs, start, last)
             if found:
-                caught[name] = (found[0] - first + 1, found[0], found[1])
+                caught[name] = (found[0] - start + before + 1, found[0], found[1])
                 print('%-28s %5d seeds, %4.0f s: seed %d: %s'
                       % ((name, caught[name][0], time.monotonic() - began) + found), flush=True)
     return caught
@@ -66,6 +72,7 @@ def main():
     parser.add_argument('--first', type=int, default=1, help='the first seed')
     parser.add_argument('--most', type=int, default=2000, help='seeds within which each is noticed')
     parser.add_argument('--control', type=int, default=200, help='seeds that right ones must pass')
+    parser.add_argument('--known', default='', help='seeds that are tried first, with commas')
     parser.add_argument('--replay', help='the list of mistakes in replay')
     parser.add_argument('--only', help='names of mutants, with commas')
     args = parser.parse_args()
@@ -78,10 +85,11 @@ def main():
         rows = [row for row in rows if row[1] in args.only.split(',')]
     runner_args = diff_run.read_arguments(['--rounds'] if args.replay else ['--door', 'linked'])
     runner_args.stats = False
+    os.environ.setdefault('DIFF_HANG', '15')  # some of the mistakes are that nothing goes on
     folder = tempfile.mkdtemp(prefix='mutants-')
     try:
         runner = diff_run.Runner(runner_args, folder)
-        caught = hunt(runner, rows, args.first, args.most, args.control)
+        caught = hunt(runner, rows, args)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     bad = [name for _, name, _, right, _ in rows if right == (name in caught)]
