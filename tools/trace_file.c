@@ -312,33 +312,40 @@ struct trace *trace_of_bytes(const void *bytes, size_t n, char *why, size_t why_
     return read_all(trace, why, why_size);
 }
 
+/* Of a process that runs: what is there now. What is wrong, or NULL. */
+static const char *map_file(struct trace *trace, int fd)
+{
+    struct stat st;
+    void *mapped;
+
+    if (fstat(fd, &st))
+        return strerror(errno);
+    if (!S_ISREG(st.st_mode))
+        return "it is no regular file";
+    if (st.st_size <= 0)
+        return NULL;
+    mapped = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (mapped == MAP_FAILED)
+        return strerror(errno);
+    trace->mapped = mapped;
+    trace->bytes = mapped;
+    trace->n_bytes = (size_t)st.st_size;
+    return NULL;
+}
+
 struct trace *trace_open(const char *path, char *why, size_t why_size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct trace *trace = calloc(1, sizeof(*trace));
-    const char *problem = NULL;
-    struct stat st;
+    const char *problem;
+    int fd;
 
-    if (fd < 0 || fstat(fd, &st))
-        problem = strerror(errno);
-    else if (!S_ISREG(st.st_mode))
-        problem = "it is no regular file";
-    else if (!trace)
-        problem = strerror(ENOMEM);
-    if (!problem && st.st_size > 0) {
-        /* Of a process that runs: what is there now. */
-        void *mapped = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-
-        if (mapped == MAP_FAILED) {
-            problem = strerror(errno);
-        } else {
-            trace->mapped = mapped;
-            trace->bytes = mapped;
-            trace->n_bytes = (size_t)st.st_size;
-        }
-    }
-    if (fd >= 0)
-        close(fd);
+    if (!trace)
+        return fail(NULL, why, why_size, strerror(ENOMEM));
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fail(trace, why, why_size, strerror(errno));
+    problem = map_file(trace, fd);
+    close(fd);
     return problem ? fail(trace, why, why_size, problem) : read_all(trace, why, why_size);
 }
 
