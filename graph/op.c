@@ -206,7 +206,7 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
     struct ag_kernel_payload *payload = (struct ag_kernel_payload *)(void *)op->payload;
     uint64_t *word = op->signature.word;
     uint32_t bytes, given;
-    bool fixed = false;
+    bool fixed = call->has_clusters;
 
     if (!is_dimension(call->grid, INT32_MAX) || !is_dimension(call->block, UINT32_MAX) ||
         (call->n_attributes && !call->attributes) ||

@@ -88,6 +88,7 @@ struct ag_kernel_call {
     const CUlaunchAttribute *attributes; /* may be NULL */
     uint32_t n_attributes;
     bool cooperative, is_cukernel;
+    bool has_clusters; /* of its own: the driver checks grids against them */
 };
 
 struct ag_layout; /* policy/params.h; NULL when unknown: then only `extra` can be recorded */

@@ -50,6 +50,7 @@ static bool record(struct ag_lane *lane, struct ag_kernel_call *call)
     if (!layout)
         return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
     call->is_cukernel = layout->is_kernel;
+    call->has_clusters = layout->has_clusters;
     if (!ag_op_kernel(&op, call, layout))
         return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
     return ag_replay_take(lane, &op);

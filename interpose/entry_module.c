@@ -4,6 +4,7 @@
 #include "entry.h"
 #include "image.h"
 #include "order.h"
+#include "params.h"
 #include "passage.h"
 #include "pressure.h"
 #include "replayer.h"
@@ -60,6 +61,8 @@ static CUresult took(CUresult result, const struct ag_tuned *tuned)
 {
     if (result == CUDA_SUCCESS)
         ag_tuned_note(tuned);
+    if (tuned->kind == AG_TUNED_ATTRIBUTE && tuned->attribute == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
+        ag_params_forget(); /* what is known of the function says that it has no clusters, perhaps */
     return result;
 }
 

@@ -49,7 +49,7 @@ static const struct ag_layout *numbered(const struct store *store, unsigned numb
 
 static uint64_t hash_of(const struct ag_layout *layout)
 {
-    uint64_t hash = layout->n * 2 + layout->is_kernel;
+    uint64_t hash = layout->n * 4 + layout->is_kernel * 2 + layout->has_clusters;
 
     for (uint32_t i = 0; i < layout->n; i++) {
         hash = (hash ^ layout->params[i].offset) * 0x9e3779b97f4a7c15u;
@@ -239,6 +239,23 @@ static bool is_kernel(CUfunction function)
     return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Compiled in, or set by the program. True when the driver does not say. */
+static bool has_clusters(CUfunction function, bool as_kernel)
+{
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    CUdevice device;
+    int width = 0;
+
+    if (!as_kernel && ag_cu.cuFuncGetAttribute)
+        result =
+            ag_cu.cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, function);
+    else if (as_kernel && ag_cu.cuKernelGetAttribute &&
+             ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        result = ag_cu.cuKernelGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+                                            (CUkernel)(void *)function, device);
+    return result != CUDA_SUCCESS || width > 0;
+}
+
 /* As a function, and as a kernel if that gave none. */
 static bool ask_either(CUfunction function, union asked *asked)
 {
@@ -257,6 +274,7 @@ static bool ask(CUfunction function, union asked *asked)
     if (!ask_either(function, asked))
         return false;
     asked->layout.is_kernel = is_kernel(function);
+    asked->layout.has_clusters = has_clusters(function, asked->layout.is_kernel);
     return true;
 }
 

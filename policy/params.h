@@ -17,6 +17,7 @@ struct ag_param {
 struct ag_layout {
     uint32_t n, total;  /* total: bytes of the packed buffer */
     uint32_t is_kernel; /* the handle is a CUkernel, and no CUfunction */
+    uint32_t has_clusters; /* of a size that the kernel, not the launch, names: grids must fit it */
     struct ag_param params[];
 };
 

@@ -818,6 +818,30 @@ static void forking(void)
     tell("forked");
 }
 
+/* Kernels with clusters of their own: the driver refuses grids that are not whole clusters, at once. */
+static void clustered(void)
+{
+    const CUfunction_attribute width = CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t round = 0; round < 60; round++) {
+        if (round % 20 == 5)
+            NEED(cuFuncSetAttribute(kernel_step, width, 2));
+        if (round % 20 == 15)
+            NEED(cuFuncSetAttribute(kernel_step, width, 0));
+        for (unsigned i = 0; i < STEPS; i++) {
+            uint32_t grid = i == 7 && round % 6 == 5 ? 3 : 2 + 2 * (round % 3 == 2), value = round;
+            void *args[] = {&state, &i, &value};
+            CUresult result = cuLaunchKernel(kernel_step, grid, 1, 1, 32, 1, 1, 0, stream, args, NULL);
+
+            if (result)
+                say("round %u, step %u: %d", round, i, (int)result);
+        }
+        NEED(cuStreamSynchronize(stream));
+    }
+    tell("with clusters");
+}
+
 /* ---- which ---- */
 
 static const struct {
@@ -833,7 +857,7 @@ static const struct {
     {"capturing", capturing},     {"per-thread", per_thread_streams},
     {"beside", capturing_beside}, {"many", many_streams},
     {"resetting", resetting},     {"host", host_functions},
-    {"forking", forking},
+    {"forking", forking},         {"clustered", clustered},
 };
 
 int main(int argc, char **argv)

@@ -142,6 +142,12 @@ class Replay(Case):
                 with self.subTest(how=how, variant=variant):
                     self.ended(how, preloaded(command, dict(settings, **variant)), native)
 
+    def test_clusters(self):
+        for variant, result in self.part('clustered', variants=[HELD, PLAIN, HURRIED]):
+            self.assertEqual(result.out.count(': 912'), 5)
+            if variant == HELD:
+                self.replayed(result)
+
     def test_forked(self):
         for _, result in self.part('forking', variants=[HELD, PLAIN, HURRIED]):
             self.assertIn('forked: 132 steps', result.out)

@@ -49,6 +49,8 @@ CUresult sim_kernel_work_init(struct sim_work *work, CUfunction handle, const un
             return CUDA_ERROR_INVALID_VALUE;
     if ((uint64_t)block[0] * block[1] * block[2] > MAX_THREADS || block[2] > 64)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_grid_fits(handle, grid))
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     memset(work, 0, sizeof(*work));
     work->kind = SIM_WORK_KERNEL;
     struct sim_kernel_work *kernel = &work->u.kernel;

@@ -660,6 +660,19 @@ static int *attributes_of(CUfunction handle)
     return sim_handle_is(kernel, SIM_KERNEL) ? kernel->attributes : NULL;
 }
 
+bool sim_grid_fits(CUfunction handle, const unsigned grid[3])
+{
+    const int *attributes = attributes_of(handle);
+
+    for (int i = 0; i < 3; i++) {
+        int size = attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
+
+        if (size > 0 && grid[i] % (unsigned)size)
+            return false;
+    }
+    return true;
+}
+
 static CUresult get_attribute(int *value, CUfunction_attribute attribute, const int *attributes)
 {
     if (!value || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)

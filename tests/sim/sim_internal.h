@@ -644,6 +644,8 @@ bool sim_function_in(CUfunction function, CUcontext ctx);
 CUcontext sim_function_context(CUfunction function);
 /* A CUfunction, or a CUkernel cast to one, as launches accept it. */
 struct sim_kernel_entry *sim_entry_of(CUfunction handle);
+/* Is the grid made of whole clusters, if the kernel has a size for them? */
+bool sim_grid_fits(CUfunction handle, const unsigned grid[3]);
 
 /* ---- capture.c ---- */
 
