@@ -65,7 +65,7 @@ def do(name, work):
 
 class State:
     current = capture = capture_stream = None
-    available = True
+    available, invalid, stuck, released = True, False, set(), []
     handles = 0
 
 
@@ -102,6 +102,10 @@ class CUDAGraph:
     def capture_end(self):
         LOG.append(('end',))
         State.capture = None
+        if State.invalid: # as versions do that forget the allocator and the generator then
+            State.invalid, State.stuck = False, {'generator', self.captured_into}
+            raise RuntimeError('operation failed due to a previous error during capture')
+        State.stuck.discard('generator')
 
     def replay(self):
         LOG.append(('replay', State.current.name))
@@ -146,6 +150,12 @@ def graph(cuda_graph, pool=None, stream=None, capture_error_mode='global'):
             cuda_graph.capture_end()
 
 
+def end_allocate_to_pool(device, pool):
+    if pool not in State.stuck:
+        raise RuntimeError('not currently recording to mempool_id')
+    State.stuck.remove(pool)
+
+
 def graph_pool_handle():
     State.handles += 1
     return (0, State.handles)
@@ -168,7 +178,8 @@ MAIN = State.current = Stream('main')
 float32, int64 = dtype('float32', 4), dtype('int64', 8)
 
 cuda = types.SimpleNamespace(
-    Stream=Stream, stream=on_stream, current_stream=lambda device=None: State.current, graph=graph,
+    Stream=Stream, stream=on_stream, current_stream=lambda device=None: State.current,
+    default_stream=lambda device=None: MAIN, graph=graph,
     CUDAGraph=CUDAGraph, graph_pool_handle=graph_pool_handle, MemPool=MemPool, current_device=lambda: 0,
     device=lambda number: contextlib.nullcontext(), is_available=lambda: State.available,
     is_current_stream_capturing=lambda: State.capture is not None and State.current is State.capture_stream,
@@ -181,5 +192,7 @@ def install():
     for name in ('Tensor', 'dtype', 'as_tensor', 'empty_like', 'float32', 'int64', 'cuda'):
         setattr(torch, name, globals()[name])
     torch.no_grad = contextlib.nullcontext
+    torch._C = types.SimpleNamespace(_cuda_endAllocateToPool=end_allocate_to_pool,
+                                     _cuda_releasePool=lambda device, pool: State.released.append(pool))
     torch.nn = types.SimpleNamespace(Parameter=Parameter)
     return torch

@@ -35,7 +35,7 @@ class Graphs(Case):
             self.refused(allograft.Capturing, 'capture', lambda: allograft.Graph().capture().__enter__())
             out.copy_(Tensor([1, 2]))
         self.assertEqual(out.values, [0, 0])
-        self.assertIn(('begin', None, 'relaxed'), LOG)
+        self.assertIn(('begin', graph.pool(), 'relaxed'), LOG)
         graph.replay()
         self.assertEqual((out.values, LOG[-1]), ([1, 2], ('replay', 'main')))
         graph.replay(torch.cuda.Stream('other'))
@@ -55,9 +55,10 @@ class Graphs(Case):
         self.assertIs(State.current, fake_torch.MAIN)
         self.assertEqual((graph.pool(), LOG), ((0, 77), [('begin', (0, 77), 'global'), ('end',)]))
         other = allograft.Graph()
-        self.refused(RuntimeError, 'a default stream', other.capture_begin)
-        self.refused(RuntimeError, 'a default stream', other.capture_begin, stream=fake_torch.MAIN)
-        self.assertIs(State.current, fake_torch.MAIN)
+        self.refused(allograft.InvalidArgument, 'a default stream', other.capture_begin)
+        self.refused(allograft.InvalidArgument, 'a default stream', other.capture_begin, stream=fake_torch.MAIN)
+        self.refused(allograft.InvalidArgument, 'a default stream', other.capture(stream=fake_torch.MAIN).__enter__)
+        self.assertEqual((State.current, len(LOG)), (fake_torch.MAIN, 2)) # PyTorch was not asked
         other.capture_begin(pool=graph, stream=stream)
         other.capture_end()
         third = allograft.Graph()
@@ -74,6 +75,25 @@ class Graphs(Case):
         self.assertIsNone(State.capture)
         self.refused(allograft.WrongState, 'no capture', graph.replay)
         self.assertIs(State.current, fake_torch.MAIN)
+
+    def test_a_capture_that_is_invalid(self):
+        for begin_and_end in (False, True):
+            graph, other = allograft.Graph(), allograft.Graph()
+            pool = allograft.graph_pool_handle()
+            with self.assertRaisesRegex(RuntimeError, 'previous error'):
+                if begin_and_end:
+                    graph.capture_begin(pool=pool, stream=torch.cuda.Stream())
+                    State.invalid = True
+                    graph.capture_end()
+                else:
+                    with graph.capture(pool=pool):
+                        State.invalid = True
+            # what PyTorch leaves open is closed: the pool for the allocator, the capture for the generator
+            self.assertEqual((State.stuck, State.released[-1], State.capture), (set(), pool, None))
+            self.assertIs(State.current, fake_torch.MAIN)
+            self.refused(allograft.WrongState, 'no capture', graph.replay)
+            with other.capture():
+                pass
 
     def test_versions(self):
         self.refused(allograft.Unsupported, 'PyTorch 2.8', allograft.Graph, keep_graph=True)

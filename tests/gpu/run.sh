@@ -143,6 +143,7 @@ managed_checks
 launch_checks
 graph_checks
 pools_checks
+control_checks
 soak_checks
 exec {HOLD}>&-
 finish

@@ -163,4 +163,5 @@ def main():
         parts[name]()
 
 
-main()
+if __name__ == "__main__":
+    main()

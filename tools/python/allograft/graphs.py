@@ -96,6 +96,26 @@ class _NativeEngine:
         raise Unsupported(UNSUPPORTED, "random numbers of PyTorch need a graph that PyTorch captures")
 
 
+def _empty_capture(torch: Any, graph: Any, pool: Any, stream: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the graph is empty
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            pass
+
+
+def _recover(torch: Any, pool: Any, stream: Any) -> None:
+    """After a capture that failed. Up to PyTorch 2.10 or so the allocator and the default generator then go on as if
+    it were still open: the pool is ended for the one, and for the other comes a capture that does not fail."""
+    device = getattr(stream, "device_index", None)
+    device = torch.cuda.current_device() if device is None else device
+    with contextlib.suppress(Exception):  # that it has been ended
+        end = getattr(torch._C, "_cuda_endAllocateToPool", None)
+        (end or torch._C._cuda_endAllocateCurrentStreamToPool)(device, pool)
+        torch._C._cuda_releasePool(device, pool)
+    with contextlib.suppress(Exception):
+        _empty_capture(torch, torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle(), stream)
+
+
 class _TorchEngine:
     """PyTorch captures. A reset graph is made anew: not every version captures into one again."""
 
@@ -106,6 +126,7 @@ class _TorchEngine:
         self._generators: list[Any] = []
         self._stream: Any = None  # entered by capture_begin
         self._captured = False
+        self._began: Any = None  # pool and stream of a capture that is open
         self._graph = self._make()
 
     def _make(self) -> Any:
@@ -125,33 +146,38 @@ class _TorchEngine:
     def destroy(self) -> None:
         self._graph = None
 
+    def _stream_of(self, stream: Any) -> Any:
+        return self._torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
+
     def enable_debug_mode(self) -> None:
         self._debug = True
         self._graph.enable_debug_mode()
 
-    def _may_begin(self, pool: Any) -> Any:
+    def _may_begin(self, pool: Any, stream: Any) -> Any:
+        """The pool, which is always named: see _recover()."""
         if self._captured:
             raise WrongState(STATE, "the graph holds a capture already: reset it, or use another")
         pool = getattr(pool, "id", pool)  # torch.cuda.MemPool
         if pool is not None and not isinstance(pool, tuple):
             raise error(INVALID, "pool %r: not one of PyTorch's" % (pool,))
-        return pool
+        if stream == self._torch.cuda.default_stream(getattr(stream, "device", None)):
+            raise error(INVALID, "a default stream cannot be captured (though replayed on)")
+        return self._torch.cuda.graph_pool_handle() if pool is None else pool
 
     def capture_begin(self, pool: Any, mode: str, stream: Any) -> None:
         capture_mode(mode)
-        pool = self._may_begin(pool)
+        stream = self._stream_of(stream)
+        on = self._torch.cuda.current_stream() if stream is None else stream
+        pool = self._may_begin(pool, on)
         if stream is not None:
             self._stream = self._torch.cuda.stream(stream)
             self._stream.__enter__()
         try:
-            if pool is None:
-                self._graph.capture_begin(capture_error_mode=mode)
-            else:
-                self._graph.capture_begin(pool=pool, capture_error_mode=mode)
+            self._graph.capture_begin(pool=pool, capture_error_mode=mode)
         except BaseException:
             self._leave_stream()
             raise
-        self._captured = True
+        self._captured, self._began = True, (pool, on)
 
     def _leave_stream(self) -> None:
         entered, self._stream = self._stream, None
@@ -161,18 +187,20 @@ class _TorchEngine:
     def capture_end(self) -> None:
         try:
             self._graph.capture_end()
+            self._began = None
         finally:
             self._leave_stream()
 
     @contextlib.contextmanager
     def capture(self, pool: Any, mode: str, stream: Any) -> Iterator[None]:
         capture_mode(mode)
-        pool = self._may_begin(pool)
-        stream = shared_capture_stream() if stream is None else stream
-        self._captured = True
+        stream = shared_capture_stream() if stream is None else self._stream_of(stream)
+        pool = self._may_begin(pool, stream)
+        self._captured, self._began = True, (pool, stream)
         try:  # waits for the device and tidies up first, as every version does it
             with self._torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode=mode):
                 yield
+            self._began = None
         except BaseException:
             self.reset()
             raise
@@ -197,17 +225,21 @@ class _TorchEngine:
         if stream is None:
             self._need_capture().replay()
         else:
-            with self._torch.cuda.stream(stream):
+            with self._torch.cuda.stream(self._stream_of(stream)):
                 self._need_capture().replay()
 
     def reset(self) -> None:
         self._leave_stream()
         graph, self._graph = self._graph, None
+        began, self._began = self._began, None
         self._captured = False
         try:
             if graph is not None:
                 graph.reset()
         finally:
+            del graph
+            if began is not None:
+                _recover(self._torch, *began)
             self._graph = self._make()
 
     def debug_dump(self, path: Any) -> None:
@@ -347,11 +379,7 @@ def graph_pool_handle(*, native: bool = False) -> Any:
 def _keep_pool(torch: Any, device: int) -> tuple[Any, Any]:
     """A new pool of PyTorch's, and an empty graph in it: a pool that loses its last graph cannot be used again."""
     pool, keeper = torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the graph is empty
-        with torch.cuda.graph(keeper, pool=pool, stream=_torch_stream(torch, device),
-                              capture_error_mode="thread_local"):
-            pass
+    _empty_capture(torch, keeper, pool, _torch_stream(torch, device))
     return pool, keeper
 
 
