@@ -6,7 +6,7 @@ import sys
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def main():
+def main() -> None:
     command = os.path.join(FOLDER, "bin", "allograft")
     try:
         os.execv(command, [command, *sys.argv[1:]])
