@@ -34,7 +34,7 @@ const char *counters_read(int fd, struct ag_stats *stats)
     if (fstat(fd, &st))
         return "is no file";
     memset(head, 0, sizeof(*head));
-    n = pread(fd, head, sizeof(*head), 0);
+    n = pread(fd, stats, sizeof(*head), 0); /* it comes first */
     if (n < (ssize_t)sizeof(*head) || memcmp(head->magic, AG_STATS_MAGIC, sizeof(AG_STATS_MAGIC)))
         return "holds no counters of Allograft";
     if (head->layout != AG_STATS_LAYOUT || head->bytes != sizeof(*stats) ||
