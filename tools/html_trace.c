@@ -17,6 +17,7 @@ struct timeline {
     uint64_t begin_ns, length_ns;
     uint64_t n_allocs, n_temporary, bytes;
     uint64_t peak, peak_ns, at_peak[AG_TRACE_N_PLACES];
+    uint64_t most[AG_TRACE_N_PLACES]; /* of each placement, at any time */
 };
 
 static const char *colour_of(unsigned place)
@@ -58,13 +59,14 @@ static void take(const struct trace_state *state, void *data)
     }
 }
 
-static uint64_t most_of(const struct timeline *line, unsigned place)
+static void find_most(struct timeline *line)
 {
-    uint64_t most = 0;
+    for (size_t i = 0; i < N_PARTS; i++) {
+        const uint64_t *most = line->buckets[i].most;
 
-    for (size_t i = 0; i < N_PARTS; i++)
-        most = line->buckets[i].most[place] > most ? line->buckets[i].most[place] : most;
-    return most;
+        for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
+            line->most[place] = most[place] > line->most[place] ? most[place] : line->most[place];
+    }
 }
 
 /* ---- drawing ------------------------------------------------------------------------------- */
@@ -91,7 +93,7 @@ static void step_to(struct ag_text *text, size_t i, double share)
 static void add_level(struct ag_text *text, const struct trace *trace, const struct timeline *line,
                       unsigned place)
 {
-    double most = (double)most_of(line, place);
+    double most = (double)line->most[place];
     char size[32], label[64];
 
     if (most <= 0)
@@ -154,7 +156,7 @@ static void add_row(struct ag_text *text, const struct timeline *line, unsigned 
     for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++) {
         uint64_t most = 0;
 
-        if (!most_of(line, place))
+        if (!line->most[place])
             continue;
         for (size_t i = begin; i < end; i++)
             most = line->buckets[i].most[place] > most ? line->buckets[i].most[place] : most;
@@ -178,7 +180,7 @@ static void add_table(struct ag_text *text, const struct trace *trace, const str
         text, "<details><summary>The same in numbers</summary>\n<table>\n<caption>Most memory, and "
               "events, in each part of the time</caption>\n<thead><tr><th scope=\"col\">time</th>");
     for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++) {
-        if (!most_of(line, place))
+        if (!line->most[place])
             continue;
         ag_text_add(text, "<th scope=\"col\" class=\"num\">");
         html_add(text, trace_place(trace, place));
@@ -279,6 +281,7 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace)
     good = trace_memory(trace, AG_TRACE_NO_DEVICE, N_PARTS, line->buckets) &&
            trace_walk(trace, AG_TRACE_NO_DEVICE, take, line);
     if (good) {
+        find_most(line);
         html_card_begin(text, true, "Memory over time", NULL);
         add_note(text, info);
         for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)

