@@ -461,6 +461,15 @@ class Loader(Case):
         static = loader(point(bytearray(4), 2), 'points')
         self.assertEqual((type(static), static.y), (point, 2))
 
+    def test_only_what_is_contiguous(self):
+        loader, memory = allograft.StaticBufferLoader(stream=self.stream), device.alloc(64)
+        for strides in ((4, 16), (32, 4), (-16, 4)):
+            self.refused(allograft.InvalidArgument, 'not contiguous', loader, [Array(memory, (2, 4), '<i4', strides)])
+        self.refused(allograft.InvalidArgument, 'where its bytes', loader, [memoryview(bytearray(8))[::2]])
+        self.assertEqual(loader([Array(memory, (2, 4), '<i4', (16, 4))])[0].shape, (2, 4))
+        device.synchronize()
+        device.free(memory)
+
     def test_from_the_device(self):
         loader = allograft.StaticBufferLoader(stream=self.stream)
         memory = device.alloc(64)

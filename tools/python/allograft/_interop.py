@@ -197,6 +197,28 @@ def extent_of(thing: Any) -> Extent:
     return _of_buffer(thing)
 
 
+def _is_contiguous(thing: Any) -> bool:
+    method = getattr(thing, "is_contiguous", None)
+    if callable(method):
+        return bool(method())
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        interface = getattr(thing, name, None)
+        if isinstance(interface, dict) and interface.get("strides") is not None:
+            expected = item_bytes(interface["typestr"])
+            for extent, stride in zip(reversed(interface["shape"]), reversed(interface["strides"])):
+                if extent > 1 and stride != expected:
+                    return False
+                expected *= extent
+    return True  # what has the buffer protocol alone is asked for it
+
+
+def contiguous_extent_of(thing: Any) -> Extent:
+    """As extent_of(), of what is to be copied as it lies in memory."""
+    if not _is_contiguous(thing):
+        raise error(INVALID, "an array that is not contiguous")
+    return extent_of(thing)
+
+
 class _PyBuffer(ctypes.Structure):
     _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t),
                 ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("ndim", ctypes.c_int),

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 from . import _library
-from ._interop import (DeviceArray, device_number, extent_of, is_torch_tensor, refuse_in_capture,
+from ._interop import (DeviceArray, contiguous_extent_of, device_number, is_torch_tensor, refuse_in_capture,
                        stream_handle, torch_with_cuda)
 from ._library import INVALID, STATE, StageOptions, WrongState, error
 from ._nested import leaves, rebuild, shape_of
@@ -109,7 +109,7 @@ class Stage:
     def load(self, micro_batch: int, number: int, source: Any, stream: Any = None) -> None:
         """Fills an input buffer from an array on host or device, on a side stream: after what was submitted to
         `stream` so far, and before all that comes after."""
-        extent = extent_of(source)
+        extent = contiguous_extent_of(source)
         _library.call("stage_load", self._handle, micro_batch, number, extent.address, extent.bytes,
                       stream_handle(stream))
 
@@ -272,7 +272,7 @@ class StaticBufferLoader:
                 return torch.empty_like(torch.as_tensor(source), device="cuda:%d" % self._device)
         if stage not in self._stages:
             self._stages[stage] = Stage(("%s/%s" % (self._name, stage))[:63])
-        size = extent_of(source).bytes
+        size = contiguous_extent_of(source).bytes
         return DeviceArray(self._stages[stage].input(microbatch, number, size) if size else 0, *layout, owner=self)
 
     def _copy_by_torch(self, torch: Any, pairs: list[tuple[_Leaf, Any]]) -> None:

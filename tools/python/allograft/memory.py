@@ -86,7 +86,8 @@ def unified_mempool(device: Any = None) -> Any:
                 _allocator = torch.cuda.memory.CUDAPluggableAllocator(
                     library().path, "allograft_torch_alloc", "allograft_torch_free")
             with torch.cuda.device(number):
-                _pools[number] = torch.cuda.MemPool(_allocator.allocator())
+                kind = getattr(torch.cuda, "MemPool", None) or torch.cuda.memory.MemPool
+                _pools[number] = kind(_allocator.allocator())
         return _pools[number]
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from . import _library
-from ._interop import (DeviceArray, as_torch, count, device_number, extent_of, item_bytes, stream_handle,
-                       torch_dtype, torch_module, torch_with_cuda, type_string)
-from ._library import (INVALID, STATE, RingOptions, RingPropertiesStruct, RingRecordStruct, WrongState, error)
+from ._interop import (DeviceArray, as_torch, contiguous_extent_of, count, device_number, extent_of, item_bytes,
+                       stream_handle, torch_dtype, torch_module, torch_with_cuda, type_string)
+from ._library import INVALID, STATE, RingOptions, RingPropertiesStruct, RingRecordStruct, WrongState, error
 
 BACKENDS = ("auto", "pinned", "bounce", "pageable")
 """pinned: host slots are pinned in place, shared memory too. bounce: submit copies to pinned memory first. pageable:
@@ -125,7 +125,7 @@ class TransferRing:
         It is pinned in place where that is allowed and possible; two slots on one page of memory cannot both be."""
         if memory is None:
             memory = mmap.mmap(-1, self.slot_bytes)
-        extent = extent_of(memory)
+        extent = contiguous_extent_of(memory)
         if extent.on_device:
             raise error(INVALID, "host slot %d: memory of the host is meant" % slot)
         hold = getattr(memory, "buf", memory)  # of a SharedMemory
