@@ -13,6 +13,8 @@
 
 #include "trace_format.h"
 
+#define AG_TRACE_AHEAD 8u
+
 struct ag_trace_ring {
     _Alignas(64) _Atomic uint32_t head; /* the next position to be taken */
     uint32_t mask;                      /* positions less 1; a power of two of them, 2^24 at most */
@@ -41,6 +43,8 @@ static inline bool ag_trace_ring_put(struct ag_trace_ring *ring, bool shared,
     } while (shared && !atomic_compare_exchange_weak_explicit(
                            &ring->head, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
     place = &ring->events[at & ring->mask];
+    /* The reader had it last: it takes a while to come over. */
+    __builtin_prefetch(&ring->events[(at + AG_TRACE_AHEAD) & ring->mask], 1);
     place->ticks = event->ticks;
     place->duration = event->duration;
     place->address = event->address;
