@@ -725,9 +725,11 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     case AG_CLAIM_OURS:
         break;
     }
+    freed.device = block->context->device->ordinal;
+    freed.place = (enum ag_placement)block->placement;
+    freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     if (block->private_pool && ag_private_keep(block)) { /* later than the stream asks for */
-        ag_stats_freed(block->context->device->ordinal, (enum ag_placement)block->placement,
-                       block->requested, 0);
+        note_freed(&freed);
         return CUDA_SUCCESS;
     }
     take_back(block);
@@ -737,9 +739,6 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         (void)ag_ipc_freed(&copy);
         if (ag_shape_is_on_device(copy.shape))
             ag_budget_give(copy.context->device, copy.size);
-        freed.device = copy.context->device->ordinal;
-        freed.place = (enum ag_placement)copy.placement;
-        freed.bytes = copy.requested;
         note_freed(&freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
