@@ -91,17 +91,43 @@ static void wait_for(pid_t child)
     say("child: %d", status);
 }
 
+static void tell(int fd)
+{
+    NEED(write(fd, "", 1) != 1);
+}
+
+static void hear(int fd)
+{
+    char byte;
+
+    NEED(read(fd, &byte, 1) != 1);
+}
+
+/* The child first, and it is still there when the parent begins. */
+static void open_both(bool is_child, const int to_parent[2], const int to_child[2])
+{
+    if (!is_child)
+        hear(to_parent[0]);
+    (void)device_open();
+    tell(is_child ? to_parent[1] : to_child[1]);
+    if (is_child)
+        hear(to_child[0]);
+}
+
 /* before: the child has a context of its own. Else it can do nothing with the driver. */
 static void forking(bool before)
 {
+    int to_parent[2], to_child[2];
     pid_t child;
 
+    NEED(pipe(to_parent));
+    NEED(pipe(to_child));
     if (!before)
         (void)device_open();
     child = fork();
     NEED(child < 0);
     if (before)
-        (void)device_open();
+        open_both(!child, to_parent, to_child);
     if (child || before)
         NEED(cuMemFree(take(child ? 2000 : 3000)));
     if (!child)
@@ -114,10 +140,8 @@ static void killed(const char *path, long bytes)
 {
     struct stat st = {0};
 
-    for (unsigned i = 0; i < 50; i++)
-        NEED(cuMemFree(take(4096)));
     while (stat(path, &st) || st.st_size < bytes)
-        (void)usleep(1000);
+        NEED(cuMemFree(take(4096)));
     for (unsigned i = 0; i < 50; i++)
         NEED(cuMemFree(take(8192)));
     (void)raise(SIGKILL);
