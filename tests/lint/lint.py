@@ -16,6 +16,10 @@ import sys
 FOLDERS = ('interpose', 'policy', 'graph', 'tools')
 JOBS = int(os.environ.get('TEST_JOBS', str(os.cpu_count() or 1)))
 
+# How far the analyzer of clang-tidy goes into each function: a third of its usual way, which takes a third of the
+# time and loses the longest paths of the largest functions.
+DEPTH = ['--extra-arg=-Xclang', '--extra-arg=-analyzer-config', '--extra-arg=-Xclang', '--extra-arg=max-nodes=75000']
+
 # What cppcheck is not asked, with the reason.
 NOT_ASKED = (
     'allocaCalled',        # arguments of exec, on the stack on purpose: see leave.c
@@ -38,7 +42,7 @@ def sources(root, build):
 
 def clang_tidy(root, build, files):
     def check(path):
-        done = subprocess.run(['clang-tidy', '--quiet', '-p', build, path], cwd=root,
+        done = subprocess.run(['clang-tidy', '--quiet', '-p', build, *DEPTH, path], cwd=root,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True)
         # Its own trouble (no such flag, no such file) is told on stderr only.
