@@ -338,7 +338,7 @@ allograft_status ag_api_mark(const char *name)
 
 _Static_assert(ALLOGRAFT_PLACES == (int)AG_N_PLACEMENTS, "the placements of a snapshot");
 
-static const struct allograft_api api = {
+static const struct allograft_api whole_api = {
     .version = ALLOGRAFT_API_VERSION,
     .bytes = sizeof(struct allograft_api),
     .last_error = ag_api_last_error,
@@ -390,5 +390,5 @@ static const struct allograft_api api = {
 
 const struct allograft_api *allograft_get_api(uint32_t version)
 {
-    return version == ALLOGRAFT_API_VERSION ? &api : NULL;
+    return version == ALLOGRAFT_API_VERSION ? &whole_api : NULL;
 }

@@ -175,7 +175,7 @@ static struct outcome run_it(const char *door, const char *library, const char *
     if (child > 0) {
         read_outcome(ends[0], &outcome);
         while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-            continue;
+            ;
         if (WIFSIGNALED(status)) {
             outcome.ran = false;
             snprintf(outcome.how, sizeof(outcome.how), "ended by signal %d", WTERMSIG(status));

@@ -96,7 +96,7 @@ static int take_option(const char *option, const char *value)
         wish.patience_ns = n * 1000000000u;
     } else if (!strcmp(option, "--metric")) {
         for (n = 0; n < 3 && strcmp(value, metrics[n]) != 0; n++)
-            continue;
+            ;
         if (n == 3)
             return refuse(option, value, "time, peak or both");
         wish.metric = (enum tune_metric)n;
@@ -158,7 +158,7 @@ static int parse(int argc, char **argv)
 static void show_progress(unsigned done, unsigned all, uint64_t began, const char *name)
 {
     char bar[31], left[32] = "";
-    unsigned length = all ? done * 30 / all : 0;
+    unsigned length = done < all ? done * 30 / all : 30;
 
     if (!isatty(STDERR_FILENO))
         return;
