@@ -57,7 +57,7 @@ static char *error_text(void)
     return text;
 }
 
-allograft_status ag_api_fail(allograft_status status, const char *format, ...)
+void ag_api_explain(const char *format, ...)
 {
     char *text = error_text();
     va_list args;
@@ -66,7 +66,6 @@ allograft_status ag_api_fail(allograft_status status, const char *format, ...)
     if (text)
         vsnprintf(text, MOST_TEXT, format, args);
     va_end(args);
-    return status;
 }
 
 const char *ag_api_last_error(void)

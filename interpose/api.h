@@ -41,9 +41,10 @@ allograft_status ag_api_enter(void);
 /* Is the library in front of the program's own calls, and working? */
 bool ag_api_intercepts(void);
 
-/* Sets the calling thread's last error; returns `status`. */
-allograft_status ag_api_fail(allograft_status status, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Sets the calling thread's last error. */
+void ag_api_explain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same; `status` is its value, as linters can see. */
+#define ag_api_fail(status, ...) (ag_api_explain(__VA_ARGS__), (status))
 /* The calling thread's last error, or "". */
 const char *ag_api_last_error(void);
 /* What a driver's answer to `call` means; the text is set unless it is ALLOGRAFT_OK. */

@@ -327,7 +327,7 @@ static allograft_status source_of(struct slot *slot, size_t bytes, const void **
         return ALLOGRAFT_OK;
     if (slot->copied)
         status = AG_API_DO(cuEventSynchronize, slot->done);
-    if (status == ALLOGRAFT_OK)
+    if (status == ALLOGRAFT_OK && slot->host)
         memcpy(slot->bounce, slot->host, bytes);
     *ret = slot->bounce;
     return status;

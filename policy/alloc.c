@@ -404,7 +404,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
     uint64_t began = ag_clock_ticks();
     struct ag_context *context = ag_context_current();
-    struct ag_block *block;
+    struct ag_block *block = NULL;
     struct plan plan;
     CUresult result;
 
@@ -416,7 +416,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     result = allocate_planned(context, bytes, &plan, &block);
     if (result == NO_BOOKS)
         return allocate_unseen(ret_address, bytes, context);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS || !block) { /* the same */
         note_failed(context->device->ordinal, ag_shape_placement(plan.shape), bytes, caller, began,
                     result);
         return result;
