@@ -147,23 +147,40 @@ static void flush_before(struct ag_context *context, bool is_legacy, bool is_blo
         ag_lane_each_open(visit, &which);
 }
 
-void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
+/* What others withhold and an operation on the stream must come after goes out. The stream's lane, or NULL. */
+static struct ag_lane *come_after(CUstream stream, bool per_thread, enum ag_flush why)
 {
-    struct ag_context *context;
+    struct ag_context *context = ag_context_current();
     struct ag_lane *lane;
 
-    if (!ag_replay_on())
-        return;
-    stream = normalise(stream, per_thread);
-    context = ag_context_current();
     if (!context) {
         ag_replay_flush_all(why);
-        return;
+        return NULL;
     }
+    stream = normalise(stream, per_thread);
     lane = ag_lane_of(context, stream);
     if (!lane)
         lane = ag_lane_find(stream); /* of another context */
     flush_before(context, lane && lane->is_legacy, !lane || lane->is_blocking);
+    return lane;
+}
+
+void ag_replay_allocates(CUstream stream, bool per_thread)
+{
+    struct ag_lane *lane;
+
+    if (!ag_replay_on() || !ag_replay_holds())
+        return;
+    lane = come_after(stream, per_thread, AG_FLUSH_OTHER_STREAM);
+    if (lane && atomic_load_explicit(&lane->thread, memory_order_relaxed) &&
+        atomic_load_explicit(&lane->open, memory_order_acquire))
+        flush(lane, AG_FLUSH_UNRECORDED);
+}
+
+void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
+{
+    struct ag_lane *lane = ag_replay_on() ? come_after(stream, per_thread, why) : NULL;
+
     if (lane && (is_wait(why) || atomic_load_explicit(&lane->open, memory_order_acquire)))
         flush(lane, why);
 }

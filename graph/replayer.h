@@ -79,6 +79,12 @@ void ag_replay_refused(struct ag_lane *lane);
 
 /* Flushes. On return what was withheld has been submitted, by this thread or another. Cheap when
  * nothing is withheld. */
+/* Memory is about to be allocated in the order of the stream. Nothing that this stream withholds uses it, so
+ * that stays withheld, but:
+ * - on the legacy stream even this comes between what blocking streams did before and what they do after;
+ * - what a per-thread stream withholds another thread sends from where its withholding began: what is to use
+ *   the memory must be withheld from here. */
+void ag_replay_allocates(CUstream stream, bool per_thread);
 void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why);
 void ag_replay_flush_context(enum ag_flush why); /* of the current context */
 void ag_replay_flush_thread(enum ag_flush why);  /* of what this thread submitted last */

@@ -11,15 +11,23 @@
 
 /* --- allocations and frees --- */
 
+static void allocating(CUstream stream, bool per_thread)
+{
+    if (ag_entry_replays_now())
+        ag_replay_allocates(stream, per_thread);
+}
+
 AG_ENTRY CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     AG_ENTER(cuMemAllocAsync, dptr, bytes, stream);
+    allocating(stream, false);
     return ag_entry_leave(ag_app_alloc(dptr, bytes, stream, false, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     AG_ENTER(cuMemAllocAsync_ptsz, dptr, bytes, stream);
+    allocating(stream, true);
     return ag_entry_leave(ag_app_alloc(dptr, bytes, stream, true, __builtin_return_address(0)));
 }
 
@@ -27,6 +35,7 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmem
                                           CUstream stream)
 {
     AG_ENTER(cuMemAllocFromPoolAsync, dptr, bytes, pool, stream);
+    allocating(stream, false);
     return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, false,
                                                  __builtin_return_address(0)));
 }
@@ -35,6 +44,7 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, 
                                                CUstream stream)
 {
     AG_ENTER(cuMemAllocFromPoolAsync_ptsz, dptr, bytes, pool, stream);
+    allocating(stream, true);
     return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, true,
                                                  __builtin_return_address(0)));
 }
