@@ -818,6 +818,38 @@ static void forking(void)
     tell("forked");
 }
 
+/* Memory taken and given back in stream order: on the legacy stream, which is a barrier even for that; and on a
+ * per-thread stream, while another thread lets go of what is withheld there. */
+static void stream_ordered(void)
+{
+    CUstream streams[2] = {new_stream(CU_STREAM_DEFAULT), new_stream(CU_STREAM_DEFAULT)};
+    CUdeviceptr copy = new_state(), temporary;
+
+    for (uint32_t round = 0; round < 30; round++) {
+        for (unsigned i = 0; i < 4; i++)
+            step(streams[0], i, round);
+        NEED(cuMemAllocAsync(&temporary, 64, CU_STREAM_LEGACY));
+        NEED(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, streams[1]));
+        NEED(cuMemFreeAsync(temporary, CU_STREAM_LEGACY));
+        NEED(cuStreamSynchronize(streams[1]));
+        tell_of("behind the legacy stream", copy);
+    }
+    for (uint32_t round = 0; round < 30; round++) {
+        for (unsigned i = 0; i < 4; i++)
+            step(CU_STREAM_PER_THREAD, i, round);
+        NEED(cuMemAllocAsync(&temporary, STATE_BYTES, CU_STREAM_PER_THREAD));
+        NEED(cuMemsetD8Async(temporary, 0, STATE_BYTES, CU_STREAM_PER_THREAD));
+        NEED(step_to(temporary, kernel_step, CU_STREAM_PER_THREAD, 1, round));
+        if (round % 3 == 2)
+            (void)usleep(5000); /* the watchdog's turn */
+        NEED(cuMemcpyDtoDAsync(copy, temporary, 64, CU_STREAM_PER_THREAD));
+        NEED(cuMemFreeAsync(temporary, CU_STREAM_PER_THREAD));
+    }
+    NEED(cuCtxSynchronize());
+    tell_of("temporaries", copy);
+    tell("in stream order");
+}
+
 /* Kernels with clusters of their own: the driver refuses grids that are not whole clusters, at once. */
 static void clustered(void)
 {
@@ -858,6 +890,7 @@ static const struct {
     {"beside", capturing_beside}, {"many", many_streams},
     {"resetting", resetting},     {"host", host_functions},
     {"forking", forking},         {"clustered", clustered},
+    {"ordered", stream_ordered},
 };
 
 int main(int argc, char **argv)

@@ -142,6 +142,9 @@ class Replay(Case):
                 with self.subTest(how=how, variant=variant):
                     self.ended(how, preloaded(command, dict(settings, **variant)), native)
 
+    def test_memory_in_stream_order(self):
+        self.part('ordered', variants=[HELD, PLAIN, HURRIED, MANAGED], seeds=SEEDS)
+
     def test_clusters(self):
         for variant, result in self.part('clustered', variants=[HELD, PLAIN, HURRIED]):
             self.assertEqual(result.out.count(': 912'), 5)
