@@ -11,12 +11,12 @@
 #endif
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "context.h"
 #include "lane.h"
 #include "stats.h"
@@ -107,22 +107,10 @@ static void *watch(void *unused)
 static void start(void)
 {
     int none = NOT_STARTED;
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    pthread_t thread;
-    int error;
 
     if (!atomic_compare_exchange_strong(&state, &none, STARTING))
         return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    error = pthread_create(&thread, &attributes, watch, NULL);
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    atomic_store(&state, error ? NO_THREAD : AWAKE);
+    atomic_store(&state, ag_thread_start(watch, STACK_BYTES) ? NO_THREAD : AWAKE);
 }
 
 bool ag_watchdog_wake(void)

@@ -18,7 +18,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -28,6 +27,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "trace.h"
 #include "version.h"
 
@@ -247,30 +247,6 @@ static bool write_header(void)
     return write_all(&header, sizeof(header));
 }
 
-/* A thread that takes no signals: those of the process are the program's. */
-static int start_thread(void)
-{
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int error = pthread_attr_init(&attributes);
-
-    if (error)
-        return error;
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, write_for_ever, NULL);
-    if (error == EINVAL) { /* thread-local memory of the program's libraries takes it all */
-        (void)pthread_attr_setstacksize(&attributes, 8u * 1024u * 1024u);
-        error = pthread_create(&thread, &attributes, write_for_ever, NULL);
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return error;
-}
-
 /* Processes that were given the same name get one of their own, from the second on. */
 static int open_own_file(const char *path)
 {
@@ -300,7 +276,7 @@ void ag_trace_begin(const char *path, uint64_t ring_bytes)
     atomic_store(&writer.over, false);
     if (!write_header())
         return;
-    error = start_thread();
+    error = ag_thread_start(write_for_ever, STACK_BYTES);
     if (error)
         ag_log_error("no trace is written: no thread for it: %s", strerror(error));
     atomic_store(&ag_trace_active, !error);

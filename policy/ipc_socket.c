@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/random.h>
@@ -25,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define MS          1000000u
 #define MAX_GUESTS  16u /* connections that have not asked yet */
@@ -214,30 +214,6 @@ static void *listen_for_ever(void *unused)
     }
 }
 
-/* A thread that takes no signals: those of the process are the program's. */
-static int start_thread(void)
-{
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int error = pthread_attr_init(&attributes);
-
-    if (error)
-        return -error;
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, listen_for_ever, NULL);
-    if (error == EINVAL) { /* thread-local memory of the program's libraries takes it all */
-        (void)pthread_attr_setstacksize(&attributes, 8u * 1024u * 1024u);
-        error = pthread_create(&thread, &attributes, listen_for_ever, NULL);
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return -error;
-}
-
 int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *service)
 {
     struct sockaddr_un name;
@@ -255,7 +231,7 @@ int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *
     }
     self.service = *service;
     self.fd = fd;
-    error = start_thread();
+    error = -ag_thread_start(listen_for_ever, STACK_BYTES);
     if (error) {
         (void)close(fd);
         self.fd = -1;

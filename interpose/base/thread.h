@@ -1,0 +1,12 @@
+/* Threads of our own. */
+#ifndef AG_BASE_THREAD_H
+#define AG_BASE_THREAD_H
+
+#include <stddef.h>
+
+/* Starts a detached thread that takes no signals: those of the process are the program's. Its stack is
+ * `stack_bytes`, or larger where thread-local memory of the program's libraries takes all of that. 0 or an
+ * error number. */
+int ag_thread_start(void *(*run)(void *), size_t stack_bytes);
+
+#endif
