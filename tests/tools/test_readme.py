@@ -73,6 +73,20 @@ class Readme(CommandTest):
             self.assertIn(f"`{symbol}`" if twin not in hooked or twin == symbol
                           else f"`{twin}` (`_ptsz`)", table)
 
+    def test_what_troubleshooting_quotes_is_said(self):
+        """Text in quotation marks there is what the library, the command or the report says."""
+        said = ""
+        for folder in ("interpose", "policy", "graph", "tools"):
+            for name in os.listdir(os.path.join(paths.root, folder)):
+                if name.endswith((".c", ".h", ".def")):
+                    said += re.sub(r'"\s*\n?\s*"', "", read(f"{folder}/{name}"))
+        chapter = self.block(r"\n## Troubleshooting\n(.*?)\n## ")
+        quoted = re.findall(r'(?<!=)"([^"]+)"', re.sub(r"`[^`]*`", "", chapter))
+        self.assertGreater(len(quoted), 20)
+        for quote in quoted:
+            for part in quote.split("..."):
+                self.assertIn(part, said)
+
 
 class Names(CommandTest):
     def test_that_look_like_files_of_ours_are(self):
