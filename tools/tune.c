@@ -301,10 +301,29 @@ static void show_settings(FILE *out, const struct trial *trial, const char *sepa
         fprintf(out, "%s%s", i ? separator : "", trial->settings[i]);
 }
 
+/* As a shell takes it. */
+static void show_word(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=:,./@%";
+
+    if (*word && !word[strspn(word, plain)]) {
+        printf(" %s", word);
+        return;
+    }
+    fputs(" '", stdout);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (char[]){*word, '\0'}, stdout);
+    fputs("'", stdout);
+}
+
 static void show_table(unsigned best, unsigned rounds)
 {
+    unsigned unsure = tune_unsure(trials, N_TRIALS, wish.metric);
     char median[32], spread[32], gain[32], peak[32];
 
+    printf("Whole runs of %s, %u of each setting in turns%s\n\n", wish.argv[0], wish.runs,
+           stopped ? "" : "; spread: half of what the middle half of them covers");
     printf("%-24s %12s %12s %9s %12s  %s\n", "", "median", "spread", "speed-up", "peak", "output");
     for (unsigned i = 0; i < N_TRIALS; i++) {
         const struct trial *trial = &trials[i];
@@ -324,13 +343,19 @@ static void show_table(unsigned best, unsigned rounds)
         printf("stopped after %u of %u rounds\n", rounds, wish.runs);
     if (!best) {
         printf("\nBest as it is: nothing tried is better by more than chance.\n");
+        if (unsure && wish.runs < TUNE_MOST_RUNS)
+            printf(
+                "\"%s\" looked better, but runs differ as much among themselves: more would tell "
+                "(--runs %u).\n",
+                trials[unsure].name,
+                wish.runs * 3 < TUNE_MOST_RUNS ? wish.runs * 3 : TUNE_MOST_RUNS);
         return;
     }
     printf("\nBest:\n  ");
     show_settings(stdout, &trials[best], " ");
     printf(" allograft run --");
     for (unsigned i = 0; wish.argv[i]; i++)
-        printf(" %s", wish.argv[i]);
+        show_word(wish.argv[i]);
     printf("\n\nor as a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
     show_settings(stdout, &trials[best], "\n  ");
     printf("\n");

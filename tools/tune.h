@@ -30,6 +30,9 @@ unsigned tune_judge(struct trial *trials, unsigned n, enum tune_metric metric);
 /* How much better than the first: 2 is twice as good; 0 when that cannot be told. */
 double tune_gain(const struct trial *trials, unsigned i, enum tune_metric metric);
 
+/* Where nothing is better by more than chance: the one that looked so most, or 0 when none did. */
+unsigned tune_unsure(const struct trial *trials, unsigned n, enum tune_metric metric);
+
 /* What is compared, and with what it was the first time. */
 struct tune_output {
     const char *file; /* a file that the program writes; NULL: its standard output */

@@ -58,6 +58,18 @@ static double noise(const struct trial *a, const struct trial *b, enum tune_metr
     return of_a > of_b ? of_a : of_b;
 }
 
+unsigned tune_unsure(const struct trial *trials, unsigned n, enum tune_metric metric)
+{
+    unsigned most = 0;
+
+    for (unsigned i = 1; i < n; i++) {
+        if (tune_gain(trials, i, metric) > 1 + CHANCE &&
+            (!most || tune_gain(trials, i, metric) > tune_gain(trials, most, metric)))
+            most = i;
+    }
+    return most;
+}
+
 unsigned tune_judge(struct trial *trials, unsigned n, enum tune_metric metric)
 {
     unsigned best = 0;

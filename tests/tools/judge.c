@@ -41,6 +41,7 @@ static void test_time(void)
     CHECK(tune_judge(trials, 4, TUNE_TIME) == 2);
     trials[2] = trial(700, 300, 1); /* may be anything */
     CHECK(tune_judge(trials, 4, TUNE_TIME) == 0);
+    CHECK(tune_unsure(trials, 2, TUNE_TIME) == 0 && tune_unsure(trials, 4, TUNE_TIME) == 2);
     trials[0].n = 0;
     CHECK(tune_judge(trials, 4, TUNE_TIME) == 0);
 }

@@ -3,6 +3,7 @@ tests/tools/judge.c's business: here nothing depends on how long something takes
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -101,6 +102,14 @@ class Programs(TuneTest):
             self.assertIn("pool and graphs", file.read())
         checked = allograft("options", "--check", env=dict(self.environment(), ALLOGRAFT_CONFIG=config))
         self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def test_best_can_be_pasted_into_a_shell(self):
+        script = '[ -n "$ALLOGRAFT_POLICY" ] || sleep 2; echo "it\'s"'
+        result = allograft("tune", "--runs", "1", "sh", "-c", script, env=self.environment())
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("Whole runs of sh, 1 of each setting in turns", result.stdout)
+        line, = [line for line in result.stdout.splitlines() if " allograft run -- " in line]
+        self.assertEqual(shlex.split(line.partition(" -- ")[2]), ["sh", "-c", script])
 
     def test_interrupted(self):
         started = os.path.join(self.folder, "started")
