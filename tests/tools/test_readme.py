@@ -1,5 +1,6 @@
 """README.md and HACKING.md against what the code says: tables, links, files they name."""
 
+import json
 import os
 import re
 import subprocess
@@ -86,6 +87,119 @@ class Readme(CommandTest):
         for quote in quoted:
             for part in quote.split("..."):
                 self.assertIn(part, said)
+
+
+# Launchers of jobs, as far as a program can tell: the variables that each sets, one process after the other.
+LAUNCHER = """#!@PYTHON@
+import os, subprocess, sys
+name, words, n = os.path.basename(sys.argv[0]), sys.argv[1:], 2
+env, mounts = dict(os.environ), {}
+if name in ("docker", "apptainer"):
+    words.pop(0)  # run, exec
+while words and words[0].startswith("-"):
+    option = words.pop(0)
+    if option in ("-n", "--nproc-per-node"):
+        n = int(words.pop(0))
+    elif option in ("-v", "--bind"):
+        outside, inside = words.pop(0).split(":")[:2]
+        mounts[inside] = outside
+    elif option == "--gpus":
+        words.pop(0)
+if name in ("docker", "apptainer"):
+    words.pop(0)  # the image
+    for inside, outside in mounts.items():
+        words = [outside + word[len(inside):] if word.startswith(inside) else word for word in words]
+    env["OF_IMAGE"] = "yes"
+    sys.exit(subprocess.run(words, env=env).returncode)
+rank = {"mpirun": "OMPI_COMM_WORLD_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}[name]
+if name == "torchrun":
+    words.insert(0, sys.executable)
+if name != "mpirun":  # torchrun runs within Slurm, too
+    env["SLURM_PROCID"] = "7"
+for i in range(n):
+    env[rank] = str(i)
+    if subprocess.run(words, env=env).returncode:
+        sys.exit(1)
+"""
+
+
+class Jobs(CommandTest):
+    """The README's examples of launchers, with launchers that do no more than set variables."""
+
+    def setUp(self):
+        folder = command.tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.mkdir(self.path("bin"))
+        os.mkdir(self.path("build"))
+        os.symlink(paths.command, self.path("build/allograft"))
+        os.symlink(os.path.join(paths.sim, "demo", "demo-sim"), self.path("program"))
+        for name in ("mpirun", "srun", "torchrun", "docker", "apptainer"):
+            self.write("bin/" + name, LAUNCHER.replace("@PYTHON@", sys.executable))
+        self.write("train.py", "import os\nos.execv('./program', ['program'])\n")
+        self.write("best.conf", "POLICY=managed\n")
+        self.write("sbatch", self.block("batch", "bash"))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(self.path(name), 0o755)
+
+    def block(self, mark, kind):
+        match = re.search(rf"<!-- {mark} -->\n```{kind}\n(.*?)```", read("README.md"), re.DOTALL)
+        self.assertIsNotNone(match, mark)
+        return match[1]
+
+    def shell(self, line):
+        env = command.clean_environment(LD_LIBRARY_PATH=paths.sim, ALLOGRAFT_LIBRARY=paths.library,
+                                        PATH=self.path("bin") + ":" + os.environ["PATH"])
+        for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+            env.pop(name, None)
+        result = subprocess.run(["bash", "-ec", line], cwd=self.folder, env=env, capture_output=True, text=True,
+                                timeout=120, check=False)
+        self.assertEqual(result.returncode, 0, line + "\n" + result.stderr)
+        return result
+
+    def ranks(self, prefix):
+        found = {}
+        for name in os.listdir(self.folder):
+            if name.startswith(prefix) and name.endswith(".json"):
+                with open(self.path(name), encoding="utf-8") as file:
+                    report = json.load(file)
+                found[name] = report["process"]["rank"]
+                self.assertEqual(report["process"]["program"], "program")
+                self.assertGreater(report["coverage"]["redirected"], 0)
+        return found
+
+    def reads_json(self):
+        return "made without jansson" not in allograft("report", self.path("mpi-0.json")).stderr
+
+    def test_launchers(self):
+        lines = [line[2:].partition(" #")[0] for line in self.block("jobs", "console").splitlines()]
+        self.assertEqual(len([line for line in lines if "--stats" in line]), 3)
+        for line in [line for line in lines if "--stats" in line]:
+            self.shell(line)
+        for launcher in ("mpi", "slurm", "torch"):
+            self.assertEqual(self.ranks(launcher), {f"{launcher}-{rank}.json": rank for rank in (0, 1)})
+        for line in [line for line in lines if "--stats" not in line and self.reads_json()]:
+            self.shell(line)
+            self.assertTrue("--html" not in line or os.path.getsize(self.path("page.html")) > 1000)
+
+    def test_batch_job(self):
+        shown = self.shell("./sbatch || [ $? = 1 ]")
+        self.assertEqual(self.ranks("job"), {"job-0.json": 0, "job-1.json": 1})
+        with open(self.path("job-1.json"), encoding="utf-8") as file:
+            self.assertIn('"value":"managed","source":"file"', file.read())
+        self.assertTrue("2 processes" in shown.stdout or "made without jansson" in shown.stderr, shown.stdout)
+
+    def test_containers(self):
+        lines = self.block("container", "console").splitlines()
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertIn("coverage", self.shell(line[2:]).stderr)
 
 
 class Names(CommandTest):

@@ -66,7 +66,7 @@ architecture=$(dpkg --print-architecture)
 doc=$tree/usr/share/doc/allograft
 mkdir -p "$tree/DEBIAN" "$doc"
 cp "$ROOT/LICENSE" "$doc/copyright"
-cp "$ROOT/README.md" "$doc/"
+cp "$ROOT/README.md" "$ROOT/CHANGELOG.md" "$doc/"
 find "$tree" -path '*/man/*' -type f -name '*.[17]' -exec gzip -9n {} +
 cat >"$tree/DEBIAN/control" <<END
 Package: allograft
