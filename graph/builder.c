@@ -4,9 +4,10 @@
  * - Programmatic edges let a kernel start before the one before it has finished; what follows must
  *   still find both done. So a node whose predecessor came in over such an edge also waits in full
  *   for the one before that: whenever a node starts, all but the last of its predecessors are done.
- * - An executable waits for its own last launch, on the device and perhaps on the host. Whether it
- *   is still under way when it comes again is asked now and then, by an event behind a launch; a
- *   host that waits in between never pays for a second executable. */
+ * - A node that is updated before its executable was first uploaded or launched keeps a slow place
+ *   for ever: 0.12 us more on the device each time it runs (H200; tests/gpu/graph_facts.cu has
+ *   first_update). So the executable is uploaded before its first update. Updates of one that is
+ *   under way are taken at once and cost no more, so a second executable would bring nothing. */
 #include "builder.h"
 
 #include <string.h>
@@ -15,9 +16,7 @@
 #include "arguments.h"
 #include "driver.h"
 
-#define NODE_BYTES   2560u /* of the device, for each node of an executable: 12 MiB for 5000 */
-#define MAX_EXECS    2u
-#define PROBE_SPARSE 4096u /* launches between two questions, at most */
+#define NODE_BYTES 2560u /* of the device, for each node of an executable: 12 MiB for 5000 */
 
 struct place {
     uint32_t offset, bytes; /* of the payload, in `last` */
@@ -28,22 +27,14 @@ struct node {
     struct ag_signature signature;
 };
 
-struct exec {
-    CUgraphExec handle;
-    unsigned char *last; /* the payloads it has, or will be made with, at their places */
-};
-
 struct ag_graph {
     struct ag_graph_wish wish;
     CUgraph handle;
-    struct exec execs[MAX_EXECS];
-    uint32_t n_execs, turn; /* turn: which one is launched next */
-    uint32_t n, filled;     /* operations and payload bytes so far */
-    bool dead, last_was_programmatic, has_priorities;
-    uint64_t n_launches, next_probe;
-    CUevent probe;
-    bool is_probing; /* the event stands behind the last launch */
-    size_t size;     /* of the mapping that holds this */
+    CUgraphExec exec;
+    unsigned char *last; /* the payloads it has, or will be made with, at their places */
+    uint32_t n, filled;  /* operations and payload bytes so far */
+    bool dead, last_was_programmatic, has_priorities, is_uploaded;
+    size_t size; /* of the mapping that holds this */
     struct place *places;
     struct node *nodes;
 };
@@ -66,6 +57,7 @@ const char *ag_graph_missing(void)
         NEEDS(cuGraphAddDependencies),
         NEEDS(cuGraphKernelNodeSetAttribute),
         NEEDS(cuGraphInstantiateWithFlags),
+        NEEDS(cuGraphUpload),
         NEEDS(cuGraphLaunch),
         NEEDS(cuGraphExecDestroy),
         NEEDS(cuGraphExecKernelNodeSetParams_v2),
@@ -184,8 +176,7 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_
 {
     size_t n = wish->n_ops, head = rounded(sizeof(struct ag_graph));
     size_t bytes = rounded(wish->n_bytes);
-    size_t size =
-        head + n * sizeof(struct node) + n * sizeof(struct place) + (size_t)MAX_EXECS * bytes;
+    size_t size = head + n * sizeof(struct node) + n * sizeof(struct place) + bytes;
     struct ag_graph *graph = mmap(NULL, size, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     unsigned char *at;
@@ -197,13 +188,11 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_
     at = (unsigned char *)graph + head;
     graph->wish = *wish;
     graph->size = size;
-    graph->next_probe = 2;
     graph->nodes = (void *)at;
     at += n * sizeof(struct node);
     graph->places = (void *)at;
     at += n * sizeof(struct place);
-    for (uint32_t i = 0; i < MAX_EXECS; i++, at += bytes)
-        graph->execs[i].last = at;
+    graph->last = at;
     *ret_why = ag_cu.cuGraphCreate(&graph->handle, 0);
     if (*ret_why == CUDA_SUCCESS)
         return graph;
@@ -326,8 +315,7 @@ static CUresult add(struct ag_graph *graph, const struct ag_op *op)
         return result;
     graph->nodes[n] = (struct node){node, op->signature};
     graph->places[n] = (struct place){graph->filled, bytes};
-    for (uint32_t i = 0; i < MAX_EXECS; i++)
-        memcpy(graph->execs[i].last + graph->filled, op->payload, bytes);
+    memcpy(graph->last + graph->filled, op->payload, bytes);
     graph->filled += (uint32_t)rounded(bytes);
     graph->n++;
     return CUDA_SUCCESS;
@@ -352,14 +340,12 @@ static CUresult instantiate(struct ag_graph *graph, CUgraphExec *ret_exec)
 }
 
 /* Not uploaded: that is work on a stream, and a program that knows its stream to be done would find
- * it busy. The first launch uploads. */
+ * it busy. Before the first launch the stream is about to be busy anyway. */
 CUresult ag_graph_finish(struct ag_graph *graph)
 {
-    CUresult result = instantiate(graph, &graph->execs[0].handle);
+    CUresult result = instantiate(graph, &graph->exec);
 
-    if (result == CUDA_SUCCESS)
-        graph->n_execs = 1;
-    else
+    if (result != CUDA_SUCCESS)
         ag_graph_destroy(graph);
     return result;
 }
@@ -410,19 +396,18 @@ static bool same_words(const unsigned char *a, const unsigned char *b, uint32_t 
     return !difference;
 }
 
-static CUresult update(const struct ag_graph *graph, const struct exec *exec,
-                       const struct ag_op *ops, uint32_t *ret_updated)
+static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, uint32_t *ret_updated)
 {
     for (uint32_t i = 0; i < graph->n; i++) {
         const struct place place = graph->places[i];
-        unsigned char *last = exec->last + place.offset;
+        unsigned char *last = graph->last + place.offset;
         CUresult result;
 
         if (ops[i].payload_bytes == place.bytes && same_words(last, ops[i].payload, place.bytes))
             continue;
         result = ops[i].payload_bytes != place.bytes || is_empty(&ops[i])
                      ? CUDA_ERROR_INVALID_VALUE
-                     : set_node(graph, exec->handle, graph->nodes[i].handle, &ops[i]);
+                     : set_node(graph, graph->exec, graph->nodes[i].handle, &ops[i]);
         if (result != CUDA_SUCCESS)
             return result;
         memcpy(last, ops[i].payload, place.bytes);
@@ -431,26 +416,12 @@ static CUresult update(const struct ag_graph *graph, const struct exec *exec,
     return CUDA_SUCCESS;
 }
 
-/* Is the last launch, behind which the event was put, still under way? Then another executable is
- * wanted. Without one the graph is launched as before. */
-static void answer_probe(struct ag_graph *graph)
+/* A refusal is no harm: the first launch uploads, too. */
+static void upload(struct ag_graph *graph, CUstream stream)
 {
-    graph->is_probing = false;
-    if (ag_cu.cuEventQuery(graph->probe) != CUDA_ERROR_NOT_READY ||
-        instantiate(graph, &graph->execs[1].handle) != CUDA_SUCCESS)
-        return;
-    graph->n_execs = 2;
-    graph->turn = 1;
-}
-
-static void ask_probe(struct ag_graph *graph, CUstream stream)
-{
-    if (!graph->probe &&
-        ag_cu.cuEventCreate(&graph->probe, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        graph->probe = NULL;
-        return;
-    }
-    graph->is_probing = ag_cu.cuEventRecord(graph->probe, stream) == CUDA_SUCCESS;
+    if (!graph->is_uploaded)
+        (void)ag_cu.cuGraphUpload(graph->exec, stream);
+    graph->is_uploaded = true;
 }
 
 CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstream stream,
@@ -461,20 +432,13 @@ CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstre
 
     if (graph->dead)
         return CUDA_ERROR_INVALID_VALUE;
-    if (graph->is_probing)
-        answer_probe(graph);
-    result = update(graph, &graph->execs[graph->turn], ops, &updated);
+    upload(graph, stream);
+    result = update(graph, ops, &updated);
     if (result == CUDA_SUCCESS)
-        result = ag_cu.cuGraphLaunch(graph->execs[graph->turn].handle, stream);
+        result = ag_cu.cuGraphLaunch(graph->exec, stream);
     if (result != CUDA_SUCCESS) {
         graph->dead = true;
         return result;
-    }
-    graph->turn = (graph->turn + 1) % graph->n_execs;
-    graph->n_launches++;
-    if (graph->n_execs < MAX_EXECS && graph->n_launches == graph->next_probe) {
-        graph->next_probe += graph->next_probe < PROBE_SPARSE ? graph->next_probe : PROBE_SPARSE;
-        ask_probe(graph, stream);
     }
     *ret_updated = updated;
     return CUDA_SUCCESS;
@@ -486,12 +450,8 @@ void ag_graph_destroy(struct ag_graph *graph)
 {
     if (!graph)
         return;
-    for (uint32_t i = 0; i < MAX_EXECS; i++) {
-        if (graph->execs[i].handle)
-            (void)ag_cu.cuGraphExecDestroy(graph->execs[i].handle);
-    }
-    if (graph->probe)
-        (void)ag_cu.cuEventDestroy_v2(graph->probe);
+    if (graph->exec)
+        (void)ag_cu.cuGraphExecDestroy(graph->exec);
     (void)ag_cu.cuGraphDestroy(graph->handle);
     release(graph);
 }
@@ -509,5 +469,5 @@ CUgraph ag_graph_handle(const struct ag_graph *graph)
 
 uint64_t ag_graph_bytes(const struct ag_graph *graph)
 {
-    return (uint64_t)graph->n_execs * (graph->n + 1) * NODE_BYTES;
+    return (uint64_t)(graph->n + 1) * NODE_BYTES;
 }

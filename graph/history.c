@@ -24,6 +24,7 @@
 #define RUN_TO_ACT     32u   /* regular rounds, after which the understudy acts within rounds */
 #define LEAST_QUIET    512u  /* operations without a flush, after which anchors count */
 #define MOST_FLUSHED   8192u /* operations between flushes that make iterations */
+#define LEAST_TAIL     7u    /* operations left before a flush, beside the one that comes */
 #define EAGER_NS       4000u /* that an operation may take because it is not withheld */
 
 enum event {
@@ -50,6 +51,8 @@ struct ag_history {
     bool strong;                /* the segment began at an iteration's begin or at a flush */
     uint64_t flushed_at, quiet;
     uint64_t flushed_after[2]; /* contexts, of the last flushes */
+    uint64_t between, usual_between; /* operations between the last two flushes; when that came
+                                        twice in a row, else 0 */
     struct anchor anchor, understudy;
     uint64_t patience;
     const struct anchor *acting;
@@ -213,11 +216,20 @@ static uint64_t remaining(const struct ag_history *history)
     return is_armed(history) && since < usual ? usual - since : 0;
 }
 
+/* Is a flush expected so soon that what is left would not be worth a graph? */
+static bool is_flushed_soon(const struct ag_history *history)
+{
+    uint64_t at = history->flushed_at + history->usual_between;
+
+    return history->usual_between && history->position <= at &&
+           at - history->position < LEAST_TAIL;
+}
+
 static bool ends_by_length(const struct ag_history *history)
 {
     uint64_t left;
 
-    if (history->length < history->target)
+    if (history->length < history->target || is_flushed_soon(history))
         return false;
     left = remaining(history);
     return !left || left >= history->limits.shortest;
@@ -287,6 +299,10 @@ static void flushed(struct ag_history *history)
     else if (between)
         history->quiet =
             between <= MOST_FLUSHED && 2 * between > LEAST_QUIET ? 2 * between : LEAST_QUIET;
+    if (between) {
+        history->usual_between = between == history->between ? between : 0;
+        history->between = between;
+    }
     history->target = history->limits.first < history->cap && !one_an_iteration(history)
                           ? history->limits.first
                           : history->cap;

@@ -126,12 +126,18 @@ class CUDAGraph:
         self.debug = True
 
     def debug_dump(self, path):
-        LOG.append(('dump', path))
+        if self.debug:
+            LOG.append(('dump', path))
 
 
 class NewerGraph(CUDAGraph):
     def __init__(self, keep_graph=False):
         super().__init__()
+        self.keep = keep_graph
+
+    def debug_dump(self, path): # says nothing and writes nothing of what it does not keep
+        if self.keep:
+            LOG.append(('dump', path))
 
     def instantiate(self):
         LOG.append(('instantiate',))

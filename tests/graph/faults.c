@@ -18,16 +18,13 @@ static const char *const symbols[] = {
     "cuGraphAddDependencies_v2",
     "cuGraphKernelNodeSetAttribute",
     "cuGraphInstantiateWithFlags",
+    "cuGraphUpload",
     "cuGraphLaunch",
     "cuGraphExecDestroy",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphExecMemcpyNodeSetParams",
     "cuGraphExecMemsetNodeSetParams",
     "cuGraphExecHostNodeSetParams",
-    "cuEventCreate",
-    "cuEventRecord",
-    "cuEventQuery",
-    "cuEventDestroy_v2",
 };
 
 static struct made made[N];

@@ -210,6 +210,8 @@ static void irregular_loops(uint32_t cap)
 
 /* --- flushes, marks, pace --- */
 
+#define LEAST_TAIL 7u
+
 static struct ag_history_limits usual = {.shortest = 16, .first = 16, .cap = 160};
 
 /* Lengths until a flush after n operations; anchors would be every 7th. */
@@ -229,6 +231,35 @@ static void check_growth(struct ag_history *history, const uint32_t *lengths, un
     CHECK(!lengths[at]);
     ag_history_ended(history, true);
     CHECK(!ag_history_length(history));
+}
+
+/* Once flushes have come at the same distance three times, a handful before one goes with what was before. */
+static void short_tails(void)
+{
+    static const struct {
+        unsigned n;
+        uint32_t before[4], after[4];
+    } rows[] = {
+        {18, {16, 0}, {0}},
+        {22, {16, 0}, {0}},
+        {23, {16, 0}, {0}},
+        {24, {16, 0}, {16, 0}},
+        {16 + 64 + 3, {16, 64, 0}, {16, 0}},
+        {16 + 64 + 160 + 8, {16, 64, 160, 0}, {16, 64, 160, 0}},
+    };
+
+    for (unsigned i = 0; i < N_OF(rows); i++) {
+        struct ag_history *history = ag_history_new(&usual);
+
+        CHECK(history);
+        for (unsigned k = 0; k < 2; k++)
+            check_growth(history, rows[i].before, rows[i].n);
+        for (unsigned k = 0; k < 5; k++)
+            check_growth(history, rows[i].after, rows[i].n);
+        if (rows[i].n < 16 + LEAST_TAIL + 1) /* it does not come: an end, all the same */
+            check_growth(history, (const uint32_t[]){rows[i].n, 0}, rows[i].n + 30);
+        ag_history_free(history);
+    }
 }
 
 /* Where flushes come often, anchors are of no account: iterations of 400, then 3000 operations. */
@@ -396,6 +427,7 @@ int main(void)
         irregular_loops(caps[i]);
     }
     flushed_loops();
+    short_tails();
     flushes_anywhere();
     marked_loops();
     other_ways();

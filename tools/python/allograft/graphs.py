@@ -130,13 +130,15 @@ class _TorchEngine:
         self._graph = self._make()
 
     def _make(self) -> Any:
-        if not self._keep:
-            graph = self._torch.cuda.CUDAGraph()
-        else:
-            try:
+        graph = None
+        # Versions that can keep a graph dump only those that they were told to keep.
+        if self._keep or self._debug:
+            with contextlib.suppress(TypeError):
                 graph = self._torch.cuda.CUDAGraph(keep_graph=True)
-            except TypeError:
-                raise Unsupported(UNSUPPORTED, "keep_graph needs PyTorch 2.8, or native=True") from None
+        if self._keep and graph is None:
+            raise Unsupported(UNSUPPORTED, "keep_graph needs PyTorch 2.8, or native=True")
+        if graph is None:
+            graph = self._torch.cuda.CUDAGraph()
         if self._debug:
             graph.enable_debug_mode()
         for generator in self._generators:
@@ -151,7 +153,10 @@ class _TorchEngine:
 
     def enable_debug_mode(self) -> None:
         self._debug = True
-        self._graph.enable_debug_mode()
+        if self._captured:
+            self._graph.enable_debug_mode()
+        else:
+            self._graph = self._make()
 
     def _may_begin(self, pool: Any, stream: Any) -> Any:
         """The pool, which is always named: see _recover()."""
@@ -326,7 +331,7 @@ class Graph:
         self._engine.reset()
 
     def debug_dump(self, path: Any) -> None:
-        """Writes the captured graph to a file as DOT. After enable_debug_mode(), once; with keep_graph, always."""
+        """Writes the captured graph to a file as DOT: after enable_debug_mode() once, with keep_graph always."""
         self._engine.debug_dump(path)
 
     def raw_cuda_graph(self) -> int:
