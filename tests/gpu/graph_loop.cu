@@ -1,18 +1,33 @@
 /*
  * How long loops of launches take, as `name value` lines; lines that begin with `word` are what the
- * loops computed. loops N...   N dependent tiny kernels an iteration: eager, and the same captured
- * by hand as a graph many         one kernel 100,000 times, of under 2 us, and of 20 us fork fork
- * and join over four streams copies       pageable host memory copied each iteration and
- * overwritten right after the call random       launches that never repeat withhold     one launch
- * in the middle of an iteration of 1000 polling      a host thread waits for mapped memory that a
- * kernel writes, and calls nothing
+ * loops computed.
+ * - loops N...: N dependent tiny kernels an iteration, eager, and captured by hand as a graph
+ * - many: one kernel 100,000 times, of under 2 us, and of 20 us
+ * - fork: fork and join over four streams
+ * - copies: pageable host memory copied each iteration and overwritten right after the call
+ * - random: launches that never repeat
+ * - build: each launch on its own while graphs are built, one after another
+ * - withhold: one launch in the middle of an iteration of 1000
+ * - polling: a host thread waits for mapped memory that a kernel writes, and calls nothing
  */
 #include "graph.h"
 
 #include <string>
 
 static cudaStream_t stream;
-static unsigned *words;
+static unsigned *words; /* 1 MiB */
+
+/*
+ * The word of the i-th launch of a loop. Some words are nearer to a multiprocessor than others: a
+ * chain of kernels on one word takes 720 to 850 ns a kernel, depending on where it lies, and that
+ * is another place in each process. A loop that touches many words takes the same time everywhere.
+ * What orders its kernels is the stream.
+ */
+static unsigned *word_of(int i)
+{
+    const unsigned n_slots = 2048;
+    return words + i * 1021u % n_slots * (MIB / sizeof *words / n_slots);
+}
 
 /* The first kernel of an iteration, as a program's iterations begin with something of their own. */
 __global__ void first(unsigned *w, unsigned a, unsigned b)
@@ -26,23 +41,28 @@ static void figure(const char *name, int n, const char *unit, double value)
     fflush(stdout);
 }
 
+/* One number of all words, which are then zero again. */
 static void say_word(const char *name, int n)
 {
-    unsigned word;
+    static unsigned all[MIB / sizeof(unsigned)];
+    unsigned folded = 0;
     MUST(cudaDeviceSynchronize());
-    MUST(cudaMemcpy(&word, words, sizeof word, cudaMemcpyDeviceToHost));
-    printf("word %s_%d %08x\n", name, n, word);
-    MUST(cudaMemset(words, 0, 4096));
+    MUST(cudaMemcpy(all, words, MIB, cudaMemcpyDeviceToHost));
+    for (unsigned word : all)
+        folded = (folded ^ word) * 16777619u + 1;
+    printf("word %s_%d %08x\n", name, n, folded);
+    MUST(cudaMemset(words, 0, MIB));
     MUST(cudaDeviceSynchronize());
 }
 
 /* ---- loops ---- */
 
-static void iteration(int n, unsigned *w, unsigned a, unsigned b)
+/* On the words at `offset` in their places. */
+static void iteration(int n, int offset, unsigned a, unsigned b)
 {
-    first<<<1, 1, 0, stream>>>(w, a, b);
+    first<<<1, 1, 0, stream>>>(word_of(0) + offset, a, b);
     for (int i = 1; i < n; i++)
-        chain<<<1, 1, 0, stream>>>(w, a, b + i);
+        chain<<<1, 1, 0, stream>>>(word_of(i) + offset, a, b + i);
 }
 
 /* Median of an iteration that is waited for, after some that are not counted. */
@@ -83,28 +103,26 @@ static void loops(int n)
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-    iteration(n, words, 1, 2);
+    iteration(n, 0, 1, 2);
     MUST(cudaStreamEndCapture(stream, &graph));
     MUST(cudaGraphInstantiate(&exec, graph, 0));
     MUST(cudaGraphUpload(exec, stream));
     figure("hand", n, "us",
            waited_us(n_iterations, [&](int) { MUST(cudaGraphLaunch(exec, stream)); }));
     say_word("hand", n);
-    figure("same", n, "us", waited_us(n_iterations, [&](int) { iteration(n, words, 1, 2); }));
+    figure("same", n, "us", waited_us(n_iterations, [&](int) { iteration(n, 0, 1, 2); }));
     say_word("same", n);
-    figure("changing", n, "us",
-           waited_us(n_iterations, [&](int i) { iteration(n, words, i, 3 * i); }));
+    figure("changing", n, "us", waited_us(n_iterations, [&](int i) { iteration(n, 0, i, 3 * i); }));
     say_word("changing", n);
-    figure("period_2", n, "us",
-           waited_us(n_iterations, [&](int i) { iteration(n, words + i % 2, 1, 2); }));
+    figure("period_2", n, "us", waited_us(n_iterations, [&](int i) { iteration(n, i % 2, 1, 2); }));
     say_word("period_2", n);
     figure("unwaited_hand", n, "us",
            unwaited_us(n_unwaited, [&](int) { MUST(cudaGraphLaunch(exec, stream)); }));
     say_word("unwaited_hand", n);
-    figure("unwaited", n, "us", unwaited_us(n_unwaited, [&](int) { iteration(n, words, 1, 2); }));
+    figure("unwaited", n, "us", unwaited_us(n_unwaited, [&](int) { iteration(n, 0, 1, 2); }));
     say_word("unwaited", n);
     figure("unwaited_changing", n, "us",
-           unwaited_us(n_unwaited, [&](int i) { iteration(n, words, i, i); }));
+           unwaited_us(n_unwaited, [&](int i) { iteration(n, 0, i, i); }));
     say_word("unwaited_changing", n);
     MUST(cudaGraphExecDestroy(exec));
     MUST(cudaGraphDestroy(graph));
@@ -112,31 +130,35 @@ static void loops(int n)
 
 /* ---- one kernel, again and again ---- */
 
-template <class F> static double each_us(int n, F launch)
+template <class F> static double each_us(cudaStream_t s, int n, F launch)
 {
     for (int i = 0; i < n / 20; i++)
         launch(i);
-    MUST(cudaStreamSynchronize(stream));
+    MUST(cudaStreamSynchronize(s));
     double start = now_s();
     for (int i = 0; i < n; i++)
         launch(i);
-    MUST(cudaStreamSynchronize(stream));
+    MUST(cudaStreamSynchronize(s));
     return 1e6 * (now_s() - start) / n;
 }
 
+/* The same launch again and again has one word only. */
 static void many(void)
 {
     const int n = 100000, n_long = 8000;
-    figure("many_same", n, "us", each_us(n, [](int) { chain<<<1, 1, 0, stream>>>(words, 1, 2); }));
+    figure("many_same", n, "us",
+           each_us(stream, n, [](int) { chain<<<1, 1, 0, stream>>>(words, 1, 2); }));
     say_word("many_same", n);
     figure("many_counting", n, "us",
-           each_us(n, [](int i) { chain<<<1, 1, 0, stream>>>(words, i, i >> 4); }));
+           each_us(stream, n, [](int i) { chain<<<1, 1, 0, stream>>>(word_of(i), i, i >> 4); }));
     say_word("many_counting", n);
-    figure("many_20us", n_long, "us",
-           each_us(n_long, [](int i) { slow<<<1, 1, 0, stream>>>(words, i, 20 * 1000); }));
+    figure("many_20us", n_long, "us", each_us(stream, n_long, [](int i) {
+               slow<<<1, 1, 0, stream>>>(word_of(i), i, 20 * 1000);
+           }));
     say_word("many_20us", n_long);
-    figure("many_20us_legacy", n_long, "us",
-           each_us(n_long, [](int i) { slow<<<1, 1>>>(words, i, 20 * 1000); }));
+    figure("many_20us_legacy", n_long, "us", each_us(cudaStreamLegacy, n_long, [](int i) {
+               slow<<<1, 1>>>(word_of(i), i, 20 * 1000);
+           }));
     say_word("many_20us_legacy", n_long);
 }
 
@@ -149,14 +171,14 @@ static void fork_round(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked,
         if (k)
             MUST(cudaStreamWaitEvent(s[k], forked, 0));
         for (int i = 0; i < 32; i++)
-            chain<<<1, 1, 0, s[k]>>>(words + 64 * k, i, round);
+            chain<<<1, 1, 0, s[k]>>>(word_of(4 * i + k), i, round); /* of no other stream */
         if (k)
             MUST(cudaEventRecord(joined[k], s[k]));
     }
     for (int k = 1; k < 4; k++)
         MUST(cudaStreamWaitEvent(s[0], joined[k], 0));
     for (int i = 0; i < 8; i++)
-        chain<<<1, 1, 0, s[0]>>>(words, i, round);
+        chain<<<1, 1, 0, s[0]>>>(word_of(i), i, round);
 }
 
 static void fork_and_join(void)
@@ -201,7 +223,7 @@ static void copies(void)
             host[0] = host[bytes / 4 - 1] = 0xdead;
             fold<<<1, 256, 0, stream>>>(words, device, (unsigned)(bytes / 4));
             for (int k = 0; k < 30; k++)
-                chain<<<1, 1, 0, stream>>>(words, k, i);
+                chain<<<1, 1, 0, stream>>>(word_of(k), k, i);
         };
         figure("copy_kib", n, "us", waited_us(200, round));
         say_word("copy_kib", n);
@@ -212,7 +234,7 @@ static void copies(void)
     }
 }
 
-/* ---- what never repeats, and what one launch costs ---- */
+/* ---- what never repeats ---- */
 
 template <int K> __global__ void variant(unsigned *w, unsigned a, unsigned b)
 {
@@ -225,27 +247,87 @@ template <int... K> static std::vector<kernel_fn> variants(std::integer_sequence
     return {variant<K>...};
 }
 
-static void random_launches(void)
+static std::vector<kernel_fn> loaded_variants(void)
 {
     auto kernels = variants(std::make_integer_sequence<int, 64>());
-    unsigned random = 1;
     for (auto kernel : kernels)
         kernel<<<1, 1, 0, stream>>>(words, 0, 0);
     MUST(cudaDeviceSynchronize());
+    return kernels;
+}
+
+/* Time of a launch, of the quickest tenth of batches: what the host does besides only makes them
+ * longer. */
+template <class F> static double quickest_us(int n_batches, int n, F launch)
+{
+    std::vector<double> us;
+    int i = 0;
+    for (int batch = 0; batch < n_batches; batch++) {
+        double start = now_s();
+        for (int k = 0; k < n; k++)
+            launch(i++);
+        us.push_back(1e6 * (now_s() - start) / n);
+    }
+    MUST(cudaStreamSynchronize(stream));
+    std::sort(us.begin(), us.end());
+    return us[us.size() / 10];
+}
+
+static void random_launches(void)
+{
+    auto kernels = loaded_variants();
+    unsigned random = 1;
     auto launch = [&](int i) {
         random = random * 1664525 + 1013904223;
-        kernels[random >> 26]<<<1, 1 + (random >> 20) % 4, 0, stream>>>(words, random, i);
+        kernels[random >> 26]<<<1, 1 + (random >> 20) % 4, 0, stream>>>(word_of(i), random, i);
     };
-    (void)each_us(5000, launch);
-    figure("random", 64, "us", each_us(60000, launch));
+    (void)each_us(stream, 5000, launch);
+    figure("random", 64, "us", quickest_us(400, 200, launch));
     say_word("random", 64);
-    figure("random_waited", 64, "us", each_us(60000, [&](int i) {
+    figure("random_waited", 64, "us", quickest_us(100, 1000, [&](int i) {
                launch(i);
                if (random >> 25 == 0)
                    MUST(cudaStreamSynchronize(stream));
            }));
     say_word("random_waited", 64);
 }
+
+/* ---- while graphs are built ---- */
+
+/* A thousand runs of launches, each its own kernels and parameters, each eight times: so that one
+ * graph after another is built and, as they grow too many, given up. What one launch takes, from
+ * the first on but for a hundred. */
+static void build(void)
+{
+    const int n_runs = 1000, n_turns = 8;
+    auto kernels = loaded_variants();
+    std::vector<double> us;
+    us.reserve(1 << 20); /* growing it would take longer than a launch */
+    for (int run = 0; run < n_runs; run++) {
+        int n = run % 100 ? 8 + run % 57 : 500;
+        for (int turn = 0; turn < n_turns; turn++) {
+            unsigned random = run;
+            double before = now_s();
+            for (int i = 0; i < n; i++) {
+                random = random * 1664525 + 1013904223;
+                kernels[random >> 26]<<<1, 1, 0, stream>>>(word_of(i), random, turn);
+                double after = now_s();
+                us.push_back(1e6 * (after - before));
+                before = after;
+            }
+            MUST(cudaStreamSynchronize(stream));
+        }
+    }
+    us.erase(us.begin(), us.begin() + 100);
+    std::sort(us.begin(), us.end());
+    figure("build_median", n_runs, "us", us[us.size() / 2]);
+    figure("build_p99", n_runs, "us", us[us.size() * 99 / 100]);
+    figure("build_p999", n_runs, "us", us[us.size() * 999 / 1000]);
+    figure("build_longest", n_runs, "us", us.back());
+    say_word("build", n_runs);
+}
+
+/* ---- what one launch costs ---- */
 
 /* The middle of long iterations: with one segment an iteration, nothing goes out there. Quickest
  * tenth. */
@@ -330,7 +412,7 @@ int main(int argc, char **argv)
     MUST(cudaMemset(words, 0, MIB));
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     warm_up_kernels();
-    iteration(2, words, 0, 0);
+    iteration(2, 0, 0, 0);
     slow<<<1, 1, 0, stream>>>(words, 0, 0);
     say_word("warm", 0);
     std::string mode = argc > 1 ? argv[1] : "";
@@ -347,6 +429,8 @@ int main(int argc, char **argv)
         random_launches();
     else if (mode == "withhold")
         withhold();
+    else if (mode == "build")
+        build();
     else if (mode == "polling")
         return polling();
     else

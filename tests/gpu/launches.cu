@@ -1,6 +1,7 @@
 /*
  * What launches cost and bring about, as `name value` lines:
- *   cost [N]  an empty kernel that gets eight pointers, by the runtime and by the driver's linked symbol;
+ *   cost [N]  an empty kernel that gets eight pointers, by the runtime, by the driver's linked symbol, and by the
+ *             driver's own function past whatever is preloaded, and what the first two take more than that;
  *             with N further blocks, one of which no kernel ever gets
  *   first     2 GiB that nobody has touched: the launch that touches them first, and the next
  *   held      launches behind, and beside, a kernel that waits for the host: they return at once
@@ -10,6 +11,9 @@
 
 #include <algorithm>
 #include <cuda.h>
+#include <dlfcn.h>
+#include <functional>
+#include <link.h>
 #include <vector>
 
 __global__ void given(const char *, const char *, const char *, const char *, const char *, const char *,
@@ -39,21 +43,61 @@ __global__ void fill(uint4 *to, size_t n, unsigned value)
         to[i] = make_uint4(value, (unsigned)i, value, (unsigned)i);
 }
 
-/* Time of one of many launches, in batches that the device takes without delay: of the quickest tenth of
- * them, for what the host does besides only makes them longer. */
-template <class F> static double launch_ns(F launch)
+/* Where a library has a function, whatever is preloaded and whatever look-ups answer. NULL if it has none. */
+static void *own_function(const char *library, const char *name)
+{
+    const struct link_map *map = (const struct link_map *)dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    const ElfW(Sym) *symbols = NULL;
+    const char *texts = NULL;
+    const uint32_t *table = NULL;
+    uint32_t hash = 5381;
+    for (const ElfW(Dyn) *entry = map ? map->l_ld : NULL; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB)
+            symbols = (const ElfW(Sym) *)entry->d_un.d_ptr;
+        else if (entry->d_tag == DT_STRTAB)
+            texts = (const char *)entry->d_un.d_ptr;
+        else if (entry->d_tag == DT_GNU_HASH)
+            table = (const uint32_t *)entry->d_un.d_ptr;
+    }
+    if (!symbols || !texts || !table)
+        return NULL;
+    for (const char *c = name; *c; c++)
+        hash = hash * 33 + (unsigned char)*c;
+    /* table: buckets, first symbol, words of the filter, its shift, the filter, the buckets, the chains. */
+    const uint32_t *buckets = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof *table),
+                   *chains = buckets + table[0];
+    for (uint32_t i = buckets[hash % table[0]]; i >= table[1]; i++) {
+        uint32_t found = chains[i - table[1]];
+        if ((found | 1) == (hash | 1) && !strcmp(name, texts + symbols[i].st_name))
+            return (void *)(map->l_addr + symbols[i].st_value);
+        if (found & 1)
+            break;
+    }
+    return NULL;
+}
+
+/*
+ * Time of a launch by each way, in batches that the device takes without delay: of the quickest tenth of them, for
+ * what the host does besides only makes them longer. The ways in turn, so that the whole process being slower than
+ * another shows in all of them alike.
+ */
+static std::vector<double> launch_ns(const std::vector<std::function<void(int)>> &ways)
 {
     const int n_batches = 401, n_launches = 200;
-    std::vector<double> ns;
-    for (int batch = 0; batch < n_batches; batch++) {
-        double start = now_s();
-        for (int i = 0; i < n_launches; i++)
-            launch();
-        ns.push_back(1e9 * (now_s() - start) / n_launches);
-        MUST(cudaDeviceSynchronize());
+    std::vector<std::vector<double>> ns(ways.size());
+    std::vector<double> quick;
+    for (int batch = 0; batch < n_batches; batch++)
+        for (size_t way = 0; way < ways.size(); way++) {
+            double start = now_s();
+            ways[way](n_launches);
+            ns[way].push_back(1e9 * (now_s() - start) / n_launches);
+            MUST(cudaDeviceSynchronize());
+        }
+    for (auto &values : ns) {
+        std::sort(values.begin(), values.end());
+        quick.push_back(values[values.size() / 10]);
     }
-    std::sort(ns.begin(), ns.end());
-    return ns[ns.size() / 10];
+    return quick;
 }
 
 static int cost(int n_more)
@@ -71,14 +115,26 @@ static int cost(int n_more)
     MUST(cudaDeviceSynchronize());
     for (int i = 0; i < 8; i++)
         params[i] = &blocks[i];
-    printf("runtime_ns %.0f\n", launch_ns([&] {
-               char **b = blocks.data();
-               given<<<1, 1>>>(b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]);
-           }));
     MUST(cudaGetFuncBySymbol(&function, (const void *)given));
-    printf("linked_ns %.0f\n", launch_ns([&] {
-               (void)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
-           }));
+    auto own = (decltype(&cuLaunchKernel))own_function("libcuda.so.1", "cuLaunchKernel");
+    MUST(own == NULL);
+    auto ns = launch_ns({
+        [&](int n) {
+            char **b = blocks.data();
+            while (n--)
+                given<<<1, 1>>>(b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]);
+        },
+        [&](int n) {
+            while (n--)
+                (void)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+        },
+        [&](int n) {
+            while (n--)
+                (void)own(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+        },
+    });
+    printf("runtime_ns %.0f\nlinked_ns %.0f\nown_ns %.0f\n", ns[0], ns[1], ns[2]);
+    printf("runtime_more_ns %.1f\nlinked_more_ns %.1f\n", ns[0] - ns[2], ns[1] - ns[2]);
     for (char *p : blocks)
         MUST(cudaFree(p));
     return 0;

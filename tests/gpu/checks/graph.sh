@@ -77,16 +77,16 @@ graph_background_checks() {
 }
 
 # loop_in_turn FILE [VAR=VALUE]... -- MODE...: medians of graph_loop, natively and replayed in turn; what the loops
-# computed is the same every time.
+# computed is the same every time. ROUNDS: how many; OF: --least instead of medians.
 loop_in_turn() {
-    local file=$1 vars=() round TAG LIMIT_S=120
+    local file=$1 vars=() round TAG LIMIT_S=120 rounds=${ROUNDS:-$SPEED_ROUNDS} of=${OF:---median}
     shift
     while [[ $1 != -- ]]; do
         vars+=("$1")
         shift
     done
     shift
-    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
+    for ((round = 1; round <= rounds; round++)); do
         TAG=$file.$round
         run_native -- "$BIN/graph_loop" "$@" || { died native $?; return 1; }
         run_with "${vars[@]}" -- "$BIN/graph_loop" "$@" || { died with $?; return 1; }
@@ -98,14 +98,14 @@ loop_in_turn() {
         report replay.operations replay.replayed replay.released replay.nodes_updated replay.graphs_built \
             replay.eager_rounds replay.watchdog_releases | tr '\n' ' ' >"$OUT/$file.counts"
     done
-    python3 -IS "$HERE/medians.py" "$OUT/$file".?.native -- "$OUT/$file".?.with >"$OUT/$file" || return 1
+    python3 -IS "$HERE/medians.py" "$of" "$OUT/$file".*.native -- "$OUT/$file".*.with >"$OUT/$file" || return 1
     as_json "$OUT/$file" >"$OUT/$file.json"
     figure "$file" native with times
     local name native with ratio
     while read -r name native with ratio; do
         figure "$name" "$native" "$with" "${ratio}x"
     done <"$OUT/$file"
-    echo "medians of $SPEED_ROUNDS rounds; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$file.counts")"
+    echo "${of#--} of $rounds rounds; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$file.counts")"
 }
 
 # as_json FILE: medians as one object.
@@ -115,10 +115,12 @@ as_json() {
         END { print "\n}" }' "$1"
 }
 
-# beside_hand FILE NAME HAND CONDITION: as judge, with h, the native figure of what was captured by hand.
+# beside_hand FILE NAME HAND CONDITION: as judge, with h, the figure of what was captured by hand in the same process
+# as the replayed loop. The bound says what replay adds to a graph: natively the same graph works on other memory, which
+# may be nearer, and what the library does to graphs captured by hand is another promise (loops-by-hand).
 beside_hand() {
     awk -v name="$2" -v hand="$3" -v wanted="$4" '
-        $1 == hand { h = $2 }
+        $1 == hand { h = $3 }
         $1 == name { n = $2; w = $3; found = 1 }
         END { if (!found) { print "not measured"; exit 1 }
             printf "eager %s, by hand %s, replayed %s (wanted %s)\n", n, h, w, wanted
@@ -165,10 +167,12 @@ graph_stream_checks() {
     fi
 }
 
-# unmarked_costs: launches that are not replayed, with replay on for other streams, and off.
+# unmarked_costs: launches that are not replayed, with replay on for other streams, and off. One process is some
+# hundred ns quicker than the next, so each compares its launches with those that go past whatever is preloaded
+# (launches.cu), and what is judged is how much more they take: natively nothing where they are the same calls.
 unmarked_costs() {
-    local round TAG way
-    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
+    local round TAG way rounds=$((2 * SPEED_ROUNDS + 1)) row
+    for ((round = 1; round <= rounds; round++)); do
         TAG=graph.native.$round
         run_native -- "$BIN/launches" cost || { died native $?; return 1; }
         TAG=graph.unmarked.$round
@@ -180,13 +184,13 @@ unmarked_costs() {
     done
     figure launches native with times
     for way in unmarked off; do
-        python3 -IS "$HERE/medians.py" "$OUT"/graph.native.?.native.out -- "$OUT"/graph.$way.?.with.out \
+        python3 -IS "$HERE/medians.py" "$OUT"/graph.native.*.native.out -- "$OUT"/graph.$way.*.with.out \
             >"$OUT/graph-$way" || return 1
         awk -v way=$way '{ print way "_" $1, $2, $3, $4 "x" }' "$OUT/graph-$way" | while read -r -a row; do
             figure "${row[@]}"
         done
     done
-    echo "medians of $SPEED_ROUNDS rounds"
+    echo "medians of $rounds rounds"
 }
 
 graph_cost_checks() {
@@ -197,16 +201,22 @@ graph_cost_checks() {
         check graph/withhold-changing judge graph-withhold launch_changing_1000_ns 'w <= 100'
     fi
     if any_wanted graph/random{,-waited,-measured}; then
-        ONLY="" check graph/random-measured loop_in_turn graph-random "${REPLAY[@]}" -- random
+        ONLY="" ROUNDS=$((2 * SPEED_ROUNDS + 1)) OF=--least check graph/random-measured loop_in_turn graph-random \
+            "${REPLAY[@]}" -- random
         check graph/random judge graph-random random_64_us 'w <= 1.05 * n'
         check graph/random-waited judge graph-random random_waited_64_us 'w <= 1.05 * n'
     fi
     if any_wanted graph/{unmarked,off}{,-linked} graph/unmarked-measured; then
         ONLY="" check graph/unmarked-measured unmarked_costs
-        check graph/unmarked judge graph-unmarked runtime_ns 'w <= n + 50'
-        check graph/unmarked-linked judge graph-unmarked linked_ns 'w <= n + 50'
-        check graph/off judge graph-off runtime_ns 'w <= 1.02 * n + 20'
-        check graph/off-linked judge graph-off linked_ns 'w <= 1.02 * n + 20'
+        check graph/unmarked judge graph-unmarked runtime_more_ns 'w <= n + 50'
+        check graph/unmarked-linked judge graph-unmarked linked_more_ns 'w <= n + 50'
+        check graph/off judge graph-off runtime_more_ns 'w <= n + 20'
+        check graph/off-linked judge graph-off linked_more_ns 'w <= n + 20'
+    fi
+    if any_wanted graph/build-{pauses,measured}; then
+        # A pause that replay makes is there every time; what the host does besides is not.
+        ONLY="" OF=--least check graph/build-measured loop_in_turn graph-build "${REPLAY[@]}" -- build
+        check graph/build-pauses judge graph-build build_longest_1000_us 'w <= n + 1000'
     fi
 }
 
