@@ -411,10 +411,13 @@ static void update_costs(void)
             values.words[0] = i;
             MUST(g.set(64, wide_f, wide_params));
         }));
-    say("SetParams with another grid", "code %d, another block %d", g.set(0, chain_f, params, 3, 1),
-        g.set(0, chain_f, params, 3, 64));
-    say("SetParams with another function", "code %d, back %d", g.set(0, slow_f, params),
-        g.set(0, chain_f, params));
+    /* One call a statement: which argument of a call comes first is the compiler's choice. */
+    CUresult grid = g.set(0, chain_f, params, 3, 1), block = g.set(0, chain_f, params, 3, 64);
+    say("SetParams with another grid", "code %d, another block %d", grid, block);
+    unsigned long long no_ns = 0;
+    void *slow_params[] = {&words, &a, &no_ns};
+    CUresult other = g.set(0, slow_f, slow_params), back = g.set(0, chain_f, params);
+    say("SetParams with another function", "code %d, back %d", other, back);
     for (int n_changed : {0, 1, 64}) {
         double launch = median_us(50, [&] {
             for (int i = 0; i < n_changed; i++) {
@@ -442,6 +445,88 @@ static void update_costs(void)
         MUST(cuStreamSynchronize(stream));
     });
     say("64 nodes launched and waited for", "%.1f us, all updated before %.1f us", same, waited);
+}
+
+/*
+ * Where the driver keeps the parameters of a node that is updated before its executable was
+ * uploaded or launched for the first time: time of the device for a chain of 1000 nodes on words
+ * all over the memory.
+ */
+static double chain_us(std::vector<straight> &graphs)
+{
+    CUevent begun, ended;
+    std::vector<double> us;
+    MUST(cuEventCreate(&begun, 0));
+    MUST(cuEventCreate(&ended, 0));
+    for (int i = 0; i < 40; i++) {
+        float took;
+        MUST(cuEventRecord(begun, stream));
+        for (auto &g : graphs)
+            MUST(cuGraphLaunch(g.exec, stream));
+        MUST(cuEventRecord(ended, stream));
+        MUST(cuStreamSynchronize(stream));
+        MUST(cuEventElapsedTime(&took, begun, ended));
+        us.push_back(1e3 * took);
+    }
+    MUST(cuEventDestroy(begun));
+    MUST(cuEventDestroy(ended));
+    return median(us);
+}
+
+static void add_spread_chain(straight &g, int first, int n)
+{
+    for (int i = first; i < first + n; i++) {
+        unsigned *w = words + i * 1021 % 2048 * 128, a = 1, b = i;
+        void *params[] = {&w, &a, &b};
+        MUST(g.kernel(chain_f, params));
+    }
+}
+
+static void set_spread_chain(straight &g, int first, unsigned a)
+{
+    for (size_t i = 0; i < g.nodes.size(); i++) {
+        unsigned *w = words + (first + i) * 1021 % 2048 * 128, b = i;
+        void *params[] = {&w, &a, &b};
+        MUST(g.set(i, chain_f, params));
+    }
+}
+
+static void first_update(void)
+{
+    const int n = 1000;
+    const char *const ways[] = {"never", "before the first upload", "after an upload",
+                                "after a launch"};
+    for (int length : {64, 250}) {
+        double us[4], again[4];
+        for (int way = 0; way < 4; way++) {
+            std::vector<straight> graphs((n + length - 1) / length);
+            for (size_t k = 0; k < graphs.size(); k++) {
+                int first = (int)k * length;
+                add_spread_chain(graphs[k], first, std::min(length, n - first));
+                MUST(graphs[k].finish());
+                if (way == 2)
+                    MUST(cuGraphUpload(graphs[k].exec, stream));
+                if (way == 3)
+                    MUST(cuGraphLaunch(graphs[k].exec, stream));
+                if (way > 0)
+                    set_spread_chain(graphs[k], first, 7);
+                if (way < 2)
+                    MUST(cuGraphUpload(graphs[k].exec, stream));
+            }
+            MUST(cuStreamSynchronize(stream));
+            us[way] = chain_us(graphs);
+            for (size_t k = 0; k < graphs.size(); k++)
+                set_spread_chain(graphs[k], (int)k * length, 9);
+            again[way] = chain_us(graphs);
+        }
+        for (int way = 0; way < 4; way++) {
+            char name[80];
+            snprintf(name, sizeof name, "1000 nodes in graphs of %d, updated %s", length,
+                     ways[way]);
+            say(name, "%.3f us a node on the device, all updated once more %.3f us", us[way] / n,
+                again[way] / n);
+        }
+    }
 }
 
 /* ---- kinds of nodes ---- */
@@ -1406,29 +1491,30 @@ static void failed_before(void)
 static void failed_inside(void)
 {
     straight g;
-    unsigned *nowhere = NULL;
-    void *params[] = {&nowhere};
+    unsigned *nowhere = NULL, a = 1, b = 2;
+    void *params[] = {&nowhere, &a, &b};
     add_chain(g, 2);
     MUST(g.kernel(function_of((const void *)faults), params));
     add_chain(g, 2);
     ready(g);
     CUresult launch = cuGraphLaunch(g.exec, stream), again = cuGraphLaunch(g.exec, stream),
              wait = cuStreamSynchronize(stream), query = cuStreamQuery(stream);
+    CUresult next = cuGraphLaunch(g.exec, stream),
+             eager = cuLaunchKernel(chain_f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
     say("a graph whose kernel faults",
         "launch %d, again %d, wait %d, query %d, next launch %d, eager launch %d", launch, again,
-        wait, query, cuGraphLaunch(g.exec, stream),
-        cuLaunchKernel(chain_f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+        wait, query, next, eager);
     _exit(BROKEN_ON_PURPOSE);
 }
 
 static void failed_eagerly(void)
 {
-    void *params[] = {&words};
+    unsigned a = 1, b = 2;
+    void *params[] = {&words, &a, &b};
     faults<<<1, 1, 0, stream>>>(NULL);
     CUresult launch = cuLaunchKernel(chain_f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL),
              wait = cuStreamSynchronize(stream), query = cuStreamQuery(stream);
-    (void)launch;
-    say("a kernel that faults", "wait %d, query %d", wait, query);
+    say("a kernel that faults", "launch behind it %d, wait %d, query %d", launch, wait, query);
     _exit(BROKEN_ON_PURPOSE);
 }
 
@@ -1472,6 +1558,7 @@ static const struct fact {
     {"mixed", mixed},
     {"costs_by_length", costs_by_length},
     {"update_costs", update_costs},
+    {"first_update", first_update},
     {"kernel_handles", kernel_handles},
     {"copies", copies},
     {"pageable_copies", pageable_copies},
