@@ -50,7 +50,7 @@ struct ag_history {
     uint32_t cap;               /* as the pace allows */
     bool strong;                /* the segment began at an iteration's begin or at a flush */
     uint64_t flushed_at, quiet;
-    uint64_t flushed_after[2]; /* contexts, of the last flushes */
+    uint64_t flushed_after[2];       /* contexts, of the last flushes */
     uint64_t between, usual_between; /* operations between the last two flushes; when that came
                                         twice in a row, else 0 */
     struct anchor anchor, understudy;
@@ -221,8 +221,7 @@ static bool is_flushed_soon(const struct ag_history *history)
 {
     uint64_t at = history->flushed_at + history->usual_between;
 
-    return history->usual_between && history->position <= at &&
-           at - history->position < LEAST_TAIL;
+    return history->usual_between && history->position <= at && at - history->position < LEAST_TAIL;
 }
 
 static bool ends_by_length(const struct ag_history *history)

@@ -11,6 +11,8 @@
 
 #define FIRST_ROUNDS   8u /* replayed, before the first comparison */
 #define TURN           4u /* rounds of one way, the first of which does not count */
+#define CLEAR_ROUNDS   3u /* of each way, when an answer is clear */
+#define BEFORE_ROUNDS  2u
 #define FIRST_INTERVAL 256u
 #define LAST_INTERVAL  65536u
 #define MOST_ROUNDS    (16u * AG_PROFIT_SAMPLES) /* of one comparison */
@@ -20,18 +22,61 @@ bool ag_profit_replays(const struct ag_profit *profit)
     return profit->comparing ? profit->wants_replayed : !profit->prefers_eager;
 }
 
-static uint64_t median(const uint64_t *samples)
+void ag_profit_before(struct ag_profit *profit, uint64_t ns)
+{
+    if (profit->comparing || profit->interval || profit->rounds || !ns)
+        return;
+    if (!profit->n_before || ns < profit->before)
+        profit->before = ns;
+    profit->n_before++;
+}
+
+static uint64_t median(const uint64_t *samples, uint32_t n)
 {
     uint64_t sorted[AG_PROFIT_SAMPLES] = {0};
 
-    for (uint32_t i = 0; i < AG_PROFIT_SAMPLES; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t at = i;
 
         for (; at && sorted[at - 1] > samples[i]; at--)
             sorted[at] = sorted[at - 1];
         sorted[at] = samples[i];
     }
-    return sorted[AG_PROFIT_SAMPLES / 2];
+    return sorted[n / 2];
+}
+
+static uint64_t quickest(const uint64_t *samples, uint32_t n)
+{
+    uint64_t ns = UINT64_MAX;
+
+    for (uint32_t i = 0; i < n; i++)
+        ns = samples[i] < ns ? samples[i] : ns;
+    return ns;
+}
+
+static uint64_t slowest(const uint64_t *samples, uint32_t n)
+{
+    uint64_t ns = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        ns = samples[i] > ns ? samples[i] : ns;
+    return ns;
+}
+
+static bool is_clearly_less(uint64_t ns, uint64_t than)
+{
+    return ns + ns / 4 < than;
+}
+
+/* Is there no doubt any more? */
+static bool is_clear(const struct ag_profit *profit)
+{
+    const uint64_t *eager = profit->eager, *replayed = profit->replayed;
+    uint32_t n = profit->n_eager, m = profit->n_replayed;
+
+    return n >= CLEAR_ROUNDS && m >= CLEAR_ROUNDS &&
+           (is_clearly_less(slowest(replayed, m), quickest(eager, n)) ||
+            is_clearly_less(slowest(eager, n), quickest(replayed, m)));
 }
 
 static void begin(struct ag_profit *profit)
@@ -70,12 +115,36 @@ static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
     }
 }
 
+static bool is_complete(const struct ag_profit *profit)
+{
+    return profit->n_eager == AG_PROFIT_SAMPLES && profit->n_replayed == AG_PROFIT_SAMPLES;
+}
+
+/* The last of the rounds before the first comparison, all replayed. True: it is not needed. */
+static bool first_round(struct ag_profit *profit, uint64_t ns)
+{
+    uint32_t left = FIRST_ROUNDS - (uint32_t)profit->rounds;
+
+    if (left >= CLEAR_ROUNDS || !ns)
+        return false;
+    profit->replayed[profit->n_replayed++] = ns;
+    if (left || profit->n_before < BEFORE_ROUNDS ||
+        !is_clearly_less(slowest(profit->replayed, profit->n_replayed), profit->before))
+        return false;
+    profit->median_eager = profit->before;
+    profit->median_replayed = median(profit->replayed, profit->n_replayed);
+    finish(profit, false);
+    return true;
+}
+
 bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
 {
     bool is_first = !profit->interval;
 
     if (!profit->comparing) {
         profit->rounds += !is_first || (replayed && ns);
+        if (is_first && replayed && first_round(profit, ns))
+            return true;
         if (profit->rounds >= (is_first ? FIRST_ROUNDS : profit->next_check))
             begin(profit);
         return false;
@@ -83,9 +152,9 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
     profit->rounds++;
     if (ns && replayed == profit->wants_replayed)
         take(profit, replayed, ns);
-    if (profit->n_eager == AG_PROFIT_SAMPLES && profit->n_replayed == AG_PROFIT_SAMPLES) {
-        profit->median_eager = median(profit->eager);
-        profit->median_replayed = median(profit->replayed);
+    if (is_complete(profit) || is_clear(profit)) {
+        profit->median_eager = median(profit->eager, profit->n_eager);
+        profit->median_replayed = median(profit->replayed, profit->n_replayed);
         finish(profit, profit->median_replayed > profit->median_eager + profit->median_eager / 100);
         return true;
     }

@@ -3,7 +3,11 @@
  * A round is what lies between two ends of iterations on a lane. After the first rounds of a kind
  * have been replayed, a few run eagerly and a few replayed in turns, the faster way is kept (replay
  * may take 1.01 times as long as eager), and the question comes again after 256 rounds, twice as
- * many each time it is answered the same way, up to 65536. */
+ * many each time it is answered the same way, up to 65536.
+ *
+ * Eager rounds cost what replay would have gained. So a comparison ends as soon as each of some
+ * rounds of one way was a quarter faster than each of the other, and the first one is spared where
+ * the rounds that went before anything was replayed were that much slower already. */
 #ifndef AG_GRAPH_PROFIT_H
 #define AG_GRAPH_PROFIT_H
 
@@ -17,6 +21,8 @@ struct ag_profit {
     uint64_t eager[AG_PROFIT_SAMPLES],
         replayed[AG_PROFIT_SAMPLES]; /* ns, of the running comparison */
     uint32_t n_eager, n_replayed;
+    uint64_t before; /* ns: the quickest round before anything was replayed */
+    uint32_t n_before;
     uint64_t rounds, next_check; /* counted in rounds */
     uint32_t interval;           /* rounds until the next check */
     uint32_t changes;            /* times the answer changed */
@@ -26,6 +32,8 @@ struct ag_profit {
     uint32_t in_turn;                       /* rounds of that way so far in this turn */
 };
 
+/* A round of `ns` ended that could have been replayed, but nothing was known yet. */
+void ag_profit_before(struct ag_profit *profit, uint64_t ns);
 /* May the next round be replayed? */
 bool ag_profit_replays(const struct ag_profit *profit);
 /* A round of `ns` ended, that was replayed or not (partly: as not comparable, ns = 0). Returns true

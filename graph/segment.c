@@ -34,6 +34,7 @@
 #define MAX_REFUSALS   3u
 #define HOLD_SHARE     2u   /* a segment should come together within twice the watchdog's time */
 #define FREE_ROUND     512u /* operations of a round that nobody waits for */
+#define EARLY_ROUND    128u /* ... before the ways have been compared */
 #define STRANGE_ENOUGH 64u  /* rounds of other kinds before the kind that is compared changes */
 
 static struct {
@@ -476,8 +477,10 @@ static void compare(struct ag_lane *lane, uint64_t ns)
         return;
     }
     lane->n_strange = 0;
-    if (lane->may_replay && !replayed)
-        return; /* nothing to compare yet */
+    if (lane->may_replay && !replayed) {
+        ag_profit_before(&lane->profit, ns);
+        return;
+    }
     if (ag_profit_note(&lane->profit, replayed, ns))
         ag_stats_compared(lane->profit.median_eager, lane->profit.median_replayed);
 }
@@ -486,7 +489,8 @@ void ag_segment_round(struct ag_lane *lane, bool free_running)
 {
     uint64_t now;
 
-    if (!lane->round_ops || (free_running && lane->round_ops < FREE_ROUND))
+    if (!lane->round_ops ||
+        (free_running && lane->round_ops < (lane->profit.interval ? FREE_ROUND : EARLY_ROUND)))
         return;
     ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
     if (state.profit) {
