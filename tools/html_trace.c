@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "site_names.h"
+
 #define N_PARTS    400u /* of the time line, whatever the number of events */
 #define N_ROWS     16u  /* of the table that says the same */
 #define MOST_SITES 12u
@@ -226,15 +228,18 @@ static void add_sites(struct ag_text *text, const struct trace *trace, const str
 {
     struct trace_site sites[MOST_SITES];
     long n = trace_sites(trace, AG_TRACE_NO_DEVICE, MOST_SITES, sites);
-    char name[512], label[640], number[32];
+    char name[512], label[sizeof(name) + SITE_NAME_BYTES + 64], number[32];
+    struct site_name functions[MOST_SITES];
 
     if (n <= 0)
         return;
+    site_names(trace, sites, (size_t)n, functions);
     html_bars_begin(text, "Where memory is asked for, those with most bytes first", "call site",
                     "bytes");
     for (long i = 0; i < n; i++) {
         (void)trace_site_name(trace, sites[i].module, sites[i].caller, name, sizeof(name));
-        snprintf(label, sizeof(label), "%s: %s allocations, %.0f %% temporary", name,
+        snprintf(label, sizeof(label), "%s%s%.399s: %s allocations, %.0f %% temporary", name,
+                 *functions[i].text ? " " : "", functions[i].text,
                  html_number(number, sizeof(number), UNIT_COUNT, (double)sites[i].n_allocs),
                  sites[i].n_allocs ? 100 * (double)sites[i].n_temporary / (double)sites[i].n_allocs
                                    : 0);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "site_names.h"
 #include "trace_out.h"
 
 #define COLUMNS    64u /* of the time line */
@@ -76,15 +77,37 @@ static void sum_up(const struct trace_state *state, void *data)
     }
 }
 
+struct shown {
+    char text[512];
+};
+
+/* A text of the file, which is not to steer a terminal: control characters come out as '?'. */
+static const char *show(struct shown *ret, const char *text)
+{
+    size_t n = strnlen(text, sizeof(ret->text) - 1);
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)text[i];
+
+        ret->text[i] = (char)(byte < 0x20 || byte == 0x7f ? '?' : byte);
+        if (i && (unsigned char)text[i - 1] == 0xc2 && byte >= 0x80 && byte < 0xa0) /* U+0080.. */
+            ret->text[i] = ret->text[i - 1] = '?';
+    }
+    ret->text[n] = '\0';
+    return ret->text;
+}
+
 static void write_head(const struct trace *trace, FILE *out)
 {
     const struct trace_info *info = trace_info(trace);
+    struct shown program, host, version;
     char length[32], begin[32];
 
-    fprintf(out, "trace of %s (process %d", info->program, info->pid);
+    fprintf(out, "trace of %s (process %d", show(&program, info->program), info->pid);
     if (info->rank >= 0)
         fprintf(out, ", rank %d", info->rank);
-    fprintf(out, ") on %s, by allograft %s\n", info->host, info->allograft);
+    fprintf(out, ") on %s, by allograft %s\n", show(&host, info->host),
+            show(&version, info->allograft));
     fprintf(out, "  %llu events in %s, from %s after the process began; %s%s\n",
             (unsigned long long)info->n_events,
             ag_text_duration(length, sizeof(length), (double)(info->last_ns - info->opened_ns)),
@@ -111,6 +134,7 @@ static void write_kinds(const struct trace *trace, FILE *out)
 static void write_memory(const struct trace *trace, const struct sums *sums, FILE *out)
 {
     char bytes[32], peak[32], end[32], when[32];
+    struct shown place;
     uint64_t allocs = 0, temporary = 0;
 
     fprintf(
@@ -119,8 +143,8 @@ static void write_memory(const struct trace *trace, const struct sums *sums, FIL
     for (unsigned i = 0; i < AG_TRACE_N_PLACES; i++) {
         if (!sums->places[i].n_allocs && !sums->places[i].peak)
             continue;
-        fprintf(out, "    %-10.10s %10llu %10llu %10llu %12s %12s %11s\n", trace_place(trace, i),
-                (unsigned long long)sums->places[i].n_allocs,
+        fprintf(out, "    %-10.10s %10llu %10llu %10llu %12s %12s %11s\n",
+                show(&place, trace_place(trace, i)), (unsigned long long)sums->places[i].n_allocs,
                 (unsigned long long)sums->places[i].n_frees,
                 (unsigned long long)sums->places[i].n_temporary,
                 ag_text_size(bytes, sizeof(bytes), sums->places[i].bytes),
@@ -143,6 +167,7 @@ static void write_memory(const struct trace *trace, const struct sums *sums, FIL
 
 static void write_reasons(const struct trace *trace, const struct sums *sums, bool steps, FILE *out)
 {
+    struct shown reason;
     bool any = false;
 
     for (unsigned i = 0; i < MOST_CODES; i++) {
@@ -151,9 +176,10 @@ static void write_reasons(const struct trace *trace, const struct sums *sums, bo
         if (!any)
             fprintf(out, "  %s\n",
                     steps ? "steps of budget and pressure" : "what was withheld went out for");
-        fprintf(out, "    %-52s %14llu\n",
-                trace_text(trace, steps ? AG_TRACE_TEXT_STEP : AG_TRACE_TEXT_FLUSH, i),
-                (unsigned long long)sums->reasons[steps][i]);
+        fprintf(
+            out, "    %-52s %14llu\n",
+            show(&reason, trace_text(trace, steps ? AG_TRACE_TEXT_STEP : AG_TRACE_TEXT_FLUSH, i)),
+            (unsigned long long)sums->reasons[steps][i]);
         any = true;
     }
 }
@@ -162,15 +188,21 @@ static bool write_sites(const struct trace *trace, int device, FILE *out)
 {
     struct trace_site sites[MOST_SITES];
     long n = trace_sites(trace, device, MOST_SITES, sites);
+    struct site_name functions[MOST_SITES];
     char bytes[32], name[512];
+    struct shown place;
 
-    if (n > 0)
+    if (n > 0) {
+        site_names(trace, sites, (size_t)n, functions);
         fputs("      allocs  temporary        total   asked for by\n", out);
+    }
     for (long i = 0; i < n; i++)
-        fprintf(out, "  %10llu %10llu %12s   %s\n", (unsigned long long)sites[i].n_allocs,
+        fprintf(out, "  %10llu %10llu %12s   %s%s%s\n", (unsigned long long)sites[i].n_allocs,
                 (unsigned long long)sites[i].n_temporary,
                 ag_text_size(bytes, sizeof(bytes), sites[i].bytes),
-                trace_site_name(trace, sites[i].module, sites[i].caller, name, sizeof(name)));
+                show(&place,
+                     trace_site_name(trace, sites[i].module, sites[i].caller, name, sizeof(name))),
+                *functions[i].text ? " " : "", functions[i].text);
     return n >= 0;
 }
 
@@ -180,6 +212,7 @@ static bool write_time_line(const struct trace *trace, int device, const struct 
 {
     static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static struct trace_bucket buckets[COLUMNS];
+    struct shown place;
     char peak[32];
 
     if (!sums->peak)
@@ -192,7 +225,7 @@ static bool write_time_line(const struct trace *trace, int device, const struct 
 
         if (!most)
             continue;
-        fprintf(out, "    %-10.10s |", trace_place(trace, i));
+        fprintf(out, "    %-10.10s |", show(&place, trace_place(trace, i)));
         for (unsigned j = 0; j < COLUMNS; j++) {
             double part = (double)buckets[j].most[i] / (double)most;
 

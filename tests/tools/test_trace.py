@@ -78,6 +78,24 @@ EVENTS = [
 ]
 
 
+def elf_file(symbols, build_id=b"\x0a\x0b", table=2, base=0):
+    """A library with these functions, [(name, address, size)], and nothing else."""
+    note = struct.pack("<3I4s", 4, len(build_id), 3, b"GNU\0") + build_id.ljust((len(build_id) + 3) // 4 * 4, b"\0")
+    names, entries = b"\0", struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0)
+    for name, address, size in symbols:
+        entries += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, base + address, size)
+        names += name.encode() + b"\0"
+    at = 64 + 2 * 56
+    tables = at + len(note)
+    sections = tables + len(entries) + len(names)
+    head = struct.pack("<16s2HI3QI6H", b"\x7fELF\2\1\1", 3, 62, 1, 0, 64, sections, 0, 64, 56, 2, 64, 3, 0)
+    head += struct.pack("<2I6Q", 1, 5, 0, base, base, sections, sections, 4096)
+    head += struct.pack("<2I6Q", 4, 4, at, at, at, len(note), len(note), 4)
+    rows = bytes(64) + struct.pack("<2I4Q2I2Q", 0, table, 0, 0, tables, len(entries), 2, 1, 8, 24)
+    rows += struct.pack("<2I4Q2I2Q", 0, 3, 0, 0, tables + len(entries), len(names), 0, 0, 1, 0)
+    return head + note + entries + names + rows
+
+
 class Trace(CommandTest):
     def setUp(self):
         folder = command.tempfile.TemporaryDirectory()
@@ -117,7 +135,7 @@ class Trace(CommandTest):
                      "spilled 1 0 0 1.00 MiB 1.00 MiB 0 B", "own pool 1 1 1 100 B 100 B 0 B",
                      "temporary (freed before any other allocation): 2 of 5",
                      "frees whose allocation is not in the trace: 1", "stream 1", "over_limit 1",
-                     "1 1 4.00 KiB libx.so+0x200", "1 0 300 B 0x99"):
+                     "1 1 4.00 KiB libx.so+0x200 (no symbol: the file cannot be read here)", "1 0 300 B 0x99 (no symbol: in no file)"):
             self.assertIn(line, lines, shown)
 
     def test_perfetto(self):
@@ -177,6 +195,38 @@ class Trace(CommandTest):
         self.assertEqual(list(rows[0]), ["Thread", "Time", "Action", "Pointer", "Size", "Stream"])
         self.assertEqual({r["Thread"] for r in rows}, {"78"})
         self.assertEqual([r["Time"] for r in rows][:3], ["22:13:20.000002", "22:13:20.000003", "22:13:20.000004"])
+
+    def site_of(self, file, build_id="0a0b", base=0x7000, caller=0x7123):
+        path = self.file(file, "libx.so") if file is not None else os.path.join(self.folder, "gone.so")
+        data = header() + text(1, 1, "pool") + text(5, 3, f"{path}\0{build_id}", base)
+        shown = self.good(self.file(data + event(ALLOC, 1200, 1, 0x1000, 1024, caller=caller, module=3)))
+        return re.search(r"(?:libx|gone)\.so\+0x[0-9a-f]+ ?(.*)", shown)[1]
+
+    def test_sites_have_functions(self):
+        functions = [("before", 0x100, 0x20), ("step", 0x120, 0x10), ("_Z4workPfi", 0x130, 0x10)]
+        self.assertEqual(self.site_of(elf_file(functions)), "step")
+        self.assertEqual(self.site_of(elf_file(functions, table=11)), "step")
+        self.assertEqual(self.site_of(elf_file(functions, base=0x400000)), "step")
+        # A call that is the last instruction of a function returns to behind it.
+        self.assertEqual(self.site_of(elf_file(functions), caller=0x7120), "before")
+        self.assertIn(self.site_of(elf_file(functions), caller=0x7134), ("work(float*, int)", "_Z4workPfi"))
+        self.assertEqual(self.site_of(elf_file([("step\x1b[31m", 0x120, 0x10)])), "step?[31m")
+
+    def test_sites_without_a_function_say_why(self):
+        functions = [("before", 0x100, 0x10), ("unsized", 0x120, 0)]
+        self.assertEqual(self.site_of(elf_file(functions)), "(no symbol covers it: the file is stripped)")
+        self.assertEqual(self.site_of(elf_file([("step", 0x120, 0x10)]), build_id="0c0d"),
+                         "(no symbol: the file is another one by now)")
+        self.assertEqual(self.site_of(elf_file([("step", 0x120, 0x10)]), build_id=""), "step")
+        self.assertEqual(self.site_of(b"no ELF"), "(no symbol: the file is no program or library)")
+        self.assertEqual(self.site_of(None), "(no symbol: the file cannot be read here)")
+        self.assertEqual(self.site_of(b""), "(no symbol: the file cannot be read here)")
+
+    def test_texts_cannot_steer_a_terminal(self):
+        nasty = "\x1b]0;x\x07\x7f\u009b31m"
+        data = header(program=nasty.encode()) + text(1, 1, nasty) + text(2, 9, nasty) + text(5, 3, nasty, 0x7000)
+        data += event(ALLOC, 1200, 1, 0x1000, 1024, caller=0x7123, module=3) + event(STEP, 1800, code=9)
+        self.assertNotRegex(self.good(self.file(data)), r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
 
     def test_of_one_device(self):
         shown = self.good(self.known(), "--device", "1", "--csv", "rmm")
