@@ -1,4 +1,5 @@
-"""Triton: a jitted kernel over tensors of many sizes, bytes summed up on the host."""
+"""Triton: a jitted kernel over tensors of many sizes, and a loop of launches that goes on without a
+wait; bytes summed up on the host."""
 import sys
 
 try:
@@ -18,15 +19,38 @@ def softplus_kernel(x, y, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, tl.log(1.0 + tl.exp(a)) * b, mask=inside)
 
 
-def main():
+def softplus(x, y, out):
+    softplus_kernel[(triton.cdiv(x.numel(), 512),)](x, y, out, x.numel(), BLOCK=512)
+
+
+def sum_of(tensor):
+    return tensor.cpu().double().sum().item().hex()
+
+
+def many_sizes():
     for k in range(40):
         n = 1000 + 77777 * (k % 13)
         generator = torch.Generator().manual_seed(k)
         x = torch.randn(n, generator=generator).cuda()
         y = torch.randn(n, generator=generator).cuda()
         out = torch.empty_like(x)
-        softplus_kernel[(triton.cdiv(n, 512),)](x, y, out, n, BLOCK=512)
-        print(k, n, out.cpu().double().sum().item().hex())
+        softplus(x, y, out)
+        print(k, n, sum_of(out))
 
 
-main()
+def one_loop():
+    generator = torch.Generator().manual_seed(99)
+    x, y = (0.9 * torch.rand(20000, generator=generator).cuda() for _ in range(2))
+    layers = [torch.empty_like(x) for _ in range(12)]
+    for i in range(150):
+        before = x
+        for out in layers:
+            softplus(before, y, out)
+            before = out
+        torch.add(before, 0.01 * i, out=x)
+        if i % 25 == 24:
+            print("loop", i, sum_of(x))
+
+
+many_sizes()
+one_loop()
