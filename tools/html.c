@@ -94,7 +94,7 @@ static const char style[] =
     "\n"
     "table+table,details+table{margin-top:.9rem}caption{text-align:left;font-size:.88rem;padding-"
     "bottom:.2rem}"
-    "caption:empty{display:none}\n"
+    "caption:empty{display:none}table+.note{margin-top:.5rem}\n"
     "th,td{overflow-wrap:break-word;padding:.22rem .5rem .22rem "
     "0;text-align:left;vertical-align:top;border-top:1px solid "
     "var(--line);font-weight:400}thead th{color:var(--soft);font-size:.82rem;border-top:0}thead "

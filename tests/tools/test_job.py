@@ -265,6 +265,19 @@ class Page(JobTest):
             self.assertIn(words, text)
         self.assertNotIn("outlier", text)
 
+    def test_native_cost_has_its_source(self):
+        pool = SAMPLE["devices"][0]["placements"]["pool"] | {
+            "allocs": 1000, "frees": 1000, "alloc_bytes": 1000 << 20, "alloc_ns": 300000, "free_ns": 200000}
+        native = pool | {"allocs": 200, "frees": 200, "alloc_ns": 2000000, "free_ns": 4000000}
+        text = self.page(self.write("a.json", sample(devices__0__placements={"pool": pool}))).text
+        for words in ("as they were 500.00 us", "natively, estimated 50.30 ms", "figures of another machine"):
+            self.assertIn(words, text)
+        text = self.page(self.write("a.json", sample(devices__0__placements={"native": native, "pool": pool}))).text
+        for words in ("as they were 500.00 us", "natively, estimated 30.00 ms", "10.00 us an allocation, 20.00 us a free"):
+            self.assertIn(words, text)
+        text = self.page(self.write("a.json", sample(devices__0__placements={"native": native}))).text
+        self.assertNotIn("natively, estimated", text)
+
     def test_of_several(self):
         files = self.write_all(*(rank(i) for i in range(4)),
                                rank(4, devices__0__placements__pool__peak_bytes=1 << 20))
