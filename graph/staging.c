@@ -3,7 +3,10 @@
  * A slot is FREE, HELD (by the copies of a lane, or by a thread that asks whether it may have it),
  * or SENT: its event stands behind the work that reads it. The lock guards states and links alone;
  * whoever holds a slot is the only one that touches the rest of it, so no driver call is made
- * under the lock. */
+ * under the lock.
+ *
+ * The slot that was sent last is taken again if it is done already, as it is where a program waits
+ * each iteration: it lies in the processor's cache, and the nodes that read it need no update. */
 #include "staging.h"
 
 #include <string.h>
@@ -34,7 +37,8 @@ struct slot {
 
 struct ag_ring {
     struct ag_lock lock;  /* guards the slots' states, and `next` */
-    uint32_t depth, next; /* next: the oldest, tried first */
+    uint32_t depth, next; /* next: the oldest */
+    uint32_t sent_last;   /* 1 + number; 0: none yet */
     size_t own_bytes;     /* of this struct */
     uint64_t slot_bytes;
     unsigned char *memory;
@@ -95,6 +99,8 @@ static void set_state(struct ag_ring *ring, uint32_t number, enum slot_state sta
 {
     ag_lock_take(&ring->lock);
     ring->slots[number].state = state;
+    if (state == SLOT_SENT)
+        ring->sent_last = number + 1;
     ag_lock_release(&ring->lock);
 }
 
@@ -120,6 +126,21 @@ static bool hold_oldest(struct ag_ring *ring, uint32_t *ret_number, bool *ret_se
     return found;
 }
 
+/* The slot that was sent last, now HELD by the caller. */
+static bool hold_last(struct ag_ring *ring, uint32_t *ret_number)
+{
+    bool found;
+
+    ag_lock_take(&ring->lock);
+    found = ring->sent_last && ring->slots[ring->sent_last - 1].state == SLOT_SENT;
+    if (found) {
+        *ret_number = ring->sent_last - 1;
+        ring->slots[*ret_number].state = SLOT_HELD;
+    }
+    ag_lock_release(&ring->lock);
+    return found;
+}
+
 /* It could not be had: it is the oldest again, unless another was taken meanwhile. */
 static void put_back(struct ag_ring *ring, uint32_t number)
 {
@@ -128,6 +149,15 @@ static void put_back(struct ag_ring *ring, uint32_t number)
     if (ring->next == (number + 1) % ring->depth)
         ring->next = number;
     ag_lock_release(&ring->lock);
+}
+
+static bool is_done(struct slot *slot)
+{
+    CUstreamCaptureMode mode = ag_order_relax_captures();
+    bool done = ag_cu.cuEventQuery(slot->ready) == CUDA_SUCCESS;
+
+    ag_order_restore_captures(mode);
+    return done;
 }
 
 /* Has what reads the slot been done? Waits for that, within bounds. */
@@ -149,18 +179,31 @@ static bool is_ready(struct slot *slot)
     return result == CUDA_SUCCESS;
 }
 
+/* A slot that nothing reads any more, HELD. */
+static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
+{
+    bool sent;
+
+    if (hold_last(ring, ret_number)) {
+        if (is_done(&ring->slots[*ret_number]))
+            return true;
+        set_state(ring, *ret_number, SLOT_SENT);
+    }
+    if (!hold_oldest(ring, ret_number, &sent))
+        return false;
+    if (!sent || is_ready(&ring->slots[*ret_number]))
+        return true;
+    put_back(ring, *ret_number);
+    return false;
+}
+
 /* Appends a slot to `staged`. */
 static bool take_slot(struct ag_ring *ring, struct ag_staged *staged)
 {
     uint32_t number;
-    bool sent;
 
-    if (!hold_oldest(ring, &number, &sent))
+    if (!find_slot(ring, &number))
         return false;
-    if (sent && !is_ready(&ring->slots[number])) {
-        put_back(ring, number);
-        return false;
-    }
     ring->slots[number].next = 0;
     if (staged->last)
         ring->slots[staged->last - 1].next = number + 1;
