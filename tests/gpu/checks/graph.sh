@@ -182,13 +182,13 @@ unmarked_costs() {
         run_with ALLOGRAFT_GRAPH=off -- "$BIN/launches" cost || { died with $?; return 1; }
         report 'replay.operations == 0' || return 1
     done
-    figure launches native with times
     for way in unmarked off; do
         python3 -IS "$HERE/medians.py" "$OUT"/graph.native.*.native.out -- "$OUT"/graph.$way.*.with.out \
             >"$OUT/graph-$way" || return 1
-        awk -v way=$way '{ print way "_" $1, $2, $3, $4 "x" }' "$OUT/graph-$way" | while read -r -a row; do
-            figure "${row[@]}"
-        done
+    done
+    figure launches native "others replayed" "replay off"
+    paste -d ' ' "$OUT/graph-unmarked" "$OUT/graph-off" | while read -r -a row; do
+        figure "${row[0]}" "${row[1]}" "${row[2]}" "${row[6]}"
     done
     echo "medians of $rounds rounds"
 }
