@@ -424,7 +424,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     *ret_address = block->address;
     note_allocated(block, bytes, caller, began);
     ag_stats_add(block->placement == AG_PLACE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
-    if (plan.rule >= 0)
+    if (rules)
         ag_stats_rule_hit(plan.rule, bytes);
     give(block, bytes);
     return CUDA_SUCCESS;

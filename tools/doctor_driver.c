@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -187,15 +188,19 @@ int doctor_driver(struct findings *findings)
 
     if (missing) {
         found(findings, VERDICT_FAIL, "driver", "found",
-              strcmp(missing, "libcuda.so.1") ? "the driver has no %s"
-                                              : "no NVIDIA driver: %s cannot be loaded",
+              strcmp(missing, "libcuda.so.1")
+                  ? "the driver has no %s"
+                  : "no NVIDIA driver: %s cannot be loaded; a container "
+                    "must be started with its GPUs (--gpus all, --nv)",
               missing);
         return 0;
     }
     result = cu.cuInit(0);
     if (result != CUDA_SUCCESS || cu.cuDeviceGetCount(&n) != CUDA_SUCCESS || !n) {
-        found(findings, VERDICT_FAIL, "driver", "devices", "no GPU that can be used: %s",
-              name_of(result));
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+        found(findings, VERDICT_FAIL, "driver", "devices", "no GPU that can be used: %s%s%s",
+              name_of(result), visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
         return 0;
     }
     (void)cu.cuDriverGetVersion(&version);

@@ -54,6 +54,7 @@ class Rules(Case):
                 self.assertEqual([rule['hits'] for rule in report['rules']], [len(n) for n in decided])
                 self.assertEqual([rule['bytes'] for rule in report['rules']],
                                  [sum(SIZES[i - 1] for i in numbers) for numbers in decided])
+                self.assertEqual(report['no_rule']['hits'], 12 - sum(len(n) for n in decided))
                 expected = {'pool': 11, 'native': 1}
                 for numbers, rule in zip(decided, rules.split(';')):
                     for number in numbers:
