@@ -18,8 +18,6 @@
 
 #define MOST_DEMANGLED 64u
 
-extern char **environ;
-
 /* ---- one name ---- */
 
 static void take(struct site_name *ret, const char *name)

@@ -121,7 +121,27 @@ class Trace(CommandTest):
         self.assertEqual(problems(written, SCHEMA, False), [])
         for one in written["traceEvents"]:
             self.assertEqual(NEEDS[one["ph"]] - set(one), set(), one)
+            if one["ph"] == "M":  # the names that the format knows
+                self.assertIn(one["name"], ("process_name", "thread_name"))
+                self.assertIsInstance(one["args"]["name"], str)
+            if one["ph"] == "C":  # a series for each argument
+                self.assertEqual({type(value) for value in one["args"].values()} - {int, float}, set())
+        self.assert_slices_nest(written["traceEvents"])
         return written
+
+    def assert_slices_nest(self, events):
+        """Those of one thread lie in each other or behind each other: others are not shown as they are."""
+        threads = {}
+        for one in events:
+            if one["ph"] == "X":
+                threads.setdefault(one["tid"], []).append((one["ts"], -one["dur"]))
+        for slices in threads.values():
+            open_until = []
+            for begin, length in sorted(slices):
+                while open_until and open_until[-1] <= begin + 1e-3:
+                    open_until.pop()
+                self.assertTrue(not open_until or begin - length <= open_until[-1] + 1e-3, (begin, -length))
+                open_until.append(begin - length)
 
     def test_summary(self):
         shown = self.good(self.known())
