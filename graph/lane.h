@@ -15,6 +15,7 @@
 #include "abi.h"
 #include "history.h"
 #include "matcher.h"
+#include "nap.h"
 #include "op.h"
 #include "profit.h"
 #include "replayer.h"
@@ -49,7 +50,9 @@ struct ag_lane {
     _Atomic bool open;      /* the segment has operations, or what follows must be settled first */
     _Atomic bool holding;   /* some are withheld */
     _Atomic bool dead;      /* the stream is gone: out of the table */
-    _Atomic uint32_t turn;  /* grows with every operation withheld: for the watchdog */
+    _Atomic bool asleep;    /* nothing is withheld, and operations pass; its owner says so */
+    _Atomic uint32_t nap_left;      /* operations until it is to wake; who passes counts, roughly */
+    _Atomic uint32_t turn;          /* grows with every operation withheld: for the watchdog */
     _Atomic uint32_t stretch;       /* grows each time withholding begins: likewise */
     _Atomic uint32_t last_thread;   /* that submitted */
     _Atomic uint32_t marks_version; /* at which `marked` was asked for */
@@ -77,6 +80,8 @@ struct ag_lane {
     enum ag_lane_mode mode;
     struct ag_matcher *matcher; /* NULL until the first operation */
     struct ag_history *history;
+    struct ag_nap *nap;
+    uint32_t nap_length;
     struct ag_node *node; /* where the segment is */
     struct ag_op *ops;    /* of the segment, from its start */
     uint32_t n_ops, max_ops;
@@ -105,10 +110,12 @@ uint32_t ag_lane_thread(void);
 struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream);
 /* Is it still that stream's, now that it is owned? (It may have been retired and made anew.) */
 bool ag_lane_is_of(const struct ag_lane *lane, const struct ag_context *context, CUstream stream);
-/* Is it known, without a question to the driver, that work on the stream is not recorded and comes
- * after nothing that is withheld? Only of the stream that the thread used last, and none of the two
- * special ones. */
-bool ag_lane_passes(CUstream stream);
+/* Is it known, without a question to the driver, that work on the stream is not recorded (it is not
+ * marked, or asleep) and comes after nothing that is withheld? Only of the stream that the thread
+ * used last. NULL, or the lane. */
+struct ag_lane *ag_lane_resting(CUstream stream);
+/* May one more operation pass, of a lane that may be asleep? Counts it. */
+bool ag_lane_sleeps(struct ag_lane *lane);
 /* Any of this handle, without a context (NULL for the two special ones). */
 struct ag_lane *ag_lane_find(CUstream stream);
 /* Announces a stream that was created. */

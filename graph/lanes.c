@@ -185,6 +185,7 @@ static struct ag_lane *enter(const struct ag_lane *fresh)
         lane->may_replay = true;
         copy_shared(lane, fresh, place);
         atomic_store_explicit(&lane->dead, false, memory_order_relaxed);
+        atomic_store_explicit(&lane->asleep, false, memory_order_relaxed);
         ag_lane_disown(lane);
         atomic_store_explicit(&table.lane[place], lane, memory_order_release);
         if (place >= atomic_load_explicit(&table.used, memory_order_relaxed))
@@ -268,16 +269,36 @@ static _Thread_local struct {
     uint32_t generation;
 } last;
 
-bool ag_lane_passes(CUstream stream)
+/* The two special streams mean others in another context: there, nothing may be withheld at all. */
+struct ag_lane *ag_lane_resting(CUstream stream)
 {
     const memory_order relaxed = memory_order_relaxed;
-    const struct ag_lane *lane = last.lane;
+    struct ag_lane *lane = last.lane;
 
-    return lane && last.stream == stream && !is_special(stream) &&
-           last.generation == atomic_load_explicit(&table.generation, memory_order_acquire) &&
-           !atomic_load_explicit(&lane->marked, relaxed) &&
-           atomic_load_explicit(&lane->marks_version, relaxed) == ag_marks_version() &&
-           !ag_lane_conflicts(false, atomic_load_explicit(&lane->is_blocking, relaxed));
+    if (!lane || last.stream != stream ||
+        last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
+        atomic_load_explicit(&lane->marks_version, relaxed) != ag_marks_version() ||
+        (atomic_load_explicit(&lane->marked, relaxed) &&
+         !atomic_load_explicit(&lane->asleep, memory_order_acquire)))
+        return NULL;
+    if (is_special(stream)
+            ? ag_replay_holds()
+            : ag_lane_conflicts(false, atomic_load_explicit(&lane->is_blocking, relaxed)))
+        return NULL;
+    return lane;
+}
+
+bool ag_lane_sleeps(struct ag_lane *lane)
+{
+    const memory_order relaxed = memory_order_relaxed;
+    uint32_t left = atomic_load_explicit(&lane->nap_left, relaxed);
+
+    if (!atomic_load_explicit(&lane->asleep, memory_order_acquire) || !left || ag_marks_met)
+        return false;
+    atomic_store_explicit(&lane->nap_left, left - 1, relaxed);
+    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
+    ag_stats_add(AG_STAT_REPLAY_SLEPT, 1);
+    return true;
 }
 
 struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
@@ -428,6 +449,9 @@ void ag_lane_retire(struct ag_lane *lane, bool context_gone)
     if (lane->history)
         ag_history_free(lane->history);
     lane->history = NULL;
+    ag_nap_free(lane->nap);
+    lane->nap = NULL;
+    atomic_store_explicit(&lane->asleep, false, memory_order_relaxed);
     ag_store_free(&lane->store);
     if (lane->ops)
         munmap(lane->ops, lane->max_ops * sizeof(*lane->ops));

@@ -23,7 +23,7 @@ static struct {
     CUstream named[MOST_NAMED];
 } marks = {.lock = AG_LOCK_INIT(AG_RANK_MARKS)};
 
-static _Thread_local bool iteration_met;
+_Thread_local bool ag_marks_met;
 
 static bool same_words(const struct ag_stream_words *a, const struct ag_stream_words *b)
 {
@@ -183,19 +183,19 @@ bool ag_marks_is_domain(const char *domain)
 
 void ag_marks_iteration(void)
 {
-    iteration_met = true;
+    ag_marks_met = true;
 }
 
 bool ag_marks_take_iteration(void)
 {
-    bool met = iteration_met;
+    bool met = ag_marks_met;
 
-    iteration_met = false;
+    ag_marks_met = false;
     return met;
 }
 
 void ag_marks_begin_child(void)
 {
     ag_lock_init(&marks.lock, AG_RANK_MARKS);
-    iteration_met = false;
+    ag_marks_met = false;
 }

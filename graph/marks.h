@@ -42,6 +42,7 @@ bool ag_marks_by_range(void);
 
 /* The calling thread met an iteration mark: the next operation it submits begins an iteration.
  * take: true once per mark. */
+extern _Thread_local bool ag_marks_met;
 void ag_marks_iteration(void);
 bool ag_marks_take_iteration(void);
 

@@ -179,9 +179,13 @@ void ag_replay_allocates(CUstream stream, bool per_thread)
 
 void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
 {
-    struct ag_lane *lane = ag_replay_on() ? come_after(stream, per_thread, why) : NULL;
+    struct ag_lane *lane;
 
-    if (lane && (is_wait(why) || atomic_load_explicit(&lane->open, memory_order_acquire)))
+    if (!ag_replay_on() || ag_lane_resting(normalise(stream, per_thread)))
+        return;
+    lane = come_after(stream, per_thread, why);
+    if (lane && !atomic_load_explicit(&lane->asleep, memory_order_acquire) &&
+        (is_wait(why) || atomic_load_explicit(&lane->open, memory_order_acquire)))
         flush(lane, why);
 }
 
@@ -232,21 +236,68 @@ CUresult ag_replay_late(CUresult result)
     return (CUresult)atomic_exchange(&home->late, CUDA_SUCCESS);
 }
 
+/* --- lanes that sleep --- */
+
+/* Where the segment ends is chance: it is not learnt. */
+static void fall_asleep(struct ag_lane *lane)
+{
+    lane->spoiled = true;
+    ag_segment_end(lane, true, AG_FLUSH_CALL);
+    if (atomic_load_explicit(&lane->open, memory_order_relaxed))
+        return;
+    lane->nap_length = ag_nap_begin(lane->nap);
+    atomic_store_explicit(&lane->nap_left, lane->nap_length, memory_order_relaxed);
+    atomic_store_explicit(&lane->asleep, true, memory_order_release);
+    ag_stats_add(AG_STAT_REPLAY_NAPS, 1);
+}
+
+/* The round in which it wakes was not seen from its beginning: no time is taken of it. */
+static void wake(struct ag_lane *lane)
+{
+    uint32_t left = atomic_load_explicit(&lane->nap_left, memory_order_relaxed);
+
+    ag_nap_end(lane->nap, lane->nap_length - left);
+    atomic_store_explicit(&lane->asleep, false, memory_order_relaxed);
+    lane->spoiled = false;
+    lane->round_began = lane->round_path = 0;
+    lane->round_ops = lane->round_graph_ops = 0;
+}
+
+/* The operation has been looked at, and goes to the driver. Of a round that the profit guard wants without
+ * graphs, nothing can come. */
+static void look_on(struct ag_lane *lane, uint64_t hash, uint32_t place)
+{
+    if (lane->profit.comparing && !lane->may_replay && lane->round_ops < AG_HISTORY_WINDOW)
+        ag_nap_refresh(lane->nap);
+    else if (ag_nap_tires(lane->nap, hash, place))
+        fall_asleep(lane);
+}
+
 /* --- one operation --- */
+
+static bool equip(struct ag_lane *lane)
+{
+    if (!lane->nap)
+        lane->nap = ag_nap_new();
+    return lane->nap && ag_segment_equip(lane);
+}
 
 struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
 {
     struct ag_context *context;
     struct ag_lane *lane;
 
-    if (!ag_replay_on() || ag_lane_passes(stream))
+    if (!ag_replay_on())
+        return NULL;
+    stream = normalise(stream, per_thread);
+    lane = ag_lane_resting(stream);
+    if (lane && (!lane->marked || ag_lane_sleeps(lane)))
         return NULL;
     context = ag_context_current();
     if (!context) { /* whichever lane it is, nothing is withheld behind which it would come */
         ag_replay_flush_all(AG_FLUSH_OTHER_STREAM);
         return NULL;
     }
-    stream = normalise(stream, per_thread);
     lane = ag_lane_of(context, stream);
     if (lane)
         ag_lane_remark(lane);
@@ -254,13 +305,20 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
     if (!lane || !lane->marked || ag_context_is_inside() ||
         atomic_load_explicit(&lane->home->failed, memory_order_relaxed))
         return NULL;
-    if (!ag_lane_own(lane))
+    /* Once more when it is ours: it may have fallen asleep meanwhile, and may not withhold then. */
+    if (ag_lane_sleeps(lane) || !ag_lane_own(lane))
         return NULL;
+    if (ag_lane_sleeps(lane)) {
+        ag_lane_disown(lane);
+        return NULL;
+    }
+    if (atomic_load_explicit(&lane->asleep, memory_order_relaxed))
+        wake(lane);
     ag_segment_settle(lane);
     /* Asked when the lane is ours: who opens a capture announces it, then takes each lane in turn.
      */
     if (ag_order_capture_open() || lane->altered || !ag_lane_is_of(lane, context, stream) ||
-        !ag_segment_equip(lane)) {
+        !equip(lane)) {
         ag_segment_end(lane, true, AG_FLUSH_CAPTURE);
         ag_lane_disown(lane);
         return NULL;
@@ -361,6 +419,8 @@ bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op)
         /* Nothing longer is known: the device may start. */
         if (lane->node->graph && !lane->node->below)
             ag_segment_submit(lane);
+    } else {
+        look_on(lane, lane->hash, lane->n_ops);
     }
     ag_lane_disown(lane);
     return hold;
@@ -369,6 +429,7 @@ bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op)
 bool ag_replay_pass(struct ag_lane *lane, enum ag_flush why)
 {
     ag_segment_end(lane, true, why);
+    look_on(lane, 0, 0);
     ag_lane_disown(lane);
     return false;
 }

@@ -174,6 +174,7 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
         ag_stats_add(AG_STAT_REPLAY_REPLAYED, node->depth);
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
         lane->round_graph_ops += node->depth;
+        ag_nap_gained(lane->nap, node->depth);
         if (ag_trace_on())
             tell(lane, AG_TRACE_REPLAY, node->depth, began, updated);
         return true;
@@ -323,8 +324,8 @@ static bool is_staged(const struct ag_op *op)
     return ag_op_kind(op) == AG_OP_COPY && op->signature.word[0] & AG_OP_IS_STAGED;
 }
 
-/* What was recorded as it passed read the program's own pageable memory; as a node it will read slots of
- * the ring. */
+/* What was recorded as it passed read the program's own pageable memory; as a node it will read
+ * slots of the ring. */
 static CUresult add_staged(struct ag_lane *lane, struct ag_graph *graph, const struct ag_op *op)
 {
     struct ag_ring *ring = atomic_load_explicit(&lane->home->ring, memory_order_acquire);

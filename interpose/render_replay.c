@@ -79,6 +79,7 @@ static const char *remark(const struct ag_stats *stats, unsigned id, char *buffe
     case AG_STAT_REPLAY_WITHHELD:
     case AG_STAT_REPLAY_REPLAYED:
     case AG_STAT_REPLAY_RELEASED:
+    case AG_STAT_REPLAY_SLEPT:
         return share(buffer, size, count, counter(stats, AG_STAT_REPLAY_SEEN));
     case AG_STAT_REPLAY_LAUNCHES:
         snprintf(buffer, size, "%.1f operations each",

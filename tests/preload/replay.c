@@ -306,6 +306,39 @@ static void on_legacy(void)
     }
 }
 
+/* Work of which nothing comes on the legacy stream, until nobody looks at it any more; what comes then is as
+ * ordered as before, and rounds are replayed again. */
+static void sleeping(void)
+{
+    CUstream beside = new_stream(CU_STREAM_DEFAULT);
+    uint32_t random = 1, id = 1;
+    void *args[] = {&state, &id, &random};
+
+    for (uint32_t i = 0; i < 7000; i++) {
+        random = random * 1664525 + 1013904223;
+        NEED(cuLaunchKernel(random >> 31 ? kernel_step : kernel_other, 1 + (random >> 8) % 200, 1, 1,
+                            32 + (random >> 16) % 32, 1, 1, 0, NULL, args, NULL));
+    }
+    tell("never the same");
+    for (uint32_t round = 0; round < 30; round++) {
+        part_of_round(beside, round, 0, STEPS);
+        step(NULL, 20, round);
+        part_of_round(beside, round, 4, 9);
+        step(CU_STREAM_LEGACY, 21, round);
+        if (round % 3 == 0)
+            NEED(cuStreamSynchronize(NULL));
+    }
+    tell("beside what is withheld");
+    for (uint32_t i = 0; i < 1500; i++) {
+        step(NULL, 5, 3);
+        NEED(cuStreamSynchronize(NULL));
+    }
+    tell("waited for, each");
+    for (uint32_t round = 0; round < 800; round++)
+        part_of_round(NULL, round, 0, STEPS);
+    tell("rounds again");
+}
+
 static void with_events(void)
 {
     CUstream streams[3];
@@ -890,7 +923,7 @@ static const struct {
     {"beside", capturing_beside}, {"many", many_streams},
     {"resetting", resetting},     {"host", host_functions},
     {"forking", forking},         {"clustered", clustered},
-    {"ordered", stream_ordered},
+    {"ordered", stream_ordered},  {"sleeping", sleeping},
 };
 
 int main(int argc, char **argv)

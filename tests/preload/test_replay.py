@@ -19,7 +19,7 @@ ALL = [HELD, PLAIN, SHORT, WHOLE, HURRIED, FEW, MANAGED]
 
 # All of them but with graphs; what is launched as graphs in each under HELD.
 PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'unloading', 'streams',
-         'contexts', 'allocating', 'capturing', 'host', 'spinning', 'per-thread', 'resetting')
+         'contexts', 'allocating', 'capturing', 'host', 'spinning', 'per-thread', 'resetting', 'sleeping')
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 
@@ -77,6 +77,16 @@ class Replay(Case):
             replay = self.replayed(result)
             self.assertGreater(replay['staging']['copies'], 12)
             self.assertGreater(replay['staging']['packed'], 0)
+
+    def test_sleeping(self):
+        for variant, result in self.part('sleeping', variants=[HELD, HURRIED, SHORT, WHOLE], seeds=SEEDS):
+            replay = result.report()['replay']
+            if variant == HELD:
+                self.replayed(result)
+                self.assertGreaterEqual(replay['naps'], 2)
+                self.assertGreaterEqual(replay['passed_asleep'], 4096)
+                # Of the last rounds, after at most 4096 operations asleep.
+                self.assertGreater(replay['replayed'], 4500)
 
     # --- the host looks on ---
 

@@ -41,7 +41,7 @@ SAMPLE = {
                    "used_high_bytes": 1024, "destroyed": False, "threshold_raised": True}],
     "replay": {"state": "on", "reason": "", "streams_marked": 1, "operations": 1, "withheld": 1,
                "replayed": 1, "released": 1, "mismatches": 1,
-               "late_errors": 1, "graph_launches": 1, "graph_launches_failed": 1,
+               "passed_asleep": 1, "naps": 1, "late_errors": 1, "graph_launches": 1, "graph_launches_failed": 1,
                "nodes_updated": 1, "graphs_built": 1, "build_ns": 1, "builds_failed": 1,
                "graphs_evicted": 1, "segments": 1, "iterations": 1, "marks": 1, "comparisons": 1, "eager_rounds": 1,
                "watchdog_releases": 1, "tries_reset": 1, "verified_same": 1, "verified_different": 1,

@@ -10,7 +10,7 @@
 import re
 import sys
 
-ROW = re.compile(r'^MUTANT (\w+) (\w+) "([^"]*)"\n(.*?)(?=^MUTANT|\Z)', re.M | re.S)
+ROW = re.compile(r'^(MUTANT|CONTROL) (\w+) (\w+) "([^"]*)"\n(.*?)(?=^MUTANT|^CONTROL|\Z)', re.M | re.S)
 PLACE = re.compile(r'^(\S+)\n<<<\n(.*?)^===\n(.*?)^>>>\n', re.M | re.S)
 
 SWITCH = '''#ifndef _GNU_SOURCE
@@ -29,16 +29,16 @@ static int ag_mutant(void)
 
 
 def read(path):
-    """(name, policy, what is wrong, [(file, old, new)])"""
+    """(name, policy, what is wrong, [(file, old, new)], is it right)"""
     with open(path, encoding='utf-8') as f:
         text = re.sub(r'^#.*\n', '', f.read(), flags=re.M)
-    return [(name, policy, what, PLACE.findall(body))
-            for name, policy, what, body in ROW.findall(text)]
+    return [(name, policy, what, PLACE.findall(body), kind == 'CONTROL')
+            for kind, name, policy, what, body in ROW.findall(text)]
 
 
 def mutated(rows, source, text):
     n = 0
-    for number, (name, _, _, places) in enumerate(rows, 1):
+    for number, (name, _, _, places, _) in enumerate(rows, 1):
         for file, old, new in places:
             if file != source:
                 continue
@@ -51,7 +51,7 @@ def mutated(rows, source, text):
 
 def problems(rows, root):
     found = []
-    for name, _, _, places in rows:
+    for name, _, _, places, _ in rows:
         for file, old, _ in places:
             with open(root + '/' + file, encoding='utf-8') as f:
                 n = f.read().count(old)

@@ -22,8 +22,8 @@ ROW = re.compile(r'^(CONTROL|MUTANT)\((\w+), "(.*)"\)', re.M)
 def read_rows(replay):
     """(number, name, what is wrong, is it right, settings)"""
     if replay:
-        return [(number, name, what, False, diff_run.POLICIES[policy] + '|DIFF_MUTANT=%d' % number)
-                for number, (name, policy, what, _) in enumerate(mutate.read(replay), 1)]
+        return [(number, name, what, right, diff_run.POLICIES[policy] + '|DIFF_MUTANT=%d' % number)
+                for number, (name, policy, what, _, right) in enumerate(mutate.read(replay), 1)]
     with open(os.path.join(HERE, 'mutants.def'), encoding='utf-8') as f:
         return [(number, name, what, kind == 'CONTROL', 'DIFF_MUTANT=%d' % number)
                 for number, (kind, name, what) in enumerate(ROW.findall(f.read()))]
