@@ -61,6 +61,9 @@ static const char *find_in(const struct elf_file *file, const char *build_id, ui
         return "(no symbol: the file is another one by now)";
     /* What is known is where the call returns to; the call itself stands before. */
     name = elf_function_at(file, offset - 1);
+    /* NVIDIA's runtime as a static library has checksums for names. */
+    if (name && !strncmp(name, "libcudart_static_", strlen("libcudart_static_")))
+        return "(CUDA's runtime, linked in)";
     return name ? name : "(no symbol covers it: the file is stripped)";
 }
 

@@ -230,6 +230,8 @@ class Trace(CommandTest):
         # A call that is the last instruction of a function returns to behind it.
         self.assertEqual(self.site_of(elf_file(functions), caller=0x7120), "before")
         self.assertIn(self.site_of(elf_file(functions), caller=0x7134), ("work(float*, int)", "_Z4workPfi"))
+        self.assertEqual(self.site_of(elf_file([("libcudart_static_0053c1d3", 0x120, 0x10)])),
+                         "(CUDA's runtime, linked in)")
         self.assertEqual(self.site_of(elf_file([("step\x1b[31m", 0x120, 0x10)])), "step?[31m")
 
     def test_sites_without_a_function_say_why(self):
