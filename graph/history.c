@@ -386,7 +386,7 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
         return;
     }
     history->length = 1;
-    history->target = history->target < history->cap / 4 ? history->target * 4 : history->cap;
+    history->target = history->target < history->cap / 2 ? history->target * 2 : history->cap;
 }
 
 uint32_t ag_history_length(const struct ag_history *history)

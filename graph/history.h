@@ -7,7 +7,7 @@
  * Periods up to AG_HISTORY_WINDOW operations are found, short ones after two or three rounds.
  * - Where flushes come often, and at the same place, they are what iterations lie between, and there
  * are no anchors but marks.
- * - From a flush on, segments have growing lengths: first, then 4 x, up to the cap. Where flushes
+ * - From a flush on, segments have growing lengths: first, then 2 x, up to the cap. Where flushes
  * come at the same distance, none ends so shortly before one that a handful would be left.
  * - A loop that is shorter than the cap is unrolled: segments end at the last anchor that fits. Of
  * a longer one, segments have the length of the cap, but for the last. An anchor that comes at

@@ -1,4 +1,4 @@
-/* Compares rounds of the two ways by their medians: see profit.h.
+/* Compares rounds of the two ways: see profit.h.
  *
  * The ways take turns, so that what changes meanwhile (clocks, other programs) changes for both.
  * The first round of a turn is not counted: what the rounds before left behind on the device is
@@ -13,7 +13,7 @@
 #define TURN           4u /* rounds of one way, the first of which does not count */
 #define CLEAR_ROUNDS   3u /* of each way, when an answer is clear */
 #define BEFORE_ROUNDS  2u
-#define FIRST_INTERVAL 256u
+#define FIRST_INTERVAL 64u
 #define LAST_INTERVAL  65536u
 #define MOST_ROUNDS    (16u * AG_PROFIT_SAMPLES) /* of one comparison */
 
@@ -31,7 +31,8 @@ void ag_profit_before(struct ag_profit *profit, uint64_t ns)
     profit->n_before++;
 }
 
-static uint64_t median(const uint64_t *samples, uint32_t n)
+/* The one that `rank` of the `n` are smaller than. */
+static uint64_t ranked(const uint64_t *samples, uint32_t n, uint32_t rank)
 {
     uint64_t sorted[AG_PROFIT_SAMPLES] = {0};
 
@@ -42,25 +43,12 @@ static uint64_t median(const uint64_t *samples, uint32_t n)
             sorted[at] = sorted[at - 1];
         sorted[at] = samples[i];
     }
-    return sorted[n / 2];
+    return sorted[rank];
 }
 
-static uint64_t quickest(const uint64_t *samples, uint32_t n)
+static uint64_t median(const uint64_t *samples, uint32_t n)
 {
-    uint64_t ns = UINT64_MAX;
-
-    for (uint32_t i = 0; i < n; i++)
-        ns = samples[i] < ns ? samples[i] : ns;
-    return ns;
-}
-
-static uint64_t slowest(const uint64_t *samples, uint32_t n)
-{
-    uint64_t ns = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        ns = samples[i] > ns ? samples[i] : ns;
-    return ns;
+    return ranked(samples, n, n / 2);
 }
 
 static bool is_clearly_less(uint64_t ns, uint64_t than)
@@ -68,15 +56,21 @@ static bool is_clearly_less(uint64_t ns, uint64_t than)
     return ns + ns / 4 < than;
 }
 
-/* Is there no doubt any more? */
+/* Is there no doubt any more that replay is faster? */
 static bool is_clear(const struct ag_profit *profit)
 {
-    const uint64_t *eager = profit->eager, *replayed = profit->replayed;
     uint32_t n = profit->n_eager, m = profit->n_replayed;
 
     return n >= CLEAR_ROUNDS && m >= CLEAR_ROUNDS &&
-           (is_clearly_less(slowest(replayed, m), quickest(eager, n)) ||
-            is_clearly_less(slowest(eager, n), quickest(replayed, m)));
+           is_clearly_less(ranked(profit->replayed, m, m - 1), ranked(profit->eager, n, 0));
+}
+
+static bool is_slower(const struct ag_profit *profit)
+{
+    uint64_t eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 3),
+             replayed = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 3);
+
+    return replayed > eager + eager / 100;
 }
 
 static void begin(struct ag_profit *profit)
@@ -129,7 +123,7 @@ static bool first_round(struct ag_profit *profit, uint64_t ns)
         return false;
     profit->replayed[profit->n_replayed++] = ns;
     if (left || profit->n_before < BEFORE_ROUNDS ||
-        !is_clearly_less(slowest(profit->replayed, profit->n_replayed), profit->before))
+        !is_clearly_less(ranked(profit->replayed, CLEAR_ROUNDS, CLEAR_ROUNDS - 1), profit->before))
         return false;
     profit->median_eager = profit->before;
     profit->median_replayed = median(profit->replayed, profit->n_replayed);
@@ -155,7 +149,7 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
     if (is_complete(profit) || is_clear(profit)) {
         profit->median_eager = median(profit->eager, profit->n_eager);
         profit->median_replayed = median(profit->replayed, profit->n_replayed);
-        finish(profit, profit->median_replayed > profit->median_eager + profit->median_eager / 100);
+        finish(profit, is_slower(profit));
         return true;
     }
     if (profit->rounds >= profit->next_check)

@@ -2,12 +2,14 @@
  *
  * A round is what lies between two ends of iterations on a lane. After the first rounds of a kind
  * have been replayed, a few run eagerly and a few replayed in turns, the faster way is kept (replay
- * may take 1.01 times as long as eager), and the question comes again after 256 rounds, twice as
- * many each time it is answered the same way, up to 65536.
+ * may take 1.01 times as long as eager), and the question comes again after 64 rounds, twice as
+ * many each time it is answered the same way, up to 65536. What disturbs rounds makes them longer:
+ * so the ways are compared by their quicker rounds, the third of nine.
  *
  * Eager rounds cost what replay would have gained. So a comparison ends as soon as each of some
- * rounds of one way was a quarter faster than each of the other, and the first one is spared where
- * the rounds that went before anything was replayed were that much slower already. */
+ * replayed rounds was a quarter faster than each eager one, and the first one is spared where the
+ * rounds that went before anything was replayed were that much slower already. Nothing is decided
+ * against replay but by a whole comparison, whose turns lie apart. */
 #ifndef AG_GRAPH_PROFIT_H
 #define AG_GRAPH_PROFIT_H
 

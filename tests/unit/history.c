@@ -244,8 +244,8 @@ static void short_tails(void)
         {22, {16, 0}, {0}},
         {23, {16, 0}, {0}},
         {24, {16, 0}, {16, 0}},
-        {16 + 64 + 3, {16, 64, 0}, {16, 0}},
-        {16 + 64 + 160 + 8, {16, 64, 160, 0}, {16, 64, 160, 0}},
+        {16 + 32 + 3, {16, 32, 0}, {16, 0}},
+        {16 + 32 + 64 + 8, {16, 32, 64, 0}, {16, 32, 64, 0}},
     };
 
     for (unsigned i = 0; i < N_OF(rows); i++) {
@@ -265,9 +265,9 @@ static void short_tails(void)
 /* Where flushes come often, anchors are of no account: iterations of 400, then 3000 operations. */
 static void flushed_loops(void)
 {
-    static const uint32_t few[] = {16, 64, 160, 0};
-    static const uint32_t many[] = {16,  64,  160, 160, 160, 160, 160, 160, 160, 160, 160,
-                                    160, 160, 160, 160, 160, 160, 160, 160, 160, 0};
+    static const uint32_t few[] = {16, 32, 64, 128, 0};
+    static const uint32_t many[] = {16,  32,  64,  128, 160, 160, 160, 160, 160, 160, 160,
+                                    160, 160, 160, 160, 160, 160, 160, 160, 160, 160, 0};
     struct ag_history *history = ag_history_new(&usual);
     uint32_t length = 0;
 

@@ -44,14 +44,14 @@ static void check_world(const struct world *world, bool prefers_eager, bool is_c
 {
     unsigned most = is_clear ? 8 : 2 * AG_PROFIT_SAMPLES, least = is_clear ? 3 : AG_PROFIT_SAMPLES;
     struct ag_profit profit;
-    unsigned rounds, eager, interval = 256;
+    unsigned rounds, eager, interval = 64;
 
     memset(&profit, 0, sizeof(profit));
     CHECK(ag_profit_replays(&profit));
     rounds = until_compared(&profit, world, 200, &eager);
     CHECK_SAID(rounds > (is_clear ? 10 : 20) && rounds < (is_clear ? 20 : 100), "%u", rounds);
     CHECK_SAID(eager >= least && eager <= most, "%u eager rounds", eager);
-    for (unsigned i = 0; i < 11; i++) {
+    for (unsigned i = 0; i < 13; i++) {
         CHECK_SAID(ag_profit_replays(&profit) == !prefers_eager, "%lu and %lu ns, in round %lu",
                    (unsigned long)world->eager, (unsigned long)world->replayed,
                    (unsigned long)profit.rounds);
@@ -82,7 +82,7 @@ static void either_way(void)
     check_world(&equal, false, false);
     check_world(&short_rounds, false, false);
     check_world(&slower, true, false);
-    check_world(&much_slower, true, true);
+    check_world(&much_slower, true, false);
     check_world(&a_little_slower, true, false);
 }
 
@@ -100,11 +100,11 @@ static void drift(void)
         CHECK(until_compared(&profit, &world, 70000, &eager));
         CHECK(until_compared(&profit, &world, 70000, &eager));
         CHECK(ag_profit_replays(&profit) == (world.replayed < world.eager));
-        CHECK(profit.changes == i && profit.interval == (i ? 1024 : 512));
+        CHECK(profit.changes == i && profit.interval == (i ? 256 : 128));
         world.replayed = world.eager;
         world.eager = slow;
         CHECK(until_compared(&profit, &world, 70000, &eager));
-        CHECK(profit.interval == 256 && profit.changes == i + 1);
+        CHECK(profit.interval == 64 && profit.changes == i + 1);
     }
 }
 
@@ -159,8 +159,8 @@ static void known_before(void)
         }
         CHECK_SAID(compared && !eager == rows[i].spared, "row %u: %u eager rounds", i, eager);
         CHECK(ag_profit_replays(&profit) == (rows[i].replayed <= 3000));
-        CHECK(profit.interval == 256 && profit.median_replayed == rows[i].replayed);
-        CHECK(until_compared(&profit, &(struct world){3000, 1000, 0, 0, 0}, 400, &eager) > 200);
+        CHECK(profit.interval == 64 && profit.median_replayed == rows[i].replayed);
+        CHECK(until_compared(&profit, &(struct world){3000, 1000, 0, 0, 0}, 400, &eager) > 60);
     }
 }
 
