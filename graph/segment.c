@@ -226,13 +226,25 @@ static void sent_to_proxy(struct ag_lane *lane)
     lane->proxied = true;
 }
 
+/* Has what was sent to the proxy been done? */
+static bool is_behind(struct ag_lane *lane)
+{
+    CUstreamCaptureMode mode = ag_order_relax_captures();
+    CUresult result = ag_cu.cuEventQuery(lane->behind);
+
+    ag_order_restore_captures(mode);
+    return result == CUDA_SUCCESS;
+}
+
+/* A wait is work on the stream: a program that knows its stream to be done would find it busy. */
 void ag_segment_settle(struct ag_lane *lane)
 {
-    CUresult result;
+    CUresult result = CUDA_SUCCESS;
 
     if (!lane->proxied || lane->thread != ag_lane_thread())
         return;
-    result = ag_cu.cuStreamWaitEvent(lane->stream, lane->behind, 0);
+    if (!is_behind(lane))
+        result = ag_cu.cuStreamWaitEvent(lane->stream, lane->behind, 0);
     if (result != CUDA_SUCCESS)
         note_error(lane, result);
     lane->proxied = false;

@@ -568,6 +568,21 @@ static void polling(void)
     tell("polled");
 }
 
+/* What the watchdog let go of a per-thread stream, the legacy one came after, and the host saw that done. */
+static void known_to_be_done(void)
+{
+    rounds(CU_STREAM_PER_THREAD, 4);
+    for (uint32_t round = 4; round < 20; round++) {
+        part_of_round(CU_STREAM_PER_THREAD, round, 0, 6); /* a part of what is known */
+        (void)signal_comes(round + 1, 5000);
+        send_signal(CU_STREAM_LEGACY, 1000 + round);
+        bool came = signal_comes(1000 + round, 5000);
+        int query = (int)cuStreamQuery(CU_STREAM_PER_THREAD);
+        say("signal %d, query %d", came, query);
+    }
+    tell("known to be done");
+}
+
 static void spinning(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING),
@@ -924,6 +939,7 @@ static const struct {
     {"resetting", resetting},     {"host", host_functions},
     {"forking", forking},         {"clustered", clustered},
     {"ordered", stream_ordered},  {"sleeping", sleeping},
+    {"known", known_to_be_done},
 };
 
 int main(int argc, char **argv)

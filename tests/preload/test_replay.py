@@ -96,6 +96,10 @@ class Replay(Case):
                 self.assertIn('signals seen: 10', result.out)
         self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
+    def test_known_to_be_done(self):
+        for _, result in self.part('known', variants=[EAGER, HURRIED], seeds=SEEDS):
+            self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+
     def test_every_call_lets_go(self):
         for variant, result in self.part('flushing', variants=[HELD, PLAIN], drop='^(nothing|then)'):
             self.assertNotIn('seen 0', '\n'.join(lines(result.out, '^nothing')))
