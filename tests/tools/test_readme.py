@@ -88,6 +88,14 @@ class Readme(CommandTest):
             for part in quote.split("..."):
                 self.assertIn(part, said)
 
+    def test_settings_of_troubleshooting_are_taken(self):
+        chapter = self.block(r"\n## Troubleshooting\n(.*?)\n## ")
+        settings = set(re.findall(r"`ALLOGRAFT_(\w+=[\w%]+)`", chapter)) | set(re.findall(r"--set (\w+=\w+)", chapter))
+        self.assertGreater(len(settings), 12)
+        for setting in settings:
+            result = allograft("run", "--set", setting, "true")
+            self.assertEqual((result.returncode, result.stderr), (0, ""), setting)
+
 
 # Launchers of jobs, as far as a program can tell: the variables that each sets, one process after the other.
 LAUNCHER = """#!@PYTHON@
