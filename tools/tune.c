@@ -405,6 +405,42 @@ static int save(const char *path, const char *data, size_t length)
     return STATUS_FAILED;
 }
 
+/* What came out of it, in a sentence or two. */
+static void add_outcome(struct ag_text *text, unsigned best)
+{
+    unsigned unsure = best ? 0 : tune_unsure(trials, N_TRIALS, wish.metric);
+
+    if (!best)
+        ag_text_add(text, "<p>Best as it is: nothing tried is better by more than chance.");
+    else
+        ag_text_add(text, "<p>Best: %s, <code>", trials[best].name);
+    for (unsigned i = 0; trials[best].settings[i]; i++)
+        ag_text_add(text, "%s%s", i ? " " : "", trials[best].settings[i]);
+    if (best)
+        ag_text_add(text, "</code>");
+    if (unsure)
+        ag_text_add(text,
+                    " \"%s\" looked better, but runs differ as much among themselves: more "
+                    "would tell.",
+                    trials[unsure].name);
+    ag_text_add(text, "</p>\n");
+}
+
+static void add_trial(struct ag_text *text, unsigned i, unsigned best, uint64_t longest)
+{
+    const struct trial *trial = &trials[i];
+    char label[256], spread[32], gain[32], peak[32];
+
+    gain_text(gain, sizeof(gain), i);
+    peak_text(peak, sizeof(peak), trial);
+    snprintf(label, sizeof(label), "%s%s: %s, spread %s, peak %s%s%s", trial->name,
+             i == best ? " (best)" : "", gain,
+             ag_text_duration(spread, sizeof(spread), (double)trial->spread_ns), peak,
+             trial->fault ? ", " : "", trial->fault ? trial->fault : "");
+    html_bar(text, i == best ? "c1" : "c0", label, UNIT_NS, (double)trial->median_ns,
+             (double)longest, (double)trials[0].median_ns);
+}
+
 static int write_html(unsigned best)
 {
     struct ag_text text = {0};
@@ -414,24 +450,25 @@ static int write_html(unsigned best)
     for (unsigned i = 0; i < N_TRIALS; i++)
         longest = trials[i].median_ns > longest ? trials[i].median_ns : longest;
     html_begin(&text, "allograft tune");
-    ag_text_add(&text, "<header>\n<h1>");
-    html_add(&text, wish.argv[0]);
-    ag_text_add(
-        &text,
-        "</h1>\n<p class=\"soft\" style=\"margin:0\">%u runs of each; best: %s</p>\n</header>\n",
-        wish.runs, trials[best].name);
-    html_card_begin(&text, true, "Time of a run", "Medians. Shares are of the program as it is.");
-    html_bars_begin(&text, "Median time of a run under each setting", "setting", "median");
-    for (unsigned i = 0; i < N_TRIALS; i++) {
-        char label[96];
-
-        snprintf(label, sizeof(label), "%s%s%s%s", trials[i].name, i == best ? " (best)" : "",
-                 trials[i].fault ? ": " : "", trials[i].fault ? trials[i].fault : "");
-        html_bar(&text, i == best ? "c1" : "c0", label, UNIT_NS, (double)trials[i].median_ns,
-                 (double)longest, (double)trials[0].median_ns);
+    ag_text_add(&text, "<header>\n<h1>allograft tune</h1>\n<p class=\"soft\" "
+                       "style=\"margin:0\"><code>");
+    for (unsigned i = 0; wish.argv[i]; i++) {
+        ag_text_add(&text, i ? " " : "");
+        html_add(&text, wish.argv[i]);
     }
+    ag_text_add(&text, "</code></p>\n</header>\n<div class=\"cards\">\n");
+    html_card_begin(&text, true, "Time of whole runs", NULL);
+    ag_text_add(&text,
+                "<p class=\"note\">%u runs of each setting in turns%s. Shares are of the program "
+                "as it is; the spread is half of what the middle half of the runs covers.</p>\n",
+                wish.runs, stopped ? ", stopped before the last" : "");
+    add_outcome(&text, best);
+    html_bars_begin(&text, "", "setting", "median");
+    for (unsigned i = 0; i < N_TRIALS; i++)
+        add_trial(&text, i, best, longest);
     html_bars_end(&text);
     html_card_end(&text);
+    ag_text_add(&text, "</div>\n");
     html_end(&text);
     status = save(wish.html, text.data ? text.data : "", text.length);
     ag_text_finish(&text);

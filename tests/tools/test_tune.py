@@ -99,7 +99,9 @@ class Programs(TuneTest):
             self.assertIn(name, result.stdout)
         self.assertIn("\nBest", result.stdout)
         with open(page, encoding="utf-8") as file:
-            self.assertIn("pool and graphs", file.read())
+            text = file.read()
+        for words in NAMES + ["<code>true</code>", "2 runs of each setting", "<p>Best", "spread "]:
+            self.assertIn(words, text)
         checked = allograft("options", "--check", env=dict(self.environment(), ALLOGRAFT_CONFIG=config))
         self.assertEqual(checked.returncode, 0, checked.stderr)
 
