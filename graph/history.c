@@ -49,6 +49,7 @@ struct ag_history {
     uint32_t length, target;    /* operations; target: of the segment that runs */
     uint32_t cap;               /* as the pace allows */
     bool strong;                /* the segment began at an iteration's begin or at a flush */
+    bool updating, again;       /* segments grow more slowly; again: as long as the one before */
     uint64_t flushed_at, quiet;
     uint64_t flushed_after[2];       /* contexts, of the last flushes */
     uint64_t between, usual_between; /* operations between the last two flushes; when that came
@@ -275,6 +276,20 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
         set_shift(history, history->shift - 1);
 }
 
+/* --- growth --- */
+
+/* The device must not run dry while the next segment comes together. */
+static void grow(struct ag_history *history)
+{
+    bool is_first = history->target == history->limits.first;
+    uint32_t times = history->updating ? 2 : is_first ? 4 : 2;
+
+    history->again = history->updating && !is_first && !history->again;
+    if (!history->again)
+        history->target =
+            history->target < history->cap / times ? history->target * times : history->cap;
+}
+
 /* --- from outside --- */
 
 /* Do flushes come at the same place? Others (the watchdog's) tell nothing of iterations. */
@@ -305,6 +320,7 @@ static void flushed(struct ag_history *history)
     history->target = history->limits.first < history->cap && !one_an_iteration(history)
                           ? history->limits.first
                           : history->cap;
+    history->again = false;
     history->length = 0;
     history->strong = true;
     history->flushed_at = history->position;
@@ -386,7 +402,12 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
         return;
     }
     history->length = 1;
-    history->target = history->target < history->cap / 2 ? history->target * 2 : history->cap;
+    grow(history);
+}
+
+void ag_history_updating(struct ag_history *history, bool updating)
+{
+    history->updating = updating;
 }
 
 uint32_t ag_history_length(const struct ag_history *history)

@@ -65,12 +65,13 @@ static bool is_clear(const struct ag_profit *profit)
            is_clearly_less(ranked(profit->replayed, m, m - 1), ranked(profit->eager, n, 0));
 }
 
+/* By more than what rounds of one way differ from each other. */
 static bool is_slower(const struct ag_profit *profit)
 {
     uint64_t eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 3),
              replayed = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 3);
 
-    return replayed > eager + eager / 100;
+    return replayed > eager + eager / 100 && replayed > profit->median_eager;
 }
 
 static void begin(struct ag_profit *profit)

@@ -4,7 +4,8 @@
  * have been replayed, a few run eagerly and a few replayed in turns, the faster way is kept (replay
  * may take 1.01 times as long as eager), and the question comes again after 64 rounds, twice as
  * many each time it is answered the same way, up to 65536. What disturbs rounds makes them longer:
- * so the ways are compared by their quicker rounds, the third of nine.
+ * so the ways are compared by their quicker rounds, the fourth of nine, and replay is slower when
+ * that is more than eager rounds' median, too.
  *
  * Eager rounds cost what replay would have gained. So a comparison ends as soon as each of some
  * replayed rounds was a quarter faster than each eager one, and the first one is spared where the

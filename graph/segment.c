@@ -27,7 +27,7 @@
 #include "verify.h"
 
 #define SHORTEST       16u  /* operations of a segment that nothing flushes */
-#define FIRST          8u   /* of the first after a flush: the device is to start early */
+#define FIRST          4u   /* of the first after a flush: the device is to start early */
 #define CAP            128u /* of any: building that many takes 0.4 ms, launching 2 us (H200) */
 #define LEAST          4u   /* operations of a graph: fewer are as fast one by one */
 #define MAX_NODES      (1u << 16)
@@ -174,6 +174,7 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
         ag_stats_add(AG_STAT_REPLAY_REPLAYED, node->depth);
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
         lane->round_graph_ops += node->depth;
+        ag_history_updating(lane->history, updated > node->depth / 2);
         ag_nap_gained(lane->nap, node->depth);
         if (ag_trace_on())
             tell(lane, AG_TRACE_REPLAY, node->depth, began, updated);

@@ -244,8 +244,8 @@ static void short_tails(void)
         {22, {16, 0}, {0}},
         {23, {16, 0}, {0}},
         {24, {16, 0}, {16, 0}},
-        {16 + 32 + 3, {16, 32, 0}, {16, 0}},
-        {16 + 32 + 64 + 8, {16, 32, 64, 0}, {16, 32, 64, 0}},
+        {16 + 64 + 3, {16, 64, 0}, {16, 0}},
+        {16 + 64 + 128 + 8, {16, 64, 128, 0}, {16, 64, 128, 0}},
     };
 
     for (unsigned i = 0; i < N_OF(rows); i++) {
@@ -262,11 +262,26 @@ static void short_tails(void)
     }
 }
 
+/* While nodes are updated, segments grow half as fast. */
+static void updated_loops(void)
+{
+    static const uint32_t slowly[] = {16, 32, 32, 64, 64, 128, 128, 0};
+    static const uint32_t quickly[] = {16, 64, 128, 160, 0};
+    struct ag_history *history = ag_history_new(&usual);
+
+    CHECK(history);
+    for (unsigned i = 0; i < 6; i++) {
+        ag_history_updating(history, i % 2 == 0);
+        check_growth(history, i % 2 ? quickly : slowly, 500);
+    }
+    ag_history_free(history);
+}
+
 /* Where flushes come often, anchors are of no account: iterations of 400, then 3000 operations. */
 static void flushed_loops(void)
 {
-    static const uint32_t few[] = {16, 32, 64, 128, 0};
-    static const uint32_t many[] = {16,  32,  64,  128, 160, 160, 160, 160, 160, 160, 160,
+    static const uint32_t few[] = {16, 64, 128, 160, 0};
+    static const uint32_t many[] = {16,  64,  128, 160, 160, 160, 160, 160, 160, 160,
                                     160, 160, 160, 160, 160, 160, 160, 160, 160, 160, 0};
     struct ag_history *history = ag_history_new(&usual);
     uint32_t length = 0;
@@ -428,6 +443,7 @@ int main(void)
     }
     flushed_loops();
     short_tails();
+    updated_loops();
     flushes_anywhere();
     marked_loops();
     other_ways();
