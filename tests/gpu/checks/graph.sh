@@ -223,7 +223,7 @@ graph_cost_checks() {
 # torch_in_turn: every net in one process; the same losses, and the time of a step.
 torch_in_turn() {
     local round TAG LIMIT_S=240 status vars
-    for ((round = 1; round <= (SPEED_ROUNDS + 1) / 2; round++)); do
+    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
         TAG=graph-torch.$round
         LEAVE_OUT=step_ms same_output "${REPLAY[@]}" -- python3 "$HERE/torch_replay.py" >"$OUT/$TAG.verdict"
         status=$?
