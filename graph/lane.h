@@ -34,6 +34,9 @@ struct ag_home {
     _Atomic int late;    /* an error of released work that nobody has seen: a CUresult */
 };
 
+/* Is there any home whose `late` was ever set? */
+extern _Atomic bool ag_lane_any_late;
+
 enum ag_lane_mode {
     AG_LANE_PASSING, /* the segment's operations go to the driver as they come */
     AG_LANE_HOLDING, /* all of the segment is withheld */

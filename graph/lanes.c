@@ -21,7 +21,9 @@
 #define CHUNK_BYTES (256u << 10)
 #define FIRST_PLAIN offsetof(struct ag_lane, home)
 
-_Atomic uint32_t ag_replay_withheld;
+_Atomic uint32_t ag_replay_withheld, ag_lane_changes;
+_Atomic bool ag_lane_any_late;
+_Thread_local struct ag_quiet ag_quiet;
 
 static struct {
     struct ag_lock lock; /* guards entering and leaving; readers take none */
@@ -269,10 +271,21 @@ static _Thread_local struct {
     uint32_t generation;
 } last;
 
-/* The two special streams mean others in another context: there, nothing may be withheld at all. */
+/* Of the counts of lanes that hold something, the one that concerns such an operation. The two
+ * special streams mean others in another context: there, nothing may be withheld at all. */
+static const _Atomic uint32_t *count_of_held(const struct ag_lane *lane, CUstream stream)
+{
+    static const _Atomic uint32_t none;
+
+    if (is_special(stream))
+        return &ag_replay_withheld;
+    return atomic_load_explicit(&lane->is_blocking, memory_order_relaxed) ? &held_legacy : &none;
+}
+
 struct ag_lane *ag_lane_resting(CUstream stream)
 {
     const memory_order relaxed = memory_order_relaxed;
+    struct ag_quiet quiet = {.stream = stream, .version = ag_replay_version()};
     struct ag_lane *lane = last.lane;
 
     if (!lane || last.stream != stream ||
@@ -281,10 +294,11 @@ struct ag_lane *ag_lane_resting(CUstream stream)
         (atomic_load_explicit(&lane->marked, relaxed) &&
          !atomic_load_explicit(&lane->asleep, memory_order_acquire)))
         return NULL;
-    if (is_special(stream)
-            ? ag_replay_holds()
-            : ag_lane_conflicts(false, atomic_load_explicit(&lane->is_blocking, relaxed)))
+    quiet.held = count_of_held(lane, stream);
+    if (atomic_load_explicit(quiet.held, memory_order_seq_cst))
         return NULL;
+    quiet.asleep = atomic_load_explicit(&lane->marked, relaxed);
+    ag_quiet = quiet;
     return lane;
 }
 
@@ -463,6 +477,7 @@ void ag_lane_retire(struct ag_lane *lane, bool context_gone)
     lane->next_free = table.free;
     table.free = lane;
     atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ag_lane_changes, 1, memory_order_release);
     ag_lane_disown(lane);
     ag_lock_release(&table.lock);
 }
@@ -478,6 +493,7 @@ void ag_lane_forget_all(void)
     table.free = NULL;
     atomic_store(&table.used, 0);
     atomic_fetch_add(&table.generation, 1);
+    atomic_fetch_add(&ag_lane_changes, 1);
     atomic_store(&held_legacy, 0);
     atomic_store(&held_blocking, 0);
     atomic_store(&ag_replay_withheld, 0);

@@ -5,7 +5,6 @@
  * holds gets the rest unmarked, which is always allowed. */
 #include "marks.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/lock.h"
@@ -17,12 +16,12 @@ static struct {
     struct ag_stream_words words;
     struct ag_iteration iteration;
     bool by_name;
-    _Atomic uint32_t version;
     struct ag_lock lock; /* guards the two below */
     uint32_t n_named;
     CUstream named[MOST_NAMED];
 } marks = {.lock = AG_LOCK_INIT(AG_RANK_MARKS)};
 
+_Atomic uint32_t ag_marks_changes;
 _Thread_local bool ag_marks_met;
 
 static bool same_words(const struct ag_stream_words *a, const struct ag_stream_words *b)
@@ -125,11 +124,6 @@ bool ag_marks_stream(const struct ag_stream_facts *facts)
     return false;
 }
 
-uint32_t ag_marks_version(void)
-{
-    return atomic_load_explicit(&marks.version, memory_order_acquire);
-}
-
 static bool name_counts(const char *name)
 {
     for (unsigned i = 0; name && i < marks.words.n; i++) {
@@ -161,7 +155,7 @@ void ag_marks_name(CUstream stream, const char *name)
     }
     ag_lock_release(&marks.lock);
     if (changed)
-        atomic_fetch_add_explicit(&marks.version, 1, memory_order_release);
+        atomic_fetch_add_explicit(&ag_marks_changes, 1, memory_order_release);
 }
 
 void ag_marks_forget(CUstream stream)

@@ -3,6 +3,7 @@
 #ifndef AG_GRAPH_MARKS_H
 #define AG_GRAPH_MARKS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,7 +26,11 @@ bool ag_marks_any(void);
 /* Is a stream marked? The answer may change when ag_marks_version() does: a program may name a
  * stream that it has used before. */
 bool ag_marks_stream(const struct ag_stream_facts *facts);
-uint32_t ag_marks_version(void);
+extern _Atomic uint32_t ag_marks_changes;
+static inline uint32_t ag_marks_version(void)
+{
+    return atomic_load_explicit(&ag_marks_changes, memory_order_acquire);
+}
 
 /* NVTX gives a stream a name; NULL takes it away. */
 void ag_marks_name(CUstream stream, const char *name);

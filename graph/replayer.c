@@ -31,6 +31,7 @@
 #include "stats.h"
 
 #define PACE_EVERY       16u /* operations between two looks at the clock */
+#define QUIET_BATCH      64u /* operations that a thread lets pass before it looks at the lane again */
 #define CALL_PATIENCE_NS 100000000u
 #define MAX_SEGMENT      (1u << 15) /* operations, whatever the settings say */
 
@@ -64,13 +65,6 @@ void ag_replay_configure(const struct ag_options *options)
 bool ag_replay_on(void)
 {
     return atomic_load_explicit(&on, memory_order_relaxed);
-}
-
-static CUstream normalise(CUstream stream, bool per_thread)
-{
-    if (stream)
-        return stream;
-    return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
 /* --- flushing --- */
@@ -148,7 +142,7 @@ static void flush_before(struct ag_context *context, bool is_legacy, bool is_blo
 }
 
 /* What others withhold and an operation on the stream must come after goes out. The stream's lane, or NULL. */
-static struct ag_lane *come_after(CUstream stream, bool per_thread, enum ag_flush why)
+static struct ag_lane *come_after(CUstream stream, enum ag_flush why)
 {
     struct ag_context *context = ag_context_current();
     struct ag_lane *lane;
@@ -157,7 +151,6 @@ static struct ag_lane *come_after(CUstream stream, bool per_thread, enum ag_flus
         ag_replay_flush_all(why);
         return NULL;
     }
-    stream = normalise(stream, per_thread);
     lane = ag_lane_of(context, stream);
     if (!lane)
         lane = ag_lane_find(stream); /* of another context */
@@ -171,7 +164,7 @@ void ag_replay_allocates(CUstream stream, bool per_thread)
 
     if (!ag_replay_on() || !ag_replay_holds())
         return;
-    lane = come_after(stream, per_thread, AG_FLUSH_OTHER_STREAM);
+    lane = come_after(ag_replay_stream(stream, per_thread), AG_FLUSH_OTHER_STREAM);
     if (lane && atomic_load_explicit(&lane->thread, memory_order_relaxed) &&
         atomic_load_explicit(&lane->open, memory_order_acquire))
         flush(lane, AG_FLUSH_UNRECORDED);
@@ -181,9 +174,10 @@ void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
 {
     struct ag_lane *lane;
 
-    if (!ag_replay_on() || ag_lane_resting(normalise(stream, per_thread)))
+    stream = ag_replay_stream(stream, per_thread);
+    if (!ag_replay_on() || ag_replay_is_quiet(stream) || ag_lane_resting(stream))
         return;
-    lane = come_after(stream, per_thread, why);
+    lane = come_after(stream, why);
     if (lane && !atomic_load_explicit(&lane->asleep, memory_order_acquire) &&
         (is_wait(why) || atomic_load_explicit(&lane->open, memory_order_acquire)))
         flush(lane, why);
@@ -201,10 +195,12 @@ void ag_replay_flush_context(enum ag_flush why)
 
 void ag_replay_flush_thread(enum ag_flush why)
 {
-    struct flush which = {.why = why, .thread = ag_lane_thread()};
+    struct flush which = {.why = why};
 
-    if (ag_replay_holds())
-        ag_lane_each_open(visit, &which);
+    if (!ag_replay_holds())
+        return;
+    which.thread = ag_lane_thread();
+    ag_lane_each_open(visit, &which);
 }
 
 void ag_replay_flush_all(enum ag_flush why)
@@ -224,6 +220,8 @@ CUresult ag_replay_late(CUresult result)
     struct ag_context *context;
     struct ag_home *home;
 
+    if (result == CUDA_SUCCESS && !atomic_load_explicit(&ag_lane_any_late, memory_order_acquire))
+        return result;
     if ((result != CUDA_SUCCESS && !ag_order_is_lasting(result)) || !ag_replay_on())
         return result;
     context = ag_context_current();
@@ -258,6 +256,7 @@ static void wake(struct ag_lane *lane)
 
     ag_nap_end(lane->nap, lane->nap_length - left);
     atomic_store_explicit(&lane->asleep, false, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ag_lane_changes, 1, memory_order_release);
     lane->spoiled = false;
     lane->round_began = lane->round_path = 0;
     lane->round_ops = lane->round_graph_ops = 0;
@@ -271,6 +270,26 @@ static void look_on(struct ag_lane *lane, uint64_t hash, uint32_t place)
         ag_nap_refresh(lane->nap);
     else if (ag_nap_tires(lane->nap, hash, place))
         fall_asleep(lane);
+}
+
+/* Does the operation pass, as may the next ones? Of a lane that sleeps, so many that it wakes in time. */
+static bool rests(CUstream stream)
+{
+    struct ag_lane *lane = ag_lane_resting(stream);
+    uint32_t left;
+
+    if (!lane)
+        return false;
+    if (!ag_quiet.asleep) {
+        ag_quiet.left = UINT32_MAX;
+        return true;
+    }
+    if (!ag_lane_sleeps(lane))
+        return false;
+    left = atomic_load_explicit(&lane->nap_left, memory_order_relaxed);
+    ag_quiet.left = left < QUIET_BATCH ? left : QUIET_BATCH;
+    atomic_store_explicit(&lane->nap_left, left - ag_quiet.left, memory_order_relaxed);
+    return true;
 }
 
 /* --- one operation --- */
@@ -289,9 +308,8 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
 
     if (!ag_replay_on())
         return NULL;
-    stream = normalise(stream, per_thread);
-    lane = ag_lane_resting(stream);
-    if (lane && (!lane->marked || ag_lane_sleeps(lane)))
+    stream = ag_replay_stream(stream, per_thread);
+    if (ag_replay_lets_pass(stream) || rests(stream))
         return NULL;
     context = ag_context_current();
     if (!context) { /* whichever lane it is, nothing is withheld behind which it would come */

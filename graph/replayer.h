@@ -20,8 +20,10 @@
 #include <stdint.h>
 
 #include "abi.h"
+#include "marks.h"
 #include "op.h"
 #include "options.h"
+#include "stats.h"
 
 struct ag_lane;
 struct ag_staged;
@@ -54,6 +56,49 @@ static inline bool ag_replay_holds(void)
 {
     return __builtin_expect(atomic_load_explicit(&ag_replay_withheld, memory_order_acquire) != 0,
                             0);
+}
+
+/* A stream that is not marked, or that sleeps, as the calling thread found it last: while nothing has changed
+ * since, its operations may go to the driver without a further question. */
+struct ag_quiet {
+    CUstream stream; /* never NULL */
+    uint64_t version;
+    const _Atomic uint32_t *held; /* lanes that hold what it comes after */
+    uint32_t left;                /* operations, until somebody is to look again */
+    bool asleep;                  /* they are counted */
+};
+extern _Thread_local struct ag_quiet ag_quiet;
+extern _Atomic uint32_t ag_lane_changes; /* lanes that went, or woke */
+
+static inline uint64_t ag_replay_version(void)
+{
+    return (uint64_t)atomic_load_explicit(&ag_lane_changes, memory_order_acquire) +
+           ag_marks_version();
+}
+
+static inline CUstream ag_replay_stream(CUstream stream, bool per_thread)
+{
+    return stream ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+/* Is this such a stream, for a wait or a question? */
+static inline bool ag_replay_is_quiet(CUstream stream)
+{
+    return ag_quiet.stream == stream && ag_quiet.version == ag_replay_version() &&
+           !atomic_load_explicit(ag_quiet.held, memory_order_seq_cst);
+}
+
+/* Likewise, for an operation, which is counted. */
+static inline bool ag_replay_lets_pass(CUstream stream)
+{
+    if (!ag_replay_is_quiet(stream) || !ag_quiet.left || ag_marks_met)
+        return false;
+    ag_quiet.left--;
+    if (ag_quiet.asleep) {
+        ag_stats_add_again(AG_STAT_REPLAY_SEEN, 1);
+        ag_stats_add_again(AG_STAT_REPLAY_SLEPT, 1);
+    }
+    return true;
 }
 
 void ag_replay_configure(const struct ag_options *options);

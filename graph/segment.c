@@ -104,6 +104,7 @@ static void note_error(struct ag_lane *lane, CUresult error)
         atomic_store_explicit(&lane->home->failed, true, memory_order_relaxed);
     else
         (void)atomic_compare_exchange_strong(&lane->home->late, &none, (int)error);
+    atomic_store_explicit(&ag_lane_any_late, true, memory_order_release);
 }
 
 static void give_up(struct ag_graph *graph, bool context_gone)

@@ -71,6 +71,18 @@ static inline bool passes(void)
     return atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED;
 }
 
+/* Launches are recorded only, and this one is of a stream that is left alone: counted, and no more.
+ */
+static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hook, CUstream stream,
+                                                                bool per_thread)
+{
+    if (atomic_load_explicit(&ag_entry_launches, memory_order_acquire) != AG_LAUNCHES_RECORDED ||
+        !ag_replay_lets_pass(ag_replay_stream(stream, per_thread)))
+        return false;
+    ag_stats_hit_again(hook);
+    return true;
+}
+
 #define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                            \
     static __attribute__((noinline)) CUresult watched_##symbol parameters                         \
     {                                                                                             \
@@ -84,12 +96,21 @@ static inline bool passes(void)
         return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
                                                                     : CUDA_ERROR_NOT_SUPPORTED)); \
     }                                                                                             \
+    /* Jumps on as well, where it may. */                                                         \
+    static __attribute__((noinline)) CUresult looked_at_##symbol parameters                       \
+    {                                                                                             \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                   \
+                                                                                                  \
+        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))                         \
+            way = watched_##symbol;                                                               \
+        return way(__VA_ARGS__);                                                                  \
+    }                                                                                             \
     AG_ENTRY CUresult symbol parameters                                                           \
     {                                                                                             \
         __typeof__(&symbol) way = ag_cu.symbol;                                                   \
                                                                                                   \
         if (AG_UNLIKELY(!passes() || !way))                                                       \
-            way = watched_##symbol;                                                               \
+            way = looked_at_##symbol;                                                             \
         return way(__VA_ARGS__);                                                                  \
     }
 

@@ -175,6 +175,21 @@ static inline void ag_stats_add(enum ag_stat id, uint64_t n)
     ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
 }
 
+/* Likewise, and as a hook's call below: of a thread that has counted before. No call is made. */
+static inline void ag_stats_add_again(enum ag_stat id, uint64_t n)
+{
+    unsigned slot = ag_slot_of_thread - 1;
+
+    ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
+}
+
+static inline void ag_stats_hit_again(enum ag_hook hook)
+{
+    unsigned slot = ag_slot_of_thread - 1;
+
+    ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
+}
+
 static inline void ag_stats_hit(enum ag_hook hook)
 {
     unsigned slot = ag_slot();
