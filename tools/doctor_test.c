@@ -2,7 +2,8 @@
  * compared.
  *
  * The program is one that goes wrong under a library that gives memory back too early: it frees
- * what a stream may still write or read, as cudaFree allows, and allocates at once. */
+ * what a stream may still write or read, as cudaFree allows, and allocates at once. Then it does
+ * the same work on two buffers again and again, with other values each time, as graphs can. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -20,6 +21,8 @@
 #define ROUNDS     200u
 #define WORDS      (64u * 1024u)
 #define STREAMS    3u
+#define REPEATS    64u /* of what may be replayed */
+#define LINKS      16u /* operations of each */
 #define PATIENCE_S 120u
 
 /* ---- the program ---- */
@@ -55,6 +58,28 @@ static CUresult go_round(CUstream stream, CUdeviceptr out, uint32_t value)
     return result;
 }
 
+/* A chain that moves values to and fro between two buffers and is waited for; the sums depend on
+ * each link. */
+static CUresult repeat(CUstream stream, CUdeviceptr a, CUdeviceptr b, uint64_t *hash_so_far)
+{
+    static uint32_t words[WORDS];
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; i < REPEATS && result == CUDA_SUCCESS; i++) {
+        for (uint32_t k = 0; k < LINKS && result == CUDA_SUCCESS; k += 2) {
+            result = cu.cuMemsetD32Async(a + (CUdeviceptr)k * 64, i * 77u + k, 256, stream);
+            if (result == CUDA_SUCCESS)
+                result = cu.cuMemcpyDtoDAsync_v2(k % 4 ? a + 1024 : b, k % 4 ? b : a, 8192, stream);
+        }
+        if (result == CUDA_SUCCESS)
+            result = cu.cuStreamSynchronize(stream);
+    }
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemcpyDtoH_v2(words, a, sizeof(words));
+    *hash_so_far = hash(words, WORDS, *hash_so_far);
+    return result;
+}
+
 static CUresult work(uint64_t *ret_hash)
 {
     static uint32_t words[WORDS];
@@ -79,17 +104,22 @@ static CUresult work(uint64_t *ret_hash)
             result = cu.cuMemcpyDtoH_v2(words, out[i], sizeof(words));
         *ret_hash = hash(words, WORDS, *ret_hash);
     }
-    return result;
+    if (result == CUDA_SUCCESS)
+        result = cu.cuCtxSynchronize(); /* another stream wrote the second buffer */
+    return result == CUDA_SUCCESS ? repeat(streams[1], out[1], out[2], ret_hash) : result;
 }
 
-/* Allocations and operations that the library took over; 0 without it. */
-static unsigned long long taken_over(void)
+/* What the library took over; nothing without it. */
+static void tell_taken_over(void)
 {
     struct allograft_snapshot snapshot = {.bytes = sizeof(snapshot)};
+    unsigned long long redirected, replayed;
 
     if (allograft_snapshot(&snapshot) != ALLOGRAFT_OK)
-        return 0;
-    return snapshot.allocations[ALLOGRAFT_POOLED] + snapshot.allocations[ALLOGRAFT_MANAGED];
+        memset(&snapshot, 0, sizeof(snapshot));
+    redirected = snapshot.allocations[ALLOGRAFT_POOLED] + snapshot.allocations[ALLOGRAFT_MANAGED];
+    replayed = snapshot.replay_replayed;
+    printf(" %llu %llu\n", redirected, replayed);
 }
 
 int doctor_work(const char *door)
@@ -113,7 +143,8 @@ int doctor_work(const char *door)
         result = work(&sum);
     if (result == CUDA_SUCCESS)
         result = cu.cuCtxSynchronize();
-    printf("%d %016llx %llu\n", (int)result, (unsigned long long)sum, taken_over());
+    printf("%d %016llx", (int)result, (unsigned long long)sum);
+    tell_taken_over();
     return result == CUDA_SUCCESS ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -123,20 +154,26 @@ struct outcome {
     bool ran;
     int result;
     char sum[32];
-    unsigned long long taken_over;
+    unsigned long long redirected, replayed;
     char how[64]; /* it ended, where it did not run */
 };
 
-static void become_it(int out, const char *door, const char *library, const char *setting)
+#define GRAPHS "graphs" /* in place of a policy: native memory, and every stream replayed */
+
+static void become_it(int out, const char *door, const char *library, const char *policy)
 {
     /* Settings of the environment are the user's; these decide. */
     unsetenv("ALLOGRAFT_RULES");
     unsetenv("ALLOGRAFT_CONFIG");
     unsetenv("ALLOGRAFT_DISABLE");
-    unsetenv("ALLOGRAFT_GRAPH");
+    unsetenv("ALLOGRAFT_GRAPH_ITERATION");
+    unsetenv("ALLOGRAFT_GRAPH_WARMUP");
+    setenv("ALLOGRAFT_GRAPH", strcmp(policy, GRAPHS) ? "off" : "all", 1);
+    setenv("ALLOGRAFT_GRAPH_PROFIT", "0", 1); /* it is to be seen to work, not to be quicker */
     setenv("ALLOGRAFT_STATS", "off", 1);
     setenv("ALLOGRAFT_COUNTERS", "off", 1);
-    setenv("ALLOGRAFT_POLICY", setting, 1);
+    setenv("ALLOGRAFT_LOG", "error", 1); /* what the driver lacks is told above */
+    setenv("ALLOGRAFT_POLICY", strcmp(policy, GRAPHS) ? policy : "native", 1);
     if (library && preload_library(library) != STATUS_OK)
         _exit(STATUS_FAILED);
     if (dup2(out, STDOUT_FILENO) >= 0)
@@ -154,12 +191,13 @@ static void read_outcome(int in, struct outcome *ret)
         length + 1 < sizeof(text) &&
         ((n = read(in, text + length, sizeof(text) - 1 - length)) > 0 || (n < 0 && errno == EINTR)))
         length += n > 0 ? (size_t)n : 0;
-    ret->ran = sscanf(text, "%d %31s %llu", &ret->result, ret->sum, &ret->taken_over) == 3;
+    ret->ran = sscanf(text, "%d %31s %llu %llu", &ret->result, ret->sum, &ret->redirected,
+                      &ret->replayed) == 4;
     text[strcspn(text, "\n")] = '\0';
     snprintf(ret->how, sizeof(ret->how), "%.60s", text);
 }
 
-static struct outcome run_it(const char *door, const char *library, const char *setting)
+static struct outcome run_it(const char *door, const char *library, const char *policy)
 {
     struct outcome outcome = {.how = "could not be started"};
     int ends[2], status = 0;
@@ -170,7 +208,7 @@ static struct outcome run_it(const char *door, const char *library, const char *
         return outcome;
     child = fork();
     if (!child)
-        become_it(ends[1], door, library, setting);
+        become_it(ends[1], door, library, policy);
     close(ends[1]);
     if (child > 0) {
         read_outcome(ends[0], &outcome);
@@ -189,25 +227,25 @@ static void compare(struct findings *findings, const char *door, const char *lib
                     const char *policy, const struct outcome *native)
 {
     struct outcome outcome = run_it(door, library, policy);
-    char name[64];
+    bool graphs = !strcmp(policy, GRAPHS);
+    unsigned long long taken_over = graphs ? outcome.replayed : outcome.redirected;
+    char name[64], what[64];
 
     snprintf(name, sizeof(name), "%s_%s", policy, door);
+    snprintf(what, sizeof(what), "%s%s, found by %s",
+             graphs ? "GRAPH=all" : "POLICY=", graphs ? "" : policy, door);
     if (!outcome.ran || outcome.result)
-        found(findings, VERDICT_FAIL, "self-test", name, "POLICY=%s, found by %s: %s", policy, door,
+        found(findings, VERDICT_FAIL, "self-test", name, "%s: %s", what,
               outcome.ran ? "the driver returned an error" : outcome.how);
     else if (strcmp(outcome.sum, native->sum) != 0)
-        found(findings, VERDICT_FAIL, "self-test", name,
-              "POLICY=%s, found by %s: OTHER BYTES than natively", policy, door);
-    else if (!outcome.taken_over)
-        found(findings, VERDICT_LACK, "self-test", name,
-              "POLICY=%s, found by %s: the same bytes, but nothing was "
-              "redirected",
-              policy, door);
+        found(findings, VERDICT_FAIL, "self-test", name, "%s: OTHER BYTES than natively", what);
+    else if (!taken_over)
+        found(findings, VERDICT_LACK, "self-test", name, "%s: the same bytes, but nothing was %s",
+              what, graphs ? "launched in graphs" : "redirected");
     else
-        found(findings, VERDICT_GOOD, "self-test", name,
-              "POLICY=%s, found by %s: the same bytes as natively, %llu "
-              "allocations redirected",
-              policy, door, outcome.taken_over);
+        found(findings, VERDICT_GOOD, "self-test", name, "%s: the same bytes as natively, %llu %s",
+              what, taken_over,
+              graphs ? "operations launched in graphs" : "allocations redirected");
 }
 
 void doctor_self_test(struct findings *findings)
@@ -228,4 +266,5 @@ void doctor_self_test(struct findings *findings)
         for (size_t d = 0; d < 2; d++)
             compare(findings, doors[d], library, policies[p], &native);
     }
+    compare(findings, doors[0], library, GRAPHS, &native);
 }
