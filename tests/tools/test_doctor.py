@@ -37,6 +37,7 @@ class Machines(DoctorTest):
         for policy in ("pool", "managed"):
             for door in ("dlsym", "get-proc"):
                 self.assertEqual(findings["self-test", f"{policy}_{door}"], "good", whole)
+        self.assertEqual(findings["self-test", "graphs_dlsym"], "good", whole)
 
     def test_text(self):
         result = allograft("doctor", env=environment(SIM_DEVICES="2"))
