@@ -129,6 +129,17 @@ static const char *function_in(const struct elf_file *file, const Elf64_Shdr *ta
     return found;
 }
 
+/* The table of symbols of that type: a file has at most one. */
+static bool find_table(const struct elf_file *file, const Elf64_Ehdr *header, uint32_t type,
+                       Elf64_Shdr *ret)
+{
+    for (unsigned i = 0; i < header->e_shnum; i++) {
+        if (entry(file, header->e_shoff, i, ret, sizeof(*ret)) && ret->sh_type == type)
+            return ret->sh_entsize == sizeof(Elf64_Sym) && ret->sh_link < header->e_shnum;
+    }
+    return false;
+}
+
 const char *elf_function_at(const struct elf_file *file, uint64_t offset)
 {
     static const uint32_t tables[] = {SHT_SYMTAB, SHT_DYNSYM};
@@ -140,14 +151,10 @@ const char *elf_function_at(const struct elf_file *file, uint64_t offset)
     if (!read_header(file, &header) || header.e_shentsize != sizeof(section))
         return NULL;
     address = first_address(file, &header) + offset;
-    for (size_t k = 0; k < sizeof(tables) / sizeof(tables[0]); k++) {
-        for (unsigned i = 0; i < header.e_shnum && !found; i++) {
-            if (entry(file, header.e_shoff, i, &section, sizeof(section)) &&
-                section.sh_type == tables[k] && section.sh_entsize == sizeof(Elf64_Sym) &&
-                section.sh_link < header.e_shnum &&
-                entry(file, header.e_shoff, section.sh_link, &names, sizeof(names)))
-                found = function_in(file, &section, &names, address);
-        }
+    for (size_t k = 0; k < sizeof(tables) / sizeof(tables[0]) && !found; k++) {
+        if (find_table(file, &header, tables[k], &section) &&
+            entry(file, header.e_shoff, section.sh_link, &names, sizeof(names)))
+            found = function_in(file, &section, &names, address);
     }
     return found;
 }
