@@ -262,17 +262,18 @@ static void wake(struct ag_lane *lane)
     lane->round_ops = lane->round_graph_ops = 0;
 }
 
-/* The operation has been looked at, and goes to the driver. Of a round that the profit guard wants without
- * graphs, nothing can come. */
+/* The operation has been looked at, and goes to the driver. Of a round that the profit guard wants
+ * without graphs nothing can come, and the guard is to see it end. */
 static void look_on(struct ag_lane *lane, uint64_t hash, uint32_t place)
 {
-    if (lane->profit.comparing && !lane->may_replay && lane->round_ops < AG_HISTORY_WINDOW)
+    if (!lane->may_replay && lane->round_ops < AG_HISTORY_WINDOW)
         ag_nap_refresh(lane->nap);
     else if (ag_nap_tires(lane->nap, hash, place))
         fall_asleep(lane);
 }
 
-/* Does the operation pass, as may the next ones? Of a lane that sleeps, so many that it wakes in time. */
+/* Does the operation pass, as may the next ones? Of a lane that sleeps, so many that it wakes in
+ * time. */
 static bool rests(CUstream stream)
 {
     struct ag_lane *lane = ag_lane_resting(stream);
