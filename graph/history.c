@@ -282,7 +282,7 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 static void grow(struct ag_history *history)
 {
     bool is_first = history->target == history->limits.first;
-    uint32_t times = history->updating ? 2 : is_first ? 4 : 2;
+    uint32_t times = history->updating ? 2 : is_first ? 4 : 3;
 
     history->again = history->updating && !is_first && !history->again;
     if (!history->again)

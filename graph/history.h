@@ -7,9 +7,9 @@
  * Periods up to AG_HISTORY_WINDOW operations are found, short ones after two or three rounds.
  * - Where flushes come often, and at the same place, they are what iterations lie between, and there
  * are no anchors but marks.
- * - From a flush on, segments have growing lengths: first, 4 times that, then twice the one before,
- * up to the cap; twice as many of each length, and no fourfold, while nodes have to be updated:
- * then an operation costs the host nearly as much as the device (0.6 and 0.8 us). Where flushes
+ * - From a flush on, segments have growing lengths: first, 4 times that, then 3 times the one before,
+ * up to the cap; while nodes have to be updated twice the one before, and two of each length: then
+ * an operation costs the host nearly as much as the device (0.6 and 0.8 us). Where flushes
  * come at the same distance, none ends so shortly before one that a handful would be left.
  * - A loop that is shorter than the cap is unrolled: segments end at the last anchor that fits. Of
  * a longer one, segments have the length of the cap, but for the last. An anchor that comes at

@@ -28,7 +28,7 @@
 
 #define SHORTEST       16u  /* operations of a segment that nothing flushes */
 #define FIRST          4u   /* of the first after a flush: the device is to start early */
-#define CAP            128u /* of any: building that many takes 0.4 ms, launching 2 us (H200) */
+#define CAP            160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
 #define LEAST          4u   /* operations of a graph: fewer are as fast one by one */
 #define MAX_NODES      (1u << 16)
 #define MAX_REFUSALS   3u

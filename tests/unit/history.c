@@ -245,7 +245,7 @@ static void short_tails(void)
         {23, {16, 0}, {0}},
         {24, {16, 0}, {16, 0}},
         {16 + 64 + 3, {16, 64, 0}, {16, 0}},
-        {16 + 64 + 128 + 8, {16, 64, 128, 0}, {16, 64, 128, 0}},
+        {16 + 64 + 160 + 8, {16, 64, 160, 0}, {16, 64, 160, 0}},
     };
 
     for (unsigned i = 0; i < N_OF(rows); i++) {
@@ -266,7 +266,7 @@ static void short_tails(void)
 static void updated_loops(void)
 {
     static const uint32_t slowly[] = {16, 32, 32, 64, 64, 128, 128, 0};
-    static const uint32_t quickly[] = {16, 64, 128, 160, 0};
+    static const uint32_t quickly[] = {16, 64, 160, 160, 0};
     struct ag_history *history = ag_history_new(&usual);
 
     CHECK(history);
@@ -280,9 +280,9 @@ static void updated_loops(void)
 /* Where flushes come often, anchors are of no account: iterations of 400, then 3000 operations. */
 static void flushed_loops(void)
 {
-    static const uint32_t few[] = {16, 64, 128, 160, 0};
-    static const uint32_t many[] = {16,  64,  128, 160, 160, 160, 160, 160, 160, 160,
-                                    160, 160, 160, 160, 160, 160, 160, 160, 160, 160, 0};
+    static const uint32_t few[] = {16, 64, 160, 0};
+    static const uint32_t many[] = {16,  64,  160, 160, 160, 160, 160, 160, 160, 160, 160,
+                                    160, 160, 160, 160, 160, 160, 160, 160, 160, 0};
     struct ag_history *history = ag_history_new(&usual);
     uint32_t length = 0;
 
