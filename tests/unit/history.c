@@ -424,7 +424,7 @@ static void pace(void)
     CHECK(lengths_at(history, &now, 5000, 4000) == 160); /* as long as the driver takes */
     CHECK(lengths_at(history, &now, 6000, 4000) == 80);
     CHECK(lengths_at(history, &now, 5000, 8000) == 80); /* not to and fro */
-    CHECK(lengths_at(history, &now, 50000, 4000) == 20);
+    CHECK(lengths_at(history, &now, 50000, 4000) == 10);
     CHECK(lengths_at(history, &now, 100, 4000) == 160);
     ag_history_ended(history, true);
     now += 1000000000; /* waiting is no pace */
