@@ -57,17 +57,32 @@ static allograft_status check_options(const struct allograft_ring_options *optio
     return ALLOGRAFT_OK;
 }
 
+static allograft_status check_slot(const allograft_ring *ring, unsigned slot)
+{
+    if (!ring)
+        return ag_api_fail(ALLOGRAFT_INVALID, "no ring given");
+    if (slot >= ring->depth)
+        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring->depth);
+    return ALLOGRAFT_OK;
+}
+
+/* Likewise, where an answer is to go. */
+static allograft_status check_answer(const allograft_ring *ring, unsigned slot, const void *ret)
+{
+    allograft_status status = check_slot(ring, slot);
+
+    return status == ALLOGRAFT_OK && !ret
+               ? ag_api_fail(ALLOGRAFT_INVALID, "slot %u: nowhere to put the answer", slot)
+               : status;
+}
+
 /* The slot's row, with its ring's context current; NULL, with *ret_status, when there is none. */
 static struct slot *enter(allograft_ring *ring, unsigned slot, allograft_status *ret_status,
                           bool *ret_pushed)
 {
     *ret_pushed = false;
-    if (!ring)
-        *ret_status = ag_api_fail(ALLOGRAFT_INVALID, "no ring given");
-    else if (slot >= ring->depth)
-        *ret_status =
-            ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring->depth);
-    else
+    *ret_status = check_slot(ring, slot);
+    if (*ret_status == ALLOGRAFT_OK)
         *ret_status = ag_api_enter_context(ring->context, ret_pushed);
     return *ret_status == ALLOGRAFT_OK ? &ring->slots[slot] : NULL;
 }
@@ -243,21 +258,21 @@ allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void 
 
 allograft_status ag_api_ring_device_slot(allograft_ring *ring, unsigned slot, void **ret)
 {
-    if (!ring || slot >= ring->depth || !ret)
-        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot,
-                           ring ? ring->depth : 0);
-    *ret = (void *)ring->slots[slot].device;
-    return ALLOGRAFT_OK;
+    allograft_status status = check_answer(ring, slot, ret);
+
+    if (status == ALLOGRAFT_OK)
+        *ret = (void *)ring->slots[slot].device;
+    return status;
 }
 
 allograft_status ag_api_ring_properties(allograft_ring *ring, unsigned slot,
                                         struct allograft_ring_properties *ret)
 {
+    allograft_status status = check_answer(ring, slot, ret);
     enum allograft_ring_backend backend;
 
-    if (!ring || slot >= ring->depth || !ret)
-        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot,
-                           ring ? ring->depth : 0);
+    if (status != ALLOGRAFT_OK)
+        return status;
     backend = ring->slots[slot].backend;
     *ret = (struct allograft_ring_properties){
         .backend = backend,
@@ -375,11 +390,11 @@ allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t 
 
 allograft_status ag_api_ring_clear(allograft_ring *ring, unsigned slot)
 {
-    if (!ring || slot >= ring->depth)
-        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot,
-                           ring ? ring->depth : 0);
-    ring->slots[slot].submitted = false;
-    return ALLOGRAFT_OK;
+    allograft_status status = check_slot(ring, slot);
+
+    if (status == ALLOGRAFT_OK)
+        ring->slots[slot].submitted = false;
+    return status;
 }
 
 allograft_status ag_api_ring_query(allograft_ring *ring, unsigned slot, int *ret_ready)
