@@ -28,10 +28,12 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
 void ag_pool_trim(struct ag_device *device);
 /* Bytes that our pools hold from the device and nobody uses. */
 uint64_t ag_pool_idle(struct ag_device *device);
-/* Lets all devices that could enable peer access to `ordinal` use `pool`: natively they need nothing more
- * than cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds without copying. False
- * when one of them could not be let in. */
-bool ag_pool_open_to_peers(CUmemoryPool pool, int ordinal);
+/* What a pool of ours on the device needs, new as it is: it keeps `keep` for later, at most what the
+ * program may have, and all devices that could enable peer access may use it: natively they need
+ * nothing more than cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds without
+ * copying. *ret_opened: all of them could be let in. Destroys the pool on failure. */
+CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struct ag_size keep,
+                        bool *ret_opened);
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
 void ag_pool_configure(struct ag_size keep);
 /* A forked child has no pools. */

@@ -15,7 +15,8 @@ void ag_pool_configure(struct ag_size new_keep)
     keep = new_keep;
 }
 
-bool ag_pool_open_to_peers(CUmemoryPool pool, int ordinal)
+/* False: not to all of them. */
+static bool open_to_peers(CUmemoryPool pool, int ordinal)
 {
     CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     bool opened = true;
@@ -34,24 +35,31 @@ bool ag_pool_open_to_peers(CUmemoryPool pool, int ordinal)
     return opened;
 }
 
-static CUresult set_up(struct ag_device *device)
+CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struct ag_size to_keep,
+                        bool *ret_opened)
 {
-    uint64_t kept = ag_size_bytes(keep, device->total_bytes);
+    uint64_t kept = ag_size_bytes(to_keep, device->total_bytes);
     cuuint64_t threshold = kept < device->limit ? kept : device->limit;
-    bool opened = true;
     int off = 0;
-    CUresult result = ag_cu.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                                                  &threshold);
+    CUresult result =
+        ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
 
     /* An allocation must not be made to wait for somebody's unfinished work. */
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuMemPoolSetAttribute(
-            device->pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off);
-    if (result == CUDA_SUCCESS)
-        opened = ag_pool_open_to_peers(device->pool, device->ordinal);
-    else if (ag_cu.cuMemPoolDestroy)
-        (void)ag_cu.cuMemPoolDestroy(device->pool);
-    if (!opened)
+            pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off);
+    *ret_opened = result == CUDA_SUCCESS && open_to_peers(pool, device->ordinal);
+    if (result != CUDA_SUCCESS && ag_cu.cuMemPoolDestroy)
+        (void)ag_cu.cuMemPoolDestroy(pool);
+    return result;
+}
+
+static CUresult set_up(struct ag_device *device)
+{
+    bool opened;
+    CUresult result = ag_pool_set_up(device, device->pool, keep, &opened);
+
+    if (result == CUDA_SUCCESS && !opened)
         ag_log_warn("the pool of device %d could not be opened to all its peers", device->ordinal);
     return result;
 }

@@ -25,24 +25,6 @@ static bool has_managed_pools(const struct ag_device *device)
            ag_cu.cuDriverGetVersion(&version) == CUDA_SUCCESS && version >= FIRST_DRIVER;
 }
 
-static CUresult set_up(struct ag_device *device, CUmemoryPool pool)
-{
-    cuuint64_t threshold = ag_size_bytes(keep, device->total_bytes);
-    int off = 0;
-    CUresult result =
-        ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
-
-    /* As in our other pool: an allocation must not be made to wait for unfinished work. */
-    if (result == CUDA_SUCCESS)
-        result = ag_cu.cuMemPoolSetAttribute(
-            pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off);
-    if (result == CUDA_SUCCESS)
-        (void)ag_pool_open_to_peers(pool, device->ordinal); /* managed memory is open anyhow */
-    else if (ag_cu.cuMemPoolDestroy)
-        (void)ag_cu.cuMemPoolDestroy(pool);
-    return result;
-}
-
 /* Without handle types: the driver exports no managed pool. */
 static CUresult make_pool(struct ag_device *device)
 {
@@ -50,6 +32,7 @@ static CUresult make_pool(struct ag_device *device)
                                  .handleTypes = CU_MEM_HANDLE_TYPE_NONE};
     CUmemoryPool pool;
     CUresult result;
+    bool opened; /* managed memory is open to the peers anyhow */
 
     if (!has_managed_pools(device))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -57,7 +40,7 @@ static CUresult make_pool(struct ag_device *device)
     properties.location.id = device->ordinal;
     result = ag_cu.cuMemPoolCreate(&pool, &properties);
     if (result == CUDA_SUCCESS)
-        result = set_up(device, pool);
+        result = ag_pool_set_up(device, pool, keep, &opened);
     if (result == CUDA_SUCCESS)
         device->managed_pool = pool;
     return result;
