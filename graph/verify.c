@@ -28,6 +28,8 @@ struct block {
 
 struct verify {
     CUstream stream;
+    CUstream room_stream; /* private: the two sets are taken and given back on it */
+    CUevent event;
     struct block blocks[MAX_BLOCKS];
     uint32_t n;
     uint64_t bytes;              /* of one set of them */
@@ -135,13 +137,56 @@ static bool put_back(const struct verify *verify, CUdeviceptr from)
     return done;
 }
 
+/* --- room for it ---
+ *
+ * Never taken on the stream itself, which may be the legacy one: after a pool allocation there, a
+ * thread that ends while its per-thread stream waits does not come back from the driver. */
+
+static bool let_wait(const struct verify *verify, CUstream stream, CUstream for_stream)
+{
+    return ag_cu.cuEventRecord(verify->event, for_stream) == CUDA_SUCCESS &&
+           ag_cu.cuStreamWaitEvent(stream, verify->event, 0) == CUDA_SUCCESS;
+}
+
+static void drop_tools(const struct verify *verify)
+{
+    if (verify->event)
+        (void)ag_cu.cuEventDestroy_v2(verify->event);
+    if (verify->room_stream)
+        (void)ag_cu.cuStreamDestroy_v2(verify->room_stream);
+}
+
+static bool take_room(struct verify *verify)
+{
+    if (ag_cu.cuStreamCreate(&verify->room_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        ag_cu.cuEventCreate(&verify->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+        ag_cu.cuMemAllocAsync(&verify->before, 2 * verify->bytes, verify->room_stream) !=
+            CUDA_SUCCESS)
+        return false;
+    if (let_wait(verify, verify->stream, verify->room_stream))
+        return true;
+    (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
+    return false;
+}
+
 static bool get_room(struct verify *verify)
 {
-    if (!ag_cu.cuMemAllocAsync || !ag_cu.cuMemFreeAsync || !verify->bytes ||
-        ag_cu.cuMemAllocAsync(&verify->before, 2 * verify->bytes, verify->stream) != CUDA_SUCCESS)
+    if (!ag_cu.cuMemAllocAsync || !ag_cu.cuMemFreeAsync || !verify->bytes)
         return false;
+    if (!take_room(verify)) {
+        drop_tools(verify);
+        return false;
+    }
     verify->results = verify->before + verify->bytes;
     return true;
+}
+
+/* Memory that the stream's work cannot be seen to have left is lost. */
+static void give_room(const struct verify *verify)
+{
+    if (let_wait(verify, verify->room_stream, verify->stream))
+        (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
+    drop_tools(verify);
 }
 
 /* --- the comparison --- */
@@ -248,6 +293,6 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
     if (put_aside(&verify, verify.before) &&
         ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
         answer = run_again(&verify, ops, n);
-    (void)ag_cu.cuMemFreeAsync(verify.before, stream);
+    give_room(&verify);
     return answer;
 }

@@ -45,11 +45,16 @@ static void write_script(struct script *script, uint64_t *seed)
         script->what[i] = possible[chance_below(seed, N_OF(possible))];
 }
 
-static enum ag_verify verify(struct ag_graph *graph)
+static enum ag_verify verify_on(CUstream stream, struct ag_graph *graph)
 {
     uint32_t updated = 0;
 
-    return ag_verify_segment(NULL, graph, ops, N, world.stream, &updated);
+    return ag_verify_segment(NULL, graph, ops, N, stream, &updated);
+}
+
+static enum ag_verify verify(struct ag_graph *graph)
+{
+    return verify_on(world.stream, graph);
 }
 
 static void expect(const struct state *expected)
@@ -81,6 +86,52 @@ static void test_right(uint64_t *seed)
         expect(&after);
         script_vary(&script, 4, seed);
     }
+    ag_graph_destroy(graph);
+}
+
+static unsigned n_taken, n_given;
+
+static bool is_private(CUstream stream)
+{
+    return stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+           stream != world.stream;
+}
+
+static CUresult take_private(CUdeviceptr *ret_address, size_t size, CUstream stream)
+{
+    CHECK(is_private(stream));
+    n_taken++;
+    return cuMemAllocAsync(ret_address, size, stream);
+}
+
+static CUresult give_private(CUdeviceptr address, CUstream stream)
+{
+    CHECK(is_private(stream));
+    n_given++;
+    return cuMemFreeAsync(address, stream);
+}
+
+/* The legacy stream's graphs take no pool memory on it: the driver would keep threads that end
+ * while their streams wait. */
+static void test_legacy(uint64_t *seed)
+{
+    static struct state before, after;
+    struct script script;
+    struct ag_graph *graph;
+
+    write_script(&script, seed);
+    script_make(&script, made, ops);
+    OK(script_build(ops, N, &graph));
+    world_read(&before);
+    script_submit(ops, N);
+    world_read(&after);
+    world_write(&before);
+    ag_cu.cuMemAllocAsync = take_private;
+    ag_cu.cuMemFreeAsync = give_private;
+    CHECK(verify_on(NULL, graph) == AG_VERIFY_SAME && n_taken == 1 && n_given == 1);
+    ag_cu.cuMemAllocAsync = cuMemAllocAsync;
+    ag_cu.cuMemFreeAsync = cuMemFreeAsync;
+    expect(&after);
     ag_graph_destroy(graph);
 }
 
@@ -175,6 +226,8 @@ static const char *const symbols[] = {
     "cuMemcpyDtoDAsync_v2",  "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2",
     "cuMemcpy3DAsync_v2",    "cuGraphLaunch",        "cuGraphExecKernelNodeSetParams_v2",
     "cuLaunchKernel",        "cuLaunchKernelEx",     "cuStreamQuery",
+    "cuStreamCreate",        "cuEventCreate",        "cuEventRecord",
+    "cuStreamWaitEvent",
 };
 
 /* One verification, with `fault`; its memory into *ret_state. Without one: operation by operation.
@@ -251,6 +304,7 @@ int main(void)
     world_open();
     for (unsigned i = 0; i < 10; i++)
         test_right(&seed);
+    test_legacy(&seed);
     test_impossible(&seed);
     for (unsigned i = 0; i < 10; i++)
         test_wrong(&seed);
