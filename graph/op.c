@@ -6,8 +6,7 @@
  *                                       shared bytes   (a detail)    checks it
  *   copy          to type   from type
  *   copy, shaped  the CUDA_MEMCPY3D (a detail)
- *   fill          width     how the row
- *                           is written
+ *   fill          width
  *   fill, shaped  to        pitch       width, value   columns       rows
  *   host
  *
@@ -341,15 +340,6 @@ static bool is_fill(uint64_t to, unsigned width, uint32_t *value)
     return to && to % width == 0;
 }
 
-/* In units of so many bytes does the driver write a row: a node stays with its unit when the size
- * of the row changes. */
-static uint64_t unit_of(uint64_t to, uint64_t bytes)
-{
-    uint64_t ends = to | bytes;
-
-    return ends & 15 ? (ends & 3 ? 1 : 4) : 16;
-}
-
 bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, uint64_t count)
 {
     struct ag_fill_payload payload;
@@ -358,7 +348,6 @@ bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, u
         return false;
     sign(op, AG_OP_FILL);
     op->signature.word[1] = width;
-    op->signature.word[2] = unit_of(to, count * width);
     payload = (struct ag_fill_payload){.to = to, .count = count, .value = value};
     memcpy(op->payload, &payload, sizeof(payload));
     op->payload_bytes = sizeof(payload);

@@ -1704,6 +1704,33 @@ static void group_graph_edges(void)
         D(cuGraphInstantiate)(&exec, graph, 0));
 }
 
+/* Copies from host memory keep the type that they were added with. */
+static void graph_host_places(CUdeviceptr p, void *pinned)
+{
+    static unsigned char pageable[64];
+    CUgraph graph;
+    CUgraphNode copy;
+    CUgraphExec exec;
+    CUDA_MEMCPY3D move = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = pinned,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = p,
+                          .WidthInBytes = 64,
+                          .Height = 1,
+                          .Depth = 1};
+
+    NEED(D(cuGraphCreate)(&graph, 0));
+    NEED(D(cuGraphAddMemcpyNode)(&copy, graph, NULL, 0, &move, context));
+    NEED(D(cuGraphInstantiate)(&exec, graph, 0));
+    move.srcHost = pageable;
+    row("R831", "a copy from pageable instead of pinned memory in an exec", "code %d",
+        D(cuGraphExecMemcpyNodeSetParams)(exec, copy, &move, context));
+    move.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    move.srcDevice = (CUdeviceptr)(uintptr_t)pinned;
+    row("R832", "a copy from the pinned memory as CU_MEMORYTYPE_UNIFIED in an exec", "code %d",
+        D(cuGraphExecMemcpyNodeSetParams)(exec, copy, &move, context));
+}
+
 /* Which updates of an executable's copies and fills are taken. */
 static void group_graph_places(void)
 {
@@ -1749,6 +1776,41 @@ static void group_graph_places(void)
     set.dst = (CUdeviceptr)(uintptr_t)pinned;
     row("R830", "a fill of pinned instead of device memory in an exec", "code %d",
         D(cuGraphExecMemsetNodeSetParams)(exec, fill, &set, context));
+    graph_host_places(p, pinned);
+}
+
+/* Attributes of kernel nodes, and the grids that they allow. */
+static void group_graph_grids(void)
+{
+    CUdeviceptr p;
+    uint32_t value = 1;
+    uint64_t ns = 0;
+    CUlaunchAttributeValue meet = {.cooperative = 1}, cluster = {.clusterDim = {4, 1, 1}};
+    CUgraph graph;
+    CUgraphNode nodes[2];
+    CUgraphExec exec;
+
+    open_device();
+    p = device_memory(4096);
+    void *args[] = {&p, &value, &ns};
+    CUDA_KERNEL_NODE_PARAMS params = store_node(args);
+    params.gridDimX = 8;
+    NEED(D(cuGraphCreate)(&graph, 0));
+    for (unsigned i = 0; i < 2; i++)
+        NEED(D(cuGraphAddKernelNode)(&nodes[i], graph, NULL, 0, &params));
+    row("R833", "a preferred cluster dimension of a node without a cluster dimension", "code %d",
+        D(cuGraphKernelNodeSetAttribute)(nodes[1], CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
+                                         &cluster));
+    NEED(D(cuGraphKernelNodeSetAttribute)(nodes[0], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &meet));
+    NEED(D(cuGraphKernelNodeSetAttribute)(nodes[1], CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                          &cluster));
+    NEED(D(cuGraphInstantiate)(&exec, graph, 0));
+    params.gridDimX = 6;
+    row("R834", "a grid that clusters do not divide in an exec", "code %d",
+        D(cuGraphExecKernelNodeSetParams)(exec, nodes[1], &params));
+    params.gridDimX = 1 << 20;
+    row("R835", "a cooperative grid that finds no room in an exec", "code %d",
+        D(cuGraphExecKernelNodeSetParams)(exec, nodes[0], &params));
 }
 
 static void group_graph_memory(void)
@@ -2384,6 +2446,7 @@ static const struct {
     {"graph edges", group_graph_edges},
     {"graph updates", group_graph_updates},
     {"graph places", group_graph_places},
+    {"graph grids", group_graph_grids},
     {"graph memory", group_graph_memory},
     {"functions", group_functions},
     {"stream codes", group_stream_codes},

@@ -229,7 +229,7 @@ static void test_dead(void)
 
     world_read(&before);
     ops[0].payload[0]++;
-    fill->count = 1; /* another way of filling: see the simulation */
+    fill->count = 0; /* no driver takes it */
     CHECK(ag_graph_launch(graph, ops, world.stream, &updated) == CUDA_ERROR_INVALID_VALUE);
     expect_same(&before, "a launch refused");
     world_make(&made[1], WHAT_FILL, 1, 1);

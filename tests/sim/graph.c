@@ -157,6 +157,17 @@ static CUgraphNode clone_of(const CUgraphNode *from, const CUgraphNode *to, unsi
     return NULL;
 }
 
+static CUlaunchAttributeValue *copy_attributes(const CUlaunchAttributeValue *from)
+{
+    CUlaunchAttributeValue *to = from ? calloc(CU_LAUNCH_ATTRIBUTE_MAX, sizeof(*to)) : NULL;
+
+    if (from && !to)
+        abort();
+    if (from)
+        memcpy(to, from, CU_LAUNCH_ATTRIBUTE_MAX * sizeof(*to));
+    return to;
+}
+
 CUgraph sim_graph_clone(CUgraph graph)
 {
     CUgraph clone = sim_graph_new();
@@ -170,6 +181,7 @@ CUgraph sim_graph_clone(CUgraph graph)
         }
         to->ctx = from->ctx;
         to->original = from;
+        to->attributes = copy_attributes(from->attributes);
         to->disabled = from->disabled;
         to->freed = from->freed;
         to->memory = from->memory;

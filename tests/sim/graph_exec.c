@@ -9,7 +9,8 @@
     (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \
      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
-#define NODE_BYTES 2560u /* of the card */
+#define NODE_BYTES         2560u     /* of the card */
+#define MAX_MEETING_BLOCKS (16 * 32) /* see device.c */
 
 bool sim_exec_ok(CUgraphExec exec)
 {
@@ -338,28 +339,31 @@ static bool same_place(const struct sim_span *a, const struct sim_span *b)
     return x->kind != SIM_BLOCK_NATIVE || y->kind != SIM_BLOCK_NATIVE || x->ctx == y->ctx;
 }
 
-/* Which way of writing a row a fill takes: where the new row needs another one than the node was
- * made for, its size cannot change. */
-static unsigned long long row_class(const struct sim_set *set)
-{
-    unsigned long long ends = set->dst | (set->width * set->element_bytes);
-
-    return ends & 15 ? (ends & 3 ? 1 : 4) : 16;
-}
-
 static CUgraphExecUpdateResult set_may_become(const struct sim_set *old, const struct sim_set *new)
 {
     struct sim_span from = {.address = old->dst}, to = {.address = new->dst};
     bool same_row = old->width == new->width && old->element_bytes == new->element_bytes;
 
-    if (!same_place(&from, &to) || old->height != new->height)
+    if (!same_place(&from, &to) || old->height != new->height ||
+        (old->height != 1 && (!same_row || old->pitch != new->pitch)))
         return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-    if (old->height != 1)
-        return same_row && old->pitch == new->pitch ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-                                                    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-    return same_row || row_class(old) == row_class(new)
-               ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-               : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+/* One side of a copy keeps the type that it was given as, whatever lies there: what is pinned may
+ * not become CU_MEMORYTYPE_UNIFIED, but pageable. */
+static bool same_side(const struct sim_span *a, CUmemorytype a_type, const struct sim_span *b,
+                      CUmemorytype b_type)
+{
+    return a_type == b_type && (a_type == CU_MEMORYTYPE_HOST || same_place(a, b));
+}
+
+static bool same_sides(const struct sim_copy *old, const struct sim_copy *new)
+{
+    return same_side(&old->dst, old->as_asked.dstMemoryType, &new->dst,
+                     new->as_asked.dstMemoryType) &&
+           same_side(&old->src, old->as_asked.srcMemoryType, &new->src,
+                     new->as_asked.srcMemoryType);
 }
 
 static bool flat(const struct sim_copy *copy)
@@ -378,8 +382,7 @@ static CUgraphExecUpdateResult may_become(const struct sim_work *old, const stru
             return memcmp(&old->u.copy, &new->u.copy, offsetof(struct sim_copy, staged))
                        ? CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
                        : CU_GRAPH_EXEC_UPDATE_SUCCESS;
-        return same_place(&old->u.copy.dst, &new->u.copy.dst) &&
-                       same_place(&old->u.copy.src, &new->u.copy.src)
+        return same_sides(&old->u.copy, &new->u.copy)
                    ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     case SIM_WORK_SET:
@@ -404,6 +407,25 @@ static bool replaceable(CUgraphNode node, CUgraphNodeType type, const struct sim
     return may_become(&node->work, work) == CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
+/* Clusters must divide the new grid; blocks that meet must all find room on the device. */
+static CUresult grid_fits(CUgraphNode node, const struct sim_work *work)
+{
+    const struct sim_kernel_work *kernel = &work->u.kernel;
+    const CUlaunchAttributeValue *attributes = node->attributes;
+
+    if (work->kind != SIM_WORK_KERNEL || !attributes)
+        return CUDA_SUCCESS;
+    const CUlaunchAttributeValue *cluster = &attributes[CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION];
+    if (cluster->clusterDim.x &&
+        (kernel->grid[0] % cluster->clusterDim.x || kernel->grid[1] % cluster->clusterDim.y ||
+         kernel->grid[2] % cluster->clusterDim.z))
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (attributes[CU_LAUNCH_ATTRIBUTE_COOPERATIVE].cooperative &&
+        (uint64_t)kernel->grid[0] * kernel->grid[1] * kernel->grid[2] > MAX_MEETING_BLOCKS)
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return CUDA_SUCCESS;
+}
+
 static CUresult exec_replace(CUgraphExec exec, CUgraphNode original, CUgraphNodeType type,
                              CUresult made, struct sim_work *work, CUcontext ctx)
 {
@@ -415,6 +437,11 @@ static CUresult exec_replace(CUgraphExec exec, CUgraphNode original, CUgraphNode
     if (!replaceable(node, type, work, ctx)) {
         sim_work_finish(work);
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult fits = grid_fits(node, work);
+    if (fits != CUDA_SUCCESS) {
+        sim_work_finish(work);
+        return fits;
     }
     sim_work_finish(&node->work);
     node->work = *work;

@@ -546,10 +546,21 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 
 /* ---- attributes of kernel nodes ---- */
 
-/* Those that cuda.h calls valid for graph nodes. */
-static bool node_has(CUkernelNodeAttrID attribute)
+static CUlaunchAttributeValue *attributes_of(CUgraphNode node)
+{
+    if (!node->attributes)
+        node->attributes = calloc(CU_LAUNCH_ATTRIBUTE_MAX, sizeof(*node->attributes));
+    if (!node->attributes)
+        abort();
+    return node->attributes;
+}
+
+/* Those that cuda.h calls valid for graph nodes; a preferred cluster needs one to prefer it to. */
+static bool node_has(CUgraphNode node, CUkernelNodeAttrID attribute)
 {
     switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+        return attributes_of(node)[CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION].clusterDim.x;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
@@ -560,20 +571,11 @@ static bool node_has(CUkernelNodeAttrID attribute)
     }
 }
 
-static CUlaunchAttributeValue *attributes_of(CUgraphNode node)
-{
-    if (!node->attributes)
-        node->attributes = calloc(CU_LAUNCH_ATTRIBUTE_MAX, sizeof(*node->attributes));
-    if (!node->attributes)
-        abort();
-    return node->attributes;
-}
-
 CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
                                        CUkernelNodeAttrValue *value)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) || !node_has(attribute))
+    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) || !node_has(node, attribute))
         return CUDA_ERROR_INVALID_VALUE;
     *value = attributes_of(node)[attribute];
     return CUDA_SUCCESS;
@@ -583,7 +585,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
                                        const CUkernelNodeAttrValue *value)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) || !node_has(attribute))
+    if (!value || !sim_graph_node_ok(node, CU_GRAPH_NODE_TYPE_KERNEL) || !node_has(node, attribute))
         return CUDA_ERROR_INVALID_VALUE;
     attributes_of(node)[attribute] = *value;
     return CUDA_SUCCESS;

@@ -209,6 +209,67 @@ static void test_update_limits(void)
     OK(cuCtxDestroy(other));
 }
 
+/* Both sides of a copy keep the type that they were added with; host memory may be any. */
+static void test_update_types(void)
+{
+    static unsigned pageable[4] = {7};
+    CUDA_MEMCPY3D copy = copy_params(q, p, 16);
+    CUgraphNode node;
+    CUgraph graph;
+    CUgraphExec exec;
+    void *pinned;
+
+    OK(cuMemAllocHost(&pinned, 4096));
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = pinned;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, test.ctx));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    copy.srcHost = pageable;
+    OK(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, test.ctx));
+    copy = copy_params(q, (CUdeviceptr)(uintptr_t)pinned, 16);
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, node, &copy, test.ctx));
+    copy = copy_params(q, p, 16);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, node, &copy, test.ctx));
+    run(exec);
+    CHECK(word_at(q) == 7);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFreeHost(pinned));
+}
+
+static void test_update_grids(void)
+{
+    unsigned n = 4, one = 1;
+    void *args[] = {&p, &n, &one};
+    CUDA_KERNEL_NODE_PARAMS fill = kernel_params(test.fill, args);
+    CUlaunchAttributeValue meet = {.cooperative = 1}, cluster = {.clusterDim = {4, 1, 1}};
+    const CUlaunchAttributeID preferred = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
+    CUgraphNode nodes[2];
+    CUgraph graph;
+    CUgraphExec exec;
+
+    fill.gridDimX = 8;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&nodes[0], graph, NULL, 0, &fill));
+    OK(cuGraphAddKernelNode(&nodes[1], graph, NULL, 0, &fill));
+    OK(cuGraphKernelNodeSetAttribute(nodes[0], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &meet));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphKernelNodeSetAttribute(nodes[1], preferred, &cluster));
+    OK(cuGraphKernelNodeSetAttribute(nodes[1], CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &cluster));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    fill.gridDimX = 6;
+    OK(cuGraphExecKernelNodeSetParams(exec, nodes[0], &fill));
+    EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuGraphExecKernelNodeSetParams(exec, nodes[1], &fill));
+    fill.gridDimX = 1 << 20;
+    OK(cuGraphExecKernelNodeSetParams(exec, nodes[1], &fill));
+    EXPECT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+           cuGraphExecKernelNodeSetParams(exec, nodes[0], &fill));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
+
 static void test_fill_limits(void)
 {
     CUDA_MEMSET_NODE_PARAMS set = {.dst = p, .value = 1, .elementSize = 4, .width = 8, .height = 1};
@@ -222,12 +283,14 @@ static void test_fill_limits(void)
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, test.ctx));
     OK(cuGraphInstantiate(&exec, graph, 0));
+    changed.width = 3;
+    changed.dst = q + 1;
+    changed.elementSize = 1;
+    OK(cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
+    changed = set;
     changed.width = 64;
     changed.dst = q;
     OK(cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
-    changed.width = 3;
-    EXPECT(CUDA_ERROR_INVALID_VALUE,
-           cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
     changed = set;
     changed.dst = (CUdeviceptr)(uintptr_t)pinned;
     EXPECT(CUDA_ERROR_INVALID_VALUE,
@@ -365,6 +428,8 @@ int main(void)
     test_handles();
     test_updates();
     test_update_limits();
+    test_update_types();
+    test_update_grids();
     test_fill_limits();
     test_edges_and_attributes();
     test_child();
