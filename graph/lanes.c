@@ -282,17 +282,24 @@ static const _Atomic uint32_t *count_of_held(const struct ag_lane *lane, CUstrea
     return atomic_load_explicit(&lane->is_blocking, memory_order_relaxed) ? &held_legacy : &none;
 }
 
+static bool is_awake(const struct ag_lane *lane)
+{
+    return atomic_load_explicit(&lane->marked, memory_order_relaxed) &&
+           !atomic_load_explicit(&lane->asleep, memory_order_acquire);
+}
+
 struct ag_lane *ag_lane_resting(CUstream stream)
 {
     const memory_order relaxed = memory_order_relaxed;
-    struct ag_quiet quiet = {.stream = stream, .version = ag_replay_version()};
     struct ag_lane *lane = last.lane;
+    struct ag_quiet quiet;
 
-    if (!lane || last.stream != stream ||
-        last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
-        atomic_load_explicit(&lane->marks_version, relaxed) != ag_marks_version() ||
-        (atomic_load_explicit(&lane->marked, relaxed) &&
-         !atomic_load_explicit(&lane->asleep, memory_order_acquire)))
+    if (!lane || last.stream != stream || is_awake(lane))
+        return NULL;
+    /* First the version, then what holds as long as it does. */
+    quiet = (struct ag_quiet){.stream = stream, .version = ag_replay_version()};
+    if (last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
+        atomic_load_explicit(&lane->marks_version, relaxed) != ag_marks_version() || is_awake(lane))
         return NULL;
     quiet.held = count_of_held(lane, stream);
     if (atomic_load_explicit(quiet.held, memory_order_seq_cst))

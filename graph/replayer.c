@@ -433,7 +433,10 @@ bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op)
     hold = lane->will_hold && (lane->mode == AG_LANE_HOLDING || ag_segment_hold(lane));
     append(lane, op);
     if (hold) {
-        atomic_fetch_add_explicit(&lane->turn, 1, memory_order_relaxed);
+        /* Only the owner writes it. */
+        atomic_store_explicit(&lane->turn,
+                              atomic_load_explicit(&lane->turn, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
         ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
         /* Nothing longer is known: the device may start. */
         if (lane->node->graph && !lane->node->below)
