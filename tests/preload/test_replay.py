@@ -72,6 +72,17 @@ class Replay(Case):
             self.assertGreater(replay['replayed'], 1500)
             self.assertGreater(replay['nodes_updated'], 500)
 
+    def test_updates_refused(self):
+        # Graphs that take no change are built three times, and then no more.
+        calls = ('KernelNodeSetParams_v2', 'MemsetNodeSetParams', 'MemcpyNodeSetParams')
+        refused = dict(HELD, SIM_FAIL=','.join(f'cuGraphExec{call}:0:1' for call in calls))
+        for name, segments in (('exactly', 6), ('legacy', 4), ('uploads', 1)):
+            for _, result in self.part(name, variants=[refused]):
+                with self.subTest(part=name):
+                    failed = result.report()['replay']['graph_launches_failed']
+                    self.assertGreater(failed, 0)
+                    self.assertLessEqual(failed, 3 * segments)
+
     def test_staged(self):
         for _, result in self.part('uploads', variants=[HELD]):
             replay = self.replayed(result)

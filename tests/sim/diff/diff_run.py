@@ -91,7 +91,8 @@ POLICIES.update({
     'gslot': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_STAGING=1|'
                     'ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB|ALLOGRAFT_POLICY=native'),
     # Nodes cannot be changed.
-    'grefused': graphs('ALLOGRAFT_GRAPH_PROFIT=0|SIM_FAIL=cuGraphExecKernelNodeSetParams_v2:0:1'),
+    'grefused': graphs('ALLOGRAFT_GRAPH_PROFIT=0|SIM_FAIL=cuGraphExecKernelNodeSetParams_v2:0:1,'
+                       'cuGraphExecMemsetNodeSetParams:0:1,cuGraphExecMemcpyNodeSetParams:0:1'),
     'gmanaged': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed'),
     'glaunch': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed|'
                       'ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_PREFETCH=launch'),
