@@ -474,7 +474,7 @@ static void forget_code(struct ag_lane *lane, void *data)
     if (!ag_lane_own(lane))
         return;
     ag_segment_settle(lane);
-    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
+    if (enter_context(lane, &pushed)) {
         ag_segment_end(lane, true, AG_FLUSH_CODE);
         ag_segment_forget(lane, false);
         ag_context_restore(pushed);
@@ -520,7 +520,7 @@ static void retire(struct ag_lane *lane, bool context_gone)
         ag_lane_retire(lane, true);
         return;
     }
-    if (ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS)
+    if (enter_context(lane, &pushed))
         ag_segment_end(lane, true, AG_FLUSH_END);
     ag_lane_retire(lane, false);
     ag_context_restore(pushed);
