@@ -352,8 +352,7 @@ CUresult ag_graph_finish(struct ag_graph *graph)
 
 /* --- launching --- */
 
-static CUresult set_node(const struct ag_graph *graph, CUgraphExec exec, CUgraphNode node,
-                         const struct ag_op *op)
+static CUresult set_node(const struct ag_graph *graph, CUgraphNode node, const struct ag_op *op)
 {
     struct ag_arguments arguments;
     CUDA_KERNEL_NODE_PARAMS_v2 kernel;
@@ -364,16 +363,16 @@ static CUresult set_node(const struct ag_graph *graph, CUgraphExec exec, CUgraph
     switch (ag_op_kind(op)) {
     case AG_OP_KERNEL:
         kernel_params(graph, op, &arguments, &kernel);
-        return ag_cu.cuGraphExecKernelNodeSetParams_v2(exec, node, &kernel);
+        return ag_cu.cuGraphExecKernelNodeSetParams_v2(graph->exec, node, &kernel);
     case AG_OP_COPY:
         ag_arguments_copy(&op->signature, (const void *)op->payload, &copy);
-        return ag_cu.cuGraphExecMemcpyNodeSetParams(exec, node, &copy, graph->wish.context);
+        return ag_cu.cuGraphExecMemcpyNodeSetParams(graph->exec, node, &copy, graph->wish.context);
     case AG_OP_FILL:
         fill_params(op, &fill);
-        return ag_cu.cuGraphExecMemsetNodeSetParams(exec, node, &fill, graph->wish.context);
+        return ag_cu.cuGraphExecMemsetNodeSetParams(graph->exec, node, &fill, graph->wish.context);
     case AG_OP_HOST:
         host = host_params(op);
-        return ag_cu.cuGraphExecHostNodeSetParams(exec, node, &host);
+        return ag_cu.cuGraphExecHostNodeSetParams(graph->exec, node, &host);
     case AG_OP_COPY_SHAPED:
     case AG_OP_FILL_SHAPED:
         break;
@@ -407,7 +406,7 @@ static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, ui
             continue;
         result = ops[i].payload_bytes != place.bytes || is_empty(&ops[i])
                      ? CUDA_ERROR_INVALID_VALUE
-                     : set_node(graph, graph->exec, graph->nodes[i].handle, &ops[i]);
+                     : set_node(graph, graph->nodes[i].handle, &ops[i]);
         if (result != CUDA_SUCCESS)
             return result;
         memcpy(last, ops[i].payload, place.bytes);

@@ -5,18 +5,19 @@
  * - An *anchor* is an operation at which an iteration is taken to begin: a mark says so, or,
  * without marks, it and those just before it have the smallest hash for some time (history.c).
  * Periods up to AG_HISTORY_WINDOW operations are found, short ones after two or three rounds.
- * - Where flushes come often, and at the same place, they are what iterations lie between, and there
- * are no anchors but marks.
- * - From a flush on, segments have growing lengths: first, 4 times that, then 3 times the one before,
- * up to the cap; while nodes have to be updated twice the one before, and two of each length: then
- * an operation costs the host nearly as much as the device (0.6 and 0.8 us). Where flushes
- * come at the same distance, none ends so shortly before one that a handful would be left.
+ * - Where flushes come often, and at the same place, they are what iterations lie between, and
+ * there are no anchors but marks.
+ * - From a flush on, segments have growing lengths: first, 4 times that, then 3 times the one
+ * before, up to the cap; while nodes have to be updated twice the one before, and two of each
+ * length: then an operation costs the host nearly as much as the device (0.6 and 0.8 us). Where
+ * flushes come at the same distance, none ends so shortly before one that a handful would be left.
  * - A loop that is shorter than the cap is unrolled: segments end at the last anchor that fits. Of
  * a longer one, segments have the length of the cap, but for the last. An anchor that comes at
  * another distance than the one before, or does not come, ends a segment in any case: so what
  * follows an irregularity does not depend on where it fell.
  * - The cap follows the pace: when operations come slowly, segments are shorter, in powers of two
- * with hysteresis, so that nothing is held back for long. */
+ * with hysteresis, so that nothing is held back for long; then also shorter than the shortest, but
+ * not than 8. */
 #ifndef AG_GRAPH_HISTORY_H
 #define AG_GRAPH_HISTORY_H
 

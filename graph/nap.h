@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AG_NAP_LEAST 4u /* operations of a segment of which something may come */
+/* Operations of a segment that becomes a graph: fewer are as fast one by one. */
+#define AG_NAP_LEAST 4u
 
 struct ag_nap;
 

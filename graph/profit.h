@@ -30,7 +30,8 @@ struct ag_profit {
     uint32_t interval;           /* rounds until the next check */
     uint32_t changes;            /* times the answer changed */
     bool comparing, prefers_eager;
-    uint64_t median_eager, median_replayed; /* of the last finished comparison; 0 before */
+    uint64_t median_eager, median_replayed; /* of the last finished comparison; 0 before. Where the
+                                               first was spared: the quickest eager round */
     bool wants_replayed;                    /* while comparing: what the next round is to be */
     uint32_t in_turn;                       /* rounds of that way so far in this turn */
 };

@@ -29,7 +29,6 @@
 #define SHORTEST       16u  /* operations of a segment that nothing flushes */
 #define FIRST          4u   /* of the first after a flush: the device is to start early */
 #define CAP            160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
-#define LEAST          4u   /* operations of a graph: fewer are as fast one by one */
 #define MAX_NODES      (1u << 16)
 #define MAX_REFUSALS   3u
 #define HOLD_SHARE     2u   /* a segment should come together within twice the watchdog's time */
@@ -433,7 +432,7 @@ static void learn(struct ag_lane *lane)
 
     ag_matcher_ended(lane->matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
-    if (!node->graph && lane->n_ops >= LEAST && node->ends >= state.warmup &&
+    if (!node->graph && lane->n_ops >= AG_NAP_LEAST && node->ends >= state.warmup &&
         node->refused < MAX_REFUSALS && lane->may_replay)
         build(lane);
 }

@@ -66,15 +66,24 @@ static void expect(const struct state *expected)
     CHECK_SAID(!sim_violations(), "%s", sim_last_violation());
 }
 
+/* Of a script that is written anew; its operations are in `ops`. */
+static struct ag_graph *graph_of(struct script *script, uint64_t *seed)
+{
+    struct ag_graph *graph;
+
+    write_script(script, seed);
+    script_make(script, made, ops);
+    OK(script_build(ops, N, &graph));
+    return graph;
+}
+
 static void test_right(uint64_t *seed)
 {
     static struct state before, after;
     struct script script;
     struct ag_graph *graph;
 
-    write_script(&script, seed);
-    script_make(&script, made, ops);
-    OK(script_build(ops, N, &graph));
+    graph = graph_of(&script, seed);
     for (unsigned round = 0; round < 8; round++) {
         script_make(&script, made, ops);
         world_scramble(seed);
@@ -119,9 +128,7 @@ static void test_legacy(uint64_t *seed)
     struct script script;
     struct ag_graph *graph;
 
-    write_script(&script, seed);
-    script_make(&script, made, ops);
-    OK(script_build(ops, N, &graph));
+    graph = graph_of(&script, seed);
     world_read(&before);
     script_submit(ops, N);
     world_read(&after);
@@ -151,9 +158,7 @@ static void test_impossible(uint64_t *seed)
         expect(&before);
         ag_graph_destroy(graph);
     }
-    write_script(&script, seed);
-    script_make(&script, made, ops);
-    OK(script_build(ops, N, &graph));
+    graph = graph_of(&script, seed);
     is_busy = true;
     CHECK(verify(graph) == AG_VERIFY_SKIPPED);
     is_busy = false;
