@@ -395,21 +395,28 @@ static bool same_words(const unsigned char *a, const unsigned char *b, uint32_t 
     return !difference;
 }
 
+bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *op)
+{
+    const struct place place = graph->places[i];
+
+    return op->payload_bytes == place.bytes &&
+           same_words(graph->last + place.offset, op->payload, place.bytes);
+}
+
 static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, uint32_t *ret_updated)
 {
     for (uint32_t i = 0; i < graph->n; i++) {
         const struct place place = graph->places[i];
-        unsigned char *last = graph->last + place.offset;
         CUresult result;
 
-        if (ops[i].payload_bytes == place.bytes && same_words(last, ops[i].payload, place.bytes))
+        if (ag_graph_has(graph, i, &ops[i]))
             continue;
         result = ops[i].payload_bytes != place.bytes || is_empty(&ops[i])
                      ? CUDA_ERROR_INVALID_VALUE
                      : set_node(graph, graph->nodes[i].handle, &ops[i]);
         if (result != CUDA_SUCCESS)
             return result;
-        memcpy(last, ops[i].payload, place.bytes);
+        memcpy(graph->last + place.offset, ops[i].payload, place.bytes);
         ++*ret_updated;
     }
     return CUDA_SUCCESS;

@@ -33,6 +33,8 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_
 CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op);
 CUresult ag_graph_finish(struct ag_graph *graph);
 
+/* Does node `i` do what `op`, of the same signature, would: need it not be changed for it? */
+bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *op);
 /* Brings every node whose payload differs from `ops` up to date, and launches. ops: the n_ops
  * operations with the same signatures. On failure nothing of it has been submitted, and the graph
  * must not be launched again. *ret_updated: nodes changed. The first launch uploads and takes

@@ -96,6 +96,8 @@ struct ag_lane {
     struct ag_profit profit;
     uint64_t round_began, round_path; /* path: a hash of its operations */
     uint32_t round_ops, round_graph_ops;
+    bool round_built;        /* graphs were built in this round */
+    uint32_t n_built_rounds; /* that were not compared */
     uint64_t kind;      /* the path of the rounds that are compared */
     uint32_t n_strange; /* rounds of another kind, one after the other */
 

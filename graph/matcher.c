@@ -92,13 +92,13 @@ struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
     return NULL;
 }
 
-void ag_matcher_free(struct ag_matcher *matcher, void (*drop)(struct ag_graph *graph, void *data),
-                     void *data)
+void ag_matcher_free(struct ag_matcher *matcher,
+                     void (*drop)(struct ag_variants *graphs, void *data), void *data)
 {
     if (!matcher)
         return;
     for (uint32_t i = 0; i < matcher->n_graphs; i++)
-        drop(matcher->graphs[i]->graph, data);
+        drop(matcher->graphs[i]->graphs, data);
     give_back(matcher);
 }
 
@@ -398,17 +398,17 @@ static void list_graph(struct ag_matcher *matcher, struct ag_node *node, bool ca
     matcher->graphs[place] = matcher->graphs[--matcher->n_graphs];
 }
 
-struct ag_graph *ag_matcher_set_graph(struct ag_matcher *matcher, struct ag_node *node,
-                                      struct ag_graph *graph)
+struct ag_variants *ag_matcher_set_graphs(struct ag_matcher *matcher, struct ag_node *node,
+                                          struct ag_variants *graphs)
 {
-    struct ag_graph *before = node->graph;
+    struct ag_variants *before = node->graphs;
 
-    node->graph = graph;
-    if (!before == !graph)
+    node->graphs = graphs;
+    if (!before == !graphs)
         return before;
-    list_graph(matcher, node, graph);
+    list_graph(matcher, node, graphs);
     for (struct ag_node *above = node->parent; above; above = above->parent) {
-        if (graph)
+        if (graphs)
             above->below++;
         else
             above->below--;

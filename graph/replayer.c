@@ -373,7 +373,8 @@ static void prepare(struct ag_lane *lane, const struct ag_op *op)
     if (lane->prepared)
         return;
     lane->hash = ag_signature_hash(&op->signature);
-    if (ag_history_length(lane->history) % PACE_EVERY == 0)
+    /* In rounds that are to be without graphs the pace would be the driver's. */
+    if (lane->may_replay && ag_history_length(lane->history) % PACE_EVERY == 0)
         now = ag_clock_ns();
     if (ag_history_ends_before(lane->history, lane->hash, ag_marks_take_iteration(), now) ||
         lane->n_ops >= MAX_SEGMENT)
@@ -381,7 +382,7 @@ static void prepare(struct ag_lane *lane, const struct ag_op *op)
     lane->next = lane->node
                      ? ag_matcher_follow(lane->matcher, lane->node, &op->signature, lane->hash)
                      : NULL;
-    lane->will_hold = lane->next && (lane->next->graph || lane->next->below) &&
+    lane->will_hold = lane->next && (lane->next->graphs || lane->next->below) &&
                       (lane->mode == AG_LANE_HOLDING || (!lane->n_ops && lane->may_replay));
     if (lane->mode == AG_LANE_HOLDING && !lane->will_hold) {
         ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
@@ -439,7 +440,7 @@ bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op)
                               memory_order_relaxed);
         ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
         /* Nothing longer is known: the device may start. */
-        if (lane->node->graph && !lane->node->below)
+        if (lane->node->graphs && !lane->node->below)
             ag_segment_submit(lane);
     } else {
         look_on(lane, lane->hash, lane->n_ops);

@@ -24,17 +24,19 @@
 #include "lane.h"
 #include "order.h"
 #include "trace.h"
+#include "variants.h"
 #include "verify.h"
 
-#define SHORTEST       16u  /* operations of a segment that nothing flushes */
-#define FIRST          4u   /* of the first after a flush: the device is to start early */
-#define CAP            160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
-#define MAX_NODES      (1u << 16)
-#define MAX_REFUSALS   3u
-#define HOLD_SHARE     2u   /* a segment should come together within twice the watchdog's time */
-#define FREE_ROUND     512u /* operations of a round that nobody waits for */
-#define EARLY_ROUND    128u /* ... before the ways have been compared */
-#define STRANGE_ENOUGH 64u  /* rounds of other kinds before the kind that is compared changes */
+#define SHORTEST        16u  /* operations of a segment that nothing flushes */
+#define FIRST           4u   /* of the first after a flush: the device is to start early */
+#define CAP             160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
+#define MAX_NODES       (1u << 16)
+#define MAX_REFUSALS    3u
+#define HOLD_SHARE      2u   /* a segment should come together within twice the watchdog's time */
+#define FREE_ROUND      512u /* operations of a round that nobody waits for */
+#define EARLY_ROUND     128u /* ... before the ways have been compared */
+#define BUILDING_ROUNDS 64u  /* in which graphs are built, that are not compared */
+#define STRANGE_ENOUGH  64u  /* rounds of other kinds before the kind that is compared changes */
 
 static struct {
     struct ag_history_limits limits;
@@ -115,14 +117,22 @@ static void give_up(struct ag_graph *graph, bool context_gone)
         ag_graph_destroy(graph);
 }
 
-static void drop_graph(struct ag_lane *lane, struct ag_node *node)
+/* All graphs of a segment. */
+static void give_up_all(struct ag_variants *graphs, bool context_gone)
 {
-    struct ag_graph *graph = ag_matcher_set_graph(lane->matcher, node, NULL);
+    for (uint32_t i = 0; i < ag_variants_count(graphs); i++)
+        give_up(ag_variants_at(graphs, i), context_gone);
+    ag_variants_free(graphs);
+}
 
-    if (!graph)
+static void drop_graphs(struct ag_lane *lane, struct ag_node *node)
+{
+    struct ag_variants *graphs = ag_matcher_set_graphs(lane->matcher, node, NULL);
+
+    if (!graphs)
         return;
-    lane->n_graphs--;
-    give_up(graph, false);
+    lane->n_graphs -= ag_variants_count(graphs);
+    give_up_all(graphs, false);
 }
 
 /* What became of `n` operations of the lane, since `began`; 0: now. */
@@ -160,7 +170,7 @@ static CUresult launch_graph(struct ag_lane *lane, struct ag_graph *graph, uint3
                                        : CUDA_SUCCESS;
 }
 
-/* Launches the graph at `node`, which stands for the first operations withheld. False: nothing of
+/* Launches a graph at `node`, which stands for the first operations withheld. False: nothing of
  * it was submitted. */
 static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
 {
@@ -168,8 +178,10 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
     uint32_t updated = 0;
     CUresult result;
 
-    result = launch_graph(lane, node->graph, node->depth, stream, &updated);
+    result = launch_graph(lane, ag_variants_pick(node->graphs, lane->ops), node->depth, stream,
+                          &updated);
     if (result == CUDA_SUCCESS) {
+        ag_variants_launched(node->graphs, lane->ops, updated);
         ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 1);
         ag_stats_add(AG_STAT_REPLAY_REPLAYED, node->depth);
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
@@ -184,7 +196,7 @@ static bool launch(struct ag_lane *lane, struct ag_node *node, CUstream stream)
                  ag_driver_error_name(result));
     ag_stats_add(AG_STAT_REPLAY_LAUNCH_FAILED, 1);
     node->refused++;
-    drop_graph(lane, node);
+    drop_graphs(lane, node);
     return false;
 }
 
@@ -266,7 +278,7 @@ void ag_segment_submit(struct ag_lane *lane)
         ag_log_warn("withheld work of another thread's stream could not be submitted yet");
         return;
     }
-    while (node->depth && !node->graph)
+    while (node->depth && !node->graphs)
         node = node->parent;
     if (node->depth && launch(lane, node, stream))
         n = node->depth;
@@ -316,18 +328,24 @@ bool ag_segment_hold(struct ag_lane *lane)
 /* --- learning --- */
 
 /* Room for one more graph, within the bounds. */
-static bool make_room(struct ag_lane *lane)
+static bool has_room(const struct ag_lane *lane)
 {
     uint64_t most = ag_size_bytes(state.max_bytes, lane->context->device->total_bytes);
 
-    while (lane->n_graphs >= state.max_graphs ||
-           atomic_load_explicit(&state.bytes, memory_order_relaxed) > most) {
+    return lane->n_graphs < state.max_graphs &&
+           atomic_load_explicit(&state.bytes, memory_order_relaxed) <= most;
+}
+
+/* Other segments' graphs go for it, but not for a second one of the same segment. */
+static bool make_room(struct ag_lane *lane)
+{
+    while (!has_room(lane)) {
         struct ag_node *node = ag_matcher_oldest_graph(lane->matcher);
 
-        if (!node || node == lane->node)
+        if (!node || lane->node->graphs)
             return false;
-        drop_graph(lane, node);
-        ag_stats_add(AG_STAT_REPLAY_EVICTED, 1);
+        ag_stats_add(AG_STAT_REPLAY_EVICTED, ag_variants_count(node->graphs));
+        drop_graphs(lane, node);
     }
     return true;
 }
@@ -394,6 +412,24 @@ static void dump(const struct ag_graph *graph)
         ag_log_warn("ALLOGRAFT_GRAPH_DUMP=%s: %s", state.dump, strerror(-error));
 }
 
+/* The graph belongs to the segment from now on. False: no memory for that. */
+static bool carry(struct ag_lane *lane, struct ag_graph *graph)
+{
+    struct ag_variants *graphs = lane->node->graphs;
+
+    if (!graphs) {
+        graphs = ag_variants_new(lane->n_ops);
+        if (!graphs)
+            return false;
+        (void)ag_matcher_set_graphs(lane->matcher, lane->node, graphs);
+    }
+    ag_variants_add(graphs, graph);
+    lane->n_graphs++;
+    lane->round_built = true;
+    atomic_fetch_add_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
+    return true;
+}
+
 static void build(struct ag_lane *lane)
 {
     uint64_t began = ag_clock_ns(), began_ticks = ag_clock_ticks();
@@ -409,15 +445,17 @@ static void build(struct ag_lane *lane)
         return;
     result = build_from(lane, &graph);
     ag_order_leave_gate();
+    if (graph && !carry(lane, graph)) {
+        ag_graph_destroy(graph);
+        graph = NULL;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (!graph) {
         lane->node->refused++;
         ag_stats_add(AG_STAT_REPLAY_BUILD_FAILED, 1);
         ag_log_debug("no graph of %u operations: %s", lane->n_ops, ag_driver_error_name(result));
         return;
     }
-    lane->n_graphs++;
-    atomic_fetch_add_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
-    (void)ag_matcher_set_graph(lane->matcher, lane->node, graph);
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
     if (ag_trace_on())
@@ -432,8 +470,8 @@ static void learn(struct ag_lane *lane)
 
     ag_matcher_ended(lane->matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
-    if (!node->graph && lane->n_ops >= AG_NAP_LEAST && node->ends >= state.warmup &&
-        node->refused < MAX_REFUSALS && lane->may_replay)
+    if (lane->n_ops >= AG_NAP_LEAST && node->ends >= state.warmup && node->refused < MAX_REFUSALS &&
+        lane->may_replay && (!node->graphs || ag_variants_wants(node->graphs)))
         build(lane);
 }
 
@@ -485,7 +523,7 @@ static void compare(struct ag_lane *lane, uint64_t ns)
     if (lane->round_path != lane->kind) {
         if (!lane->kind || ++lane->n_strange >= STRANGE_ENOUGH) {
             lane->kind = lane->round_path;
-            lane->n_strange = 0;
+            lane->n_strange = lane->n_built_rounds = 0;
             memset(&lane->profit, 0, sizeof(lane->profit));
         }
         return;
@@ -497,6 +535,13 @@ static void compare(struct ag_lane *lane, uint64_t ns)
     }
     if (ag_profit_note(&lane->profit, replayed, ns))
         ag_stats_compared(lane->profit.median_eager, lane->profit.median_replayed);
+}
+
+/* Building is over some time: what it takes says nothing of later rounds. Unless it does not end.
+ */
+static bool counts(struct ag_lane *lane)
+{
+    return !lane->round_built || lane->n_built_rounds++ >= BUILDING_ROUNDS;
 }
 
 void ag_segment_round(struct ag_lane *lane, bool free_running)
@@ -512,8 +557,9 @@ void ag_segment_round(struct ag_lane *lane, bool free_running)
         if (free_running)
             lane->round_path = FREE_ROUND;
         if (lane->round_began)
-            compare(lane, free_running ? (now - lane->round_began) * FREE_ROUND / lane->round_ops
-                                       : now - lane->round_began);
+            compare(lane, !counts(lane)  ? 0
+                          : free_running ? (now - lane->round_began) * FREE_ROUND / lane->round_ops
+                                         : now - lane->round_began);
         if (!lane->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
         lane->may_replay = ag_profit_replays(&lane->profit);
@@ -521,13 +567,14 @@ void ag_segment_round(struct ag_lane *lane, bool free_running)
     }
     lane->round_ops = lane->round_graph_ops = 0;
     lane->round_path = 0;
+    lane->round_built = false;
 }
 
 /* --- ends --- */
 
-static void forget_one(struct ag_graph *graph, void *data)
+static void forget_one(struct ag_variants *graphs, void *data)
 {
-    give_up(graph, *(const bool *)data);
+    give_up_all(graphs, *(const bool *)data);
 }
 
 /* What per-thread streams need. */

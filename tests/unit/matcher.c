@@ -74,7 +74,7 @@ static void compare(struct ag_matcher *matcher)
             continue;
         n += i > 0;
         CHECK(node->depth == path->depth && node->ends == path->ends);
-        CHECK((uintptr_t)node->graph == path->graph);
+        CHECK((uintptr_t)node->graphs == path->graph);
         for (const struct ag_node *child = node->first_child; child; child = child->next_sibling) {
             CHECK(child->parent == node);
             listed++;
@@ -185,8 +185,8 @@ static unsigned step(struct ag_matcher *matcher, unsigned path, unsigned symbol)
 
 static void set_graph(struct ag_matcher *matcher, unsigned path, unsigned graph)
 {
-    struct ag_graph *old =
-        ag_matcher_set_graph(matcher, paths[path].node, (struct ag_graph *)(uintptr_t)graph);
+    struct ag_variants *old =
+        ag_matcher_set_graphs(matcher, paths[path].node, (struct ag_variants *)(uintptr_t)graph);
 
     CHECK((uintptr_t)old == paths[path].graph);
     paths[path].graph = graph;
@@ -248,9 +248,9 @@ static void drop_one(struct ag_node *node, void *data)
     }
 }
 
-static void count_one(struct ag_graph *graph, void *data)
+static void count_one(struct ag_variants *graphs, void *data)
 {
-    CHECK(graph);
+    CHECK(graphs);
     ++*(unsigned *)data;
 }
 
