@@ -1,8 +1,13 @@
 """PyTorch, eager: training of a GPT-2-like net and of an MLP with dropout, inference of ResNet-18.
 
 Every loss with all its digits, and `step_ms_NAME` lines with the median time of a step.
-usage: torch_replay.py [gpt2|mlp|resnet]...   (none: all)
+usage: torch_replay.py [turns] [gpt2|mlp|resnet]...   (none: all)
+  turns: the steps of each net go to two streams in turns, ten at a time: one of normal priority,
+         `step_ms_NAME_plain`, and one of high priority, `step_ms_NAME_marked`. With only the latter
+         marked for replay both ways are measured in one process: one process of Python is as much
+         quicker than the next as what is looked for.
 """
+import contextlib
 import os
 import statistics
 import sys
@@ -17,6 +22,7 @@ from torch.nn import functional as F
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = "small" in sys.argv  # to see on a CPU that it runs at all
+TURNS = "turns" in sys.argv
 
 
 def wait():
@@ -24,8 +30,36 @@ def wait():
         torch.cuda.synchronize()
 
 
+def timed_in_turns(name, n_steps, step, every):
+    """As timed, with as many steps in each of two streams."""
+    n = max(10, every)
+    kinds = ("plain", "marked")
+    streams = [torch.cuda.stream(torch.cuda.Stream(priority=-i)) if DEVICE.type == "cuda" else contextlib.nullcontext()
+               for i in range(2)]
+    times = {kind: [] for kind in kinds}
+    for i in range(0, 2 * n_steps // n * n, n):
+        kind, shown = kinds[i // n % 2], []
+        with streams[i // n % 2]:
+            start = time.perf_counter()
+            for j in range(n):
+                shown.append(step(i + j))
+                if j % every == every - 1:
+                    wait()
+                    now = time.perf_counter()
+                    times[kind].append((now - start) / every)
+                    start = now
+            for value in shown:
+                print(name, kind, value.double().sum().item().hex())
+            wait()
+    for kind in kinds:
+        print(f"step_ms_{name}_{kind}", f"{1000 * statistics.median(times[kind][len(times[kind]) // 3:]):.4f}")
+
+
 def timed(name, n_steps, step, every=1):
     """Runs step(i) and prints what it returns; waits, and takes the time, behind each `every`-th step."""
+    if TURNS:
+        timed_in_turns(name, n_steps, step, every)
+        return
     times, shown, start = [], [], time.perf_counter()
     for i in range(n_steps // 10 if SMALL else n_steps):
         shown.append(step(i))
