@@ -104,6 +104,8 @@ POLICIES.update({
                       'ALLOGRAFT_GRAPH_HOLD_US=5000'),
     'gnth': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_HOLD_US=5000', 'nth:1,per-thread'),
 })
+# The program against itself under another schedule: what differs, its generator has left open.
+POLICIES['eager'] = 'ALLOGRAFT_DISABLE=1|SIM_SCHED=eager'
 # Managed memory says truthfully that it is managed.
 SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 'spill' in settings}
 # Not among them: waits given up, which take ten seconds each (tests/preload).

@@ -34,8 +34,11 @@ static void fill(const struct sim_kernel_call *call)
     uint32_t n = word_arg(call, 1), value = word_arg(call, 2);
     uint32_t *words = sim_kernel_access(pointer_arg(call, 0), n, true);
 
-    for (uint32_t i = 0; words && i < n / 4; i++)
+    for (uint32_t i = 1; words && i < n / 4; i++)
         words[i] = mix(value + i);
+    /* The host may be waiting for it without any call (op_poll). */
+    if (words && n >= 4)
+        __atomic_store_n(words, mix(value), __ATOMIC_RELEASE);
 }
 
 /* dst, src, bytes */
@@ -79,9 +82,9 @@ static void mark(const struct sim_kernel_call *call)
 /* Until the host has written the word. */
 static void spin(const struct sim_kernel_call *call)
 {
-    const volatile uint32_t *flag = sim_kernel_access(pointer_arg(call, 0), 4, false);
+    const uint32_t *flag = sim_kernel_access(pointer_arg(call, 0), 4, false);
 
-    if (flag && !*flag)
+    if (flag && !__atomic_load_n(flag, __ATOMIC_ACQUIRE))
         sim_kernel_again();
 }
 

@@ -261,7 +261,7 @@ bool op_hold(struct world *w)
 bool op_spin(struct world *w)
 {
     unsigned context = w->current, held, other;
-    volatile uint32_t *flag;
+    uint32_t *flag;
     CUdeviceptr p = 0;
     CUevent event;
     struct clock stamp;
@@ -282,7 +282,7 @@ bool op_spin(struct world *w)
         lane_submit(w, held, &stamp);
         while_held(w, held, other, event);
     }
-    *flag = 1;
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
     lane_pending(w, held, &stamp);
     if (did(w, cu.cuStreamSynchronize(lane_stream(w, held)), "cuStreamSynchronize s%u", held))
         host_knows(w, &stamp);

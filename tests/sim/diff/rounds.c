@@ -311,10 +311,11 @@ static void read_one(struct world *w, struct loop *loop, unsigned round, bool as
     unsigned lane = async ? loop->lanes[round % loop->n_lanes] : standard;
     struct buffer *buffer = device_buffer(loop, round);
 
-    use_context(w, loop->context);
-    if (buffer && w->lanes[lane].alive && !w->lanes[lane].capturing &&
-        buffer_reachable(w, buffer, loop->context) && bring_behind(w, loop, lane, buffer, false))
-        (void)read_back(w, buffer, lane, async);
+    if (!buffer || !w->lanes[lane].alive || w->lanes[lane].capturing ||
+        !buffer_reachable(w, buffer, loop->context) || !bring_behind(w, loop, lane, buffer, false))
+        return;
+    use_context(w, loop->context); /* whose standard stream it is: not of the one waited for */
+    (void)read_back(w, buffer, lane, async);
 }
 
 static void end_by_event(struct world *w, struct loop *loop)
@@ -412,7 +413,7 @@ bool op_rounds(struct world *w)
 
 /* Half of the kernels before the host looks, half after it; false when what it waits for does not
  * come. */
-static bool poll_once(struct world *w, unsigned lane, CUdeviceptr p, volatile uint32_t *word,
+static bool poll_once(struct world *w, unsigned lane, CUdeviceptr p, const uint32_t *word,
                       unsigned round)
 {
     struct timespec pause = {0, 50000};
@@ -426,7 +427,8 @@ static bool poll_once(struct world *w, unsigned lane, CUdeviceptr p, volatile ui
 
         if (did(w, launch_as(w, lane, KERNEL_FILL, args, &shape), "signal s%u", lane))
             lane_submit(w, lane, &stamp);
-        while (i == 2 && *word != fill_word(value) && tries++ < 30000)
+        while (i == 2 && __atomic_load_n(word, __ATOMIC_ACQUIRE) != fill_word(value) &&
+               tries++ < 30000)
             (void)nanosleep(&pause, NULL);
     }
     say(w, "%s", tries < 30000 ? "the signal came" : "no signal came");
