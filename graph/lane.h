@@ -14,10 +14,10 @@
 
 #include "abi.h"
 #include "history.h"
+#include "kinds.h"
 #include "matcher.h"
 #include "nap.h"
 #include "op.h"
-#include "profit.h"
 #include "replayer.h"
 #include "staging.h"
 
@@ -93,13 +93,10 @@ struct ag_lane {
     uint32_t n_graphs;
     uint64_t n_anchors; /* of the history, when it was last asked */
 
-    struct ag_profit profit;
+    struct ag_kinds kinds;            /* of its rounds */
     uint64_t round_began, round_path; /* path: a hash of its operations */
     uint32_t round_ops, round_graph_ops;
-    bool round_built;        /* graphs were built in this round */
-    uint32_t n_built_rounds; /* that were not compared */
-    uint64_t kind;      /* the path of the rounds that are compared */
-    uint32_t n_strange; /* rounds of another kind, one after the other */
+    bool round_built; /* graphs were built in this round */
 
     /* Of a per-thread stream, to which no other thread can submit: */
     CUevent before, behind;

@@ -27,16 +27,14 @@
 #include "variants.h"
 #include "verify.h"
 
-#define SHORTEST        16u  /* operations of a segment that nothing flushes */
-#define FIRST           4u   /* of the first after a flush: the device is to start early */
-#define CAP             160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
-#define MAX_NODES       (1u << 16)
-#define MAX_REFUSALS    3u
-#define HOLD_SHARE      2u   /* a segment should come together within twice the watchdog's time */
-#define FREE_ROUND      512u /* operations of a round that nobody waits for */
-#define EARLY_ROUND     128u /* ... before the ways have been compared */
-#define BUILDING_ROUNDS 64u  /* in which graphs are built, that are not compared */
-#define STRANGE_ENOUGH  64u  /* rounds of other kinds before the kind that is compared changes */
+#define SHORTEST     16u  /* operations of a segment that nothing flushes */
+#define FIRST        4u   /* of the first after a flush: the device is to start early */
+#define CAP          160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
+#define MAX_NODES    (1u << 16)
+#define MAX_REFUSALS 3u
+#define HOLD_SHARE   2u   /* a segment should come together within twice the watchdog's time */
+#define FREE_ROUND   512u /* operations of a round that nobody waits for */
+#define EARLY_ROUND  128u /* ... before the ways have been compared */
 
 static struct {
     struct ag_history_limits limits;
@@ -336,6 +334,18 @@ static bool has_room(const struct ag_lane *lane)
            atomic_load_explicit(&state.bytes, memory_order_relaxed) <= most;
 }
 
+/* One at a time: to destroy one takes the driver as long as a few launches. */
+static void evict_one(struct ag_lane *lane, struct ag_node *node)
+{
+    if (ag_variants_count(node->graphs) > 1) {
+        give_up(ag_variants_take(node->graphs), false);
+        lane->n_graphs--;
+    } else {
+        drop_graphs(lane, node);
+    }
+    ag_stats_add(AG_STAT_REPLAY_EVICTED, 1);
+}
+
 /* Other segments' graphs go for it, but not for a second one of the same segment. */
 static bool make_room(struct ag_lane *lane)
 {
@@ -344,8 +354,7 @@ static bool make_room(struct ag_lane *lane)
 
         if (!node || lane->node->graphs)
             return false;
-        ag_stats_add(AG_STAT_REPLAY_EVICTED, ag_variants_count(node->graphs));
-        drop_graphs(lane, node);
+        evict_one(lane, node);
     }
     return true;
 }
@@ -464,6 +473,12 @@ static void build(struct ag_lane *lane)
         dump(graph);
 }
 
+/* Beside a first graph, while there is plenty of room. */
+static bool wants_another(const struct ag_lane *lane)
+{
+    return lane->n_graphs < state.max_graphs / 2 && ag_variants_wants(lane->node->graphs);
+}
+
 static void learn(struct ag_lane *lane)
 {
     struct ag_node *node = lane->node;
@@ -471,7 +486,7 @@ static void learn(struct ag_lane *lane)
     ag_matcher_ended(lane->matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
     if (lane->n_ops >= AG_NAP_LEAST && node->ends >= state.warmup && node->refused < MAX_REFUSALS &&
-        lane->may_replay && (!node->graphs || ag_variants_wants(node->graphs)))
+        lane->may_replay && (!node->graphs || wants_another(lane)))
         build(lane);
 }
 
@@ -518,38 +533,25 @@ void ag_segment_end(struct ag_lane *lane, bool flushed, enum ag_flush why)
 
 static void compare(struct ag_lane *lane, uint64_t ns)
 {
-    bool replayed = lane->round_graph_ops > 0;
+    const struct ag_profit *compared =
+        ag_kinds_note(&lane->kinds, &(struct ag_round){
+                                        .path = lane->round_path,
+                                        .ns = ns,
+                                        .replayed = lane->round_graph_ops > 0,
+                                        .was_to_replay = lane->may_replay,
+                                        .built = lane->round_built,
+                                    });
 
-    if (lane->round_path != lane->kind) {
-        if (!lane->kind || ++lane->n_strange >= STRANGE_ENOUGH) {
-            lane->kind = lane->round_path;
-            lane->n_strange = lane->n_built_rounds = 0;
-            memset(&lane->profit, 0, sizeof(lane->profit));
-        }
-        return;
-    }
-    lane->n_strange = 0;
-    if (lane->may_replay && !replayed) {
-        ag_profit_before(&lane->profit, ns);
-        return;
-    }
-    if (ag_profit_note(&lane->profit, replayed, ns))
-        ag_stats_compared(lane->profit.median_eager, lane->profit.median_replayed);
-}
-
-/* Building is over some time: what it takes says nothing of later rounds. Unless it does not end.
- */
-static bool counts(struct ag_lane *lane)
-{
-    return !lane->round_built || lane->n_built_rounds++ >= BUILDING_ROUNDS;
+    if (compared)
+        ag_stats_compared(compared->median_eager, compared->median_replayed);
 }
 
 void ag_segment_round(struct ag_lane *lane, bool free_running)
 {
+    uint32_t least = ag_kinds_compared(&lane->kinds, FREE_ROUND) ? FREE_ROUND : EARLY_ROUND;
     uint64_t now;
 
-    if (!lane->round_ops ||
-        (free_running && lane->round_ops < (lane->profit.interval ? FREE_ROUND : EARLY_ROUND)))
+    if (!lane->round_ops || (free_running && lane->round_ops < least))
         return;
     ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
     if (state.profit) {
@@ -557,12 +559,11 @@ void ag_segment_round(struct ag_lane *lane, bool free_running)
         if (free_running)
             lane->round_path = FREE_ROUND;
         if (lane->round_began)
-            compare(lane, !counts(lane)  ? 0
-                          : free_running ? (now - lane->round_began) * FREE_ROUND / lane->round_ops
-                                         : now - lane->round_began);
+            compare(lane, free_running ? (now - lane->round_began) * FREE_ROUND / lane->round_ops
+                                       : now - lane->round_began);
         if (!lane->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
-        lane->may_replay = ag_profit_replays(&lane->profit);
+        lane->may_replay = ag_kinds_replay(&lane->kinds);
         lane->round_began = now;
     }
     lane->round_ops = lane->round_graph_ops = 0;
@@ -608,8 +609,7 @@ void ag_segment_forget(struct ag_lane *lane, bool context_gone)
     lane->next = NULL;
     lane->prepared = false;
     lane->n_graphs = 0;
-    lane->kind = 0;
-    memset(&lane->profit, 0, sizeof(lane->profit));
+    memset(&lane->kinds, 0, sizeof(lane->kinds));
     lane->may_replay = true;
 }
 

@@ -116,6 +116,24 @@ static uint32_t longest_unpicked(const struct ag_variants *variants)
     return oldest;
 }
 
+struct ag_graph *ag_variants_take(struct ag_variants *variants)
+{
+    uint32_t oldest = longest_unpicked(variants), end = --variants->n;
+    struct ag_graph *graph = variants->graph[oldest];
+
+    /* The last one takes its place. */
+    variants->graph[oldest] = variants->graph[end];
+    variants->picked_at[oldest] = variants->picked_at[end];
+    if (variants->spare == oldest)
+        variants->spare = MOST;
+    else if (variants->spare == end)
+        variants->spare = oldest;
+    if (variants->picked == end)
+        variants->picked = oldest;
+    variants->recurs = false;
+    return graph;
+}
+
 struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_op *ops)
 {
     uint32_t best = 0, best_likeness = 0;

@@ -26,6 +26,8 @@ void ag_variants_free(struct ag_variants *variants);
 /* The graph, built of the operations launched last (or the first one), is one of them from now on:
  * there must have been room, as ag_variants_wants says. */
 void ag_variants_add(struct ag_variants *variants, struct ag_graph *graph);
+/* Takes out the graph that was not picked for longest: the caller's again. There must be one. */
+struct ag_graph *ag_variants_take(struct ag_variants *variants);
 uint32_t ag_variants_count(const struct ag_variants *variants);
 struct ag_graph *ag_variants_at(const struct ag_variants *variants, uint32_t i);
 

@@ -334,7 +334,9 @@ static bool same_place(const struct sim_span *a, const struct sim_span *b)
         return false;
     if (!x || !y)
         return true;
-    if (x->device != y->device || (x->kind == SIM_BLOCK_HOST) != (y->kind == SIM_BLOCK_HOST))
+    if (x->kind == SIM_BLOCK_HOST || y->kind == SIM_BLOCK_HOST)
+        return true;
+    if (x->device != y->device)
         return false;
     return x->kind != SIM_BLOCK_NATIVE || y->kind != SIM_BLOCK_NATIVE || x->ctx == y->ctx;
 }

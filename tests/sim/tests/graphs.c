@@ -194,7 +194,7 @@ static void test_update_limits(void)
     changed = copy_params(q, elsewhere, 16);
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
     changed = copy_params(q, (CUdeviceptr)(uintptr_t)pinned, 16);
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
+    OK(cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
     changed = copy_params(q, p, 0);
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, row, &changed, test.ctx));
     changed = copy_params(q + 512, p, 32);
@@ -293,8 +293,13 @@ static void test_fill_limits(void)
     OK(cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
     changed = set;
     changed.dst = (CUdeviceptr)(uintptr_t)pinned;
-    EXPECT(CUDA_ERROR_INVALID_VALUE,
-           cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
+    OK(cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
+    run(exec);
+    CHECK(*(uint32_t *)pinned == 1);
+    changed = set;
+    changed.width = 64;
+    changed.dst = q;
+    OK(cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
     changed.width = 0;
     EXPECT(CUDA_ERROR_INVALID_VALUE,
            cuGraphExecMemsetNodeSetParams(exec, node, &changed, test.ctx));
