@@ -16,7 +16,8 @@
 #include "history.h"
 
 #include <stddef.h>
-#include <sys/mman.h>
+
+#include "base/pages.h"
 
 #define CONTEXT        16u /* operations; as long as the usual shortest segment */
 #define NO_CONTEXT     UINT64_MAX
@@ -330,12 +331,26 @@ static void flushed(struct ag_history *history)
     history->last_ns = 0;
 }
 
-struct ag_history *ag_history_new(const struct ag_history_limits *limits)
+static struct ag_spares spares;
+
+void ag_history_prepare(void)
 {
     struct ag_history *history =
-        mmap(NULL, sizeof(*history), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ag_spares_are_enough(&spares) ? NULL : ag_pages_get(sizeof(*history));
 
-    if (history == MAP_FAILED)
+    if (!history)
+        return;
+    ag_pages_ready(history, sizeof(*history));
+    ag_history_free(history);
+}
+
+struct ag_history *ag_history_new(const struct ag_history_limits *limits)
+{
+    struct ag_history *history = ag_spares_take(&spares);
+
+    if (!history)
+        history = ag_pages_get(sizeof(*history));
+    if (!history)
         return NULL;
     history->limits = *limits;
     history->quiet = LEAST_QUIET;
@@ -350,8 +365,11 @@ struct ag_history *ag_history_new(const struct ag_history_limits *limits)
 
 void ag_history_free(struct ag_history *history)
 {
-    if (history)
-        munmap(history, sizeof(*history));
+    if (!history)
+        return;
+    *history = (struct ag_history){0};
+    if (!ag_spares_put(&spares, history))
+        ag_pages_free(history, sizeof(*history));
 }
 
 /* Most operations: no anchor, none missing, and no reason to end. */

@@ -41,6 +41,8 @@ struct ag_history;
 
 struct ag_history *ag_history_new(const struct ag_history_limits *limits); /* NULL without memory */
 void ag_history_free(struct ag_history *history);
+/* Makes the memory of the next one; of a few at most. */
+void ag_history_prepare(void);
 
 /* The next operation comes. True: a segment ends before it, and the caller calls
  * ag_history_ended(false), after which the segment has this one operation.

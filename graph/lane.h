@@ -156,6 +156,8 @@ void ag_store_reset(struct ag_store *store);
 void ag_store_free(struct ag_store *store);
 /* Room for one more operation; false without memory. */
 bool ag_lane_reserve(struct ag_lane *lane);
+/* Makes the memory that the next lane takes as it sees its first operation; of a few at most. */
+void ag_lane_prepare(void);
 
 /* --- segments (segment.c); the lane is owned, its context current --- */
 
@@ -186,6 +188,8 @@ void ag_watchdog_configure(uint64_t hold_ns);
 /* Something is about to be withheld. Cheap while it is awake; false: there is no watchdog to be
  * had. */
 bool ag_watchdog_wake(void);
+/* Starts it, if it never was. */
+void ag_watchdog_start(void);
 void ag_watchdog_forget(void);
 
 #endif

@@ -4,13 +4,13 @@
 #endif
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/pages.h"
 #include "context.h"
 #include "lane.h"
 #include "marks.h"
@@ -20,6 +20,9 @@
 #define MASK_WORDS  (AG_MAX_LANES / 64)
 #define CHUNK_BYTES (256u << 10)
 #define FIRST_PLAIN offsetof(struct ag_lane, home)
+#define FIRST_OPS   512u
+#define READY_OPS   192u        /* of these, those whose pages are there at once: a segment's */
+#define READY_CHUNK (16u << 10) /* and of the first chunk, as many bytes */
 
 _Atomic uint32_t ag_replay_withheld, ag_lane_changes;
 _Atomic bool ag_lane_any_late;
@@ -348,12 +351,15 @@ struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
 
 void ag_lane_announce(struct ag_context *context, CUstream stream, bool blocking, int priority)
 {
+    struct ag_lane *lane;
     uint64_t number;
 
     ag_lock_take(&table.lock);
     number = ++table.n_streams;
     ag_lock_release(&table.lock);
-    (void)make(context, stream, blocking, priority, number);
+    lane = make(context, stream, blocking, priority, number);
+    if (lane && atomic_load_explicit(&lane->marked, memory_order_relaxed))
+        ag_lane_prepare();
 }
 
 void ag_lane_each_open(void (*visit)(struct ag_lane *lane, void *data), void *data)
@@ -460,6 +466,27 @@ bool ag_lane_own(struct ag_lane *lane)
     return ag_lane_own_within(lane, UINT64_MAX);
 }
 
+/* --- memory that is kept for other lanes; it is not cleared --- */
+
+static struct ag_spares spare_chunks, spare_ops;
+
+/* Of the usual segment, the pages are there. */
+static void *make_ready(size_t bytes, size_t ready)
+{
+    void *pages = ag_pages_get(bytes);
+
+    if (pages)
+        ag_pages_ready(pages, ready);
+    return pages;
+}
+
+/* usual: bytes of those that are kept. */
+static void put_by(struct ag_spares *spares, void *pages, size_t bytes, size_t usual)
+{
+    if (pages && (bytes != usual || !ag_spares_put(spares, pages)))
+        ag_pages_free(pages, bytes);
+}
+
 /* --- ends --- */
 
 void ag_lane_retire(struct ag_lane *lane, bool context_gone)
@@ -474,8 +501,8 @@ void ag_lane_retire(struct ag_lane *lane, bool context_gone)
     lane->nap = NULL;
     atomic_store_explicit(&lane->asleep, false, memory_order_relaxed);
     ag_store_free(&lane->store);
-    if (lane->ops)
-        munmap(lane->ops, lane->max_ops * sizeof(*lane->ops));
+    put_by(&spare_ops, lane->ops, lane->max_ops * sizeof(*lane->ops),
+           FIRST_OPS * sizeof(*lane->ops));
     lane->ops = NULL;
     lane->n_ops = lane->max_ops = 0;
     atomic_store_explicit(&lane->dead, true, memory_order_release);
@@ -514,11 +541,26 @@ struct ag_chunk {
     _Alignas(8) unsigned char bytes[CHUNK_BYTES - 16];
 };
 
-static void *get_pages(size_t bytes)
+static void put_by_fresh(struct ag_spares *spares, size_t bytes, size_t ready)
 {
-    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!ag_spares_are_enough(spares))
+        put_by(spares, make_ready(bytes, ready), bytes, bytes);
+}
 
-    return pages == MAP_FAILED ? NULL : pages;
+static void *take_or_make(struct ag_spares *spares, size_t bytes, size_t ready)
+{
+    void *pages = ag_spares_take(spares);
+
+    return pages ? pages : make_ready(bytes, ready);
+}
+
+void ag_lane_prepare(void)
+{
+    ag_matcher_prepare();
+    ag_history_prepare();
+    ag_nap_prepare();
+    put_by_fresh(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
+    put_by_fresh(&spare_ops, FIRST_OPS * sizeof(struct ag_op), READY_OPS * sizeof(struct ag_op));
 }
 
 unsigned char *ag_store_room(struct ag_store *store)
@@ -528,7 +570,8 @@ unsigned char *ag_store_room(struct ag_store *store)
     if (store->chunk && store->at + AG_MAX_PAYLOAD <= sizeof(store->chunk->bytes))
         return store->chunk->bytes + store->at;
     if (!*next)
-        *next = get_pages(sizeof(struct ag_chunk));
+        *next = store->first ? ag_pages_get(sizeof(struct ag_chunk))
+                             : take_or_make(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
     if (!*next)
         return NULL;
     store->chunk = *next;
@@ -552,7 +595,8 @@ void ag_store_free(struct ag_store *store)
     while (store->first) {
         struct ag_chunk *next = store->first->next;
 
-        munmap(store->first, sizeof(*store->first));
+        store->first->next = NULL;
+        put_by(&spare_chunks, store->first, sizeof(*store->first), sizeof(*store->first));
         store->first = next;
     }
     *store = (struct ag_store){0};
@@ -560,17 +604,18 @@ void ag_store_free(struct ag_store *store)
 
 bool ag_lane_reserve(struct ag_lane *lane)
 {
-    uint32_t max = lane->max_ops ? lane->max_ops * 2 : 512;
+    uint32_t max = lane->max_ops ? lane->max_ops * 2 : FIRST_OPS;
     struct ag_op *ops;
 
     if (lane->n_ops < lane->max_ops)
         return true;
-    ops = get_pages(max * sizeof(*ops));
+    ops = lane->ops ? ag_pages_get(max * sizeof(*ops))
+                    : take_or_make(&spare_ops, max * sizeof(*ops), READY_OPS * sizeof(*ops));
     if (!ops)
         return false;
     if (lane->ops) {
         memcpy(ops, lane->ops, lane->n_ops * sizeof(*ops));
-        munmap(lane->ops, lane->max_ops * sizeof(*ops));
+        ag_pages_free(lane->ops, lane->max_ops * sizeof(*ops));
     }
     lane->ops = ops;
     lane->max_ops = max;

@@ -16,12 +16,17 @@
 
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "base/pages.h"
 
 #define MOST_LISTED  8u /* children; of more, each is in the table as well */
 #define N_BUCKETS    256u
 #define N_NOTES      16384u
 #define LEAST_JUDGED 8192u
+#define PART_BYTES   4096u /* what each part of the memory begins at a multiple of */
+#define FIRST_READY  256u  /* nodes whose pages are there from the beginning */
+#define MOST_TIDIED  1024u /* nodes that are cleared, so that another lane may use the memory */
+#define NEXT_READY   512u  /* and so many more whenever they are used up */
 
 enum mark { EVICTABLE, KEPT, DOOMED };
 
@@ -32,9 +37,12 @@ struct beside {
     uint32_t mark;   /* while room is made: enum mark */
 };
 
+/* The first part of the mapping that holds all that it points to. */
 struct ag_matcher {
+    size_t bytes;                /* of the mapping */
     uint32_t max_nodes, n_nodes; /* without the root */
     uint32_t n_fresh;            /* nodes of the array that were ever in use, with the root */
+    uint32_t n_ready;            /* nodes of the array, and those beside, whose pages are there */
     uint32_t capacity;           /* of the table, a power of two */
     uint64_t ends;
     struct ag_node *nodes; /* nodes[0] is the root */
@@ -45,51 +53,120 @@ struct ag_matcher {
     uint32_t n_graphs;
     uint32_t n_found, n_missed; /* since that was judged last, half as many as there may be nodes */
     bool hardly_repeats;
-    uint32_t fresh;          /* number of the node that was made last, in this segment; or 0 */
-    uint32_t notes[N_NOTES]; /* what came where it would have branched off, by hash; 0 for none */
+    bool is_scattered; /* something was written into the table, or noted */
+    uint32_t fresh;    /* number of the node that was made last, in this segment; or 0 */
+    uint32_t *notes;   /* what came where it would have branched off, by hash; 0 for none */
 };
 
-static void *map(size_t bytes)
-{
-    void *there = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static struct ag_spares spares; /* of the usual size */
 
-    return there == MAP_FAILED ? NULL : there;
+/* --- memory --- */
+
+/* Nodes from the `first` on, and what lies beside them, are used soon. */
+static void get_ready(struct ag_matcher *matcher, uint32_t first, uint32_t n)
+{
+    uint32_t left = matcher->max_nodes + 1 - first;
+
+    if (n > left)
+        n = left;
+    ag_pages_ready(&matcher->nodes[first], n * sizeof(matcher->nodes[0]));
+    ag_pages_ready(&matcher->beside[first], n * sizeof(matcher->beside[0]));
+    matcher->n_ready = first + n;
 }
 
-static void unmap(void *there, size_t bytes)
+/* Where the parts of the mapping begin, and its size. */
+struct layout {
+    uint32_t max_nodes, capacity; /* capacity: of the table */
+    size_t beside, graphs, table, notes, nodes, bytes;
+};
+
+static size_t behind(size_t at, size_t n, size_t each)
 {
-    if (there)
-        munmap(there, bytes);
+    return (at + n * each + PART_BYTES - 1) & ~(size_t)(PART_BYTES - 1);
 }
 
-static void give_back(struct ag_matcher *matcher)
+static struct layout lay_out(uint32_t max_nodes)
 {
-    unmap(matcher->nodes, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->nodes[0]));
-    unmap(matcher->beside, ((size_t)matcher->max_nodes + 1) * sizeof(matcher->beside[0]));
-    unmap(matcher->table, (size_t)matcher->capacity * sizeof(matcher->table[0]));
-    unmap(matcher->graphs, ((size_t)matcher->max_nodes + 1) * sizeof(struct ag_node *));
-    unmap(matcher, sizeof(*matcher));
+    size_t n = (size_t)max_nodes + 1;
+    struct layout layout = {.max_nodes = max_nodes, .capacity = 16};
+
+    while (layout.capacity / 2 < max_nodes)
+        layout.capacity *= 2;
+    layout.beside = sizeof(struct ag_matcher); /* beside the first nodes lie pages that are there */
+    layout.graphs = behind(layout.beside, n, sizeof(struct beside));
+    layout.table = behind(layout.graphs, n, sizeof(struct ag_node *));
+    layout.notes = behind(layout.table, layout.capacity, sizeof(uint32_t));
+    layout.nodes = behind(layout.notes, N_NOTES, sizeof(uint32_t));
+    layout.bytes = behind(layout.nodes, n, sizeof(struct ag_node));
+    return layout;
+}
+
+static void set_up(struct ag_matcher *matcher, const struct layout *layout)
+{
+    char *memory = (char *)matcher;
+
+    *matcher = (struct ag_matcher){
+        .bytes = layout->bytes,
+        .max_nodes = layout->max_nodes,
+        .n_fresh = 1,
+        .capacity = layout->capacity,
+        .beside = (struct beside *)(void *)(memory + layout->beside),
+        .graphs = (struct ag_node **)(void *)(memory + layout->graphs),
+        .table = (uint32_t *)(void *)(memory + layout->table),
+        .notes = (uint32_t *)(void *)(memory + layout->notes),
+        .nodes = (struct ag_node *)(void *)(memory + layout->nodes),
+    };
+}
+
+static struct ag_matcher *make(uint32_t max_nodes)
+{
+    const struct layout layout = lay_out(max_nodes);
+    struct ag_matcher *matcher = ag_pages_get(layout.bytes);
+
+    if (!matcher)
+        return NULL;
+    set_up(matcher, &layout);
+    get_ready(matcher, 0, FIRST_READY);
+    return matcher;
+}
+
+/* Is little to be cleared, for the next lane? */
+static bool is_tidy(const struct ag_matcher *matcher)
+{
+    return matcher->max_nodes == AG_MATCHER_NODES && matcher->n_fresh <= MOST_TIDIED &&
+           !matcher->is_scattered;
+}
+
+static void tidy_up(struct ag_matcher *matcher)
+{
+    const struct layout layout = lay_out(matcher->max_nodes);
+    uint32_t n_ready = matcher->n_ready;
+
+    memset(matcher->nodes, 0, matcher->n_fresh * sizeof(matcher->nodes[0]));
+    memset(matcher->beside, 0, matcher->n_fresh * sizeof(matcher->beside[0]));
+    set_up(matcher, &layout);
+    matcher->n_ready = n_ready;
+}
+
+static void put_by(struct ag_matcher *matcher)
+{
+    if (!ag_spares_put(&spares, matcher))
+        ag_pages_free(matcher, matcher->bytes);
+}
+
+void ag_matcher_prepare(void)
+{
+    struct ag_matcher *matcher = ag_spares_are_enough(&spares) ? NULL : make(AG_MATCHER_NODES);
+
+    if (matcher)
+        put_by(matcher);
 }
 
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
 {
-    struct ag_matcher *matcher = map(sizeof(*matcher));
+    struct ag_matcher *spare = max_nodes == AG_MATCHER_NODES ? ag_spares_take(&spares) : NULL;
 
-    if (!matcher)
-        return NULL;
-    matcher->max_nodes = max_nodes;
-    matcher->n_fresh = 1;
-    for (matcher->capacity = 16; matcher->capacity / 2 < max_nodes; matcher->capacity *= 2)
-        ;
-    matcher->nodes = map(((size_t)max_nodes + 1) * sizeof(matcher->nodes[0]));
-    matcher->beside = map(((size_t)max_nodes + 1) * sizeof(matcher->beside[0]));
-    matcher->table = map((size_t)matcher->capacity * sizeof(matcher->table[0]));
-    matcher->graphs = map(((size_t)max_nodes + 1) * sizeof(struct ag_node *));
-    if (matcher->nodes && matcher->beside && matcher->table && matcher->graphs)
-        return matcher;
-    give_back(matcher);
-    return NULL;
+    return spare ? spare : make(max_nodes);
 }
 
 void ag_matcher_free(struct ag_matcher *matcher,
@@ -99,7 +176,12 @@ void ag_matcher_free(struct ag_matcher *matcher,
         return;
     for (uint32_t i = 0; i < matcher->n_graphs; i++)
         drop(matcher->graphs[i]->graphs, data);
-    give_back(matcher);
+    if (!is_tidy(matcher) || ag_spares_are_enough(&spares)) {
+        ag_pages_free(matcher, matcher->bytes);
+        return;
+    }
+    tidy_up(matcher);
+    put_by(matcher);
 }
 
 struct ag_node *ag_matcher_root(struct ag_matcher *matcher)
@@ -129,6 +211,7 @@ static void enter(struct ag_matcher *matcher, const struct ag_node *child)
     while (matcher->table[place])
         place = (place + 1) & (matcher->capacity - 1);
     matcher->table[place] = child->number;
+    matcher->is_scattered = true;
 }
 
 /* What comes behind it moves up where it may. */
@@ -297,6 +380,8 @@ static uint32_t take_number(struct ag_matcher *matcher, const struct ag_node *in
     if (matcher->n_nodes == matcher->max_nodes)
         evict(matcher, in_hand);
     number = matcher->first_free;
+    if (matcher->n_fresh == matcher->n_ready && matcher->n_fresh <= matcher->max_nodes)
+        get_ready(matcher, matcher->n_fresh, NEXT_READY);
     if (matcher->n_fresh <= matcher->max_nodes)
         number = matcher->n_fresh++;
     else
@@ -322,6 +407,7 @@ static bool is_noted(struct ag_matcher *matcher, const struct ag_node *node, uin
     bool was = *note == tag;
 
     *note = tag;
+    matcher->is_scattered = true;
     return was;
 }
 

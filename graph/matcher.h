@@ -21,9 +21,9 @@ struct ag_node {
     uint32_t number;        /* the matcher's */
     uint32_t depth;         /* operations from the root; 0 for the root */
     uint32_t ends;          /* segments that ended here */
-    uint32_t below;         /* nodes with graphs in the subtree beneath this one, itself not counted */
-    uint32_t refused;       /* times that building or launching a graph failed here */
-    bool is_wide;           /* its children are in the matcher's table */
+    uint32_t below;   /* nodes with graphs in the subtree beneath this one, itself not counted */
+    uint32_t refused; /* times that building or launching a graph failed here */
+    bool is_wide;     /* its children are in the matcher's table */
     struct ag_variants *graphs;
 };
 
@@ -31,6 +31,9 @@ struct ag_matcher;
 
 /* At most max_nodes nodes beside the root. NULL without memory. */
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes);
+/* Makes what the next ag_matcher_new(AG_MATCHER_NODES) hands out; a few at most. */
+#define AG_MATCHER_NODES (1u << 16)
+void ag_matcher_prepare(void);
 /* `drop` gets all graphs that are still carried. */
 void ag_matcher_free(struct ag_matcher *matcher,
                      void (*drop)(struct ag_variants *graphs, void *data), void *data);

@@ -2,8 +2,9 @@
 #include "nap.h"
 
 #include <stddef.h>
-#include <sys/mman.h>
+#include <string.h>
 
+#include "base/pages.h"
 #include "history.h"
 
 #define FIRST_LOOK 2048
@@ -48,21 +49,51 @@ struct ag_nap {
     struct seen near[NEAR], far[FAR];
 };
 
+static struct ag_spares spares;
+
+/* A few hundred operations touch nearly all of its pages. */
+static struct ag_nap *make(void)
+{
+    struct ag_nap *nap = ag_pages_get(sizeof(*nap));
+
+    if (nap)
+        ag_pages_ready(nap, sizeof(*nap));
+    return nap;
+}
+
+static void put_by(struct ag_nap *nap)
+{
+    if (!ag_spares_put(&spares, nap))
+        ag_pages_free(nap, sizeof(*nap));
+}
+
+void ag_nap_prepare(void)
+{
+    struct ag_nap *nap = ag_spares_are_enough(&spares) ? NULL : make();
+
+    if (nap)
+        put_by(nap);
+}
+
 struct ag_nap *ag_nap_new(void)
 {
-    struct ag_nap *nap =
-        mmap(NULL, sizeof(*nap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ag_nap *nap = ag_spares_take(&spares);
 
-    if (nap == MAP_FAILED)
-        return NULL;
-    ag_nap_refresh(nap);
+    if (!nap)
+        nap = make();
+    if (nap)
+        ag_nap_refresh(nap);
     return nap;
 }
 
 void ag_nap_free(struct ag_nap *nap)
 {
-    if (nap)
-        munmap(nap, sizeof(*nap));
+    if (!nap || ag_spares_are_enough(&spares)) {
+        ag_pages_free(nap, sizeof(*nap));
+        return;
+    }
+    memset(nap, 0, sizeof(*nap));
+    put_by(nap);
 }
 
 /* Operations since the context was here before, or 0. */

@@ -24,6 +24,8 @@ struct ag_nap;
 
 struct ag_nap *ag_nap_new(void); /* NULL without memory */
 void ag_nap_free(struct ag_nap *nap);
+/* Makes what the next ag_nap_new() hands out; a few at most. */
+void ag_nap_prepare(void);
 
 /* An operation was looked at, the `place`-th of its segment (from 1; 0: it cannot be recorded).
  * True: the lane should sleep, if it withholds nothing. */

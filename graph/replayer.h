@@ -102,6 +102,8 @@ static inline bool ag_replay_lets_pass(CUstream stream)
 }
 
 void ag_replay_configure(const struct ag_options *options);
+/* A context has come to life: its first operations are to find what they need. */
+void ag_replay_prepare(void);
 /* Is replay on? (Asked for, and the driver can.) */
 bool ag_replay_on(void);
 

@@ -81,7 +81,7 @@ static void look_at(struct ag_lane *lane, void *data)
 static void *watch(void *unused)
 {
     const struct timespec pause = {(time_t)(look_ns / 1000000000u), (long)(look_ns % 1000000000u)};
-    unsigned idle = 0;
+    unsigned idle = IDLE_LOOKS - 2; /* it may be started long before it is needed */
 
     (void)unused;
     (void)pthread_setname_np(pthread_self(), "allograft-watch");
@@ -104,7 +104,7 @@ static void *watch(void *unused)
     return NULL;
 }
 
-static void start(void)
+void ag_watchdog_start(void)
 {
     int none = NOT_STARTED;
 
@@ -120,7 +120,7 @@ bool ag_watchdog_wake(void)
     if (__builtin_expect(now == AWAKE, 1))
         return true;
     if (now == NOT_STARTED)
-        start();
+        ag_watchdog_start();
     if (now == ASLEEP && atomic_compare_exchange_strong(&state, &now, AWAKE))
         (void)syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;

@@ -342,6 +342,7 @@ void ag_lifecycle_context_exists(void)
     if (!atomic_flag_test_and_set(&recorded)) {
         ag_record_begin(options.counters.text);
         begin_trace();
+        ag_replay_prepare();
     }
     if (atomic_flag_test_and_set(&registered))
         return;

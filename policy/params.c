@@ -10,18 +10,19 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "driver.h"
 #include "stats.h"
 
 /* --- layouts --- */
 
-#define UNIT_BYTES 32u /* a layout's number is the number of its first unit */
-#define N_NUMBERS  65536u
-#define NO_LAYOUT  1u /* the number of functions that the driver tells nothing about */
+#define UNIT_BYTES  32u /* a layout's number is the number of its first unit */
+#define N_NUMBERS   65536u
+#define NO_LAYOUT   1u   /* the number of functions that the driver tells nothing about */
+#define READY_UNITS 256u /* whose pages are there before they are used */
 
 struct store {
     uint16_t by_content[N_NUMBERS]; /* open addressing; 0 for an empty place */
@@ -65,10 +66,11 @@ static struct store *get_store(void)
 
     if (store)
         return store;
-    store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (store == MAP_FAILED)
+    store = ag_pages_get(sizeof(*store));
+    if (!store)
         return NULL;
+    /* Whichever layouts come first, their places are all over the table of contents. */
+    ag_pages_ready(store, offsetof(struct store, units) + READY_UNITS * sizeof(store->units[0]));
     atomic_store_explicit(&state.store, store, memory_order_release);
     return store;
 }
@@ -148,6 +150,11 @@ static void enter(struct functions *table, uint64_t word)
     table->count++;
 }
 
+static size_t size_of_table(size_t capacity)
+{
+    return sizeof(struct functions) + capacity * sizeof(uint64_t);
+}
+
 /* A table that is at most half full; with the lock held. The old one stays mapped for its readers.
  */
 static struct functions *with_room(void)
@@ -157,10 +164,10 @@ static struct functions *with_room(void)
 
     if (old && (old->count + 1) * 2 <= old->capacity)
         return old;
-    fresh = mmap(NULL, sizeof(*fresh) + capacity * sizeof(fresh->words[0]), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fresh == MAP_FAILED)
+    fresh = ag_pages_get(size_of_table(capacity));
+    if (!fresh)
         return NULL;
+    ag_pages_ready(fresh, size_of_table(capacity));
     fresh->capacity = capacity;
     for (size_t i = 0; old && i < old->capacity; i++) {
         uint64_t word = atomic_load_explicit(&old->words[i], memory_order_relaxed);
@@ -170,6 +177,14 @@ static struct functions *with_room(void)
     }
     atomic_store_explicit(&state.functions, fresh, memory_order_release);
     return fresh;
+}
+
+void ag_params_prepare(void)
+{
+    ag_lock_take(&state.lock);
+    (void)get_store();
+    (void)with_room();
+    ag_lock_release(&state.lock);
 }
 
 void ag_params_forget(void)

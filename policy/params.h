@@ -15,8 +15,8 @@ struct ag_param {
 };
 
 struct ag_layout {
-    uint32_t n, total;  /* total: bytes of the packed buffer */
-    uint32_t is_kernel; /* the handle is a CUkernel, and no CUfunction */
+    uint32_t n, total;     /* total: bytes of the packed buffer */
+    uint32_t is_kernel;    /* the handle is a CUkernel, and no CUfunction */
     uint32_t has_clusters; /* of a size that the kernel, not the launch, names: grids must fit it */
     struct ag_param params[];
 };
@@ -30,6 +30,9 @@ const struct ag_layout *ag_params_of(CUfunction function);
 /* The packed buffer that a launch's `extra` names, of *ret_bytes; NULL when there is none, or when
  * it says what the driver refuses. */
 const void *ag_params_buffer(void **extra, size_t *ret_bytes);
+
+/* Makes the tables before the first question. */
+void ag_params_prepare(void);
 
 /* Some functions are about to go (a module, library or context): another may come under the same
  * handle. Before the driver's call. */

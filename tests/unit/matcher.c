@@ -368,6 +368,19 @@ static void too_long(void)
     ag_matcher_free(NULL, NULL, NULL);
 }
 
+/* Each finds the memory of those before it, and nothing in it; with many children, new memory. */
+static void one_after_another(void)
+{
+    static const struct habits each[] = {{AG_MATCHER_NODES, 8, 4, 4, 20},
+                                         {AG_MATCHER_NODES, 8, N_SYMBOLS, 4, 20}};
+
+    ag_matcher_prepare();
+    for (unsigned i = 0; i < 30; i++)
+        random_segments(&each[i % 7 == 6], 130);
+    for (unsigned i = 0; i < 20; i++) /* more than are kept */
+        ag_matcher_prepare();
+}
+
 int main(void)
 {
     static const struct habits each[] = {
@@ -384,5 +397,6 @@ int main(void)
     what_repeats_stays();
     what_never_repeats();
     too_long();
+    one_after_another();
     return 0;
 }

@@ -166,6 +166,30 @@ static void gains(void)
     ag_nap_free(lane.nap);
 }
 
+/* What another lane used before is as new. */
+static void one_after_another(void)
+{
+    uint64_t looked_at = 0;
+
+    for (unsigned i = 0; i < 12; i++) {
+        struct lane lane = new_lane();
+        uint64_t seed = 9;
+
+        if (i % 3 == 0)
+            ag_nap_prepare();
+        for (unsigned n = 0; n < 30000; n++) {
+            uint64_t op = n % 700;
+
+            (void)pass(&lane, i % 2 ? chance(&op) : chance(&seed), 100);
+        }
+        if (i == 0)
+            looked_at = lane.looked_at;
+        CHECK_SAID(i % 2 || lane.looked_at == looked_at, "%u: %lu", i,
+                   (unsigned long)lane.looked_at);
+        ag_nap_free(lane.nap);
+    }
+}
+
 int main(void)
 {
     never();
@@ -174,5 +198,6 @@ int main(void)
     long_rounds();
     in_vain();
     gains();
+    one_after_another();
     return 0;
 }

@@ -1,0 +1,14 @@
+/* What the first operations of a program would wait for is made as its first context comes to life,
+ * which takes some thousand times as long: memory of the first lane, the tables of kernels'
+ * parameters, and the watchdog. */
+#include "lane.h"
+#include "params.h"
+
+void ag_replay_prepare(void)
+{
+    if (!ag_replay_on())
+        return;
+    ag_params_prepare();
+    ag_lane_prepare();
+    ag_watchdog_start();
+}

@@ -1,0 +1,81 @@
+/* Pages, and blocks of them that were made ahead of time: see pages.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "pages.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
+#endif
+
+#define HUGE_BYTES (2u << 20) /* the smallest of the huge ones */
+
+/* Tables are used from their beginning: of a huge page nearly all would be cleared for nothing, as
+ * it is touched for the first time. */
+void *ag_pages_get(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (pages == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_BYTES)
+        (void)madvise(pages, bytes, MADV_NOHUGEPAGE);
+    return pages;
+}
+
+void ag_pages_free(void *pages, size_t bytes)
+{
+    if (pages)
+        (void)munmap(pages, bytes);
+}
+
+void ag_pages_ready(void *first, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), within = (uintptr_t)first % page;
+    char *begins = (char *)first - within;
+
+    if (!madvise(begins, within + bytes, MADV_POPULATE_WRITE))
+        return;
+    for (size_t at = 0; at < within + bytes; at += page) {
+        volatile char *touched = begins + at;
+
+        *touched = *touched;
+    }
+}
+
+void *ag_spares_take(struct ag_spares *spares)
+{
+    void *block = NULL;
+
+    for (unsigned i = 0; i < AG_SPARES && !block; i++) {
+        if (atomic_load_explicit(&spares->block[i], memory_order_relaxed))
+            block = atomic_exchange_explicit(&spares->block[i], NULL, memory_order_acquire);
+    }
+    return block;
+}
+
+bool ag_spares_put(struct ag_spares *spares, void *block)
+{
+    for (unsigned i = 0; i < AG_SPARES; i++) {
+        void *none = NULL;
+
+        if (atomic_compare_exchange_strong_explicit(&spares->block[i], &none, block,
+                                                    memory_order_release, memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+bool ag_spares_are_enough(struct ag_spares *spares)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < AG_SPARES; i++)
+        n += atomic_load_explicit(&spares->block[i], memory_order_relaxed) != NULL;
+    return n == AG_SPARES;
+}

@@ -1,0 +1,109 @@
+/* base/pages.c: pages are cleared, are there when they were made ready, and keep what was written;
+ * spares go to one caller each, and are a few at most; also from threads. */
+#include "base/pages.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define N_PAGES 64u
+
+static size_t page;
+
+/* How many of the pages are there. */
+static unsigned n_there(char *pages)
+{
+    unsigned char there[N_PAGES];
+    unsigned n = 0;
+
+    CHECK(!mincore(pages, N_PAGES * page, there));
+    for (unsigned i = 0; i < N_PAGES; i++)
+        n += there[i] & 1;
+    return n;
+}
+
+static void ready_pages_are_there(void)
+{
+    char *pages = ag_pages_get(N_PAGES * page);
+
+    CHECK(pages);
+    CHECK_SAID(n_there(pages) == 0, "%u", n_there(pages));
+    pages[3 * page + page / 2] = 7;
+    ag_pages_ready(pages + 3 * page + 100, 9 * page); /* ten pages, since it begins within one */
+    CHECK_SAID(n_there(pages) == 10, "%u", n_there(pages));
+    for (size_t i = 0; i < N_PAGES * page; i++)
+        CHECK(pages[i] == (i == 3 * page + page / 2 ? 7 : 0));
+    ag_pages_free(pages, N_PAGES * page);
+    ag_pages_free(NULL, page);
+    CHECK(!ag_pages_get(SIZE_MAX / 2));
+}
+
+static void spares_are_few(void)
+{
+    static struct ag_spares spares;
+    char blocks[AG_SPARES + 1];
+    unsigned seen = 0;
+
+    CHECK(!ag_spares_take(&spares));
+    for (unsigned i = 0; i < AG_SPARES; i++) {
+        CHECK(!ag_spares_are_enough(&spares));
+        CHECK(ag_spares_put(&spares, &blocks[i]));
+    }
+    CHECK(ag_spares_are_enough(&spares));
+    CHECK(!ag_spares_put(&spares, &blocks[AG_SPARES]));
+    for (unsigned i = 0; i < AG_SPARES; i++) {
+        const char *block = ag_spares_take(&spares);
+
+        CHECK(block && !(seen & 1u << (block - blocks)));
+        seen |= 1u << (block - blocks);
+    }
+    CHECK(!ag_spares_take(&spares));
+}
+
+/* --- threads --- */
+
+static struct ag_spares shared;
+
+/* Whoever has a block is the only one. */
+static void *take_and_put(void *unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < 100000; i++) {
+        unsigned *block = ag_spares_take(&shared);
+
+        if (!block)
+            continue;
+        CHECK(++*block == 1);
+        --*block;
+        CHECK(ag_spares_put(&shared, block));
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    static unsigned blocks[3];
+    pthread_t thread[4];
+
+    for (unsigned i = 0; i < N_OF(blocks); i++)
+        CHECK(ag_spares_put(&shared, &blocks[i]));
+    for (unsigned i = 0; i < N_OF(thread); i++)
+        CHECK(!pthread_create(&thread[i], NULL, take_and_put, NULL));
+    for (unsigned i = 0; i < N_OF(thread); i++)
+        CHECK(!pthread_join(thread[i], NULL));
+    for (unsigned i = 0; i < N_OF(blocks); i++)
+        CHECK(ag_spares_take(&shared));
+    CHECK(!ag_spares_take(&shared));
+}
+
+int main(void)
+{
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    ready_pages_are_there();
+    spares_are_few();
+    threads();
+    return 0;
+}
