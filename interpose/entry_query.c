@@ -6,20 +6,35 @@
 #include "replayer.h"
 #include "tuned.h"
 
-/* A query natively finds the work before the last cudaFree finished: if the answer is "not ready"
- * while that wait is owed, it is paid and the driver asked again. */
-#define ASKED_AGAIN(symbol, parameters, ...)                          \
-    AG_ENTRY CUresult symbol parameters                               \
-    {                                                                 \
-        CUresult result;                                              \
-                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                \
-        result = ag_cu.symbol(__VA_ARGS__);                           \
-        if (result == CUDA_ERROR_NOT_READY && ag_order_owes()) {      \
-            ag_order_pay(AG_STAT_PAID_QUERY);                         \
-            result = ag_cu.symbol(__VA_ARGS__);                       \
-        }                                                             \
-        return ag_entry_leave(result);                                \
+#define MOST_ASKS 4 /* other threads' frees keep no query for ever */
+
+/* A query natively finds the work before the last cudaFree finished. Was that wait owed when the
+ * answer "not ready" was given? Then it is paid, and the driver has to be asked again. `owed`: before
+ * it was asked, since another thread may have paid meanwhile. */
+static bool paid_for(CUresult result, bool owed)
+{
+    if (result != CUDA_ERROR_NOT_READY || !(owed || ag_order_owes()))
+        return false;
+    ag_order_pay(AG_STAT_PAID_QUERY);
+    return true;
+}
+
+#define ASK_THE_DRIVER(symbol, ...)             \
+    do {                                        \
+        owed = ag_order_owes();                 \
+        result = ag_cu.symbol(__VA_ARGS__);     \
+    } while (--asks && paid_for(result, owed))
+
+#define ASKED_AGAIN(symbol, parameters, ...)     \
+    AG_ENTRY CUresult symbol parameters          \
+    {                                            \
+        unsigned asks = MOST_ASKS;               \
+        CUresult result;                         \
+        bool owed;                               \
+                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);           \
+        ASK_THE_DRIVER(symbol, __VA_ARGS__);     \
+        return ag_entry_leave(result);           \
     }
 
 ASKED_AGAIN(cuEventQuery, (CUevent event), event)
@@ -30,16 +45,14 @@ ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent 
 #define STREAM_ASKED(symbol, per_thread)                                      \
     AG_ENTRY CUresult symbol(CUstream stream)                                 \
     {                                                                         \
+        unsigned asks = MOST_ASKS;                                            \
         CUresult result;                                                      \
+        bool owed;                                                            \
                                                                               \
         AG_ENTER(symbol, stream);                                             \
         if (ag_entry_replays_now())                                           \
             ag_replay_flush_stream(stream, per_thread, AG_FLUSH_STREAM);      \
-        result = ag_cu.symbol(stream);                                        \
-        if (result == CUDA_ERROR_NOT_READY && ag_order_owes()) {              \
-            ag_order_pay(AG_STAT_PAID_QUERY);                                 \
-            result = ag_cu.symbol(stream);                                    \
-        }                                                                     \
+        ASK_THE_DRIVER(symbol, stream);                                       \
         return ag_entry_leave(replied(result));                               \
     }
 
