@@ -6,7 +6,7 @@
 #include "replayer.h"
 #include "tuned.h"
 
-#define MOST_ASKS 4 /* other threads' frees keep no query for ever */
+#define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 
 /* A query natively finds the work before the last cudaFree finished. Was that wait owed when the
  * answer "not ready" was given? Then it is paid, and the driver has to be asked again. `owed`: before

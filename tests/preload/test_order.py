@@ -35,6 +35,9 @@ class Order(Case):
     def test_queries_after_a_free(self):
         self.same(program('preload_queries'), variants=EXACT, seeds=SEEDS)
 
+    def test_queries_of_several_threads(self):
+        self.same([program('preload_queries'), 'threads'], variants=EXACT, seeds=SEEDS[:1])
+
     def test_capture(self):
         if run(program('preload_capture')).status == 77:
             self.skipTest('this simulated driver cannot capture')
