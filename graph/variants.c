@@ -5,15 +5,12 @@
  * no graph has the payloads, a graph is built of it; the one that was changed for its sake has the
  * same payloads then, and is the spare one: the first to be changed again. Where no further one may
  * be built, graphs that were not picked for long become the spare one in turn. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "variants.h"
 
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "base/pages.h"
 #include "builder.h"
 
 #define MOST       32u
@@ -40,10 +37,9 @@ struct ag_variants {
 
 struct ag_variants *ag_variants_new(uint32_t n_ops)
 {
-    struct ag_variants *variants =
-        mmap(NULL, sizeof(*variants), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ag_variants *variants = ag_pages_get(sizeof(*variants));
 
-    if (variants == MAP_FAILED)
+    if (!variants)
         return NULL;
     variants->n_ops = n_ops;
     variants->n_probes = n_ops < PROBES ? n_ops : PROBES;
@@ -53,8 +49,7 @@ struct ag_variants *ag_variants_new(uint32_t n_ops)
 
 void ag_variants_free(struct ag_variants *variants)
 {
-    if (variants)
-        (void)munmap(variants, sizeof(*variants));
+    ag_pages_free(variants, sizeof(*variants));
 }
 
 void ag_variants_add(struct ag_variants *variants, struct ag_graph *graph)
@@ -176,10 +171,9 @@ static uint32_t fingerprint(const struct ag_op *op)
 
 static bool is_remembered(const struct ag_variants *variants, const struct fingerprint *now)
 {
-    uint32_t n = variants->n_remembered < REMEMBERED ? variants->n_remembered : REMEMBERED;
     uint32_t needed = variants->n_probes > 2 ? variants->n_probes - 1 : variants->n_probes;
 
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < REMEMBERED && i < variants->n_remembered; i++) {
         uint32_t same = 0;
 
         for (uint32_t k = 0; k < variants->n_probes; k++)
