@@ -293,6 +293,11 @@ static bool rests(CUstream stream)
     return true;
 }
 
+static inline bool sleeps(struct ag_lane *lane)
+{
+    return atomic_load_explicit(&lane->asleep, memory_order_acquire) && ag_lane_sleeps(lane);
+}
+
 /* --- one operation --- */
 
 static bool equip(struct ag_lane *lane)
@@ -325,9 +330,9 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
         atomic_load_explicit(&lane->home->failed, memory_order_relaxed))
         return NULL;
     /* Once more when it is ours: it may have fallen asleep meanwhile, and may not withhold then. */
-    if (ag_lane_sleeps(lane) || !ag_lane_own(lane))
+    if (sleeps(lane) || !ag_lane_own(lane))
         return NULL;
-    if (ag_lane_sleeps(lane)) {
+    if (sleeps(lane)) {
         ag_lane_disown(lane);
         return NULL;
     }
@@ -407,8 +412,8 @@ struct ag_ring *ag_replay_ring(struct ag_lane *lane, struct ag_staged **ret_stag
  * beginning of the store, where the next ones would be laid over it. */
 static void append(struct ag_lane *lane, const struct ag_op *op)
 {
-    struct ag_op *mine = &lane->ops[lane->n_ops++];
-    unsigned char *place = ag_store_room(&lane->store);
+    struct ag_op *mine = &lane->ops[lane->n_ops];
+    unsigned char *place = lane->n_ops++ ? op->payload : ag_store_room(&lane->store);
 
     *mine = *op;
     if (place && place != op->payload) {
