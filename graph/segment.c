@@ -30,7 +30,6 @@
 #define SHORTEST     16u  /* operations of a segment that nothing flushes */
 #define FIRST        4u   /* of the first after a flush: the device is to start early */
 #define CAP          160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
-#define MAX_NODES    (1u << 16)
 #define MAX_REFUSALS 3u
 #define HOLD_SHARE   2u   /* a segment should come together within twice the watchdog's time */
 #define FREE_ROUND   512u /* operations of a round that nobody waits for */
@@ -82,7 +81,7 @@ bool ag_segment_equip(struct ag_lane *lane)
     if (!lane->history)
         lane->history = ag_history_new(&state.limits);
     if (lane->history)
-        lane->matcher = ag_matcher_new(MAX_NODES);
+        lane->matcher = ag_matcher_new(AG_MATCHER_NODES);
     if (!lane->matcher)
         return false;
     lane->node = ag_matcher_root(lane->matcher);
