@@ -29,7 +29,7 @@
 
 #define SHORTEST     16u  /* operations of a segment that nothing flushes */
 #define FIRST        4u   /* of the first after a flush: the device is to start early */
-#define CAP          160u /* of any: building that many takes 0.5 ms, launching 2 us (H200) */
+#define CAP          128u /* of any: building that many takes 0.4 ms, launching 2 us (H200) */
 #define MAX_REFUSALS 3u
 #define HOLD_SHARE   2u   /* a segment should come together within twice the watchdog's time */
 #define FREE_ROUND   512u /* operations of a round that nobody waits for */
