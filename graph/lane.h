@@ -156,7 +156,7 @@ void ag_store_reset(struct ag_store *store);
 void ag_store_free(struct ag_store *store);
 /* Room for one more operation; false without memory. */
 bool ag_lane_reserve(struct ag_lane *lane);
-/* Makes the memory that the next lane takes as it sees its first operation; of a few at most. */
+/* Makes the memory that the next lanes take as they see their first operation; of a few. */
 void ag_lane_prepare(void);
 
 /* --- segments (segment.c); the lane is owned, its context current --- */

@@ -21,8 +21,8 @@
 #define CHUNK_BYTES (256u << 10)
 #define FIRST_PLAIN offsetof(struct ag_lane, home)
 #define FIRST_OPS   512u
-#define READY_OPS   192u        /* of these, those whose pages are there at once: a segment's */
-#define READY_CHUNK (16u << 10) /* and of the first chunk, as many bytes */
+#define READY_OPS   192u        /* of these, those that are made ahead of time: a segment's */
+#define READY_CHUNK (12u << 10) /* and of the first chunk, as many bytes */
 
 _Atomic uint32_t ag_replay_withheld, ag_lane_changes;
 _Atomic bool ag_lane_any_late;
@@ -351,15 +351,12 @@ struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
 
 void ag_lane_announce(struct ag_context *context, CUstream stream, bool blocking, int priority)
 {
-    struct ag_lane *lane;
     uint64_t number;
 
     ag_lock_take(&table.lock);
     number = ++table.n_streams;
     ag_lock_release(&table.lock);
-    lane = make(context, stream, blocking, priority, number);
-    if (lane && atomic_load_explicit(&lane->marked, memory_order_relaxed))
-        ag_lane_prepare();
+    (void)make(context, stream, blocking, priority, number);
 }
 
 void ag_lane_each_open(void (*visit)(struct ag_lane *lane, void *data), void *data)
@@ -470,16 +467,6 @@ bool ag_lane_own(struct ag_lane *lane)
 
 static struct ag_spares spare_chunks, spare_ops;
 
-/* Of the usual segment, the pages are there. */
-static void *make_ready(size_t bytes, size_t ready)
-{
-    void *pages = ag_pages_get(bytes);
-
-    if (pages)
-        ag_pages_ready(pages, ready);
-    return pages;
-}
-
 /* usual: bytes of those that are kept. */
 static void put_by(struct ag_spares *spares, void *pages, size_t bytes, size_t usual)
 {
@@ -541,17 +528,22 @@ struct ag_chunk {
     _Alignas(8) unsigned char bytes[CHUNK_BYTES - 16];
 };
 
+/* The pages that the usual segment needs are there. */
 static void put_by_fresh(struct ag_spares *spares, size_t bytes, size_t ready)
 {
-    if (!ag_spares_are_enough(spares))
-        put_by(spares, make_ready(bytes, ready), bytes, bytes);
+    void *pages = ag_spares_are_enough(spares) ? NULL : ag_pages_get(bytes);
+
+    if (!pages)
+        return;
+    ag_pages_ready(pages, ready);
+    put_by(spares, pages, bytes, bytes);
 }
 
-static void *take_or_make(struct ag_spares *spares, size_t bytes, size_t ready)
+static void *take_or_get(struct ag_spares *spares, size_t bytes)
 {
     void *pages = ag_spares_take(spares);
 
-    return pages ? pages : make_ready(bytes, ready);
+    return pages ? pages : ag_pages_get(bytes);
 }
 
 void ag_lane_prepare(void)
@@ -571,7 +563,7 @@ unsigned char *ag_store_room(struct ag_store *store)
         return store->chunk->bytes + store->at;
     if (!*next)
         *next = store->first ? ag_pages_get(sizeof(struct ag_chunk))
-                             : take_or_make(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
+                             : take_or_get(&spare_chunks, sizeof(struct ag_chunk));
     if (!*next)
         return NULL;
     store->chunk = *next;
@@ -609,8 +601,8 @@ bool ag_lane_reserve(struct ag_lane *lane)
 
     if (lane->n_ops < lane->max_ops)
         return true;
-    ops = lane->ops ? ag_pages_get(max * sizeof(*ops))
-                    : take_or_make(&spare_ops, max * sizeof(*ops), READY_OPS * sizeof(*ops));
+    ops =
+        lane->ops ? ag_pages_get(max * sizeof(*ops)) : take_or_get(&spare_ops, max * sizeof(*ops));
     if (!ops)
         return false;
     if (lane->ops) {

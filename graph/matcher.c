@@ -24,9 +24,8 @@
 #define N_NOTES      16384u
 #define LEAST_JUDGED 8192u
 #define PART_BYTES   4096u /* what each part of the memory begins at a multiple of */
-#define FIRST_READY  256u  /* nodes whose pages are there from the beginning */
+#define FIRST_READY  224u  /* nodes that are made ahead of time: 8 pages, with those beside them */
 #define MOST_TIDIED  1024u /* nodes that are cleared, so that another lane may use the memory */
-#define NEXT_READY   512u  /* and so many more whenever they are used up */
 
 enum mark { EVICTABLE, KEPT, DOOMED };
 
@@ -42,7 +41,6 @@ struct ag_matcher {
     size_t bytes;                /* of the mapping */
     uint32_t max_nodes, n_nodes; /* without the root */
     uint32_t n_fresh;            /* nodes of the array that were ever in use, with the root */
-    uint32_t n_ready;            /* nodes of the array, and those beside, whose pages are there */
     uint32_t capacity;           /* of the table, a power of two */
     uint64_t ends;
     struct ag_node *nodes; /* nodes[0] is the root */
@@ -61,18 +59,6 @@ struct ag_matcher {
 static struct ag_spares spares; /* of the usual size */
 
 /* --- memory --- */
-
-/* Nodes from the `first` on, and what lies beside them, are used soon. */
-static void get_ready(struct ag_matcher *matcher, uint32_t first, uint32_t n)
-{
-    uint32_t left = matcher->max_nodes + 1 - first;
-
-    if (n > left)
-        n = left;
-    ag_pages_ready(&matcher->nodes[first], n * sizeof(matcher->nodes[0]));
-    ag_pages_ready(&matcher->beside[first], n * sizeof(matcher->beside[0]));
-    matcher->n_ready = first + n;
-}
 
 /* Where the parts of the mapping begin, and its size. */
 struct layout {
@@ -123,10 +109,8 @@ static struct ag_matcher *make(uint32_t max_nodes)
     const struct layout layout = lay_out(max_nodes);
     struct ag_matcher *matcher = ag_pages_get(layout.bytes);
 
-    if (!matcher)
-        return NULL;
-    set_up(matcher, &layout);
-    get_ready(matcher, 0, FIRST_READY);
+    if (matcher)
+        set_up(matcher, &layout);
     return matcher;
 }
 
@@ -140,12 +124,10 @@ static bool is_tidy(const struct ag_matcher *matcher)
 static void tidy_up(struct ag_matcher *matcher)
 {
     const struct layout layout = lay_out(matcher->max_nodes);
-    uint32_t n_ready = matcher->n_ready;
 
     memset(matcher->nodes, 0, matcher->n_fresh * sizeof(matcher->nodes[0]));
     memset(matcher->beside, 0, matcher->n_fresh * sizeof(matcher->beside[0]));
     set_up(matcher, &layout);
-    matcher->n_ready = n_ready;
 }
 
 static void put_by(struct ag_matcher *matcher)
@@ -158,8 +140,11 @@ void ag_matcher_prepare(void)
 {
     struct ag_matcher *matcher = ag_spares_are_enough(&spares) ? NULL : make(AG_MATCHER_NODES);
 
-    if (matcher)
-        put_by(matcher);
+    if (!matcher)
+        return;
+    ag_pages_ready(matcher, sizeof(*matcher) + FIRST_READY * sizeof(matcher->beside[0]));
+    ag_pages_ready(matcher->nodes, FIRST_READY * sizeof(matcher->nodes[0]));
+    put_by(matcher);
 }
 
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
@@ -380,8 +365,6 @@ static uint32_t take_number(struct ag_matcher *matcher, const struct ag_node *in
     if (matcher->n_nodes == matcher->max_nodes)
         evict(matcher, in_hand);
     number = matcher->first_free;
-    if (matcher->n_fresh == matcher->n_ready && matcher->n_fresh <= matcher->max_nodes)
-        get_ready(matcher, matcher->n_fresh, NEXT_READY);
     if (matcher->n_fresh <= matcher->max_nodes)
         number = matcher->n_fresh++;
     else

@@ -24,6 +24,7 @@
 #define CONTEXT    16u   /* operations; see history.c */
 #define NEAR       256u  /* contexts kept: of all, for short rounds */
 #define FAR        4096u /* and of one in 16, for rounds up to AG_HISTORY_WINDOW */
+#define FAR_FIRST  512u  /* during the first look, so that few pages are touched */
 #define NEAR_MEETS 8u    /* as many must be met again at one distance */
 #define FAR_MEETS  3u
 
@@ -51,16 +52,6 @@ struct ag_nap {
 
 static struct ag_spares spares;
 
-/* A few hundred operations touch nearly all of its pages. */
-static struct ag_nap *make(void)
-{
-    struct ag_nap *nap = ag_pages_get(sizeof(*nap));
-
-    if (nap)
-        ag_pages_ready(nap, sizeof(*nap));
-    return nap;
-}
-
 static void put_by(struct ag_nap *nap)
 {
     if (!ag_spares_put(&spares, nap))
@@ -69,10 +60,12 @@ static void put_by(struct ag_nap *nap)
 
 void ag_nap_prepare(void)
 {
-    struct ag_nap *nap = ag_spares_are_enough(&spares) ? NULL : make();
+    struct ag_nap *nap = ag_spares_are_enough(&spares) ? NULL : ag_pages_get(sizeof(*nap));
 
-    if (nap)
-        put_by(nap);
+    if (!nap)
+        return;
+    ag_pages_ready(nap, offsetof(struct ag_nap, far) + FAR_FIRST * sizeof(nap->far[0]));
+    put_by(nap);
 }
 
 struct ag_nap *ag_nap_new(void)
@@ -80,7 +73,7 @@ struct ag_nap *ag_nap_new(void)
     struct ag_nap *nap = ag_spares_take(&spares);
 
     if (!nap)
-        nap = make();
+        nap = ag_pages_get(sizeof(*nap));
     if (nap)
         ag_nap_refresh(nap);
     return nap;
@@ -120,11 +113,12 @@ static uint32_t repeats(struct ag_nap *nap)
 {
     uint64_t mixed = nap->context * 0x9e3779b97f4a7c15u;
     uint32_t tag = (uint32_t)(mixed >> 8) | 1, found = 0;
+    uint32_t n_far = nap->at < FIRST_LOOK ? FAR_FIRST : FAR;
 
     if (agrees(&nap->near_run, meet(&nap->near[(mixed >> 40) % NEAR], tag, nap->at), NEAR_MEETS))
         found = nap->near_run.distance;
     if (mixed >> 60 == 0 &&
-        agrees(&nap->far_run, meet(&nap->far[(mixed >> 40) % FAR], tag, nap->at), FAR_MEETS))
+        agrees(&nap->far_run, meet(&nap->far[(mixed >> 40) % n_far], tag, nap->at), FAR_MEETS))
         found = nap->far_run.distance;
     return found;
 }

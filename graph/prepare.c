@@ -1,6 +1,7 @@
 /* What the first operations of a program would wait for is made as its first context comes to life,
- * which takes some thousand times as long: memory of the first lane, the tables of kernels'
+ * which takes some hundred times as long: memory of the first lanes, the tables of kernels'
  * parameters, and the watchdog. */
+#include "base/pages.h"
 #include "lane.h"
 #include "params.h"
 
@@ -9,6 +10,7 @@ void ag_replay_prepare(void)
     if (!ag_replay_on())
         return;
     ag_params_prepare();
-    ag_lane_prepare();
+    for (unsigned i = 0; i < AG_SPARES; i++)
+        ag_lane_prepare();
     ag_watchdog_start();
 }

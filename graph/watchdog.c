@@ -106,11 +106,14 @@ static void *watch(void *unused)
 
 void ag_watchdog_start(void)
 {
-    int none = NOT_STARTED;
+    int none = NOT_STARTED, starting = STARTING;
 
     if (!atomic_compare_exchange_strong(&state, &none, STARTING))
         return;
-    atomic_store(&state, ag_thread_start(watch, STACK_BYTES) ? NO_THREAD : AWAKE);
+    if (ag_thread_start(watch, STACK_BYTES))
+        atomic_store(&state, NO_THREAD);
+    else /* unless it sleeps already, and has said so */
+        (void)atomic_compare_exchange_strong(&state, &starting, AWAKE);
 }
 
 bool ag_watchdog_wake(void)
