@@ -1,6 +1,7 @@
 /* Goes round in the way its first argument names, as replay expects it of programs or does not:
  * what each kernel did, how often and in which order, can be read off what this prints. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -551,6 +552,22 @@ static void many_streams(void)
 }
 
 /* ---- the host looks on ---- */
+
+/* Whoever starts a thread, the library too, goes on late: the thread may be asleep by then. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                   void *data)
+{
+    int (*start)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    const struct timespec pause = {0, 50000000};
+    void *symbol = dlsym(RTLD_NEXT, "pthread_create");
+    int error;
+
+    memcpy(&start, &symbol, sizeof(start));
+    error = start(thread, attributes, run, data);
+    if (getenv("REPLAY_LATE_STARTER"))
+        (void)nanosleep(&pause, NULL);
+    return error;
+}
 
 static void polling(void)
 {

@@ -107,6 +107,10 @@ class Replay(Case):
                 self.assertIn('signals seen: 10', result.out)
         self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
+    def test_polling_while_the_watchdog_slept_early(self):
+        for _, result in self.part('polling', variants=[HURRIED], settings={'REPLAY_LATE_STARTER': '1'}):
+            self.assertIn('signals seen: 10', result.out)
+
     def test_known_to_be_done(self):
         for _, result in self.part('known', variants=[EAGER, HURRIED], seeds=SEEDS):
             self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
