@@ -1,9 +1,10 @@
 /* Which graph of a segment is launched, and when another one pays: see variants.h.
  *
  * Payloads are told apart by a few operations' (the probes'): a set has come before when all of
- * these but one are as they were (one may be a seed that counts on). When one comes again of which
- * no graph has the payloads, a graph is built of it; the one that was changed for its sake has the
- * same payloads then, and is the spare one: the first to be changed again. Where no further one may
+ * these but one are as they were (one may be a seed that counts on). When sets have come again of
+ * which no graph has the payloads, and nodes were changed for them a few times over, a graph is
+ * built of the one in hand; the graph that was changed for its sake has the same payloads then, and
+ * is the spare one: the first to be changed again. Where no further one may
  * be built, graphs that were not picked for long become the spare one in turn. */
 #include "variants.h"
 
@@ -18,6 +19,7 @@
 #define REMEMBERED 32u
 #define WORTH      4u          /* part of the nodes that changed, for which a graph is worth it */
 #define STALE      (8u * MOST) /* launches without being picked */
+#define RENT       4u          /* changes of all nodes, the cost of which is worth a graph's */
 #define PATIENCE   4u          /* graphs that seemed right and were not, more than were right */
 
 struct fingerprint {
@@ -30,6 +32,7 @@ struct ag_variants {
     uint32_t n, n_ops, n_probes;
     uint32_t launches, picked, spare; /* spare: an index, or MOST */
     uint32_t right, wrong;            /* graphs picked as they seemed right: little changed, much */
+    uint32_t paid; /* nodes changed for sets that came again, since a graph was built last */
     bool seemed_right, recurs;
     struct fingerprint remembered[REMEMBERED];
     uint32_t n_remembered;
@@ -63,6 +66,7 @@ void ag_variants_add(struct ag_variants *variants, struct ag_graph *graph)
     variants->picked = n;
     variants->n = n + 1;
     variants->recurs = false;
+    variants->paid = 0;
 }
 
 uint32_t ag_variants_count(const struct ag_variants *variants)
@@ -206,6 +210,7 @@ void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops,
         variants->right += !much;
     }
     variants->recurs = much && recurs(variants, ops);
+    variants->paid += variants->recurs ? updated : 0;
     if (!variants->recurs || variants->n < MOST)
         return;
     oldest = longest_unpicked(variants);
@@ -215,5 +220,6 @@ void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops,
 
 bool ag_variants_wants(const struct ag_variants *variants)
 {
-    return variants->recurs && variants->n < MOST && variants->wrong <= variants->right + PATIENCE;
+    return variants->recurs && variants->n < MOST && variants->paid >= RENT * variants->n_ops &&
+           variants->wrong <= variants->right + PATIENCE;
 }
