@@ -11,9 +11,9 @@
 #include "builder.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "arguments.h"
+#include "base/pages.h"
 #include "driver.h"
 
 #define NODE_BYTES 2560u /* of the device, for each node of an executable: 12 MiB for 5000 */
@@ -169,7 +169,7 @@ static size_t rounded(size_t bytes)
 
 static void release(struct ag_graph *graph)
 {
-    (void)munmap(graph, graph->size);
+    ag_pages_free(graph, graph->size);
 }
 
 struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_why)
@@ -177,11 +177,10 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_
     size_t n = wish->n_ops, head = rounded(sizeof(struct ag_graph));
     size_t bytes = rounded(wish->n_bytes);
     size_t size = head + n * sizeof(struct node) + n * sizeof(struct place) + bytes;
-    struct ag_graph *graph = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct ag_graph *graph = ag_pages_get(size);
     unsigned char *at;
 
-    if (graph == MAP_FAILED) {
+    if (!graph) {
         *ret_why = CUDA_ERROR_OUT_OF_MEMORY;
         return NULL;
     }

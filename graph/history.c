@@ -346,10 +346,8 @@ void ag_history_prepare(void)
 
 struct ag_history *ag_history_new(const struct ag_history_limits *limits)
 {
-    struct ag_history *history = ag_spares_take(&spares);
+    struct ag_history *history = ag_spares_take_or_get(&spares, sizeof(*history));
 
-    if (!history)
-        history = ag_pages_get(sizeof(*history));
     if (!history)
         return NULL;
     history->limits = *limits;
@@ -368,8 +366,7 @@ void ag_history_free(struct ag_history *history)
     if (!history)
         return;
     *history = (struct ag_history){0};
-    if (!ag_spares_put(&spares, history))
-        ag_pages_free(history, sizeof(*history));
+    ag_spares_put_or_free(&spares, history, sizeof(*history));
 }
 
 /* Most operations: no anchor, none missing, and no reason to end. */

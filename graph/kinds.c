@@ -5,7 +5,6 @@
 #include "kinds.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define MOST_CREDIT     64u /* so that kinds that come no more make room some time */
 #define MOST_SURE       3u

@@ -467,13 +467,6 @@ bool ag_lane_own(struct ag_lane *lane)
 
 static struct ag_spares spare_chunks, spare_ops;
 
-/* usual: bytes of those that are kept. */
-static void put_by(struct ag_spares *spares, void *pages, size_t bytes, size_t usual)
-{
-    if (pages && (bytes != usual || !ag_spares_put(spares, pages)))
-        ag_pages_free(pages, bytes);
-}
-
 /* --- ends --- */
 
 void ag_lane_retire(struct ag_lane *lane, bool context_gone)
@@ -488,8 +481,10 @@ void ag_lane_retire(struct ag_lane *lane, bool context_gone)
     lane->nap = NULL;
     atomic_store_explicit(&lane->asleep, false, memory_order_relaxed);
     ag_store_free(&lane->store);
-    put_by(&spare_ops, lane->ops, lane->max_ops * sizeof(*lane->ops),
-           FIRST_OPS * sizeof(*lane->ops));
+    if (lane->max_ops == FIRST_OPS)
+        ag_spares_put_or_free(&spare_ops, lane->ops, FIRST_OPS * sizeof(*lane->ops));
+    else
+        ag_pages_free(lane->ops, lane->max_ops * sizeof(*lane->ops));
     lane->ops = NULL;
     lane->n_ops = lane->max_ops = 0;
     atomic_store_explicit(&lane->dead, true, memory_order_release);
@@ -536,14 +531,7 @@ static void put_by_fresh(struct ag_spares *spares, size_t bytes, size_t ready)
     if (!pages)
         return;
     ag_pages_ready(pages, ready);
-    put_by(spares, pages, bytes, bytes);
-}
-
-static void *take_or_get(struct ag_spares *spares, size_t bytes)
-{
-    void *pages = ag_spares_take(spares);
-
-    return pages ? pages : ag_pages_get(bytes);
+    ag_spares_put_or_free(spares, pages, bytes);
 }
 
 void ag_lane_prepare(void)
@@ -563,7 +551,7 @@ unsigned char *ag_store_room(struct ag_store *store)
         return store->chunk->bytes + store->at;
     if (!*next)
         *next = store->first ? ag_pages_get(sizeof(struct ag_chunk))
-                             : take_or_get(&spare_chunks, sizeof(struct ag_chunk));
+                             : ag_spares_take_or_get(&spare_chunks, sizeof(struct ag_chunk));
     if (!*next)
         return NULL;
     store->chunk = *next;
@@ -588,7 +576,7 @@ void ag_store_free(struct ag_store *store)
         struct ag_chunk *next = store->first->next;
 
         store->first->next = NULL;
-        put_by(&spare_chunks, store->first, sizeof(*store->first), sizeof(*store->first));
+        ag_spares_put_or_free(&spare_chunks, store->first, sizeof(*store->first));
         store->first = next;
     }
     *store = (struct ag_store){0};
@@ -601,8 +589,8 @@ bool ag_lane_reserve(struct ag_lane *lane)
 
     if (lane->n_ops < lane->max_ops)
         return true;
-    ops =
-        lane->ops ? ag_pages_get(max * sizeof(*ops)) : take_or_get(&spare_ops, max * sizeof(*ops));
+    ops = lane->ops ? ag_pages_get(max * sizeof(*ops))
+                    : ag_spares_take_or_get(&spare_ops, max * sizeof(*ops));
     if (!ops)
         return false;
     if (lane->ops) {

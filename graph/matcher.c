@@ -130,12 +130,6 @@ static void tidy_up(struct ag_matcher *matcher)
     set_up(matcher, &layout);
 }
 
-static void put_by(struct ag_matcher *matcher)
-{
-    if (!ag_spares_put(&spares, matcher))
-        ag_pages_free(matcher, matcher->bytes);
-}
-
 void ag_matcher_prepare(void)
 {
     struct ag_matcher *matcher = ag_spares_are_enough(&spares) ? NULL : make(AG_MATCHER_NODES);
@@ -144,7 +138,7 @@ void ag_matcher_prepare(void)
         return;
     ag_pages_ready(matcher, sizeof(*matcher) + FIRST_READY * sizeof(matcher->beside[0]));
     ag_pages_ready(matcher->nodes, FIRST_READY * sizeof(matcher->nodes[0]));
-    put_by(matcher);
+    ag_spares_put_or_free(&spares, matcher, matcher->bytes);
 }
 
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
@@ -166,7 +160,7 @@ void ag_matcher_free(struct ag_matcher *matcher,
         return;
     }
     tidy_up(matcher);
-    put_by(matcher);
+    ag_spares_put_or_free(&spares, matcher, matcher->bytes);
 }
 
 struct ag_node *ag_matcher_root(struct ag_matcher *matcher)

@@ -52,12 +52,6 @@ struct ag_nap {
 
 static struct ag_spares spares;
 
-static void put_by(struct ag_nap *nap)
-{
-    if (!ag_spares_put(&spares, nap))
-        ag_pages_free(nap, sizeof(*nap));
-}
-
 void ag_nap_prepare(void)
 {
     struct ag_nap *nap = ag_spares_are_enough(&spares) ? NULL : ag_pages_get(sizeof(*nap));
@@ -65,15 +59,13 @@ void ag_nap_prepare(void)
     if (!nap)
         return;
     ag_pages_ready(nap, offsetof(struct ag_nap, far) + FAR_FIRST * sizeof(nap->far[0]));
-    put_by(nap);
+    ag_spares_put_or_free(&spares, nap, sizeof(*nap));
 }
 
 struct ag_nap *ag_nap_new(void)
 {
-    struct ag_nap *nap = ag_spares_take(&spares);
+    struct ag_nap *nap = ag_spares_take_or_get(&spares, sizeof(*nap));
 
-    if (!nap)
-        nap = ag_pages_get(sizeof(*nap));
     if (nap)
         ag_nap_refresh(nap);
     return nap;
@@ -86,7 +78,7 @@ void ag_nap_free(struct ag_nap *nap)
         return;
     }
     memset(nap, 0, sizeof(*nap));
-    put_by(nap);
+    ag_spares_put_or_free(&spares, nap, sizeof(*nap));
 }
 
 /* Operations since the context was here before, or 0. */

@@ -293,11 +293,6 @@ static bool rests(CUstream stream)
     return true;
 }
 
-static inline bool sleeps(struct ag_lane *lane)
-{
-    return atomic_load_explicit(&lane->asleep, memory_order_acquire) && ag_lane_sleeps(lane);
-}
-
 /* --- one operation --- */
 
 static bool equip(struct ag_lane *lane)
@@ -330,9 +325,9 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
         atomic_load_explicit(&lane->home->failed, memory_order_relaxed))
         return NULL;
     /* Once more when it is ours: it may have fallen asleep meanwhile, and may not withhold then. */
-    if (sleeps(lane) || !ag_lane_own(lane))
+    if (ag_lane_sleeps(lane) || !ag_lane_own(lane))
         return NULL;
-    if (sleeps(lane)) {
+    if (ag_lane_sleeps(lane)) {
         ag_lane_disown(lane);
         return NULL;
     }

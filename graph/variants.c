@@ -4,8 +4,8 @@
  * these but one are as they were (one may be a seed that counts on). When sets have come again of
  * which no graph has the payloads, and nodes were changed for them a few times over, a graph is
  * built of the one in hand; the graph that was changed for its sake has the same payloads then, and
- * is the spare one: the first to be changed again. Where no further one may
- * be built, graphs that were not picked for long become the spare one in turn. */
+ * is the spare one: the first to be changed again. Where no further one may be built, graphs that
+ * were not picked for long become the spare one in turn. */
 #include "variants.h"
 
 #include <stddef.h>

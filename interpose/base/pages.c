@@ -76,3 +76,16 @@ bool ag_spares_are_enough(struct ag_spares *spares)
         n += atomic_load_explicit(&spares->block[i], memory_order_relaxed) != NULL;
     return n == AG_SPARES;
 }
+
+void *ag_spares_take_or_get(struct ag_spares *spares, size_t bytes)
+{
+    void *block = ag_spares_take(spares);
+
+    return block ? block : ag_pages_get(bytes);
+}
+
+void ag_spares_put_or_free(struct ag_spares *spares, void *block, size_t bytes)
+{
+    if (!ag_spares_put(spares, block))
+        ag_pages_free(block, bytes);
+}

@@ -27,5 +27,9 @@ void *ag_spares_take(struct ag_spares *spares);
 /* False: there are enough, and the block is still the caller's. */
 bool ag_spares_put(struct ag_spares *spares, void *block);
 bool ag_spares_are_enough(struct ag_spares *spares);
+/* One of them, as it was put, or new pages of that size; NULL without memory. */
+void *ag_spares_take_or_get(struct ag_spares *spares, size_t bytes);
+/* Keeps the block of pages, or frees it where there are enough. */
+void ag_spares_put_or_free(struct ag_spares *spares, void *block, size_t bytes);
 
 #endif
