@@ -26,6 +26,7 @@
 #define LEAST_QUIET    512u  /* operations without a flush, after which anchors count */
 #define MOST_FLUSHED   8192u /* operations between flushes that make iterations */
 #define LEAST_TAIL     7u    /* operations left before a flush, beside the one that comes */
+#define SLOW_TAIL      2u    /* ... of a slow program, with it */
 #define LEAST_CAP      8u    /* where operations come slowly: see below */
 #define EAGER_NS       4000u /* that an operation may take because it is not withheld */
 
@@ -51,6 +52,7 @@ struct ag_history {
     uint32_t length, target;    /* operations; target: of the segment that runs */
     uint32_t cap;               /* as the pace allows */
     bool strong;                /* the segment began at an iteration's begin or at a flush */
+    bool is_first;              /* the segment that runs is the first after a flush */
     bool updating, again;       /* segments grow more slowly; again: as long as the one before */
     uint64_t flushed_at, quiet;
     uint64_t flushed_after[2];       /* contexts, of the last flushes */
@@ -219,12 +221,19 @@ static uint64_t remaining(const struct ag_history *history)
     return is_armed(history) && since < usual ? usual - since : 0;
 }
 
+/* Do operations come slowly, to segments that grow? */
+static bool is_slow(const struct ag_history *history)
+{
+    return history->shift && history->limits.first < history->limits.cap;
+}
+
 /* Is a flush expected so soon that what is left would not be worth a graph? */
 static bool is_flushed_soon(const struct ag_history *history)
 {
     uint64_t at = history->flushed_at + history->usual_between;
 
-    return history->usual_between && history->position <= at && at - history->position < LEAST_TAIL;
+    return history->usual_between && history->position <= at &&
+           at - history->position < LEAST_TAIL && !is_slow(history);
 }
 
 static bool ends_by_length(const struct ag_history *history)
@@ -282,16 +291,39 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 
 /* --- growth --- */
 
+/* A slow program's device may have nothing to do but what comes: it gets the first operation as the
+ * next one comes, and when the host begins to wait, little is left to do. */
+static uint32_t first_length(const struct ag_history *history)
+{
+    uint32_t first = history->limits.first;
+
+    if (first >= history->cap || one_an_iteration(history))
+        return history->cap;
+    return !is_slow(history) ? first : first >> history->shift ? first >> history->shift : 1;
+}
+
+static void leave_short_tail(struct ag_history *history)
+{
+    uint64_t at = history->flushed_at + history->usual_between + history->length, left;
+
+    if (!history->usual_between || !is_slow(history) || at <= history->position)
+        return;
+    left = at - history->position; /* of this segment on, until the flush */
+    if (left > SLOW_TAIL && left - SLOW_TAIL < history->target)
+        history->target = (uint32_t)(left - SLOW_TAIL);
+}
+
 /* The device must not run dry while the next segment comes together. */
 static void grow(struct ag_history *history)
 {
-    bool is_first = history->target == history->limits.first;
-    uint32_t times = history->updating ? 2 : is_first ? 4 : 3;
+    uint32_t times = history->updating ? 2 : history->is_first ? 4 : 3;
 
-    history->again = history->updating && !is_first && !history->again;
+    history->again = history->updating && !history->is_first && !history->again;
     if (!history->again)
         history->target =
             history->target < history->cap / times ? history->target * times : history->cap;
+    history->is_first = false;
+    leave_short_tail(history);
 }
 
 /* --- from outside --- */
@@ -321,14 +353,14 @@ static void flushed(struct ag_history *history)
         history->usual_between = between == history->between ? between : 0;
         history->between = between;
     }
-    history->target = history->limits.first < history->cap && !one_an_iteration(history)
-                          ? history->limits.first
-                          : history->cap;
+    history->target = first_length(history);
+    history->is_first = true;
     history->again = false;
     history->length = 0;
     history->strong = true;
     history->flushed_at = history->position;
     history->last_ns = 0;
+    leave_short_tail(history);
 }
 
 static struct ag_spares spares;

@@ -17,7 +17,9 @@
  * follows an irregularity does not depend on where it fell.
  * - The cap follows the pace: when operations come slowly, segments are shorter, in powers of two
  * with hysteresis, so that nothing is held back for long; then also shorter than the shortest, but
- * not than 8. */
+ * not than 8. The first after a flush is shorter in the same measure, and where flushes come at the
+ * same distance, the last one before it has 2 operations: what is withheld then, the host waits
+ * for. */
 #ifndef AG_GRAPH_HISTORY_H
 #define AG_GRAPH_HISTORY_H
 

@@ -19,8 +19,7 @@ build() {
     local target=$BIN/$1 source=$HERE/$2
     shift 2
     if [[ $target -nt $source && $target -nt $HERE/check.h && $target -nt $HERE/driver.h &&
-        $target -nt $HERE/graph.h &&
-        $target -nt $HERE/build.sh ]]; then
+        $target -nt $HERE/graph.h && $target -nt $HERE/own.h && $target -nt $HERE/build.sh ]]; then
         return
     fi
     "$@" "$source" -o "$target" "${link[@]}" >"$target.log" 2>&1 &

@@ -1,16 +1,17 @@
 /*
  * How long loops of launches take, as `name value` lines; lines that begin with `word` are what the
  * loops computed.
- * - loops N...: N dependent tiny kernels an iteration, eager, and captured by hand as a graph
+ * - loops N...: N dependent tiny kernels an iteration, and captured by hand as a graph
  * - many: one kernel 100,000 times, of under 2 us, and of 20 us
  * - fork: fork and join over four streams
  * - copies: pageable host memory copied each iteration and overwritten right after the call
- * - random: launches that never repeat
+ * - random: launches that never repeat, and the same by the driver's own function
  * - build: each launch on its own while graphs are built, one after another
  * - withhold: one launch in the middle of an iteration of 1000
  * - polling: a host thread waits for mapped memory that a kernel writes, and calls nothing
  */
 #include "graph.h"
+#include "own.h"
 
 #include <string>
 
@@ -79,6 +80,27 @@ template <class F> static double waited_us(int n_iterations, F run)
     });
 }
 
+/* Medians of the iterations of both, twenty of one and twenty of the other in turn, so that a host
+ * that is slower for a while is so for both. The first two of each turn are not counted. */
+template <class F, class G>
+static void waited_in_turns_us(int n_iterations, F one, G other, double *ret_one, double *ret_other)
+{
+    const int turn = 20;
+    std::vector<double> us[2];
+    for (int i = -n_iterations / 3 / turn * 2 * turn; i < 2 * n_iterations; i++) {
+        bool is_one = (i + 2 * n_iterations) / turn % 2 == 0;
+        double start = now_s();
+        if (is_one)
+            one();
+        else
+            other();
+        if (i >= 0 && (i + 2 * n_iterations) % turn >= 2)
+            us[is_one ? 0 : 1].push_back(1e6 * (now_s() - start));
+    }
+    *ret_one = median(us[0]);
+    *ret_other = median(us[1]);
+}
+
 /* Median of an iteration in batches that are waited for at their end only. */
 template <class F> static double unwaited_us(int n_iterations, F run)
 {
@@ -102,15 +124,29 @@ static void loops(int n)
         n_unwaited = std::max(160, std::min(2000, 160000 / n));
     cudaGraph_t graph;
     cudaGraphExec_t exec;
+    cudaStream_t by_hand;
+    MUST(cudaStreamCreateWithFlags(&by_hand, cudaStreamNonBlocking));
     MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     iteration(n, 0, 1, 2);
     MUST(cudaStreamEndCapture(stream, &graph));
     MUST(cudaGraphInstantiate(&exec, graph, 0));
-    MUST(cudaGraphUpload(exec, stream));
-    figure("hand", n, "us",
-           waited_us(n_iterations, [&](int) { MUST(cudaGraphLaunch(exec, stream)); }));
-    say_word("hand", n);
-    figure("same", n, "us", waited_us(n_iterations, [&](int) { iteration(n, 0, 1, 2); }));
+    MUST(cudaGraphUpload(exec, by_hand));
+    MUST(cudaStreamSynchronize(by_hand));
+    double hand, same;
+    waited_in_turns_us(
+        n_iterations,
+        [&] {
+            MUST(cudaGraphLaunch(exec, by_hand));
+            MUST(cudaStreamSynchronize(by_hand));
+        },
+        [&] {
+            iteration(n, 0, 1, 2);
+            MUST(cudaStreamSynchronize(stream));
+        },
+        &hand, &same);
+    figure("hand", n, "us", hand);
+    figure("same", n, "us", same);
+    figure("same_to_hand", n, "times", same / hand);
     say_word("same", n);
     figure("changing", n, "us", waited_us(n_iterations, [&](int i) { iteration(n, 0, i, 3 * i); }));
     say_word("changing", n);
@@ -126,6 +162,7 @@ static void loops(int n)
     say_word("unwaited_changing", n);
     MUST(cudaGraphExecDestroy(exec));
     MUST(cudaGraphDestroy(graph));
+    MUST(cudaStreamDestroy(by_hand));
 }
 
 /* ---- one kernel, again and again ---- */
@@ -256,40 +293,50 @@ static std::vector<kernel_fn> loaded_variants(void)
     return kernels;
 }
 
-/* Time of a launch, of the quickest tenth of batches: what the host does besides only makes them
- * longer. */
-template <class F> static double quickest_us(int n_batches, int n, F launch)
-{
-    std::vector<double> us;
-    int i = 0;
-    for (int batch = 0; batch < n_batches; batch++) {
-        double start = now_s();
-        for (int k = 0; k < n; k++)
-            launch(i++);
-        us.push_back(1e6 * (now_s() - start) / n);
-    }
-    MUST(cudaStreamSynchronize(stream));
-    std::sort(us.begin(), us.end());
-    return us[us.size() / 10];
-}
-
+/* Launches of kernels drawn by lot, in batches, half of them waited for now and then: in the marked
+ * stream, and, in turn, by the driver's own function in a stream of which the library hears
+ * nothing. Medians. */
 static void random_launches(void)
 {
     auto kernels = loaded_variants();
+    auto own = (decltype(&cuLaunchKernel))own_function("libcuda.so.1", "cuLaunchKernel");
+    MUST(own == NULL);
+    std::vector<CUfunction> functions;
+    for (auto kernel : kernels)
+        functions.push_back(function_of((const void *)kernel));
+    CUstream quiet;
+    MUST(cuStreamCreate(&quiet, CU_STREAM_NON_BLOCKING));
     unsigned random = 1;
-    auto launch = [&](int i) {
-        random = random * 1664525 + 1013904223;
-        kernels[random >> 26]<<<1, 1 + (random >> 20) % 4, 0, stream>>>(word_of(i), random, i);
+    int i = 0;
+    auto batch = [&](bool marked, int n, bool waits) {
+        double start = now_s();
+        for (int k = 0; k < n; k++) {
+            random = random * 1664525 + 1013904223;
+            unsigned *word = word_of(i++);
+            void *params[] = {&word, &random, &i};
+            MUST((marked ? cuLaunchKernel : own)(functions[random >> 26], 1, 1, 1,
+                                                 1 + (random >> 20) % 4, 1, 1, 0,
+                                                 marked ? stream : quiet, params, NULL));
+            if (waits && random >> 25 == 0)
+                MUST(cudaStreamSynchronize(marked ? stream : quiet));
+        }
+        double us = 1e6 * (now_s() - start) / n;
+        MUST(cudaStreamSynchronize(marked ? stream : quiet));
+        return us;
     };
-    (void)each_us(stream, 5000, launch);
-    figure("random", 64, "us", quickest_us(400, 200, launch));
-    say_word("random", 64);
-    figure("random_waited", 64, "us", quickest_us(100, 1000, [&](int i) {
-               launch(i);
-               if (random >> 25 == 0)
-                   MUST(cudaStreamSynchronize(stream));
-           }));
-    say_word("random_waited", 64);
+    for (int k = 0; k < 5; k++)
+        (void)batch(true, 1000, false);
+    for (int waits = 0; waits < 2; waits++) {
+        std::vector<double> us[2];
+        for (int k = 0; k < (waits ? 400 : 1200); k++)
+            us[k % 2].push_back(batch(k % 2, waits ? 1000 : 200, waits));
+        const char *name = waits ? "random_waited" : "random";
+        double launched = median(us[1]), by_own = median(us[0]);
+        figure(name, 64, "us", launched);
+        figure(waits ? "random_waited_own" : "random_own", 64, "us", by_own);
+        figure(waits ? "random_waited_to_own" : "random_to_own", 64, "times", launched / by_own);
+        say_word(name, 64);
+    }
 }
 
 /* ---- while graphs are built ---- */

@@ -3,9 +3,10 @@
 Every loss with all its digits, and `step_ms_NAME` lines with the median time of a step.
 usage: torch_replay.py [turns] [gpt2|mlp|resnet]...   (none: all)
   turns: the steps of each net go to two streams in turns, ten at a time: one of normal priority,
-         `step_ms_NAME_plain`, and one of high priority, `step_ms_NAME_marked`. With only the latter
-         marked for replay both ways are measured in one process: one process of Python is as much
-         quicker than the next as what is looked for.
+         `step_ms_NAME_plain`, and one of high priority, `step_ms_NAME_marked`; the first divided by
+         the second, `step_ms_NAME_plain_to_marked`. With only the latter marked for replay both ways
+         are measured in one process: one process of Python is as much quicker than the next as what
+         is looked for.
 """
 import contextlib
 import os
@@ -51,8 +52,10 @@ def timed_in_turns(name, n_steps, step, every):
             for value in shown:
                 print(name, kind, value.double().sum().item().hex())
             wait()
-    for kind in kinds:
-        print(f"step_ms_{name}_{kind}", f"{1000 * statistics.median(times[kind][len(times[kind]) // 3:]):.4f}")
+    medians = [statistics.median(times[kind][len(times[kind]) // 3:]) for kind in kinds]
+    for kind, seconds in zip(kinds, medians):
+        print(f"step_ms_{name}_{kind}", f"{1000 * seconds:.4f}")
+    print(f"step_ms_{name}_plain_to_marked", f"{medians[0] / medians[1]:.4f}")
 
 
 def timed(name, n_steps, step, every=1):

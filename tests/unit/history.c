@@ -214,6 +214,8 @@ static void irregular_loops(uint32_t cap)
 
 static struct ag_history_limits usual = {.shortest = 16, .first = 16, .cap = 160};
 
+static uint64_t op_ns, now_ns; /* how long an operation takes; 0: not known */
+
 /* Lengths until a flush after n operations; anchors would be every 7th. */
 static void check_growth(struct ag_history *history, const uint32_t *lengths, unsigned n)
 {
@@ -222,7 +224,9 @@ static void check_growth(struct ag_history *history, const uint32_t *lengths, un
     for (uint64_t i = 0; i < n; i++) {
         uint32_t length = ag_history_length(history);
 
-        if (ag_history_ends_before(history, hash_of(i % 7), false, 0)) {
+        now_ns += op_ns;
+        if (ag_history_ends_before(history, hash_of(i % 7), false,
+                                   op_ns && i % 8 == 0 ? now_ns : 0)) {
             CHECK_SAID(length == lengths[at], "%u instead of %u", length, lengths[at]);
             at++;
             ag_history_ended(history, false);
@@ -233,7 +237,8 @@ static void check_growth(struct ag_history *history, const uint32_t *lengths, un
     CHECK(!ag_history_length(history));
 }
 
-/* Once flushes have come at the same distance three times, a handful before one goes with what was before. */
+/* Once flushes have come at the same distance three times, a handful before one goes with what was
+ * before. */
 static void short_tails(void)
 {
     static const struct {
@@ -432,6 +437,50 @@ static void pace(void)
     ag_history_free(history);
 }
 
+/* Rounds of a slow program begin and end with few operations, those of a quick one do not; at
+ * another distance, the end is where it comes. */
+static void slow_rounds(void)
+{
+    static const uint32_t unknown[] = {1, 4, 12, 20, 20, 20, 20, 0},
+                          slow[] = {1, 4, 12, 20, 20, 20, 20, 12, 0},
+                          sooner[] = {1, 4, 12, 20, 20, 20, 0}, quick[] = {4, 16, 48, 0};
+    struct ag_history_limits limits = usual;
+    struct ag_history *history;
+
+    limits.first = 4;
+    limits.hold_ns = 400000;
+    history = ag_history_new(&limits);
+    CHECK(history);
+    op_ns = 20000;
+    (void)lengths_at(history, &now_ns, op_ns, 4000);
+    ag_history_ended(history, true);
+    check_growth(history, unknown, 111);
+    check_growth(history, unknown, 111);
+    for (unsigned i = 0; i < 5; i++)
+        check_growth(history, slow, 111);
+    check_growth(history, sooner, 90);
+    check_growth(history, unknown, 111);
+    check_growth(history, unknown, 111);
+    check_growth(history, slow, 111);
+    for (op_ns = 100; op_ns < 200; op_ns++)
+        (void)lengths_at(history, &now_ns, op_ns, 4000);
+    ag_history_ended(history, true);
+    for (unsigned i = 0; i < 5; i++)
+        check_growth(history, quick, 111);
+    op_ns = 0;
+    ag_history_free(history);
+    limits.first = limits.cap = 40; /* as long as the settings say */
+    history = ag_history_new(&limits);
+    CHECK(history);
+    op_ns = 12000;
+    (void)lengths_at(history, &now_ns, op_ns, 4000);
+    ag_history_ended(history, true);
+    for (unsigned i = 0; i < 5; i++)
+        check_growth(history, (const uint32_t[]){40, 40, 0}, 111);
+    op_ns = 0;
+    ag_history_free(history);
+}
+
 int main(void)
 {
     static const uint32_t caps[] = {64, 160};
@@ -448,5 +497,6 @@ int main(void)
     marked_loops();
     other_ways();
     pace();
+    slow_rounds();
     return 0;
 }

@@ -115,25 +115,13 @@ as_json() {
         END { print "\n}" }' "$1"
 }
 
-# beside_hand FILE NAME HAND CONDITION: as judge, with h, the figure of what was captured by hand in the same process
-# as the replayed loop. The bound says what replay adds to a graph: natively the same graph works on other memory, which
-# may be nearer, and what the library does to graphs captured by hand is another promise (loops-by-hand).
-beside_hand() {
-    awk -v name="$2" -v hand="$3" -v wanted="$4" '
-        $1 == hand { h = $3 }
-        $1 == name { n = $2; w = $3; found = 1 }
-        END { if (!found) { print "not measured"; exit 1 }
-            printf "eager %s, by hand %s, replayed %s (wanted %s)\n", n, h, w, wanted
-            exit !('"$4"') }' "$OUT/$1"
-}
-
 # Bounds: how near to a graph captured by hand, and how much faster than eager.
 graph_loop_checks() {
     local n near faster
     any_wanted graph/loops-{measured,{near,faster}-{20,200,1000},changing,unwaited,by-hand} || return 0
     ONLY="" check graph/loops-measured loop_in_turn graph-loops "${REPLAY[@]}" -- loops 20 200 1000
     while read -r n near faster; do
-        check "graph/loops-near-$n" beside_hand graph-loops "same_${n}_us" "hand_${n}_us" "w <= $near * h"
+        check "graph/loops-near-$n" judge graph-loops "same_to_hand_${n}_times" "w <= $near"
         check "graph/loops-faster-$n" judge graph-loops "same_${n}_us" "w * $faster <= n"
     done <<<'20 1.12 2.4
 200 1.06 2.9
@@ -201,10 +189,9 @@ graph_cost_checks() {
         check graph/withhold-changing judge graph-withhold launch_changing_1000_ns 'w <= 100'
     fi
     if any_wanted graph/random{,-waited,-measured}; then
-        ONLY="" ROUNDS=$((2 * SPEED_ROUNDS + 1)) OF=--least check graph/random-measured loop_in_turn graph-random \
-            "${REPLAY[@]}" -- random
-        check graph/random judge graph-random random_64_us 'w <= 1.05 * n'
-        check graph/random-waited judge graph-random random_waited_64_us 'w <= 1.05 * n'
+        ONLY="" check graph/random-measured loop_in_turn graph-random "${REPLAY[@]}" -- random
+        check graph/random judge graph-random random_to_own_64_times 'w <= 1.05'
+        check graph/random-waited judge graph-random random_waited_to_own_64_times 'w <= 1.05'
     fi
     if any_wanted graph/{unmarked,off}{,-linked} graph/unmarked-measured; then
         ONLY="" check graph/unmarked-measured unmarked_costs
@@ -244,17 +231,6 @@ torch_in_turn() {
     echo "$(report replay.replayed) of $(report replay.operations) replayed, $(report replay.nodes_updated) updates"
 }
 
-# marked_beside_plain NAME TIMES: steps in the marked stream are so many times as fast as those of the same processes
-# in the other one.
-marked_beside_plain() {
-    awk -v plain="step_ms_$1_plain" -v marked="step_ms_$1_marked" -v wanted="$2" '
-        $1 == plain { np = $2; wp = $3 }
-        $1 == marked { nm = $2; wm = $3 }
-        END { if (!wm || !nm) { print "not measured"; exit 1 }
-            printf "plain %s, marked %s: %.3fx (wanted %s; natively %.3fx)\n", wp, wm, wp / wm, wanted, np / nm
-            exit !(wp >= wanted * wm) }' "$OUT/graph-torch-turns"
-}
-
 # framework_in_turn CONDITION COMMAND...: the same output, a report that fulfils the condition, and how long the
 # process took.
 framework_in_turn() {
@@ -279,12 +255,14 @@ graph_framework_checks() {
     if any_wanted graph-py/torch-{turns,gpt2,mlp,mlp-unwaited,resnet,resnet-unwaited,infer}; then
         ONLY="" check graph-py/torch-turns torch_in_turn graph-torch-turns ALLOGRAFT_GRAPH=priority:-1 turns
         if [[ -f $OUT/graph-torch-turns ]]; then
-            check graph-py/torch-gpt2 marked_beside_plain gpt2_train 1.15
-            check graph-py/torch-mlp marked_beside_plain mlp_train 1.15
-            check graph-py/torch-mlp-unwaited marked_beside_plain mlp_unwaited 0.99
-            check graph-py/torch-infer marked_beside_plain gpt2_infer 0.99
-            check graph-py/torch-resnet marked_beside_plain resnet_infer 0.99
-            check graph-py/torch-resnet-unwaited marked_beside_plain resnet_unwaited 0.99
+            # What the driver takes of such a host is little: where launches cost nothing and the device does nothing,
+            # the first two are 1.17 to 1.20 times as fast.
+            check graph-py/torch-gpt2 judge graph-torch-turns step_ms_gpt2_train_plain_to_marked 'w >= 1.02'
+            check graph-py/torch-mlp judge graph-torch-turns step_ms_mlp_train_plain_to_marked 'w >= 1.05'
+            check graph-py/torch-mlp-unwaited judge graph-torch-turns step_ms_mlp_unwaited_plain_to_marked 'w >= 1.02'
+            check graph-py/torch-infer judge graph-torch-turns step_ms_gpt2_infer_plain_to_marked 'w >= 0.99'
+            check graph-py/torch-resnet judge graph-torch-turns step_ms_resnet_infer_plain_to_marked 'w >= 1.02'
+            check graph-py/torch-resnet-unwaited judge graph-torch-turns step_ms_resnet_unwaited_plain_to_marked 'w >= 1.02'
         fi
     fi
     local seen='replay.replayed > 0'
