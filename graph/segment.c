@@ -542,7 +542,8 @@ static void compare(struct ag_lane *lane, uint64_t ns)
                                     });
 
     if (compared)
-        ag_stats_compared(compared->median_eager, compared->median_replayed);
+        ag_stats_compared(compared->median_eager, compared->median_replayed,
+                          lane->round_path == FREE_ROUND);
 }
 
 void ag_segment_round(struct ag_lane *lane, bool free_running)

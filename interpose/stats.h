@@ -84,7 +84,7 @@ struct ag_level {
     _Alignas(64) _Atomic uint64_t current, peak;
 };
 
-#define AG_STATS_LAYOUT 1u
+#define AG_STATS_LAYOUT 2u
 #define AG_STATS_MAGIC "AGSTATS"
 #ifdef __x86_64__
 #define AG_STATS_PAGE 4096u
@@ -137,6 +137,7 @@ struct ag_stats {
     _Atomic uint32_t n_marks;
     struct ag_mark_stats marks[AG_MARKS];
     _Atomic uint64_t eager_ns, replayed_ns; /* medians of the last comparison of the profit guard */
+    _Atomic bool compared_unwaited;         /* it was of operations that nobody waited for */
 };
 
 extern struct ag_stats ag_stats;
@@ -208,12 +209,14 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
     ag_stats_count(slot, &stats->bytes, bytes);
 }
 
-/* A round takes so long without graphs, and with. */
-static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns)
+/* A round takes so long without graphs, and with. Unwaited: as many operations of a lane that nobody
+ * waits for take the host so long. */
+static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns, bool unwaited)
 {
     ag_stats_add(AG_STAT_REPLAY_COMPARISONS, 1);
     atomic_store_explicit(&ag_stats.eager_ns, eager_ns, memory_order_relaxed);
     atomic_store_explicit(&ag_stats.replayed_ns, replayed_ns, memory_order_relaxed);
+    atomic_store_explicit(&ag_stats.compared_unwaited, unwaited, memory_order_relaxed);
 }
 
 static inline void ag_level_add(struct ag_level *level, uint64_t amount)

@@ -85,10 +85,14 @@ static void add_tiles(struct ag_text *text, const struct job *job)
     if (job->total.stats->eager_ns && job->total.stats->replayed_ns) {
         snprintf(value, sizeof(value), "%.2fx",
                  (double)job->total.stats->eager_ns / (double)job->total.stats->replayed_ns);
-        snprintf(below, sizeof(below), "%s against %s a round",
+        snprintf(below, sizeof(below), "%s against %s %s",
                  unit_text(part, sizeof(part), UNIT_NS, (double)job->total.stats->replayed_ns),
-                 unit_text(whole, sizeof(whole), UNIT_NS, (double)job->total.stats->eager_ns));
-        add_tile(text, "Speed of rounds with graphs", value, below);
+                 unit_text(whole, sizeof(whole), UNIT_NS, (double)job->total.stats->eager_ns),
+                 job->total.stats->compared_unwaited ? "for 512 operations" : "a round");
+        add_tile(text,
+                 job->total.stats->compared_unwaited ? "Speed of the host with graphs"
+                                                     : "Speed of rounds with graphs",
+                 value, below);
     }
     ag_text_add(text, "</dl>\n");
 }

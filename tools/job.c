@@ -221,6 +221,7 @@ static void add_counters(struct ag_stats *sum, const struct ag_stats *stats)
     if (stats->eager_ns > sum->eager_ns) {
         sum->eager_ns = stats->eager_ns;
         sum->replayed_ns = stats->replayed_ns;
+        sum->compared_unwaited = stats->compared_unwaited;
     }
 }
 

@@ -413,6 +413,7 @@ static void read_replay(struct reader *reader, const json_t *root)
         copy_text(reader, replay, "reason", head->replay, sizeof(head->replay));
     reader->stats->eager_ns = number(reader, replay, "eager_ns");
     reader->stats->replayed_ns = number(reader, replay, "replayed_ns");
+    reader->stats->compared_unwaited = truth(reader, replay, "compared_unwaited");
 }
 
 static void read_report(struct reader *reader, const json_t *root, struct ag_moment *ret_moment)

@@ -4,7 +4,8 @@
  * - loops N...: N dependent tiny kernels an iteration, and captured by hand as a graph
  * - many: one kernel 100,000 times, of under 2 us, and of 20 us
  * - fork: fork and join over four streams
- * - copies: pageable host memory copied each iteration and overwritten right after the call
+ * - copies: pageable host memory copied each iteration and overwritten right after the call, and
+ * the same by the driver's own functions
  * - random: launches that never repeat, and the same by the driver's own function
  * - build: each launch on its own while graphs are built, one after another
  * - withhold: one launch in the middle of an iteration of 1000
@@ -246,25 +247,63 @@ __global__ void fold(unsigned *to, const unsigned *from, unsigned n)
     atomicAdd(to, sum);
 }
 
+/* The calls of a round: the library's, in the marked stream, or the driver's own, in one of which
+ * the library hears nothing. */
+struct calls {
+    CUstream stream;
+    decltype(&cuLaunchKernel) launch;
+    decltype(&cuMemcpyHtoDAsync) copy;
+};
+
+static struct calls marked_calls(void)
+{
+    return {stream, cuLaunchKernel, cuMemcpyHtoDAsync};
+}
+
+static struct calls own_calls(void)
+{
+    struct calls calls = {};
+    calls.launch = (decltype(calls.launch))own_function("libcuda.so.1", "cuLaunchKernel");
+    calls.copy = (decltype(calls.copy))own_function("libcuda.so.1", "cuMemcpyHtoDAsync_v2");
+    MUST(!calls.launch || !calls.copy);
+    MUST(cudaStreamCreateWithFlags(&calls.stream, cudaStreamNonBlocking));
+    return calls;
+}
+
 static void copies(void)
 {
+    struct calls marked = marked_calls(), own = own_calls();
+    CUfunction folds = function_of((const void *)fold), chains = function_of((const void *)chain);
     for (size_t bytes : {4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB}) {
-        unsigned *host = (unsigned *)malloc(bytes), *device;
-        int n = (int)(bytes / KIB);
+        unsigned *host = (unsigned *)malloc(bytes), *device, size = (unsigned)(bytes / 4);
+        int n = (int)(bytes / KIB), i = 0;
+        double by_own, replayed;
         memset(host, 0, bytes);
         MUST(cudaMalloc(&device, bytes));
-        auto round = [&](int i) {
-            host[0] = i;
-            host[bytes / 4 - 1] = ~i;
-            MUST(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream));
-            host[0] = host[bytes / 4 - 1] = 0xdead;
-            fold<<<1, 256, 0, stream>>>(words, device, (unsigned)(bytes / 4));
-            for (int k = 0; k < 30; k++)
-                chain<<<1, 1, 0, stream>>>(word_of(k), k, i);
+        auto round = [&](const struct calls &by) {
+            void *fold_params[] = {&words, &device, &size};
+            host[0] = ++i;
+            host[size - 1] = ~i;
+            MUST(by.copy((CUdeviceptr)device, host, bytes, by.stream));
+            host[0] = host[size - 1] = 0xdead;
+            MUST(by.launch(folds, 1, 1, 1, 256, 1, 1, 0, by.stream, fold_params, NULL));
+            for (int k = 0; k < 30; k++) {
+                unsigned *word = word_of(k);
+                void *params[] = {&word, &k, &i};
+                MUST(by.launch(chains, 1, 1, 1, 1, 1, 1, 0, by.stream, params, NULL));
+            }
         };
-        figure("copy_kib", n, "us", waited_us(200, round));
+        auto waited = [&](const struct calls &by) {
+            round(by);
+            MUST(cudaStreamSynchronize(by.stream));
+        };
+        waited_in_turns_us(
+            400, [&] { waited(own); }, [&] { waited(marked); }, &by_own, &replayed);
+        figure("copy_kib", n, "us", replayed);
+        figure("copy_own_kib", n, "us", by_own);
+        figure("copy_to_own_kib", n, "times", replayed / by_own);
         say_word("copy_kib", n);
-        figure("unwaited_copy_kib", n, "us", unwaited_us(200, round));
+        figure("unwaited_copy_kib", n, "us", unwaited_us(200, [&](int) { round(marked); }));
         say_word("unwaited_copy_kib", n);
         MUST(cudaFree(device));
         free(host);
@@ -293,43 +332,38 @@ static std::vector<kernel_fn> loaded_variants(void)
     return kernels;
 }
 
-/* Launches of kernels drawn by lot, in batches, half of them waited for now and then: in the marked
- * stream, and, in turn, by the driver's own function in a stream of which the library hears
- * nothing. Medians. */
+/* Launches of kernels drawn by lot, in batches, half of them waited for now and then, in both ways
+ * in turn. Medians. */
 static void random_launches(void)
 {
     auto kernels = loaded_variants();
-    auto own = (decltype(&cuLaunchKernel))own_function("libcuda.so.1", "cuLaunchKernel");
-    MUST(own == NULL);
+    const struct calls ways[] = {own_calls(), marked_calls()};
     std::vector<CUfunction> functions;
     for (auto kernel : kernels)
         functions.push_back(function_of((const void *)kernel));
-    CUstream quiet;
-    MUST(cuStreamCreate(&quiet, CU_STREAM_NON_BLOCKING));
     unsigned random = 1;
     int i = 0;
-    auto batch = [&](bool marked, int n, bool waits) {
+    auto batch = [&](const struct calls &by, int n, bool waits) {
         double start = now_s();
         for (int k = 0; k < n; k++) {
             random = random * 1664525 + 1013904223;
             unsigned *word = word_of(i++);
             void *params[] = {&word, &random, &i};
-            MUST((marked ? cuLaunchKernel : own)(functions[random >> 26], 1, 1, 1,
-                                                 1 + (random >> 20) % 4, 1, 1, 0,
-                                                 marked ? stream : quiet, params, NULL));
+            MUST(by.launch(functions[random >> 26], 1, 1, 1, 1 + (random >> 20) % 4, 1, 1, 0,
+                           by.stream, params, NULL));
             if (waits && random >> 25 == 0)
-                MUST(cudaStreamSynchronize(marked ? stream : quiet));
+                MUST(cudaStreamSynchronize(by.stream));
         }
         double us = 1e6 * (now_s() - start) / n;
-        MUST(cudaStreamSynchronize(marked ? stream : quiet));
+        MUST(cudaStreamSynchronize(by.stream));
         return us;
     };
     for (int k = 0; k < 5; k++)
-        (void)batch(true, 1000, false);
+        (void)batch(ways[1], 1000, false);
     for (int waits = 0; waits < 2; waits++) {
         std::vector<double> us[2];
         for (int k = 0; k < (waits ? 400 : 1200); k++)
-            us[k % 2].push_back(batch(k % 2, waits ? 1000 : 200, waits));
+            us[k % 2].push_back(batch(ways[k % 2], waits ? 1000 : 200, waits));
         const char *name = waits ? "random_waited" : "random";
         double launched = median(us[1]), by_own = median(us[0]);
         figure(name, 64, "us", launched);

@@ -1527,6 +1527,23 @@ static size_t free_mib(void)
     return bytes >> 20;
 }
 
+/* What a process held that ended just before comes free only by and by. */
+static size_t steady_free_mib(void)
+{
+    enum { LOOKS = 60, SAME = 6, PAUSE_US = 50000 };
+    size_t last = free_mib();
+
+    for (int look = 0, same = 0; look < LOOKS && same < SAME; look++) {
+        size_t now;
+
+        usleep(PAUSE_US);
+        now = free_mib();
+        same = now == last ? same + 1 : 0;
+        last = now;
+    }
+    return last;
+}
+
 /* What managed memory takes of the card, in MiB. */
 static void group_managed_room(void)
 {
@@ -1539,7 +1556,7 @@ static void group_managed_room(void)
     size_t before;
 
     open_device();
-    before = free_mib();
+    before = steady_free_mib();
     p = managed_memory(bytes);
     row("R760", "64 MiB of managed memory take of the card", "%zu", before - free_mib());
     NEED(D(cuMemPrefetchAsync)(p, bytes, here, 0, NULL));
@@ -1554,7 +1571,7 @@ static void group_managed_room(void)
     row("R767", "cuMemAlloc of what was free before, less 32 MiB", "code %d",
         D(cuMemAlloc)(&p, (before - 32) << 20));
     NEED(D(cuMemFree)(p));
-    before = free_mib();
+    before = steady_free_mib();
     NEED(D(cuMemPoolCreate)(&pool, &props));
     p = from_pool(pool, bytes, nonblocking);
     row("R764", "64 MiB of a managed pool take, at least 64", "%s",

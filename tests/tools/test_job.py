@@ -278,6 +278,12 @@ class Page(JobTest):
         text = self.page(self.write("a.json", sample(devices__0__placements={"native": native}))).text
         self.assertNotIn("natively, estimated", text)
 
+    def test_the_hosts_time_is_no_speed(self):
+        waited, unwaited = (self.page(self.write("a.json", sample(
+            replay__eager_ns=9000, replay__replayed_ns=6000, replay__compared_unwaited=was))).text for was in (False, True))
+        self.assertIn("Speed of rounds with graphs 1.50x 6.00 us against 9.00 us a round", waited)
+        self.assertIn("Speed of the host with graphs 1.50x 6.00 us against 9.00 us for 512 operations", unwaited)
+
     def test_of_several(self):
         files = self.write_all(*(rank(i) for i in range(4)),
                                rank(4, devices__0__placements__pool__peak_bytes=1 << 20))
@@ -399,7 +405,7 @@ class Two(JobTest):
             if not isinstance(fields, dict) or group in ("process", "coverage"):
                 continue
             for name, value in fields.items():
-                if isinstance(value, int):
+                if type(value) is int:  # a truth is none
                     self.assertEqual(len(self.differences(SAMPLE, sample(**{f"{group}__{name}": value + 7}))),
                                      1, (group, name))
 

@@ -45,7 +45,7 @@ SAMPLE = {
                "nodes_updated": 1, "graphs_built": 1, "build_ns": 1, "builds_failed": 1,
                "graphs_evicted": 1, "segments": 1, "iterations": 1, "marks": 1, "comparisons": 1, "eager_rounds": 1,
                "watchdog_releases": 1, "tries_reset": 1, "verified_same": 1, "verified_different": 1,
-               "verify_skipped": 1, "eager_ns": 5, "replayed_ns": 4, "flushes": {"stream": 1},
+               "verify_skipped": 1, "eager_ns": 5, "replayed_ns": 4, "compared_unwaited": False, "flushes": {"stream": 1},
                "staging": {"copies": 1, "bytes": 1, "packed": 1, "stalls": 1, "too_large": 1, "full": 1}},
     "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "held": 0, "refused_other_user": 0,
             "refused_malformed": 0, "refused_too_slow": 0, "refused_unknown": 0, "unreachable": 0,
@@ -170,7 +170,7 @@ class Schema(SchemaTest):
             "api": set(fields["api"]["properties"]),
             "trace": set(fields["trace"]["properties"]),
             "replay": set(fields["replay"]["properties"])
-                      - {"state", "reason", "eager_ns", "replayed_ns", "flushes", "staging"},
+                      - {"state", "reason", "eager_ns", "replayed_ns", "compared_unwaited", "flushes", "staging"},
             "staging": set(fields["replay"]["properties"]["staging"]["properties"]),
         }
         for group, names in counted.items():

@@ -91,14 +91,20 @@ static void shows_shares(void)
     has_not(text, "a round with");
     has_not(text, "could not be built");
     has_not(text, "warning");
-    ag_stats_compared(9000, 6000);
+    ag_stats_compared(9000, 6000, false);
     text = report(ag_render_text);
     has(text, " 9.00 us\n");
     has(text, " 6.00 us  1.50 x the speed\n");
+    ag_stats_compared(9000, 6000, true); /* the host's time is no speed of the program */
+    text = report(ag_render_text);
+    has(text, "512 operations without graphs, for the host (median)");
+    has(text, " 6.00 us  the device may take longer\n");
+    has_not(text, "the speed");
+    ag_stats_compared(9000, 6000, false);
     text = report(ag_render_json);
     has(text, "\"state\":\"on\",\"reason\":\"\",");
     has(text, "\"operations\":2000,\"withheld\":1900,\"replayed\":1880,");
-    has(text, "\"eager_ns\":9000,\"replayed_ns\":6000,");
+    has(text, "\"eager_ns\":9000,\"replayed_ns\":6000,\"compared_unwaited\":false,");
     has(text, "\"flushes\":{\"stream\":30,\"event\":0,");
     for (const char *c = text; *c; c++)
         CHECK(*c == '\n' || (unsigned char)*c >= 0x20);

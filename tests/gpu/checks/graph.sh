@@ -150,7 +150,7 @@ graph_stream_checks() {
     if any_wanted graph/copies-{measured,4,16,64,256,1024}; then
         ONLY="" check graph/copies-measured loop_in_turn graph-copies "${REPLAY[@]}" -- copies
         for kib in 4 16 64 256 1024; do
-            check "graph/copies-$kib" judge graph-copies "copy_kib_${kib}_us" 'w <= 1.01 * n'
+            check "graph/copies-$kib" judge graph-copies "copy_to_own_kib_${kib}_times" 'w <= 1.01'
         done
     fi
 }
