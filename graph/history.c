@@ -299,7 +299,9 @@ static uint32_t first_length(const struct ag_history *history)
 
     if (first >= history->cap || one_an_iteration(history))
         return history->cap;
-    return !is_slow(history) ? first : first >> history->shift ? first >> history->shift : 1;
+    if (is_slow(history))
+        first >>= history->shift;
+    return first ? first : 1;
 }
 
 static void leave_short_tail(struct ag_history *history)
