@@ -30,6 +30,12 @@
 #define LEAST_CAP      8u    /* where operations come slowly: see below */
 #define EAGER_NS       4000u /* that an operation may take because it is not withheld */
 
+/* Of operations that are withheld, in ns, without what launching a graph takes (H200): */
+#define LAUNCH_NS   2000u
+#define WITHHELD_NS 1000u /* at most, or they were not */
+#define LIGHT_NS    220u
+#define HEAVY_NS    280u
+
 enum event {
     EV_NONE,
     EV_REGULAR,  /* the anchor, at the usual distance */
@@ -64,7 +70,10 @@ struct ag_history {
     uint64_t n_iterations;
 
     unsigned shift, slow, quick; /* cap: the limit's shifted right; votes for another shift */
+    bool is_heavy;               /* the host takes long for an operation, though it is withheld */
+    unsigned otherwise;          /* votes for that to change */
     uint64_t last_ns, last_ns_at;
+    uint32_t n_ended; /* segments since then */
 };
 
 /* --- where iterations begin --- */
@@ -264,6 +273,24 @@ static void set_shift(struct ag_history *history, unsigned shift)
         history->target = history->cap;
 }
 
+static void weigh(struct ag_history *history, uint64_t ns, uint64_t n, uint32_t n_ended)
+{
+    enum { VOTES = 16 };
+    uint64_t launching = (uint64_t)n_ended * LAUNCH_NS,
+             each = ns > launching ? (ns - launching) / n : 0;
+
+    if (each > WITHHELD_NS)
+        return;
+    if (history->is_heavy ? each < LIGHT_NS : each > HEAVY_NS)
+        history->otherwise++;
+    else
+        history->otherwise = 0;
+    if (history->otherwise < VOTES)
+        return;
+    history->is_heavy = !history->is_heavy;
+    history->otherwise = 0;
+}
+
 /* What the driver takes for operations that are not withheld is not the program's pace. A slow
  * program gains nearly as much by graphs of 8 as by longer ones (2.3 and 2.5 us of 2.7 an
  * operation, H200), and its device has less left to do when the host begins to wait. */
@@ -271,10 +298,12 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 {
     enum { VOTES_SHORTER = 4, VOTES_LONGER = 64 };
     uint64_t n = history->position - history->last_ns_at, each;
+    uint32_t n_ended = history->n_ended;
 
     if (!history->limits.hold_ns || one_an_iteration(history))
         return;
     if (history->last_ns && now_ns > history->last_ns && n) {
+        weigh(history, now_ns - history->last_ns, n, n_ended);
         each = (now_ns - history->last_ns) / n;
         each = each > EAGER_NS ? each - EAGER_NS : 0;
         history->slow = each * history->cap > history->limits.hold_ns ? history->slow + 1 : 0;
@@ -283,6 +312,7 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
     }
     history->last_ns = now_ns;
     history->last_ns_at = history->position;
+    history->n_ended = 0;
     if (history->slow >= VOTES_SHORTER && history->cap / 2 >= LEAST_CAP)
         set_shift(history, history->shift + 1);
     else if (history->quick >= VOTES_LONGER && history->shift)
@@ -292,7 +322,9 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 /* --- growth --- */
 
 /* A slow program's device may have nothing to do but what comes: it gets the first operation as the
- * next one comes, and when the host begins to wait, little is left to do. */
+ * next one comes, and when the host begins to wait, little is left to do.
+ * Otherwise, while the second segment comes together, the device must have enough in the first; but
+ * it does not begin before that is complete. */
 static uint32_t first_length(const struct ag_history *history)
 {
     uint32_t first = history->limits.first;
@@ -300,8 +332,8 @@ static uint32_t first_length(const struct ag_history *history)
     if (first >= history->cap || one_an_iteration(history))
         return history->cap;
     if (is_slow(history))
-        first >>= history->shift;
-    return first ? first : 1;
+        return first >> history->shift ? first >> history->shift : 1;
+    return history->is_heavy && 2 * first < history->cap ? 2 * first : first;
 }
 
 static void leave_short_tail(struct ag_history *history)
@@ -315,10 +347,11 @@ static void leave_short_tail(struct ag_history *history)
         history->target = (uint32_t)(left - SLOW_TAIL);
 }
 
-/* The device must not run dry while the next segment comes together. */
+/* The device, which takes a microsecond for an operation at the least, must not run dry while the
+ * next segment comes together. */
 static void grow(struct ag_history *history)
 {
-    uint32_t times = history->updating ? 2 : history->is_first ? 4 : 3;
+    uint32_t times = history->updating || history->is_heavy ? 2 : history->is_first ? 4 : 3;
 
     history->again = history->updating && !history->is_first && !history->again;
     if (!history->again)
@@ -454,6 +487,7 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
         return;
     }
     history->length = 1;
+    history->n_ended++;
     grow(history);
 }
 

@@ -9,7 +9,9 @@
  * there are no anchors but marks.
  * - From a flush on, segments have growing lengths: first, 4 times that, then 3 times the one
  * before, up to the cap; while nodes have to be updated twice the one before, and two of each
- * length: then an operation costs the host nearly as much as the device (0.6 and 0.8 us). Where
+ * length: then an operation costs the host nearly as much as the device (0.6 and 0.8 us). Where the
+ * host takes long for each, be it that it is slow or that the program does something between them,
+ * the first has twice the length and the others twice that of the one before. Where
  * flushes come at the same distance, none ends so shortly before one that a handful would be left.
  * - A loop that is shorter than the cap is unrolled: segments end at the last anchor that fits. Of
  * a longer one, segments have the length of the cap, but for the last. An anchor that comes at

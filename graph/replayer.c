@@ -30,7 +30,8 @@
 #include "order.h"
 #include "stats.h"
 
-#define PACE_EVERY       16u /* operations between two looks at the clock */
+#define PACE_EVERY       32u /* operations of a segment between two looks at the clock */
+#define PACE_FIRST       8u  /* ... of which the first comes early, for rounds that end soon */
 #define QUIET_BATCH      64u /* operations that a thread lets pass before it looks at the lane again */
 #define CALL_PATIENCE_NS 100000000u
 #define MAX_SEGMENT      (1u << 15) /* operations, whatever the settings say */
@@ -364,6 +365,11 @@ static void end_before(struct ag_lane *lane)
     lane->n_anchors = count;
 }
 
+static bool is_look_due(uint32_t length)
+{
+    return length % PACE_EVERY == PACE_FIRST || !length;
+}
+
 /* Looks at the operation that comes: does a segment end before it, may it be withheld? What was
  * withheld and must come before it goes out. */
 static void prepare(struct ag_lane *lane, const struct ag_op *op)
@@ -374,7 +380,7 @@ static void prepare(struct ag_lane *lane, const struct ag_op *op)
         return;
     lane->hash = ag_signature_hash(&op->signature);
     /* In rounds that are to be without graphs the pace would be the driver's. */
-    if (lane->may_replay && ag_history_length(lane->history) % PACE_EVERY == 0)
+    if (lane->may_replay && is_look_due(ag_history_length(lane->history)))
         now = ag_clock_ns();
     if (ag_history_ends_before(lane->history, lane->hash, ag_marks_take_iteration(), now) ||
         lane->n_ops >= MAX_SEGMENT)

@@ -481,6 +481,39 @@ static void slow_rounds(void)
     ag_history_free(history);
 }
 
+/* Where an operation takes the host long although it is withheld, the first segments are longer,
+ * and the others do not grow as fast; launching them is no part of it. */
+static void heavy_rounds(void)
+{
+    static const uint32_t light[] = {4, 16, 48, 0}, heavy[] = {8, 16, 32, 64, 0};
+    static const struct {
+        uint64_t ns;
+        const uint32_t *lengths;
+    } rows[] = {{100, light}, {250, light},  {350, heavy}, {250, heavy},
+                {180, light}, {3000, light}, {400, heavy}};
+    struct ag_history_limits limits = usual;
+    struct ag_history *history;
+
+    limits.first = 4;
+    limits.hold_ns = 400000;
+    history = ag_history_new(&limits);
+    CHECK(history);
+    for (unsigned i = 0; i < N_OF(rows); i++) {
+        for (unsigned k = 0; k < 20; k++) {
+            for (unsigned n = 0; n < 170; n++) {
+                now_ns += rows[i].ns;
+                if (ag_history_ends_before(history, hash_of(n % 7), false, n % 8 ? 0 : now_ns)) {
+                    ag_history_ended(history, false);
+                    now_ns += 2000;
+                }
+            }
+            ag_history_ended(history, true);
+        }
+        check_growth(history, rows[i].lengths, i % 2 ? 130 : 135);
+    }
+    ag_history_free(history);
+}
+
 int main(void)
 {
     static const uint32_t caps[] = {64, 160};
@@ -498,5 +531,6 @@ int main(void)
     other_ways();
     pace();
     slow_rounds();
+    heavy_rounds();
     return 0;
 }
