@@ -190,7 +190,7 @@ void html_bar(struct ag_text *text, const char *colour, const char *label, enum 
     char number[32], share[32] = "";
 
     if (whole > 0)
-        snprintf(share, sizeof(share), "%.1f %%", 100 * part / whole);
+        snprintf(share, sizeof(share), part < 10 * whole ? "%.1f %%" : "%.0f %%", 100 * part / whole);
     ag_text_add(text, "<tr><th scope=\"row\">");
     html_add(text, label);
     ag_text_add(text, "</th><td class=\"num\">%s</td><td class=\"num\">%s</td><td class=\"bar\">",

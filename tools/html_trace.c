@@ -198,7 +198,7 @@ static void add_table(struct ag_text *text, const struct trace *trace, const str
 
 static void add_peak(struct ag_text *text, const struct trace *trace, const struct timeline *line)
 {
-    char size[32], when[32];
+    char size[32], when[32], some[32], all[32];
 
     if (!line->peak)
         return;
@@ -216,8 +216,9 @@ static void add_peak(struct ag_text *text, const struct trace *trace, const stru
     }
     ag_text_add(text, ".");
     if (line->n_allocs)
-        ag_text_add(text, " Temporary, freed before any other allocation: %llu of %llu (%.1f %%).",
-                    (unsigned long long)line->n_temporary, (unsigned long long)line->n_allocs,
+        ag_text_add(text, " Temporary, freed before any other allocation: %s of %s (%.1f %%).",
+                    html_number(some, sizeof(some), UNIT_COUNT, (double)line->n_temporary),
+                    html_number(all, sizeof(all), UNIT_COUNT, (double)line->n_allocs),
                     100 * (double)line->n_temporary / (double)line->n_allocs);
     ag_text_add(text, "</p>\n");
 }
