@@ -331,8 +331,10 @@ static uint32_t first_length(const struct ag_history *history)
 
     if (first >= history->cap || one_an_iteration(history))
         return history->cap;
-    if (is_slow(history))
-        return first >> history->shift ? first >> history->shift : 1;
+    if (is_slow(history)) {
+        first >>= history->shift;
+        return first ? first : 1;
+    }
     return history->is_heavy && 2 * first < history->cap ? 2 * first : first;
 }
 

@@ -24,8 +24,11 @@ static const char help_text[] =
     "  --runs N           runs of each (default 5, at most 99)\n"
     "  --metric M         what is better: less time, a lower peak of device memory, or both (the\n"
     "                     product): time (default), peak, both\n"
-    "  --compare C        what must stay the same beside the exit status: stdout (default),\n"
-    "                     file:PATH (removed before each run), none\n"
+    "  --compare C        what must stay the same beside the exit status: stdout (default; but "
+    "for\n"
+    "                     lines that tell times, or differ as it is), file:PATH (every byte; it "
+    "is\n"
+    "                     removed before each run), none\n"
     "  --timeout S        seconds after which a run is given up (default: 10 times the first, and "
     "60)\n"
     "  --write FILE       the best settings as a file for ALLOGRAFT_CONFIG\n"
@@ -44,7 +47,8 @@ static struct trial trials[] = {
     {.name = "graphs", .settings = {"ALLOGRAFT_POLICY=native", "ALLOGRAFT_GRAPH=all", NULL}},
     {.name = "pool and graphs", .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_GRAPH=all", NULL}},
 };
-#define N_TRIALS ((unsigned)(sizeof(trials) / sizeof(trials[0])))
+#define N_TRIALS    ((unsigned)(sizeof(trials) / sizeof(trials[0])))
+#define MOST_DOUBTS 2u /* runs as it is, before another output is taken for one */
 
 static struct {
     unsigned runs;
@@ -174,69 +178,88 @@ static void show_progress(unsigned done, unsigned all, uint64_t began, const cha
     fflush(stderr);
 }
 
-/* Why the run does not count, or NULL. The first run tells what the others must be like. */
-static const char *fault_of(const struct tune_run *run)
+/* Runs the program as it is once more, to see which lines of it are always the same. */
+static bool learn(void)
 {
-    struct tune_output *output = &wish.output;
+    static const char *const none[] = {NULL};
+    struct tune_run run;
 
-    if (run->timed_out)
-        return "took too long";
-    if (!output->known) {
-        output->known = true;
-        output->status = run->status;
-        output->hash = run->hash;
-        return NULL;
-    }
-    if (run->status != output->status)
-        return WIFSIGNALED(run->status) ? "ended by a signal" : "other exit status";
-    if (!output->ignored && run->hash != output->hash)
-        return "OTHER OUTPUT";
-    return NULL;
+    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.patience_ns, &run))
+        return false;
+    if (!stopped && !run.timed_out)
+        tune_output_learn(&wish.output, &run.text);
+    tune_text_free(&run.text);
+    return !stopped;
 }
 
-/* The program as it is, twice: it must run, and write the same. The second run counts memory. */
-static int try_it(const char *library)
+/* Why the run does not count, or NULL. A difference counts only where the program as it is goes on
+ * to write the same. */
+static const char *fault_of(const struct tune_run *run)
 {
-    static const char *const none[] = {NULL}, *const counted[] = {"ALLOGRAFT_POLICY=native", NULL};
+    if (run->timed_out)
+        return "took too long";
+    if (run->status != wish.output.status)
+        return WIFSIGNALED(run->status) ? "ended by a signal" : "other exit status";
+    for (unsigned i = 0; i < MOST_DOUBTS; i++) {
+        if (!tune_output_differs(&wish.output, &run->text) || !learn())
+            return NULL;
+    }
+    return tune_output_differs(&wish.output, &run->text) ? "OTHER OUTPUT" : NULL;
+}
+
+/* The program as it is: it must run, and write something. */
+static int try_as_it_is(void)
+{
+    static const char *const none[] = {NULL};
     struct tune_run run;
-    const char *fault;
+    int result = STATUS_FAILED;
 
     if (!tune_run(wish.argv, NULL, none, false, wish.output.file, UINT64_MAX / 4, &run)) {
         command_complain("tune: %s could not be started: %s", wish.argv[0], strerror(errno));
         return STATUS_FAILED;
     }
-    if (stopped)
-        return STATUS_FAILED;
-    if (run.status) {
+    if (stopped) {
+        result = STATUS_FAILED;
+    } else if (run.status) {
         command_complain("tune: %s does not end with success as it is (%s %d)%s%s", wish.argv[0],
                          WIFSIGNALED(run.status) ? "signal" : "exit status",
                          WIFSIGNALED(run.status) ? WTERMSIG(run.status) : WEXITSTATUS(run.status),
                          *run.complaint ? ": " : "", run.complaint);
-        return STATUS_FAILED;
-    }
-    if (wish.output.file && !run.has_output) {
+    } else if (wish.output.file && !run.has_output) {
         command_complain("tune: %s did not write %s", wish.argv[0], wish.output.file);
-        return STATUS_FAILED;
+    } else {
+        wish.output.status = run.status;
+        tune_output_learn(&wish.output, &run.text);
+        if (!wish.patience_ns)
+            wish.patience_ns = 10 * run.ns + 60000000000u;
+        result = STATUS_OK;
     }
-    (void)fault_of(&run);
-    if (!wish.patience_ns)
-        wish.patience_ns = 10 * run.ns + 60000000000u;
+    tune_text_free(&run.text);
+    return result;
+}
+
+/* A first run as it is, one that counts its memory, and another as it is if that wrote something
+ * else: it may be a program that never writes the same twice. */
+static int try_it(const char *library)
+{
+    static const char *const counted[] = {"ALLOGRAFT_POLICY=native", NULL};
+    bool wanted = !wish.output.ignored;
+    struct tune_run run;
+    int result = try_as_it_is();
+
+    if (result != STATUS_OK)
+        return result;
     if (!tune_run(wish.argv, library, counted, true, wish.output.file, wish.patience_ns, &run))
         return STATUS_FAILED;
     trials[0].peak_bytes = run.peak_bytes;
-    /* Of two runs without any change: is it the program that never writes the same twice? */
-    fault = fault_of(&run);
-    if (!fault || stopped || strcmp(fault, "OTHER OUTPUT") != 0)
-        return STATUS_OK;
-    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.patience_ns, &run))
-        return STATUS_FAILED;
-    if (!fault_of(&run))
-        return STATUS_OK;
-    command_complain("tune: what %s writes differs from run to run, also as it is: not compared "
-                     "(--compare file:PATH "
-                     "compares something else)",
-                     wish.argv[0]);
-    wish.output.ignored = true;
+    if (!stopped)
+        (void)fault_of(&run);
+    tune_text_free(&run.text);
+    if (wanted && wish.output.ignored)
+        command_complain("tune: nothing that %s writes can be compared: it tells times, or differs "
+                         "from run to run, also as it is (--compare file:PATH compares something "
+                         "else)",
+                         wish.argv[0]);
     return STATUS_OK;
 }
 
@@ -252,9 +275,15 @@ static void run_trial(struct trial *trial, const char *library)
         trial->fault = "could not be started";
         return;
     }
-    if (stopped) /* it got the Ctrl-C as well */
+    if (stopped) { /* it got the Ctrl-C as well */
+        tune_text_free(&run.text);
         return;
-    trial->fault = fault_of(&run);
+    }
+    if (is_native && run.status == wish.output.status && !run.timed_out)
+        tune_output_learn(&wish.output, &run.text);
+    else
+        trial->fault = fault_of(&run);
+    tune_text_free(&run.text);
     trial->times_ns[trial->n++] = run.ns;
     if (run.peak_bytes > trial->peak_bytes)
         trial->peak_bytes = run.peak_bytes;
@@ -317,10 +346,23 @@ static void show_word(const char *word)
     fputs("'", stdout);
 }
 
+/* What of the output was not compared, or nothing. */
+static void left_out_text(char *text, size_t capacity)
+{
+    size_t n = wish.output.ignored ? 0 : tune_output_left_out(&wish.output);
+
+    text[0] = '\0';
+    if (n)
+        snprintf(text, capacity,
+                 "Lines not compared, since they tell times or differ from run to run as it is: "
+                 "%zu of %zu.",
+                 n, wish.output.text.n);
+}
+
 static void show_table(unsigned best, unsigned rounds)
 {
     unsigned unsure = tune_unsure(trials, N_TRIALS, wish.metric);
-    char median[32], spread[32], gain[32], peak[32];
+    char note[160], median[32], spread[32], gain[32], peak[32];
 
     printf("Whole runs of %s, %u of each setting in turns%s\n\n", wish.argv[0], wish.runs,
            stopped ? "" : "; spread: half of what the middle half of them covers");
@@ -341,6 +383,9 @@ static void show_table(unsigned best, unsigned rounds)
     }
     if (stopped)
         printf("stopped after %u of %u rounds\n", rounds, wish.runs);
+    left_out_text(note, sizeof(note));
+    if (*note)
+        printf("%s\n", note);
     if (!best) {
         printf("\nBest as it is: nothing tried is better by more than chance.\n");
         if (unsure && wish.runs < TUNE_MOST_RUNS)
@@ -368,8 +413,10 @@ static void show_json(unsigned best, unsigned rounds)
     ag_text_add(&text,
                 "{\"schema\":\"allograft-tune/1\",\"version\":\"" ALLOGRAFT_VERSION
                 "\",\"rounds\":%u,"
-                "\"complete\":%s,\"compared\":%s,\"best\":%u,\"trials\":[",
-                rounds, stopped ? "false" : "true", wish.output.ignored ? "false" : "true", best);
+                "\"complete\":%s,\"compared\":%s,\"lines\":%zu,\"lines_left_out\":%zu,"
+                "\"best\":%u,\"trials\":[",
+                rounds, stopped ? "false" : "true", wish.output.ignored ? "false" : "true",
+                wish.output.text.n, tune_output_left_out(&wish.output), best);
     for (unsigned i = 0; i < N_TRIALS; i++) {
         const struct trial *trial = &trials[i];
 
@@ -409,7 +456,9 @@ static int save(const char *path, const char *data, size_t length)
 static void add_outcome(struct ag_text *text, unsigned best)
 {
     unsigned unsure = best ? 0 : tune_unsure(trials, N_TRIALS, wish.metric);
+    char note[160];
 
+    left_out_text(note, sizeof(note));
     if (!best)
         ag_text_add(text, "<p>Best as it is: nothing tried is better by more than chance.");
     else
@@ -423,7 +472,7 @@ static void add_outcome(struct ag_text *text, unsigned best)
                     " \"%s\" looked better, but runs differ as much among themselves: more "
                     "would tell.",
                     trials[unsure].name);
-    ag_text_add(text, "</p>\n");
+    ag_text_add(text, "%s%s</p>\n", *note ? " " : "", note);
 }
 
 static void add_trial(struct ag_text *text, unsigned i, unsigned best, uint64_t longest)

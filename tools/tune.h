@@ -33,18 +33,41 @@ double tune_gain(const struct trial *trials, unsigned i, enum tune_metric metric
 /* Where nothing is better by more than chance: the one that looked so most, or 0 when none did. */
 unsigned tune_unsure(const struct trial *trials, unsigned n, enum tune_metric metric);
 
-/* What is compared, and with what it was the first time. */
+/* What one run wrote: a hash for each line, or one for all of it. */
+struct tune_text {
+    uint64_t *lines; /* 0 for one that tells a time: it is not compared */
+    size_t n, room;
+};
+
+/* Reads it from the file's begin; `whole`: as one line. False, and nothing is kept, when it cannot
+ * be read. */
+bool tune_text_read(int fd, bool whole, struct tune_text *ret);
+void tune_text_free(struct tune_text *text);
+/* Has the line a number, and a word or a unit of times and rates? */
+bool tune_tells_time(const char *line, size_t n);
+
+/* What is compared, and with what it was as the program is. */
 struct tune_output {
     const char *file; /* a file that the program writes; NULL: its standard output */
     bool ignored, known;
-    uint64_t hash;
+    struct tune_text text;
     int status; /* of the program */
 };
 
+/* The program as it is wrote this. Lines that differ from what it wrote before are compared no
+ * more; where none is left, or their number differs, the output is ignored. The first text is taken
+ * over, and what is left in its place is empty. */
+void tune_output_learn(struct tune_output *output, struct tune_text *text);
+/* Does it differ where the program as it is always writes the same? */
+bool tune_output_differs(const struct tune_output *output, const struct tune_text *text);
+/* Lines that are not compared, of output->text.n. */
+size_t tune_output_left_out(const struct tune_output *output);
+
 /* One run of the program. Its standard output is looked at and not shown. */
 struct tune_run {
-    uint64_t ns, peak_bytes, hash;
-    int status; /* as waitpid() has it */
+    uint64_t ns, peak_bytes;
+    struct tune_text text; /* the caller frees it */
+    int status;            /* as waitpid() has it */
     bool timed_out, has_output;
     char complaint[200]; /* the last line of its standard error */
 };

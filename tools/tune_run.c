@@ -69,27 +69,6 @@ static uint64_t read_peak(const char *path)
 
 /* ---- what it wrote ---- */
 
-static uint64_t hash_bytes(const unsigned char *bytes, size_t n, uint64_t hash)
-{
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
-    return hash;
-}
-
-static bool hash_file(int fd, uint64_t *ret)
-{
-    unsigned char bytes[65536];
-    uint64_t hash = 0xcbf29ce484222325u;
-    ssize_t n;
-
-    if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0)
-        return false;
-    while ((n = read(fd, bytes, sizeof(bytes))) > 0)
-        hash = hash_bytes(bytes, (size_t)n, hash);
-    *ret = hash;
-    return n == 0;
-}
-
 static void last_line(int fd, char *line, size_t capacity)
 {
     char text[1024];
@@ -180,7 +159,7 @@ static bool run_in(const char *folder, char **argv, const char *library,
     if (child > 0) {
         ret->status = wait_for(child, patience_ns, &ret->timed_out);
         ret->ns = ag_clock_ns() - began;
-        ret->has_output = hash_file(out, &ret->hash);
+        ret->has_output = tune_text_read(out, false, &ret->text);
         last_line(err, ret->complaint, sizeof(ret->complaint));
     }
     if (out >= 0)
@@ -207,7 +186,8 @@ bool tune_run(char **argv, const char *library, const char *const *settings, boo
     if (output_file) {
         int fd = open(output_file, O_RDONLY | O_CLOEXEC);
 
-        ret->has_output = hash_file(fd, &ret->hash);
+        tune_text_free(&ret->text);
+        ret->has_output = tune_text_read(fd, true, &ret->text);
         if (fd >= 0)
             close(fd);
     }

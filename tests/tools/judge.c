@@ -1,5 +1,5 @@
 /* tools/tune_judge.c: what is better by more than chance, and the simpler of those about as good.
- */
+ * tools/tune_output.c: which lines are compared. */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,8 +68,64 @@ static void test_peak(void)
     CHECK(tune_judge(trials, 3, TUNE_BOTH) == 2);
 }
 
+static void test_lines_that_tell_times(void)
+{
+    static const char *const times[] = {
+        "Average execution time of k0: 0.000004 (s)",
+        "Total kernel execution time: 0.861412 (ms)",
+        "Elapsed: 12",
+        "took 4 us",
+        "done in 3.5s",
+        "1234.5 GB/s",
+        "bandwidth = 17",
+        "12 iterations/sec",
+        "  7(ns)",
+    };
+    static const char *const results[] = {
+        "checksum b4d95a88",   "iterations: 20",          "sum of squares: 4 units",
+        "generated 5 numbers", "time is measured below:", "0.048103 0.048322 0.048102",
+        "grid 512 x 512",      "step 50, checksum 7",     "",
+    };
+
+    for (unsigned i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+        CHECK(tune_tells_time(times[i], strlen(times[i])));
+    for (unsigned i = 0; i < sizeof(results) / sizeof(results[0]); i++)
+        CHECK(!tune_tells_time(results[i], strlen(results[i])));
+    CHECK(!tune_tells_time("7 ms", 2)); /* no byte behind the end */
+}
+
+static struct tune_text text(uint64_t *lines, size_t n)
+{
+    return (struct tune_text){lines, n, n};
+}
+
+static void test_what_is_compared(void)
+{
+    uint64_t first[3] = {1, 2, 3}, again[3] = {1, 9, 3}, other[3] = {1, 7, 4}, same[3] = {1, 7, 3};
+    struct tune_output output = {0};
+    struct tune_text lines = text(first, 3);
+
+    tune_output_learn(&output, &lines);
+    CHECK(!lines.lines && output.text.n == 3 && !tune_output_left_out(&output));
+    lines = text(again, 3);
+    CHECK(tune_output_differs(&output, &lines));
+    tune_output_learn(&output, &lines);
+    CHECK(tune_output_left_out(&output) == 1 && !output.ignored);
+    lines = text(same, 3);
+    CHECK(!tune_output_differs(&output, &lines));
+    lines = text(same, 2);
+    CHECK(tune_output_differs(&output, &lines));
+    lines = text(other, 3);
+    CHECK(tune_output_differs(&output, &lines));
+    other[0] = 5;
+    tune_output_learn(&output, &lines); /* nothing is left */
+    CHECK(output.ignored && !tune_output_differs(&output, &lines));
+}
+
 int main(void)
 {
+    test_lines_that_tell_times();
+    test_what_is_compared();
     test_time();
     test_one_run();
     test_peak();

@@ -48,6 +48,27 @@ class Compared(TuneTest):
     def test_other_output(self):
         self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"'), [None] * 4 + ["OTHER OUTPUT"] * 2)
 
+    def test_times_are_left_out(self):
+        """Also one that is the same as long as nothing is faster."""
+        whole = self.tune('echo "sum 7"; echo "run: $([ -z "$ALLOGRAFT_GRAPH" ] && echo 4 || echo 1) us"; '
+                          'echo "kernel time $(date +%N)"')
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 6)
+        self.assertEqual((whole["compared"], whole["lines"], whole["lines_left_out"]), (True, 3, 2))
+
+    def test_what_differs_as_it_is_is_left_out(self):
+        whole = self.tune('echo "process $$"; echo "sum $ALLOGRAFT_GRAPH"')
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 4 + ["OTHER OUTPUT"] * 2)
+        self.assertEqual((whole["compared"], whole["lines"], whole["lines_left_out"]), (True, 2, 1))
+
+    def test_other_number_of_lines(self):
+        self.assertEqual(self.faults('echo one; [ -z "$ALLOGRAFT_GRAPH" ] || echo took 3 ms'),
+                         [None] * 4 + ["OTHER OUTPUT"] * 2)
+
+    def test_left_out_lines_are_told(self):
+        result = allograft("tune", "--runs", "1", "sh", "-c", "echo $$; echo two", env=self.environment())
+        self.assertIn("Lines not compared, since they tell times or differ from run to run as it is: 1 of 2.\n",
+                      result.stdout)
+
     def test_not_looked_at(self):
         self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"', "--compare", "none"), [None] * 6)
 
