@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/lock.h"
+#include "base/pages.h"
 
 #define N_PLACES   65536u
 #define MAX_COUNT  (N_PLACES / 2)
@@ -60,20 +60,12 @@ static const struct ag_detail *find(struct table *table, const void *content, ui
     return NULL;
 }
 
-static void *map(size_t bytes)
-{
-    void *there = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return there == MAP_FAILED ? NULL : there;
-}
-
 /* With the lock held. */
 static struct table *get_table(void)
 {
     struct table *table = atomic_load_explicit(&state.table, memory_order_relaxed);
 
-    if (!table && (table = map(sizeof(*table))))
+    if (!table && (table = ag_pages_get(sizeof(*table))))
         atomic_store_explicit(&state.table, table, memory_order_release);
     return table;
 }
@@ -85,7 +77,7 @@ static struct ag_detail *cut(uint32_t bytes)
     struct ag_detail *detail;
 
     if ((size_t)(state.fresh_end - state.fresh) < size) {
-        unsigned char *slab = map(SLAB_BYTES);
+        unsigned char *slab = ag_pages_get(SLAB_BYTES);
 
         if (!slab)
             return NULL;

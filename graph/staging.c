@@ -10,10 +10,10 @@
 #include "staging.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/pages.h"
 #include "driver.h"
 #include "order.h"
 #include "stats.h"
@@ -48,12 +48,11 @@ struct ag_ring {
 struct ag_ring *ag_ring_new(const struct ag_ring_limits *limits)
 {
     size_t own_bytes = sizeof(struct ag_ring) + limits->depth * sizeof(struct slot);
-    struct ag_ring *ring =
-        mmap(NULL, own_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ag_ring *ring = ag_pages_get(own_bytes);
     CUstreamCaptureMode mode;
     void *memory = NULL;
 
-    if (ring == MAP_FAILED)
+    if (!ring)
         return NULL;
     ag_lock_init(&ring->lock, AG_RANK_STAGING);
     ring->own_bytes = own_bytes;
@@ -90,7 +89,7 @@ void ag_ring_free(struct ag_ring *ring, bool context_gone)
         (void)ag_cu.cuEventDestroy_v2(ring->slots[i].ready);
     if (ring->memory && !context_gone)
         (void)ag_cu.cuMemFreeHost(ring->memory);
-    (void)munmap(ring, ring->own_bytes);
+    ag_pages_free(ring, ring->own_bytes);
 }
 
 /* --- taking a slot --- */
@@ -257,13 +256,4 @@ CUresult ag_ring_sent(struct ag_ring *ring, struct ag_staged *staged, CUstream s
     }
     *staged = (struct ag_staged){0};
     return first_error;
-}
-
-void ag_ring_drop(struct ag_ring *ring, struct ag_staged *staged)
-{
-    for (uint32_t at = staged->first, next; at; at = next) {
-        next = ring->slots[at - 1].next;
-        set_state(ring, at - 1, SLOT_FREE);
-    }
-    *staged = (struct ag_staged){0};
 }

@@ -41,7 +41,5 @@ void *ag_ring_put(struct ag_ring *ring, struct ag_staged *staged, const void *so
  * is done. Empties `staged`, also on an error, with which its slots are lost: nobody knows when
  * they are free. The context is current. */
 CUresult ag_ring_sent(struct ag_ring *ring, struct ag_staged *staged, CUstream stream);
-/* Nothing that reads them was or will be submitted: free at once. */
-void ag_ring_drop(struct ag_ring *ring, struct ag_staged *staged);
 
 #endif

@@ -7,10 +7,10 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "driver.h"
 #include "order.h"
 
@@ -245,12 +245,12 @@ static enum ag_verify compare(const struct verify *verify, uint32_t n)
 
     if (!wait_for(verify->stream))
         return AG_VERIFY_UNCOMPARED;
-    room = mmap(NULL, 2 * CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED)
+    room = ag_pages_get(2 * CHUNK_BYTES);
+    if (!room)
         return AG_VERIFY_UNCOMPARED;
     for (uint32_t i = 0; i < verify->n && answer == AG_VERIFY_SAME; i++)
         answer = compare_block(verify, &verify->blocks[i], room, n);
-    (void)munmap(room, 2 * CHUNK_BYTES);
+    ag_pages_free(room, 2 * CHUNK_BYTES);
     return answer;
 }
 

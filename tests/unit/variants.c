@@ -201,8 +201,30 @@ static void test_taking(void)
     end();
 }
 
+/* The one picked last is still that when it takes the place of the one taken: the next to be built
+ * makes it the spare one. */
+static void test_taking_moves_the_picked(void)
+{
+    struct ag_graph *last;
+
+    begin(4);
+    for (words[0] = 1; words[0] < 3; words[0]++)
+        build();
+    last = ag_variants_at(variants, 2);
+    free(ag_variants_take(variants));
+    CHECK(ag_variants_at(variants, 0) == last);
+    for (uint32_t i = 0; i < 4; i++)
+        words[i] = 10 + i;
+    build();
+    for (uint32_t i = 0; i < 4; i++)
+        words[i] = 20 + i; /* as none has */
+    CHECK(ag_variants_pick(variants, ops) == last);
+    end();
+}
+
 int main(void)
 {
+    test_taking_moves_the_picked();
     test_sets_in_turns();
     test_sets_at_random();
     test_always_new();
