@@ -273,6 +273,7 @@ static void set_shift(struct ag_history *history, unsigned shift)
         history->target = history->cap;
 }
 
+/* Is the host, with what the program does between operations, quick beside the device? */
 static void weigh(struct ag_history *history, uint64_t ns, uint64_t n, uint32_t n_ended)
 {
     enum { VOTES = 16 };

@@ -186,7 +186,7 @@ static bool learn(void)
 
     if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.patience_ns, &run))
         return false;
-    if (!stopped && !run.timed_out)
+    if (!stopped && !run.timed_out && run.status == wish.output.status)
         tune_output_learn(&wish.output, &run.text);
     tune_text_free(&run.text);
     return !stopped;
@@ -200,11 +200,11 @@ static const char *fault_of(const struct tune_run *run)
         return "took too long";
     if (run->status != wish.output.status)
         return WIFSIGNALED(run->status) ? "ended by a signal" : "other exit status";
-    for (unsigned i = 0; i < MOST_DOUBTS; i++) {
-        if (!tune_output_differs(&wish.output, &run->text) || !learn())
-            return NULL;
+    for (unsigned i = 0; i < MOST_DOUBTS && tune_output_differs(&wish.output, &run->text); i++) {
+        if (!learn())
+            break;
     }
-    return tune_output_differs(&wish.output, &run->text) ? "OTHER OUTPUT" : NULL;
+    return !stopped && tune_output_differs(&wish.output, &run->text) ? "OTHER OUTPUT" : NULL;
 }
 
 /* The program as it is: it must run, and write something. */
@@ -218,16 +218,14 @@ static int try_as_it_is(void)
         command_complain("tune: %s could not be started: %s", wish.argv[0], strerror(errno));
         return STATUS_FAILED;
     }
-    if (stopped) {
-        result = STATUS_FAILED;
-    } else if (run.status) {
+    if (!stopped && run.status) {
         command_complain("tune: %s does not end with success as it is (%s %d)%s%s", wish.argv[0],
                          WIFSIGNALED(run.status) ? "signal" : "exit status",
                          WIFSIGNALED(run.status) ? WTERMSIG(run.status) : WEXITSTATUS(run.status),
                          *run.complaint ? ": " : "", run.complaint);
-    } else if (wish.output.file && !run.has_output) {
+    } else if (!stopped && wish.output.file && !run.has_output) {
         command_complain("tune: %s did not write %s", wish.argv[0], wish.output.file);
-    } else {
+    } else if (!stopped) {
         wish.output.status = run.status;
         tune_output_learn(&wish.output, &run.text);
         if (!wish.patience_ns)
