@@ -346,7 +346,9 @@ static void leave_short_tail(struct ag_history *history)
     if (!history->usual_between || !is_slow(history) || at <= history->position)
         return;
     left = at - history->position; /* of this segment on, until the flush */
-    if (left > SLOW_TAIL && left - SLOW_TAIL < history->target)
+    if (left <= SLOW_TAIL)
+        history->target = (uint32_t)left;
+    else if (left - SLOW_TAIL < history->target)
         history->target = (uint32_t)(left - SLOW_TAIL);
 }
 
@@ -502,6 +504,11 @@ void ag_history_updating(struct ag_history *history, bool updating)
 uint32_t ag_history_length(const struct ag_history *history)
 {
     return history->length;
+}
+
+uint32_t ag_history_target(const struct ag_history *history)
+{
+    return history->target;
 }
 
 void ag_history_iterations(const struct ag_history *history, uint64_t *ret_count,

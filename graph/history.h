@@ -58,6 +58,9 @@ void ag_history_ended(struct ag_history *history, bool flushed);
 void ag_history_updating(struct ag_history *history, bool updating);
 /* Operations since the last end. */
 uint32_t ag_history_length(const struct ag_history *history);
+/* As many as the segment is to have; it may end sooner, and anchors and flushes may make it longer.
+ */
+uint32_t ag_history_target(const struct ag_history *history);
 /* For the report: iterations seen (anchors), and the last one's length. */
 void ag_history_iterations(const struct ag_history *history, uint64_t *ret_count,
                            uint32_t *ret_period);

@@ -370,6 +370,12 @@ static bool is_look_due(uint32_t length)
     return length % PACE_EVERY == PACE_FIRST || !length;
 }
 
+/* Of a slow program's first operation, and its last, no graph will be made. */
+static bool is_worth_it(const struct ag_lane *lane)
+{
+    return ag_history_target(lane->history) >= AG_NAP_LEAST;
+}
+
 /* Looks at the operation that comes: does a segment end before it, may it be withheld? What was
  * withheld and must come before it goes out. */
 static void prepare(struct ag_lane *lane, const struct ag_op *op)
@@ -388,8 +394,9 @@ static void prepare(struct ag_lane *lane, const struct ag_op *op)
     lane->next = lane->node
                      ? ag_matcher_follow(lane->matcher, lane->node, &op->signature, lane->hash)
                      : NULL;
-    lane->will_hold = lane->next && (lane->next->graphs || lane->next->below) &&
-                      (lane->mode == AG_LANE_HOLDING || (!lane->n_ops && lane->may_replay));
+    lane->will_hold =
+        lane->next && (lane->next->graphs || lane->next->below) &&
+        (lane->mode == AG_LANE_HOLDING || (!lane->n_ops && lane->may_replay && is_worth_it(lane)));
     if (lane->mode == AG_LANE_HOLDING && !lane->will_hold) {
         ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
         ag_segment_submit(lane);

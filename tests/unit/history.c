@@ -443,6 +443,7 @@ static void slow_rounds(void)
 {
     static const uint32_t unknown[] = {1, 4, 12, 20, 20, 20, 20, 0},
                           slow[] = {1, 4, 12, 20, 20, 20, 20, 12, 0},
+                          later[] = {1, 4, 12, 20, 20, 20, 20, 12, 2, 6, 0},
                           sooner[] = {1, 4, 12, 20, 20, 20, 0}, quick[] = {4, 16, 48, 0};
     struct ag_history_limits limits = usual;
     struct ag_history *history;
@@ -459,6 +460,9 @@ static void slow_rounds(void)
     for (unsigned i = 0; i < 5; i++)
         check_growth(history, slow, 111);
     check_growth(history, sooner, 90);
+    check_growth(history, unknown, 111);
+    check_growth(history, unknown, 111);
+    check_growth(history, later, 130);
     check_growth(history, unknown, 111);
     check_growth(history, unknown, 111);
     check_growth(history, slow, 111);
