@@ -115,13 +115,24 @@ as_json() {
         END { print "\n}" }' "$1"
 }
 
+# near_hand N BOUND: how long a replayed iteration takes beside a graph captured by hand, in turns in one process; of
+# several processes the least, for a host that is slower for a while makes it more (by hand it has one call to make,
+# replayed N), and the median, to be looked at.
+near_hand() {
+    cat "$OUT"/graph-loops.*.with | awk -v name="same_to_hand_$1_times" '$1 == name { print $2 }' | sort -n |
+        awk -v bound="$2" '{ times[NR] = $1 }
+            END { if (!NR) { print "not measured"; exit 1 }
+                printf "%sx by hand at best, median of %d processes %s (wanted %s)\n", times[1], NR, times[int((NR + 1) / 2)], bound
+                exit !(times[1] <= bound) }'
+}
+
 # Bounds: how near to a graph captured by hand, and how much faster than eager.
 graph_loop_checks() {
     local n near faster
     any_wanted graph/loops-{measured,{near,faster}-{20,200,1000},changing,unwaited,by-hand} || return 0
     ONLY="" check graph/loops-measured loop_in_turn graph-loops "${REPLAY[@]}" -- loops 20 200 1000
     while read -r n near faster; do
-        check "graph/loops-near-$n" judge graph-loops "same_to_hand_${n}_times" "w <= $near"
+        check "graph/loops-near-$n" near_hand "$n" "$near"
         check "graph/loops-faster-$n" judge graph-loops "same_${n}_us" "w * $faster <= n"
     done <<<'20 1.12 2.4
 200 1.06 2.9
