@@ -96,7 +96,8 @@ struct ag_lane {
     struct ag_kinds kinds;            /* of its rounds */
     uint64_t round_began, round_path; /* path: a hash of its operations */
     uint32_t round_ops, round_graph_ops;
-    bool round_built; /* graphs were built in this round */
+    bool round_built;                   /* graphs were built in this round */
+    uint32_t since_wait, between_waits; /* operations; between the last two */
 
     /* Of a per-thread stream, to which no other thread can submit: */
     CUevent before, behind;

@@ -31,9 +31,10 @@
 #define FIRST        4u   /* of the first after a flush: the device is to start early */
 #define CAP          128u /* of any: building that many takes 0.4 ms, launching 2 us (H200) */
 #define MAX_REFUSALS 3u
-#define HOLD_SHARE   2u   /* a segment should come together within twice the watchdog's time */
-#define FREE_ROUND   512u /* operations of a round that nobody waits for */
-#define EARLY_ROUND  128u /* ... before the ways have been compared */
+#define HOLD_SHARE   2u    /* a segment should come together within twice the watchdog's time */
+#define FREE_ROUND   512u  /* operations of a round that nobody waits for */
+#define EARLY_ROUND  128u  /* ... before the ways have been compared */
+#define MOST_WAITED  8192u /* operations between two waits that make a round */
 
 static struct {
     struct ag_history_limits limits;
@@ -519,6 +520,8 @@ void ag_segment_end(struct ag_lane *lane, bool flushed, enum ag_flush why)
     if (ag_history_length(lane->history))
         ag_history_ended(lane->history, flushed);
     lane->round_ops += lane->n_ops;
+    if (lane->since_wait <= MOST_WAITED)
+        lane->since_wait += lane->n_ops;
     lane->n_ops = 0;
     lane->node = ag_matcher_root(lane->matcher);
     lane->spoiled = false;
@@ -546,12 +549,32 @@ static void compare(struct ag_lane *lane, uint64_t ns)
                           lane->round_path == FREE_ROUND);
 }
 
+static void waited(struct ag_lane *lane)
+{
+    if (!lane->since_wait)
+        return;
+    lane->between_waits = lane->since_wait;
+    lane->since_wait = 0;
+}
+
+/* Is a wait to come? Then the round ends there. In a part of it the host may run ahead of the
+ * device, and what takes the host less need not take the program less. */
+static bool is_waited_for(const struct ag_lane *lane)
+{
+    return !state.limits.marked && lane->since_wait <= MOST_WAITED &&
+           lane->since_wait <= 2 * lane->between_waits + FREE_ROUND;
+}
+
 void ag_segment_round(struct ag_lane *lane, bool free_running)
 {
     uint32_t least = ag_kinds_compared(&lane->kinds, FREE_ROUND) ? FREE_ROUND : EARLY_ROUND;
     uint64_t now;
 
-    if (!lane->round_ops || (free_running && lane->round_ops < least))
+    if (free_running && (lane->round_ops < least || is_waited_for(lane)))
+        return;
+    if (!free_running)
+        waited(lane);
+    if (!lane->round_ops)
         return;
     ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
     if (state.profit) {

@@ -307,8 +307,8 @@ static void on_legacy(void)
     }
 }
 
-/* Work of which nothing comes on the legacy stream, until nobody looks at it any more; what comes then is as
- * ordered as before, and rounds are replayed again. */
+/* Work of which nothing comes on the legacy stream, until nobody looks at it any more; what comes
+ * then is as ordered as before, and rounds are replayed again. */
 static void sleeping(void)
 {
     CUstream beside = new_stream(CU_STREAM_DEFAULT);
@@ -317,8 +317,8 @@ static void sleeping(void)
 
     for (uint32_t i = 0; i < 7000; i++) {
         random = random * 1664525 + 1013904223;
-        NEED(cuLaunchKernel(random >> 31 ? kernel_step : kernel_other, 1 + (random >> 8) % 200, 1, 1,
-                            32 + (random >> 16) % 32, 1, 1, 0, NULL, args, NULL));
+        NEED(cuLaunchKernel(random >> 31 ? kernel_step : kernel_other, 1 + (random >> 8) % 200, 1,
+                            1, 32 + (random >> 16) % 32, 1, 1, 0, NULL, args, NULL));
     }
     tell("never the same");
     for (uint32_t round = 0; round < 30; round++) {
@@ -338,6 +338,29 @@ static void sleeping(void)
     for (uint32_t round = 0; round < 800; round++)
         part_of_round(NULL, round, 0, STEPS);
     tell("rounds again");
+}
+
+/* Operations that are alike, in rounds that are waited for. */
+static void waited_rounds(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t round = 0; round < 40; round++) {
+        for (uint32_t i = 0; i < 600; i++)
+            step(stream, 3, round);
+        NEED(cuStreamSynchronize(stream));
+    }
+    tell("waited for");
+}
+
+/* As many, which nobody waits for. */
+static void running_on(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t i = 0; i < 24000; i++)
+        step(stream, 3, i / 600);
+    tell("at the end only");
 }
 
 static void with_events(void)
@@ -585,7 +608,8 @@ static void polling(void)
     tell("polled");
 }
 
-/* What the watchdog let go of a per-thread stream, the legacy one came after, and the host saw that done. */
+/* What the watchdog let go of a per-thread stream, the legacy one came after, and the host saw that
+ * done. */
 static void known_to_be_done(void)
 {
     rounds(CU_STREAM_PER_THREAD, 4);
@@ -883,8 +907,8 @@ static void forking(void)
     tell("forked");
 }
 
-/* Memory taken and given back in stream order: on the legacy stream, which is a barrier even for that; and on a
- * per-thread stream, while another thread lets go of what is withheld there. */
+/* Memory taken and given back in stream order: on the legacy stream, which is a barrier even for
+ * that; and on a per-thread stream, while another thread lets go of what is withheld there. */
 static void stream_ordered(void)
 {
     CUstream streams[2] = {new_stream(CU_STREAM_DEFAULT), new_stream(CU_STREAM_DEFAULT)};
@@ -915,7 +939,8 @@ static void stream_ordered(void)
     tell("in stream order");
 }
 
-/* Kernels with clusters of their own: the driver refuses grids that are not whole clusters, at once. */
+/* Kernels with clusters of their own: the driver refuses grids that are not whole clusters, at
+ * once. */
 static void clustered(void)
 {
     const CUfunction_attribute width = CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
@@ -929,7 +954,8 @@ static void clustered(void)
         for (unsigned i = 0; i < STEPS; i++) {
             uint32_t grid = i == 7 && round % 6 == 5 ? 3 : 2 + 2 * (round % 3 == 2), value = round;
             void *args[] = {&state, &i, &value};
-            CUresult result = cuLaunchKernel(kernel_step, grid, 1, 1, 32, 1, 1, 0, stream, args, NULL);
+            CUresult result =
+                cuLaunchKernel(kernel_step, grid, 1, 1, 32, 1, 1, 0, stream, args, NULL);
 
             if (result)
                 say("round %u, step %u: %d", round, i, (int)result);
@@ -956,7 +982,8 @@ static const struct {
     {"resetting", resetting},     {"host", host_functions},
     {"forking", forking},         {"clustered", clustered},
     {"ordered", stream_ordered},  {"sleeping", sleeping},
-    {"known", known_to_be_done},
+    {"known", known_to_be_done},  {"waited", waited_rounds},
+    {"running", running_on},
 };
 
 int main(int argc, char **argv)

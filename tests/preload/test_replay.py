@@ -99,6 +99,16 @@ class Replay(Case):
                 # Of the last rounds, after at most 4096 operations asleep.
                 self.assertGreater(replay['replayed'], 4500)
 
+    def test_rounds_lie_between_waits(self):
+        """The host's time for a part of a round says nothing of the program's."""
+        for _, result in self.part('waited', variants=[PLAIN]):
+            replay = result.report()['replay']
+            self.assertGreaterEqual(replay['iterations'], 40)
+            self.assertLessEqual(replay['iterations'], 44)
+            self.assertFalse(replay['compared_unwaited'])
+        for _, result in self.part('running', variants=[PLAIN]):
+            self.assertGreater(result.report()['replay']['iterations'], 20)
+
     # --- the host looks on ---
 
     def test_polling(self):
