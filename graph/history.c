@@ -274,10 +274,10 @@ static void set_shift(struct ag_history *history, unsigned shift)
 }
 
 /* Is the host, with what the program does between operations, quick beside the device? */
-static void weigh(struct ag_history *history, uint64_t ns, uint64_t n, uint32_t n_ended)
+static void weigh(struct ag_history *history, uint64_t ns, uint64_t n)
 {
     enum { VOTES = 16 };
-    uint64_t launching = (uint64_t)n_ended * LAUNCH_NS,
+    uint64_t launching = (uint64_t)history->n_ended * LAUNCH_NS,
              each = ns > launching ? (ns - launching) / n : 0;
 
     if (each > WITHHELD_NS)
@@ -299,12 +299,11 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 {
     enum { VOTES_SHORTER = 4, VOTES_LONGER = 64 };
     uint64_t n = history->position - history->last_ns_at, each;
-    uint32_t n_ended = history->n_ended;
 
     if (!history->limits.hold_ns || one_an_iteration(history))
         return;
     if (history->last_ns && now_ns > history->last_ns && n) {
-        weigh(history, now_ns - history->last_ns, n, n_ended);
+        weigh(history, now_ns - history->last_ns, n);
         each = (now_ns - history->last_ns) / n;
         each = each > EAGER_NS ? each - EAGER_NS : 0;
         history->slow = each * history->cap > history->limits.hold_ns ? history->slow + 1 : 0;
@@ -322,8 +321,8 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 
 /* --- growth --- */
 
-/* A slow program's device may have nothing to do but what comes: it gets the first operation as the
- * next one comes, and when the host begins to wait, little is left to do.
+/* A slow program's device may have nothing to do but what comes: it gets the first operation at
+ * once or after few others, and when the host begins to wait, little is left to do.
  * Otherwise, while the second segment comes together, the device must have enough in the first; but
  * it does not begin before that is complete. */
 static uint32_t first_length(const struct ag_history *history)

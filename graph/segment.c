@@ -32,8 +32,7 @@
 #define CAP          128u /* of any: building that many takes 0.4 ms, launching 2 us (H200) */
 #define MAX_REFUSALS 3u
 #define HOLD_SHARE   2u    /* a segment should come together within twice the watchdog's time */
-#define FREE_ROUND   512u  /* operations of a round that nobody waits for */
-#define EARLY_ROUND  128u  /* ... before the ways have been compared */
+#define EARLY_ROUND  128u  /* operations of an unwaited round before the ways were compared */
 #define MOST_WAITED  8192u /* operations between two waits that make a round */
 
 static struct {
@@ -546,7 +545,7 @@ static void compare(struct ag_lane *lane, uint64_t ns)
 
     if (compared)
         ag_stats_compared(compared->median_eager, compared->median_replayed,
-                          lane->round_path == FREE_ROUND);
+                          lane->round_path == AG_UNWAITED_ROUND);
 }
 
 static void waited(struct ag_lane *lane)
@@ -562,12 +561,13 @@ static void waited(struct ag_lane *lane)
 static bool is_waited_for(const struct ag_lane *lane)
 {
     return !state.limits.marked && lane->since_wait <= MOST_WAITED &&
-           lane->since_wait <= 2 * lane->between_waits + FREE_ROUND;
+           lane->since_wait <= 2 * lane->between_waits + AG_UNWAITED_ROUND;
 }
 
 void ag_segment_round(struct ag_lane *lane, bool free_running)
 {
-    uint32_t least = ag_kinds_compared(&lane->kinds, FREE_ROUND) ? FREE_ROUND : EARLY_ROUND;
+    uint32_t least =
+        ag_kinds_compared(&lane->kinds, AG_UNWAITED_ROUND) ? AG_UNWAITED_ROUND : EARLY_ROUND;
     uint64_t now;
 
     if (free_running && (lane->round_ops < least || is_waited_for(lane)))
@@ -580,10 +580,11 @@ void ag_segment_round(struct ag_lane *lane, bool free_running)
     if (state.profit) {
         now = ag_clock_ns();
         if (free_running)
-            lane->round_path = FREE_ROUND;
+            lane->round_path = AG_UNWAITED_ROUND;
         if (lane->round_began)
-            compare(lane, free_running ? (now - lane->round_began) * FREE_ROUND / lane->round_ops
-                                       : now - lane->round_began);
+            compare(lane, free_running
+                              ? (now - lane->round_began) * AG_UNWAITED_ROUND / lane->round_ops
+                              : now - lane->round_began);
         if (!lane->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
         lane->may_replay = ag_kinds_replay(&lane->kinds);

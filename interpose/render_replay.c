@@ -119,15 +119,15 @@ static void add_times(struct ag_text *text, const struct ag_stats *stats)
 {
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
     bool unwaited = stats->compared_unwaited;
-    char value[32], behind[48];
+    char value[32], behind[48], label[64] = "a round without graphs (median, last comparison)";
 
     if (eager <= 0 || replayed <= 0)
         return;
     snprintf(behind, sizeof(behind), "%.2f x the speed", eager / replayed);
-    add_row(text,
-            unwaited ? "512 operations without graphs, for the host (median)"
-                     : "a round without graphs (median, last comparison)",
-            ag_text_duration(value, sizeof(value), eager), "");
+    if (unwaited)
+        snprintf(label, sizeof(label), "%u operations without graphs, for the host (median)",
+                 AG_UNWAITED_ROUND);
+    add_row(text, label, ag_text_duration(value, sizeof(value), eager), "");
     add_row(text, unwaited ? "with graphs" : "a round with graphs",
             ag_text_duration(value, sizeof(value), replayed),
             unwaited ? "the device may take longer" : behind);

@@ -209,6 +209,8 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
     ag_stats_count(slot, &stats->bytes, bytes);
 }
 
+#define AG_UNWAITED_ROUND 512u /* operations of what stands for a round where nobody waits */
+
 /* A round takes so long without graphs, and with. Unwaited: as many operations of a lane that nobody
  * waits for take the host so long. */
 static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns, bool unwaited)

@@ -24,11 +24,9 @@ static const char help_text[] =
     "  --runs N           runs of each (default 5, at most 99)\n"
     "  --metric M         what is better: less time, a lower peak of device memory, or both (the\n"
     "                     product): time (default), peak, both\n"
-    "  --compare C        what must stay the same beside the exit status: stdout (default; but "
-    "for\n"
-    "                     lines that tell times, or differ as it is), file:PATH (every byte; it "
-    "is\n"
-    "                     removed before each run), none\n"
+    "  --compare C        what must stay the same beside the exit status: stdout (default; lines\n"
+    "                     that tell times, or differ as it is, are left out), file:PATH (every\n"
+    "                     byte; removed before each run), none\n"
     "  --timeout S        seconds after which a run is given up (default: 10 times the first, and "
     "60)\n"
     "  --write FILE       the best settings as a file for ALLOGRAFT_CONFIG\n"
@@ -207,6 +205,22 @@ static const char *fault_of(const struct tune_run *run)
     return !stopped && tune_output_differs(&wish.output, &run->text) ? "OTHER OUTPUT" : NULL;
 }
 
+static bool is_usable(const struct tune_run *run)
+{
+    bool signalled = WIFSIGNALED(run->status);
+
+    if (run->status)
+        command_complain("tune: %s does not end with success as it is (%s %d)%s%s", wish.argv[0],
+                         signalled ? "signal" : "exit status",
+                         signalled ? WTERMSIG(run->status) : WEXITSTATUS(run->status),
+                         *run->complaint ? ": " : "", run->complaint);
+    else if (wish.output.file && !run->has_output)
+        command_complain("tune: %s did not write %s", wish.argv[0], wish.output.file);
+    else
+        return true;
+    return false;
+}
+
 /* The program as it is: it must run, and write something. */
 static int try_as_it_is(void)
 {
@@ -218,14 +232,7 @@ static int try_as_it_is(void)
         command_complain("tune: %s could not be started: %s", wish.argv[0], strerror(errno));
         return STATUS_FAILED;
     }
-    if (!stopped && run.status) {
-        command_complain("tune: %s does not end with success as it is (%s %d)%s%s", wish.argv[0],
-                         WIFSIGNALED(run.status) ? "signal" : "exit status",
-                         WIFSIGNALED(run.status) ? WTERMSIG(run.status) : WEXITSTATUS(run.status),
-                         *run.complaint ? ": " : "", run.complaint);
-    } else if (!stopped && wish.output.file && !run.has_output) {
-        command_complain("tune: %s did not write %s", wish.argv[0], wish.output.file);
-    } else if (!stopped) {
+    if (!stopped && is_usable(&run)) {
         wish.output.status = run.status;
         tune_output_learn(&wish.output, &run.text);
         if (!wish.patience_ns)

@@ -8,7 +8,8 @@
 
 #include "tune.h"
 
-#define LEFT_OUT 0u /* in place of a line's hash */
+#define LEFT_OUT   0u /* in place of a line's hash */
+#define HASH_BEGIN 0xcbf29ce484222325u
 
 /* ---- lines that tell times ---- */
 
@@ -89,7 +90,7 @@ bool tune_text_read(int fd, bool whole, struct tune_text *ret)
 {
     int copy = fd < 0 || lseek(fd, 0, SEEK_SET) < 0 ? -1 : dup(fd);
     FILE *file = copy < 0 ? NULL : fdopen(copy, "r");
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = HASH_BEGIN;
     size_t room = 0;
     char *line = NULL;
     bool read;
@@ -108,7 +109,7 @@ bool tune_text_read(int fd, bool whole, struct tune_text *ret)
         else
             read = add_line(ret, tune_tells_time(line, (size_t)n)
                                      ? LEFT_OUT
-                                     : hash_of(line, (size_t)n, 0xcbf29ce484222325u) | 1);
+                                     : hash_of(line, (size_t)n, HASH_BEGIN) | 1);
     }
     if (whole)
         read = add_line(ret, hash | 1);

@@ -86,16 +86,16 @@ template <class F> static double waited_us(int n_iterations, F run)
 template <class F, class G>
 static void waited_in_turns_us(int n_iterations, F one, G other, double *ret_one, double *ret_other)
 {
-    const int turn = 20;
+    const int turn = 20, n_warm = 2 * turn * (n_iterations / 3 / turn);
     std::vector<double> us[2];
-    for (int i = -n_iterations / 3 / turn * 2 * turn; i < 2 * n_iterations; i++) {
-        bool is_one = (i + 2 * n_iterations) / turn % 2 == 0;
+    for (int i = 0; i < n_warm + 2 * n_iterations; i++) {
+        bool is_one = i / turn % 2 == 0;
         double start = now_s();
         if (is_one)
             one();
         else
             other();
-        if (i >= 0 && (i + 2 * n_iterations) % turn >= 2)
+        if (i >= n_warm && i % turn >= 2)
             us[is_one ? 0 : 1].push_back(1e6 * (now_s() - start));
     }
     *ret_one = median(us[0]);

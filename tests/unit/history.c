@@ -437,6 +437,20 @@ static void pace(void)
     ag_history_free(history);
 }
 
+/* Segments that grow, or not, and are to come together within the time that replay allows them. */
+static struct ag_history *paced(uint32_t first, uint32_t cap)
+{
+    struct ag_history_limits limits = usual;
+    struct ag_history *history;
+
+    limits.first = first;
+    limits.cap = cap;
+    limits.hold_ns = 400000;
+    history = ag_history_new(&limits);
+    CHECK(history);
+    return history;
+}
+
 /* Rounds of a slow program begin and end with few operations, those of a quick one do not; at
  * another distance, the end is where it comes. */
 static void slow_rounds(void)
@@ -445,13 +459,8 @@ static void slow_rounds(void)
                           slow[] = {1, 4, 12, 20, 20, 20, 20, 12, 0},
                           later[] = {1, 4, 12, 20, 20, 20, 20, 12, 2, 6, 0},
                           sooner[] = {1, 4, 12, 20, 20, 20, 0}, quick[] = {4, 16, 48, 0};
-    struct ag_history_limits limits = usual;
-    struct ag_history *history;
+    struct ag_history *history = paced(4, usual.cap);
 
-    limits.first = 4;
-    limits.hold_ns = 400000;
-    history = ag_history_new(&limits);
-    CHECK(history);
     op_ns = 20000;
     (void)lengths_at(history, &now_ns, op_ns, 4000);
     ag_history_ended(history, true);
@@ -473,9 +482,7 @@ static void slow_rounds(void)
         check_growth(history, quick, 111);
     op_ns = 0;
     ag_history_free(history);
-    limits.first = limits.cap = 40; /* as long as the settings say */
-    history = ag_history_new(&limits);
-    CHECK(history);
+    history = paced(40, 40); /* as long as the settings say */
     op_ns = 12000;
     (void)lengths_at(history, &now_ns, op_ns, 4000);
     ag_history_ended(history, true);
@@ -495,13 +502,8 @@ static void heavy_rounds(void)
         const uint32_t *lengths;
     } rows[] = {{100, light}, {250, light},  {350, heavy}, {250, heavy},
                 {180, light}, {3000, light}, {400, heavy}};
-    struct ag_history_limits limits = usual;
-    struct ag_history *history;
+    struct ag_history *history = paced(4, usual.cap);
 
-    limits.first = 4;
-    limits.hold_ns = 400000;
-    history = ag_history_new(&limits);
-    CHECK(history);
     for (unsigned i = 0; i < N_OF(rows); i++) {
         for (unsigned k = 0; k < 20; k++) {
             for (unsigned n = 0; n < 170; n++) {

@@ -169,6 +169,10 @@ static void goes_round(void)
     CHECK(!ag_ring_put(ring, &staged[4], &byte, 1)); /* the next is the oldest now */
     device_catches_up();
     CHECK(ag_ring_put(ring, &staged[1], &byte, 1) == memory + 3 * SLOT); /* the last one is done */
+    CHECK(ag_ring_sent(ring, &staged[1], CU_STREAM_LEGACY) == CUDA_SUCCESS);
+    CHECK(!staged[1].first);
+    device_catches_up();
+    CHECK(ag_ring_put(ring, &staged[1], &byte, 1) == memory + 3 * SLOT);
     CHECK(ag_ring_put(ring, &staged[2], &byte, 1) == memory + SLOT);
     CHECK(ag_ring_put(ring, &staged[3], &byte, 1) == memory + 2 * SLOT);
     CHECK(!ag_ring_put(ring, &staged[4], &byte, 1)); /* all are held, the first one too */
