@@ -65,6 +65,12 @@ static bool is_clear(const struct ag_profit *profit)
            is_clearly_less(ranked(profit->replayed, m, m - 1), ranked(profit->eager, n, 0));
 }
 
+static bool is_clearly_slower(const struct ag_profit *profit)
+{
+    return is_clearly_less(ranked(profit->eager, profit->n_eager, profit->n_eager - 1),
+                           ranked(profit->replayed, profit->n_replayed, 0));
+}
+
 /* By more than what rounds of one way differ from each other. */
 static bool is_slower(const struct ag_profit *profit)
 {
@@ -87,7 +93,7 @@ static void finish(struct ag_profit *profit, bool prefers_eager)
 {
     bool is_first = !profit->interval, same = prefers_eager == profit->prefers_eager;
 
-    profit->comparing = false;
+    profit->comparing = profit->is_doubted = false;
     if (is_first || !same)
         profit->interval = FIRST_INTERVAL;
     else if (profit->interval < LAST_INTERVAL)
@@ -108,6 +114,13 @@ static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
         profit->wants_replayed = !profit->wants_replayed;
         profit->in_turn = 0;
     }
+}
+
+/* Is what a comparison that has come together says of replay to be seen once more? */
+static bool is_doubtful(const struct ag_profit *profit)
+{
+    return !profit->prefers_eager && !profit->is_doubted && is_slower(profit) &&
+           !is_clearly_slower(profit);
 }
 
 static bool is_complete(const struct ag_profit *profit)
@@ -150,6 +163,11 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
     if (is_complete(profit) || is_clear(profit)) {
         profit->median_eager = median(profit->eager, profit->n_eager);
         profit->median_replayed = median(profit->replayed, profit->n_replayed);
+        if (is_doubtful(profit)) {
+            profit->is_doubted = true;
+            begin(profit);
+            return false;
+        }
         finish(profit, is_slower(profit));
         return true;
     }

@@ -10,7 +10,10 @@
  * Eager rounds cost what replay would have gained. So a comparison ends as soon as each of some
  * replayed rounds was a quarter faster than each eager one, and the first one is spared where the
  * rounds that went before anything was replayed were that much slower already. Nothing is decided
- * against replay but by a whole comparison, whose turns lie apart. */
+ * against replay but by a whole comparison, whose turns lie apart, and by a second one unless each
+ * replayed round was a quarter slower than each eager one: rounds of a Python program differ by
+ * more than what replay gains (one comparison took 1.13 for 0.91, which then held for 64 rounds).
+ */
 #ifndef AG_GRAPH_PROFIT_H
 #define AG_GRAPH_PROFIT_H
 
@@ -30,6 +33,7 @@ struct ag_profit {
     uint32_t interval;           /* rounds until the next check */
     uint32_t changes;            /* times the answer changed */
     bool comparing, prefers_eager;
+    bool is_doubted; /* a comparison said that replay is slower, and another one is on */
     uint64_t median_eager, median_replayed; /* of the last finished comparison; 0 before. Where the
                                                first was spared: the quickest eager round */
     bool wants_replayed;                    /* while comparing: what the next round is to be */

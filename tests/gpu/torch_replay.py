@@ -129,10 +129,10 @@ def gpt2():
         optimizer.step()
         return loss.detach()
 
-    timed("gpt2_train", 90, step)
+    timed("gpt2_train", 150, step)
     net.eval()
     with torch.no_grad():
-        timed("gpt2_infer", 60, lambda i: net(text[i % 8][:, :-1].to(DEVICE)))
+        timed("gpt2_infer", 300, lambda i: net(text[i % 8][:, :-1].to(DEVICE)))
 
 
 def mlp():

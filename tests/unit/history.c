@@ -211,6 +211,7 @@ static void irregular_loops(uint32_t cap)
 /* --- flushes, marks, pace --- */
 
 #define LEAST_TAIL 7u
+#define FIRST_TAIL 10u /* of a round's first graph */
 
 static struct ag_history_limits usual = {.shortest = 16, .first = 16, .cap = 160};
 
@@ -247,9 +248,10 @@ static void short_tails(void)
     } rows[] = {
         {18, {16, 0}, {0}},
         {22, {16, 0}, {0}},
-        {23, {16, 0}, {0}},
-        {24, {16, 0}, {16, 0}},
-        {16 + 64 + 3, {16, 64, 0}, {16, 0}},
+        {16 + FIRST_TAIL, {16, 0}, {0}},
+        {16 + FIRST_TAIL + 1, {16, 0}, {16, 0}},
+        {16 + 64 + LEAST_TAIL, {16, 64, 0}, {16, 0}},
+        {16 + 64 + LEAST_TAIL + 1, {16, 64, 0}, {16, 64, 0}},
         {16 + 64 + 160 + 8, {16, 64, 160, 0}, {16, 64, 160, 0}},
     };
 
@@ -261,7 +263,7 @@ static void short_tails(void)
             check_growth(history, rows[i].before, rows[i].n);
         for (unsigned k = 0; k < 5; k++)
             check_growth(history, rows[i].after, rows[i].n);
-        if (rows[i].n < 16 + LEAST_TAIL + 1) /* it does not come: an end, all the same */
+        if (rows[i].n <= 16 + FIRST_TAIL) /* it does not come: an end, all the same */
             check_growth(history, (const uint32_t[]){rows[i].n, 0}, rows[i].n + 30);
         ag_history_free(history);
     }
@@ -279,6 +281,9 @@ static void updated_loops(void)
         ag_history_updating(history, i % 2 == 0);
         check_growth(history, i % 2 ? quickly : slowly, 500);
     }
+    ag_history_updating(history, true); /* and the first graph begins early */
+    for (unsigned i = 0; i < 6; i++)
+        check_growth(history, (const uint32_t[]){16, 0}, 16 + LEAST_TAIL + 1);
     ag_history_free(history);
 }
 
