@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Medians of figures measured natively and with the library in turn, or with --least their least.
+"""Medians of figures measured natively and with the library in turn, or others of them.
 
-usage: medians.py [--median|--least] NATIVE... -- WITH...   (files of `name value` lines)
+usage: medians.py [--median|--least|--where-least NAME] NATIVE... -- WITH...   (files of `name value` lines)
+  --least: the least of each figure
+  --where-least NAME: all figures as they are in the file where that of this name is least; for differences,
+    which have no least of their own, of processes that a busy host made slower or not
 prints one line per figure: name, native median, median with the library, how many times better.
 Names that end in _per_s count as better when larger, all others when smaller. Where one of both
 is not above 0, a difference of two times, there is no such ratio, and 1 stands for it.
@@ -10,23 +13,30 @@ import statistics
 import sys
 
 
-def figures(paths, summary):
-    all_values = {}
+def figures(paths):
+    """One dict of names and values per file."""
+    runs = []
     for path in paths:
         with open(path, encoding="utf-8") as file:
-            for line in file:
-                name, value = line.split()
-                all_values.setdefault(name, []).append(float(value))
-    return {name: summary(values) for name, values in all_values.items()}
+            runs.append({name: float(value) for name, value in map(str.split, file)})
+    return runs
+
+
+def summed_up(runs, way, name):
+    if way == "--where-least":
+        return min(runs, key=lambda run: run[name])
+    summary = min if way == "--least" else statistics.median
+    return {name: summary([run[name] for run in runs]) for name in runs[0]}
 
 
 def main():
-    paths = sys.argv[1:]
-    summary = statistics.median
-    if paths[0] in ("--median", "--least"):
-        summary = min if paths.pop(0) == "--least" else statistics.median
+    paths, way, by = sys.argv[1:], "--median", None
+    if paths[0].startswith("--"):
+        way = paths.pop(0)
+    if way == "--where-least":
+        by = paths.pop(0)
     middle = paths.index("--")
-    native, grafted = (figures(side, summary) for side in (paths[:middle], paths[middle + 1:]))
+    native, grafted = (summed_up(figures(side), way, by) for side in (paths[:middle], paths[middle + 1:]))
     for name, value in native.items():
         other = grafted[name]
         better = 1.0
