@@ -240,11 +240,12 @@ static bool is_slow(const struct ag_history *history)
 /* Is a flush expected so soon that what is left would not be worth a graph? Beside a first graph
  * that has just been launched another one takes the device 2 us more, as long as it takes the host
  * to come to the end (H200: rounds of 12 operations 20.2 us in two graphs, 19.3 in one; of 20
- * operations 27.7 and 29.0). Where operations are updated as well, the host takes longer. */
+ * operations 27.7 and 29.0), unless it is slow or updates nodes as well. */
 static bool is_flushed_soon(const struct ag_history *history)
 {
     uint64_t at = history->flushed_at + history->usual_between;
-    uint32_t least = history->is_first && !history->updating ? FIRST_TAIL : LEAST_TAIL;
+    bool is_early = history->is_first && !history->updating && !history->is_heavy;
+    uint32_t least = is_early ? FIRST_TAIL : LEAST_TAIL;
 
     return history->usual_between && history->position <= at && at - history->position < least &&
            !is_slow(history);

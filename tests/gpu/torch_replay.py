@@ -3,10 +3,11 @@
 Every loss with all its digits, and `step_ms_NAME` lines with the median time of a step.
 usage: torch_replay.py [turns] [gpt2|mlp|resnet]...   (none: all)
   turns: the steps of each net go to two streams in turns, ten at a time: one of normal priority,
-         `step_ms_NAME_plain`, and one of high priority, `step_ms_NAME_marked`; the first divided by
-         the second, `step_ms_NAME_plain_to_marked`. With only the latter marked for replay both ways
-         are measured in one process: one process of Python is as much quicker than the next as what
-         is looked for.
+         `step_ms_NAME_plain`, and one of high priority, `step_ms_NAME_marked`; `step_ms_NAME_plain_to_marked`
+         is how many times as long the former take: of each turn of both, the median of that. With only
+         the latter marked for replay both ways are measured in one process, next to each other: one
+         process of Python is as much quicker than the next as what is looked for, and for seconds the
+         host is slower for all.
 """
 import contextlib
 import os
@@ -37,9 +38,10 @@ def timed_in_turns(name, n_steps, step, every):
     kinds = ("plain", "marked")
     streams = [torch.cuda.stream(torch.cuda.Stream(priority=-i)) if DEVICE.type == "cuda" else contextlib.nullcontext()
                for i in range(2)]
-    times = {kind: [] for kind in kinds}
+    times = {kind: [] for kind in kinds}  # a list for each turn
     for i in range(0, 2 * n_steps // n * n, n):
         kind, shown = kinds[i // n % 2], []
+        times[kind].append([])
         with streams[i // n % 2]:
             start = time.perf_counter()
             for j in range(n):
@@ -47,15 +49,16 @@ def timed_in_turns(name, n_steps, step, every):
                 if j % every == every - 1:
                     wait()
                     now = time.perf_counter()
-                    times[kind].append((now - start) / every)
+                    times[kind][-1].append((now - start) / every)
                     start = now
             for value in shown:
                 print(name, kind, value.double().sum().item().hex())
             wait()
-    medians = [statistics.median(times[kind][len(times[kind]) // 3:]) for kind in kinds]
-    for kind, seconds in zip(kinds, medians):
-        print(f"step_ms_{name}_{kind}", f"{1000 * seconds:.4f}")
-    print(f"step_ms_{name}_plain_to_marked", f"{medians[0] / medians[1]:.4f}")
+    turns = [[statistics.median(turn) for turn in times[kind][len(times[kind]) // 3:]] for kind in kinds]
+    for kind, seconds in zip(kinds, turns):
+        print(f"step_ms_{name}_{kind}", f"{1000 * statistics.median(seconds):.4f}")
+    ratio = statistics.median(plain / marked for plain, marked in zip(*turns))
+    print(f"step_ms_{name}_plain_to_marked", f"{ratio:.4f}")
 
 
 def timed(name, n_steps, step, every=1):

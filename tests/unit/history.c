@@ -501,7 +501,8 @@ static void slow_rounds(void)
  * and the others do not grow as fast; launching them is no part of it. */
 static void heavy_rounds(void)
 {
-    static const uint32_t light[] = {4, 16, 48, 0}, heavy[] = {8, 16, 32, 64, 0};
+    static const uint32_t light[] = {4, 16, 48, 0}, heavy[] = {8, 16, 32, 64, 0}, whole[] = {0},
+                          in_two[] = {4, 0}, in_two_heavy[] = {8, 0};
     static const struct {
         uint64_t ns;
         const uint32_t *lengths;
@@ -521,6 +522,12 @@ static void heavy_rounds(void)
             ag_history_ended(history, true);
         }
         check_growth(history, rows[i].lengths, i % 2 ? 130 : 135);
+        for (unsigned k = 0; k < 5; k++) {
+            if (rows[i].lengths == heavy)
+                check_growth(history, in_two_heavy, 8 + LEAST_TAIL + 1);
+            else
+                check_growth(history, k < 2 ? in_two : whole, 4 + FIRST_TAIL);
+        }
     }
     ag_history_free(history);
 }
