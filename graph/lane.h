@@ -175,6 +175,8 @@ void ag_segment_round(struct ag_lane *lane, bool free_running);
 bool ag_segment_equip(struct ag_lane *lane);
 /* All of the segment is withheld from now on. False: it cannot be. */
 bool ag_segment_hold(struct ag_lane *lane);
+/* Was anything ever withheld, since this was last asked? */
+bool ag_segment_forget_held(void);
 /* Work that another thread had to submit for this one's stream comes before what follows. */
 void ag_segment_settle(struct ag_lane *lane);
 /* All graphs and all that was learnt goes. context_gone: without driver calls. */
@@ -191,6 +193,9 @@ void ag_watchdog_configure(uint64_t hold_ns);
 bool ag_watchdog_wake(void);
 /* Starts it, if it never was. */
 void ag_watchdog_start(void);
+/* The process ends: waits until all contexts have done what was submitted to them, for `patience_ns`
+ * at most. */
+void ag_watchdog_last(uint64_t patience_ns);
 void ag_watchdog_forget(void);
 
 #endif

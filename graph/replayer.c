@@ -34,12 +34,14 @@
 #define PACE_FIRST       8u  /* ... of which the first comes early, for rounds that end soon */
 #define QUIET_BATCH      64u /* operations that a thread lets pass before it looks at the lane again */
 #define CALL_PATIENCE_NS 100000000u
+#define LAST_PATIENCE_NS 100000000u /* for what a process that ends has submitted late */
 #define MAX_SEGMENT      (1u << 15) /* operations, whatever the settings say */
 
 _Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
 
 static _Atomic bool on;
-static _Atomic bool over; /* the end may come before the beginning: see ag_replay_exit */
+static _Atomic bool over;    /* the end may come before the beginning: see ag_replay_stop */
+static _Atomic bool is_last; /* the process ends */
 
 void ag_replay_configure(const struct ag_options *options)
 {
@@ -96,11 +98,12 @@ static void flush(struct ag_lane *lane, enum ag_flush why)
 {
     /* A thread may be kept in the driver by a full queue, until this thread's call lets work go on
      * (a value written for the device, say): only calls that would wait for all that work
-     * themselves, or must come after it, wait for such a thread. */
-    uint64_t patience = why == AG_FLUSH_CALL ? CALL_PATIENCE_NS : UINT64_MAX;
-    bool pushed = false;
+     * themselves, or must come after it, wait for such a thread. A process that ends takes it with
+     * it. */
+    bool is_hasty = why == AG_FLUSH_CALL || atomic_load_explicit(&is_last, memory_order_relaxed),
+         pushed = false;
 
-    if (!ag_lane_own_within(lane, patience))
+    if (!ag_lane_own_within(lane, is_hasty ? CALL_PATIENCE_NS : UINT64_MAX))
         return;
     ag_segment_settle(lane);
     if (enter_context(lane, &pushed)) {
@@ -142,7 +145,8 @@ static void flush_before(struct ag_context *context, bool is_legacy, bool is_blo
         ag_lane_each_open(visit, &which);
 }
 
-/* What others withhold and an operation on the stream must come after goes out. The stream's lane, or NULL. */
+/* What others withhold and an operation on the stream must come after goes out. The stream's lane,
+ * or NULL. */
 static struct ag_lane *come_after(CUstream stream, enum ag_flush why)
 {
     struct ag_context *context = ag_context_current();
@@ -586,12 +590,23 @@ void ag_replay_context_gone(struct ag_context *context)
     ag_home_leave(context);
 }
 
-void ag_replay_exit(void)
+void ag_replay_stop(void)
 {
     atomic_store(&over, true);
     ag_replay_flush_all(AG_FLUSH_END);
     atomic_store_explicit(&on, false, memory_order_seq_cst);
     ag_replay_flush_all(AG_FLUSH_END); /* what other threads withheld meanwhile */
+}
+
+/* Work that was withheld until now the device would natively have had some time ago: where the end
+ * does not wait for it (_exit, exec), it would be lost more often. */
+void ag_replay_exit(void)
+{
+    atomic_store(&is_last, true);
+    ag_replay_stop();
+    if (ag_segment_forget_held())
+        ag_watchdog_last(LAST_PATIENCE_NS);
+    atomic_store(&is_last, false); /* where exec fails, the process goes on */
 }
 
 void ag_replay_begin_child(void)

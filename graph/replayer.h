@@ -152,7 +152,9 @@ void ag_replay_context_gone(struct ag_context *context);
 /* A stream's attributes were set: it is not replayed from now on. */
 void ag_replay_stream_altered(CUstream stream);
 
-void ag_replay_exit(void);        /* the process ends: flushes, and passes all from then on */
+void ag_replay_stop(void); /* flushes, and passes all from then on */
+/* The process ends: stops, and waits a little for what was withheld. */
+void ag_replay_exit(void);
 void ag_replay_begin_child(void); /* a forked child: nothing is withheld, no threads */
 
 #endif

@@ -5,7 +5,10 @@
  * `stretch`. The watchdog looks every half of the time allowed. A lane whose turn has not changed
  * since the last look, or whose stretch is the same for the eighth time, goes out. While nothing
  * was withheld for some looks it sleeps on `asleep`, which withholding reads; so waking it costs a
- * system call only then. */
+ * system call only then.
+ *
+ * At the end of the process it is what waits for the device: the thread that ends may have been
+ * interrupted by a signal within the driver, and would then wait for itself. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,10 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "context.h"
 #include "lane.h"
+#include "order.h"
 #include "stats.h"
 
 #define PATIENT_LOOKS 8u   /* that one stretch may last */
@@ -28,6 +33,15 @@
 enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
 
 static _Atomic int state = NOT_STARTED;
+
+/* The wait at the end. */
+enum { NOT_ASKED, ASKED, WAITED };
+
+static struct {
+    _Atomic int state;
+    _Atomic uint64_t until; /* ns */
+} at_end;
+
 static uint64_t look_ns = 100000;
 
 static struct look {
@@ -78,9 +92,36 @@ static void look_at(struct ag_lane *lane, void *data)
     last->stretch = stretch;
 }
 
+/* Until it is not `value` any more, or woken, for so long at most. */
+static void sleep_on(_Atomic int *word, int value, uint64_t ns)
+{
+    const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &pause, NULL, 0);
+}
+
+static void wake_from(_Atomic int *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void await_idle(struct ag_context *context, void *unused)
+{
+    uint64_t now = ag_clock_ns(), until = atomic_load(&at_end.until);
+
+    (void)unused;
+    (void)ag_order_wait_idle(context, now < until ? until - now : 0);
+}
+
+static void wait_at_the_end(void)
+{
+    ag_context_each(await_idle, NULL);
+    atomic_store(&at_end.state, WAITED);
+    wake_from(&at_end.state);
+}
+
 static void *watch(void *unused)
 {
-    const struct timespec pause = {(time_t)(look_ns / 1000000000u), (long)(look_ns % 1000000000u)};
     unsigned idle = IDLE_LOOKS - 2; /* it may be started long before it is needed */
 
     (void)unused;
@@ -88,7 +129,9 @@ static void *watch(void *unused)
     for (;;) {
         struct round round = {false};
 
-        (void)nanosleep(&pause, NULL);
+        sleep_on(&at_end.state, NOT_ASKED, look_ns);
+        if (atomic_load_explicit(&at_end.state, memory_order_acquire) == ASKED)
+            wait_at_the_end();
         ag_lane_each_open(look_at, &round);
         idle = round.any ? 0 : idle + 1;
         if (idle < IDLE_LOOKS)
@@ -125,11 +168,26 @@ bool ag_watchdog_wake(void)
     if (now == NOT_STARTED)
         ag_watchdog_start();
     if (now == ASLEEP && atomic_compare_exchange_strong(&state, &now, AWAKE))
-        (void)syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        wake_from(&state);
     return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
+}
+
+void ag_watchdog_last(uint64_t patience_ns)
+{
+    uint64_t now = ag_clock_ns(), until = now + patience_ns;
+
+    atomic_store(&at_end.until, until);
+    atomic_store(&at_end.state, ASKED);
+    if (!ag_watchdog_wake())
+        return;
+    wake_from(&at_end.state);
+    for (; atomic_load(&at_end.state) == ASKED && now < until; now = ag_clock_ns())
+        sleep_on(&at_end.state, ASKED, until - now);
+    atomic_store(&at_end.state, NOT_ASKED);
 }
 
 void ag_watchdog_forget(void)
 {
     atomic_store(&state, NOT_STARTED);
+    atomic_store(&at_end.state, NOT_ASKED);
 }

@@ -208,7 +208,7 @@ static void end_replay(const char *why)
     ag_log_warn("%s: graph replay is off", why);
     ag_stats_replay(why);
     ag_entry_depth = 1;
-    ag_replay_exit();
+    ag_replay_stop();
     ag_entry_depth = depth;
     errno = saved_errno;
 }

@@ -858,6 +858,18 @@ static void *leave(void *how)
     exit(4);
 }
 
+/* A kernel that waits for the host, which never comes. */
+static void wait_for_ever(void)
+{
+    CUdeviceptr p = (CUdeviceptr)(uintptr_t)(sign + 16);
+    void *args[] = {&p};
+    CUfunction await;
+
+    NEED(cuModuleGetFunction(&await, module_of_steps, "await"));
+    NEED(cuLaunchKernel(await, 1, 1, 1, 32, 1, 1, 0, new_stream(CU_STREAM_NON_BLOCKING), args,
+                        NULL));
+}
+
 /* With work outstanding, of which each piece says that it was done. */
 static void ending(const char *how)
 {
@@ -876,6 +888,12 @@ static void ending(const char *how)
         NEED(pthread_create(&thread, NULL, leave, "exit"));
         (void)pthread_join(thread, NULL);
     }
+    if (!strcmp(how, "endless"))
+        wait_for_ever();
+    if (!strcmp(how, "destroy"))
+        NEED(cuStreamDestroy(stream));
+    if (!strcmp(how, "destroy") || !strcmp(how, "endless"))
+        how = "_exit";
     if (!strcmp(how, "exec"))
         execl("/bin/echo", "echo", "another program", (char *)NULL);
     if (strcmp(how, "return") != 0)

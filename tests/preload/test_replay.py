@@ -3,6 +3,7 @@
 
 import os
 import re
+import time
 
 from harness import SEEDS, SIM, Case, lines, main, preloaded, program, run
 
@@ -180,6 +181,24 @@ class Replay(Case):
             for variant in (HELD, WHOLE, HURRIED):
                 with self.subTest(how=how, variant=variant):
                     self.ended(how, preloaded(command, dict(settings, **variant)), native)
+
+    def test_ends_before_the_device(self):
+        # Natively what the device has not come to is lost, and more of it if it got the work late.
+        for how in ('exit', '_exit', 'quick_exit', 'thread', 'exec', 'destroy'):
+            for seed in SEEDS:
+                for variant in (HELD, HURRIED):
+                    with self.subTest(how=how, seed=seed, variant=variant):
+                        result = preloaded([program('preload_replay'), 'ending', how],
+                                           dict(SIMULATED, SIM_SEED=seed, **variant))
+                        self.assertEqual(result.out.count('kernel'), 53, result.out)
+
+    def test_ends_beside_a_kernel_without_end(self):
+        for variant in (HELD, HURRIED):
+            start = time.monotonic()
+            result = preloaded([program('preload_replay'), 'ending', 'endless'], dict(SIMULATED, **variant))
+            self.assertEqual(result.status, 4, result.err)
+            self.assertLess(time.monotonic() - start, 20)
+            self.replayed(result)
 
     def test_memory_in_stream_order(self):
         self.part('ordered', variants=[HELD, PLAIN, HURRIED, MANAGED], seeds=SEEDS)

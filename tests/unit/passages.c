@@ -128,7 +128,7 @@ enum ag_hook ag_hook_by_name(const char *name)
     return strcmp(name, "cuMemFree_v2") ? AG_N_HOOKS : AG_HOOK_cuMemFree_v2;
 }
 
-void ag_replay_exit(void)
+void ag_replay_stop(void)
 {
     CHECK(ag_entry_depth == 1);
     exits++;
