@@ -100,10 +100,11 @@ static void flush(struct ag_lane *lane, enum ag_flush why)
      * (a value written for the device, say): only calls that would wait for all that work
      * themselves, or must come after it, wait for such a thread. A process that ends takes it with
      * it. */
-    bool is_hasty = why == AG_FLUSH_CALL || atomic_load_explicit(&is_last, memory_order_relaxed),
-         pushed = false;
+    bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
+    uint64_t patience = why == AG_FLUSH_CALL || ends ? CALL_PATIENCE_NS : UINT64_MAX;
+    bool pushed = false;
 
-    if (!ag_lane_own_within(lane, is_hasty ? CALL_PATIENCE_NS : UINT64_MAX))
+    if (!ag_lane_own_within(lane, patience))
         return;
     ag_segment_settle(lane);
     if (enter_context(lane, &pushed)) {

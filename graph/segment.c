@@ -313,7 +313,8 @@ bool ag_segment_hold(struct ag_lane *lane)
             return false;
     }
     lane->mode = AG_LANE_HOLDING;
-    atomic_store_explicit(&state.any_held, true, memory_order_relaxed);
+    if (!atomic_load_explicit(&state.any_held, memory_order_relaxed))
+        atomic_store_explicit(&state.any_held, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&lane->stretch, 1, memory_order_relaxed);
     ag_lane_set_open(lane, true);
     ag_lane_set_holding(lane, true);

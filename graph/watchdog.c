@@ -139,7 +139,7 @@ static void *watch(void *unused)
         atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
         round.any = false;
         ag_lane_each_open(look_at, &round); /* what began before it could see that we sleep */
-        if (!round.any)
+        if (!round.any && atomic_load(&at_end.state) != ASKED)
             (void)syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, ASLEEP, NULL, NULL, 0);
         atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
         idle = 0;

@@ -1527,10 +1527,10 @@ static size_t free_mib(void)
     return bytes >> 20;
 }
 
-/* What a process held that ended just before comes free only by and by. */
+/* What a process held that ended just before comes free only by and by: a second without a change. */
 static size_t steady_free_mib(void)
 {
-    enum { LOOKS = 60, SAME = 6, PAUSE_US = 50000 };
+    enum { LOOKS = 200, SAME = 20, PAUSE_US = 50000 };
     size_t last = free_mib();
 
     for (int look = 0, same = 0; look < LOOKS && same < SAME; look++) {
