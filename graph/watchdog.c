@@ -176,7 +176,8 @@ void ag_watchdog_last(uint64_t patience_ns)
 {
     uint64_t now = ag_clock_ns(), until = now + patience_ns;
 
-    atomic_store(&at_end.until, until);
+    /* It is to be out of the driver, which may be ended next, when this thread goes on. */
+    atomic_store(&at_end.until, until - patience_ns / 10);
     atomic_store(&at_end.state, ASKED);
     if (!ag_watchdog_wake())
         return;
