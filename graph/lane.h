@@ -175,8 +175,6 @@ void ag_segment_round(struct ag_lane *lane, bool free_running);
 bool ag_segment_equip(struct ag_lane *lane);
 /* All of the segment is withheld from now on. False: it cannot be. */
 bool ag_segment_hold(struct ag_lane *lane);
-/* Was anything ever withheld, since this was last asked? */
-bool ag_segment_forget_held(void);
 /* Work that another thread had to submit for this one's stream comes before what follows. */
 void ag_segment_settle(struct ag_lane *lane);
 /* All graphs and all that was learnt goes. context_gone: without driver calls. */

@@ -56,19 +56,19 @@ static bool is_clearly_less(uint64_t ns, uint64_t than)
     return ns + ns / 4 < than;
 }
 
+/* Each of them, than each of the others. */
+static bool are_clearly_less(const uint64_t *samples, uint32_t n, const uint64_t *than, uint32_t m)
+{
+    return is_clearly_less(ranked(samples, n, n - 1), ranked(than, m, 0));
+}
+
 /* Is there no doubt any more that replay is faster? */
 static bool is_clear(const struct ag_profit *profit)
 {
     uint32_t n = profit->n_eager, m = profit->n_replayed;
 
     return n >= CLEAR_ROUNDS && m >= CLEAR_ROUNDS &&
-           is_clearly_less(ranked(profit->replayed, m, m - 1), ranked(profit->eager, n, 0));
-}
-
-static bool is_clearly_slower(const struct ag_profit *profit)
-{
-    return is_clearly_less(ranked(profit->eager, profit->n_eager, profit->n_eager - 1),
-                           ranked(profit->replayed, profit->n_replayed, 0));
+           are_clearly_less(profit->replayed, m, profit->eager, n);
 }
 
 /* By more than what rounds of one way differ from each other. */
@@ -116,11 +116,11 @@ static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
     }
 }
 
-/* Is what a comparison that has come together says of replay to be seen once more? */
+/* A comparison says that replay is slower: is that to be seen once more? */
 static bool is_doubtful(const struct ag_profit *profit)
 {
-    return !profit->prefers_eager && !profit->is_doubted && is_slower(profit) &&
-           !is_clearly_slower(profit);
+    return !profit->prefers_eager && !profit->is_doubted &&
+           !are_clearly_less(profit->eager, profit->n_eager, profit->replayed, profit->n_replayed);
 }
 
 static bool is_complete(const struct ag_profit *profit)
@@ -147,7 +147,7 @@ static bool first_round(struct ag_profit *profit, uint64_t ns)
 
 bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
 {
-    bool is_first = !profit->interval;
+    bool is_first = !profit->interval, slower;
 
     if (!profit->comparing) {
         profit->rounds += !is_first || (replayed && ns);
@@ -163,12 +163,13 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
     if (is_complete(profit) || is_clear(profit)) {
         profit->median_eager = median(profit->eager, profit->n_eager);
         profit->median_replayed = median(profit->replayed, profit->n_replayed);
-        if (is_doubtful(profit)) {
+        slower = is_slower(profit);
+        if (slower && is_doubtful(profit)) {
             profit->is_doubted = true;
             begin(profit);
             return false;
         }
-        finish(profit, is_slower(profit));
+        finish(profit, slower);
         return true;
     }
     if (profit->rounds >= profit->next_check)

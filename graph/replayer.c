@@ -603,9 +603,11 @@ void ag_replay_stop(void)
  * does not wait for it (_exit, exec), it would be lost more often. */
 void ag_replay_exit(void)
 {
+    bool was_on = ag_replay_on();
+
     atomic_store(&is_last, true);
     ag_replay_stop();
-    if (ag_segment_forget_held())
+    if (was_on && ag_stats_counter(AG_STAT_REPLAY_WITHHELD))
         ag_watchdog_last(LAST_PATIENCE_NS);
     atomic_store(&is_last, false); /* where exec fails, the process goes on */
 }

@@ -44,7 +44,6 @@ static struct {
     const char *dump;
     _Atomic uint64_t bytes;
     _Atomic uint32_t n_dumped, n_launched;
-    _Atomic bool any_held;
 } state;
 
 void ag_segment_configure(const struct ag_options *options)
@@ -313,8 +312,6 @@ bool ag_segment_hold(struct ag_lane *lane)
             return false;
     }
     lane->mode = AG_LANE_HOLDING;
-    if (!atomic_load_explicit(&state.any_held, memory_order_relaxed))
-        atomic_store_explicit(&state.any_held, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&lane->stretch, 1, memory_order_relaxed);
     ag_lane_set_open(lane, true);
     ag_lane_set_holding(lane, true);
@@ -323,11 +320,6 @@ bool ag_segment_hold(struct ag_lane *lane)
     lane->mode = AG_LANE_PASSING;
     ag_lane_set_holding(lane, false);
     return false;
-}
-
-bool ag_segment_forget_held(void)
-{
-    return atomic_exchange(&state.any_held, false);
 }
 
 /* --- learning --- */

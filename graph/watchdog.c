@@ -29,6 +29,7 @@
 #define PATIENT_LOOKS 8u   /* that one stretch may last */
 #define IDLE_LOOKS    200u /* before it goes to sleep */
 #define STACK_BYTES   (128u << 10)
+#define FOR_EVER_NS   ((uint64_t)INT64_MAX)
 
 enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
 
@@ -140,7 +141,7 @@ static void *watch(void *unused)
         round.any = false;
         ag_lane_each_open(look_at, &round); /* what began before it could see that we sleep */
         if (!round.any && atomic_load(&at_end.state) != ASKED)
-            (void)syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, ASLEEP, NULL, NULL, 0);
+            sleep_on(&state, ASLEEP, FOR_EVER_NS);
         atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
         idle = 0;
     }
