@@ -1544,6 +1544,21 @@ static size_t steady_free_mib(void)
     return last;
 }
 
+/* Takes all memory there is and frees it: what the driver kept for managed memory is free then. */
+static void empty_room(void)
+{
+    enum { MOST = 64 };
+    CUdeviceptr held[MOST];
+    unsigned n = 0;
+
+    for (size_t bytes = (size_t)1 << 38; bytes >= (size_t)1 << 20; bytes >>= 1) {
+        while (n < MOST && D(cuMemAlloc)(&held[n], bytes) == CUDA_SUCCESS)
+            n++;
+    }
+    while (n-- > 0)
+        NEED(D(cuMemFree)(held[n]));
+}
+
 /* What managed memory takes of the card, in MiB. */
 static void group_managed_room(void)
 {
@@ -1553,7 +1568,7 @@ static void group_managed_room(void)
     const size_t bytes = (size_t)64 << 20;
     CUmemoryPool pool;
     CUdeviceptr p;
-    size_t before;
+    size_t before, kept;
 
     open_device();
     before = steady_free_mib();
@@ -1568,13 +1583,21 @@ static void group_managed_room(void)
     settle();
     NEED(D(cuMemFree)(p));
     row("R763", "prefetched to it and freed, at least 64", "%s", yes_no(before - free_mib() >= 64));
+    kept = free_mib();
+    NEED(D(cuMemPoolCreate)(&pool, &props));
+    p = from_pool(pool, bytes, nonblocking);
+    row("R766", "64 MiB of a managed pool take just after that", "%zu", kept - free_mib());
+    NEED(D(cuMemFreeAsync)(p, nonblocking));
+    settle();
+    NEED(D(cuMemPoolDestroy)(pool));
     row("R767", "cuMemAlloc of what was free before, less 32 MiB", "code %d",
         D(cuMemAlloc)(&p, (before - 32) << 20));
     NEED(D(cuMemFree)(p));
+    empty_room();
     before = steady_free_mib();
     NEED(D(cuMemPoolCreate)(&pool, &props));
     p = from_pool(pool, bytes, nonblocking);
-    row("R764", "64 MiB of a managed pool take, at least 64", "%s",
+    row("R764", "64 MiB of a managed pool take when nothing is kept, at least 64", "%s",
         yes_no(before - free_mib() >= 64));
     NEED(D(cuMemPrefetchAsync)(p, bytes, host, 0, nonblocking));
     row("R765", "prefetched to the host, at least 64", "%s", yes_no(before - free_mib() >= 64));
