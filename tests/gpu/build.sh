@@ -33,7 +33,7 @@ build plain_shared plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,$CUDA/l
 build plain_per_thread plain.cu "${cuda[@]}" --default-stream per-thread
 build driver_kernels.fatbin driver_kernels.cu "${cuda[@]}" -fatbin
 for name in app_pools corruption order barrier device_printf soak getinfo reset oom capture forked peers managed \
-    spill capture_threads devices out_of_bounds; do
+    spill capture_threads devices out_of_bounds ends; do
     build "$name" "$name.cu" "${cuda[@]}"
 done
 build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE

@@ -82,11 +82,41 @@ audited_framework() {
     LIMIT_S=200 same_output LD_AUDIT="$BUILD/liballograft-audit.so" -- python3 "$HERE/torch_train.py"
 }
 
+# ends_as_natively STATUS ARGS...: ends with that status natively, and in time with the library.
+ends_as_natively() {
+    local wanted=$1 graph status LIMIT_S=15
+    shift
+    run_native -- "$BIN/ends" "$@"
+    status=$?
+    ((status == wanted)) || { died native $status; return 1; }
+    for graph in off all; do
+        run_with ALLOGRAFT_GRAPH=$graph -- "$BIN/ends" "$@"
+        status=$?
+        ((status == wanted)) || { echo "GRAPH=$graph:"; died with $status; return 1; }
+    done
+}
+
+# interrupted WAY: a handler ends the process while its thread is anywhere in the driver.
+interrupted() {
+    local i
+    for ((i = 1; i <= 12; i++)); do
+        ends_as_natively 7 "$1" $((300000 + i * 7919)) || return 1
+    done
+    echo "$((2 * i - 2)) ends"
+}
+
 life_checks() {
     background check life/killed killed_counted kill 9
     background check life/terminated killed_counted terminate 15
     background check life/aborted killed_counted abort 6
     background check life/broken broken
+    local way
+    for way in _exit exit exec sigterm; do
+        background check "life/endless-$way" ends_as_natively 5 endless-device "$way"
+        background check "life/endless-pinned-$way" ends_as_natively 5 endless "$way"
+    done
+    background check life/interrupted-alloc interrupted alloc
+    background check life/interrupted-async interrupted async
     background check life/fork-asks same_life fork_asks
     background check life/fork-exec same_life fork_exec
     background check life/daemon daemon
