@@ -137,6 +137,7 @@ void html_begin(struct ag_text *text, const char *title)
     ag_text_add(
         text, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
               "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+              "<meta name=\"generator\" content=\"allograft\">\n" /* by which output.c knows it */
               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';style-src "
               "'unsafe-inline'\">\n<title>");
     html_add(text, title);
@@ -190,7 +191,8 @@ void html_bar(struct ag_text *text, const char *colour, const char *label, enum 
     char number[32], share[32] = "";
 
     if (whole > 0)
-        snprintf(share, sizeof(share), part < 10 * whole ? "%.1f %%" : "%.0f %%", 100 * part / whole);
+        snprintf(share, sizeof(share), part < 10 * whole ? "%.1f %%" : "%.0f %%",
+                 100 * part / whole);
     ag_text_add(text, "<tr><th scope=\"row\">");
     html_add(text, label);
     ag_text_add(text, "</th><td class=\"num\">%s</td><td class=\"num\">%s</td><td class=\"bar\">",

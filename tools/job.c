@@ -58,8 +58,20 @@ bool job_add_trace(struct job *job, const char *path)
         command_complain("%s: %s", path, why);
         return false;
     }
+    job->trace_paths[job->n_traces] = path;
     job->traces[job->n_traces++] = trace;
     return true;
+}
+
+bool job_is_torn(const struct job *job)
+{
+    for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++) {
+        if (trace_is_torn(job->traces[i])) {
+            command_complain("%s: it became shorter while it was read", job->trace_paths[i]);
+            return true;
+        }
+    }
+    return false;
 }
 
 void job_finish(struct job *job)

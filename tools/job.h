@@ -26,6 +26,7 @@ struct job {
     struct process *processes; /* plain, in the order of rank, host and process id */
     size_t n, capacity;
     struct trace *traces[JOB_TRACES];
+    const char *trace_paths[JOB_TRACES];
     size_t n_traces; /* may be more than are kept */
     /* After job_add_up(): */
     struct process total;
@@ -40,8 +41,10 @@ struct job {
 bool job_add(struct job *job, struct process *process);
 /* Is there a trace at the path? */
 bool job_is_trace(const char *path);
-/* Opens a trace for the page; complains where that cannot be done. */
+/* Opens a trace for the page; complains where that cannot be done. The path stays the caller's. */
 bool job_add_trace(struct job *job, const char *path);
+/* Did a trace lose its end while it was read? Complains of it. */
+bool job_is_torn(const struct job *job);
 /* Sorts the processes and adds them up; at least one is there. False: no memory. */
 bool job_add_up(struct job *job);
 void job_finish(struct job *job);

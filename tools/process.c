@@ -3,6 +3,7 @@
 #include "process.h"
 
 #include "command.h"
+#include "output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,6 +142,7 @@ const char *process_read(int folder, const char *path, struct process *ret)
 
     if (fd < 0)
         return strerror(errno);
+    output_keep(fd);
     process.stats = process_new_stats();
     fault = process.stats ? read_into(fd, &process) : "cannot be read: there is no memory";
     close(fd);

@@ -13,6 +13,7 @@
 
 #include "folder.h"
 #include "job.h"
+#include "output.h"
 
 static const char help_text[] =
     "allograft report [options] [PID | FILE... | DIR]\n"
@@ -36,6 +37,7 @@ static const char help_text[] =
     "             several processes on one page. FILEs may then be traces (ALLOGRAFT_TRACE), too: "
     "for\n"
     "             memory over time, and who asked for it\n"
+    "  --force    write OUT also where another kind of file is there\n"
     "  --clean    afterwards, remove the counters of the dead processes that were shown\n"
     "  --help     this text\n"
     "\n"
@@ -43,7 +45,7 @@ static const char help_text[] =
 
 struct wishes {
     bool all, json, clean;
-    const char *html; /* where to, or NULL */
+    struct output html; /* its path is NULL where no page is wanted */
     char **what;
     int n_what;
     struct job job; /* for one page, or one table, of many */
@@ -68,7 +70,7 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
     const char *fault;
 
     if (folder == AT_FDCWD && job_is_trace(name)) {
-        if (wishes->html)
+        if (wishes->html.path)
             return job_add_trace(&wishes->job, name) ? STATUS_OK : STATUS_FAILED;
         command_complain("%s is a trace: `allograft trace` shows it, and --html with its report",
                          name);
@@ -84,7 +86,7 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
         process_complain(name, fault);
         return STATUS_FAILED;
     }
-    if (wishes->html || wishes->n_what > 1)
+    if (wishes->html.path || wishes->n_what > 1)
         return job_add(&wishes->job, &process) ? STATUS_OK : STATUS_FAILED;
     if (wishes->json)
         ag_render_json(text, process.stats, &process.moment);
@@ -226,23 +228,6 @@ static int report_path(const char *path, struct wishes *wishes)
 
 /* ---- one job ------------------------------------------------------------------------------- */
 
-static int write_page(const struct ag_text *text, const char *path)
-{
-    FILE *file = strcmp(path, "-") ? fopen(path, "w") : stdout;
-    bool good;
-
-    if (!file) {
-        command_complain("%s: %s", path, strerror(errno));
-        return STATUS_FAILED;
-    }
-    good = fwrite(text->data, 1, text->length, file) == text->length;
-    if ((file == stdout ? fflush(file) : fclose(file)) || !good) {
-        command_complain("%s: %s", path, strerror(errno));
-        return STATUS_FAILED;
-    }
-    return STATUS_OK;
-}
-
 static int show_job(struct wishes *wishes)
 {
     struct ag_text text = {0};
@@ -256,14 +241,16 @@ static int show_job(struct wishes *wishes)
         command_complain("no memory for the whole report");
         return STATUS_FAILED;
     }
-    if (wishes->html)
+    if (wishes->html.path)
         job_render_html(&text, &wishes->job);
     else if (wishes->json)
         job_render_json(&text, &wishes->job);
     else
         job_render_text(&text, &wishes->job);
-    if (wishes->html && !text.truncated)
-        status = write_page(&text, wishes->html);
+    if (wishes->html.path && job_is_torn(&wishes->job))
+        status = STATUS_FAILED;
+    else if (wishes->html.path && !text.truncated)
+        status = output_write(&wishes->html, text.data, text.length);
     else
         status = print(&text);
     ag_text_finish(&text);
@@ -309,14 +296,16 @@ static int parse_words(int argc, char **argv, struct wishes *wishes)
         else if (!strcmp(argv[i], "--clean"))
             wishes->clean = true;
         else if (!strcmp(argv[i], "--html") && i + 1 < argc)
-            wishes->html = argv[++i];
+            wishes->html.path = argv[++i];
+        else if (!strcmp(argv[i], "--force"))
+            wishes->html.force = true;
         else if (!strcmp(argv[i], "--html")) {
             command_complain("report: --html needs the name of a file");
             return STATUS_USAGE;
         } else if (argv[i][0] == '-') {
-            command_complain(
-                "report: no option '%s'; there are: --all, --json, --html, --clean, --help",
-                argv[i]);
+            command_complain("report: no option '%s'; there are: --all, --json, --html, --force, "
+                             "--clean, --help",
+                             argv[i]);
             return STATUS_USAGE;
         } else {
             wishes->what[wishes->n_what++] = argv[i];
@@ -328,7 +317,7 @@ static int parse_words(int argc, char **argv, struct wishes *wishes)
             return STATUS_USAGE;
         }
     }
-    if (wishes->json && wishes->html) {
+    if (wishes->json && wishes->html.path) {
         command_complain("report: --json or --html, not both");
         return STATUS_USAGE;
     }
@@ -347,14 +336,14 @@ static int report(struct wishes *wishes)
         status = report_own_folder(pid_in(wishes->what[0]), wishes);
     else
         status = report_path(wishes->what[0], wishes);
-    if (wishes->html && (wishes->job.n || wishes->job.n_traces) && show_job(wishes))
+    if (wishes->html.path && (wishes->job.n || wishes->job.n_traces) && show_job(wishes))
         status = STATUS_FAILED;
     return status;
 }
 
 int command_report(int argc, char **argv)
 {
-    struct wishes wishes = {0};
+    struct wishes wishes = {.html = {.command = "report", .option = "--html", .kind = OUTPUT_PAGE}};
     int status;
 
     if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
@@ -363,6 +352,10 @@ int command_report(int argc, char **argv)
     }
     if (parse_words(argc, argv, &wishes))
         return STATUS_USAGE;
+    for (int i = 0; i < wishes.n_what; i++)
+        output_keep_path(wishes.what[i]);
+    if (wishes.html.path && output_check(&wishes.html))
+        return STATUS_FAILED;
     status = report(&wishes);
     job_finish(&wishes.job);
     return status;

@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "elf_symbols.h"
+#include "mapping.h"
 
 #define MOST_DEMANGLED 64u
 
@@ -29,9 +29,9 @@ static void take(struct site_name *ret, const char *name)
     ret->text[n] = '\0';
 }
 
-static bool map_module(const char *path, struct elf_file *ret)
+static bool map_module(const char *path, struct mapping *ret)
 {
-    void *mapped = MAP_FAILED;
+    struct mapping mapping = {.bytes = NULL};
     struct stat st;
     int fd = -1;
 
@@ -40,13 +40,11 @@ static bool map_module(const char *path, struct elf_file *ret)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return false;
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
-        mapped = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode))
+        (void)mapping_begin(&mapping, fd);
     close(fd);
-    if (mapped == MAP_FAILED)
-        return false;
-    *ret = (struct elf_file){mapped, (size_t)st.st_size};
-    return true;
+    *ret = mapping;
+    return mapping.bytes;
 }
 
 static const char *find_in(const struct elf_file *file, const char *build_id, uint64_t offset)
@@ -71,6 +69,7 @@ static void name_site(const struct trace *trace, const struct trace_site *site,
                       struct site_name *ret)
 {
     uint64_t base = trace_module_base(trace, site->module);
+    struct mapping mapping;
     struct elf_file file;
 
     ret->text[0] = '\0';
@@ -80,12 +79,15 @@ static void name_site(const struct trace *trace, const struct trace_site *site,
         take(ret, "(no symbol: in no file)");
         return;
     }
-    if (!map_module(trace_text(trace, AG_TRACE_TEXT_MODULE, site->module), &file)) {
+    if (!map_module(trace_text(trace, AG_TRACE_TEXT_MODULE, site->module), &mapping)) {
         take(ret, "(no symbol: the file cannot be read here)");
         return;
     }
+    file = (struct elf_file){mapping.bytes, mapping.n};
     take(ret, find_in(&file, trace_module_build_id(trace, site->module), site->caller - base));
-    (void)munmap((void *)(uintptr_t)file.bytes, file.n);
+    if (mapping_is_torn(&mapping))
+        take(ret, "(no symbol: the file is another one by now)");
+    mapping_end(&mapping);
 }
 
 /* ---- names of C++ ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "output.h"
 #include "trace_out.h"
 
 static const char help_text[] =
@@ -16,12 +17,14 @@ static const char help_text[] =
     "  --slow MICROS   with --perfetto: allocations and frees that take so long are shown one by "
     "one\n"
     "                  (10; 0 for all)\n"
+    "  --force         write OUT also where another kind of file is there\n"
     "OUT may be - for stdout. A file that a killed process left, or one that still grows, is read "
     "as far\n"
     "as it goes.\n";
 
 struct request {
-    const char *file, *perfetto;
+    const char *file;
+    struct output perfetto; /* its path is NULL where it is not wanted */
     bool summary, csv;
     int device;
     uint64_t slow_ns;
@@ -49,7 +52,7 @@ static int take_option(struct request *request, const char *name, const char *va
         return STATUS_USAGE;
     }
     if (!strcmp(name, "--perfetto")) {
-        request->perfetto = value;
+        request->perfetto.path = value;
         return STATUS_OK;
     }
     number = parse_number(value, is_device ? INT16_MAX : 1000000000);
@@ -73,6 +76,8 @@ static int parse(int argc, char **argv, struct request *request)
 
         if (!strcmp(word, "--summary")) {
             request->summary = true;
+        } else if (!strcmp(word, "--force")) {
+            request->perfetto.force = true;
         } else if (!strcmp(word, "--perfetto") || !strcmp(word, "--csv") ||
                    !strcmp(word, "--device") || !strcmp(word, "--slow")) {
             if (take_option(request, word, argv[i + 1]))
@@ -80,7 +85,7 @@ static int parse(int argc, char **argv, struct request *request)
             i++;
         } else if (*word == '-' || request->file) {
             command_complain("trace: no argument '%s'; there are: FILE, --summary, --perfetto OUT, "
-                             "--csv rmm, --device N, --slow MICROS, --help",
+                             "--force, --csv rmm, --device N, --slow MICROS, --help",
                              word);
             return STATUS_USAGE;
         } else {
@@ -91,34 +96,38 @@ static int parse(int argc, char **argv, struct request *request)
         command_complain("trace: no file is named");
         return STATUS_USAGE;
     }
-    request->summary = request->summary || (!request->perfetto && !request->csv);
+    request->summary = request->summary || (!request->perfetto.path && !request->csv);
     return STATUS_OK;
 }
 
-static bool write_perfetto(const struct trace *trace, const struct request *request)
+/* What is made of a file that lost its end meanwhile is worth nothing. */
+static bool is_torn(const struct trace *trace, const struct request *request)
 {
-    bool to_stdout = !strcmp(request->perfetto, "-"), good;
-    FILE *out = to_stdout ? stdout : fopen(request->perfetto, "we");
-
-    if (!out) {
-        command_complain("cannot write %s: %s", request->perfetto, strerror(errno));
+    if (!trace_is_torn(trace))
         return false;
-    }
-    good = trace_write_perfetto(trace, request->device, request->slow_ns, out);
+    command_complain("trace: %s: it became shorter while it was read", request->file);
+    return true;
+}
+
+static bool write_perfetto(const struct trace *trace, struct request *request)
+{
+    bool good;
+
+    if (output_open(&request->perfetto))
+        return false;
+    good = trace_write_perfetto(trace, request->device, request->slow_ns, request->perfetto.file);
     if (!good)
         command_complain("trace: %s", strerror(ENOMEM));
-    if (to_stdout)
-        return good;
-    if (ferror(out) | fclose(out)) {
-        command_complain("cannot write %s", request->perfetto);
-        return false;
-    }
-    return good;
+    good = good && !is_torn(trace, request);
+    return !output_close(&request->perfetto, good);
 }
 
 int command_trace(int argc, char **argv)
 {
-    struct request request = {.device = AG_TRACE_NO_DEVICE, .slow_ns = 10000};
+    struct request request = {
+        .device = AG_TRACE_NO_DEVICE,
+        .slow_ns = 10000,
+        .perfetto = {.command = "trace", .option = "--perfetto", .kind = OUTPUT_PERFETTO}};
     struct trace *trace;
     char why[256];
     bool good = true;
@@ -129,6 +138,9 @@ int command_trace(int argc, char **argv)
     }
     if (parse(argc, argv, &request))
         return STATUS_USAGE;
+    output_keep_path(request.file);
+    if (request.perfetto.path && output_check(&request.perfetto))
+        return STATUS_FAILED;
     trace = trace_open(request.file, why, sizeof(why));
     if (!trace) {
         command_complain("trace: %s: %s", request.file, why);
@@ -140,8 +152,10 @@ int command_trace(int argc, char **argv)
         good = trace_write_rmm(trace, request.device, stdout);
     if (!good)
         command_complain("trace: %s", strerror(ENOMEM));
-    if (good && request.perfetto)
+    if (good && request.perfetto.path)
         good = write_perfetto(trace, &request);
+    else if (good)
+        good = !is_torn(trace, &request);
     trace_close(trace);
     return good ? STATUS_OK : STATUS_FAILED;
 }

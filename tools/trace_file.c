@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "mapping.h"
 
 #define MOST_TEXTS 65536u /* a number of a text has 16 bits */
 #define N_SPACES   (AG_TRACE_TEXT_MODULE + 1u)
@@ -29,7 +30,7 @@ struct entry {
 struct trace {
     const char *bytes;
     size_t n_bytes;
-    void *mapped; /* NULL: the bytes are the caller's */
+    struct mapping mapping; /* none: the bytes are the caller's */
     struct ag_trace_header header;
     struct trace_info info;
     struct ag_trace_moment last_clock;
@@ -316,20 +317,17 @@ struct trace *trace_of_bytes(const void *bytes, size_t n, char *why, size_t why_
 static const char *map_file(struct trace *trace, int fd)
 {
     struct stat st;
-    void *mapped;
+    int error;
 
     if (fstat(fd, &st))
         return strerror(errno);
     if (!S_ISREG(st.st_mode))
         return "it is no regular file";
-    if (st.st_size <= 0)
-        return NULL;
-    mapped = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapped == MAP_FAILED)
-        return strerror(errno);
-    trace->mapped = mapped;
-    trace->bytes = mapped;
-    trace->n_bytes = (size_t)st.st_size;
+    error = mapping_begin(&trace->mapping, fd);
+    if (error)
+        return strerror(-error);
+    trace->bytes = trace->mapping.bytes;
+    trace->n_bytes = trace->mapping.n;
     return NULL;
 }
 
@@ -353,12 +351,16 @@ void trace_close(struct trace *trace)
 {
     if (!trace)
         return;
-    if (trace->mapped)
-        munmap(trace->mapped, trace->n_bytes);
+    mapping_end(&trace->mapping);
     free(trace->entries);
     free(trace->texts);
     free(trace->text_memory);
     free(trace);
+}
+
+bool trace_is_torn(const struct trace *trace)
+{
+    return mapping_is_torn(&trace->mapping);
 }
 
 /* --- answers --- */

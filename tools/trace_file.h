@@ -38,6 +38,8 @@ struct trace *trace_open(const char *path, char *why, size_t why_size);
 /* The same of bytes in memory, which stay the caller's and must stay as they are. */
 struct trace *trace_of_bytes(const void *bytes, size_t n, char *why, size_t why_size);
 void trace_close(struct trace *trace);
+/* Did the file become shorter since it was opened? What was read of it then is not what it said. */
+bool trace_is_torn(const struct trace *trace);
 
 const struct trace_info *trace_info(const struct trace *trace);
 /* Event i < n_events, in order of time: allocations, also failed ones, by their end, all others by

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "command.h"
 #include "html.h"
+#include "output.h"
 
 static const char help_text[] =
     "allograft tune [options] [--] program [args]\n"
@@ -31,6 +32,7 @@ static const char help_text[] =
     "60)\n"
     "  --write FILE       the best settings as a file for ALLOGRAFT_CONFIG\n"
     "  --html FILE        the table as a page; - is standard output\n"
+    "  --force            write FILE also where another kind of file is there\n"
     "  --json             the table for scripts (allograft-tune/1)\n"
     "  --help             this text\n"
     "\n"
@@ -53,10 +55,14 @@ static struct {
     enum tune_metric metric;
     struct tune_output output;
     uint64_t patience_ns;
-    const char *write, *html;
+    struct output write, html; /* their paths are NULL where they are not wanted */
     bool json;
     char **argv;
-} wish = {.runs = 5};
+} wish = {
+    .runs = 5,
+    .write = {.command = "tune", .option = "--write", .kind = OUTPUT_SETTINGS},
+    .html = {.command = "tune", .option = "--html", .kind = OUTPUT_PAGE},
+};
 
 static volatile sig_atomic_t stopped;
 
@@ -109,9 +115,9 @@ static int take_option(const char *option, const char *value)
         wish.output.ignored = !strcmp(value, "none");
         wish.output.file = strncmp(value, "file:", 5) ? NULL : value + 5;
     } else if (!strcmp(option, "--write")) {
-        wish.write = value;
+        wish.write.path = value;
     } else {
-        wish.html = value;
+        wish.html.path = value;
     }
     return STATUS_OK;
 }
@@ -131,6 +137,10 @@ static int parse(int argc, char **argv)
             return fputs(help_text, stdout) < 0 ? STATUS_FAILED : STATUS_OK;
         if (!strcmp(argv[i], "--json")) {
             wish.json = true;
+            continue;
+        }
+        if (!strcmp(argv[i], "--force")) {
+            wish.write.force = wish.html.force = true;
             continue;
         }
         for (size_t k = 0; k < sizeof(valued) / sizeof(valued[0]); k++)
@@ -228,10 +238,16 @@ static int try_as_it_is(void)
     struct tune_run run;
     int result = STATUS_FAILED;
 
+    if (wish.output.file && !tune_set_aside(wish.output.file))
+        return STATUS_FAILED;
     if (!tune_run(wish.argv, NULL, none, false, wish.output.file, UINT64_MAX / 4, &run)) {
         command_complain("tune: %s could not be started: %s", wish.argv[0], strerror(errno));
+        if (wish.output.file)
+            tune_settle(wish.output.file, false);
         return STATUS_FAILED;
     }
+    if (wish.output.file)
+        tune_settle(wish.output.file, run.has_output);
     if (!stopped && is_usable(&run)) {
         wish.output.status = run.status;
         tune_output_learn(&wish.output, &run.text);
@@ -444,19 +460,6 @@ static void show_json(unsigned best, unsigned rounds)
     ag_text_finish(&text);
 }
 
-static int save(const char *path, const char *data, size_t length)
-{
-    FILE *file = strcmp(path, "-") ? fopen(path, "we") : stdout;
-    bool written = file && fwrite(data, 1, length, file) == length;
-
-    if (file && file != stdout && fclose(file))
-        written = false;
-    if (written)
-        return STATUS_OK;
-    command_complain("tune: %s: %s", path, strerror(errno));
-    return STATUS_FAILED;
-}
-
 /* What came out of it, in a sentence or two. */
 static void add_outcome(struct ag_text *text, unsigned best)
 {
@@ -524,7 +527,7 @@ static int write_html(unsigned best)
     html_card_end(&text);
     ag_text_add(&text, "</div>\n");
     html_end(&text);
-    status = save(wish.html, text.data ? text.data : "", text.length);
+    status = output_write(&wish.html, text.data ? text.data : "", text.length);
     ag_text_finish(&text);
     return status;
 }
@@ -539,9 +542,23 @@ static int write_config(unsigned best)
         ag_text_add(&text, "%s\n", trials[best].settings[i]);
     if (!best)
         ag_text_add(&text, "ALLOGRAFT_DISABLE=1\n");
-    status = save(wish.write, text.data ? text.data : "", text.length);
+    status = output_write(&wish.write, text.data ? text.data : "", text.length);
     ag_text_finish(&text);
     return status;
+}
+
+/* Before anything runs: what is written must be no file that the program is, or is given. */
+static int check_outputs(void)
+{
+    const char *config = getenv("ALLOGRAFT_CONFIG");
+
+    for (unsigned i = 0; wish.argv[i]; i++)
+        output_keep_path(wish.argv[i]);
+    if (config)
+        output_keep_path(config);
+    if (wish.write.path && output_check(&wish.write))
+        return STATUS_FAILED;
+    return wish.html.path ? output_check(&wish.html) : STATUS_OK;
 }
 
 int command_tune(int argc, char **argv)
@@ -555,7 +572,7 @@ int command_tune(int argc, char **argv)
         return status;
     if (settings_check_environment())
         return STATUS_USAGE;
-    if (locate_library(library, sizeof(library)) != STATUS_OK)
+    if (locate_library(library, sizeof(library)) != STATUS_OK || check_outputs() != STATUS_OK)
         return STATUS_FAILED;
     (void)sigaction(SIGINT, &action, NULL);
     status = try_it(library);
@@ -568,9 +585,9 @@ int command_tune(int argc, char **argv)
         show_json(best, rounds);
     else
         show_table(best, rounds);
-    if (wish.write)
+    if (wish.write.path)
         status = write_config(best);
-    if (wish.html && status == STATUS_OK)
+    if (wish.html.path && status == STATUS_OK)
         status = write_html(best);
     return status;
 }

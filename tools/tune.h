@@ -72,6 +72,12 @@ struct tune_run {
     char complaint[200]; /* the last line of its standard error */
 };
 
+/* Puts the file that is compared aside, before anything ran: it may be an old one, or what the
+ * program reads, named by mistake. False after a line on stderr. */
+bool tune_set_aside(const char *path);
+/* Afterwards: it may go where the program wrote a new one, else it comes back. */
+void tune_settle(const char *path, bool written);
+
 /* Runs argv with the settings, for at most `patience_ns`; `library` is preloaded unless NULL. Its
  * reports, if `counts`, tell the peak. False when it could not be started. */
 bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,

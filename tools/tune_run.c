@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +98,53 @@ static int open_unnamed(const char *folder, const char *name)
     fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     (void)unlink(path);
     return fd;
+}
+
+/* ---- the file that is compared ---- */
+
+static bool name_aside(const char *path, char *aside, size_t capacity)
+{
+    return snprintf(aside, capacity, "%s.allograft-old", path) < (int)capacity;
+}
+
+bool tune_set_aside(const char *path)
+{
+    char aside[PATH_MAX];
+    struct stat st;
+
+    if (lstat(path, &st))
+        return true; /* what else may be wrong, the program says */
+    if (!S_ISREG(st.st_mode)) {
+        command_complain("tune: --compare file:%s: it is no regular file", path);
+        return false;
+    }
+    if (!name_aside(path, aside, sizeof(aside))) {
+        command_complain("tune: --compare file:%s: %s", path, strerror(ENAMETOOLONG));
+        return false;
+    }
+    if (!lstat(aside, &st)) {
+        command_complain(
+            "tune: --compare file:%s: an earlier `tune` left what was there as %s; move "
+            "it back, or remove it",
+            path, aside);
+        return false;
+    }
+    if (rename(path, aside)) {
+        command_complain("tune: --compare file:%s: it cannot be put aside: %s", path,
+                         strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+void tune_settle(const char *path, bool written)
+{
+    char aside[PATH_MAX];
+
+    if (!name_aside(path, aside, sizeof(aside)) || access(aside, F_OK))
+        return;
+    if (written ? unlink(aside) : rename(aside, path))
+        command_complain("tune: %s: %s", aside, strerror(errno));
 }
 
 /* ---- the run ---- */

@@ -1,0 +1,426 @@
+/* output.c: writes a file beside the one it takes the place of, and renames it: see output.h.
+ *
+ * What is not a file of a folder (a device, a pipe, an open descriptor under its name in /dev) has
+ * nothing to lose and cannot be renamed: it is opened and written. */
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "command.h"
+#include "process.h"
+#include "trace_format.h"
+
+#define HEAD_BYTES 4096u /* of a file, by which it is known */
+#define MOST_LINKS 40    /* one behind the other, as the kernel has it */
+#define MOST_NAMES 100   /* tried for the file beside */
+
+/* ---- what is read -------------------------------------------------------------------------- */
+
+struct identity {
+    dev_t device;
+    ino_t inode;
+};
+
+static struct {
+    struct identity *list;
+    size_t n, capacity;
+} kept;
+
+static bool is_kept(const struct stat *st)
+{
+    for (size_t i = 0; i < kept.n; i++) {
+        if (kept.list[i].device == st->st_dev && kept.list[i].inode == st->st_ino)
+            return true;
+    }
+    return false;
+}
+
+static void keep(const struct stat *st)
+{
+    if (!S_ISREG(st->st_mode) || is_kept(st))
+        return;
+    if (kept.n == kept.capacity) {
+        size_t capacity = kept.capacity ? 2 * kept.capacity : 16;
+        void *list = reallocarray(kept.list, capacity, sizeof(*kept.list));
+
+        if (!list) { /* one that is not on the list is a file that may be lost */
+            command_complain("%s", strerror(ENOMEM));
+            exit(STATUS_FAILED);
+        }
+        kept.list = list;
+        kept.capacity = capacity;
+    }
+    kept.list[kept.n++] = (struct identity){st->st_dev, st->st_ino};
+}
+
+void output_keep_path(const char *path)
+{
+    struct stat st;
+
+    if (!stat(path, &st))
+        keep(&st);
+}
+
+void output_keep(int fd)
+{
+    struct stat st;
+
+    if (!fstat(fd, &st))
+        keep(&st);
+}
+
+/* ---- what a file holds --------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *begins, *contains;
+} kinds[] = {
+    [OUTPUT_PAGE] = {"a page of Allograft", "<!doctype html>",
+                     "<meta name=\"generator\" content=\"allograft\">"},
+    [OUTPUT_PERFETTO] = {"a trace for Perfetto", "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"pr",
+                         ""},
+    [OUTPUT_SETTINGS] = {"a file of settings of `allograft tune`",
+                         "# Best of `allograft tune`:", ""},
+    /* What else we know by sight, and can name. */
+    {"a report", "{", "\"allograft-"},
+    {"a trace", AG_TRACE_MAGIC, ""},
+    {"a file of counters", AG_STATS_MAGIC, ""},
+};
+
+/* What the file is, by its index in `kinds`; -1: none of these. */
+static int kind_of(const char *head)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (!strncmp(head, kinds[i].begins, strlen(kinds[i].begins)) &&
+            strstr(head, kinds[i].contains))
+            return (int)i;
+    }
+    return -1;
+}
+
+/* May what is at the path be replaced? */
+static int check_kind(const struct output *output, const struct stat *st)
+{
+    char head[HEAD_BYTES + 1];
+    int fd, kind;
+    ssize_t n;
+
+    if (output->force || !st->st_size)
+        return STATUS_OK;
+    fd = open(output->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    n = fd < 0 ? -1 : pread(fd, head, sizeof(head) - 1, 0);
+    if (fd >= 0)
+        close(fd);
+    head[n > 0 ? n : 0] = '\0';
+    kind = kind_of(head);
+    if (kind == (int)output->kind)
+        return STATUS_OK;
+    command_complain(
+        "%s: %s %s: this is %s, not %s, and would be lost: %s takes the name of what is "
+        "written (--force: replace it)",
+        output->command, output->option, output->path,
+        kind < 0 ? "another kind of file" : kinds[kind].name, kinds[output->kind].name,
+        output->option);
+    return STATUS_FAILED;
+}
+
+/* ---- where it goes ------------------------------------------------------------------------- */
+
+static int complain(const struct output *output, int error)
+{
+    command_complain("%s: %s %s: %s", output->command, output->option, output->path,
+                     strerror(error));
+    return STATUS_FAILED;
+}
+
+/* Of a file that cannot be replaced, though it might be written: the shell can do that. */
+static int complain_of_place(const struct output *output, int error)
+{
+    command_complain("%s: %s %s: no file can be made beside it that takes its place (%s); `%s - > "
+                     "FILE` writes into the file itself",
+                     output->command, output->option, output->path, strerror(error),
+                     output->option);
+    return STATUS_FAILED;
+}
+
+/* The descriptor that the path names: to open it once more would be to begin at the file's begin.
+ */
+static int descriptor_in(const char *path)
+{
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    char *end;
+    long fd;
+
+    if (!strcmp(path, "-") || !strcmp(path, "/dev/stdout"))
+        return STDOUT_FILENO;
+    if (!strcmp(path, "/dev/stderr"))
+        return STDERR_FILENO;
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        size_t length = strlen(folders[i]);
+
+        if (strncmp(path, folders[i], length) != 0 || path[length] < '0' || path[length] > '9')
+            continue;
+        fd = strtol(path + length, &end, 10);
+        return *end || fd > INT_MAX ? -1 : (int)fd;
+    }
+    return -1;
+}
+
+/* Where the links at the path end, into output->target: there need not be anything. The kernel has
+ * been asked before whether they may be followed. */
+static int follow_links(struct output *output)
+{
+    char *target = output->target;
+
+    if (snprintf(target, PATH_MAX, "%s", output->path) >= PATH_MAX)
+        return complain(output, ENAMETOOLONG);
+    for (int i = 0; i < MOST_LINKS; i++) {
+        char text[PATH_MAX], joined[2 * PATH_MAX];
+        const char *slash = strrchr(target, '/');
+        ssize_t n = descriptor_in(target) >= 0 ? -1 : readlink(target, text, sizeof(text) - 1);
+        int folder = slash && n > 0 && *text != '/' ? (int)(slash - target) + 1 : 0;
+
+        if (n < 0)
+            return STATUS_OK;
+        text[n] = '\0';
+        snprintf(joined, sizeof(joined), "%.*s%s", folder, target, text);
+        if (snprintf(target, PATH_MAX, "%s", joined) >= PATH_MAX)
+            return complain(output, ENAMETOOLONG);
+    }
+    return complain(output, ELOOP);
+}
+
+/* Finds out what the path means, and what there is: *ret_there is false where there is nothing. */
+static int look(struct output *output, struct stat *st, bool *ret_there)
+{
+    int error = 0;
+
+    output->descriptor = descriptor_in(output->path);
+    if (output->descriptor < 0) {
+        error = stat(output->path, st) ? errno : 0;
+        if ((error && error != ENOENT) || !*output->path)
+            return complain(output, error);
+        if (follow_links(output))
+            return STATUS_FAILED;
+        output->descriptor = descriptor_in(output->target);
+    }
+    if (output->descriptor >= 0 && fstat(output->descriptor, st))
+        return complain(output, errno);
+    *ret_there = output->descriptor >= 0 || !error;
+    output->as_it_is = output->descriptor >= 0 || (*ret_there && !S_ISREG(st->st_mode));
+    return STATUS_OK;
+}
+
+/* May a file be made beside the target? */
+static int check_folder(const struct output *output, bool there)
+{
+    const char *slash = strrchr(output->target, '/');
+    char folder[PATH_MAX] = ".";
+
+    if (slash)
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - output->target) + 1, output->target);
+    if (!faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))
+        return STATUS_OK;
+    return there ? complain_of_place(output, errno) : complain(output, errno);
+}
+
+int output_check(struct output *output)
+{
+    struct stat st;
+    bool there;
+
+    if (look(output, &st, &there))
+        return STATUS_FAILED;
+    if (there && S_ISDIR(st.st_mode))
+        return complain(output, EISDIR);
+    if (there && is_kept(&st)) {
+        command_complain("%s: %s %s: it is read by this command, and would be lost",
+                         output->command, output->option, output->path);
+        return STATUS_FAILED;
+    }
+    if (output->as_it_is)
+        return STATUS_OK;
+    if (there && check_kind(output, &st))
+        return STATUS_FAILED;
+    /* One that is write-protected could be replaced all the same. */
+    if (there && faccessat(AT_FDCWD, output->path, W_OK, AT_EACCESS))
+        return complain(output, errno);
+    return check_folder(output, there);
+}
+
+/* ---- beside -------------------------------------------------------------------------------- */
+
+static const int ending_signals[] = {SIGHUP, SIGINT, SIGTERM};
+static char *volatile left_behind; /* the name of a file that is not whole */
+
+/* Nothing is left when the user loses patience. */
+static void tidy_and_end(int signal)
+{
+    if (left_behind)
+        (void)unlink(left_behind);
+    (void)raise(signal); /* by default now, as soon as this returns */
+}
+
+/* What is to become of signals while there is a file beside; a limit on sizes is to be an error. */
+static void mind_signals(bool begins)
+{
+    struct sigaction action = {.sa_handler = tidy_and_end, .sa_flags = (int)SA_RESETHAND};
+    static struct sigaction before[sizeof(ending_signals) / sizeof(ending_signals[0])], too_large;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+
+    for (size_t i = 0; i < sizeof(ending_signals) / sizeof(ending_signals[0]); i++) {
+        if (!begins) {
+            (void)sigaction(ending_signals[i], &before[i], NULL);
+            continue;
+        }
+        (void)sigaction(ending_signals[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) /* as under nohup */
+            (void)sigaction(ending_signals[i], &action, NULL);
+    }
+    (void)sigaction(SIGXFSZ, begins ? &ignore : &too_large, begins ? &too_large : NULL);
+}
+
+static int create_beside(struct output *output, mode_t mode)
+{
+    const char *slash = strrchr(output->target, '/');
+    int folder = slash ? (int)(slash - output->target) + 1 : 0, fd = -1;
+
+    errno = EEXIST;
+    for (unsigned i = 0; fd < 0 && errno == EEXIST && i < MOST_NAMES; i++) {
+        if (snprintf(output->beside, PATH_MAX, "%.*s.allograft-%llx.part", folder, output->target,
+                     (unsigned long long)(ag_clock_ns() + i)) >= PATH_MAX) {
+            errno = ENAMETOOLONG;
+            break;
+        }
+        fd = open(output->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    }
+    if (fd < 0)
+        *output->beside = '\0';
+    return fd;
+}
+
+/* The new file belongs to whom the old one belonged to, and may be read by nobody else. */
+static bool dress_as(int fd, const struct stat *old)
+{
+    struct stat st;
+
+    if (fstat(fd, &st))
+        return false;
+    if ((st.st_uid != old->st_uid || st.st_gid != old->st_gid) &&
+        fchown(fd, old->st_uid, old->st_gid))
+        return false;
+    return !fchmod(fd, old->st_mode & 07777);
+}
+
+static void drop_beside(struct output *output)
+{
+    int error = errno;
+
+    if (*output->beside)
+        (void)unlink(output->beside);
+    *output->beside = '\0';
+    left_behind = NULL;
+    mind_signals(false);
+    errno = error;
+}
+
+static int open_beside(struct output *output)
+{
+    struct stat old;
+    bool there = !stat(output->target, &old);
+    sigset_t all, before;
+    int fd, error;
+
+    mind_signals(true);
+    sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, &before);
+    fd = create_beside(output, there ? 0600 : 0666);
+    left_behind = output->beside;
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    if (fd >= 0 && (!there || dress_as(fd, &old)))
+        output->file = fdopen(fd, "w");
+    if (output->file)
+        return STATUS_OK;
+    error = errno;
+    drop_beside(output);
+    if (fd >= 0)
+        close(fd);
+    return there ? complain_of_place(output, error) : complain(output, error);
+}
+
+static int open_as_it_is(struct output *output)
+{
+    int fd;
+
+    if (output->descriptor == STDOUT_FILENO) {
+        output->file = stdout;
+        return STATUS_OK;
+    }
+    fd = output->descriptor >= 0 ? fcntl(output->descriptor, F_DUPFD_CLOEXEC, 0)
+                                 : open(output->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    output->file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (output->file)
+        return STATUS_OK;
+    if (fd >= 0)
+        close(fd);
+    return complain(output, errno);
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+int output_open(struct output *output)
+{
+    output->file = NULL;
+    *output->beside = '\0';
+    if (output_check(output))
+        return STATUS_FAILED;
+    return output->as_it_is ? open_as_it_is(output) : open_beside(output);
+}
+
+/* Has every byte arrived? Some file systems say so only when they are asked. 0, or what went wrong.
+ */
+static int finish(struct output *output)
+{
+    FILE *file = output->file;
+    int error;
+
+    errno = 0;
+    error = fflush(file) || ferror(file) ? errno ? errno : EIO : 0;
+    if (!error && *output->beside && fsync(fileno(file)) && errno != EINVAL)
+        error = errno;
+    if (file != stdout && fclose(file) && !error)
+        error = errno;
+    output->file = NULL;
+    return error;
+}
+
+int output_close(struct output *output, bool whole)
+{
+    int error = finish(output);
+
+    if (!error && whole && *output->beside) {
+        if (rename(output->beside, output->target))
+            error = errno;
+        else
+            *output->beside = '\0';
+    }
+    if (!output->as_it_is)
+        drop_beside(output);
+    if (error && whole)
+        return complain(output, error);
+    return whole ? STATUS_OK : STATUS_FAILED;
+}
+
+int output_write(struct output *output, const char *data, size_t length)
+{
+    if (output_open(output))
+        return STATUS_FAILED;
+    (void)fwrite(data, 1, length, output->file); /* an error stays in the file */
+    return output_close(output, true);
+}
