@@ -10,6 +10,7 @@
 #include "base/clock.h"
 
 const char process_of_other_build[] = "was written by another build of Allograft";
+const char process_cut_short[] = "is cut short";
 
 static bool read_all(int fd, struct ag_stats *stats)
 {
@@ -35,13 +36,18 @@ const char *counters_read(int fd, struct ag_stats *stats)
         return "is no file";
     memset(head, 0, sizeof(*head));
     n = pread(fd, stats, sizeof(*head), 0); /* it comes first */
-    if (n < (ssize_t)sizeof(*head) || memcmp(head->magic, AG_STATS_MAGIC, sizeof(AG_STATS_MAGIC)))
+    if (n < 0 || memcmp(head->magic, AG_STATS_MAGIC,
+                        n < (ssize_t)sizeof(AG_STATS_MAGIC) ? (size_t)n : sizeof(AG_STATS_MAGIC)))
         return "holds no counters of Allograft";
+    if (n < (ssize_t)sizeof(*head))
+        return process_cut_short;
     if (head->layout != AG_STATS_LAYOUT || head->bytes != sizeof(*stats) ||
         head->fingerprint != ag_stats_fingerprint())
         return process_of_other_build;
-    if (st.st_size != (off_t)sizeof(*stats) || !read_all(fd, stats))
-        return "is cut short";
+    if (st.st_size > (off_t)sizeof(*stats))
+        return "is longer than its counters: something else wrote into it";
+    if (st.st_size < (off_t)sizeof(*stats) || !read_all(fd, stats))
+        return process_cut_short;
     if (head->pid <= 0)
         return "holds no process";
     return NULL;

@@ -160,9 +160,14 @@ void process_complain(const char *name, const char *fault)
     bool is_sentence = !strncmp(fault, "is ", 3) || !strncmp(fault, "holds ", 6) ||
                        !strncmp(fault, "was ", 4) || !strncmp(fault, "cannot ", 7);
 
-    command_complain(
-        "%s%s %s%s", name, is_sentence ? "" : ":", fault,
-        fault == process_of_other_build ? ": use the command that lies beside its library" : "");
+    const char *advice = "";
+
+    if (fault == process_of_other_build)
+        advice = ": use the command that lies beside its library";
+    else if (fault == process_cut_short)
+        advice = ": its process was killed, or the disk was full, before all of it was written, or "
+                 "a copy of it broke off; it cannot be read, so remove it";
+    command_complain("%s%s %s%s", name, is_sentence ? "" : ":", fault, advice);
 }
 
 bool process_read_or_say(int folder, const char *path, struct process *ret)

@@ -23,6 +23,8 @@ struct ag_stats *process_new_stats(void);
 const char *process_read(int folder, const char *path, struct process *ret);
 /* The answer of process_read() for counters that another build wrote. */
 extern const char process_of_other_build[];
+/* Of one that is the begin of a file of counters, and of an empty one. */
+extern const char process_cut_short[];
 /* The same with a line on stderr; *ret is untouched then, too. */
 bool process_read_or_say(int folder, const char *path, struct process *ret);
 void process_complain(const char *name, const char *fault);

@@ -14,37 +14,42 @@
 #include "folder.h"
 #include "job.h"
 #include "output.h"
+#include "report_list.h"
 
 static const char help_text[] =
-    "allograft report [options] [PID | FILE... | DIR]\n"
+    "allograft report [options] [PID | NAME | FILE... | DIR]\n"
     "\n"
     "Prints reports: of processes that were killed, or still run, from the counters they left; of\n"
     "others from the JSON that ALLOGRAFT_STATS=x.json had them write.\n"
     "\n"
-    "  PID        of this process, newest first where an id was used again\n"
+    "  (nothing)  lists the dead processes of yours that left counters, and shows the newest\n"
+    "  PID, NAME  of this process, or of all processes of this program; dead or running, newest\n"
+    "             first\n"
     "  FILE       of this file, JSON or counters\n"
     "  FILE...    of the processes of one job (ALLOGRAFT_STATS=x.%r.json): a table of them, with\n"
     "             outliers marked, and all together\n"
-    "  DIR        of all dead processes with counters in this folder, newest first\n"
-    "  (nothing)  of all dead processes of yours: in the folder of ALLOGRAFT_COUNTERS, by default\n"
-    "             /dev/shm/allograft-UID\n"
+    "  DIR        as with nothing, of the counters in this folder; else they are looked for in\n"
+    "             that of ALLOGRAFT_COUNTERS, by default /dev/shm/allograft-UID\n"
     "\n"
-    "  --all      with DIR or nothing: of running processes too\n"
-    "  --json     JSON as of ALLOGRAFT_STATS=x.json; a list of it unless FILE is given; with "
-    "FILE...\n"
-    "             the table and the sum (allograft-job/1)\n"
-    "  --html OUT a page with charts, which needs nothing else, into the file OUT (- for stdout);\n"
-    "             several processes on one page. FILEs may then be traces (ALLOGRAFT_TRACE), too: "
-    "for\n"
-    "             memory over time, and who asked for it\n"
+    "  --all      with DIR or nothing: of all processes, running ones too\n"
+    "  --json     JSON as of ALLOGRAFT_STATS=x.json; unless FILE is given a list of it, with DIR\n"
+    "             or nothing of all dead processes; with FILE... the table and the sum\n"
+    "             (allograft-job/1)\n"
+    "  --html OUT a page with charts, which needs nothing else, into the file OUT (- for\n"
+    "             stdout); several processes on one page. FILEs may then be traces\n"
+    "             (ALLOGRAFT_TRACE), too: for memory over time, and who asked for it\n"
     "  --force    write OUT also where another kind of file is there\n"
-    "  --clean    afterwards, remove the counters of the dead processes that were shown\n"
+    "  --clean    afterwards, remove the counters of the dead processes whose reports were shown,\n"
+    "             and those of which nothing can be read\n"
     "  --help     this text\n"
     "\n"
     "Exit status 1: nothing was found, or a file could not be read.\n";
 
 struct wishes {
     bool all, json, clean;
+    int pid;            /* of this process, or */
+    const char *name;   /* of this program */
+    bool was_cut;       /* the file looked at last */
     struct output html; /* its path is NULL where no page is wanted */
     char **what;
     int n_what;
@@ -77,7 +82,7 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
         return STATUS_FAILED;
     }
     fault = process_read(folder, name, &process);
-
+    wishes->was_cut = fault == process_cut_short;
     if (fault == process_of_other_build && n_others) {
         ++*n_others;
         return STATUS_OK;
@@ -96,7 +101,7 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
     return STATUS_OK;
 }
 
-/* ---- many ---------------------------------------------------------------------------------- */
+/* ---- one job ------------------------------------------------------------------------------- */
 
 static int print(struct ag_text *text)
 {
@@ -108,125 +113,6 @@ static int print(struct ag_text *text)
         fwrite(text->data, 1, text->length, stdout);
     return ferror(stdout) ? STATUS_FAILED : STATUS_OK;
 }
-
-static int show_all(struct folder_files *files, struct wishes *wishes)
-{
-    struct ag_text text = {0};
-    unsigned n_others = 0;
-    int status = STATUS_OK;
-    bool first = true;
-
-    if (wishes->json)
-        ag_text_add(&text, "[");
-    for (size_t i = 0; i < files->n; i++) {
-        size_t n_before = wishes->job.n;
-        struct ag_text one = {0};
-
-        if (add_report(&one, files->folder, files->names[i], wishes, &n_others))
-            status = STATUS_FAILED;
-        if (one.data)
-            ag_text_add(&text, "%s%s", first ? "" : wishes->json ? "," : "\n", one.data);
-        else if (wishes->job.n == n_before)
-            *files->names[i] = '\0'; /* not shown, and so not cleaned */
-        first = first && !one.data;
-        ag_text_finish(&one);
-    }
-    if (n_others)
-        command_complain("%u more %s: the command that lies beside its library shows them",
-                         n_others, process_of_other_build);
-    if (wishes->json)
-        ag_text_add(&text, "]\n");
-    if (print(&text))
-        status = STATUS_FAILED;
-    ag_text_finish(&text);
-    for (size_t i = 0; wishes->clean && !fflush(stdout) && i < files->n; i++)
-        folder_remove_if_dead(files->folder, files->names[i]);
-    return status;
-}
-
-/* Processes with counters in a folder: `pid`, or all dead ones, or all. */
-static int report_folder(int folder, const char *path, int pid, struct wishes *wishes)
-{
-    struct folder_files files = {.folder = folder};
-    int status = folder_list(&files, pid, wishes->all);
-
-    if (status)
-        command_complain("%s: %s", path, strerror(errno));
-    else if (!files.n && pid) {
-        command_complain("process %d has no counters in %s", pid, path);
-        status = STATUS_FAILED;
-    } else if (!files.n && !wishes->json) {
-        fprintf(stderr, "allograft: no counters of %s processes in %s\n",
-                wishes->all ? "any" : "dead", path);
-        status = STATUS_FAILED;
-    } else {
-        status = show_all(&files, wishes);
-    }
-    free(files.names);
-    return status;
-}
-
-static int report_own_folder(int pid, struct wishes *wishes)
-{
-    char path[PATH_MAX];
-    int folder, status;
-
-    if (folder_open_own(&folder, path, sizeof(path)))
-        return STATUS_FAILED;
-    if (folder < 0 && !pid && wishes->json) {
-        puts("[]");
-        return STATUS_OK;
-    }
-    if (folder < 0) {
-        command_complain("no process has left counters: there is no %s", path);
-        return STATUS_FAILED;
-    }
-    status = report_folder(folder, path, pid, wishes);
-    close(folder);
-    return status;
-}
-
-static int report_named_folder(const char *path, struct wishes *wishes)
-{
-    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
-
-    if (folder < 0) {
-        command_complain("%s: %s", path, strerror(errno));
-        return STATUS_FAILED;
-    }
-    status = report_folder(folder, path, 0, wishes);
-    close(folder);
-    return status;
-}
-
-static void remove_file_if_dead(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    struct ag_record_owner owner;
-
-    if (ag_record_parse_name(slash ? slash + 1 : path, &owner) &&
-        ag_record_state(&owner) == AG_RECORD_DEAD && unlink(path))
-        command_complain("%s: %s", path, strerror(errno));
-}
-
-static int report_path(const char *path, struct wishes *wishes)
-{
-    struct ag_text text = {0};
-    struct stat st;
-    int status;
-
-    if (!stat(path, &st) && S_ISDIR(st.st_mode))
-        return report_named_folder(path, wishes);
-    status = add_report(&text, AT_FDCWD, path, wishes, NULL);
-    if (!status)
-        status = print(&text);
-    ag_text_finish(&text);
-    if (!status && wishes->clean && !fflush(stdout))
-        remove_file_if_dead(path);
-    return status;
-}
-
-/* ---- one job ------------------------------------------------------------------------------- */
 
 static int show_job(struct wishes *wishes)
 {
@@ -257,6 +143,162 @@ static int show_job(struct wishes *wishes)
     return status;
 }
 
+/* The page, if one is wanted and there is something on it. */
+static int show_page(struct wishes *wishes)
+{
+    return wishes->html.path && (wishes->job.n || wishes->job.n_traces) ? show_job(wishes)
+                                                                        : STATUS_OK;
+}
+
+/* ---- many ---------------------------------------------------------------------------------- */
+
+static int show_all(struct folder_files *files, struct wishes *wishes)
+{
+    struct ag_text text = {0};
+    unsigned n_others = 0;
+    int status = STATUS_OK;
+    bool first = true, is_shown;
+
+    if (wishes->json)
+        ag_text_add(&text, "[");
+    for (size_t i = 0; i < files->n; i++) {
+        size_t n_before = wishes->job.n;
+        struct ag_text one = {0};
+
+        if (add_report(&one, files->folder, files->names[i], wishes, &n_others))
+            status = STATUS_FAILED;
+        if (one.data)
+            ag_text_add(&text, "%s%s", first ? "" : wishes->json ? "," : "\n", one.data);
+        else if (wishes->job.n == n_before && !wishes->was_cut)
+            *files->names[i] = '\0'; /* somebody may want it */
+        first = first && !one.data;
+        ag_text_finish(&one);
+    }
+    if (n_others)
+        command_complain("%u more %s: the command that lies beside its library shows them",
+                         n_others, process_of_other_build);
+    if (wishes->json)
+        ag_text_add(&text, "]\n");
+    is_shown = !print(&text) && !show_page(wishes) && !fflush(stdout);
+    ag_text_finish(&text);
+    for (size_t i = 0; wishes->clean && is_shown && i < files->n; i++)
+        folder_remove_if_dead(files->folder, files->names[i]);
+    return is_shown ? status : STATUS_FAILED;
+}
+
+/* A list of them, and what the newest counted. */
+static int show_newest(struct folder_files *files, const char *path, struct wishes *wishes)
+{
+    struct ag_text text = {0};
+    size_t newest;
+    int status;
+
+    report_list(&text, files, path, &newest);
+    ag_text_add(&text, "\n");
+    status = wishes->html.path ? STATUS_OK : print(&text);
+    ag_text_finish(&text);
+    if (newest < files->n) {
+        memmove(files->names[0], files->names[newest], sizeof(files->names[0]));
+        files->n = 1;
+    }
+    return show_all(files, wishes) ? STATUS_FAILED : status;
+}
+
+static int complain_of_none(const char *path, const struct wishes *wishes)
+{
+    if (wishes->pid)
+        command_complain("process %d has no counters in %s", wishes->pid, path);
+    else if (wishes->name)
+        command_complain("%s: no such file, and no process of that program has counters in %s",
+                         wishes->name, path);
+    else
+        command_complain("no counters of %s processes in %s", wishes->all ? "any" : "dead", path);
+    return STATUS_FAILED;
+}
+
+/* Processes with counters in a folder: those asked for, all, or the newest of the dead ones. */
+static int report_folder(int folder, const char *path, struct wishes *wishes)
+{
+    bool chosen = wishes->pid || wishes->name;
+    struct folder_files files = {.folder = folder};
+    int status = folder_list(&files, wishes->pid, wishes->all || wishes->name);
+
+    if (!status && wishes->name)
+        report_list_keep(&files, wishes->name);
+    if (status)
+        command_complain("%s: %s", path, strerror(errno));
+    else if (!files.n && (chosen || !wishes->json))
+        status = complain_of_none(path, wishes);
+    else if (files.n < 2 || chosen || wishes->all || wishes->json)
+        status = show_all(&files, wishes);
+    else
+        status = show_newest(&files, path, wishes);
+    free(files.names);
+    return status;
+}
+
+static int report_own_folder(struct wishes *wishes)
+{
+    char path[PATH_MAX];
+    int folder, status;
+
+    if (folder_open_own(&folder, path, sizeof(path)))
+        return STATUS_FAILED;
+    if (folder < 0 && wishes->name)
+        return complain_of_none(path, wishes);
+    if (folder < 0 && !wishes->pid && wishes->json) {
+        puts("[]");
+        return STATUS_OK;
+    }
+    if (folder < 0) {
+        command_complain("no process has left counters: there is no %s", path);
+        return STATUS_FAILED;
+    }
+    status = report_folder(folder, path, wishes);
+    close(folder);
+    return status;
+}
+
+static int report_named_folder(const char *path, struct wishes *wishes)
+{
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
+
+    if (folder < 0) {
+        command_complain("%s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
+    status = report_folder(folder, path, wishes);
+    close(folder);
+    return status;
+}
+
+static void remove_file_if_dead(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct ag_record_owner owner;
+
+    if (ag_record_parse_name(slash ? slash + 1 : path, &owner) &&
+        ag_record_state(&owner) == AG_RECORD_DEAD && unlink(path))
+        command_complain("%s: %s", path, strerror(errno));
+}
+
+static int report_path(const char *path, struct wishes *wishes)
+{
+    struct ag_text text = {0};
+    struct stat st;
+    int status;
+
+    if (!stat(path, &st) && S_ISDIR(st.st_mode))
+        return report_named_folder(path, wishes);
+    status = add_report(&text, AT_FDCWD, path, wishes, NULL);
+    if (!status)
+        status = print(&text) || show_page(wishes) ? STATUS_FAILED : STATUS_OK;
+    ag_text_finish(&text);
+    if (!status && wishes->clean && !fflush(stdout))
+        remove_file_if_dead(path);
+    return status;
+}
+
 /* All of them or none: a sum that lacks a rank looks like one that does not. */
 static int report_files(struct wishes *wishes)
 {
@@ -282,6 +324,12 @@ static int pid_in(const char *word)
     size_t digits = strspn(word, "0123456789");
 
     return digits && digits < 10 && !word[digits] && access(word, F_OK) ? atoi(word) : 0;
+}
+
+/* A word that names no file, and would not name one elsewhere. */
+static bool may_be_program(const char *word)
+{
+    return *word && !strchr(word, '/') && access(word, F_OK);
 }
 
 /* What is no option is moved to the front of argv[1]. */
@@ -326,19 +374,15 @@ static int parse_words(int argc, char **argv, struct wishes *wishes)
 
 static int report(struct wishes *wishes)
 {
-    int status;
-
     if (wishes->n_what > 1)
         return report_files(wishes);
-    if (!wishes->n_what)
-        status = report_own_folder(0, wishes);
-    else if (pid_in(wishes->what[0]))
-        status = report_own_folder(pid_in(wishes->what[0]), wishes);
-    else
-        status = report_path(wishes->what[0], wishes);
-    if (wishes->html.path && (wishes->job.n || wishes->job.n_traces) && show_job(wishes))
-        status = STATUS_FAILED;
-    return status;
+    if (wishes->n_what)
+        wishes->pid = pid_in(wishes->what[0]);
+    if (wishes->n_what && !wishes->pid && may_be_program(wishes->what[0]))
+        wishes->name = wishes->what[0];
+    if (!wishes->n_what || wishes->pid || wishes->name)
+        return report_own_folder(wishes);
+    return report_path(wishes->what[0], wishes);
 }
 
 int command_report(int argc, char **argv)

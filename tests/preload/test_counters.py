@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from harness import (COUNTERS, LIBRARY, RUNTIME, SCHEMA, Case, clean_environment, main, preloaded,
@@ -155,7 +156,14 @@ class Counters(Case):
         preloaded([EXITS, 'kill'])
         preloaded([EXITS, 'kill'])
         self.assertEqual(len(counters()), 2)
-        shown = report('--clean')
+        newest = counters()[1]
+        self.assertEqual(report('--clean').returncode, 0)  # of what was shown, and not of what was listed
+        self.assertEqual(len(counters()), 1)
+        self.assertNotIn(newest, counters())
+        preloaded([EXITS, 'kill'])
+        self.assertEqual(report('--all', '--html', '/dev/full', '--clean').returncode, 1)
+        self.assertEqual(len(counters()), 2)
+        shown = report('--all', '--clean')
         self.assertEqual(shown.stdout.count(', killed'), 2)
         self.assertEqual(counters(), [])
         self.assertEqual(report().returncode, 1)
@@ -164,9 +172,71 @@ class Counters(Case):
     def test_newest_first(self):
         for _ in range(3):
             preloaded([EXITS, 'kill'])
-        pids = [int(n) for n in re.findall(r'process (\d+)', report().stdout)]
+        pids = [int(n) for n in re.findall(r'process (\d+)', report('--all').stdout)]
         names = [int(NAME.match(name).group(1)) for name in counters()]
         self.assertEqual(pids, names[::-1])
+
+    def test_list(self):
+        """Of several the newest is shown, below a list of all."""
+        for way in ('kill', 'terminate'):
+            preloaded([EXITS, way])
+        preloaded([LIFE, 'exec_fails_killed'])
+        names = counters()
+        pids = [NAME.match(name).group(1) for name in names]
+        result = report()
+        self.assertEqual((result.returncode, result.stderr), (0, ''))
+        table, _, shown = result.stdout.partition('\n\n')
+        lines = table.splitlines()
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertEqual(lines[0], 'dead processes that left counters in %s, the newest last' % COUNTERS)
+        self.assertEqual(lines[1].split(), ['process', 'began', 'program', 'ended', 'allocs', 'peak'])
+        now = time.time()
+        for line, pid, name in zip(lines[2:5], pids, ['preload_exits'] * 2 + ['preload_lives']):
+            words = line.split()
+            self.assertEqual((words[0], words[3], words[4]), (pid, name[:16], 'killed'), line)
+            began = time.mktime(time.strptime(' '.join(words[1:3]), '%Y-%m-%d %H:%M:%S'))
+            self.assertLess(abs(now - began), 120, line)
+        self.assertIn('for another: allograft report PROCESS or PROGRAM', lines[5])
+        self.assertRegex(shown, r'^allograft [\d.]+: preload_lives \(process %s\), killed\n' % pids[2])
+        self.assertEqual(shown.count(', killed'), 1)
+        # By process, by program, of a folder, and all.
+        for words, shown in (([pids[0]], pids[:1]), (['preload_exits'], pids[1::-1]), ([COUNTERS], pids[2:]),
+                             (['--all'], pids[::-1]), ([COUNTERS, '--all'], pids[::-1])):
+            result = report(*words)
+            self.assertEqual((result.returncode, result.stderr), (0, ''))
+            self.assertEqual(re.findall(r'\(process (\d+)\), killed', result.stdout), shown, words)
+        self.assertEqual(len(json.loads(report('--json').stdout)), 3)
+        self.assertEqual(len(json.loads(report('--json', 'preload_exits').stdout)), 2)
+        page = report('--html', '-').stdout
+        self.assertIn('process %s ' % pids[2], page)
+        self.assertNotIn('process %s ' % pids[0], page)
+        result = report('nobody')
+        self.assertEqual((result.returncode, result.stdout), (1, ''))
+        self.assertEqual(result.stderr, 'allograft: nobody: no such file, and no process of that program has '
+                         'counters in %s\n' % COUNTERS)
+
+    def test_list_of_what_cannot_be_read(self):
+        for _ in range(3):
+            preloaded([EXITS, 'kill'])
+        names = counters()
+        os.truncate(os.path.join(COUNTERS, names[2]), 5000)
+        os.truncate(os.path.join(COUNTERS, names[1]), 0)
+        result = report()
+        self.assertEqual((result.returncode, result.stderr), (0, ''))
+        self.assertEqual(re.findall(r'(?m)^ +(\d+) .* - +cut short', result.stdout),
+                         [NAME.match(name).group(1) for name in names[1:]])
+        self.assertIn('`allograft report --all --clean` removes them', result.stdout)
+        self.assertIn('(process %s), killed' % NAME.match(names[0]).group(1), result.stdout)
+        result = report('--all', '--clean')
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr.count('is cut short: its process was killed, or the disk was full'), 2)
+        self.assertEqual(counters(), [])
+        # Where nothing can be read, that is what there is to say.
+        preloaded([EXITS, 'kill'])
+        os.truncate(os.path.join(COUNTERS, counters()[0]), 5000)
+        result = report()
+        self.assertEqual((result.returncode, result.stdout), (1, ''))
+        self.assertIn('so remove it', result.stderr)
 
     def test_bounded(self):
         # Of processes that are gone, and one whose number is not that of this process any more.
@@ -308,11 +378,12 @@ class Files(Case):
 
     def test_refused(self):
         whole = self.whole
-        self.refused(b'', 'no counters')
-        self.refused(b'AGSTATS\0', 'no counters')
+        self.refused(b'', 'is cut short')
+        self.refused(b'AGSTATS\0', 'is cut short')
+        self.refused(b'AGSTATX\0', 'no counters')
         self.refused(b'x' * len(whole), 'no counters')
         self.refused(whole[:-1], 'cut short')
-        self.refused(whole + b'x', 'cut short')
+        self.refused(whole + b'x', 'is longer than its counters')
         self.refused(whole[:8] + b'\7' + whole[9:], 'another build')    # layout
         self.refused(whole[:12] + b'\7' + whole[13:], 'another build')  # size
         self.refused(whole[:16] + b'\7' + whole[17:], 'another build')  # names
