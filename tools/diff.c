@@ -1,4 +1,5 @@
-/* `allograft diff A B`: what two runs counted differently, the weightiest first. */
+/* `allograft diff A B`: what two runs counted differently: in words, and each number by its weight.
+ */
 #include "command.h"
 
 #include <fcntl.h>
@@ -6,15 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diff_words.h"
 #include "job.h"
 #include "options.h"
 
 static const char help_text[] =
     "allograft diff [options] A B\n"
     "\n"
-    "Compares two reports (JSON, or files of counters): every number that differs, with its "
-    "relative\n"
-    "change, and every setting. The weightiest changes come first.\n"
+    "Compares two reports (JSON, or files of counters). First, what B gained or lost against A;\n"
+    "then every setting and every number that differs, with its relative change: the whole run "
+    "and\n"
+    "all memory, memory by placement, and what the library did, the weightiest of each first.\n"
     "\n"
     "Weight: the change as a part of the whole that it belongs to. For times that is the longer\n"
     "run, for memory in use the larger peak, for bytes asked for the larger sum of them, for\n"
@@ -29,7 +32,11 @@ static const char help_text[] =
 
 enum whole { WHOLE_TIME, WHOLE_LEVEL, WHOLE_BYTES, WHOLE_OPERATIONS, WHOLE_CALLS, N_WHOLES };
 
+/* What is shown together; the first tells most. */
+enum part { PART_ALL, PART_PLACES, PART_LIBRARY, N_PARTS };
+
 struct row {
+    enum part part;
     const char *group, *name;
     enum unit unit;
     double a, b, weight;
@@ -39,7 +46,9 @@ struct row {
 struct comparison {
     struct process sides[2];
     double wholes[N_WHOLES];
-    struct row *rows; /* what differs */
+    enum part part;    /* of the rows that are added */
+    unsigned n_places; /* placements that had memory on either side */
+    struct row *rows;  /* what differs */
     size_t n, capacity;
     bool no_memory;
 };
@@ -62,6 +71,7 @@ static void compare(struct comparison *it, const char *group, const char *name, 
         it->capacity = capacity;
     }
     it->rows[it->n++] = (struct row){
+        .part = it->part,
         .group = group,
         .name = name,
         .unit = unit,
@@ -169,15 +179,15 @@ static void compare_counters(struct comparison *it)
     }
 }
 
-/* Devices are added up: two runs may have had different ones. */
-static void compare_places(struct comparison *it)
+enum place_number { ALLOCS, FREES, FAILED, BYTES, ALLOC_NS, FREE_NS, PEAK, CURRENT, N_NUMBERS };
+
+static void compare_memory(struct comparison *it, const char *group, double sums[2][N_NUMBERS])
 {
-    enum { ALLOCS, FREES, FAILED, BYTES, ALLOC_NS, FREE_NS, PEAK, CURRENT, N };
     static const struct {
         const char *name;
         enum unit unit;
         enum whole whole;
-    } rows[N] = {
+    } rows[N_NUMBERS] = {
         [ALLOCS] = {"allocations", UNIT_COUNT, WHOLE_CALLS},
         [FREES] = {"frees", UNIT_COUNT, WHOLE_CALLS},
         [FAILED] = {"allocations that failed", UNIT_COUNT, WHOLE_CALLS},
@@ -188,27 +198,50 @@ static void compare_places(struct comparison *it)
         [CURRENT] = {"in use at the end", UNIT_BYTES, WHOLE_LEVEL},
     };
 
+    for (unsigned i = 0; i < N_NUMBERS; i++)
+        compare(it, group, rows[i].name, rows[i].unit, rows[i].whole, sums[0][i], sums[1][i]);
+}
+
+/* Devices are added up: two runs may have had different ones. */
+static void sum_place(const struct process *side, unsigned place, double *sum)
+{
+    for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {
+        const struct ag_place_stats *stats = process_place(side, i, place);
+        const struct ag_level *level = &side->stats->bytes[i][place];
+
+        sum[ALLOCS] += (double)stats->allocs;
+        sum[FREES] += (double)stats->frees;
+        sum[FAILED] += (double)stats->failed;
+        sum[BYTES] += (double)stats->alloc_bytes;
+        sum[ALLOC_NS] += (double)stats->alloc_ticks;
+        sum[FREE_NS] += (double)stats->free_ticks;
+        sum[PEAK] += (double)level->peak;
+        sum[CURRENT] += (double)level->current;
+    }
+}
+
+/* All placements together, and each: what moved from one to another is a change of both, and none
+ * of their sum. */
+static void compare_places(struct comparison *it)
+{
+    double all[2][N_NUMBERS] = {{0}};
+
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-        double sums[2][N] = {{0}};
+        double before = all[0][ALLOCS] + all[1][ALLOCS];
 
-        for (unsigned i = 0; i < 2 * AG_STATS_DEVICES; i++) {
-            const struct process *side = &it->sides[i % 2];
-            const struct ag_place_stats *stats = process_place(side, i / 2, place);
-            const struct ag_level *level = &side->stats->bytes[i / 2][place];
-            double *sum = sums[i % 2];
+        sum_place(&it->sides[0], place, all[0]);
+        sum_place(&it->sides[1], place, all[1]);
+        it->n_places += all[0][ALLOCS] + all[1][ALLOCS] > before;
+    }
+    it->part = PART_ALL;
+    compare_memory(it, "memory", all);
+    it->part = PART_PLACES;
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        double sums[2][N_NUMBERS] = {{0}};
 
-            sum[ALLOCS] += (double)stats->allocs;
-            sum[FREES] += (double)stats->frees;
-            sum[FAILED] += (double)stats->failed;
-            sum[BYTES] += (double)stats->alloc_bytes;
-            sum[ALLOC_NS] += (double)stats->alloc_ticks;
-            sum[FREE_NS] += (double)stats->free_ticks;
-            sum[PEAK] += (double)level->peak;
-            sum[CURRENT] += (double)level->current;
-        }
-        for (unsigned i = 0; i < N; i++)
-            compare(it, place_names[place], rows[i].name, rows[i].unit, rows[i].whole, sums[0][i],
-                    sums[1][i]);
+        sum_place(&it->sides[0], place, sums[0]);
+        sum_place(&it->sides[1], place, sums[1]);
+        compare_memory(it, place_names[place], sums);
     }
 }
 
@@ -236,14 +269,25 @@ static int by_weight(const void *a, const void *b)
     return order ? order : strcmp(x->name, y->name);
 }
 
+static int by_part_and_weight(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    return by_weight(a, b);
+}
+
 static void compare_all(struct comparison *it)
 {
     const struct ag_stats *a = it->sides[0].stats, *b = it->sides[1].stats;
 
     find_wholes(it);
+    it->part = PART_ALL;
     compare(it, "process", "time", UNIT_NS, WHOLE_TIME, (double)process_elapsed_ns(&it->sides[0]),
             (double)process_elapsed_ns(&it->sides[1]));
     compare_places(it);
+    it->part = PART_LIBRARY;
     compare_counters(it);
     compare_hooks(it);
     compare(it, "cache", "most bytes held", UNIT_BYTES, WHOLE_LEVEL, (double)a->cached_peak,
@@ -254,8 +298,6 @@ static void compare_all(struct comparison *it)
             (double)b->eager_ns);
     compare(it, "replay", "a round with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,
             (double)b->replayed_ns);
-    if (it->n)
-        qsort(it->rows, it->n, sizeof(*it->rows), by_weight);
 }
 
 /* ---- how it is said ------------------------------------------------------------------------ */
@@ -297,36 +339,59 @@ static void text_side(struct ag_text *text, const char *name, const struct proce
     ag_text_add(text, "\n");
 }
 
-static void render_text(struct ag_text *text, const struct comparison *it, double least)
+/* Where the report goes is always another place, and tells nothing. */
+static void text_settings(struct ag_text *text, const struct comparison *it)
 {
     const char *values[2];
     bool any = false;
 
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const char *name = ag_option_info(i)->name + strlen("ALLOGRAFT_");
+
+        if (!settings_differ(it, i, values) || !strcmp(name, "STATS"))
+            continue;
+        ag_text_add(text, "%s    %-24s %s -> %s\n", any ? "" : "  settings\n", name, values[0],
+                    values[1]);
+        any = true;
+    }
+}
+
+static void text_row(struct ag_text *text, const struct row *row)
+{
+    char a[32], b[32], relative[32];
+
+    ag_text_add(text, "    %5.1f %% %8s %12s %12s  %s: %s\n", row->weight,
+                change(relative, sizeof(relative), row->a, row->b),
+                unit_text(a, sizeof(a), row->unit, row->a),
+                unit_text(b, sizeof(b), row->unit, row->b), row->group, row->name);
+}
+
+static void render_text(struct ag_text *text, const struct comparison *it, double least)
+{
+    static const char *const titles[N_PARTS] = {
+        [PART_ALL] = "the whole run, and all memory",
+        [PART_PLACES] = "memory by placement",
+        [PART_LIBRARY] = "what the library did",
+    };
+    enum part part = N_PARTS;
+
     text_side(text, "A", &it->sides[0]);
     text_side(text, "B", &it->sides[1]);
-    for (size_t i = 0; i < ag_options_count(); i++) {
-        if (!settings_differ(it, i, values))
-            continue;
-        ag_text_add(text, "%s    %-24s %s -> %s\n", any ? "" : "  settings\n",
-                    ag_option_info(i)->name + strlen("ALLOGRAFT_"), values[0], values[1]);
-        any = true;
-    }
-    any = false;
+    text_settings(text, it);
+    diff_words(text, it->sides);
     for (size_t i = 0; i < it->n; i++) {
         const struct row *row = &it->rows[i];
-        char a[32], b[32], relative[32];
 
-        if (row->weight < least)
+        if (row->weight < least || (row->part == PART_PLACES && it->n_places < 2))
             continue;
-        if (!any)
-            ag_text_add(text, "  %8s %8s  %12s %12s  %s\n", "weight", "change", "A", "B", "what");
-        any = true;
-        ag_text_add(text, "  %6.1f %% %8s  %12s %12s  %s: %s\n", row->weight,
-                    change(relative, sizeof(relative), row->a, row->b),
-                    unit_text(a, sizeof(a), row->unit, row->a),
-                    unit_text(b, sizeof(b), row->unit, row->b), row->group, row->name);
+        if (part == N_PARTS)
+            ag_text_add(text, "    %7s %8s %12s %12s\n", "weight", "change", "A", "B");
+        if (part != row->part)
+            ag_text_add(text, "  %s\n", titles[row->part]);
+        part = row->part;
+        text_row(text, row);
     }
-    if (!any)
+    if (part == N_PARTS)
         ag_text_add(text, it->n ? "  no number differs by that much\n" : "  no number differs\n");
 }
 
@@ -417,6 +482,8 @@ static int show(struct comparison *it, const struct wishes *wishes)
     for (unsigned i = 0; i < 2; i++)
         process_make_plain(&it->sides[i]);
     compare_all(it);
+    if (it->n)
+        qsort(it->rows, it->n, sizeof(*it->rows), wishes->json ? by_weight : by_part_and_weight);
     (wishes->json ? render_json : render_text)(&text, it, wishes->least);
     if (it->no_memory || text.truncated) {
         command_complain("no memory for the whole report");

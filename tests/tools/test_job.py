@@ -4,6 +4,7 @@ import copy
 import html.parser
 import json
 import os
+import re
 import struct
 
 
@@ -382,6 +383,7 @@ class Two(JobTest):
         self.assertEqual({name: (row["unit"], row["a"], row["b"], row["weight_percent"], row["change_percent"])
                           for name, row in found.items()},
                          {"process: time": ("ns", 10000, 9000, 10, -10),
+                          "memory: peak": ("bytes", 1024, 4096, 75, 300),
                           "pool: peak": ("bytes", 1024, 4096, 75, 300),
                           "cache: allocations answered without the driver": ("count", 1, 2, 20, 100),
                           "frees: drained the context": ("count", 0, 5, 100, None),
@@ -393,11 +395,61 @@ class Two(JobTest):
             replay__replayed=0, devices__0__placements__pool__peak_bytes=4096))
         text = self.shown("diff", *files)
         for line in (r"POLICY +pool -> managed", r" 10.0 % +-10.0 % +10.00 us +9.00 us  process: time",
-                     r" 75.0 % +4.0x +1.00 KiB +4.00 KiB  pool: peak", r" new +0 +5  frees: drained",
+                     r" 75.0 % +4.0x +1.00 KiB +4.00 KiB  memory: peak", r" new +0 +5  frees: drained",
                      r" gone +1 +0  replay: launched"):
             self.assertRegex(text, line)
         self.assertNotIn("process: time", self.shown("diff", "--least", "10.1%", *files))
         self.assertIn("no number differs by that much", self.shown("diff", "--least", "1000", *files))
+
+    def words(self, *reports):
+        """What was gained and lost, between the settings and the numbers."""
+        text = self.shown("diff", *self.write_all(*reports))
+        words = re.search(r"(?m)^  B against A\n((?:    .*\n)*?)(?=     weight|  no number)", text)[1]
+        self.assertLessEqual(max(map(len, words.splitlines())), 80, words)
+        return [line.strip() for line in words.splitlines()]
+
+    def test_begins_with_what_was_gained(self):
+        def run(elapsed, place, allocs, ns, peak, **changes):
+            pool = SAMPLE["devices"][0]["placements"]["pool"] | {
+                "allocs": allocs, "frees": allocs, "alloc_ns": ns, "free_ns": 0, "peak_bytes": peak}
+            return sample(process__elapsed_ns=elapsed, devices__0__placements={place: pool}, **changes)
+        native, pool = run(10 ** 9, "native", 200, 10 ** 8, 2048), run(8 * 10 ** 8, "pool", 200, 10 ** 7, 3072)
+        self.assertEqual(self.words(native, pool), [
+            "gained  200.00 ms less for the whole run: 1.00 s -> 800.00 ms (-20.0 %)",
+            "gained  90.00 ms less in allocs and frees: 100.00 ms -> 10.00 ms (-90.0 %)",
+            "lost    1.00 KiB more of memory, the peak: 2.00 KiB -> 3.00 KiB (+50.0 %)",
+            "moved   allocations: native 200 -> 0, pool 0 -> 200"])
+        self.assertEqual(self.words(pool, pool), ["same    800.00 ms for the whole run",
+                                                  "same    10.00 ms in allocs and frees",
+                                                  "same    3.00 KiB of memory, the peak"])
+        self.assertEqual(self.words(pool, run(10 ** 9, "pool", 200, 10 ** 8, 2048))[0][:34],
+                         "lost    200.00 ms more for the who")
+        close = self.words(native, run(99 * 10 ** 7, "native", 200, 10 ** 8, 2048))
+        self.assertIn("(times so close may be chance: `allograft tune` compares several runs)", close)
+        other = self.words(native, run(10 ** 9, "native", 300, 10 ** 8, 2048))
+        self.assertIn("(not the same work? allocations: 200 -> 300 (+50.0 %))", other)
+        events = self.words(native, run(10 ** 9, "native", 200, 10 ** 8, 2048, frees__drained=5, replay__replayed=0))
+        self.assertIn("lost    5 more frees that made the host wait: 0 -> 5", events)
+        self.assertIn("lost    operations launched in graphs: 100.0 % -> 0.0 %", events)
+        killed = self.words(native, run(0, "native", 200, 10 ** 8, 2048))
+        self.assertIn("(how long a process ran that was killed is not known)", killed)
+
+    def test_placements_come_behind_their_sum(self):
+        native, pool = (sample(process__elapsed_ns=10000 + i, devices__0__placements={
+            place: SAMPLE["devices"][0]["placements"]["pool"] | {"alloc_ns": 900 + i}})
+            for i, place in enumerate(("native", "pool")))
+        titles = ("the whole run, and all memory", "memory by placement", "what the library did")
+        text = self.shown("diff", *self.write_all(native, sample(
+            process__elapsed_ns=9000, devices__0__placements=pool["devices"][0]["placements"], cache__hits=2)))
+        self.assertEqual(re.findall("(?m)^  (%s)$" % "|".join(titles), text), list(titles))
+        first, places, library = re.split("(?m)^  (?:%s)\n" % "|".join(titles), text)[1:]
+        self.assertEqual([line.rpartition("  ")[2] for line in first.splitlines()],
+                         ["process: time", "memory: time in allocating"])
+        self.assertIn("native: bytes asked for", places)
+        self.assertIn("cache: allocations answered", library)
+        # Where there is one placement, it is the sum.
+        self.assertNotIn(titles[1], self.shown("diff", *self.write_all(
+            SAMPLE, sample(devices__0__placements__pool__peak_bytes=4096))))
 
     def test_counts_every_field(self):
         """Whatever number is changed, there is a difference."""

@@ -1,0 +1,11 @@
+/* diff_words.h: what a run gained or lost against another, in words. */
+#ifndef TOOLS_DIFF_WORDS_H
+#define TOOLS_DIFF_WORDS_H
+
+#include "base/text.h"
+#include "process.h"
+
+/* Some lines on plain processes, the first of them being what the second is measured by. */
+void diff_words(struct ag_text *text, const struct process sides[2]);
+
+#endif
