@@ -68,6 +68,13 @@ void output_keep_path(const char *path)
         keep(&st);
 }
 
+bool output_is_kept(const char *path)
+{
+    struct stat st;
+
+    return !stat(path, &st) && is_kept(&st);
+}
+
 void output_keep(int fd)
 {
     struct stat st;
@@ -293,8 +300,10 @@ static int create_beside(struct output *output, mode_t mode)
 
     errno = EEXIST;
     for (unsigned i = 0; fd < 0 && errno == EEXIST && i < MOST_NAMES; i++) {
+        unsigned long long number = ag_clock_ns() + i;
+
         if (snprintf(output->beside, PATH_MAX, "%.*s.allograft-%llx.part", folder, output->target,
-                     (unsigned long long)(ag_clock_ns() + i)) >= PATH_MAX) {
+                     number) >= PATH_MAX) {
             errno = ENAMETOOLONG;
             break;
         }

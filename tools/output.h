@@ -28,6 +28,7 @@ struct output {
  * as they are opened. */
 void output_keep_path(const char *path);
 void output_keep(int fd);
+bool output_is_kept(const char *path);
 
 /* Asked before any work is done: could it be written? Nothing is changed. Each returns an exit
  * status, after one line on stderr if it is not STATUS_OK. */

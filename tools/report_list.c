@@ -37,8 +37,8 @@ enum ending { KILLED, BY_ITSELF, CUT_SHORT, OTHER_BUILD, UNREADABLE, N_ENDINGS }
 static const char *const notes[N_ENDINGS] = {
     [BY_ITSELF] = "exit: it ended by itself, but its report could not be written\n",
     [CUT_SHORT] =
-        "cut short: killed, or the disk was full, before its counters were written; they\n"
-        "  cannot be read, and `allograft report --all --clean` removes them\n",
+        ("cut short: killed, or the disk was full, before its counters were written; they\n"
+         "  cannot be read, and `allograft report --all --clean` removes them\n"),
     [OTHER_BUILD] = "other build: the command that lies beside its library shows it\n",
     [UNREADABLE] = "unreadable: no counters, or closed to you; `allograft report --all` says why\n",
 };

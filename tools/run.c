@@ -1,6 +1,7 @@
 /* `allograft run`: checks every setting, then becomes the program with the library preloaded. */
 #include "command.h"
 #include "options.h"
+#include "output.h"
 
 #include <errno.h>
 #include <gnu/libc-version.h>
@@ -312,6 +313,32 @@ static int become_program(char **argv)
     return explain_exec_failure(argv[0], exists, errno);
 }
 
+/* The library writes where it is told when the program is done: not over the program, nor what it
+ * is given. */
+static int check_written(char **argv)
+{
+    static const char *const settings[] = {"ALLOGRAFT_STATS", "ALLOGRAFT_TRACE"};
+    const char *config = getenv("ALLOGRAFT_CONFIG");
+    char path[PATH_MAX];
+
+    if (find_program(argv[0], path, sizeof(path)))
+        output_keep_path(path);
+    if (config)
+        output_keep_path(config);
+    for (size_t i = 1; argv[i]; i++)
+        output_keep_path(argv[i]);
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const char *where = getenv(settings[i]);
+
+        if (!where || !output_is_kept(where))
+            continue;
+        command_complain("%s=%s: it is the program, or a file that it is given, and would be lost",
+                         settings[i], where);
+        return STATUS_USAGE;
+    }
+    return STATUS_OK;
+}
+
 int command_run(int argc, char **argv)
 {
     char library[PATH_MAX];
@@ -331,6 +358,9 @@ int command_run(int argc, char **argv)
     if (settings_check_environment())
         return STATUS_USAGE;
     status = make_config_absolute();
+    if (status)
+        return status;
+    status = check_written(argv + first);
     if (status)
         return status;
     status = locate_library(library, sizeof(library));
