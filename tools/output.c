@@ -412,15 +412,18 @@ static int finish(struct output *output)
 int output_close(struct output *output, bool whole)
 {
     int error = finish(output);
+    bool in_place = true;
 
     if (!error && whole && *output->beside) {
-        if (rename(output->beside, output->target))
-            error = errno;
-        else
+        in_place = !rename(output->beside, output->target);
+        error = in_place ? 0 : errno;
+        if (in_place)
             *output->beside = '\0';
     }
     if (!output->as_it_is)
         drop_beside(output);
+    if (!in_place)
+        return complain_of_place(output, error);
     if (error && whole)
         return complain(output, error);
     return whole ? STATUS_OK : STATUS_FAILED;

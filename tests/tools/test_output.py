@@ -376,6 +376,18 @@ class Places(OutputTest):
         os.chmod(out, 0o444)
         self.assert_refused(self.perfetto(out, "--force", **user), "out.json: Permission denied", status=1)
 
+    def test_file_that_is_mounted(self):
+        """As into a container: it cannot be replaced."""
+        out = self.write("out.json", b"")
+        script = 'mount --bind "$1" "$1" && "$2" trace "$3" --perfetto "$1"; echo "status $?"'
+        result = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", out, paths.command, self.trace],
+                                env=clean_environment(), capture_output=True, text=True, timeout=60, check=False)
+        if not result.stderr.startswith("allograft:"):
+            self.skipTest("no file system may be mounted here")
+        self.assertEqual(result.stdout, "status 1\n")
+        self.assertIn("no file can be made beside it that takes its place (Device or resource busy)", result.stderr)
+        self.assertEqual(self.read(out), b"")
+
     def test_owner(self):
         if os.geteuid() != 0:
             self.skipTest("only root may give files to others")
