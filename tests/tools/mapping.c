@@ -105,7 +105,7 @@ static void test_bounds(void)
 /* A fault beside what is mapped ends the process as ever. */
 static void test_of_others(void)
 {
-    int fd = make_file(BYTES), status;
+    int fd = make_file(BYTES), status = 0;
     struct mapping mapping;
     pid_t child = fork();
 
