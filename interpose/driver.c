@@ -18,6 +18,7 @@ struct ag_driver ag_cu;
 
 static char path[PATH_MAX];
 static _Atomic(const void *) noted;
+static bool simulated;
 static void *found_in = RTLD_NEXT; /* where symbols are looked up; once the driver was found */
 
 enum need { NEED_REQUIRED, NEED_OPTIONAL };
@@ -89,6 +90,7 @@ int ag_driver_find(void)
     handle = *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     found_in = handle ? handle : RTLD_NEXT;
     fill(found_in);
+    simulated = handle && ag_real_dlsym(handle, AG_DRIVER_MARK);
     return handle ? 0 : -ENOENT;
 }
 
@@ -106,6 +108,11 @@ bool ag_driver_complete(const char **ret_missing)
         }
     }
     return true;
+}
+
+bool ag_driver_is_simulated(void)
+{
+    return simulated;
 }
 
 const char *ag_driver_path(void)

@@ -28,6 +28,10 @@ int ag_driver_find(void);
 void *ag_driver_symbol(const char *name);
 /* All REQUIRED symbols found? If not, *ret_missing names the first that was not. */
 bool ag_driver_complete(const char **ret_missing);
+/* A symbol that the simulated driver exports (tests/sim/sim.h) and no other. */
+#define AG_DRIVER_MARK "allograft_simulated_driver"
+/* Is the driver found the simulated one? */
+bool ag_driver_is_simulated(void);
 /* The path libcuda was loaded from, "" before it was found. */
 const char *ag_driver_path(void);
 /* The driver's own pointer for a hooked symbol, or NULL. */

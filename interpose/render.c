@@ -169,6 +169,10 @@ static const char *warning(const struct view *view, unsigned i)
         snprintf(text, sizeof(text), "nothing was redirected: %s", trouble);
         return text;
     }
+    if (view->stats->head.simulated && n++ == i)
+        return view->stats->head.simulated == AG_PARTLY_SIMULATED
+                   ? "of some processes the driver is simulated: their times mean nothing"
+                   : "the driver is simulated: its times mean nothing";
     if (!*trouble && n_devices(view) && !counter(view, AG_STAT_REDIRECTED) &&
         !counter(view, AG_STAT_PASSED) && n++ == i)
         return "the program allocated nothing through cudaMalloc or cuMemAlloc";
@@ -361,7 +365,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
 
     ADD(view, "{\"schema\":\"allograft-stats/1\",\"version\":");
     ag_text_add_json(text, stats->head.version);
-    ADD(view, ",\n");
+    ADD(view, ",\"simulated\":%s,\n", stats->head.simulated ? "true" : "false");
     json_process(view);
     json_settings(view);
     json_rules(view);

@@ -140,6 +140,7 @@ void ag_report_describe_driver(const char *trouble)
 {
     snprintf(ag_stats.head.driver, sizeof(ag_stats.head.driver), "%s", ag_driver_path());
     snprintf(ag_stats.head.trouble, sizeof(ag_stats.head.trouble), "%s", trouble ? trouble : "");
+    ag_stats.head.simulated = ag_driver_is_simulated() ? AG_SIMULATED : AG_NOT_SIMULATED;
 }
 
 void ag_report_in_child(void)

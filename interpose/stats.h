@@ -84,13 +84,20 @@ struct ag_level {
     _Alignas(64) _Atomic uint64_t current, peak;
 };
 
-#define AG_STATS_LAYOUT 2u
+#define AG_STATS_LAYOUT 3u
 #define AG_STATS_MAGIC "AGSTATS"
 #ifdef __x86_64__
 #define AG_STATS_PAGE 4096u
 #else
 #define AG_STATS_PAGE 65536u /* the largest that kernels for aarch64 have */
 #endif
+
+/* Was the driver the simulated one, whose times mean nothing? */
+enum ag_simulated {
+    AG_NOT_SIMULATED,
+    AG_SIMULATED,
+    AG_PARTLY_SIMULATED, /* of a job: that of some processes */
+};
 
 /* Whose counters these are. Filled once, before anybody else may read it; but for ended_by. */
 struct ag_stats_head {
@@ -109,6 +116,7 @@ struct ag_stats_head {
     char trouble[128];  /* why nothing is redirected, or "" */
     char replay[128];   /* "" when graphs were not asked for, "on", or why they are unavailable */
     char ended_by[16];  /* "exit", "_exit", "quick_exit", "exec"; "" while it runs */
+    uint32_t simulated; /* enum ag_simulated */
     char settings[32768]; /* of each row: where it comes from, NUL, the value, NUL */
     uint32_t n_rules;
     char rules[AG_MAX_RULES][128]; /* as written */

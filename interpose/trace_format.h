@@ -38,7 +38,7 @@ struct ag_trace_header {
     uint32_t header_bytes; /* the first unit lies there */
     uint32_t unit_bytes;   /* AG_TRACE_UNIT */
     int32_t pid, rank;     /* rank -1: none */
-    uint32_t reserved;
+    uint32_t simulated;    /* 1: the driver is the simulated one, whose times mean nothing */
     struct ag_trace_moment started, opened; /* the process's first hooked call; this file */
     uint64_t opened_real_ns;                /* CLOCK_REALTIME when it was opened */
     char allograft[32];                     /* version of the writer */

@@ -234,6 +234,7 @@ static bool write_header(void)
         .unit_bytes = AG_TRACE_UNIT,
         .pid = ag_stats.head.pid,
         .rank = ag_stats.head.rank,
+        .simulated = ag_stats.head.simulated,
         .started = {ag_stats.head.started_ticks, ag_stats.head.started_ns},
         .allograft = AG_VERSION,
     };

@@ -54,6 +54,14 @@ int locate_library(char *path, size_t path_size);
 /* Puts the library in front of what LD_PRELOAD names already, once. STATUS_OK, or STATUS_FAILED after saying why. */
 int preload_library(const char *library);
 
+/* The path of the simulated driver that lies beside the library (an absolute path); false when none
+ * does. */
+bool find_simulated_driver(const char *library, char *path, size_t path_size);
+
+/* Has programs started from now on find the simulated driver before any other, and writes its path.
+ * STATUS_OK, or STATUS_FAILED after saying why. */
+int simulate_driver(const char *library, char *path, size_t path_size);
+
 /* Why the dynamic linker will not preload anything into the program at `path`: a short clause for
  * a warning, or NULL when it will (and when nothing can be told, as for a script). */
 const char *preload_obstacle(const char *path);

@@ -51,6 +51,7 @@ struct comparison {
     struct row *rows;  /* what differs */
     size_t n, capacity;
     bool no_memory;
+    const char *no_times; /* why times are not compared, or NULL */
 };
 
 /* ---- what differs -------------------------------------------------------------------------- */
@@ -58,7 +59,7 @@ struct comparison {
 static void compare(struct comparison *it, const char *group, const char *name, enum unit unit,
                     enum whole whole, double a, double b)
 {
-    if (a == b)
+    if (a == b || (unit == UNIT_NS && it->no_times))
         return;
     if (it->n == it->capacity) {
         size_t capacity = it->capacity ? 2 * it->capacity : 128;
@@ -278,10 +279,21 @@ static int by_part_and_weight(const void *a, const void *b)
     return by_weight(a, b);
 }
 
+/* Why the times of the two are not to be compared, or NULL. */
+static const char *times_fault(const struct ag_stats_head *a, const struct ag_stats_head *b)
+{
+    if (a->simulated && b->simulated)
+        return "both ran on the simulated driver, whose times mean nothing";
+    if (a->simulated)
+        return "A ran on the simulated driver, whose times mean nothing";
+    return b->simulated ? "B ran on the simulated driver, whose times mean nothing" : NULL;
+}
+
 static void compare_all(struct comparison *it)
 {
     const struct ag_stats *a = it->sides[0].stats, *b = it->sides[1].stats;
 
+    it->no_times = times_fault(&a->head, &b->head);
     find_wholes(it);
     it->part = PART_ALL;
     compare(it, "process", "time", UNIT_NS, WHOLE_TIME, (double)process_elapsed_ns(&it->sides[0]),
@@ -377,8 +389,10 @@ static void render_text(struct ag_text *text, const struct comparison *it, doubl
 
     text_side(text, "A", &it->sides[0]);
     text_side(text, "B", &it->sides[1]);
+    if (it->no_times)
+        ag_text_add(text, "  times are not compared: %s\n", it->no_times);
     text_settings(text, it);
-    diff_words(text, it->sides);
+    diff_words(text, it->sides, !it->no_times);
     for (size_t i = 0; i < it->n; i++) {
         const struct row *row = &it->rows[i];
 
@@ -401,7 +415,8 @@ static void render_json(struct ag_text *text, const struct comparison *it, doubl
     const char *values[2];
     bool first = true;
 
-    ag_text_add(text, "{\"schema\":\"allograft-diff/1\",\n\"settings\":[");
+    ag_text_add(text, "{\"schema\":\"allograft-diff/1\",\n\"times_compared\":%s,\n\"settings\":[",
+                it->no_times ? "false" : "true");
     for (size_t i = 0; i < ag_options_count(); i++) {
         if (!settings_differ(it, i, values))
             continue;

@@ -139,12 +139,13 @@ static void add_places(struct ag_text *text, const struct process sides[2])
     ag_text_add(text, ")\n");
 }
 
-void diff_words(struct ag_text *text, const struct process sides[2])
+void diff_words(struct ag_text *text, const struct process sides[2], bool times)
 {
     struct pair pair;
 
     ag_text_add(text, "  B against A\n");
-    add_times(text, sides);
+    if (times)
+        add_times(text, sides);
     if (find_pair(sides, FIGURE_PEAK, &pair) && pair.a + pair.b > 0)
         add_cost(text, UNIT_BYTES, pair, "of memory, the peak");
     add_events(text, sides);

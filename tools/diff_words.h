@@ -5,7 +5,8 @@
 #include "base/text.h"
 #include "process.h"
 
-/* Some lines on plain processes, the first of them being what the second is measured by. */
-void diff_words(struct ag_text *text, const struct process sides[2]);
+/* Some lines on plain processes, the first of them being what the second is measured by. Without
+ * `times`, nothing of how long either took. */
+void diff_words(struct ag_text *text, const struct process sides[2], bool times);
 
 #endif

@@ -1,21 +1,26 @@
 /* `allograft doctor`: does it work here, and what can it do? */
 #include "doctor.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "command.h"
+#include "doctor_driver.h"
 
 static const char help_text[] =
-    "allograft doctor [--json] [--no-test]\n"
+    "allograft doctor [--simulate] [--json] [--no-test]\n"
     "\n"
     "Says what this machine, its driver and each of its GPUs let Allograft do, and why not what "
     "they\n"
     "do not; warns of known traps; and, where there is a GPU, runs a small program natively and\n"
     "under the library and compares the bytes.\n"
     "\n"
+    "  --simulate  of the simulated driver, in place of a GPU's\n"
     "  --json      the same for scripts\n"
     "  --no-test   leave the small program out\n"
     "  --help      this text\n"
@@ -81,14 +86,66 @@ static int exit_status(enum verdict verdict)
                                      : STATUS_OK;
 }
 
+static bool has_failed(const struct findings *findings, const char *section, const char *name)
+{
+    for (size_t i = 0; i < findings->n; i++) {
+        const struct finding *finding = &findings->at[i];
+
+        if (finding->verdict == VERDICT_FAIL && !strcmp(finding->section, section) &&
+            !strcmp(finding->name, name))
+            return true;
+    }
+    return false;
+}
+
 static const char *const words[] = {"info", "good", "trap", "lack", "fail"};
+
+#define WIDTH  80u
+#define INDENT 7u /* of what stands behind the marks */
+
+/* The rest of a line that INDENT columns stand on already, in as many lines as it takes. */
+static void show_wrapped(const char *text)
+{
+    size_t column = INDENT;
+
+    while (*text) {
+        size_t length = strcspn(text, " ");
+
+        if (column > INDENT && column + 1 + length > WIDTH) {
+            printf("\n%*s", (int)INDENT, "");
+            column = INDENT;
+        } else if (column > INDENT) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)length, text);
+        column += length;
+        text += length + (text[length] == ' ');
+    }
+    putchar('\n');
+}
+
+static void show_sum(const struct findings *findings)
+{
+    static const char *const sums[][2] = {{"Nothing was tried", ""},
+                                          {"All of it works", ""},
+                                          {"It works", ". Mind the lines marked '!'"},
+                                          {"It works", ", but for what is marked 'no'"},
+                                          {"It does not work", ": see FAIL"}};
+    const char *const *sum = sums[worst(findings)];
+    bool simulated = doctor_driver_is_simulated();
+
+    printf("%s %s%s.\n", sum[0], simulated ? "on the simulated driver" : "here", sum[1]);
+    if (!simulated &&
+        (has_failed(findings, "driver", "found") || has_failed(findings, "driver", "devices")))
+        printf("To see it work without a GPU, on a simulated driver:\n"
+               "  %s doctor --simulate\n",
+               program_invocation_name);
+}
 
 static void show_text(const struct findings *findings)
 {
     static const char *const marks[] = {"     ", "  ok ", "    !", "   no", " FAIL"};
-    static const char *const sums[] = {
-        "", "All of it works here.", "It works here. Mind the lines marked '!'.",
-        "It works here, but for what is marked 'no'.", "It does not work here: see FAIL."};
     const char *section = "";
 
     for (size_t i = 0; i < findings->n; i++) {
@@ -97,9 +154,10 @@ static void show_text(const struct findings *findings)
         if (strcmp(section, finding->section) != 0)
             printf("%s\n", finding->section);
         section = finding->section;
-        printf("%s  %s\n", marks[finding->verdict], finding->text);
+        printf("%s  ", marks[finding->verdict]);
+        show_wrapped(finding->text);
     }
-    printf("%s\n", sums[worst(findings)]);
+    show_sum(findings);
 }
 
 static void show_json(const struct findings *findings)
@@ -109,8 +167,8 @@ static void show_json(const struct findings *findings)
     ag_text_add(&text,
                 "{\"schema\":\"allograft-doctor/1\",\"version\":\"" ALLOGRAFT_VERSION
                 "\",\"verdict\":\"%s\","
-                "\"findings\":[",
-                words[worst(findings)]);
+                "\"simulated\":%s,\"findings\":[",
+                words[worst(findings)], doctor_driver_is_simulated() ? "true" : "false");
     for (size_t i = 0; i < findings->n; i++) {
         const struct finding *finding = &findings->at[i];
 
@@ -126,14 +184,31 @@ static void show_json(const struct findings *findings)
 
 static int complain_of(const char *word)
 {
-    command_complain("doctor: no option '%s'; there are: --json, --no-test, --help", word);
+    command_complain("doctor: no option '%s'; there are: --simulate, --json, --no-test, --help",
+                     word);
     return STATUS_USAGE;
+}
+
+/* From now on the simulated driver is the one that is found by its name, here and in the programs
+ * of the self-test. */
+static int simulate(void)
+{
+    char library[PATH_MAX], driver[PATH_MAX + 64];
+    int status = locate_library(library, sizeof(library));
+
+    if (status == STATUS_OK)
+        status = simulate_driver(library, driver, sizeof(driver));
+    if (status == STATUS_OK && !dlopen(driver, RTLD_NOW | RTLD_LOCAL)) {
+        command_complain("doctor: %s", dlerror());
+        status = STATUS_FAILED;
+    }
+    return status;
 }
 
 int command_doctor(int argc, char **argv)
 {
     struct findings findings = {0};
-    bool json = false, test = true;
+    bool json = false, test = true, simulated = false;
     int status;
 
     if (argc == 3 && !strcmp(argv[1], "--work")) /* the program of the self-test */
@@ -141,12 +216,19 @@ int command_doctor(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--json"))
             json = true;
+        else if (!strcmp(argv[i], "--simulate"))
+            simulated = true;
         else if (!strcmp(argv[i], "--no-test"))
             test = false;
         else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return fputs(help_text, stdout) < 0 ? STATUS_FAILED : STATUS_OK;
         else
             return complain_of(argv[i]);
+    }
+    if (simulated) {
+        status = simulate();
+        if (status != STATUS_OK)
+            return status;
     }
     doctor_machine(&findings);
     if (doctor_driver(&findings) > 0 && test)

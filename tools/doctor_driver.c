@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "doctor.h"
+#include "driver.h"
 
 /* "cuMemAlloc_v2" without its ending, as cuGetProcAddress has it. */
 static void base_name(const char *symbol, char *base, size_t capacity)
@@ -32,6 +33,13 @@ static void *by_get_proc(CUresult (*get)(const char *, void **, int, cuuint64_t)
     return get(base, &address, 12000, 0) == CUDA_SUCCESS ? address : NULL;
 }
 
+static bool simulated;
+
+bool doctor_driver_is_simulated(void)
+{
+    return simulated;
+}
+
 const char *doctor_open_driver(const char *door, struct doctor_calls *ret)
 {
     static const struct {
@@ -48,6 +56,7 @@ const char *doctor_open_driver(const char *door, struct doctor_calls *ret)
 
     if (!handle)
         return "libcuda.so.1";
+    simulated = dlsym(handle, AG_DRIVER_MARK) != NULL;
     address = dlsym(handle, "cuGetProcAddress");
     memcpy(&get, &address, sizeof(get));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -187,23 +196,29 @@ int doctor_driver(struct findings *findings)
     CUresult result;
 
     if (missing) {
-        found(findings, VERDICT_FAIL, "driver", "found",
-              strcmp(missing, "libcuda.so.1")
-                  ? "the driver has no %s"
-                  : "no NVIDIA driver: %s cannot be loaded; a container "
-                    "must be started with its GPUs (--gpus all, --nv)",
-              missing);
+        bool none = !strcmp(missing, "libcuda.so.1");
+
+        found(
+            findings, VERDICT_FAIL, "driver", none ? "found" : "complete",
+            none
+                ? "no GPU can be used here: there is no NVIDIA driver (%s cannot be loaded). Where "
+                  "there is a GPU, a container must be started with it (--gpus all, --nv)"
+                : "the driver has no %s",
+            missing);
         return 0;
     }
     result = cu.cuInit(0);
     if (result != CUDA_SUCCESS || cu.cuDeviceGetCount(&n) != CUDA_SUCCESS || !n) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
-        found(findings, VERDICT_FAIL, "driver", "devices", "no GPU that can be used: %s%s%s",
+        found(findings, VERDICT_FAIL, "driver", "devices", "no GPU can be used here: %s%s%s",
               name_of(result), visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
         return 0;
     }
     (void)cu.cuDriverGetVersion(&version);
+    if (simulated)
+        found(findings, VERDICT_INFO, "driver", "simulated",
+              "the simulated driver: what follows says nothing of a GPU, and times mean nothing");
     look_at_version(findings, version);
     look_at_peers(findings, n);
     for (int i = 0; i < n && i < MOST_DEVICES; i++) {

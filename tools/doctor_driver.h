@@ -2,6 +2,8 @@
 #ifndef TOOLS_DOCTOR_DRIVER_H
 #define TOOLS_DOCTOR_DRIVER_H
 
+#include <stdbool.h>
+
 #include "abi.h"
 
 #define DOCTOR_CALLS(X)                                                                     \
@@ -20,5 +22,7 @@ struct doctor_calls {
 
 /* By the door: "dlsym" or "get-proc" (cuGetProcAddress). NULL, or what is missing. */
 const char *doctor_open_driver(const char *door, struct doctor_calls *ret);
+/* Is that which was opened the simulated one? */
+bool doctor_driver_is_simulated(void);
 
 #endif

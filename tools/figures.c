@@ -71,6 +71,8 @@ bool figure_of(const struct process *process, enum figure figure, double *ret)
 {
     const struct memory memory = memory_of(process);
 
+    if (process->stats->head.simulated && figure_rows[figure].unit == UNIT_NS)
+        return false;
     switch (figure) {
     case FIGURE_ELAPSED:
         *ret = (double)process_elapsed_ns(process);
@@ -174,7 +176,8 @@ unsigned overview(const struct process *process, double elapsed_ns,
             hits + counted(process, AG_STAT_CACHE_MISS));
     add_row(rows, &n, "frees that made the host wait", UNIT_COUNT,
             counted(process, AG_STAT_FREE_DRAINED), frees_of(process));
-    add_row(rows, &n, "time in allocating and freeing", UNIT_NS, memory.call_ns, elapsed_ns);
+    if (!process->stats->head.simulated)
+        add_row(rows, &n, "time in allocating and freeing", UNIT_NS, memory.call_ns, elapsed_ns);
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
         double peak = 0;
 

@@ -67,7 +67,7 @@ static void add_speed(struct ag_text *text, const struct ag_stats *stats)
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
     char value[32], below[128], with[32], without[32], what[32] = "a round";
 
-    if (eager <= 0 || replayed <= 0)
+    if (eager <= 0 || replayed <= 0 || stats->head.simulated)
         return;
     if (stats->compared_unwaited)
         snprintf(what, sizeof(what), "for %u operations", AG_UNWAITED_ROUND);
@@ -429,7 +429,7 @@ static void add_native_cost(struct ag_text *text, const struct job *job, const s
         frees += times->counts[place][1];
         bytes += times->bytes[place];
     }
-    if (allocs <= 0 || ours <= 0)
+    if (allocs <= 0 || ours <= 0 || job->total.stats->head.simulated)
         return;
     native = own ? allocs * native_ns[0] / natives[0] + frees * native_ns[1] / natives[1]
                  : (allocs + frees) / 2 *

@@ -303,6 +303,8 @@ static void add_head(struct ag_stats_head *sum, const struct ag_stats_head *head
         snprintf(sum->ended_by, sizeof(sum->ended_by), "several");
     if (!*sum->trouble)
         memcpy(sum->trouble, head->trouble, sizeof(sum->trouble));
+    if (!sum->simulated != !head->simulated)
+        sum->simulated = AG_PARTLY_SIMULATED;
     if (*head->replay && strcmp(sum->replay, "on") != 0)
         memcpy(sum->replay, head->replay, sizeof(sum->replay));
 }

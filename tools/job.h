@@ -64,7 +64,8 @@ struct figure_row {
 extern const struct figure_row figure_rows[N_FIGURES];
 extern const char outlier_rule[]; /* in a sentence */
 
-/* False where there is no such thing in the process: a share of nothing, a time nobody saw. */
+/* False where there is no such thing in the process: a share of nothing, a time nobody saw or that
+ * means nothing, since the driver was simulated. */
 bool figure_of(const struct process *process, enum figure figure, double *ret);
 /* Of the job's processes that have one; with job_add_up(). */
 void figure_find_medians(struct job *job);

@@ -146,6 +146,7 @@ static void add_process(struct ag_text *text, const struct job *job, const struc
     ag_text_add_json(text, head->program);
     ag_text_add(text, ",\"ended_by\":");
     ag_text_add_json(text, head->ended_by);
+    ag_text_add(text, ",\"simulated\":%s", head->simulated ? "true" : "false");
     for (unsigned i = 0; i < N_FIGURES; i++) {
         double value = 0;
         bool known = figure_of(process, i, &value);

@@ -21,11 +21,14 @@ build() {
     logged "$LOG" ninja -C "$BUILD" liballograft.so allograft "$@" || fail "the build failed" "$LOG"
 }
 
-# run_demo PROGRAM: as a person would type it, and with that line shown.
+# run_demo PROGRAM [OPTION]...: as a person would type it, and with that line shown.
 run_demo() {
-    say "  \$ build/allograft run --policy pool -- ${1#"$ROOT"/}"
+    local program=$1
+    shift
+    set -- "$@" --policy pool
+    say "  \$ build/allograft run $* -- ${program#"$ROOT"/}"
     say
-    "$BUILD/allograft" run --policy pool --stats stderr -- "$1"
+    "$BUILD/allograft" run "$@" --stats stderr -- "$program"
 }
 
 demo_on_gpu() {
@@ -42,9 +45,11 @@ demo_on_simulation() {
     build tests/sim/libcuda.so.1 tests/sim/demo/demo-sim
     say
     say "Running the demo on the simulated driver, because $1"
-    LD_LIBRARY_PATH=$BUILD/tests/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    export LD_LIBRARY_PATH
-    run_demo "$BUILD/tests/sim/demo/demo-sim"
+    run_demo "$BUILD/tests/sim/demo/demo-sim" --simulate
+    say
+    say "What there is to see without a GPU:"
+    say "  build/allograft doctor --simulate"
+    say "  build/allograft run --simulate -- ./program    (programs that call the driver API themselves)"
 }
 
 setup_everything

@@ -26,6 +26,8 @@ static const char help_text[] =
     "  --config FILE      a file of settings; the same as --set CONFIG=FILE\n"
     "  --set KEY=VALUE    any setting of `allograft options`, with or without ALLOGRAFT_ in front\n"
     "  --audit            catch the calls of libraries opened with RTLD_DEEPBIND too (rtld-audit)\n"
+    "  --simulate         on the simulated driver, in place of a GPU's: times mean nothing, and\n"
+    "                     device code and programs with NVIDIA's CUDA runtime do not run\n"
     "  --help             this text\n"
     "\n"
     "An option goes before the environment. Every setting is checked first: if one is unknown or\n"
@@ -128,7 +130,8 @@ static bool is_help(const char *word)
     return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-static bool audit; /* --audit was given */
+static bool audit;    /* --audit was given */
+static bool simulate; /* --simulate was given */
 
 /* Applies the options in front of the program. *ret_first is where the program's name stands, or
  * where help was asked for. */
@@ -151,10 +154,15 @@ static int parse_options(int argc, char **argv, int *ret_first)
             i++;
             continue;
         }
+        if (!strcmp(argv[i], "--simulate")) {
+            simulate = true;
+            i++;
+            continue;
+        }
         flag = match_flag(argv[i], &value);
         if (!flag) {
             command_complain("run: no option '%s'; there are: --policy, --stats, --rule, --graph, "
-                             "--config, --set, --audit, --help",
+                             "--config, --set, --audit, --simulate, --help",
                              argv[i]);
             return STATUS_USAGE;
         }
@@ -341,7 +349,7 @@ static int check_written(char **argv)
 
 int command_run(int argc, char **argv)
 {
-    char library[PATH_MAX];
+    char library[PATH_MAX], driver[PATH_MAX + 64];
     int first, status;
 
     status = parse_options(argc, argv, &first);
@@ -369,6 +377,11 @@ int command_run(int argc, char **argv)
     status = preload_library(library);
     if (status)
         return status;
+    if (simulate) {
+        status = simulate_driver(library, driver, sizeof(driver));
+        if (status)
+            return status;
+    }
     status = add_nvtx(library);
     if (status)
         return status;

@@ -162,6 +162,7 @@ static void read_process(struct reader *reader, const json_t *root, struct ag_mo
     if (!process)
         fault(reader, "process", "is missing");
     copy_text(reader, root, "version", head->version, sizeof(head->version));
+    head->simulated = truth(reader, root, "simulated") ? AG_SIMULATED : AG_NOT_SIMULATED;
     copy_text(reader, process, "program", head->program, sizeof(head->program));
     copy_text(reader, process, "host", head->host, sizeof(head->host));
     copy_text(reader, process, "ended_by", head->ended_by, sizeof(head->ended_by));

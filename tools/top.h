@@ -22,7 +22,7 @@ struct top_row {
     uint64_t elapsed_ns; /* 0: nobody saw it end */
     uint64_t current[AG_N_PLACEMENTS], peak[AG_N_PLACEMENTS];
     uint64_t cache_hits, cache_misses;
-    bool replay_on;
+    bool replay_on, simulated;
     struct top_counts now,
         before; /* rates are of what lies between; before: a last look, or the start */
 };

@@ -41,6 +41,7 @@ static void fill(struct top_row *row, struct process *process)
     row->now = counts_of(process);
     row->cache_hits = process_counter(process, AG_STAT_CACHE_HIT);
     row->cache_misses = process_counter(process, AG_STAT_CACHE_MISS);
+    row->simulated = stats->head.simulated != 0;
     row->replay_on = !strcmp(stats->head.replay, "on");
     for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {

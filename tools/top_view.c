@@ -232,11 +232,12 @@ static void add_title(struct ag_text *text, const struct top_table *table, unsig
                       const char *line_end)
 {
     char title[160], memory[32];
-    unsigned n_running = 0;
+    unsigned n_running = 0, n_simulated = 0;
     uint64_t sum = 0;
 
     for (size_t i = 0; i < table->n; i++) {
         n_running += table->rows[i].state != AG_RECORD_DEAD;
+        n_simulated += table->rows[i].simulated;
         sum += table->rows[i].state != AG_RECORD_DEAD ? memory_of(&table->rows[i]) : 0;
     }
     snprintf(title, sizeof(title), "allograft top: %u running with %s, %zu dead", n_running,
@@ -244,6 +245,9 @@ static void add_title(struct ag_text *text, const struct top_table *table, unsig
     if (table->n_others)
         snprintf(title + strlen(title), sizeof(title) - strlen(title), ", %u of other builds",
                  table->n_others);
+    if (n_simulated)
+        snprintf(title + strlen(title), sizeof(title) - strlen(title),
+                 ", %u simulated: times mean nothing", n_simulated);
     ag_text_add(text, "%.*s%s", cut(title, columns), title, line_end);
 }
 
@@ -277,7 +281,9 @@ static void add_row(struct ag_text *text, const struct top_row *row)
     ag_text_add_json(text, row->host);
     ag_text_add(text, ",\"state\":");
     ag_text_add_json(text, state_of(row));
-    ag_text_add(text, ",\"alive\":%s", row->state == AG_RECORD_RUNNING ? "true" : "false");
+    ag_text_add(text, ",\"alive\":%s,\"simulated\":%s",
+                row->state == AG_RECORD_RUNNING ? "true" : "false",
+                row->simulated ? "true" : "false");
     add_number(text, "elapsed_ns", row->elapsed_ns);
     ag_text_add(text, ",\"memory\":{");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)

@@ -239,6 +239,7 @@ static void describe(struct trace *trace)
     header->program[sizeof(header->program) - 1] = '\0';
     info->pid = header->pid;
     info->rank = header->rank;
+    info->simulated = header->simulated != 0;
     info->program = header->program;
     info->host = header->host;
     info->allograft = header->allograft;

@@ -12,6 +12,8 @@
 
 struct trace;
 
+#define TRACE_SIMULATED "the driver is simulated: its times mean nothing"
+
 struct trace_info {
     int pid, rank; /* rank -1: none */
     const char *program, *host, *allograft;
@@ -21,6 +23,7 @@ struct trace_info {
     uint64_t n_kinds[256]; /* events of each kind */
     const char *ended_by;  /* NULL: not known, as of a process that runs or was killed */
     bool cut;              /* ends in the middle of a unit or text */
+    bool simulated;        /* TRACE_SIMULATED is to be said */
 };
 
 /* An event. Times are in nanoseconds since the process began. */

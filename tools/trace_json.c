@@ -218,6 +218,10 @@ bool trace_write_perfetto(const struct trace *trace, int device, uint64_t slow_n
     fputs(",\"name\":\"process_name\",\"args\":{\"name\":", out);
     trace_json_string(out, info->program);
     fputs("}}", out);
+    if (info->simulated) {
+        begin_event(&w, "M", 0, 0);
+        fputs(",\"name\":\"process_labels\",\"args\":{\"labels\":\"" TRACE_SIMULATED "\"}}", out);
+    }
     good = good && (w.points || !w.places || write_buckets(&w, device)) &&
            trace_walk(trace, device, write_one, &w);
     fputs("\n]}\n", out);

@@ -114,6 +114,8 @@ static void write_head(const struct trace *trace, FILE *out)
             ag_text_duration(begin, sizeof(begin), (double)info->opened_ns),
             info->ended_by ? "ended by " : "it runs, or was killed",
             info->ended_by ? info->ended_by : "");
+    if (info->simulated)
+        fputs("  " TRACE_SIMULATED "\n", out);
     if (info->n_dropped)
         fprintf(out, "  %llu events were dropped for want of room: ALLOGRAFT_TRACE_BUFFER\n",
                 (unsigned long long)info->n_dropped);

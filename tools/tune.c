@@ -34,6 +34,8 @@ static const char help_text[] =
     "  --html FILE        the table as a page; - is standard output\n"
     "  --force            write FILE also where another kind of file is there\n"
     "  --json             the table for scripts (allograft-tune/1)\n"
+    "  --simulate         on the simulated driver, whose times mean nothing: with --metric peak "
+    "only\n"
     "  --help             this text\n"
     "\n"
     "Exit status 1: the program could not be run, or ended otherwise the second time.\n";
@@ -56,13 +58,15 @@ static struct {
     struct tune_output output;
     uint64_t patience_ns;
     struct output write, html; /* their paths are NULL where they are not wanted */
-    bool json;
+    bool json, simulate;
     char **argv;
 } wish = {
     .runs = 5,
     .write = {.command = "tune", .option = "--write", .kind = OUTPUT_SETTINGS},
     .html = {.command = "tune", .option = "--html", .kind = OUTPUT_PAGE},
 };
+
+static bool simulated; /* the driver is, whoever asked for that: its times are not shown */
 
 static volatile sig_atomic_t stopped;
 
@@ -122,6 +126,14 @@ static int take_option(const char *option, const char *value)
     return STATUS_OK;
 }
 
+/* Times of the simulated driver are not to be compared; memory is. */
+static int refuse_times(int status)
+{
+    command_complain("tune: the simulated driver's times mean nothing; with --metric peak it "
+                     "compares memory");
+    return status;
+}
+
 /* -1: go on. */
 static int parse(int argc, char **argv)
 {
@@ -143,6 +155,10 @@ static int parse(int argc, char **argv)
             wish.write.force = wish.html.force = true;
             continue;
         }
+        if (!strcmp(argv[i], "--simulate")) {
+            wish.simulate = true;
+            continue;
+        }
         for (size_t k = 0; k < sizeof(valued) / sizeof(valued[0]); k++)
             takes = takes || !strcmp(argv[i], valued[k]);
         if (!takes || i + 1 >= argc) {
@@ -162,6 +178,8 @@ static int parse(int argc, char **argv)
         return STATUS_USAGE;
     }
     wish.argv = argv + i;
+    if (wish.simulate && wish.metric != TUNE_PEAK)
+        return refuse_times(STATUS_USAGE);
     return -1;
 }
 
@@ -273,9 +291,12 @@ static int try_it(const char *library)
     if (!tune_run(wish.argv, library, counted, true, wish.output.file, wish.patience_ns, &run))
         return STATUS_FAILED;
     trials[0].peak_bytes = run.peak_bytes;
+    simulated = wish.simulate || run.simulated;
     if (!stopped)
         (void)fault_of(&run);
     tune_text_free(&run.text);
+    if (simulated && wish.metric != TUNE_PEAK)
+        return refuse_times(STATUS_FAILED);
     if (wanted && wish.output.ignored)
         command_complain("tune: nothing that %s writes can be compared: it tells times, or differs "
                          "from run to run, also as it is (--compare file:PATH compares something "
@@ -330,9 +351,20 @@ static unsigned run_all(const char *library)
 
 /* ---- showing ---- */
 
+#define SIMULATED "The driver is simulated: times mean nothing and are not shown."
+
+/* A time of trial i's runs, or "-" where there is none to tell. */
+static const char *time_text(char *text, size_t capacity, const struct trial *trial, uint64_t ns)
+{
+    if (trial->n && !simulated)
+        return ag_text_duration(text, capacity, (double)ns);
+    snprintf(text, capacity, "-");
+    return text;
+}
+
 static void gain_text(char *text, size_t capacity, unsigned i)
 {
-    double gain = tune_gain(trials, i, TUNE_TIME);
+    double gain = simulated ? 0 : tune_gain(trials, i, TUNE_TIME);
 
     snprintf(text, capacity, gain > 0 ? "%.2fx" : "-", gain);
 }
@@ -385,8 +417,9 @@ static void show_table(unsigned best, unsigned rounds)
     unsigned unsure = tune_unsure(trials, N_TRIALS, wish.metric);
     char note[160], median[32], spread[32], gain[32], peak[32];
 
-    printf("Whole runs of %s, %u of each setting in turns%s\n\n", wish.argv[0], wish.runs,
-           stopped ? "" : "; spread: half of what the middle half of them covers");
+    printf("Whole runs of %s, %u of each setting in turns%s\n", wish.argv[0], wish.runs,
+           stopped || simulated ? "" : "; spread: half of what the middle half of them covers");
+    printf("%s\n", simulated ? SIMULATED "\n" : "");
     printf("%-24s %12s %12s %9s %12s  %s\n", "", "median", "spread", "speed-up", "peak", "output");
     for (unsigned i = 0; i < N_TRIALS; i++) {
         const struct trial *trial = &trials[i];
@@ -394,10 +427,8 @@ static void show_table(unsigned best, unsigned rounds)
         gain_text(gain, sizeof(gain), i);
         peak_text(peak, sizeof(peak), trial);
         printf("%c %-22s %12s %12s %9s %12s  %s\n", i == best && !trials[0].fault ? '*' : ' ',
-               trial->name,
-               trial->n ? ag_text_duration(median, sizeof(median), (double)trial->median_ns) : "-",
-               trial->n ? ag_text_duration(spread, sizeof(spread), (double)trial->spread_ns) : "-",
-               gain, peak,
+               trial->name, time_text(median, sizeof(median), trial, trial->median_ns),
+               time_text(spread, sizeof(spread), trial, trial->spread_ns), gain, peak,
                trial->fault          ? trial->fault
                : wish.output.ignored ? "not compared"
                                      : "the same");
@@ -431,24 +462,27 @@ static void show_json(unsigned best, unsigned rounds)
 {
     struct ag_text text = {0};
 
-    ag_text_add(&text,
-                "{\"schema\":\"allograft-tune/1\",\"version\":\"" ALLOGRAFT_VERSION
-                "\",\"rounds\":%u,"
-                "\"complete\":%s,\"compared\":%s,\"lines\":%zu,\"lines_left_out\":%zu,"
-                "\"best\":%u,\"trials\":[",
-                rounds, stopped ? "false" : "true", wish.output.ignored ? "false" : "true",
-                wish.output.text.n, tune_output_left_out(&wish.output), best);
+    ag_text_add(
+        &text,
+        "{\"schema\":\"allograft-tune/1\",\"version\":\"" ALLOGRAFT_VERSION "\",\"rounds\":%u,"
+        "\"complete\":%s,\"simulated\":%s,\"compared\":%s,\"lines\":%zu,\"lines_left_out\":%zu,"
+        "\"best\":%u,\"trials\":[",
+        rounds, stopped ? "false" : "true", simulated ? "true" : "false",
+        wish.output.ignored ? "false" : "true", wish.output.text.n,
+        tune_output_left_out(&wish.output), best);
     for (unsigned i = 0; i < N_TRIALS; i++) {
         const struct trial *trial = &trials[i];
 
         ag_text_add(&text, "%s\n {\"name\":\"%s\",\"settings\":[", i ? "," : "", trial->name);
         for (unsigned k = 0; trial->settings[k]; k++)
             ag_text_add(&text, "%s\"%s\"", k ? "," : "", trial->settings[k]);
-        ag_text_add(
-            &text,
-            "],\"runs\":%u,\"median_ns\":%llu,\"spread_ns\":%llu,\"peak_bytes\":%llu,\"fault\":",
-            trial->n, (unsigned long long)trial->median_ns, (unsigned long long)trial->spread_ns,
-            (unsigned long long)trial->peak_bytes);
+        ag_text_add(&text, "],\"runs\":%u,", trial->n);
+        if (simulated)
+            ag_text_add(&text, "\"median_ns\":null,\"spread_ns\":null,");
+        else
+            ag_text_add(&text, "\"median_ns\":%llu,\"spread_ns\":%llu,",
+                        (unsigned long long)trial->median_ns, (unsigned long long)trial->spread_ns);
+        ag_text_add(&text, "\"peak_bytes\":%llu,\"fault\":", (unsigned long long)trial->peak_bytes);
         if (trial->fault)
             ag_text_add_json(&text, trial->fault);
         else
@@ -483,29 +517,54 @@ static void add_outcome(struct ag_text *text, unsigned best)
     ag_text_add(text, "%s%s</p>\n", *note ? " " : "", note);
 }
 
-static void add_trial(struct ag_text *text, unsigned i, unsigned best, uint64_t longest)
+/* A bar of the time, or of the memory where times mean nothing. */
+static void add_trial(struct ag_text *text, unsigned i, unsigned best, double most)
 {
     const struct trial *trial = &trials[i];
+    const char *ending = i == best ? " (best)" : "", *fault = trial->fault ? trial->fault : "";
+    const char *comma = trial->fault ? ", " : "", *colour = i == best ? "c1" : "c0";
     char label[256], spread[32], gain[32], peak[32];
 
+    if (simulated) {
+        snprintf(label, sizeof(label), "%s%s%s%s", trial->name, ending, comma, fault);
+        html_bar(text, colour, label, UNIT_BYTES, (double)trial->peak_bytes, most,
+                 (double)trials[0].peak_bytes);
+        return;
+    }
     gain_text(gain, sizeof(gain), i);
     peak_text(peak, sizeof(peak), trial);
-    snprintf(label, sizeof(label), "%s%s: %s, spread %s, peak %s%s%s", trial->name,
-             i == best ? " (best)" : "", gain,
-             ag_text_duration(spread, sizeof(spread), (double)trial->spread_ns), peak,
-             trial->fault ? ", " : "", trial->fault ? trial->fault : "");
-    html_bar(text, i == best ? "c1" : "c0", label, UNIT_NS, (double)trial->median_ns,
-             (double)longest, (double)trials[0].median_ns);
+    snprintf(label, sizeof(label), "%s%s: %s, spread %s, peak %s%s%s", trial->name, ending, gain,
+             ag_text_duration(spread, sizeof(spread), (double)trial->spread_ns), peak, comma,
+             fault);
+    html_bar(text, colour, label, UNIT_NS, (double)trial->median_ns, most,
+             (double)trials[0].median_ns);
+}
+
+/* The card's heading and what stands above the bars. */
+static void begin_card(struct ag_text *text, unsigned best)
+{
+    html_card_begin(text, true, simulated ? "Peak of device memory" : "Time of whole runs", NULL);
+    ag_text_add(text,
+                "<p class=\"note\">%u runs of each setting in turns%s. Shares are of the program "
+                "as it is%s</p>\n",
+                wish.runs, stopped ? ", stopped before the last" : "",
+                simulated ? ". " SIMULATED
+                          : "; the spread is half of what the middle half of the runs covers.");
+    add_outcome(text, best);
+    html_bars_begin(text, "", "setting", simulated ? "peak" : "median");
 }
 
 static int write_html(unsigned best)
 {
     struct ag_text text = {0};
-    uint64_t longest = 0;
+    uint64_t most = 0;
     int status;
 
-    for (unsigned i = 0; i < N_TRIALS; i++)
-        longest = trials[i].median_ns > longest ? trials[i].median_ns : longest;
+    for (unsigned i = 0; i < N_TRIALS; i++) {
+        uint64_t length = simulated ? trials[i].peak_bytes : trials[i].median_ns;
+
+        most = length > most ? length : most;
+    }
     html_begin(&text, "allograft tune");
     ag_text_add(&text, "<header>\n<h1>allograft tune</h1>\n<p class=\"soft\" "
                        "style=\"margin:0\"><code>");
@@ -514,15 +573,9 @@ static int write_html(unsigned best)
         html_add(&text, wish.argv[i]);
     }
     ag_text_add(&text, "</code></p>\n</header>\n<div class=\"cards\">\n");
-    html_card_begin(&text, true, "Time of whole runs", NULL);
-    ag_text_add(&text,
-                "<p class=\"note\">%u runs of each setting in turns%s. Shares are of the program "
-                "as it is; the spread is half of what the middle half of the runs covers.</p>\n",
-                wish.runs, stopped ? ", stopped before the last" : "");
-    add_outcome(&text, best);
-    html_bars_begin(&text, "", "setting", "median");
+    begin_card(&text, best);
     for (unsigned i = 0; i < N_TRIALS; i++)
-        add_trial(&text, i, best, longest);
+        add_trial(&text, i, best, (double)most);
     html_bars_end(&text);
     html_card_end(&text);
     ag_text_add(&text, "</div>\n");
@@ -564,7 +617,7 @@ static int check_outputs(void)
 int command_tune(int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = stop}, old_action = {.sa_handler = SIG_DFL};
-    char library[PATH_MAX];
+    char library[PATH_MAX], driver[PATH_MAX + 64];
     unsigned best, rounds;
     int status = parse(argc, argv);
 
@@ -573,6 +626,8 @@ int command_tune(int argc, char **argv)
     if (settings_check_environment())
         return STATUS_USAGE;
     if (locate_library(library, sizeof(library)) != STATUS_OK || check_outputs() != STATUS_OK)
+        return STATUS_FAILED;
+    if (wish.simulate && simulate_driver(library, driver, sizeof(driver)) != STATUS_OK)
         return STATUS_FAILED;
     (void)sigaction(SIGINT, &action, NULL);
     status = try_it(library);

@@ -66,6 +66,7 @@ size_t tune_output_left_out(const struct tune_output *output);
 /* One run of the program. Its standard output is looked at and not shown. */
 struct tune_run {
     uint64_t ns, peak_bytes;
+    bool simulated;        /* a report tells of the simulated driver, whose times mean nothing */
     struct tune_text text; /* the caller frees it */
     int status;            /* as waitpid() has it */
     bool timed_out, has_output;

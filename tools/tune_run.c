@@ -46,13 +46,12 @@ static uint64_t peak_of(const struct process *process)
     return peak;
 }
 
-/* The sum of the peaks of all processes that left a report. */
-static uint64_t read_peak(const char *path)
+/* What the processes that left a report tell: the sum of their peaks, and whose driver they had. */
+static void read_reports(const char *path, struct tune_run *ret)
 {
     DIR *folder = opendir(path);
     const struct dirent *entry;
     struct process process;
-    uint64_t peak = 0;
 
     while (folder && (entry = readdir(folder))) {
         size_t length = strlen(entry->d_name);
@@ -60,12 +59,12 @@ static uint64_t read_peak(const char *path)
         if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0 ||
             process_read(dirfd(folder), entry->d_name, &process))
             continue;
-        peak += peak_of(&process);
+        ret->peak_bytes += peak_of(&process);
+        ret->simulated |= process.stats->head.simulated != 0;
         process_finish(&process);
     }
     if (folder)
         closedir(folder);
-    return peak;
 }
 
 /* ---- what it wrote ---- */
@@ -240,7 +239,7 @@ bool tune_run(char **argv, const char *library, const char *const *settings, boo
             close(fd);
     }
     if (counts)
-        ret->peak_bytes = read_peak(folder);
+        read_reports(folder, ret);
     drop_folder(folder);
     return ran;
 }

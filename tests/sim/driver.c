@@ -11,9 +11,11 @@
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool initialised, gone, forked;
+    bool initialised, gone, forked, refused_runtime;
     int n_threads;
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+const char allograft_simulated_driver[] = "the simulated driver";
 
 static __thread int thread_number;
 static __thread enum sim_callback callback;
@@ -86,6 +88,17 @@ void sim_log(const char *format, ...)
     if (!sim_settings()->log)
         return;
     fprintf(stderr, "sim: [%d] ", sim_thread_number());
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void sim_say(const char *format, ...)
+{
+    va_list args;
+
+    fputs("allograft: ", stderr);
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
@@ -202,8 +215,14 @@ CUresult cuDriverGetVersion(int *version)
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
     SIM_ENTER(SIM_NEEDS_NOTHING);
-    /* NVIDIA's private tables are NVIDIA's: never imitated. */
+    /* NVIDIA's private tables are NVIDIA's: never imitated. It is their runtime that asks, wherever
+     * in the process it is. */
     if (!table || !id)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!self.refused_runtime)
+        sim_say("the simulated driver cannot serve NVIDIA's CUDA runtime, which checks that the "
+                "driver is NVIDIA's: its calls fail here; programs that call the driver API "
+                "themselves can run");
+    self.refused_runtime = true;
     return CUDA_ERROR_NOT_FOUND;
 }

@@ -68,6 +68,18 @@ static struct sim_kernel_entry *find_entry(const char *name)
     return NULL;
 }
 
+/* Of the first kernel only: the others of the program are as this one. */
+static void tell_of_device_code(const char *name)
+{
+    static bool told;
+
+    if (!told)
+        sim_say("the simulated driver runs no device code: no function of the host is registered "
+                "for the kernel \"%.200s\"",
+                name);
+    told = true;
+}
+
 void sim_register_kernel(const char *name, sim_kernel_fn fn, unsigned n_params,
                          const size_t *param_sizes)
 {
@@ -255,8 +267,10 @@ static CUresult get_function(CUmodule module, const char *name, CUkernel kernel,
 {
     struct sim_kernel_entry *entry = find_entry(name);
 
-    if (!entry)
+    if (!entry) {
+        tell_of_device_code(name);
         return CUDA_ERROR_NOT_FOUND;
+    }
     for (CUfunction function = module->functions; function; function = function->next) {
         if (function->entry == entry) {
             *ret_function = function;
@@ -461,8 +475,10 @@ CUresult cuLibraryGetKernel(CUkernel *ret_kernel, CUlibrary library, const char 
     if (!sim_handle_is(library, SIM_LIBRARY))
         return CUDA_ERROR_INVALID_HANDLE;
     struct sim_kernel_entry *entry = find_entry(name);
-    if (!entry)
+    if (!entry) {
+        tell_of_device_code(name);
         return CUDA_ERROR_NOT_FOUND;
+    }
     CUkernel kernel = library->kernels;
     while (kernel && kernel->entry != entry)
         kernel = kernel->next;

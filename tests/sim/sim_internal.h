@@ -84,6 +84,8 @@ enum sim_callback { SIM_IN_NOTHING, SIM_IN_KERNEL, SIM_IN_HOST_FUNCTION };
 void sim_in_callback(enum sim_callback what);
 bool sim_in_host_function(void);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A line for the user of `allograft run --simulate`: what cannot run here, and why. */
+void sim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int sim_thread_number(void);
 
 /* ---- fault.c ---- */

@@ -44,7 +44,7 @@ class Machines(DoctorTest):
         self.assertIn(result.returncode, (0, 3), result.stdout)
         self.assertEqual(result.stderr, "")
         self.assertIn("peer access between devices: 0-1\n", result.stdout)
-        self.assertRegex(result.stdout, r"\n(All of it works|It works) here[^\n]*\n\Z")
+        self.assertRegex(result.stdout, r"\n(All of it works|It works) on the simulated driver[^\n]*\n\Z")
         self.assertEqual(result.stdout.count("Simulated GPU"), 2)
 
     def test_without_test(self):
@@ -52,12 +52,46 @@ class Machines(DoctorTest):
         self.assertFalse([section for section, _ in findings if section == "self-test"])
 
     def test_no_driver(self):
-        # An empty folder in front: of a machine with a driver this test cannot speak.
-        result = allograft("doctor", env=clean_environment(LD_LIBRARY_PATH=None, LD_PRELOAD=None))
+        result = self.without_driver("doctor")
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.assertIn("\n FAIL  no GPU can be used here: there is no NVIDIA driver (libcuda.so.1 cannot\n"
+                      "       be loaded). Where there is a GPU,", result.stdout)
+        self.assertTrue(result.stdout.endswith("It does not work here: see FAIL.\n"
+                                               "To see it work without a GPU, on a simulated driver:\n"
+                                               f"  {paths.command} doctor --simulate\n"), result.stdout)
+
+    def test_what_it_names_without_a_driver_works(self):
+        words = self.without_driver("doctor").stdout.splitlines()[-1].split()
+        result = allograft(*words[1:], command=words[0], env=environment(LD_LIBRARY_PATH=None))
+        self.assertIn(result.returncode, (0, 3), result.stdout)
+        self.assertIn("\n       the simulated driver: what follows says nothing of a GPU, and times mean\n"
+                      "       nothing\n", result.stdout)
+        self.assertRegex(result.stdout, r"\n(All of it works|It works) on the simulated driver[^\n]*\n\Z")
+
+    def without_driver(self, *words):
+        # Of a machine with a driver this test cannot speak.
+        result = allograft(*words, env=environment(LD_LIBRARY_PATH=None))
         if "no NVIDIA driver" not in result.stdout:
             self.skipTest("this machine has a driver")
-        self.assertEqual(result.returncode, 1)
-        self.assertTrue(result.stdout.endswith("It does not work here: see FAIL.\n"))
+        return result
+
+    def test_simulated(self):
+        findings, whole = self.examine("--simulate", LD_LIBRARY_PATH=None)
+        self.assertIs(whole["simulated"], True)
+        self.assertEqual(findings["driver", "simulated"], "info")
+        for door in ("dlsym", "get-proc"):
+            self.assertEqual(findings["self-test", "pool_" + door], "good", whole)
+
+    def test_simulated_goes_before_any_other(self):
+        findings, whole = self.examine("--simulate", "--no-test", SIM_DRIVER_VERSION="13000",
+                                       LD_LIBRARY_PATH=os.path.join(paths.sim, "age", "11040"))
+        self.assertEqual(findings["driver", "replay"], "good", whole)
+
+    def test_no_line_is_wider_than_a_terminal(self):
+        for words in (["doctor", "--simulate"], ["doctor"]):
+            for line in allograft(*words, env=environment(LD_LIBRARY_PATH=None)).stdout.splitlines():
+                if "/" not in line:
+                    self.assertLessEqual(len(line), 80)
 
     def test_no_device(self):
         findings, whole = self.examine(status=1, SIM_FAIL="cuInit:1:100")

@@ -70,8 +70,23 @@ class Install(CommandTest):
                      "bash-completion/completions/allograft", "allograft/allograft-stats.schema.json"):
             self.one(name)
 
+    def simulates(self, installed, **changes):
+        """The simulated driver of the same tree is the one that is found."""
+        env = clean_environment(**{"LD_LIBRARY_PATH": None, "LD_PRELOAD": None, **changes})
+        result = allograft("doctor", "--simulate", "--json", command=installed, env=env)
+        self.assertEqual(result.stderr, "")
+        self.assertIn('"name":"pool_dlsym","verdict":"good"', result.stdout)
+        seen = allograft("run", "--simulate", "sh", "-c", 'printf %s "$LD_LIBRARY_PATH"', command=installed, env=env)
+        self.assertTrue(seen.stdout.endswith("/allograft/simulated"), seen)
+        self.assertEqual(os.listdir(seen.stdout), ["libcuda.so.1"])
+
+    def test_the_simulated_driver_lies_where_no_loader_looks(self):
+        place = os.path.dirname(self.one("libcuda.so*"))
+        self.assertEqual(place, os.path.join(os.path.dirname(self.one("liballograft.so")), "allograft", "simulated"))
+
     def test_command_works(self):
         self.works(self.one("bin/allograft"))
+        self.simulates(self.one("bin/allograft"))
 
     def test_manual_says_it_all(self):
         with open(self.one("man1/allograft.1"), encoding="utf-8") as file:
@@ -121,6 +136,7 @@ class Install(CommandTest):
         self.one("man1/allograft.1.gz", tree)
         self.one("doc/allograft/copyright", tree)
         self.works(self.one("bin/allograft", tree))
+        self.simulates(self.one("bin/allograft", tree))
 
     def make_wheel(self):
         script = os.path.join(paths.root, "tools", "packaging", "wheel.py")
@@ -159,6 +175,7 @@ class Install(CommandTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         installed = os.path.join(target, "bin", "allograft")
         self.works(installed, PYTHONPATH=target)
+        self.simulates(installed, PYTHONPATH=target)
         self.assertTrue(os.path.exists(os.path.join(target, "allograft", "lib", "liballograft.so")))
         env = clean_environment(PYTHONPATH=target)
         as_module = execute(sys.executable, "-m", "allograft", "options", env=env, cwd=self.folder)

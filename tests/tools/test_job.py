@@ -374,7 +374,7 @@ class Two(JobTest):
         files = self.write_all(SAMPLE, SAMPLE)
         self.assertIn("  no number differs\n", self.shown("diff", *files))
         self.assertEqual(self.read("diff", "--json", *files),
-                         {"schema": "allograft-diff/1", "settings": [], "differences": []})
+                         {"schema": "allograft-diff/1", "times_compared": True, "settings": [], "differences": []})
 
     def test_are_compared_by_weight(self):
         found = self.differences(sample(process__elapsed_ns=10000), sample(

@@ -20,7 +20,7 @@ PLACEMENT = {"allocs": 3, "frees": 2, "alloc_bytes": 1536, "current_bytes": 512,
 
 # A report as small as it can be with something in every place.
 SAMPLE = {
-    "schema": "allograft-stats/1", "version": "0.1.0",
+    "schema": "allograft-stats/1", "version": "0.1.0", "simulated": False,
     "process": {"pid": 1, "program": "p", "host": "h", "rank": None, "elapsed_ns": 5, "ended_by": "exit"},
     "settings": [{"name": "ALLOGRAFT_POLICY", "value": "pool", "source": "default"}],
     "coverage": {

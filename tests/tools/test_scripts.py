@@ -100,7 +100,7 @@ class Completion(CommandTest):
         self.assertEqual(self.complete("report", "--html", "--h"), [])
         self.assertEqual(self.complete("top", "--on"), ["--once"])
         self.assertEqual(self.complete("diff", "--le"), ["--least"])
-        self.assertEqual(self.complete("run", "--s"), ["--stats", "--set"])
+        self.assertEqual(self.complete("run", "--s"), ["--stats", "--set", "--simulate"])
         self.assertEqual(self.complete("run", "--policy", ""), ["pool", "native", "managed"])
         self.assertEqual(self.complete("run", "--set", "POOL"), ["POOL_KEEP="])
         self.assertIn("off", self.complete("run", "--stats", "o"))
@@ -212,9 +212,11 @@ class Quickstart(InSmallProject):
         self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
         build = os.path.join(self.root, "build")
         self.assertIn("on the simulated driver, because this machine has no NVIDIA GPU", result.stdout)
-        self.assertIn(f"called: run --policy pool --stats stderr -- {build}/tests/sim/demo/demo-sim\n",
+        self.assertIn(f"called: run --simulate --policy pool --stats stderr -- {build}/tests/sim/demo/demo-sim\n",
                       result.stdout)
-        self.assertIn(f"driver: {build}/tests/sim\n", result.stdout)
+        self.assertIn("  $ build/allograft run --simulate --policy pool -- build/tests/sim/demo/demo-sim\n", result.stdout)
+        self.assertIn("driver: default\n", result.stdout)
+        self.assertIn("  build/allograft doctor --simulate\n", result.stdout)
         self.assertTrue(os.path.exists(f"{build}/tests/sim/demo/demo-sim"))
         self.assertTrue(os.path.exists(f"{build}/tests/sim/libcuda.so.1"))
 
@@ -225,6 +227,7 @@ class Quickstart(InSmallProject):
         self.assertIn("on the GPU: H\n", result.stdout)
         self.assertIn(f"-- {self.root}/build/demo\n", result.stdout)
         self.assertIn("driver: default\n", result.stdout)
+        self.assertNotIn("--simulate", result.stdout)
 
     def test_twice_does_the_same(self):
         first, second = (self.run_script("quickstart.sh") for _ in range(2))
@@ -238,7 +241,7 @@ class Quickstart(InSmallProject):
         self.root = moved
         result = self.run_script("quickstart.sh")
         self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
-        self.assertIn(f"driver: {moved}/build/tests/sim\n", result.stdout)
+        self.assertIn(f"-- {moved}/build/tests/sim/demo/demo-sim\n", result.stdout)
 
     def test_shows_the_end_of_the_log_when_the_build_fails(self):
         self.write("meson.build", "project('small', 'c')\nerror('it was to be')\n")

@@ -122,8 +122,8 @@ class Trace(CommandTest):
         for one in written["traceEvents"]:
             self.assertEqual(NEEDS[one["ph"]] - set(one), set(), one)
             if one["ph"] == "M":  # the names that the format knows
-                self.assertIn(one["name"], ("process_name", "thread_name"))
-                self.assertIsInstance(one["args"]["name"], str)
+                self.assertIn(one["name"], ("process_name", "process_labels", "thread_name"))
+                self.assertIsInstance(one["args"]["labels" if one["name"] == "process_labels" else "name"], str)
             if one["ph"] == "C":  # a series for each argument
                 self.assertEqual({type(value) for value in one["args"].values()} - {int, float}, set())
         self.assert_slices_nest(written["traceEvents"])

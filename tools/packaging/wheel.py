@@ -54,6 +54,8 @@ def installed(stage):
             path = os.path.join(folder, name)
             if os.path.basename(folder) == "bin":
                 yield path, "allograft/bin/" + name
+            elif folder.endswith("/allograft/simulated"):
+                yield path, "allograft/lib/allograft/simulated/" + name
             elif name.endswith(".so"):
                 yield path, "allograft/lib/" + name
             elif "/include/" in path:

@@ -11,7 +11,7 @@ def main():
     definitions, age = sys.argv[1], int(sys.argv[2])
     with open(definitions, encoding='utf-8') as f:
         names = sorted({name for version, name in ROW.findall(f.read()) if int(version) <= age})
-    print('{\n  global:\n%s\n    sim_*;\n  local:\n    *;\n};'
+    print('{\n  global:\n%s\n    allograft_simulated_driver;\n    sim_*;\n  local:\n    *;\n};'
           % '\n'.join('    %s;' % name for name in names))
 
 
