@@ -171,8 +171,9 @@ static const char *warning(const struct view *view, unsigned i)
     }
     if (view->stats->head.simulated && n++ == i)
         return view->stats->head.simulated == AG_PARTLY_SIMULATED
-                   ? "of some processes the driver is simulated: their times mean nothing"
-                   : "the driver is simulated: its times mean nothing";
+                   ? "some of the processes ran on the simulated driver, not on a GPU: their times "
+                     "mean nothing"
+                   : "ran on the simulated driver, not on a GPU: times mean nothing";
     if (!*trouble && n_devices(view) && !counter(view, AG_STAT_REDIRECTED) &&
         !counter(view, AG_STAT_PASSED) && n++ == i)
         return "the program allocated nothing through cudaMalloc or cuMemAlloc";
@@ -421,6 +422,15 @@ static void text_group(const struct view *view, const char *group, const char *t
     }
 }
 
+/* What a call took, or "-" where times mean nothing. */
+static void text_mean(const struct view *view, char *text, size_t size, double ns, uint64_t calls)
+{
+    if (view->stats->head.simulated)
+        snprintf(text, size, "-");
+    else
+        ag_text_duration(text, size, calls ? ns / (double)calls : 0);
+}
+
 static void text_placement(const struct view *view, unsigned device, unsigned place)
 {
     uint64_t allocs = PLACE_SUM(view, device, place, allocs);
@@ -434,8 +444,8 @@ static void text_placement(const struct view *view, unsigned device, unsigned pl
     ag_text_size(total, sizeof(total), PLACE_SUM(view, device, place, alloc_bytes));
     ag_text_size(current, sizeof(current), value_of(&view->stats->bytes[device][place].current));
     ag_text_size(peak, sizeof(peak), value_of(&view->stats->bytes[device][place].peak));
-    ag_text_duration(per_alloc, sizeof(per_alloc), allocs ? alloc_ns / (double)allocs : 0);
-    ag_text_duration(per_free, sizeof(per_free), frees ? free_ns / (double)frees : 0);
+    text_mean(view, per_alloc, sizeof(per_alloc), alloc_ns, allocs);
+    text_mean(view, per_free, sizeof(per_free), free_ns, frees);
     ADD(view, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", place_names[place],
         (unsigned long long)allocs, (unsigned long long)frees, total, peak, current, per_alloc,
         per_free);

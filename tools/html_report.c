@@ -429,7 +429,7 @@ static void add_native_cost(struct ag_text *text, const struct job *job, const s
         frees += times->counts[place][1];
         bytes += times->bytes[place];
     }
-    if (allocs <= 0 || ours <= 0 || job->total.stats->head.simulated)
+    if (allocs <= 0 || ours <= 0)
         return;
     native = own ? allocs * native_ns[0] / natives[0] + frees * native_ns[1] / natives[1]
                  : (allocs + frees) / 2 *
@@ -464,7 +464,7 @@ static void add_times(struct ag_text *text, const struct job *job)
     sum_times(job, &times);
     for (unsigned i = 0; i < 2 * AG_N_PLACEMENTS; i++)
         most = times.ns[i / 2][i % 2] > most ? times.ns[i / 2][i % 2] : most;
-    if (most <= 0)
+    if (most <= 0 || job->total.stats->head.simulated)
         return;
     html_card_begin(
         text, false, "Time in allocating and freeing",

@@ -270,7 +270,7 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
     if (info->cut)
         ag_text_add(text, "; the file ends in the middle of one");
     if (info->simulated)
-        ag_text_add(text, "; " TRACE_SIMULATED);
+        ag_text_add(text, "; it " TRACE_SIMULATED);
     ag_text_add(text,
                 ". Times are from the begin of the process. Full colour: always that much in that "
                 "part of the time; light: at most.</p>\n");

@@ -12,7 +12,7 @@
 
 struct trace;
 
-#define TRACE_SIMULATED "the driver is simulated: its times mean nothing"
+#define TRACE_SIMULATED "ran on the simulated driver, not on a GPU: times mean nothing"
 
 struct trace_info {
     int pid, rank; /* rank -1: none */

@@ -351,7 +351,7 @@ static unsigned run_all(const char *library)
 
 /* ---- showing ---- */
 
-#define SIMULATED "The driver is simulated: times mean nothing and are not shown."
+#define SIMULATED "On the simulated driver, not on a GPU: times mean nothing and are not shown."
 
 /* A time of trial i's runs, or "-" where there is none to tell. */
 static const char *time_text(char *text, size_t capacity, const struct trial *trial, uint64_t ns)
@@ -572,7 +572,8 @@ static int write_html(unsigned best)
         ag_text_add(&text, i ? " " : "");
         html_add(&text, wish.argv[i]);
     }
-    ag_text_add(&text, "</code></p>\n</header>\n<div class=\"cards\">\n");
+    ag_text_add(&text, "</code></p>\n</header>\n%s<div class=\"cards\">\n",
+                simulated ? "<ul class=\"warnings\">\n<li>" SIMULATED "</li>\n</ul>\n" : "");
     begin_card(&text, best);
     for (unsigned i = 0; i < N_TRIALS; i++)
         add_trial(&text, i, best, (double)most);

@@ -120,11 +120,12 @@ class WhatCannotRun(Simulate):
 class Reports(Simulate):
     def test_text(self):
         result = self.simulate(words=("--stats", "stderr"))
-        self.assertRegex(result.stderr.splitlines()[1], "^  warning: the driver is simulated: .*" + NOTHING)
+        self.assertRegex(result.stderr.splitlines()[1], "^  warning: ran on the simulated driver, not on a GPU: " + NOTHING)
         _, path = self.report()
         shown = self.shown("report", path)
         self.assertIn(NOTHING, shown)
         self.assertNotIn("time in allocating", shown)
+        self.assertRegex(shown, r"\n    pool +403 +400 .*B +- +-\n")
 
     def test_json(self):
         report, path = self.report()
@@ -136,7 +137,7 @@ class Reports(Simulate):
         _, path = self.report()
         page = self.shown("report", "--html", "-", path)
         self.assertIn(NOTHING, page)
-        self.assertNotIn("natively, estimated", page)
+        self.assertNotIn("Time in allocating", page)
         self.assertNotIn("H200", page)
         self.assertNotIn("Speed of", page)
         real = self.shown("report", "--html", "-", self.write("b.json", sample()))
@@ -147,7 +148,7 @@ class Reports(Simulate):
         pair = self.write_all(sample(simulated=True, process__elapsed_ns=500, process__rank=0),
                               sample(simulated=True, process__rank=1))
         table = self.shown("report", *pair)
-        self.assertIn("warning: the driver is simulated", table)
+        self.assertIn("warning: ran on the simulated driver", table)
         self.assertNotIn("500 ns*", table)
         whole = self.read("report", "--json", *pair)
         self.assertEqual([p["simulated"] for p in whole["processes"]], [True, True])
@@ -157,11 +158,11 @@ class Reports(Simulate):
 
     def test_job_of_both_kinds(self):
         pair = self.write_all(sample(simulated=True, process__elapsed_ns=500, process__rank=0), sample(process__rank=1))
-        self.assertIn("of some processes the driver is simulated", self.shown("report", *pair))
+        self.assertIn("some of the processes ran on the simulated driver", self.shown("report", *pair))
         whole = self.read("report", "--json", *pair)
         self.assertEqual([p["elapsed_ns"] for p in whole["processes"]], [None, 5])
         self.assertEqual(whole["medians"]["elapsed_ns"], 5)
-        self.assertIn("of some processes the driver is simulated", self.shown("report", "--html", "-", *pair))
+        self.assertIn("some of the processes ran on the simulated driver", self.shown("report", "--html", "-", *pair))
 
     def test_trace(self):
         path = os.path.join(self.folder, "a.trace")
@@ -215,7 +216,7 @@ class Top(Simulate):
                 child.send_signal(signal.SIGKILL)
         self.assertIn("1 simulated: " + NOTHING, text.splitlines()[0])
         self.assertIs(whole["processes"][0]["simulated"], True)
-        self.assertIn("the driver is simulated", self.shown("report", counters))
+        self.assertIn("ran on the simulated driver", self.shown("report", counters))
 
 
 class Tune(Simulate):
