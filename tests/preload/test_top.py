@@ -131,7 +131,7 @@ class Top(Case):
             self.assertGreater(row['allocs_per_s'], 0)
             self.assertGreater(row['elapsed_ns'], 0)
             text = top('--once').stdout
-            self.assertRegex(text, r'allograft top: 1 running with [0-9.]+ [KM]?i?B, 0 dead\n')
+            self.assertRegex(text, r'allograft top: 1 running with [0-9.]+ [KM]?i?B, 0 dead, 1 simulated: times mean nothing\n')
             self.assertRegex(text, r'\n *%d .* preload_lives +running ' % running.pid)
             # Between two looks it did nothing.
             row, = listed('--interval', '0.05')
