@@ -46,15 +46,15 @@ demo_on_simulation() {
     say
     say "Running the demo on the simulated driver, because $1"
     run_demo "$BUILD/tests/sim/demo/demo-sim" --simulate
-    say
-    say "What there is to see without a GPU:"
-    say "  build/allograft doctor --simulate"
-    say "  build/allograft run --simulate -- ./program    (programs that call the driver API themselves)"
 }
 
 setup_everything
 if ! has_gpu; then
     demo_on_simulation "this machine has no NVIDIA GPU (nvidia-smi shows none)."
+    say
+    say "More without a GPU, for programs that call the driver API themselves:"
+    say "  build/allograft doctor --simulate"
+    say "  build/allograft run --simulate -- ./program"
 elif [ -z "$NVCC" ]; then
     demo_on_simulation "there is a GPU but no nvcc to compile for it."
 else
