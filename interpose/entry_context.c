@@ -55,6 +55,7 @@ static void ending(struct ag_context *context)
         ag_replay_context_dying(context);
     ag_api_context_dying(context->handle);
     ag_alloc_context_dying(context);
+    ag_context_ending(context);
 }
 
 /* After it, whatever it said: the books do not know the context any more. */
@@ -62,6 +63,7 @@ static void ended(struct ag_context *context)
 {
     if (ag_entry_replays_now())
         ag_replay_context_gone(context);
+    ag_context_recycle(context);
 }
 
 static CUresult destroy(CUcontext handle)

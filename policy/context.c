@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "budget.h"
 #include "driver.h"
@@ -11,14 +12,17 @@
 #include "order.h"
 #include "stats.h"
 
+#define VISIT_NS 1000000000u
+
 static struct {
-    struct ag_lock lock; /* guards entries, dead marks, primary references, the devices' list */
+    struct ag_lock lock; /* guards entries, spares, primary references, the devices' list */
     _Atomic(struct ag_context *) contexts[AG_MAX_CONTEXTS];
     struct ag_device devices[AG_MAX_DEVICES];
     _Atomic unsigned n_devices;
     _Atomic unsigned n_contexts;
     /* Goes up when a context dies, so that threads drop what they remember. */
     _Atomic unsigned generation;
+    struct ag_context *spares; /* memory of contexts that are gone, linked by ->next_spare */
 } table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
 
 static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
@@ -47,7 +51,7 @@ struct ag_context *ag_context_find(CUcontext handle)
     for (unsigned i = 0; handle && i < AG_MAX_CONTEXTS; i++) {
         struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_acquire);
 
-        if (context && context->handle == handle)
+        if (context && atomic_load_explicit(&context->handle, memory_order_acquire) == handle)
             return context;
     }
     return NULL;
@@ -125,8 +129,68 @@ static int device_of(CUcontext handle)
     return device;
 }
 
-/* Puts `fresh` into the table unless the handle is there by now. */
-static struct ag_context *insert(struct ag_context *fresh)
+/* --- memory --- */
+
+/* With the table's lock held. */
+static void put_spare(struct ag_context *spare)
+{
+    spare->next_spare = table.spares;
+    table.spares = spare;
+}
+
+void ag_context_recycle(struct ag_context *context)
+{
+    ag_lock_take(&table.lock);
+    if (context->forgotten) /* and not by two threads that destroy it */
+        put_spare(context);
+    context->forgotten = false;
+    ag_lock_release(&table.lock);
+}
+
+/* Somebody may visit one for ever: a thread that was cancelled at it. */
+static struct ag_context *take_spare(void)
+{
+    struct ag_context **link = &table.spares, *spare;
+
+    ag_lock_take(&table.lock);
+    while ((spare = *link) && atomic_load_explicit(&spare->visitors, memory_order_seq_cst))
+        link = &spare->next_spare;
+    if (spare)
+        *link = spare->next_spare;
+    ag_lock_release(&table.lock);
+    return spare;
+}
+
+/* As good as new but for the counters of its fences, which a late reader compares, and for its handle,
+ * by which it is found: that comes last. */
+static void clear(struct ag_context *spare)
+{
+    (void)ag_cache_empty(&spare->cache);
+    spare->ordered.event = spare->draining.event = spare->alloc_event = NULL;
+    spare->alloc_stream = spare->free_stream = NULL;
+    atomic_store_explicit(&spare->has_nonblocking_stream, false, memory_order_relaxed);
+    atomic_store_explicit(&spare->equipment_state, 0, memory_order_relaxed);
+    ag_order_settle(spare);
+    atomic_store_explicit(&spare->leaving, false, memory_order_relaxed);
+}
+
+static struct ag_context *get_memory(void)
+{
+    struct ag_context *memory = take_spare();
+
+    if (memory) {
+        clear(memory);
+        return memory;
+    }
+    memory = ag_arena_get(&context_arena);
+    if (memory)
+        ag_cache_init(&memory->cache);
+    return memory;
+}
+
+/* Puts `fresh` into the table unless the handle is there by now, or no place is left. What the table
+ * has, or NULL. */
+static struct ag_context *insert(struct ag_context *fresh, CUcontext handle)
 {
     struct ag_context *found = NULL;
     unsigned hole = AG_MAX_CONTEXTS;
@@ -135,16 +199,19 @@ static struct ag_context *insert(struct ag_context *fresh)
     for (unsigned i = 0; i < AG_MAX_CONTEXTS && !found; i++) {
         struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_relaxed);
 
-        if (context && context->handle == fresh->handle)
+        if (context && context->handle == handle)
             found = context;
         else if (!context && hole == AG_MAX_CONTEXTS)
             hole = i;
     }
     if (!found && hole < AG_MAX_CONTEXTS) {
+        atomic_store_explicit(&fresh->handle, handle, memory_order_release);
         atomic_store_explicit(&table.contexts[hole], fresh, memory_order_release);
         atomic_fetch_add_explicit(&table.n_contexts, 1, memory_order_seq_cst);
         found = fresh;
     }
+    if (found != fresh)
+        put_spare(fresh);
     ag_lock_release(&table.lock);
     return found;
 }
@@ -152,6 +219,7 @@ static struct ag_context *insert(struct ag_context *fresh)
 struct ag_context *ag_context_enter(CUcontext handle, int device)
 {
     struct ag_context *context = ag_context_find(handle), *fresh;
+    struct ag_device *row;
     int green_device = context || !handle ? -1 : ag_green_device_inside(handle);
 
     if (green_device >= 0) {
@@ -163,18 +231,15 @@ struct ag_context *ag_context_enter(CUcontext handle, int device)
         return context;
     if (device < 0)
         device = device_of(handle);
-    fresh = device < 0 ? NULL : ag_arena_get(&context_arena);
+    row = device < 0 ? NULL : ag_device_of(device);
+    fresh = row ? get_memory() : NULL;
     if (!fresh)
         return NULL;
-    fresh->handle = handle;
-    fresh->device = ag_device_of(device);
+    fresh->device = row;
     /* After a reset the primary context comes back under its old handle, still referenced. */
-    fresh->primary_references = fresh->device && fresh->device->primary == handle;
-    ag_cache_init(&fresh->cache);
-    context = fresh->device ? insert(fresh) : NULL;
-    if (context != fresh)
-        ag_arena_put(&context_arena, fresh);
-    else
+    fresh->primary_references = row->primary == handle;
+    context = insert(fresh, handle);
+    if (context == fresh)
         ag_order_context_entered();
     return context;
 }
@@ -252,14 +317,24 @@ void ag_context_primary_released(int device)
     ag_lock_release(&table.lock);
 }
 
+void ag_context_ending(struct ag_context *context)
+{
+    uint64_t until = ag_clock_ns() + VISIT_NS;
+
+    atomic_store_explicit(&context->leaving, true, memory_order_seq_cst);
+    /* What they wait for is done: the context's work was waited for before. */
+    while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) && ag_clock_ns() < until)
+        ag_order_relax();
+}
+
 void ag_context_forget(struct ag_context *context)
 {
     ag_lock_take(&table.lock);
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
         if (atomic_load_explicit(&table.contexts[i], memory_order_relaxed) != context)
             continue;
-        atomic_store_explicit(&table.contexts[i], NULL, memory_order_release);
-        atomic_store_explicit(&context->dead, true, memory_order_release);
+        atomic_store_explicit(&table.contexts[i], NULL, memory_order_seq_cst);
+        context->forgotten = true;
         atomic_fetch_sub_explicit(&table.n_contexts, 1, memory_order_seq_cst);
         atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
     }
@@ -268,20 +343,44 @@ void ag_context_forget(struct ag_context *context)
 
 void ag_context_forget_all(void)
 {
+    ag_lock_init(&table.lock, AG_RANK_CONTEXTS); /* the thread that held it is the parent's */
+    table.spares = NULL;
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
         atomic_store_explicit(&table.contexts[i], NULL, memory_order_relaxed);
     atomic_store_explicit(&table.n_contexts, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
 }
 
+/* It counts as visited before it is looked whether it is still there, and says that it leaves before it
+ * looks whether anybody visits it: one of the two sees the other. */
+static void visit_at(unsigned i, void (*visit)(struct ag_context *context, void *data), void *data)
+{
+    struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_seq_cst);
+
+    if (!context)
+        return;
+    atomic_fetch_add_explicit(&context->visitors, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&table.contexts[i], memory_order_seq_cst) == context &&
+        !atomic_load_explicit(&context->leaving, memory_order_seq_cst))
+        visit(context, data);
+    atomic_fetch_sub_explicit(&context->visitors, 1, memory_order_seq_cst);
+}
+
 void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
+        visit_at(i, visit, data);
+}
+
+bool ag_context_any(bool (*is)(struct ag_context *context))
 {
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
         struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_acquire);
 
-        if (context)
-            visit(context, data);
+        if (context && is(context))
+            return true;
     }
+    return false;
 }
 
 unsigned ag_context_count(void)

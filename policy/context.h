@@ -42,11 +42,16 @@ struct ag_fence {
     atomic_flag turn;                     /* set while a thread is placing it */
 };
 
-/* Never freed: a stale pointer sees `dead`. One context of the program. */
+/* One context of the program. The memory is used again for another context, and for nothing else: a
+ * thread that still has a pointer to one that is gone sees a context all the same, whose counters only
+ * grow and whose locks are locks. */
 struct ag_context {
-    CUcontext handle;
+    _Atomic(CUcontext) handle;
     struct ag_device *device;
-    _Atomic bool dead;
+    struct ag_context *next_spare; /* this and `forgotten`: under the table's lock */
+    bool forgotten;
+    _Atomic unsigned visitors; /* threads of ag_context_each() that are at it */
+    _Atomic bool leaving;      /* nobody visits it any more */
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     unsigned primary_references;         /* of a primary context; under the table's lock */
 
@@ -84,11 +89,18 @@ void ag_context_primary_retained(CUcontext handle, int device);
 struct ag_context *ag_context_primary_dying(int device, bool all);
 /* The call that ag_context_primary_dying() announced, or another release, succeeded. */
 void ag_context_primary_released(int device);
-/* The context is gone; its struct stays, marked dead. */
+/* The context is about to end. Other threads that visit it leave first, so that they ask the driver
+ * nothing of a context that is gone. */
+void ag_context_ending(struct ag_context *context);
+/* The context is gone: nobody finds it any more. */
 void ag_context_forget(struct ag_context *context);
+/* No lane or block of it is left either: another context may have its memory, once. */
+void ag_context_recycle(struct ag_context *context);
 
-/* Calls `visit` for every live context, without a lock held. */
+/* Calls `visit` for every live context, without a lock held; none of them ends meanwhile. */
 void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data);
+/* Is it so of any context? `is` reads what is atomic: the context may end meanwhile. */
+bool ag_context_any(bool (*is)(struct ag_context *context));
 unsigned ag_context_count(void);
 /* The row of a device, made when it is met for the first time; NULL when there is none. */
 struct ag_device *ag_device_of(int ordinal);

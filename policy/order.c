@@ -402,29 +402,24 @@ static void pay_context(struct ag_context *context, void *data)
     *paid = true;
 }
 
-static void note_owed(struct ag_context *context, void *owed)
+static bool owes(struct ag_context *context)
 {
     uint64_t placed;
 
-    if (is_owed(context, &placed))
-        *(bool *)owed = true;
+    return is_owed(context, &placed);
 }
 
 /* Until the wait is over, also if another thread is waiting already. */
 bool ag_order_owes(void)
 {
-    bool owed = false;
-
-    if (atomic_load_explicit(&ever_ordered, memory_order_acquire))
-        ag_context_each(note_owed, &owed);
-    return owed;
+    return atomic_load_explicit(&ever_ordered, memory_order_acquire) && ag_context_any(owes);
 }
 
 void ag_order_pay(enum ag_stat why)
 {
     bool paid = false;
 
-    if (!atomic_load_explicit(&ever_ordered, memory_order_acquire))
+    if (!ag_order_owes())
         return;
     ag_context_each(pay_context, &paid);
     if (paid)
