@@ -1,4 +1,10 @@
-/* Names of calling modules: see caller.h. No lock: hooks of every thread come by here. */
+/* Names of calling modules: see caller.h. No lock: hooks of every thread come by here.
+ *
+ * What is known of an address holds as long as its library is loaded; another one may come to lie there. So
+ * it is believed only of what stays: the program, and what is linked with it. Of another library, the loader
+ * is asked each time which one it is now, without a lock (_dl_find_object, since glibc 2.35: 30 ns in all), and
+ * its name is compared; before that there is a count of the libraries that came and went (45 ns, under a
+ * lock of the loader). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,6 +21,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "real_dlsym.h"
 #include "rules.h"
 
 static const char *const mathematics[] = {
@@ -27,6 +34,7 @@ static const char *const mathematics[] = {
 #define MOST_MODULES 1000u
 struct module {
     char name[NAME_MAX + 1];
+    size_t length; /* of the name */
     enum ag_caller caller;
 };
 static struct ag_arena arena = AG_ARENA_INIT(struct module);
@@ -36,6 +44,7 @@ static _Atomic(struct module *) modules[MOST_MODULES]; /* from the front, withou
  * the kind. No library lies above 48 bits; an address that does is looked up each time. */
 #define ADDRESS_BITS 48
 #define KIND_BITS    4
+#define STAYS        (1u << (KIND_BITS - 1)) /* beside the kind: it is never closed */
 #define PLACE_BITS   (64 - ADDRESS_BITS - KIND_BITS)
 _Static_assert(MOST_MODULES < 1u << PLACE_BITS, "a place fits");
 #define KNOWN 512u
@@ -56,14 +65,117 @@ static enum ag_caller classify(const char *name)
     return AG_CALLER_PROGRAM;
 }
 
-/* The file name of the module; false when the address is in none. */
-static bool name_of(const void *address, char name[NAME_MAX + 1])
+/* --- the loader --- */
+
+/* As glibc's struct dl_find_object, which older headers do not have, begins; with room for the rest. */
+struct object {
+    unsigned long long flags;
+    void *begins, *ends;
+    struct link_map *map;
+    void *rest[16];
+};
+
+typedef int find_function(const void *address, struct object *ret_object);
+
+#define NOT_ASKED 0u
+#define HAS_NONE  1u
+static _Atomic uintptr_t finder = NOT_ASKED; /* else it is the function */
+
+static find_function *find_object(void)
 {
+    uintptr_t found = atomic_load_explicit(&finder, memory_order_relaxed);
+
+    if (found == NOT_ASKED) {
+        found = (uintptr_t)ag_real_dlsym(RTLD_DEFAULT, "_dl_find_object");
+        found = found ? found : HAS_NONE;
+        atomic_store_explicit(&finder, found, memory_order_relaxed);
+    }
+    return found == HAS_NONE ? NULL : (find_function *)found;
+}
+
+void ag_caller_without_find_object(void)
+{
+    atomic_store_explicit(&finder, HAS_NONE, memory_order_relaxed);
+}
+
+/* What is loaded there; NULL for nothing. */
+static const struct link_map *map_of(const void *address)
+{
+    find_function *find = find_object();
     struct link_map *map = NULL;
-    const char *path, *slash;
+    struct object object;
     Dl_info info;
 
-    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+    if (find)
+        return find(address, &object) ? NULL : object.map;
+    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+/* Is it loaded for good? What the program was started with is first in the list, which nothing is taken out
+ * of up to there; the loader, which libc needs, comes after most of that and is found by a function of its. */
+static bool stays(const struct link_map *map)
+{
+    const struct link_map *loader = map_of(ag_real_dlsym(RTLD_DEFAULT, "__tls_get_addr"));
+    const struct link_map *at = _r_debug.r_map;
+
+    while (at && at != loader && at != map)
+        at = at->l_next;
+    return loader && at == map;
+}
+
+static int take_changes(struct dl_phdr_info *info, size_t size, void *changes)
+{
+    (void)size;
+    *(uint64_t *)changes = info->dlpi_adds + info->dlpi_subs;
+    return 1; /* the count is the same for all */
+}
+
+/* Have libraries come or gone since it was asked last? Then nothing is known any more. */
+static bool has_changed(void)
+{
+    static _Atomic uint64_t last;
+    uint64_t now = 0;
+
+    (void)dl_iterate_phdr(take_changes, &now);
+    if (now == atomic_load_explicit(&last, memory_order_acquire))
+        return false;
+    for (unsigned i = 0; i < KNOWN; i++)
+        atomic_store_explicit(&known[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&last, now, memory_order_release);
+    return true;
+}
+
+static bool is_named(const struct link_map *map, const struct module *module)
+{
+    size_t length = strlen(map->l_name);
+    const char *end = map->l_name + length;
+
+    return length >= module->length && !memcmp(end - module->length, module->name, module->length) &&
+           (length == module->length || *(end - module->length - 1) == '/');
+}
+
+/* Does what is known of the address still hold? */
+static bool still_holds(const void *address, uint64_t found, const _Atomic uint64_t *entry)
+{
+    uint64_t place = found >> KIND_BITS & ((1u << PLACE_BITS) - 1);
+    find_function *find = find_object();
+    struct object object;
+
+    if (found & STAYS)
+        return true;
+    if (!find) /* asked again: another thread may have seen the change first, and forgotten it */
+        return !has_changed() && atomic_load_explicit(entry, memory_order_relaxed) == found;
+    if (find(address, &object))
+        return !place;
+    return place && is_named(object.map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
+}
+
+/* The file name of the module; false when the address is in none. */
+static bool name_of(const struct link_map *map, char name[NAME_MAX + 1])
+{
+    const char *path, *slash;
+
+    if (!map)
         return false;
     path = *map->l_name ? map->l_name : program_invocation_short_name;
     slash = strrchr(path, '/');
@@ -83,7 +195,8 @@ static uint64_t place_of(const char *name)
             own = ag_arena_get(&arena);
             if (!own)
                 return 0;
-            memcpy(own->name, name, strlen(name) + 1);
+            own->length = strlen(name);
+            memcpy(own->name, name, own->length + 1);
             own->caller = classify(name);
         }
         if (!there && atomic_compare_exchange_strong(&modules[i], &there, own))
@@ -101,15 +214,16 @@ static uint64_t place_of(const char *name)
 
 static uint64_t look_up(const void *address)
 {
+    const struct link_map *map = map_of(address);
+    uint64_t place = 0, kind = AG_CALLER_PROGRAM;
     char name[NAME_MAX + 1];
-    uint64_t place = 0;
-    enum ag_caller caller = AG_CALLER_PROGRAM;
 
-    if (name_of(address, name)) {
+    if (name_of(map, name)) {
         place = place_of(name);
-        caller = place ? atomic_load(&modules[place - 1])->caller : classify(name);
+        kind = place ? atomic_load(&modules[place - 1])->caller : classify(name);
+        kind |= stays(map) ? STAYS : 0;
     }
-    return place << KIND_BITS | caller;
+    return place << KIND_BITS | kind;
 }
 
 /* Place and kind for the address, from the table where it stands there. */
@@ -121,7 +235,7 @@ static uint64_t find(const void *address)
 
     if (value >> ADDRESS_BITS)
         return look_up(address);
-    if (found >> (KIND_BITS + PLACE_BITS) != value || !found) {
+    if (found >> (KIND_BITS + PLACE_BITS) != value || !found || !still_holds(address, found, entry)) {
         found = value << (KIND_BITS + PLACE_BITS) | look_up(address);
         atomic_store_explicit(entry, found, memory_order_relaxed);
     }
@@ -130,7 +244,7 @@ static uint64_t find(const void *address)
 
 enum ag_caller ag_caller_of(const void *address)
 {
-    return (enum ag_caller)(find(address) & ((1u << KIND_BITS) - 1));
+    return (enum ag_caller)(find(address) & (STAYS - 1));
 }
 
 const char *ag_caller_module(const void *address)
