@@ -1,10 +1,10 @@
 /* Names of calling modules: see caller.h. No lock: hooks of every thread come by here.
  *
- * What is known of an address holds as long as its library is loaded; another one may come to lie there. So
- * it is believed only of what stays: the program, and what is linked with it. Of another library, the loader
- * is asked each time which one it is now, without a lock (_dl_find_object, since glibc 2.35: 30 ns in all), and
- * its name is compared; before that there is a count of the libraries that came and went (45 ns, under a
- * lock of the loader). */
+ * What is known of an address holds as long as its library is loaded; another one may come to lie
+ * there. So it is believed only of what stays: the program, and what is linked with it. Of another
+ * library, the loader is asked each time which one it is now, without a lock (_dl_find_object,
+ * since glibc 2.35: 30 ns in all), and its name is compared; before that there is a count of the
+ * libraries that came and went (45 ns, under a lock of the loader). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -67,7 +67,8 @@ static enum ag_caller classify(const char *name)
 
 /* --- the loader --- */
 
-/* As glibc's struct dl_find_object, which older headers do not have, begins; with room for the rest. */
+/* As glibc's struct dl_find_object, which older headers do not have, begins; with room for the
+ * rest. */
 struct object {
     unsigned long long flags;
     void *begins, *ends;
@@ -111,8 +112,9 @@ static const struct link_map *map_of(const void *address)
     return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
-/* Is it loaded for good? What the program was started with is first in the list, which nothing is taken out
- * of up to there; the loader, which libc needs, comes after most of that and is found by a function of its. */
+/* Is it loaded for good? What the program was started with is first in the list, which nothing is
+ * taken out of up to there; the loader, which libc needs, comes after most of that and is found by
+ * a function of its. */
 static bool stays(const struct link_map *map)
 {
     const struct link_map *loader = map_of(ag_real_dlsym(RTLD_DEFAULT, "__tls_get_addr"));
@@ -150,7 +152,8 @@ static bool is_named(const struct link_map *map, const struct module *module)
     size_t length = strlen(map->l_name);
     const char *end = map->l_name + length;
 
-    return length >= module->length && !memcmp(end - module->length, module->name, module->length) &&
+    return length >= module->length &&
+           !memcmp(end - module->length, module->name, module->length) &&
            (length == module->length || *(end - module->length - 1) == '/');
 }
 
@@ -167,7 +170,8 @@ static bool still_holds(const void *address, uint64_t found, const _Atomic uint6
         return !has_changed() && atomic_load_explicit(entry, memory_order_relaxed) == found;
     if (find(address, &object))
         return !place;
-    return place && is_named(object.map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
+    return place &&
+           is_named(object.map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
 }
 
 /* The file name of the module; false when the address is in none. */
@@ -235,7 +239,8 @@ static uint64_t find(const void *address)
 
     if (value >> ADDRESS_BITS)
         return look_up(address);
-    if (found >> (KIND_BITS + PLACE_BITS) != value || !found || !still_holds(address, found, entry)) {
+    if (found >> (KIND_BITS + PLACE_BITS) != value || !found ||
+        !still_holds(address, found, entry)) {
         found = value << (KIND_BITS + PLACE_BITS) | look_up(address);
         atomic_store_explicit(entry, found, memory_order_relaxed);
     }

@@ -8,8 +8,8 @@ enum ag_caller {
     AG_CALLER_EXPORTER, /* hands its memory to other processes or devices: NCCL, UCX, MPI, ... */
 };
 
-/* Of the return address of a hook. For an address met before, a few nanoseconds in the program and what it is
- * linked with, some tens in a library that may be closed. */
+/* Of the return address of a hook. For an address met before, a few nanoseconds in the program and
+ * what it is linked with, some tens in a library that may be closed. */
 enum ag_caller ag_caller_of(const void *address);
 
 /* The file name, without its folder, of the library or program that the return address lies in; the

@@ -161,8 +161,8 @@ static struct ag_context *take_spare(void)
     return spare;
 }
 
-/* As good as new but for the counters of its fences, which a late reader compares, and for its handle,
- * by which it is found: that comes last. */
+/* As good as new but for the counters of its fences, which a late reader compares, and for its
+ * handle, by which it is found: that comes last. */
 static void clear(struct ag_context *spare)
 {
     (void)ag_cache_empty(&spare->cache);
@@ -188,8 +188,8 @@ static struct ag_context *get_memory(void)
     return memory;
 }
 
-/* Puts `fresh` into the table unless the handle is there by now, or no place is left. What the table
- * has, or NULL. */
+/* Puts `fresh` into the table unless the handle is there by now, or no place is left. What the
+ * table has, or NULL. */
 static struct ag_context *insert(struct ag_context *fresh, CUcontext handle)
 {
     struct ag_context *found = NULL;
@@ -351,8 +351,8 @@ void ag_context_forget_all(void)
     atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
 }
 
-/* It counts as visited before it is looked whether it is still there, and says that it leaves before it
- * looks whether anybody visits it: one of the two sees the other. */
+/* It counts as visited before it is looked whether it is still there, and says that it leaves
+ * before it looks whether anybody visits it: one of the two sees the other. */
 static void visit_at(unsigned i, void (*visit)(struct ag_context *context, void *data), void *data)
 {
     struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_seq_cst);
@@ -390,7 +390,8 @@ unsigned ag_context_count(void)
 
 struct ag_device *ag_device_met(unsigned i)
 {
-    return i < atomic_load_explicit(&table.n_devices, memory_order_acquire) ? &table.devices[i] : NULL;
+    return i < atomic_load_explicit(&table.n_devices, memory_order_acquire) ? &table.devices[i]
+                                                                            : NULL;
 }
 
 struct cached {

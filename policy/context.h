@@ -10,7 +10,7 @@
 #include "cache.h"
 
 #define AG_MAX_CONTEXTS 64u
-#define AG_MAX_DEVICES 64u
+#define AG_MAX_DEVICES  64u
 
 struct ag_device {
     int ordinal;
@@ -43,15 +43,15 @@ struct ag_fence {
 };
 
 /* One context of the program. The memory is used again for another context, and for nothing else: a
- * thread that still has a pointer to one that is gone sees a context all the same, whose counters only
- * grow and whose locks are locks. */
+ * thread that still has a pointer to one that is gone sees a context all the same, whose counters
+ * only grow and whose locks are locks. */
 struct ag_context {
     _Atomic(CUcontext) handle;
     struct ag_device *device;
     struct ag_context *next_spare; /* this and `forgotten`: under the table's lock */
     bool forgotten;
-    _Atomic unsigned visitors; /* threads of ag_context_each() that are at it */
-    _Atomic bool leaving;      /* nobody visits it any more */
+    _Atomic unsigned visitors;           /* threads of ag_context_each() that are at it */
+    _Atomic bool leaving;                /* nobody visits it any more */
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     unsigned primary_references;         /* of a primary context; under the table's lock */
 
@@ -60,7 +60,8 @@ struct ag_context {
     CUevent alloc_event;
     CUstream alloc_stream, free_stream; /* private, non-blocking */
 
-    /* Of ordered frees, with a barrier on the device, and of draining ones, without: see order.c. */
+    /* Of ordered frees, with a barrier on the device, and of draining ones, without: see order.c.
+     */
     struct ag_fence ordered, draining;
     _Atomic uint64_t ordered_paid; /* ordered.placed the host has waited for */
 
@@ -71,13 +72,13 @@ struct ag_context {
  * driver call cuCtxGetCurrent. */
 struct ag_context *ag_context_current(void);
 
-/* Enters a context that has just come to life (or is met for the first time). NULL when the table is
- * full; then its memory is the driver's. `device` < 0: asks the driver. */
+/* Enters a context that has just come to life (or is met for the first time). NULL when the table
+ * is full; then its memory is the driver's. `device` < 0: asks the driver. */
 struct ag_context *ag_context_enter(CUcontext handle, int device);
 /* The context of that handle, or NULL. */
 struct ag_context *ag_context_find(CUcontext handle);
-/* Is the calling thread's current context a green one, whose primary context ag_context_current() just
- * returned? */
+/* Is the calling thread's current context a green one, whose primary context ag_context_current()
+ * just returned? */
 bool ag_context_is_inside(void);
 /* A handle is not what it was: threads look again. */
 void ag_context_changed(void);
@@ -110,7 +111,8 @@ struct ag_device *ag_device_met(unsigned i);
 /* Bytes of the device's memory in the caches of its contexts. */
 uint64_t ag_device_cached(struct ag_device *device);
 
-/* Makes the context's private streams and events. CUDA_SUCCESS, or why not. Not inside a capture. */
+/* Makes the context's private streams and events. CUDA_SUCCESS, or why not. Not inside a capture.
+ */
 CUresult ag_context_equip(struct ag_context *context);
 
 /* Makes `context` current if it is not. *ret_pushed tells ag_context_restore() what to undo. */
