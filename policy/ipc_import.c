@@ -236,6 +236,8 @@ static void say_why(int error, const struct ag_ipc_handle *handle)
     const char *why = error == -EACCES      ? "belongs to another user"
                       : error == -ETIMEDOUT ? "does not answer"
                       : error == -EPROTO    ? "gave an answer that is none"
+                      : error == -EMFILE || error == -ENFILE
+                          ? "cannot be asked, since this process has no file descriptors left"
                                             : "cannot be reached: it has ended, or has a network "
                                               "namespace of its own (another container)";
 

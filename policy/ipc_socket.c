@@ -4,7 +4,8 @@
  * stay for ever or come a thousand times. Hence one message of known length each way
  * (SOCK_SEQPACKET keeps messages apart), a bounded table of connections, a time by which each is
  * closed, and nothing that blocks but poll. A descriptor that somebody sends us the kernel drops:
- * we receive without room for one. */
+ * we receive without room for one. A program that has used up its descriptors leaves none to take
+ * anybody in with; hence one in reserve. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -27,23 +28,32 @@
 #include "base/thread.h"
 
 #define MS          1000000u
-#define MAX_GUESTS  16u /* connections that have not asked yet */
+#define MAX_GUESTS  64u /* connections that have not asked yet */
 #define GUEST_NS    (500u * MS)
+#define WELCOME_NS  (250u * MS) /* as long a guest may stay where others throng */
 #define ASK_NS      (5000ull * MS)
 #define BACKLOG     128
 #define STACK_BYTES (256u * 1024u)
 #define HIGH_FD     512
 
+/* A socket of ours: a program may close what it did not open, and use the number for another file.
+ */
+struct own {
+    int fd;
+    struct stat identity;
+};
+
 static struct {
     struct ag_ipc_service service;
-    int fd;               /* the listener's */
-    struct stat identity; /* of fd: a program may close what it did not open, and use the number */
+    struct own listener;
+    struct own reserve; /* closed to take a guest in when no descriptor is left; fd is -1 until it
+                           has gone */
     unsigned n_guests;
     struct guest {
         int fd;
         uint64_t until;   /* ag_clock_ns() */
     } guests[MAX_GUESTS]; /* oldest first */
-} self = {.fd = -1};
+} self = {.listener.fd = -1, .reserve.fd = -1};
 
 /* --- for both --- */
 
@@ -89,6 +99,37 @@ int ag_ipc_out_of_the_way(int fd)
     return high;
 }
 
+/* 0, and the socket is no child's; or -errno. */
+static int make_own(struct own *ret)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
+
+    if (fd < 0)
+        return -errno;
+    ret->fd = ag_ipc_out_of_the_way(fd);
+    if (!fstat(ret->fd, &ret->identity))
+        return 0;
+    error = -errno;
+    (void)close(ret->fd);
+    ret->fd = -1;
+    return error;
+}
+
+static bool still_ours(const struct own *own)
+{
+    struct stat now;
+
+    return own->fd >= 0 && !fstat(own->fd, &now) && now.st_ino == own->identity.st_ino &&
+           now.st_dev == own->identity.st_dev;
+}
+
+static void close_own(struct own *own)
+{
+    if (still_ours(own))
+        (void)close(own->fd);
+    own->fd = -1;
+}
+
 #define FDS_BYTES (AG_IPC_DESCRIPTORS * sizeof(int))
 
 /* Sends one message, with descriptors unless `fds` is NULL. Never blocks, raises no signal. */
@@ -113,26 +154,45 @@ static bool send_message(int to, const uint8_t *bytes, size_t n, const int *fds)
 
 /* --- the listener --- */
 
-static bool still_ours(void)
-{
-    struct stat now;
-
-    return !fstat(self.fd, &now) && now.st_ino == self.identity.st_ino &&
-           now.st_dev == self.identity.st_dev;
-}
-
 static void drop_guest(unsigned i)
 {
     (void)close(self.guests[i].fd);
     self.n_guests--;
     memmove(&self.guests[i], &self.guests[i + 1], (self.n_guests - i) * sizeof(self.guests[0]));
+    if (self.reserve.fd < 0)
+        (void)make_own(&self.reserve);
+}
+
+/* The next of those who wait outside; -1 with errno. */
+static int take_in(void)
+{
+    int fd = accept4(self.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
+        return fd;
+    if (self.reserve.fd < 0) /* another thread of the program was quicker, the last time */
+        (void)make_own(&self.reserve);
+    if (!still_ours(&self.reserve))
+        return -1;
+    close_own(&self.reserve);
+    return accept4(self.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/* Nobody can be taken in before somebody has had the time to ask. */
+static bool is_full(void)
+{
+    return self.n_guests == MAX_GUESTS &&
+           ag_clock_ns() + (GUEST_NS - WELCOME_NS) < self.guests[0].until;
 }
 
 /* Takes in whoever waits outside. False when that failed for now (no descriptors left, say). */
 static bool admit(void)
 {
-    int fd = accept4(self.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd;
 
+    if (is_full())
+        return false;
+    fd = take_in();
     if (fd < 0)
         return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
     if (!is_our_user(fd)) {
@@ -186,7 +246,7 @@ static void turn(bool open)
 
     for (unsigned i = 0; i < n; i++)
         polls[i] = (struct pollfd){.fd = self.guests[i].fd, .events = POLLIN};
-    polls[n] = (struct pollfd){.fd = open ? self.fd : -1, .events = POLLIN};
+    polls[n] = (struct pollfd){.fd = open ? self.listener.fd : -1, .events = POLLIN};
     if (poll(polls, n + 1, open ? patience() : 20) < 0)
         return;
     now = ag_clock_ns();
@@ -208,7 +268,7 @@ static void *listen_for_ever(void *unused)
     (void)pthread_setname_np(pthread_self(), "allograft-ipc");
     for (;;) {
         turn(open);
-        if (!still_ours()) /* closed while we waited */
+        if (!still_ours(&self.listener)) /* closed while we waited */
             return unused;
         open = admit();
     }
@@ -218,32 +278,30 @@ int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *
 {
     struct sockaddr_un name;
     socklen_t size = name_of(process, &name);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
+    int error = make_own(&self.listener);
 
-    if (fd < 0)
-        return -errno;
-    fd = ag_ipc_out_of_the_way(fd);
-    if (bind(fd, (struct sockaddr *)&name, size) || listen(fd, BACKLOG) ||
-        fstat(fd, &self.identity)) {
-        error = -errno;
-        (void)close(fd);
+    if (error)
         return error;
+    if (bind(self.listener.fd, (struct sockaddr *)&name, size) ||
+        listen(self.listener.fd, BACKLOG)) {
+        error = -errno;
+        goto out;
     }
     self.service = *service;
-    self.fd = fd;
+    (void)make_own(&self.reserve);
     error = -ag_thread_start(listen_for_ever, STACK_BYTES);
-    if (error) {
-        (void)close(fd);
-        self.fd = -1;
-    }
+    if (!error)
+        return 0;
+out:
+    close_own(&self.reserve);
+    close_own(&self.listener);
     return error;
 }
 
 void ag_ipc_listen_forget(void)
 {
-    if (self.fd >= 0 && still_ours())
-        (void)close(self.fd);
-    self.fd = -1;
+    close_own(&self.listener);
+    close_own(&self.reserve);
     self.n_guests = 0; /* theirs closes when the parent closes it, or when we end */
 }
 
@@ -325,7 +383,7 @@ static int receive_reply(int from, struct ag_ipc_reply *ret_reply, int *ret_fds)
         n_fds != (reply.status == AG_IPC_GIVEN ? AG_IPC_DESCRIPTORS : 0)) {
         for (size_t i = 0; i < n_fds && i < AG_IPC_DESCRIPTORS; i++)
             (void)close(ret_fds[i]);
-        return -EPROTO;
+        return message.msg_flags & MSG_CTRUNC && n_fds < AG_IPC_DESCRIPTORS ? -EMFILE : -EPROTO;
     }
     *ret_reply = reply;
     return 0;

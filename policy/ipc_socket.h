@@ -41,7 +41,7 @@ void ag_ipc_listen_forget(void);
 /* Puts the question to `process` and waits for the answer, some seconds at most. 0 with *ret_reply
  * and, when its status is GIVEN, AG_IPC_DESCRIPTORS ret_fds, which are the caller's (else -1).
  * -ECONNREFUSED: nobody has that name; -EACCES: another user has it; -ETIMEDOUT; -EPROTO: not an
- * answer; other -errno of the socket calls. */
+ * answer; -EMFILE: this process has no descriptors left; other -errno of the socket calls. */
 int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *request,
                struct ag_ipc_reply *ret_reply, int *ret_fds);
 

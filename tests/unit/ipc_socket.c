@@ -237,7 +237,7 @@ static void test_presents(void)
 /* Those who say nothing are shown out in time, and keep nobody waiting meanwhile. */
 static void test_silence(void)
 {
-    enum { N = 40 };
+    enum { N = 150 };
     unsigned before = atomic_load(&refusals[AG_IPC_TOO_SLOW]), left = quiet_descriptors();
     double began = now();
     int fds[N];
