@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/text.h"
 #include "config.h"
@@ -96,7 +95,7 @@ static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret,
 
 static bool is_off(const char *value)
 {
-    return !*value || !strcasecmp(value, "off");
+    return !*value || ag_text_same(value, "off");
 }
 
 static int parse_PATH(const char *value, const char *allowed, ag_type_PATH *ret, struct reason *why)
@@ -333,10 +332,10 @@ static void tell_line(const char *name, unsigned line, const char *why, ag_optio
 /* The row of a name as people write it in a file: with or without the prefix, in any case. -1. */
 static int find_written(const char *name)
 {
-    if (!strncasecmp(name, PREFIX, strlen(PREFIX)))
+    if (ag_text_begins(name, PREFIX))
         name += strlen(PREFIX);
     for (size_t i = 0; i < N_ROWS; i++) {
-        if (!strcasecmp(name, rows[i].name + strlen(PREFIX)))
+        if (ag_text_same(name, rows[i].name + strlen(PREFIX)))
             return (int)i;
     }
     return -1;
@@ -350,7 +349,7 @@ static int refuse_entry(const struct ag_options *options, int i,
 
     if (i < 0) {
         snprintf(full, sizeof(full), "%s%.60s",
-                 strncasecmp(entry->name, PREFIX, strlen(PREFIX)) ? PREFIX : "", entry->name);
+                 ag_text_begins(entry->name, PREFIX) ? "" : PREFIX, entry->name);
         snprintf(why, why_size, "column %zu: unknown setting %.60s; did you mean %s?",
                  entry->name_column, entry->name, nearest_name(full) + strlen(PREFIX));
     } else if (i == AG_OPTION_CONFIG) {
@@ -527,14 +526,14 @@ static bool names_launches(const char *text)
     static const char name[] = "prefetch", value[] = "launch";
     static const char blanks[] = " \t\n\v\f\r";
 
-    while ((text = strcasestr(text, name))) {
+    while ((text = ag_text_find(text, name))) {
         text += strlen(name);
         text += strspn(text, blanks);
         if (*text != '=')
             continue;
         text++;
         text += strspn(text, blanks);
-        if (!strncasecmp(text, value, strlen(value)))
+        if (ag_text_begins(text, value))
             return true;
     }
     return false;
@@ -549,7 +548,7 @@ bool ag_options_may_watch_launches(char **environment)
 
     if (disable && !strcmp(disable, "1"))
         return false;
-    return (prefetch && !strcasecmp(prefetch, "launch")) || (rules && names_launches(rules)) ||
+    return (prefetch && ag_text_same(prefetch, "launch")) || (rules && names_launches(rules)) ||
            (config && !is_off(config));
 }
 
@@ -582,8 +581,8 @@ bool ag_options_may_ask_for_nvtx(char **environment)
 
     if (!ag_options_may_replay(environment))
         return false;
-    return (graph && strcasestr(graph, "name:")) ||
-           (iteration && !strncasecmp(iteration, "nvtx:", strlen("nvtx:")));
+    return (graph && ag_text_find(graph, "name:")) ||
+           (iteration && ag_text_begins(iteration, "nvtx:"));
 }
 
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)

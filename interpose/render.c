@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "options.h"
 #include "render_marks.h"
@@ -156,7 +155,7 @@ static bool by_range(const struct view *view)
         (void)next_text(view, &at);
         value = next_text(view, &at);
     }
-    return !strncasecmp(value, "nvtx:", strlen("nvtx:"));
+    return ag_text_begins(value, "nvtx:");
 }
 
 static const char *warning(const struct view *view, unsigned i)

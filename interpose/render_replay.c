@@ -61,14 +61,14 @@ void ag_render_replay_json(struct ag_text *text, const struct ag_stats *stats)
 /* "12.3 %", or nothing of nothing. */
 static const char *share(char *buffer, size_t size, uint64_t part, uint64_t whole)
 {
-    snprintf(buffer, size, "%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0.0);
+    (void)ag_text_print(buffer, size, "%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0.0);
     return whole ? buffer : "";
 }
 
 /* "42.0 per launch" */
 static const char *per_launch(char *buffer, size_t size, uint64_t n, uint64_t launches)
 {
-    snprintf(buffer, size, "%.1f a launch", launches ? (double)n / (double)launches : 0.0);
+    (void)ag_text_print(buffer, size, "%.1f a launch", launches ? (double)n / (double)launches : 0.0);
     return launches ? buffer : "";
 }
 
@@ -84,7 +84,7 @@ static const char *remark(const struct ag_stats *stats, unsigned id, char *buffe
     case AG_STAT_REPLAY_SLEPT:
         return share(buffer, size, count, counter(stats, AG_STAT_REPLAY_SEEN));
     case AG_STAT_REPLAY_LAUNCHES:
-        snprintf(buffer, size, "%.1f operations each",
+        (void)ag_text_print(buffer, size, "%.1f operations each",
                  count ? (double)counter(stats, AG_STAT_REPLAY_REPLAYED) / (double)count : 0.0);
         return buffer;
     case AG_STAT_REPLAY_UPDATED:
@@ -123,7 +123,7 @@ static void add_times(struct ag_text *text, const struct ag_stats *stats)
 
     if (eager <= 0 || replayed <= 0)
         return;
-    snprintf(behind, sizeof(behind), "%.2f x the speed", eager / replayed);
+    (void)ag_text_print(behind, sizeof(behind), "%.2f x the speed", eager / replayed);
     if (unwaited)
         snprintf(label, sizeof(label), "%u operations without graphs, for the host (median)",
                  AG_UNWAITED_ROUND);

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/text.h"
 
@@ -103,12 +102,10 @@ static bool take_stream_word(const char *text, struct ag_stream_word *ret)
         return true;
     }
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
-        size_t length = strlen(prefixes[i].prefix);
-
-        if (strncasecmp(text, prefixes[i].prefix, length) != 0)
+        if (!ag_text_begins(text, prefixes[i].prefix))
             continue;
         ret->kind = prefixes[i].kind;
-        text += length;
+        text += strlen(prefixes[i].prefix);
         if (ret->kind != AG_STREAMS_NAME)
             return take_number(ret, text);
         if (!*text || strlen(text) >= sizeof(ret->name))
@@ -133,7 +130,7 @@ int ag_stream_words_parse(const char *text, size_t first_column, struct ag_strea
     struct ag_stream_words words = {.n = 0};
     char token[LONGEST_WORD];
 
-    if (!*text || !strcasecmp(text, "off")) {
+    if (!*text || ag_text_same(text, "off")) {
         *ret = words;
         return 0;
     }
@@ -177,7 +174,7 @@ int ag_iteration_parse(const char *text, struct ag_iteration *ret)
         *ret = (struct ag_iteration){.kind = (enum ag_iteration_kind)lone};
         return 0;
     }
-    if (strncasecmp(text, "nvtx:", strlen("nvtx:")) != 0)
+    if (!ag_text_begins(text, "nvtx:"))
         return -EINVAL;
     at = strrchr(name, '@');
     length = at ? (size_t)(at - name) : strlen(name);

@@ -10,7 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/text.h"
 
@@ -117,7 +116,7 @@ static bool is_word(struct slice piece, const char *word)
 {
     size_t length = (size_t)(piece.end - piece.begin);
 
-    return length == strlen(word) && !strncasecmp(piece.begin, word, length);
+    return length == strlen(word) && ag_text_begins(piece.begin, word);
 }
 
 /* The name that `piece` begins with. */
@@ -375,7 +374,7 @@ int ag_prefer_parse(const char *text, struct ag_prefer *ret)
         *ret = (struct ag_prefer){.kind = (enum ag_prefer_kind)kind};
         return 0;
     }
-    if (strncasecmp(text, "numa:", strlen("numa:")) ||
+    if (!ag_text_begins(text, "numa:") ||
         !parse_count((struct slice){digits, digits + strlen(digits)}, &node) || node > INT_MAX)
         return -EINVAL;
     *ret = (struct ag_prefer){.kind = AG_PREFER_NUMA, .node = (unsigned)node};

@@ -1,15 +1,17 @@
 /* Text without stdio streams: see text.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,6 +45,31 @@ void ag_text_finish(struct ag_text *text)
     *text = (struct ag_text){0};
 }
 
+/* --- printing --- */
+
+/* vsnprintf(3) in the C locale, which libc has at hand: nothing is allocated. */
+__attribute__((format(printf, 3, 0))) static int print(char *buffer, size_t capacity,
+                                                       const char *format, va_list args)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+    int length = vsnprintf(buffer, capacity, format, args);
+
+    (void)uselocale(before);
+    freelocale(c);
+    return length;
+}
+
+int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
+{
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = print(buffer, capacity, format, args);
+    va_end(args);
+    return length;
+}
+
 void ag_text_add(struct ag_text *text, const char *format, ...)
 {
     va_list args;
@@ -51,7 +78,7 @@ void ag_text_add(struct ag_text *text, const char *format, ...)
     if (text->truncated)
         return;
     va_start(args, format);
-    length = vsnprintf(NULL, 0, format, args);
+    length = print(NULL, 0, format, args);
     va_end(args);
     if (length < 0)
         return;
@@ -61,7 +88,7 @@ void ag_text_add(struct ag_text *text, const char *format, ...)
         return;
     }
     va_start(args, format);
-    vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+    (void)print(text->data + text->length, (size_t)length + 1, format, args);
     va_end(args);
     text->length += (size_t)length;
 }
@@ -155,18 +182,59 @@ int ag_text_write(const struct ag_text *text, int fd)
     return 0;
 }
 
+/* --- words and numbers --- */
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* How many bytes both begin with. */
+static size_t common(const char *a, const char *b)
+{
+    size_t n = 0;
+
+    while (a[n] && lower(a[n]) == lower(b[n]))
+        n++;
+    return n;
+}
+
+bool ag_text_same(const char *a, const char *b)
+{
+    size_t n = common(a, b);
+
+    return !a[n] && !b[n];
+}
+
+bool ag_text_begins(const char *text, const char *start)
+{
+    return !start[common(text, start)];
+}
+
+const char *ag_text_find(const char *text, const char *word)
+{
+    while (*text && !ag_text_begins(text, word))
+        text++;
+    return ag_text_begins(text, word) ? text : NULL;
+}
+
 /* The factor a suffix stands for; 0 when there is no such suffix. */
 static uint64_t suffix_factor(const char *suffix)
 {
     static const char letters[] = "kmgt";
     const char *letter;
 
-    if (!*suffix || !strcasecmp(suffix, "b"))
+    if (!*suffix || ag_text_same(suffix, "b"))
         return 1;
-    letter = strchr(letters, tolower((unsigned char)*suffix));
+    letter = strchr(letters, lower(*suffix));
     if (!letter || !*letter)
         return 0;
-    if (suffix[1] && strcasecmp(suffix + 1, "b") && strcasecmp(suffix + 1, "ib"))
+    if (suffix[1] && !ag_text_same(suffix + 1, "b") && !ag_text_same(suffix + 1, "ib"))
         return 0;
     return 1ull << (10 * (letter - letters + 1));
 }
@@ -179,15 +247,15 @@ static const char *parse_number(const char *text, uint64_t *ret_whole, double *r
     uint64_t whole = 0;
     double part = 0, place = 1;
 
-    if (!isdigit((unsigned char)*text))
+    if (!is_digit(*text))
         return NULL;
-    for (; isdigit((unsigned char)*text); text++) {
+    for (; is_digit(*text); text++) {
         if (__builtin_mul_overflow(whole, 10u, &whole) ||
             __builtin_add_overflow(whole, (uint64_t)(*text - '0'), &whole))
             return NULL;
     }
-    if (*text == '.' && isdigit((unsigned char)text[1])) {
-        for (text++; isdigit((unsigned char)*text); text++) {
+    if (*text == '.' && is_digit(text[1])) {
+        for (text++; is_digit(*text); text++) {
             place /= 10;
             part += place * (*text - '0');
         }
@@ -204,7 +272,7 @@ int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
     double part;
     bool percent;
 
-    if (!strcasecmp(text, "max")) {
+    if (ag_text_same(text, "max")) {
         *ret_value = UINT64_MAX;
         *ret_percent = false;
         return 0;
@@ -235,7 +303,7 @@ int ag_text_choice(const char *value, const char *allowed)
         const char *end = strchr(word, '|');
         size_t word_length = end ? (size_t)(end - word) : strlen(word);
 
-        if (word_length == length && length && !strncasecmp(word, value, length))
+        if (word_length == length && length && common(word, value) >= length)
             return i;
         word = end ? end + 1 : NULL;
     }
@@ -252,20 +320,20 @@ const char *ag_text_size(char *buffer, size_t capacity, uint64_t bytes)
         value /= 1024;
         unit++;
     }
-    snprintf(buffer, capacity, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+    (void)ag_text_print(buffer, capacity, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
     return buffer;
 }
 
 const char *ag_text_duration(char *buffer, size_t capacity, double nanoseconds)
 {
     if (nanoseconds < 1e3)
-        snprintf(buffer, capacity, "%.0f ns", nanoseconds);
+        (void)ag_text_print(buffer, capacity, "%.0f ns", nanoseconds);
     else if (nanoseconds < 1e6)
-        snprintf(buffer, capacity, "%.2f us", nanoseconds / 1e3);
+        (void)ag_text_print(buffer, capacity, "%.2f us", nanoseconds / 1e3);
     else if (nanoseconds < 1e9)
-        snprintf(buffer, capacity, "%.2f ms", nanoseconds / 1e6);
+        (void)ag_text_print(buffer, capacity, "%.2f ms", nanoseconds / 1e6);
     else
-        snprintf(buffer, capacity, "%.2f s", nanoseconds / 1e9);
+        (void)ag_text_print(buffer, capacity, "%.2f s", nanoseconds / 1e9);
     return buffer;
 }
 
@@ -284,7 +352,7 @@ unsigned ag_text_distance(const char *a, const char *b)
         row[0] = (unsigned)i;
         for (size_t j = 1; j <= length_b; j++) {
             unsigned above = row[j];
-            bool same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            bool same = lower(a[i - 1]) == lower(b[j - 1]);
             unsigned best = diagonal + !same;
 
             if (above + 1 < best)

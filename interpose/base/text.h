@@ -1,4 +1,7 @@
-/* Text without stdio: a bounded buffer to write reports into, sizes, and names that look alike. */
+/* Text without stdio: a bounded buffer to write reports into, sizes, and names that look alike.
+ *
+ * Nothing here depends on the program's locale, in which a decimal point may be a comma, and the
+ * small letter of "I" no "i". */
 #ifndef AG_BASE_TEXT_H
 #define AG_BASE_TEXT_H
 
@@ -19,10 +22,13 @@ struct ag_text {
 void ag_text_finish(struct ag_text *text);
 void ag_text_add(struct ag_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* snprintf(3). */
+int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Adds a JSON string with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
 void ag_text_add_json(struct ag_text *text, const char *value);
-/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE, and a limit on file sizes EFBIG and no
- * SIGXFSZ: the program did not ask for output. */
+/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE, and a limit on file sizes EFBIG and
+ * no SIGXFSZ: the program did not ask for output. */
 ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n);
 /* Writes all of it; 0 or -errno. */
 int ag_text_write(const struct ag_text *text, int fd);
@@ -31,6 +37,12 @@ int ag_text_write(const struct ag_text *text, int fd);
  * *ret_percent tells whether *ret_value is a percentage. Returns 0, or -EINVAL with both untouched.
  */
 int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent);
+
+/* Upper and lower case of English alike: are they the same; does `text` begin with `start`; where
+ * does `word` stand in it first, or NULL? */
+bool ag_text_same(const char *a, const char *b);
+bool ag_text_begins(const char *text, const char *start);
+const char *ag_text_find(const char *text, const char *word);
 
 /* The position of `value` in "a|b|c", upper and lower case alike, or -1. */
 int ag_text_choice(const char *value, const char *allowed);

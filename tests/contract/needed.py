@@ -1,4 +1,5 @@
-# The library needs libc and nothing else at run time, and no libc newer than 2.34.
+# The library needs libc and nothing else at run time, no libc newer than 2.34, and nothing of it whose answer
+# depends on the program's locale.
 
 import re
 import sys
@@ -6,6 +7,9 @@ import sys
 from contract import finish, is_sanitized, run, skip
 
 NEWEST_GLIBC = (2, 34)
+# The program may speak Turkish, where "I" is no capital "i", or German, whose decimal point is a comma.
+SPEAKS = re.compile(r'^(str(n?casecmp|casestr|coll|xfrm|tod|tof|told|ftime)|ato[fF]|to(lower|upper)'
+                    r'|is(alpha|upper|lower|alnum|space|print|punct|graph|cntrl|blank)|__ctype_\w+|fnmatch)$')
 ALLOWED = re.compile(r'^(libc\.so\.6|ld-linux[-\w]*\.so\.\d+)$')
 
 
@@ -22,6 +26,9 @@ def problems(dynamic, undefined):
             found.append('%s wants GLIBC_%s' % (name, version))
     for name, version in re.findall(r'(\S+)@+(?!GLIBC_)(\S+)', undefined):
         found.append('%s wants %s, which is not libc\'s' % (name, version))
+    for name in re.findall(r'\bU (\w+)', undefined):
+        if SPEAKS.match(name):
+            found.append('%s depends on the locale: see interpose/base/text.h' % name)
     return found
 
 

@@ -101,6 +101,12 @@ class Needed(unittest.TestCase):
         self.assertEqual(len(needed.problems(self.LIBC, ' U strlcpy@GLIBC_2.38\n')), 1)
         self.assertEqual(len(needed.problems(self.LIBC, ' U f@GCC_3.0\n')), 1)
 
+    def test_locale(self):
+        for name in ('strcasecmp', 'strncasecmp', 'strcasestr', 'strtod', 'tolower', '__ctype_b_loc', 'isspace'):
+            self.assertEqual(len(needed.problems(self.LIBC, ' U %s@GLIBC_2.2.5\n' % name)), 1, name)
+        for name in ('strcmp', 'strtol', 'strtoull', 'strstr', 'strtok_r'):
+            self.assertEqual(needed.problems(self.LIBC, ' U %s@GLIBC_2.2.5\n' % name), [])
+
     def test_run_path(self):
         self.assertEqual(len(needed.problems(' (RUNPATH) Library runpath: [/x]\n', '')), 1)
 

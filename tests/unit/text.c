@@ -237,6 +237,25 @@ static unsigned slow_distance(const char *a, const char *b)
     return best < take ? best : take;
 }
 
+static void compares_english_letters(void)
+{
+    for (int i = 1; i < 256; i++) {
+        const char a[] = {(char)i, '\0'};
+
+        for (int j = 1; j < 256; j++) {
+            const char b[] = {(char)j, '\0'};
+            bool letters = ((i | 32) >= 'a' && (i | 32) <= 'z' && (i | 32) == (j | 32));
+
+            CHECK_SAID(ag_text_same(a, b) == (i == j || letters), "%d and %d", i, j);
+        }
+    }
+    CHECK(ag_text_same("", "") && !ag_text_same("", "a") && !ag_text_same("ab", "A"));
+    CHECK(ag_text_begins("NVTX:step", "nvtx:") && ag_text_begins("nvtx:", "NVTX:"));
+    CHECK(!ag_text_begins("nvtx", "nvtx:") && ag_text_begins("", "") && !ag_text_begins("", "a"));
+    CHECK(!strcmp(ag_text_find("a LAUNCH b", "launch"), "LAUNCH b"));
+    CHECK(!ag_text_find("launc", "launch") && !ag_text_find("", "a") && *ag_text_find("", "") == '\0');
+}
+
 static void measures_distance(void)
 {
     uint64_t state = 1;
@@ -272,6 +291,7 @@ int main(void)
     writes_durations();
     writes_json_strings();
     grows_and_writes();
+    compares_english_letters();
     measures_distance();
     return 0;
 }
