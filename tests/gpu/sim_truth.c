@@ -1987,6 +1987,46 @@ static void group_contexts(void)
         now == context ? "the same" : "another");
 }
 
+/* What frees or is asked while no context is current; and then with the context, whether that had freed it. */
+static void free_without_context(const char *id, const char *name, CUdeviceptr p)
+{
+    CUresult code, again;
+
+    NEED(D(cuCtxSetCurrent)(NULL));
+    code = D(cuMemFree)(p);
+    NEED(D(cuCtxSetCurrent)(context));
+    again = D(cuMemFree)(p);
+    row(id, name, "code %d, with the context then %d", code, again);
+}
+
+static void group_no_context(void)
+{
+    CUdeviceptr p, base;
+    unsigned type = 0;
+    size_t size;
+    CUresult code;
+
+    open_device();
+    free_without_context("R480", "cuMemFree without a current context", device_memory(4096));
+    free_without_context("R481", "cuMemFree of managed memory without one", managed_memory(4096));
+    free_without_context("R482", "cuMemFree of pool memory without one", pool_memory(4096));
+    p = device_memory(4096);
+    NEED(D(cuCtxSetCurrent)(NULL));
+    row("R483", "cuMemFree of 0 without one", "code %d", D(cuMemFree)(0));
+    row("R484", "cuMemFree inside an allocation without one", "code %d", D(cuMemFree)(p + 512));
+    row("R485", "address range without one", "code %d", D(cuMemGetAddressRange)(&base, &size, p));
+    row("R486", "attribute without one", "code %d",
+        D(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+    NEED(D(cuCtxSetCurrent)(context));
+    arm(nonblocking);
+    NEED(D(cuCtxSetCurrent)(NULL));
+    code = D(cuMemFree)(p);
+    row("R487", "cuMemFree without one, kernel in the owner's", "%s, code %d",
+        *flag ? "waits" : "does not wait", code);
+    NEED(D(cuCtxSetCurrent)(context));
+    settle();
+}
+
 static void group_context_codes(void)
 {
     CUcontext second, now = NULL;
@@ -2491,6 +2531,7 @@ static const struct {
     {"functions", group_functions},
     {"stream codes", group_stream_codes},
     {"contexts", group_contexts},
+    {"no context", group_no_context},
     {"context codes", group_context_codes},
     {"exit", group_exit},
     {"fork", group_fork},
