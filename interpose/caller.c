@@ -102,13 +102,13 @@ void ag_caller_without_find_object(void)
 /* What is loaded there; NULL for nothing. */
 static const struct link_map *map_of(const void *address)
 {
-    find_function *find = find_object();
+    find_function *object_at = find_object();
     struct link_map *map = NULL;
     struct object object;
     Dl_info info;
 
-    if (find)
-        return find(address, &object) ? NULL : object.map;
+    if (object_at)
+        return object_at(address, &object) ? NULL : object.map;
     return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
@@ -161,14 +161,14 @@ static bool is_named(const struct link_map *map, const struct module *module)
 static bool still_holds(const void *address, uint64_t found, const _Atomic uint64_t *entry)
 {
     uint64_t place = found >> KIND_BITS & ((1u << PLACE_BITS) - 1);
-    find_function *find = find_object();
+    find_function *object_at = find_object();
     struct object object;
 
     if (found & STAYS)
         return true;
-    if (!find) /* asked again: another thread may have seen the change first, and forgotten it */
+    if (!object_at) /* read again: another thread may have seen the change first, and forgotten */
         return !has_changed() && atomic_load_explicit(entry, memory_order_relaxed) == found;
-    if (find(address, &object))
+    if (object_at(address, &object))
         return !place;
     return place &&
            is_named(object.map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));

@@ -184,9 +184,11 @@ int ag_text_write(const struct ag_text *text, int fd)
 
 /* --- words and numbers --- */
 
-static char lower(char c)
+static unsigned lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    unsigned byte = (unsigned char)c;
+
+    return byte >= 'A' && byte <= 'Z' ? byte - 'A' + 'a' : byte;
 }
 
 static bool is_digit(char c)
@@ -231,7 +233,7 @@ static uint64_t suffix_factor(const char *suffix)
 
     if (!*suffix || ag_text_same(suffix, "b"))
         return 1;
-    letter = strchr(letters, lower(*suffix));
+    letter = strchr(letters, (int)lower(*suffix));
     if (!letter || !*letter)
         return 0;
     if (suffix[1] && !ag_text_same(suffix + 1, "b") && !ag_text_same(suffix + 1, "ib"))

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from hostile import Case, clean_environment, main, preloaded, program, run
+from hostile import RUNTIME, Case, clean_environment, main, preloaded, program, run
 
 TURKISH, TURKISH_OF_ONE_BYTE, GERMAN = 'tr_TR.UTF-8', 'tr_TR.ISO-8859-9', 'de_DE.ISO-8859-15'
 LANGUAGES = (TURKISH, TURKISH_OF_ONE_BYTE, GERMAN)
@@ -45,7 +45,8 @@ class Locales(Case):
         for language in LANGUAGES:
             result = run([program('hostile_locale'), language], {'LOCPATH': self.folder})
             self.assertIn('the point: 0,5', result.out, result.err)
-            self.assertEqual('capital I: 0' in result.out, language == GERMAN)
+            if not RUNTIME: # a sanitizer's strcasecmp speaks English
+                self.assertEqual('capital I: 0' in result.out, language == GERMAN)
 
     def test_settings_in_capitals(self):
         for language in LANGUAGES:

@@ -1,6 +1,6 @@
-// Goroutines on threads of their own allocate, write and free through cgo. Go's runtime stops them by signals
-// on alternate stacks meanwhile, ends threads with the goroutines that keep them, and starts children; and the
-// program ends without libc's exit.
+// Goroutines on threads of their own allocate, write and free through cgo. Go's runtime stops them
+// by signals on alternate stacks meanwhile, ends threads with the goroutines that keep them, and
+// starts children; and the program ends without libc's exit.
 package main
 
 /*
