@@ -123,6 +123,8 @@ bool ag_lane_sleeps(struct ag_lane *lane);
 struct ag_lane *ag_lane_find(CUstream stream);
 /* Announces a stream that was created. */
 void ag_lane_announce(struct ag_context *context, CUstream stream, bool blocking, int priority);
+/* The stream, which has no lane, must not be given one later. */
+void ag_lane_bar(CUstream stream);
 /* Asks again whether it is marked, if a stream was given a name meanwhile. Not owned. */
 void ag_lane_remark(struct ag_lane *lane);
 /* Calls `visit` for every lane that is open. */

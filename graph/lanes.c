@@ -33,8 +33,8 @@ static struct {
     _Atomic(struct ag_lane *) lane[AG_MAX_LANES];
     _Atomic uint32_t used; /* places ever used: the first so many */
     _Atomic uint64_t open[MASK_WORDS];
-    _Atomic uint32_t
-        generation;       /* goes up when a lane leaves, so that threads drop what they remember */
+    _Atomic uint32_t generation; /* goes up when one comes or goes: what threads remember ends */
+    _Atomic bool specials_barred;
     uint64_t n_streams;   /* created by the program */
     struct ag_lane *free; /* retired ones: somebody may still look at them */
     struct ag_home home[AG_MAX_CONTEXTS];
@@ -156,6 +156,7 @@ void ag_home_leave(struct ag_context *context)
     atomic_store_explicit(&home->failed, false, memory_order_relaxed);
     atomic_store_explicit(&home->late, CUDA_SUCCESS, memory_order_relaxed);
     atomic_store_explicit(&home->context, NULL, memory_order_release);
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
 }
 
 static void copy_shared(struct ag_lane *lane, const struct ag_lane *fresh, uint32_t place)
@@ -195,12 +196,13 @@ static struct ag_lane *enter(const struct ag_lane *fresh)
         atomic_store_explicit(&table.lane[place], lane, memory_order_release);
         if (place >= atomic_load_explicit(&table.used, memory_order_relaxed))
             atomic_store_explicit(&table.used, place + 1, memory_order_release);
+        atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
     }
     ag_lock_release(&table.lock);
     return lane;
 }
 
-static void set_marked(struct ag_lane *lane)
+static bool is_marked(const struct ag_lane *lane)
 {
     struct ag_stream_facts facts = {
         .handle = lane->stream,
@@ -208,20 +210,22 @@ static void set_marked(struct ag_lane *lane)
         .priority = lane->priority,
         .number = lane->stream_number,
     };
-    bool was_marked = lane->marked;
 
-    lane->marks_version = ag_marks_version();
-    lane->marked = ag_marks_stream(&facts);
-    if (lane->marked && !was_marked)
-        ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
+    return ag_marks_stream(&facts);
 }
 
 void ag_lane_remark(struct ag_lane *lane)
 {
+    bool was_marked;
+
     if (atomic_load_explicit(&lane->marks_version, memory_order_relaxed) == ag_marks_version() ||
         !ag_lane_own(lane))
         return;
-    set_marked(lane);
+    was_marked = lane->marked;
+    lane->marks_version = ag_marks_version();
+    lane->marked = is_marked(lane);
+    if (lane->marked && !was_marked)
+        ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
     if (!lane->marked) { /* what comes now goes past it */
         ag_segment_settle(lane);
         ag_segment_end(lane, true, AG_FLUSH_CALL);
@@ -242,12 +246,16 @@ static struct ag_lane *make(struct ag_context *context, CUstream stream, bool bl
         .tid = gettid(),
         .priority = priority,
         .stream_number = number,
+        .marks_version = ag_marks_version(),
     };
+    struct ag_lane *lane = NULL;
 
-    if (!fresh.home)
-        return NULL;
-    set_marked(&fresh);
-    return enter(&fresh);
+    fresh.marked = is_marked(&fresh);
+    if (fresh.home)
+        lane = enter(&fresh);
+    if (lane && fresh.marked)
+        ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
+    return lane;
 }
 
 /* Threads come and go, and their streams with them: without a call that would tell. */
@@ -266,7 +274,7 @@ static void reap(struct ag_lane *lane, void *data)
     ag_lane_retire(lane, false);
 }
 
-/* The lane that the calling thread asked for last. */
+/* The lane that the calling thread asked for last, or that there was none to be had. */
 static _Thread_local struct {
     struct ag_context *context;
     CUstream stream;
@@ -330,23 +338,28 @@ struct ag_lane *ag_lane_of(struct ag_context *context, CUstream stream)
     uint32_t generation = atomic_load_explicit(&table.generation, memory_order_acquire);
     struct ag_lane *lane;
 
-    if (last.lane && last.stream == stream && last.context == context &&
-        last.generation == generation)
+    if (last.stream == stream && last.context == context && last.generation == generation)
         return last.lane;
     lane = look_up(context, stream);
     if (!lane && stream == CU_STREAM_PER_THREAD && !ag_order_capture_open())
         ag_lane_each(reap, context);
-    if (!lane && context && is_special(stream))
+    if (!lane && context && is_special(stream) &&
+        !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))
         lane = make(context, stream, true, 0, 0);
     if (lane && lane->context != context)
         lane = NULL; /* the driver refuses a stream of another context */
-    if (lane) {
-        last.lane = lane;
-        last.stream = stream;
-        last.context = context;
-        last.generation = generation;
-    }
+    last.lane = lane;
+    last.stream = stream;
+    last.context = context;
+    last.generation = generation;
     return lane;
+}
+
+void ag_lane_bar(CUstream stream)
+{
+    /* Others get one when they are announced, and are new then. */
+    if (is_special(stream))
+        atomic_store_explicit(&table.specials_barred, true, memory_order_relaxed);
 }
 
 void ag_lane_announce(struct ag_context *context, CUstream stream, bool blocking, int priority)
@@ -508,6 +521,7 @@ void ag_lane_forget_all(void)
     memset(table.home, 0, sizeof(table.home));
     table.free = NULL;
     atomic_store(&table.used, 0);
+    atomic_store(&table.specials_barred, false);
     atomic_fetch_add(&table.generation, 1);
     atomic_fetch_add(&ag_lane_changes, 1);
     atomic_store(&held_legacy, 0);

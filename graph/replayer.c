@@ -132,9 +132,13 @@ static void visit(struct ag_lane *lane, void *data)
     flush(lane, which->why);
 }
 
-/* What other lanes of the context withhold and an operation on such a stream must come after. */
-static void flush_before(struct ag_context *context, bool is_legacy, bool is_blocking)
+/* What other lanes of the context withhold and an operation on the stream must come after. That does
+ * not depend on a lane of its own, which it may never have been given (NULL: the table was full, or
+ * the memory): what is not known to be non-blocking counts as blocking. */
+static void flush_before(struct ag_context *context, CUstream stream, const struct ag_lane *lane)
 {
+    bool is_legacy = stream == CU_STREAM_LEGACY;
+    bool is_blocking = !is_legacy && (!lane || lane->is_blocking);
     struct flush which = {
         .why = AG_FLUSH_OTHER_STREAM,
         .context = context,
@@ -160,7 +164,7 @@ static struct ag_lane *come_after(CUstream stream, enum ag_flush why)
     lane = ag_lane_of(context, stream);
     if (!lane)
         lane = ag_lane_find(stream); /* of another context */
-    flush_before(context, lane && lane->is_legacy, !lane || lane->is_blocking);
+    flush_before(context, stream, lane);
     return lane;
 }
 
@@ -326,7 +330,7 @@ struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread)
     lane = ag_lane_of(context, stream);
     if (lane)
         ag_lane_remark(lane);
-    flush_before(context, lane && lane->is_legacy, !lane || lane->is_blocking);
+    flush_before(context, stream, lane);
     if (!lane || !lane->marked || ag_context_is_inside() ||
         atomic_load_explicit(&lane->home->failed, memory_order_relaxed))
         return NULL;
@@ -552,7 +556,7 @@ void ag_replay_stream_dying(CUstream stream)
     if (!ag_replay_on())
         return;
     lane = ag_lane_find(stream);
-    flush_before(ag_context_current(), false, !lane || lane->is_blocking);
+    flush_before(ag_context_current(), stream, lane);
     if (lane)
         retire(lane, false);
     ag_marks_forget(stream);
@@ -560,8 +564,15 @@ void ag_replay_stream_dying(CUstream stream)
 
 void ag_replay_stream_altered(CUstream stream)
 {
-    struct ag_lane *lane = ag_replay_on() ? ag_lane_of(ag_context_current(), stream) : NULL;
+    struct ag_lane *lane;
 
+    if (!ag_replay_on())
+        return;
+    lane = ag_lane_of(ag_context_current(), stream);
+    if (!lane)
+        lane = ag_lane_find(stream); /* of another context */
+    if (!lane)
+        ag_lane_bar(stream);
     if (!lane || !ag_lane_own(lane))
         return;
     ag_segment_end(lane, true, AG_FLUSH_CALL);

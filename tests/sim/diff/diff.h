@@ -50,6 +50,7 @@ struct traits {
     unsigned n_ops, n_threads;
     bool rounds; /* much of it comes again and again (rounds.c) */
     bool polls;  /* the host waits for memory without any call of the driver */
+    unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
 void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits);

@@ -11,6 +11,8 @@
 #include "diff.h"
 #include "sim.h"
 
+#define N_LANES 512 /* of Allograft's: AG_MAX_LANES of graph/lane.h */
+
 /* ---- what the seed decides ---- */
 
 static bool host_looks(uint64_t seed)
@@ -65,6 +67,9 @@ void traits_with_rounds(struct traits *traits)
     traits->rounds = true;
     traits->n_ops = 12 + traits->n_ops / 8;
     traits->polls = traits->seed % 7 == 0;
+    /* In half of them there are more streams than Allograft has lanes, or nearly so many. */
+    if (traits->seed % 2)
+        traits->n_bystanders = N_LANES - 8 + (unsigned)(traits->seed / 2 % 15);
     if (traits->visible)
         traits->visible_at = 0;
 }
@@ -168,6 +173,18 @@ static void open_peers(struct world *w)
     }
 }
 
+/* What has a lane by then keeps it; other streams, the legacy one if it was not used yet, find none. */
+static void make_bystanders(struct world *w)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUstream stream;
+
+    use_context(w, 0);
+    for (unsigned i = 0; i < w->traits->n_bystanders && !result; i++)
+        result = cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT);
+    (void)did(w, result, "%u bystanders", w->traits->n_bystanders);
+}
+
 static void begin(struct world *w)
 {
     if (!did(w, cu.cuInit(0), "cuInit"))
@@ -181,6 +198,7 @@ static void begin(struct world *w)
         make_pools(w);
     for (unsigned i = 0; i < 3; i++)
         (void)op_stream_create(w);
+    make_bystanders(w);
 }
 
 /* ---- the end ---- */
