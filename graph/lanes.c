@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/pages.h"
+#include "base/wait.h"
 #include "context.h"
 #include "lane.h"
 #include "marks.h"
@@ -118,16 +119,22 @@ struct ag_home *ag_home_of(struct ag_context *context)
     return home;
 }
 
+/* Else *ret_owner is who owns it. */
+static bool try_own(struct ag_lane *lane, uint32_t tag, uint32_t *ret_owner)
+{
+    *ret_owner = 0;
+    return atomic_compare_exchange_strong_explicit(&lane->owner, ret_owner, tag,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
 /* Those who still look at it may own it for a moment, until they see that it is dead. */
 static void own_retired(struct ag_lane *lane)
 {
-    uint32_t nobody = 0;
+    struct ag_wait wait = {0};
+    uint32_t owner;
 
-    while (!atomic_compare_exchange_weak_explicit(&lane->owner, &nobody, ag_lane_thread(),
-                                                  memory_order_acquire, memory_order_relaxed)) {
-        nobody = 0;
-        ag_order_relax();
-    }
+    while (!try_own(lane, ag_lane_thread(), &owner))
+        ag_wait_turn(&wait);
 }
 
 /* An unused lane, owned: a retired one may still be looked at, so what is atomic is not
@@ -214,12 +221,12 @@ static bool is_marked(const struct ag_lane *lane)
     return ag_marks_stream(&facts);
 }
 
-void ag_lane_remark(struct ag_lane *lane)
+/* Apart, as every operation comes by and hardly one goes in. */
+__attribute__((noinline)) static void remark(struct ag_lane *lane)
 {
     bool was_marked;
 
-    if (atomic_load_explicit(&lane->marks_version, memory_order_relaxed) == ag_marks_version() ||
-        !ag_lane_own(lane))
+    if (!ag_lane_own(lane))
         return;
     was_marked = lane->marked;
     lane->marks_version = ag_marks_version();
@@ -231,6 +238,12 @@ void ag_lane_remark(struct ag_lane *lane)
         ag_segment_end(lane, true, AG_FLUSH_CALL);
     }
     ag_lane_disown(lane);
+}
+
+void ag_lane_remark(struct ag_lane *lane)
+{
+    if (atomic_load_explicit(&lane->marks_version, memory_order_relaxed) != ag_marks_version())
+        remark(lane);
 }
 
 static struct ag_lane *make(struct ag_context *context, CUstream stream, bool blocking,
@@ -401,14 +414,15 @@ void ag_lane_each(void (*visit)(struct ag_lane *lane, void *data), void *data)
 
 /* --- ownership and what others read --- */
 
-bool ag_lane_own_within(struct ag_lane *lane, uint64_t patience_ns)
+/* It is another's: until it is not, or is retired. */
+__attribute__((noinline)) static bool wait_for_owner(struct ag_lane *lane, uint64_t patience_ns)
 {
     uint64_t until = patience_ns == UINT64_MAX ? UINT64_MAX : 0;
-    uint32_t tag = ag_lane_thread(), nobody = 0;
+    uint32_t tag = ag_lane_thread(), owner;
+    struct ag_wait wait = {0};
 
-    while (!atomic_compare_exchange_weak_explicit(&lane->owner, &nobody, tag, memory_order_acquire,
-                                                  memory_order_relaxed)) {
-        if (atomic_load_explicit(&lane->dead, memory_order_relaxed) || nobody == tag)
+    while (!try_own(lane, tag, &owner)) {
+        if (atomic_load_explicit(&lane->dead, memory_order_relaxed) || owner == tag)
             return false;
         if (until != UINT64_MAX) {
             uint64_t now = ag_clock_ns();
@@ -418,9 +432,17 @@ bool ag_lane_own_within(struct ag_lane *lane, uint64_t patience_ns)
             if (now > until)
                 return false;
         }
-        nobody = 0;
-        ag_order_relax();
+        ag_wait_turn(&wait);
     }
+    return true;
+}
+
+bool ag_lane_own_within(struct ag_lane *lane, uint64_t patience_ns)
+{
+    uint32_t owner;
+
+    if (!try_own(lane, ag_lane_thread(), &owner) && !wait_for_owner(lane, patience_ns))
+        return false;
     if (!atomic_load_explicit(&lane->dead, memory_order_relaxed))
         return true;
     ag_lane_disown(lane);

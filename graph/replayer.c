@@ -132,13 +132,8 @@ static void visit(struct ag_lane *lane, void *data)
     flush(lane, which->why);
 }
 
-/* What other lanes of the context withhold and an operation on the stream must come after. That does
- * not depend on a lane of its own, which it may never have been given (NULL: the table was full, or
- * the memory): what is not known to be non-blocking counts as blocking. */
-static void flush_before(struct ag_context *context, CUstream stream, const struct ag_lane *lane)
+static void flush_other_side(struct ag_context *context, bool is_legacy)
 {
-    bool is_legacy = stream == CU_STREAM_LEGACY;
-    bool is_blocking = !is_legacy && (!lane || lane->is_blocking);
     struct flush which = {
         .why = AG_FLUSH_OTHER_STREAM,
         .context = context,
@@ -146,8 +141,19 @@ static void flush_before(struct ag_context *context, CUstream stream, const stru
         .blocking = is_legacy,
     };
 
+    ag_lane_each_open(visit, &which);
+}
+
+/* What other lanes of the context withhold and an operation on the stream must come after. That
+ * does not depend on a lane of its own, which it may never have been given (NULL: the table was
+ * full, or there was no memory): what is not known to be non-blocking counts as blocking. */
+static void flush_before(struct ag_context *context, CUstream stream, const struct ag_lane *lane)
+{
+    bool is_legacy = stream == CU_STREAM_LEGACY;
+    bool is_blocking = !is_legacy && (!lane || lane->is_blocking);
+
     if (ag_lane_conflicts(is_legacy, is_blocking))
-        ag_lane_each_open(visit, &which);
+        flush_other_side(context, is_legacy);
 }
 
 /* What others withhold and an operation on the stream must come after goes out. The stream's lane,

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/pages.h"
+#include "base/wait.h"
 #include "driver.h"
 #include "order.h"
 #include "stats.h"
@@ -164,13 +165,14 @@ static bool is_ready(struct slot *slot)
 {
     CUstreamCaptureMode mode = ag_order_relax_captures();
     CUresult result = ag_cu.cuEventQuery(slot->ready);
+    struct ag_wait wait = {0};
     uint64_t until;
 
     if (result == CUDA_ERROR_NOT_READY) {
         ag_stats_add(AG_STAT_STAGING_STALLS, 1);
         until = ag_clock_ns() + PATIENCE_NS;
         do {
-            ag_order_relax();
+            ag_wait_turn(&wait);
             result = ag_cu.cuEventQuery(slot->ready);
         } while (result == CUDA_ERROR_NOT_READY && ag_clock_ns() < until);
     }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pages.h"
+#include "base/wait.h"
 #include "driver.h"
 #include "order.h"
 
@@ -194,12 +195,13 @@ static void give_room(const struct verify *verify)
 static bool wait_for(CUstream stream)
 {
     uint64_t began = ag_clock_ns();
+    struct ag_wait wait = {0};
     CUresult result;
 
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
         if (ag_clock_ns() - began > PATIENCE_NS)
             return false;
-        ag_order_relax();
+        ag_wait_turn(&wait);
     }
     return result == CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include "app_pools.h"
 
 #include "base/lock.h"
+#include "base/wait.h"
 #include "context.h"
 #include "driver.h"
 #include "order.h"
@@ -291,10 +292,11 @@ static void ask_levels(unsigned i)
 static int begin_threshold(struct row *row)
 {
     int state = atomic_load_explicit(&row->keep, memory_order_acquire);
+    struct ag_wait wait = {0};
 
     while (state == KEEP_BUSY ||
            !atomic_compare_exchange_weak(&row->keep, &state, KEEP_BUSY)) {
-        ag_order_relax();
+        ag_wait_turn(&wait);
         state = atomic_load_explicit(&row->keep, memory_order_acquire);
     }
     return state;
@@ -375,9 +377,10 @@ static bool is_raised(unsigned i)
 {
     struct row *row = i == NO_ROW ? NULL : &table.rows[i];
     int state = row ? atomic_load_explicit(&row->keep, memory_order_acquire) : KEEP_LEFT;
+    struct ag_wait wait = {0};
 
     while (state == KEEP_BUSY) {
-        ag_order_relax();
+        ag_wait_turn(&wait);
         state = atomic_load_explicit(&row->keep, memory_order_acquire);
     }
     return state == KEEP_RAISED;

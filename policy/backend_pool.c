@@ -2,6 +2,7 @@
 #include "backend.h"
 
 #include "base/log.h"
+#include "base/wait.h"
 #include "driver.h"
 #include "managed_pool.h"
 #include "order.h"
@@ -89,6 +90,7 @@ static CUresult make_pool(struct ag_device *device)
 bool ag_pool_ready(struct ag_device *device)
 {
     int state = atomic_load_explicit(&device->pool_state, memory_order_acquire);
+    struct ag_wait wait = {0};
     CUresult result;
 
     while (state == POOL_NONE || state == POOL_BEING_MADE) {
@@ -104,7 +106,7 @@ bool ag_pool_ready(struct ag_device *device)
             atomic_store_explicit(&device->pool_state, state, memory_order_release);
             break;
         }
-        ag_order_relax(); /* another thread is making it */
+        ag_wait_turn(&wait); /* another thread is making it */
         state = atomic_load_explicit(&device->pool_state, memory_order_acquire);
     }
     return state == POOL_READY;

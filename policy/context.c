@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "budget.h"
 #include "driver.h"
 #include "green.h"
@@ -320,11 +321,12 @@ void ag_context_primary_released(int device)
 void ag_context_ending(struct ag_context *context)
 {
     uint64_t until = ag_clock_ns() + VISIT_NS;
+    struct ag_wait wait = {0};
 
     atomic_store_explicit(&context->leaving, true, memory_order_seq_cst);
     /* What they wait for is done: the context's work was waited for before. */
     while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) && ag_clock_ns() < until)
-        ag_order_relax();
+        ag_wait_turn(&wait);
 }
 
 void ag_context_forget(struct ag_context *context)
@@ -479,6 +481,7 @@ static CUresult make_equipment(struct ag_context *context)
 CUresult ag_context_equip(struct ag_context *context)
 {
     int state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
+    struct ag_wait wait = {0};
     CUresult result;
     bool pushed;
 
@@ -494,7 +497,7 @@ CUresult ag_context_equip(struct ag_context *context)
                                   memory_order_release);
             return result;
         }
-        ag_order_relax(); /* another thread is at it */
+        ag_wait_turn(&wait); /* another thread is at it */
         state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
     }
     return CUDA_SUCCESS;

@@ -1,10 +1,9 @@
 /* Sharded tables of blocks: see ledger.h. */
 #include "ledger.h"
 
-#include <sched.h>
-
 #include "base/arena.h"
 #include "base/map.h"
+#include "base/wait.h"
 
 #define SHARDS 64u
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */
@@ -116,11 +115,12 @@ static int take_over(CUdeviceptr address, int state, struct ag_block **ret_block
 
 enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
 {
+    struct ag_wait wait = {0};
     struct ag_block *block;
     int found;
 
     while ((found = take_over(address, AG_BLOCK_KEPT, &block)) == AG_BLOCK_MOVING)
-        sched_yield(); /* a few driver calls of another thread */
+        ag_wait_turn(&wait); /* a few driver calls of another thread */
     if (found != AG_BLOCK_LIVE)
         return block ? AG_CLAIM_NOT_LIVE : AG_CLAIM_UNKNOWN;
     *ret_block = block;

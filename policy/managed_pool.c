@@ -3,6 +3,7 @@
 
 #include "backend.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "driver.h"
 #include "order.h"
 
@@ -63,6 +64,7 @@ static int make_now(struct ag_device *device)
 CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool)
 {
     int state = atomic_load_explicit(&device->managed_state, memory_order_acquire);
+    struct ag_wait wait = {0};
 
     while (state != POOL_READY && state != POOL_REFUSED) {
         if (state == POOL_NONE && ag_order_capture_open())
@@ -73,7 +75,7 @@ CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool)
             atomic_store_explicit(&device->managed_state, state, memory_order_release);
             break;
         }
-        ag_order_relax(); /* another thread is making it */
+        ag_wait_turn(&wait); /* another thread is making it */
         state = atomic_load_explicit(&device->managed_state, memory_order_acquire);
     }
     if (state == POOL_REFUSED)

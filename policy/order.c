@@ -37,21 +37,19 @@
 #endif
 #include "order.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "context.h"
 #include "driver.h"
 
 #define MAX_CAPTURES 256u
 #define GATE_WAIT_NS 100000000u
 #define PROBE_BYTES 4096u
-#define SPIN_NS 20000u
-#define SLEEP_US 50u
 
 static enum ag_free_mode mode = AG_FREE_AUTO;
 static _Atomic unsigned visible; /* bits of enum ag_visible */
@@ -65,20 +63,6 @@ static struct {
 } gate[AG_SLOTS];
 
 static _Atomic unsigned open_captures;
-
-void ag_order_relax(void)
-{
-    static _Thread_local unsigned turns;
-
-    if (++turns % 32)
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#else
-        __asm__ volatile("" ::: "memory");
-#endif
-    else
-        sched_yield();
-}
 
 bool ag_order_enter_gate(void)
 {
@@ -101,12 +85,14 @@ static void wait_for_gate(void)
     uint64_t until = ag_clock_ns() + GATE_WAIT_NS;
 
     for (unsigned i = 0; i < AG_SLOTS; i++) {
+        struct ag_wait wait = {0};
+
         while (atomic_load_explicit(&gate[i].inside, memory_order_acquire)) {
             if (ag_clock_ns() > until) {
                 ag_log_debug("a capture begins beside a driver call of ours that takes long");
                 return;
             }
-            ag_order_relax();
+            ag_wait_turn(&wait);
         }
     }
 }
@@ -338,6 +324,7 @@ static enum placed place_now(struct ag_context *context, CUevent *event, fence_f
 static enum placed place(struct ag_context *context, struct ag_fence *fence, fence_function *function)
 {
     uint64_t ticket = atomic_fetch_add_explicit(&fence->requested, 1, memory_order_seq_cst) + 1;
+    struct ag_wait wait = {0};
 
     for (;;) {
         enum placed placed;
@@ -346,7 +333,7 @@ static enum placed place(struct ag_context *context, struct ag_fence *fence, fen
         if (atomic_load_explicit(&fence->placed, memory_order_acquire) >= ticket)
             return PLACED;
         if (atomic_flag_test_and_set_explicit(&fence->turn, memory_order_acquire)) {
-            ag_order_relax();
+            ag_wait_turn(&wait);
             continue;
         }
         covers = atomic_load_explicit(&fence->requested, memory_order_seq_cst);
@@ -686,21 +673,17 @@ bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bo
 }
 
 /* One turn of asking whether something is done; false when patience is over. */
-static bool wait_a_little(uint64_t began, uint64_t patience_ns)
+static bool wait_a_little(struct ag_wait *wait, uint64_t began, uint64_t patience_ns)
 {
-    uint64_t waited = ag_clock_ns() - began;
-
-    if (waited > patience_ns)
+    if (ag_clock_ns() - began > patience_ns)
         return false;
-    if (waited < SPIN_NS)
-        ag_order_relax();
-    else
-        usleep(SLEEP_US);
+    ag_wait_turn(wait);
     return true;
 }
 
 static CUresult wait_for_stream(CUstream stream, uint64_t patience_ns)
 {
+    struct ag_wait wait = {0};
     uint64_t began;
     CUresult result;
 
@@ -708,7 +691,7 @@ static CUresult wait_for_stream(CUstream stream, uint64_t patience_ns)
         return ag_cu.cuStreamSynchronize(stream);
     began = ag_clock_ns();
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
-           wait_a_little(began, patience_ns))
+           wait_a_little(&wait, began, patience_ns))
         ;
     return result;
 }
@@ -717,6 +700,7 @@ bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns)
 {
     CUstreamCaptureMode previous;
     uint64_t began = ag_clock_ns();
+    struct ag_wait wait = {0};
     CUresult result;
 
     switch (place(context, &context->draining, place_mark)) {
@@ -729,7 +713,7 @@ bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns)
     }
     previous = ag_order_relax_captures(); /* one may begin meanwhile */
     while ((result = ag_cu.cuEventQuery(context->draining.event)) == CUDA_ERROR_NOT_READY &&
-           wait_a_little(began, patience_ns))
+           wait_a_little(&wait, began, patience_ns))
         ;
     ag_order_restore_captures(previous);
     return result != CUDA_ERROR_NOT_READY;

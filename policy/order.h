@@ -99,8 +99,6 @@ void ag_order_leave_gate(void);
 CUstreamCaptureMode ag_order_relax_captures(void);
 void ag_order_restore_captures(CUstreamCaptureMode previous);
 
-/* One turn of waiting for another thread. */
-void ag_order_relax(void);
 /* A forked child: no captures, nothing owed. */
 void ag_order_forget_all(void);
 

@@ -10,8 +10,9 @@
  * at the version. Tables that were grown out of stay mapped, for readers that are still in them. */
 #include "spans.h"
 
-#include <sched.h>
 #include <sys/mman.h>
+
+#include "base/wait.h"
 
 #define SMALLEST_SHIFT 9u
 #define SHIFT_STEP     4u
@@ -92,6 +93,8 @@ static struct ag_span *look_everywhere(struct ag_spans *spans, uint64_t address)
 
 struct ag_span *ag_spans_find(struct ag_spans *spans, uint64_t address)
 {
+    struct ag_wait wait = {0};
+
     for (;;) {
         uint64_t version = atomic_load_explicit(&spans->version, memory_order_acquire);
         struct ag_span *found = look_everywhere(spans, address);
@@ -100,7 +103,7 @@ struct ag_span *ag_spans_find(struct ag_spans *spans, uint64_t address)
             version == atomic_load_explicit(&spans->version, memory_order_relaxed))
             return found;
         if (version & 1)
-            sched_yield(); /* whoever changes it may wait for this processor */
+            ag_wait_turn(&wait); /* whoever changes it may wait for this processor */
     }
 }
 

@@ -4,9 +4,10 @@
 
 #include <stddef.h>
 
-/* Starts a detached thread that takes no signals: those of the process are the program's. Its stack is
- * `stack_bytes`, or larger where thread-local memory of the program's libraries takes all of that. 0 or an
- * error number. */
+/* Starts a detached thread that takes no signals: those of the process are the program's. It is of
+ * the usual scheduling class and may run on every core of the process's, whatever the calling
+ * thread may. Its stack is `stack_bytes`, or larger where thread-local memory of the program's
+ * libraries takes all of that. 0 or an error number. */
 int ag_thread_start(void *(*run)(void *), size_t stack_bytes);
 
 #endif

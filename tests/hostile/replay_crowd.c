@@ -1,5 +1,6 @@
-/* More streams, threads and contexts than graph replay has places for: what has none must come after what
- * others submitted all the same. Argument: a part and how many. Prints how many rounds came too early. */
+/* More streams, threads and contexts than graph replay has places for: what has none must come
+ * after what others submitted all the same. Argument: a part and how many. Prints how many rounds
+ * came too early. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -149,14 +150,16 @@ static void blocking_looks(void)
     free(streams);
 }
 
-/* An attribute that its kernels would not have in a graph, set while there is no place to note it. */
+/* An attribute that its kernels would not have in a graph, set while there is no place to note it.
+ */
 static void attribute(void)
 {
     CUstreamAttrValue value = {.syncPolicy = CU_SYNC_POLICY_YIELD};
     CUstream *streams = calloc(many, sizeof(CUstream));
 
     make_streams(streams, many);
-    NEED(cuStreamSetAttribute(CU_STREAM_LEGACY, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+    NEED(
+        cuStreamSetAttribute(CU_STREAM_LEGACY, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
     for (unsigned i = 0; i < many; i++)
         NEED(cuStreamDestroy(streams[i]));
     rounds("the legacy stream, altered", new_counts(CU_STREAM_LEGACY), CU_STREAM_LEGACY,
@@ -255,8 +258,12 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"legacy-looks", legacy_looks}, {"blocking-looks", blocking_looks}, {"copies", copies},
-    {"attribute", attribute},       {"threads", threads},               {"contexts", contexts},
+    {"legacy-looks", legacy_looks},
+    {"blocking-looks", blocking_looks},
+    {"copies", copies},
+    {"attribute", attribute},
+    {"threads", threads},
+    {"contexts", contexts},
     {"captures", captures},
 };
 

@@ -8,6 +8,8 @@
  * "does this call wait?", runs nothing but what somebody waits for. */
 #include "sim_internal.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -427,6 +429,28 @@ static void *background(void *unused)
     return unused;
 }
 
+/* A device shares no processor with the program: neither a core that the calling thread is bound to nor its
+ * real-time priority concerns it. */
+static bool start_apart(void)
+{
+    const struct sched_param param = {0};
+    pthread_attr_t attr;
+    pthread_t thread;
+    cpu_set_t every;
+    int error;
+
+    memset(&every, 0xff, sizeof(every));
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+    (void)pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+    (void)pthread_attr_setschedparam(&attr, &param);
+    (void)pthread_attr_setaffinity_np(&attr, sizeof(every), &every);
+    error = pthread_create(&thread, &attr, background, NULL);
+    (void)pthread_attr_destroy(&attr);
+    return !error;
+}
+
 static void start_background(void)
 {
     sigset_t all, old;
@@ -437,7 +461,7 @@ static void start_background(void)
         return;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, NULL, background, NULL) == 0)
+    if (!start_apart() && pthread_create(&thread, NULL, background, NULL) == 0)
         (void)pthread_detach(thread);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

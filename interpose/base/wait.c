@@ -1,0 +1,55 @@
+/* Waits for another thread: see wait.h.
+ *
+ * Who only yields, and is of a real-time class, never lets a thread of a lower priority on the same
+ * core go on, and that may be the very one it waits for. So after some ten microseconds, in which
+ * most waits are over, it sleeps. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "wait.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TURNS_AWAKE 256u
+#define YIELD_EVERY 16u
+#define FIRST_NS    20000u
+#define DOUBLINGS   3u /* so the longest sleep is 160 us */
+
+static void pause_processor(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+static void sleep_for(long ns)
+{
+    const struct timespec time = {0, ns};
+    int error = errno;
+
+    (void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
+    errno = error;
+}
+
+void ag_wait_turn(struct ag_wait *wait)
+{
+    unsigned turn = ++wait->turns;
+
+    if (turn > TURNS_AWAKE) {
+        unsigned slept = turn - TURNS_AWAKE - 1;
+
+        sleep_for((long)FIRST_NS << (slept < DOUBLINGS ? slept : DOUBLINGS));
+    } else if (turn % YIELD_EVERY == 0) {
+        (void)sched_yield();
+    } else {
+        pause_processor();
+    }
+}
