@@ -289,7 +289,9 @@ void ag_segment_submit(struct ag_lane *lane)
     ag_lane_set_holding(lane, false);
 }
 
-/* May withholding begin: does the driver still take work for the stream? */
+/* May withholding begin: does the driver still take work for the stream? A context that the device
+ * failed may have said so to a call that we do not look at, and each launch in it is to say so, too.
+ * A later driver may begin captures by functions that we do not know. */
 static bool is_sound(struct ag_lane *lane)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -108,6 +108,39 @@ void process_exec(void)
     _exit(99);
 }
 
+static void short_round(struct world *w, unsigned lane, CUdeviceptr p, const char *when)
+{
+    for (uint32_t i = 0; i < 4; i++)
+        (void)did(w, launch_fill(w, lane, p, 64, i), "a round %s", when);
+}
+
+/* The same launches again and again, and then in a context that is broken, of which no wait has told: of each
+ * its own launch must. */
+static void fault_in_rounds(struct world *w, unsigned lane)
+{
+    const struct shape bad = {.grid = {1, 1, 1}, .block = 64};
+    size_t free_bytes = 0, total = 0;
+    uint32_t n = 64, value = 0;
+    CUdeviceptr p = 0, nowhere = 4096;
+    void *args[] = {&nowhere, &n, &value};
+    unsigned tries = 0;
+
+    use_context(w, w->lanes[lane].context);
+    if (!did(w, cu.cuMemAlloc_v2(&p, 64), "room for rounds"))
+        return;
+    for (unsigned round = 0; round < 6; round++) {
+        short_round(w, lane, p, "before");
+        (void)did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane);
+    }
+    (void)did(w, launch_as(w, lane, KERNEL_FILL, args, &bad), "a bad kernel in rounds s%u", lane);
+    while (cu.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && tries++ < 20000)
+        ;
+    if (tries >= 20000) /* it has not run yet */
+        (void)cu.cuStreamSynchronize(lane_stream(w, lane));
+    for (unsigned round = 0; round < 2; round++)
+        short_round(w, lane, p, "after");
+}
+
 void process_fault(struct world *w)
 {
     unsigned lane = lane_pick(w);
@@ -118,6 +151,8 @@ void process_fault(struct world *w)
 
     if (lane == MAX_LANES)
         return;
+    if (w->traits->rounds)
+        fault_in_rounds(w, lane);
     (void)did(w, launch_fill(w, lane, 4096, 64, 1), "a bad kernel s%u", lane);
     (void)did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane);
     for (unsigned round = 0; round < 2; round++) {
