@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -11,15 +13,16 @@
 
 /* Of the time of the processor, which other programs take nothing of: a turn is some ten
  * microseconds. */
-#define LONG_TURN_NS    150000000u
-#define LONGEST_POLL_NS 6000000000u /* of the clock on the wall: it comes at once, or not at all \
-                                     */
+#define LONG_TURN_NS 150000000u
+#define LONGEST_POLL_NS                                                      \
+    6000000000u /* of the clock on the wall: it comes at once, or not at all \
+                 */
 
 static CUcontext context;
 static CUstream stream;
 static CUfunction kernel_write;
 static CUdeviceptr words;
-static volatile int over;
+static _Atomic bool over;
 
 static void write_word(const struct sim_kernel_call *call)
 {
@@ -131,7 +134,7 @@ static void *urgent(void *data)
         n_long += clock_of(CLOCK_THREAD_CPUTIME_ID) - began > LONG_TURN_NS;
     }
     say("turns in which the processor was kept from who could end them: %u", n_long);
-    over = 1;
+    over = true;
     return NULL;
 }
 

@@ -54,6 +54,9 @@ class Crowds(Case):
     def test_captures(self):
         self.crowd('captures', 70)
 
+    def test_capture_that_nobody_knows_of(self):
+        self.same([program('hostile_replay_future')], variants=SETTINGS)
+
     def test_patterns(self):
         self.same([program('hostile_replay_patterns'), str(often(60))], variants=SETTINGS, seeds=SEEDS[:2])
 

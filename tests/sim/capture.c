@@ -295,6 +295,12 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
     return begin(call.ctx, stream, mode, NULL, NULL, 0);
 }
 
+CUresult cuAllograftFutureCapture(CUstream stream)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return begin(call.ctx, stream, CU_STREAM_CAPTURE_MODE_RELAXED, NULL, NULL, 0);
+}
+
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *tail,
                                      const CUgraphEdgeData *data, size_t n_tail,
                                      CUstreamCaptureMode mode)

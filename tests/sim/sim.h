@@ -76,6 +76,8 @@ SIM_EXPORT unsigned long sim_calls(const char *symbol);
 SIM_EXPORT CUresult cuAllograftFuture(void *to, CUdeviceptr from, size_t bytes, unsigned a,
                                       unsigned b, unsigned c, unsigned d, unsigned e, double x,
                                       float y, unsigned f, double *ret_sum);
+/* Another one: begins a capture, as cuStreamBeginCapture does in the relaxed mode. */
+SIM_EXPORT CUresult cuAllograftFutureCapture(CUstream stream);
 
 #ifdef __cplusplus
 }
