@@ -119,18 +119,20 @@ static void *ordinary(void *unused)
 static void *urgent(void *data)
 {
     uint64_t until = clock_of(CLOCK_MONOTONIC) + 1000000u * *(const unsigned *)data;
-    unsigned n_long = 0;
+    unsigned n_long = 0, n_turns = 0;
 
     pin();
     become_realtime();
     NEED(cuCtxSetCurrent(context));
     while (clock_of(CLOCK_MONOTONIC) < until) {
-        const struct timespec pause = {0, 100000 + rand() % 200000};
+        const struct timespec pause = {0,
+                                       100000 + n_turns * 7919 % 200000}; /* anywhere in a turn */
         uint64_t began;
 
         (void)nanosleep(&pause, NULL);
         began = clock_of(CLOCK_THREAD_CPUTIME_ID);
         turn();
+        n_turns++;
         n_long += clock_of(CLOCK_THREAD_CPUTIME_ID) - began > LONG_TURN_NS;
     }
     say("turns in which the processor was kept from who could end them: %u", n_long);
