@@ -32,6 +32,17 @@ struct reason {
     size_t first_column; /* of the value */
 };
 
+/* What the words in capitals of `allowed` stand for, and what numbers are counted in, by type. */
+static const struct {
+    const char *type, *text;
+} hints[] = {
+    {"SIZE", " (BYTES as 4096, 64KiB, 512MiB, 1.5GiB or 1TiB; N% of the device's memory)"},
+    {"BYTES", " (as 4096, 64KiB, 512MiB or 1GiB)"},
+    {"COUNT", " (a whole number, without a unit)"},
+    {"SEGMENT", " (operations: a whole number, without a unit)"},
+    {"PREFER", " (N is the number of a node, as in numa:0)"},
+};
+
 /* The words of `allowed` stand in the order of the enumerations, which unit tests hold to. */
 #define PARSE_WORD(type)                                                                 \
     static int parse_##type(const char *value, const char *allowed, ag_type_##type *ret, \
@@ -175,6 +186,11 @@ static int parse_row(size_t i, const char *value, struct ag_options *options, st
     return -EINVAL;
 }
 
+static const char *without_prefix(const char *name)
+{
+    return name + (ag_text_begins(name, PREFIX) ? strlen(PREFIX) : 0);
+}
+
 static int find_row(const char *name, size_t length)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -184,20 +200,37 @@ static int find_row(const char *name, size_t length)
     return -1;
 }
 
-static const char *nearest_name(const char *name)
+static const char *type_hint(const char *type)
 {
-    unsigned best = UINT_MAX;
-    const char *nearest = rows[0].name;
-
-    for (size_t i = 0; i < N_ROWS; i++) {
-        unsigned distance = ag_text_distance(name, rows[i].name);
-
-        if (distance < best) {
-            best = distance;
-            nearest = rows[i].name;
-        }
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+        if (!strcmp(hints[i].type, type))
+            return hints[i].text;
     }
-    return nearest;
+    return "";
+}
+
+/* "did you mean NAME?", or where the names stand. `prefix` goes before the name. */
+static void suggest_name(const char *written, const char *prefix, char *text, size_t size)
+{
+    struct ag_text_nearest nearest = {.written = without_prefix(written)};
+
+    for (size_t i = 0; i < N_ROWS; i++)
+        ag_text_nearest_try(&nearest, rows[i].name + strlen(PREFIX));
+    if (nearest.name)
+        snprintf(text, size, "did you mean %s%s?", prefix, nearest.name);
+    else
+        snprintf(text, size, "`allograft options` lists them");
+}
+
+/* Behind the words that are allowed: what those in capitals stand for, and a word that was likely
+ * meant. */
+static void explain_allowed(size_t i, const char *value, char *text, size_t size)
+{
+    int length = 0;
+    const char *near = ag_text_nearest_word(value, rows[i].allowed, &length);
+
+    snprintf(text, size, "%s%s%.*s%s", type_hint(rows[i].type), near ? "; did you mean " : "",
+             length, near ? near : "", near ? "?" : "");
 }
 
 /* What the user gave must not make a second line of one. */
@@ -211,18 +244,24 @@ static void keep_to_one_line(char *line)
 
 static void say_unknown(const char *name, char *why, size_t why_size)
 {
-    snprintf(why, why_size, "unknown setting %s; did you mean %s?", name, nearest_name(name));
+    char likely[100];
+
+    suggest_name(name, PREFIX, likely, sizeof(likely));
+    snprintf(why, why_size, "unknown setting %s; %s", name, likely);
     keep_to_one_line(why);
 }
 
 static void say_bad(size_t i, const char *value, const struct reason *reason, char *why,
                     size_t why_size)
 {
+    char more[160];
+
+    explain_allowed(i, value, more, sizeof(more));
     if (*reason->text)
         snprintf(why, why_size, "%s: %s", rows[i].name, reason->text);
     else
-        snprintf(why, why_size, "%s=%.300s is not allowed; allowed: %s", rows[i].name, value,
-                 rows[i].allowed);
+        snprintf(why, why_size, "%s=%.300s is not allowed; allowed: %s%s", rows[i].name, value,
+                 rows[i].allowed, more);
     keep_to_one_line(why);
 }
 
@@ -332,8 +371,7 @@ static void tell_line(const char *name, unsigned line, const char *why, ag_optio
 /* The row of a name as people write it in a file: with or without the prefix, in any case. -1. */
 static int find_written(const char *name)
 {
-    if (ag_text_begins(name, PREFIX))
-        name += strlen(PREFIX);
+    name = without_prefix(name);
     for (size_t i = 0; i < N_ROWS; i++) {
         if (ag_text_same(name, rows[i].name + strlen(PREFIX)))
             return (int)i;
@@ -345,13 +383,12 @@ static int find_written(const char *name)
 static int refuse_entry(const struct ag_options *options, int i,
                         const struct ag_config_entry *entry, char *why, size_t why_size)
 {
-    char full[96];
+    char likely[100];
 
     if (i < 0) {
-        snprintf(full, sizeof(full), "%s%.60s",
-                 ag_text_begins(entry->name, PREFIX) ? "" : PREFIX, entry->name);
-        snprintf(why, why_size, "column %zu: unknown setting %.60s; did you mean %s?",
-                 entry->name_column, entry->name, nearest_name(full) + strlen(PREFIX));
+        suggest_name(entry->name, "", likely, sizeof(likely));
+        snprintf(why, why_size, "column %zu: unknown setting %.60s; %s", entry->name_column,
+                 entry->name, likely);
     } else if (i == AG_OPTION_CONFIG) {
         snprintf(why, why_size,
                  "column %zu: CONFIG names another file; allowed: all other settings",
@@ -374,6 +411,7 @@ static int take_entry(struct ag_options *options, unsigned line,
 {
     struct reason reason = {.first_column = entry->value_column};
     int i = find_written(entry->name);
+    char more[160];
 
     if (refuse_entry(options, i, entry, why, why_size))
         return -EINVAL;
@@ -381,11 +419,13 @@ static int take_entry(struct ag_options *options, unsigned line,
         note_origin(options, (size_t)i, AG_ORIGIN_FILE, line, entry->value);
         return 0;
     }
+    explain_allowed((size_t)i, entry->value, more, sizeof(more));
     if (*reason.text)
         snprintf(why, why_size, "%s", reason.text);
     else
-        snprintf(why, why_size, "column %zu: %s=%.300s is not allowed; allowed: %s",
-                 entry->value_column, rows[i].name + strlen(PREFIX), entry->value, rows[i].allowed);
+        snprintf(why, why_size, "column %zu: %s=%.300s is not allowed; allowed: %s%s",
+                 entry->value_column, rows[i].name + strlen(PREFIX), entry->value, rows[i].allowed,
+                 more);
     return -EINVAL;
 }
 

@@ -2,37 +2,8 @@
 #include "command.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
-
-struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-};
-
-static const struct command commands[] = {
-    {"run", command_run},       {"options", command_options}, {"report", command_report},
-    {"diff", command_diff},     {"top", command_top},         {"trace", command_trace},
-    {"doctor", command_doctor}, {"tune", command_tune},
-};
-
-static const char help_text[] =
-    "Runs CUDA programs on a stream-ordered memory pool, without changing them.\n"
-    "\n"
-    "  allograft run [options] [--] program [args]   run a program under Allograft\n"
-    "  allograft options                             every setting, its default and its meaning\n"
-    "  allograft options --check                     the settings in force here, and their source\n"
-    "  allograft report [PID | FILE... | DIR]        reports of processes, as text, JSON or a "
-    "page\n"
-    "  allograft diff A B                            what two reports have different\n"
-    "  allograft top                                 the running processes, again and again\n"
-    "  allograft trace FILE                          a trace as text, for Perfetto or RMM's "
-    "replay\n"
-    "  allograft doctor                              what this machine can do, and a self-test\n"
-    "  allograft tune -- program [args]              which settings are best for a program\n"
-    "  allograft --version                           the version\n"
-    "  allograft --help                              this text; `allograft run --help` for run's\n"
-    "\n"
-    "Without the command: LD_PRELOAD=/path/to/liballograft.so program [args]\n";
 
 void command_complain(const char *format, ...)
 {
@@ -45,37 +16,45 @@ void command_complain(const char *format, ...)
     va_end(args);
 }
 
-static void complain_of_word(const char *word)
+/* argv[1] is the name of the command. */
+static int run_command(const struct command *command, int argc, char **argv)
 {
-    char names[256] = "";
+    struct command_line line;
+    int status = command_line_read(command, argc - 1, argv + 1, &line);
 
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s, ", commands[i].name);
-    command_complain("no command '%s'; there are: %s--version, --help", word, names);
+    if (status == STATUS_OK && line.n_given && line.given[line.n_given - 1].option == OPTION_help)
+        command_help(command);
+    else if (status == STATUS_OK)
+        status = command->run(&line);
+    free(line.given);
+    return status;
 }
 
 static int dispatch(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
+    const struct command *command = word ? command_find(word) : NULL;
 
+    if (command)
+        return run_command(command, argc, argv);
     if (!word) {
-        fputs(help_text, stderr);
+        command_help_all(stderr);
         return STATUS_USAGE;
-    }
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
-        fputs(help_text, stdout);
-        return STATUS_OK;
     }
     if (!strcmp(word, "--version")) {
         puts("allograft " ALLOGRAFT_VERSION);
         return STATUS_OK;
     }
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (!strcmp(word, commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
+    if (strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0 && strcmp(word, "help") != 0) {
+        command_complain_of(word);
+        return STATUS_USAGE;
     }
-    complain_of_word(word);
-    return STATUS_USAGE;
+    command = argc > 2 ? command_find(argv[2]) : NULL;
+    if (command)
+        command_help(command);
+    else
+        command_help_all(stdout);
+    return STATUS_OK;
 }
 
 int main(int argc, char **argv)

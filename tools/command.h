@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "command_line.h"
+
 /* Exit statuses of our own; everything else is the status of the program that was run. The last
  * two are what shells use, so that scripts need not know the command is in between. */
 enum {
@@ -19,15 +21,11 @@ enum {
 /* One line on stderr, "allograft: " in front and a newline behind. */
 void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The commands. argv[0] is the command's own name ("run"); each returns an exit status. */
-int command_run(int argc, char **argv);
-int command_options(int argc, char **argv);
-int command_report(int argc, char **argv);
-int command_diff(int argc, char **argv);
-int command_doctor(int argc, char **argv);
-int command_tune(int argc, char **argv);
-int command_trace(int argc, char **argv);
-int command_top(int argc, char **argv);
+/* The commands; each returns an exit status. */
+#define COMMAND(name, ...) int command_##name(const struct command_line *line);
+#define ARGUMENT(...)
+#define OPTION(...)
+#include "commands.def"
 
 /* `allograft options --check`; an exit status. */
 int command_options_check(void);
@@ -43,15 +41,16 @@ bool settings_ask_for_nvtx(void);
 /* Shows the text on stderr, as one line, with a caret below the byte at `column` (from 1). */
 void settings_point_at(const char *text, size_t column);
 
-/* Turns what a person may write for an option ("policy", "POLICY", "ALLOGRAFT_POLICY") into the
- * name of its variable. Returns 0, or -ENAMETOOLONG with `name` untouched. */
+/* Turns what a person may write for an option ("pool-keep", "POOL_KEEP", "ALLOGRAFT_POOL_KEEP")
+ * into the name of its variable. Returns 0, or -ENAMETOOLONG with `name` untouched. */
 int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size);
 
 /* Finds liballograft.so and writes its absolute path. Returns STATUS_OK, or STATUS_FAILED after
  * saying on stderr where it was looked for; `path` is then untouched. */
 int locate_library(char *path, size_t path_size);
 
-/* Puts the library in front of what LD_PRELOAD names already, once. STATUS_OK, or STATUS_FAILED after saying why. */
+/* Puts the library in front of what LD_PRELOAD names already, once. STATUS_OK, or STATUS_FAILED
+ * after saying why. */
 int preload_library(const char *library);
 
 /* The path of the simulated driver that lies beside the library (an absolute path); false when none

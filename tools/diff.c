@@ -11,25 +11,6 @@
 #include "job.h"
 #include "options.h"
 
-static const char help_text[] =
-    "allograft diff [options] A B\n"
-    "\n"
-    "Compares two reports (JSON, or files of counters). First, what B gained or lost against A;\n"
-    "then every setting and every number that differs, with its relative change: the whole run "
-    "and\n"
-    "all memory, memory by placement, and what the library did, the weightiest of each first.\n"
-    "\n"
-    "Weight: the change as a part of the whole that it belongs to. For times that is the longer\n"
-    "run, for memory in use the larger peak, for bytes asked for the larger sum of them, for\n"
-    "operations replayed the larger number of them, for other counts the larger number of\n"
-    "allocations and frees.\n"
-    "\n"
-    "  --least N%  only what weighs at least that (default 0)\n"
-    "  --json      as JSON (allograft-diff/1)\n"
-    "  --help      this text\n"
-    "\n"
-    "Exit status 0, whether there are differences or not; 1: a file could not be read.\n";
-
 enum whole { WHOLE_TIME, WHOLE_LEVEL, WHOLE_BYTES, WHOLE_OPERATIONS, WHOLE_CALLS, N_WHOLES };
 
 /* What is shown together; the first tells most. */
@@ -455,38 +436,27 @@ static void render_json(struct ag_text *text, const struct comparison *it, doubl
 struct wishes {
     bool json;
     double least;
-    const char *what[2];
-    unsigned n;
 };
 
-static int parse_words(int argc, char **argv, struct wishes *wishes)
+static int take_options(const struct command_line *line, struct wishes *wishes)
 {
-    for (int i = 1; i < argc; i++) {
+    for (size_t i = 0; i < line->n_given; i++) {
+        const char *value = line->given[i].value;
         char *end = NULL;
 
-        if (!strcmp(argv[i], "--json")) {
+        if (line->given[i].option == OPTION_diff_json) {
             wishes->json = true;
-        } else if (!strcmp(argv[i], "--least") && i + 1 < argc) {
-            wishes->least = strtod(argv[++i], &end);
-            if (end == argv[i] || (*end && strcmp(end, "%") != 0) || !(wishes->least >= 0)) {
-                command_complain("diff: --least is a share in percent, such as 1%%, not '%s'",
-                                 argv[i]);
-                return STATUS_USAGE;
-            }
-        } else if (argv[i][0] == '-') {
-            command_complain("diff: no option '%s'; there are: --least N%%, --json, --help",
-                             argv[i]);
+            continue;
+        }
+        wishes->least = strtod(value, &end);
+        if (end == value || (*end && strcmp(end, "%") != 0) || !(wishes->least >= 0)) {
+            command_complain("diff: --least=%s is not allowed; allowed: a share in percent, such "
+                             "as 1%%",
+                             value);
             return STATUS_USAGE;
-        } else if (wishes->n < 2) {
-            wishes->what[wishes->n++] = argv[i];
-        } else {
-            wishes->n = 3;
         }
     }
-    if (wishes->n == 2)
-        return STATUS_OK;
-    command_complain("diff: compares two reports, A and B");
-    return STATUS_USAGE;
+    return STATUS_OK;
 }
 
 static int show(struct comparison *it, const struct wishes *wishes)
@@ -511,20 +481,16 @@ static int show(struct comparison *it, const struct wishes *wishes)
     return status;
 }
 
-int command_diff(int argc, char **argv)
+int command_diff(const struct command_line *line)
 {
     struct comparison comparison = {0};
     struct wishes wishes = {0};
     int status = STATUS_OK;
 
-    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        fputs(help_text, stdout);
-        return STATUS_OK;
-    }
-    if (parse_words(argc, argv, &wishes))
+    if (take_options(line, &wishes))
         return STATUS_USAGE;
     for (unsigned i = 0; i < 2; i++) {
-        if (!process_read_or_say(AT_FDCWD, wishes.what[i], &comparison.sides[i]))
+        if (!process_read_or_say(AT_FDCWD, line->words[i], &comparison.sides[i]))
             status = STATUS_FAILED;
     }
     if (status == STATUS_OK)

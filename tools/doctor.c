@@ -12,23 +12,6 @@
 #include "command.h"
 #include "doctor_driver.h"
 
-static const char help_text[] =
-    "allograft doctor [--simulate] [--json] [--no-test]\n"
-    "\n"
-    "Says what this machine, its driver and each of its GPUs let Allograft do, and why not what "
-    "they\n"
-    "do not; warns of known traps; and, where there is a GPU, runs a small program natively and\n"
-    "under the library and compares the bytes.\n"
-    "\n"
-    "  --simulate  of the simulated driver, in place of a GPU's\n"
-    "  --json      the same for scripts\n"
-    "  --no-test   leave the small program out\n"
-    "  --help      this text\n"
-    "\n"
-    "Exit status 0: all of it works. 3: it works, but something is not to be had here or is a "
-    "trap.\n"
-    "1: it does not work here. 2: a bad option.\n";
-
 #define STATUS_RESTRICTED 3
 
 struct finding {
@@ -182,13 +165,6 @@ static void show_json(const struct findings *findings)
     ag_text_finish(&text);
 }
 
-static int complain_of(const char *word)
-{
-    command_complain("doctor: no option '%s'; there are: --simulate, --json, --no-test, --help",
-                     word);
-    return STATUS_USAGE;
-}
-
 /* From now on the simulated driver is the one that is found by its name, here and in the programs
  * of the self-test. */
 static int simulate(void)
@@ -205,25 +181,18 @@ static int simulate(void)
     return status;
 }
 
-int command_doctor(int argc, char **argv)
+int command_doctor(const struct command_line *line)
 {
     struct findings findings = {0};
     bool json = false, test = true, simulated = false;
     int status;
 
-    if (argc == 3 && !strcmp(argv[1], "--work")) /* the program of the self-test */
-        return doctor_work(argv[2]);
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--json"))
-            json = true;
-        else if (!strcmp(argv[i], "--simulate"))
-            simulated = true;
-        else if (!strcmp(argv[i], "--no-test"))
-            test = false;
-        else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return fputs(help_text, stdout) < 0 ? STATUS_FAILED : STATUS_OK;
-        else
-            return complain_of(argv[i]);
+    for (size_t i = 0; i < line->n_given; i++) {
+        if (line->given[i].option == OPTION_doctor_work) /* the program of the self-test */
+            return doctor_work(line->given[i].value);
+        json |= line->given[i].option == OPTION_doctor_json;
+        test &= line->given[i].option != OPTION_doctor_no_test;
+        simulated |= line->given[i].option == OPTION_doctor_simulate;
     }
     if (simulated) {
         status = simulate();

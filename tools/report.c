@@ -16,35 +16,6 @@
 #include "output.h"
 #include "report_list.h"
 
-static const char help_text[] =
-    "allograft report [options] [PID | NAME | FILE... | DIR]\n"
-    "\n"
-    "Prints reports: of processes that were killed, or still run, from the counters they left; of\n"
-    "others from the JSON that ALLOGRAFT_STATS=x.json had them write.\n"
-    "\n"
-    "  (nothing)  lists the dead processes of yours that left counters, and shows the newest\n"
-    "  PID, NAME  of this process, or of all processes of this program; dead or running, newest\n"
-    "             first\n"
-    "  FILE       of this file, JSON or counters\n"
-    "  FILE...    of the processes of one job (ALLOGRAFT_STATS=x.%r.json): a table of them, with\n"
-    "             outliers marked, and all together\n"
-    "  DIR        as with nothing, of the counters in this folder; else they are looked for in\n"
-    "             that of ALLOGRAFT_COUNTERS, by default /dev/shm/allograft-UID\n"
-    "\n"
-    "  --all      with DIR or nothing: of all processes, running ones too\n"
-    "  --json     JSON as of ALLOGRAFT_STATS=x.json; unless FILE is given a list of it, with DIR\n"
-    "             or nothing of all dead processes; with FILE... the table and the sum\n"
-    "             (allograft-job/1)\n"
-    "  --html OUT a page with charts, which needs nothing else, into the file OUT (- for\n"
-    "             stdout); several processes on one page. FILEs may then be traces\n"
-    "             (ALLOGRAFT_TRACE), too: for memory over time, and who asked for it\n"
-    "  --force    write OUT also where another kind of file is there\n"
-    "  --clean    afterwards, remove the counters of the dead processes whose reports were shown,\n"
-    "             and those of which nothing can be read\n"
-    "  --help     this text\n"
-    "\n"
-    "Exit status 1: nothing was found, or a file could not be read.\n";
-
 struct wishes {
     bool all, json, clean;
     int pid;            /* of this process, or */
@@ -332,32 +303,17 @@ static bool may_be_program(const char *word)
     return *word && !strchr(word, '/') && access(word, F_OK);
 }
 
-/* What is no option is moved to the front of argv[1]. */
-static int parse_words(int argc, char **argv, struct wishes *wishes)
+static int take_words(const struct command_line *line, struct wishes *wishes)
 {
-    wishes->what = argv + 1;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--all"))
-            wishes->all = true;
-        else if (!strcmp(argv[i], "--json"))
-            wishes->json = true;
-        else if (!strcmp(argv[i], "--clean"))
-            wishes->clean = true;
-        else if (!strcmp(argv[i], "--html") && i + 1 < argc)
-            wishes->html.path = argv[++i];
-        else if (!strcmp(argv[i], "--force"))
-            wishes->html.force = true;
-        else if (!strcmp(argv[i], "--html")) {
-            command_complain("report: --html needs the name of a file");
-            return STATUS_USAGE;
-        } else if (argv[i][0] == '-') {
-            command_complain("report: no option '%s'; there are: --all, --json, --html, --force, "
-                             "--clean, --help",
-                             argv[i]);
-            return STATUS_USAGE;
-        } else {
-            wishes->what[wishes->n_what++] = argv[i];
-        }
+    wishes->what = line->words;
+    wishes->n_what = line->n_words;
+    for (size_t i = 0; i < line->n_given; i++) {
+        wishes->all |= line->given[i].option == OPTION_report_all;
+        wishes->json |= line->given[i].option == OPTION_report_json;
+        wishes->html.force |= line->given[i].option == OPTION_report_force;
+        wishes->clean |= line->given[i].option == OPTION_report_clean;
+        if (line->given[i].option == OPTION_report_html)
+            wishes->html.path = line->given[i].value;
     }
     for (int i = 0; wishes->n_what > 1 && i < wishes->n_what; i++) {
         if (pid_in(wishes->what[i])) {
@@ -385,16 +341,12 @@ static int report(struct wishes *wishes)
     return report_path(wishes->what[0], wishes);
 }
 
-int command_report(int argc, char **argv)
+int command_report(const struct command_line *line)
 {
     struct wishes wishes = {.html = {.command = "report", .option = "--html", .kind = OUTPUT_PAGE}};
     int status;
 
-    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        fputs(help_text, stdout);
-        return STATUS_OK;
-    }
-    if (parse_words(argc, argv, &wishes))
+    if (take_words(line, &wishes))
         return STATUS_USAGE;
     for (int i = 0; i < wishes.n_what; i++)
         output_keep_path(wishes.what[i]);

@@ -13,30 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char help_text[] =
-    "allograft run [options] [--] program [args]\n"
-    "\n"
-    "  --policy P         where cudaMalloc's memory comes from; the same as --set POLICY=P\n"
-    "  --stats WHERE      where the report goes at exit; the same as --set STATS=WHERE\n"
-    "  --rule RULE        what is to hold for some allocations only, for example nth=17:native; "
-    "may be\n"
-    "                     given several times, the first that applies decides\n"
-    "  --graph STREAMS    streams whose repeated work is launched as graphs; the same as --set "
-    "GRAPH=STREAMS\n"
-    "  --config FILE      a file of settings; the same as --set CONFIG=FILE\n"
-    "  --set KEY=VALUE    any setting of `allograft options`, with or without ALLOGRAFT_ in front\n"
-    "  --audit            catch the calls of libraries opened with RTLD_DEEPBIND too (rtld-audit)\n"
-    "  --simulate         on the simulated driver, in place of a GPU's: times mean nothing, and\n"
-    "                     device code and programs with NVIDIA's CUDA runtime do not run\n"
-    "  --help             this text\n"
-    "\n"
-    "An option goes before the environment. Every setting is checked first: if one is unknown or\n"
-    "has a value that is not allowed, the program is not started and the exit status is 2. The\n"
-    "program takes the command's place, so its exit status and signals are its own; 126 means it\n"
-    "could not be executed, 127 that it was not found. Existing LD_PRELOAD entries stay, behind\n"
-    "ours. ALLOGRAFT_LIBRARY names the library to use instead of the one found beside the "
-    "command.\n";
-
 /* ---- options ------------------------------------------------------------------------------- */
 
 /* Checks one setting and puts it into the environment that the program inherits. */
@@ -93,92 +69,31 @@ static int set_pair(const char *pair)
     return set_option(pair, (size_t)(equals - pair), equals + 1);
 }
 
-static int apply_flag(const char *flag, const char *value)
+/* What is no setting. */
+struct extras {
+    bool audit, simulate;
+};
+
+/* Takes the options in their order. */
+static int apply_options(const struct command_line *line, struct extras *ret_extras)
 {
-    if (!strcmp(flag, "--policy"))
-        return set_option("POLICY", 6, value);
-    if (!strcmp(flag, "--stats"))
-        return set_option("STATS", 5, value);
-    if (!strcmp(flag, "--graph"))
-        return set_option("GRAPH", 5, value);
-    if (!strcmp(flag, "--config"))
-        return set_option("CONFIG", 6, value);
-    if (!strcmp(flag, "--rule"))
-        return add_rule(value);
-    return set_pair(value);
-}
+    int status = STATUS_OK;
 
-/* The flag of ours that `word` is, with its value in *ret_value when it is glued on by '='. */
-static const char *match_flag(const char *word, const char **ret_value)
-{
-    static const char *const flags[] = {"--policy", "--stats",  "--rule",
-                                        "--graph",  "--config", "--set"};
+    for (size_t i = 0; status == STATUS_OK && i < line->n_given; i++) {
+        const struct given *given = &line->given[i];
 
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-        size_t length = strlen(flags[i]);
-
-        if (strncmp(word, flags[i], length) || (word[length] && word[length] != '='))
-            continue;
-        *ret_value = word[length] ? word + length + 1 : NULL;
-        return flags[i];
+        if (given->option == OPTION_run_audit)
+            ret_extras->audit = true;
+        else if (given->option == OPTION_run_simulate)
+            ret_extras->simulate = true;
+        else if (given->option == OPTION_run_rule)
+            status = add_rule(given->value);
+        else if (given->option == OPTION_run_set)
+            status = set_pair(given->value);
+        else /* a setting by its name */
+            status = set_option(given->name, strlen(given->name), given->value);
     }
-    return NULL;
-}
-
-static bool is_help(const char *word)
-{
-    return !strcmp(word, "--help") || !strcmp(word, "-h");
-}
-
-static bool audit;    /* --audit was given */
-static bool simulate; /* --simulate was given */
-
-/* Applies the options in front of the program. *ret_first is where the program's name stands, or
- * where help was asked for. */
-static int parse_options(int argc, char **argv, int *ret_first)
-{
-    int i = 1;
-
-    while (i < argc && argv[i][0] == '-' && argv[i][1]) {
-        const char *value = NULL, *flag;
-        int status;
-
-        if (is_help(argv[i]))
-            break;
-        if (!strcmp(argv[i], "--")) {
-            i++;
-            break;
-        }
-        if (!strcmp(argv[i], "--audit")) {
-            audit = true;
-            i++;
-            continue;
-        }
-        if (!strcmp(argv[i], "--simulate")) {
-            simulate = true;
-            i++;
-            continue;
-        }
-        flag = match_flag(argv[i], &value);
-        if (!flag) {
-            command_complain("run: no option '%s'; there are: --policy, --stats, --rule, --graph, "
-                             "--config, --set, --audit, --simulate, --help",
-                             argv[i]);
-            return STATUS_USAGE;
-        }
-        if (!value && ++i < argc)
-            value = argv[i];
-        if (!value) {
-            command_complain("run: %s takes a value", flag);
-            return STATUS_USAGE;
-        }
-        status = apply_flag(flag, value);
-        if (status)
-            return status;
-        i++;
-    }
-    *ret_first = i;
-    return STATUS_OK;
+    return status;
 }
 
 /* The library reads the file at the program's first CUDA call, wherever the program, or one that it
@@ -347,28 +262,20 @@ static int check_written(char **argv)
     return STATUS_OK;
 }
 
-int command_run(int argc, char **argv)
+int command_run(const struct command_line *line)
 {
     char library[PATH_MAX], driver[PATH_MAX + 64];
-    int first, status;
+    struct extras extras = {false, false};
+    int status = apply_options(line, &extras);
 
-    status = parse_options(argc, argv, &first);
     if (status)
         return status;
-    if (first < argc && is_help(argv[first])) {
-        fputs(help_text, stdout);
-        return STATUS_OK;
-    }
-    if (first >= argc) {
-        command_complain("run: which program? allograft run [options] [--] program [args]");
-        return STATUS_USAGE;
-    }
     if (settings_check_environment())
         return STATUS_USAGE;
     status = make_config_absolute();
     if (status)
         return status;
-    status = check_written(argv + first);
+    status = check_written(line->words);
     if (status)
         return status;
     status = locate_library(library, sizeof(library));
@@ -377,7 +284,7 @@ int command_run(int argc, char **argv)
     status = preload_library(library);
     if (status)
         return status;
-    if (simulate) {
+    if (extras.simulate) {
         status = simulate_driver(library, driver, sizeof(driver));
         if (status)
             return status;
@@ -385,10 +292,10 @@ int command_run(int argc, char **argv)
     status = add_nvtx(library);
     if (status)
         return status;
-    if (audit) {
+    if (extras.audit) {
         status = add_audit(library);
         if (status)
             return status;
     }
-    return become_program(argv + first);
+    return become_program(line->words);
 }

@@ -14,13 +14,6 @@
 #define TABLE_COLUMNS 100
 #define COLUMN_GAP    2
 
-static const char help_text[] =
-    "allograft options            every setting: its variable, default, allowed values, meaning\n"
-    "allograft options --check    the settings in force in this environment, where each comes "
-    "from,\n"
-    "                             and the rules as they are understood; exit status 2 when one of\n"
-    "                             them is unknown or not allowed\n";
-
 /* ---- names and values ---------------------------------------------------------------------- */
 
 int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size)
@@ -33,7 +26,7 @@ int settings_full_name(const char *written, size_t written_length, char *name, s
         return -ENAMETOOLONG;
     memcpy(name, PREFIX, at);
     for (size_t i = 0; i < written_length; i++)
-        name[at + i] = (char)toupper((unsigned char)written[i]);
+        name[at + i] = written[i] == '-' ? '_' : (char)toupper((unsigned char)written[i]);
     name[at + written_length] = '\0';
     return 0;
 }
@@ -65,33 +58,13 @@ static struct widths measure_columns(void)
     return w;
 }
 
-/* How much of `text` goes on one line of `room` columns: up to the last space that fits, or, where
- * a word is longer than the line, the whole word. */
-static size_t line_length(const char *text, size_t room)
-{
-    size_t end;
-
-    if (strlen(text) <= room)
-        return strlen(text);
-    for (end = room; end > 0 && text[end] != ' '; end--)
-        ;
-    return end ? end : strcspn(text, " ");
-}
-
 static void print_row(struct widths w, const char *name, const char *value, const char *allowed,
                       const char *help)
 {
     const int indent = w.name + w.value + w.allowed + 3 * COLUMN_GAP;
-    const size_t room = indent + 20 < TABLE_COLUMNS ? (size_t)(TABLE_COLUMNS - indent) : 20;
-    size_t length = line_length(help, room);
 
-    printf("%-*s  %-*s  %-*s  %.*s\n", w.name, name, w.value, value, w.allowed, allowed,
-           (int)length, help);
-    for (help += length; *help; help += length) {
-        help += strspn(help, " ");
-        length = line_length(help, room);
-        printf("%*s%.*s\n", indent, "", (int)length, help);
-    }
+    printf("%-*s  %-*s  %-*s  ", w.name, name, w.value, value, w.allowed, allowed);
+    command_wrap(stdout, indent, indent, TABLE_COLUMNS, help);
 }
 
 static int print_table(void)
@@ -107,17 +80,7 @@ static int print_table(void)
     return STATUS_OK;
 }
 
-int command_options(int argc, char **argv)
+int command_options(const struct command_line *line)
 {
-    if (argc == 1)
-        return print_table();
-    if (argc == 2 && !strcmp(argv[1], "--check"))
-        return command_options_check();
-    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        fputs(help_text, stdout);
-        return STATUS_OK;
-    }
-    command_complain("options: no argument '%s'; there are: --check, --help",
-                     argv[argc > 2 && !strcmp(argv[1], "--check") ? 2 : 1]);
-    return STATUS_USAGE;
+    return line->n_given ? command_options_check() : print_table();
 }

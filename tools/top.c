@@ -12,26 +12,6 @@
 #include "folder.h"
 #include "top.h"
 
-static const char help_text[] =
-    "allograft top [options] [DIR]\n"
-    "\n"
-    "Shows the processes that run under Allograft: memory by placement, what they allocate and "
-    "free a\n"
-    "second, how much the cache answered and replay took over. Dead ones, whose counters are "
-    "still\n"
-    "there, stand below with how they ended; `allograft report` says more of them. q or Ctrl-C "
-    "ends\n"
-    "it. Without a terminal it shows them once.\n"
-    "\n"
-    "  DIR           their counters, where ALLOGRAFT_COUNTERS names another folder\n"
-    "  --interval S  seconds between two looks (default 1)\n"
-    "  --once        once; with --interval, after so long: rates are of that time, else of the "
-    "time\n"
-    "                since a process began\n"
-    "  --json        as JSON (allograft-top/1), once\n"
-    "  --clean       remove the counters of dead processes that were shown\n"
-    "  --help        this text\n";
-
 struct wishes {
     bool once, json, clean, has_interval;
     double interval;
@@ -146,56 +126,40 @@ static void show_always(const struct wishes *wishes)
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-static int parse_interval(const char *word, struct wishes *wishes)
+static int take_interval(const char *word, struct wishes *wishes)
 {
     char *end = NULL;
 
-    wishes->interval = word ? strtod(word, &end) : 0;
+    wishes->interval = strtod(word, &end);
     wishes->has_interval = true;
-    if (word && end != word && !*end && wishes->interval >= .05 && wishes->interval <= 86400)
+    if (end != word && !*end && wishes->interval >= .05 && wishes->interval <= 86400)
         return STATUS_OK;
-    command_complain("top: --interval needs seconds, from 0.05 to 86400%s%s%s",
-                     word ? ", not '" : "", word ? word : "", word ? "'" : "");
+    command_complain("top: --interval=%s is not allowed; allowed: seconds, from 0.05 to 86400",
+                     word);
     return STATUS_USAGE;
 }
 
-static int parse_words(int argc, char **argv, struct wishes *wishes)
+static int take_words(const struct command_line *line, struct wishes *wishes)
 {
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--once"))
-            wishes->once = true;
-        else if (!strcmp(argv[i], "--json"))
-            wishes->json = wishes->once = true;
-        else if (!strcmp(argv[i], "--clean"))
-            wishes->clean = true;
-        else if (!strcmp(argv[i], "--interval")) {
-            if (parse_interval(i + 1 < argc ? argv[++i] : NULL, wishes))
-                return STATUS_USAGE;
-        } else if (argv[i][0] == '-') {
-            command_complain(
-                "top: no option '%s'; there are: --interval S, --once, --json, --clean, --help",
-                argv[i]);
+    wishes->folder = line->words[0];
+    for (size_t i = 0; i < line->n_given; i++) {
+        const struct given *given = &line->given[i];
+
+        wishes->json |= given->option == OPTION_top_json;
+        wishes->once |= given->option == OPTION_top_once || given->option == OPTION_top_json;
+        wishes->clean |= given->option == OPTION_top_clean;
+        if (given->option == OPTION_top_interval && take_interval(given->value, wishes))
             return STATUS_USAGE;
-        } else if (wishes->folder) {
-            command_complain("top: one folder at a time");
-            return STATUS_USAGE;
-        } else {
-            wishes->folder = argv[i];
-        }
     }
     return STATUS_OK;
 }
 
-int command_top(int argc, char **argv)
+int command_top(const struct command_line *line)
 {
     struct wishes wishes = {.interval = 1};
     int folder, status;
 
-    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        fputs(help_text, stdout);
-        return STATUS_OK;
-    }
-    if (parse_words(argc, argv, &wishes))
+    if (take_words(line, &wishes))
         return STATUS_USAGE;
     if (open_folder(&wishes, &folder))
         return STATUS_FAILED;

@@ -7,21 +7,6 @@
 #include "output.h"
 #include "trace_out.h"
 
-static const char help_text[] =
-    "allograft trace FILE [--summary]      what a program did, in short (ALLOGRAFT_TRACE=FILE)\n"
-    "allograft trace FILE --perfetto OUT   as JSON for ui.perfetto.dev and chrome://tracing\n"
-    "allograft trace FILE --csv rmm        as the log that RMM's replay benchmark reads, on "
-    "stdout\n"
-    "\n"
-    "  --device N      of that device only\n"
-    "  --slow MICROS   with --perfetto: allocations and frees that take so long are shown one by "
-    "one\n"
-    "                  (10; 0 for all)\n"
-    "  --force         write OUT also where another kind of file is there\n"
-    "OUT may be - for stdout. A file that a killed process left, or one that still grows, is read "
-    "as far\n"
-    "as it goes.\n";
-
 struct request {
     const char *file;
     struct output perfetto; /* its path is NULL where it is not wanted */
@@ -30,74 +15,34 @@ struct request {
     uint64_t slow_ns;
 };
 
-/* A number from 0 to `most`, or -1. */
-static long parse_number(const char *text, long most)
+/* The table has checked words and numbers. */
+static void take_words(const struct command_line *line, struct request *request)
 {
-    char *end;
-    long value;
+    request->file = line->words[0];
+    for (size_t i = 0; i < line->n_given; i++) {
+        const char *value = line->given[i].value;
 
-    errno = 0;
-    value = strtol(text, &end, 10);
-    return *text < '0' || *text > '9' || *end || errno || value > most ? -1 : value;
-}
-
-/* The option `name`, which takes a value; STATUS_OK, or STATUS_USAGE after a line on stderr. */
-static int take_option(struct request *request, const char *name, const char *value)
-{
-    bool is_csv = !strcmp(name, "--csv"), is_device = !strcmp(name, "--device");
-    long number;
-
-    if (!value) {
-        command_complain("trace: %s needs a value", name);
-        return STATUS_USAGE;
-    }
-    if (!strcmp(name, "--perfetto")) {
-        request->perfetto.path = value;
-        return STATUS_OK;
-    }
-    number = parse_number(value, is_device ? INT16_MAX : 1000000000);
-    if (is_csv ? strcmp(value, "rmm") != 0 : number < 0) {
-        command_complain("trace: %s=%s: expected %s", name, value, is_csv ? "rmm" : "a number");
-        return STATUS_USAGE;
-    }
-    if (is_csv)
-        request->csv = true;
-    else if (is_device)
-        request->device = (int)number;
-    else
-        request->slow_ns = (uint64_t)number * 1000;
-    return STATUS_OK;
-}
-
-static int parse(int argc, char **argv, struct request *request)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-
-        if (!strcmp(word, "--summary")) {
+        switch (line->given[i].option) {
+        case OPTION_trace_summary:
             request->summary = true;
-        } else if (!strcmp(word, "--force")) {
+            break;
+        case OPTION_trace_perfetto:
+            request->perfetto.path = value;
+            break;
+        case OPTION_trace_force:
             request->perfetto.force = true;
-        } else if (!strcmp(word, "--perfetto") || !strcmp(word, "--csv") ||
-                   !strcmp(word, "--device") || !strcmp(word, "--slow")) {
-            if (take_option(request, word, argv[i + 1]))
-                return STATUS_USAGE;
-            i++;
-        } else if (*word == '-' || request->file) {
-            command_complain("trace: no argument '%s'; there are: FILE, --summary, --perfetto OUT, "
-                             "--force, --csv rmm, --device N, --slow MICROS, --help",
-                             word);
-            return STATUS_USAGE;
-        } else {
-            request->file = word;
+            break;
+        case OPTION_trace_csv:
+            request->csv = true;
+            break;
+        case OPTION_trace_device:
+            request->device = atoi(value);
+            break;
+        default:
+            request->slow_ns = strtoull(value, NULL, 10) * 1000;
         }
     }
-    if (!request->file) {
-        command_complain("trace: no file is named");
-        return STATUS_USAGE;
-    }
     request->summary = request->summary || (!request->perfetto.path && !request->csv);
-    return STATUS_OK;
 }
 
 /* What is made of a file that lost its end meanwhile is worth nothing. */
@@ -122,7 +67,7 @@ static bool write_perfetto(const struct trace *trace, struct request *request)
     return !output_close(&request->perfetto, good);
 }
 
-int command_trace(int argc, char **argv)
+int command_trace(const struct command_line *line)
 {
     struct request request = {
         .device = AG_TRACE_NO_DEVICE,
@@ -132,12 +77,7 @@ int command_trace(int argc, char **argv)
     char why[256];
     bool good = true;
 
-    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        fputs(help_text, stdout);
-        return STATUS_OK;
-    }
-    if (parse(argc, argv, &request))
-        return STATUS_USAGE;
+    take_words(line, &request);
     output_keep_path(request.file);
     if (request.perfetto.path && output_check(&request.perfetto))
         return STATUS_FAILED;

@@ -14,32 +14,6 @@
 #include "html.h"
 #include "output.h"
 
-static const char help_text[] =
-    "allograft tune [options] [--] program [args]\n"
-    "\n"
-    "Runs the program as it is and under several settings, in turns, checks that what it writes "
-    "stays\n"
-    "the same, and prints which settings are best. Its standard output is not shown, its standard\n"
-    "input is empty. Ctrl-C ends it with what there is by then.\n"
-    "\n"
-    "  --runs N           runs of each (default 5, at most 99)\n"
-    "  --metric M         what is better: less time, a lower peak of device memory, or both (the\n"
-    "                     product): time (default), peak, both\n"
-    "  --compare C        what must stay the same beside the exit status: stdout (default; lines\n"
-    "                     that tell times, or differ as it is, are left out), file:PATH (every\n"
-    "                     byte; removed before each run), none\n"
-    "  --timeout S        seconds after which a run is given up (default: 10 times the first, and "
-    "60)\n"
-    "  --write FILE       the best settings as a file for ALLOGRAFT_CONFIG\n"
-    "  --html FILE        the table as a page; - is standard output\n"
-    "  --force            write FILE also where another kind of file is there\n"
-    "  --json             the table for scripts (allograft-tune/1)\n"
-    "  --simulate         on the simulated driver, whose times mean nothing: with --metric peak "
-    "only\n"
-    "  --help             this text\n"
-    "\n"
-    "Exit status 1: the program could not be run, or ended otherwise the second time.\n";
-
 static struct trial trials[] = {
     {.name = "as it is", .settings = {NULL}},
     {.name = "pool", .settings = {"ALLOGRAFT_POLICY=pool", NULL}},
@@ -78,51 +52,18 @@ static void stop(int signal)
 
 /* ---- options ---- */
 
-static bool number(const char *text, unsigned long most, unsigned long *ret)
+/* stdout, none or file:PATH. */
+static int take_compare(const char *value)
 {
-    char *end;
+    bool is_file = !strncmp(value, "file:", 5) && value[5];
 
-    errno = 0;
-    *ret = strtoul(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && !errno && *ret && *ret <= most;
-}
-
-static int refuse(const char *option, const char *value, const char *allowed)
-{
-    command_complain("tune: %s %s: it takes %s", option, value, allowed);
-    return STATUS_USAGE;
-}
-
-static int take_option(const char *option, const char *value)
-{
-    static const char *const metrics[] = {"time", "peak", "both"};
-    unsigned long n;
-
-    if (!strcmp(option, "--runs")) {
-        if (!number(value, TUNE_MOST_RUNS, &n))
-            return refuse(option, value, "a number from 1 to 99");
-        wish.runs = (unsigned)n;
-    } else if (!strcmp(option, "--timeout")) {
-        if (!number(value, 1000000, &n))
-            return refuse(option, value, "seconds, from 1 to 1000000");
-        wish.patience_ns = n * 1000000000u;
-    } else if (!strcmp(option, "--metric")) {
-        for (n = 0; n < 3 && strcmp(value, metrics[n]) != 0; n++)
-            ;
-        if (n == 3)
-            return refuse(option, value, "time, peak or both");
-        wish.metric = (enum tune_metric)n;
-    } else if (!strcmp(option, "--compare")) {
-        if (strcmp(value, "stdout") != 0 && strcmp(value, "none") != 0 &&
-            (strncmp(value, "file:", 5) != 0 || !value[5]))
-            return refuse(option, value, "stdout, file:PATH or none");
-        wish.output.ignored = !strcmp(value, "none");
-        wish.output.file = strncmp(value, "file:", 5) ? NULL : value + 5;
-    } else if (!strcmp(option, "--write")) {
-        wish.write.path = value;
-    } else {
-        wish.html.path = value;
+    if (!is_file && strcmp(value, "stdout") != 0 && strcmp(value, "none") != 0) {
+        command_complain("tune: --compare=%s is not allowed; allowed: stdout|file:PATH|none",
+                         value);
+        return STATUS_USAGE;
     }
+    wish.output.ignored = !strcmp(value, "none");
+    wish.output.file = is_file ? value + 5 : NULL;
     return STATUS_OK;
 }
 
@@ -134,53 +75,47 @@ static int refuse_times(int status)
     return status;
 }
 
-/* -1: go on. */
-static int parse(int argc, char **argv)
+/* The table has checked the other words and numbers. */
+static int take_words(const struct command_line *line)
 {
-    static const char *const valued[] = {"--runs",    "--metric", "--compare",
-                                         "--timeout", "--write",  "--html"};
-    int i = 1;
+    int status = STATUS_OK;
 
-    for (; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++) {
-        bool takes = false;
-        int status;
+    wish.argv = line->words;
+    for (size_t i = 0; status == STATUS_OK && i < line->n_given; i++) {
+        const char *value = line->given[i].value;
 
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return fputs(help_text, stdout) < 0 ? STATUS_FAILED : STATUS_OK;
-        if (!strcmp(argv[i], "--json")) {
-            wish.json = true;
-            continue;
-        }
-        if (!strcmp(argv[i], "--force")) {
+        switch (line->given[i].option) {
+        case OPTION_tune_runs:
+            wish.runs = (unsigned)atoi(value);
+            break;
+        case OPTION_tune_timeout:
+            wish.patience_ns = strtoull(value, NULL, 10) * 1000000000u;
+            break;
+        case OPTION_tune_metric:
+            wish.metric = (enum tune_metric)ag_text_choice(value, "time|peak|both");
+            break;
+        case OPTION_tune_compare:
+            status = take_compare(value);
+            break;
+        case OPTION_tune_write:
+            wish.write.path = value;
+            break;
+        case OPTION_tune_html:
+            wish.html.path = value;
+            break;
+        case OPTION_tune_force:
             wish.write.force = wish.html.force = true;
-            continue;
-        }
-        if (!strcmp(argv[i], "--simulate")) {
+            break;
+        case OPTION_tune_simulate:
             wish.simulate = true;
-            continue;
+            break;
+        default:
+            wish.json = true;
         }
-        for (size_t k = 0; k < sizeof(valued) / sizeof(valued[0]); k++)
-            takes = takes || !strcmp(argv[i], valued[k]);
-        if (!takes || i + 1 >= argc) {
-            command_complain(takes ? "tune: %s needs a value"
-                                   : "tune: no option '%s'; see `allograft tune --help`",
-                             argv[i]);
-            return STATUS_USAGE;
-        }
-        status = take_option(argv[i], argv[i + 1]);
-        if (status != STATUS_OK)
-            return status;
-        i++;
     }
-    i += i < argc && !strcmp(argv[i], "--");
-    if (i >= argc) {
-        command_complain("tune: no program given; see `allograft tune --help`");
-        return STATUS_USAGE;
-    }
-    wish.argv = argv + i;
-    if (wish.simulate && wish.metric != TUNE_PEAK)
+    if (status == STATUS_OK && wish.simulate && wish.metric != TUNE_PEAK)
         return refuse_times(STATUS_USAGE);
-    return -1;
+    return status;
 }
 
 /* ---- running ---- */
@@ -615,14 +550,14 @@ static int check_outputs(void)
     return wish.html.path ? output_check(&wish.html) : STATUS_OK;
 }
 
-int command_tune(int argc, char **argv)
+int command_tune(const struct command_line *line)
 {
     const struct sigaction action = {.sa_handler = stop}, old_action = {.sa_handler = SIG_DFL};
     char library[PATH_MAX], driver[PATH_MAX + 64];
     unsigned best, rounds;
-    int status = parse(argc, argv);
+    int status = take_words(line);
 
-    if (status >= 0)
+    if (status)
         return status;
     if (settings_check_environment())
         return STATUS_USAGE;

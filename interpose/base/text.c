@@ -339,31 +339,76 @@ const char *ag_text_duration(char *buffer, size_t capacity, double nanoseconds)
     return buffer;
 }
 
+static bool same_letter(char a, char b)
+{
+    return lower(a) == lower(b);
+}
+
+static unsigned smaller(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
 unsigned ag_text_distance(const char *a, const char *b)
 {
-    size_t length_a = strlen(a), length_b = strlen(b);
-    unsigned row[LONGEST_NAME + 1];
+    const size_t n_a = strlen(a), n_b = strlen(b);
+    /* What a's first i letters are from b's first j is rows[i % 3][j]. */
+    unsigned rows[3][LONGEST_NAME + 1];
 
-    if (length_a >= LONGEST_NAME || length_b >= LONGEST_NAME)
+    if (n_a >= LONGEST_NAME || n_b >= LONGEST_NAME)
         return UINT_MAX;
-    for (size_t j = 0; j <= length_b; j++)
-        row[j] = (unsigned)j;
-    for (size_t i = 1; i <= length_a; i++) {
-        unsigned diagonal = row[0];
+    for (size_t j = 0; j <= n_b; j++)
+        rows[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= n_a; i++) {
+        unsigned *row = rows[i % 3];
+        const unsigned *above = rows[(i - 1) % 3], *two_above = rows[(i + 1) % 3];
 
         row[0] = (unsigned)i;
-        for (size_t j = 1; j <= length_b; j++) {
-            unsigned above = row[j];
-            bool same = lower(a[i - 1]) == lower(b[j - 1]);
-            unsigned best = diagonal + !same;
-
-            if (above + 1 < best)
-                best = above + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-            diagonal = above;
+        for (size_t j = 1; j <= n_b; j++) {
+            row[j] = above[j - 1] + !same_letter(a[i - 1], b[j - 1]);
+            row[j] = smaller(row[j], smaller(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1]))
+                row[j] = smaller(row[j], two_above[j - 2] + 1);
         }
     }
-    return row[length_b];
+    return rows[n_a % 3][n_b];
+}
+
+void ag_text_nearest_try(struct ag_text_nearest *nearest, const char *name)
+{
+    const size_t length = strlen(nearest->written);
+    const unsigned most = 1 + (unsigned)length / 4;
+    unsigned distance = ag_text_distance(nearest->written, name);
+
+    if (distance > most && length >= 3 && ag_text_begins(name, nearest->written))
+        distance = most;
+    if (length && distance <= most && (!nearest->name || distance < nearest->distance)) {
+        nearest->name = name;
+        nearest->distance = distance;
+    }
+}
+
+const char *ag_text_nearest_word(const char *written, const char *allowed, int *ret_length)
+{
+    static const char stands_for_others[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    const char *best = NULL;
+    unsigned best_distance = UINT_MAX;
+
+    while (*allowed) {
+        struct ag_text_nearest nearest = {.written = written};
+        size_t length = strcspn(allowed, "|");
+        char word[LONGEST_NAME];
+
+        snprintf(word, sizeof(word), "%.*s", (int)length, allowed);
+        if (!strpbrk(word, stands_for_others))
+            ag_text_nearest_try(&nearest, word);
+        if (nearest.name && nearest.distance < best_distance) {
+            best = allowed;
+            best_distance = nearest.distance;
+            *ret_length = (int)length;
+        }
+        allowed += length + (allowed[length] == '|');
+    }
+    return best;
 }

@@ -52,8 +52,21 @@ const char *ag_text_size(char *buffer, size_t capacity, uint64_t bytes);
 /* A duration for people, e.g. "12.3 us"; returns buffer. */
 const char *ag_text_duration(char *buffer, size_t capacity, double nanoseconds);
 
-/* Number of single-character edits from a to b, ignoring case; names over 63 characters count as
- * far apart (UINT_MAX). */
+/* Number of single-character edits from a to b, ignoring case; two neighbours that changed places
+ * are one. Names over 63 characters count as far apart (UINT_MAX). */
 unsigned ag_text_distance(const char *a, const char *b);
+
+/* Of the names that are tried one by one, the one that `written` was likely meant to be: one or few
+ * edits away, or longer. */
+struct ag_text_nearest {
+    const char *written;
+    const char *name; /* NULL when none comes near */
+    unsigned distance;
+};
+
+void ag_text_nearest_try(struct ag_text_nearest *nearest, const char *name);
+/* The same of the words of "a|b|c", but for those in capitals or with digits, which stand for
+ * others: where it begins there, or NULL when none comes near. */
+const char *ag_text_nearest_word(const char *written, const char *allowed, int *ret_length);
 
 #endif

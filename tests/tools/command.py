@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,18 @@ def allograft(*args, env=None, command=None, **kwargs):
         env=clean_environment() if env is None else env,
         stdin=kwargs.pop("stdin", subprocess.DEVNULL if "input" not in kwargs else None),
         capture_output=True, text=True, timeout=60, **kwargs)
+
+
+def rows_of(macro):
+    """The arguments of each row of tools/commands.def, as they stand there; strings are joined."""
+    with open(os.path.join(paths.root, "tools", "commands.def"), encoding="utf-8") as file:
+        text = re.sub(r'"\s*\n\s*"', "", file.read())
+    rows = re.findall(r'(?m)^%s\(((?:"[^"]*"|[^"()])*)\)$' % macro, text)
+    return [re.findall(r'"[^"]*"|[^\s,"]+', row) for row in rows]
+
+
+def names_of_commands():
+    return [row[0] for row in rows_of("COMMAND")]
 
 
 class CommandTest(unittest.TestCase):

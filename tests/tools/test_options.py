@@ -181,6 +181,7 @@ class Words(CommandTest):
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             for name in ("allograft run", "allograft options", "--check", "--version"):
                 self.assertIn(name, result.stdout)
+            self.assertEqual(re.findall(r"(?m)^  (\w+)  ", result.stdout), command.names_of_commands())
 
     def test_help_of_options(self):
         result = allograft("options", "--help")
@@ -193,7 +194,12 @@ class Words(CommandTest):
         self.assertEqual(result.stderr, allograft("--help").stdout)
 
     def test_refuses_what_it_does_not_know(self):
-        self.assert_refused(allograft("rum"), "'rum'", "run", "options")
+        self.assert_refused(allograft("rum"), "'rum'", "did you mean run?")
+        self.assert_refused(allograft("reprot"), "did you mean report?")
+        self.assert_refused(allograft("version"), "did you mean --version?")
+        self.assert_refused(allograft("frobnicate"), "'frobnicate'", "`allograft --help`")
+        self.assert_refused(allograft("--policy=pool"), "`allograft run --policy=pool`")
+        self.assert_refused(allograft(paths.command), f"`allograft run {paths.command}`")
         self.assert_refused(allograft("options", "--chekc"), "'--chekc'", "--check")
         self.assert_refused(allograft("options", "--check", "more"), "'more'")
 
@@ -204,6 +210,90 @@ class Words(CommandTest):
                                             env=clean_environment(), check=False)
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot write", result.stderr)
+
+
+class Line(CommandTest):
+    """What is the same of every command: each row of the table, taken, refused and explained."""
+
+    def options(self):
+        for name, option, _, argument, *_ in command.rows_of("OPTION"):
+            yield name, "--" + option.replace("_", "-"), argument.strip('"')
+
+    def test_help_has_every_row(self):
+        self.assertGreater(len(list(self.options())), 25)
+        for name in command.names_of_commands():
+            for words in ([name, "--help"], [name, "-h"], ["help", name], [name, "--help", "--nothing"]):
+                result = allograft(*words)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+                self.assertEqual(result.stdout, allograft(name, "--help").stdout)
+        for name, option, argument in self.options():
+            said = f"\n  {option} {argument} " if argument != "NULL" else f"\n  {option} "
+            self.assertEqual(said in allograft(name, "--help").stdout, option != "--work", option)
+
+    def test_help_fits_a_terminal(self):
+        for words in [["--help"]] + [[name, "--help"] for name in command.names_of_commands()]:
+            for line in allograft(*words).stdout.splitlines():
+                self.assertLess(len(line), 80, line)
+
+    def test_help_is_found_behind_other_options(self):
+        for words in (["run", "--policy", "pool"], ["run", "--rule=*:pool"], ["top", "--json"], ["trace", "a"],
+                      ["options", "--check"], ["tune", "--runs=2"], ["report", "a", "b"]):
+            self.assertEqual(allograft(*words, "--help").stdout, allograft(words[0], "--help").stdout)
+
+    def test_a_value_that_is_missing_is_said(self):
+        for name, option, argument in self.options():
+            for behind in ([], ["--"], ["--json"]):
+                result = allograft(name, option, *behind)
+                if argument != "NULL":
+                    self.assert_refused(result, f"{name}: {option} needs a value: {option} {argument}")
+            if argument == "NULL":
+                self.assert_refused(allograft(name, option + "=1"), f"{name}: {option} takes no value")
+
+    def test_near_misses_are_named(self):
+        for name, option, argument in self.options():
+            if option == "--work": # of the self-test alone
+                continue
+            for miss in (option[:-1], option + "x", option[:-2] + option[:-3:-1]):
+                if any(miss == other for its, other, _ in self.options() if its == name):
+                    continue
+                near = allograft(name, miss + ("=1" if argument != "NULL" else ""))
+                self.assert_refused(near, f"{name}: no option '{miss}", "did you mean --")
+        for name in command.names_of_commands():
+            self.assert_refused(allograft(name, "--frobnicate"), "'--frobnicate'", f"`allograft {name} --help`")
+        self.assert_refused(allograft("run", "--polcy", "pool", "true"), "did you mean --policy?")
+        self.assert_refused(allograft("run", "--pool_keep=0", "true"), "did you mean --pool-keep?")
+        self.assert_refused(allograft("run", "-x", "true"), "'-x'")
+
+    def test_values_are_taken_both_ways(self):
+        with command.tempfile.TemporaryDirectory() as folder:
+            for words in (["top", "--json", "--interval", "x"], ["top", "--json", "--interval=x"]):
+                self.assert_refused(allograft(*words), "--interval=x", "seconds")
+            for words in (["--html", "a.html"], ["--html=a.html"]):
+                allograft("tune", "--runs=1", "--compare=none", *words, "true", cwd=folder)
+                os.remove(os.path.join(folder, "a.html"))
+
+    def test_two_dashes_end_the_options(self):
+        for name in ("report", "top", "trace"):
+            self.assert_refused(allograft(name, "--", "--json"), "--json: No such file", status=1)
+        result = allograft("diff", "--", "--json", "-h")
+        self.assertEqual([line.split(":")[1] for line in result.stderr.splitlines()], [" --json", " -h"])
+        with command.tempfile.TemporaryDirectory() as folder:
+            self.assert_refused(allograft("run", "--stats", "--", "true", cwd=folder), "--stats needs a value")
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_every_setting_is_an_option_of_run(self):
+        for name, value, _ in rows_of_the_list():
+            option = "--" + name[len("ALLOGRAFT_"):].lower().replace("_", "-")
+            for words in ([option, value], [f"{option}={value}"]):
+                result = allograft("run", *words, "sh", "-c", f'printf %s "${name}"')
+                self.assert_silent(result, value)
+            self.assertIn(option, allograft("run", "--help").stdout)
+
+    def test_operands_are_counted(self):
+        for words in (["run"], ["tune"], ["diff", "a"], ["trace"]):
+            self.assert_refused(allograft(*words), words[0] + ": too few arguments", "usage: allograft " + words[0])
+        for words in (["options", "x"], ["doctor", "x"], ["top", "a", "x"], ["trace", "a", "x"], ["diff", "a", "b", "x"]):
+            self.assert_refused(allograft(*words), "'x' is one argument too many", "usage: allograft " + words[0])
 
 
 if __name__ == "__main__":

@@ -139,13 +139,13 @@ class Settings(RunTest):
         self.assertFalse(os.path.exists(mark))
 
     def test_bad_usage_is_refused(self):
-        self.assert_refused(allograft("run"), "which program")
-        self.assert_refused(allograft("run", "--"), "which program")
-        self.assert_refused(allograft("run", "--policy", "pool"), "which program")
+        self.assert_refused(allograft("run"), "allograft run [options] [--] program [args]")
+        self.assert_refused(allograft("run", "--"), "allograft run [options] [--] program [args]")
+        self.assert_refused(allograft("run", "--policy", "pool"), "allograft run [options] [--] program [args]")
         self.assert_refused(allograft("run", "--polic", "pool", "true"), "'--polic'", "--policy")
         self.assert_refused(allograft("run", "--policyx=pool", "true"), "'--policyx=pool'")
         for flag in ("--policy", "--stats", "--rule", "--graph", "--config", "--set"):
-            self.assert_refused(allograft("run", flag), flag, "takes a value")
+            self.assert_refused(allograft("run", flag), flag, "needs a value")
 
     def test_help(self):
         for args in (["--help"], ["-h"], ["--policy", "pool", "--help"]):

@@ -273,7 +273,7 @@ class Trace(CommandTest):
         path = self.known()
         for words in (["--csv", "other"], ["--csv"], ["--device", "x"], ["--slow", "-1"], ["--no"], ["b.trace"]):
             self.assert_refused(allograft("trace", path, *words), "trace")
-        self.assert_refused(allograft("trace"), "no file")
+        self.assert_refused(allograft("trace"), "too few arguments", "FILE")
         self.assertIn("--perfetto", allograft("trace", "--help").stdout)
 
     def test_real(self):

@@ -153,11 +153,11 @@ class Programs(TuneTest):
 
 class Refusals(TuneTest):
     def test_options(self):
-        for args, said in ((["--runs", "0", "x"], "1 to 99"), (["--runs", "100", "x"], "1 to 99"),
-                           (["--metric", "speed", "x"], "time, peak or both"),
-                           (["--compare", "file:", "x"], "stdout, file:PATH or none"),
-                           (["--timeout", "-1", "x"], "seconds"), (["--fast", "x"], "--fast"),
-                           (["--runs"], "needs a value"), ([], "no program"), (["--"], "no program")):
+        for args, said in ((["--runs", "0", "x"], "1..99"), (["--runs=100", "x"], "1..99"),
+                           (["--metric", "speed", "x"], "time|peak|both"), (["--metric=tmie", "x"], "did you mean time?"),
+                           (["--compare", "file:", "x"], "stdout|file:PATH|none"),
+                           (["--timeout", "-1", "x"], "1..1000000"), (["--fast", "x"], "--fast"),
+                           (["--runs"], "needs a value"), ([], "program [args]"), (["--"], "program [args]")):
             self.assert_refused(allograft("tune", *args), said)
         self.assertIn("--metric", allograft("tune", "--help").stdout)
 

@@ -234,7 +234,13 @@ static unsigned slow_distance(const char *a, const char *b)
     add = slow_distance(a, b + 1) + 1;
     take = slow_distance(a + 1, b) + 1;
     best = change < add ? change : add;
-    return best < take ? best : take;
+    best = best < take ? best : take;
+    if ((a[0] | 32) == (b[1] | 32) && (a[1] | 32) == (b[0] | 32)) {
+        unsigned swap = slow_distance(a + 2, b + 2) + 1;
+
+        best = swap < best ? swap : best;
+    }
+    return best;
 }
 
 static void compares_english_letters(void)
@@ -264,6 +270,7 @@ static void measures_distance(void)
     CHECK(ag_text_distance("", "") == 0);
     CHECK(ag_text_distance("ALLOGRAFT_POLICY", "allograft_policy") == 0);
     CHECK(ag_text_distance("ALLOGRAFT_POLYCI", "ALLOGRAFT_POLICY") == 2);
+    CHECK(ag_text_distance("ALLOGRAFT_POLCIY", "ALLOGRAFT_POLICY") == 1);
     CHECK(ag_text_distance("kitten", "sitting") == 3);
     memset(at_limit, 'a', sizeof(at_limit) - 1);
     at_limit[sizeof(at_limit) - 1] = '\0';
@@ -283,8 +290,43 @@ static void measures_distance(void)
     }
 }
 
+static void finds_near_names(void)
+{
+    static const struct {
+        const char *written, *expected;
+    } cases[] = {{"polcy", "policy"}, {"ste", "set"},     {"gra", "graph"},  {"POLICY", "policy"},
+                 {"pounds", NULL},    {"xyz", NULL},      {"", NULL},        {"se", "set"},
+                 {"p", NULL},         {"stats", "stats"}, {"statt", "stats"}};
+    static const char *const names[] = {"policy", "stats", "graph", "set"};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct ag_text_nearest nearest = {.written = cases[i].written};
+
+        for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+            ag_text_nearest_try(&nearest, names[k]);
+        CHECK_SAID(!nearest.name == !cases[i].expected &&
+                       (!nearest.name || !strcmp(nearest.name, cases[i].expected)),
+                   "\"%s\": %s", cases[i].written, nearest.name ? nearest.name : "none");
+    }
+}
+
+static void finds_near_words(void)
+{
+    static const char allowed[] = "device|host|numa:N|none|1..9|off";
+    int length = 0;
+
+    CHECK(ag_text_nearest_word("hots", allowed, &length) == strstr(allowed, "host") && length == 4);
+    CHECK(ag_text_nearest_word("devcie", allowed, &length) == allowed && length == 6);
+    CHECK(ag_text_nearest_word("of", allowed, &length) == strstr(allowed, "off") && length == 3);
+    CHECK(!ag_text_nearest_word("numa:x", allowed, &length));
+    CHECK(!ag_text_nearest_word("1..8", allowed, &length));
+    CHECK(!ag_text_nearest_word("", "", &length));
+}
+
 int main(void)
 {
+    finds_near_names();
+    finds_near_words();
     reads_sizes();
     reads_hostile_sizes();
     writes_sizes();

@@ -1,12 +1,15 @@
-"""Makes allograft(1) and allograft(7) of their templates, the commands' own help and the table of settings.
+"""Makes allograft(1) and allograft(7) of their templates and the tables of commands and of settings.
 
-    man_pages.py allograft.1.in allograft.7.in options.def COMMAND OUT.1 OUT.7
+    man_pages.py VERSION allograft.1.in allograft.7.in commands.def options.def OUT.1 OUT.7
 """
 
-import os
+import ast
 import re
-import subprocess
 import sys
+
+STRING = r'"(?:[^"\\]|\\.)*"'
+ROW = re.compile(r"^([A-Z_]+)\(((?:%s|[^()\"])*)\)$" % STRING, re.MULTILINE)
+ARGUMENT = re.compile(r"\s*((?:%s\s*)+|[^,\"]+)(?:,|$)" % STRING)
 
 
 def roff(text):
@@ -15,51 +18,58 @@ def roff(text):
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.MULTILINE)
 
 
-def run(command, *words):
-    # What it says is not about this environment; a sanitizer's opinion of leaks is not asked here.
-    env = {k: v for k, v in os.environ.items() if not k.startswith("ALLOGRAFT_")}
-    env["ASAN_OPTIONS"] = "detect_leaks=0"
-    return subprocess.run([command, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          check=True, timeout=60).stdout.decode()
+def rows_of(path, macros):
+    """[macro, argument, ...] of every row of a table; strings are joined as C does."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    rows = []
+    for macro, arguments in ROW.findall(text):
+        words = [w.strip() for w in ARGUMENT.findall(arguments)]
+        rows.append([macro] + ["".join(ast.literal_eval(s) for s in re.findall(STRING, w)) if w.startswith('"') else w
+                               for w in words])
+    if len(rows) != len(re.findall(r"^(?:%s)\(" % "|".join(macros), text, re.MULTILINE)):
+        sys.exit("%s: a row is not understood" % path)
+    return rows
 
 
-def commands_of(command):
-    """The names of the commands, as the command's help has them, each once."""
-    found = re.findall(r"^  allograft (\w+)", run(command, "--help"), re.MULTILINE)
-    return list(dict.fromkeys(found))
+def paragraphs(text):
+    return "".join(".PP\n%s\n" % roff(part) for part in text.split("\n") if part)
 
 
-def command_section(command, name):
-    return ".SS %s\n.nf\n%s\n.fi\n" % (name, roff(run(command, name, "--help").rstrip("\n")))
+def entry(head, text):
+    return ".TP\n%s\n%s\n" % (head, roff(text))
 
 
-def rows_of(options):
-    """(name, default, allowed, help) of every AG_OPTION row."""
-    string = r'"((?:[^"\\]|\\.)*)"'
-    row = re.compile(r'^AG_OPTION\(\w+,\s*(\w+),\s*\w+,\s*%s,\s*%s,\s*((?:%s\s*)+)\)' % (string, string, string),
-                     re.MULTILINE)
-    for match in row.finditer(options):
-        name, default, allowed, text = match[1], match[2], match[3], match[4]
-        yield name, default, allowed, "".join(re.findall(string, text))
+def command_section(row, rows):
+    """A command, what it is given, and its options."""
+    _, name, operands, _, _, _, _, about, end = row
+    page = ".SS %s\n.BR \"allograft %s\" \" [options] %s\"\n%s" % (name, name, roff(operands), paragraphs(about))
+    for macro, command, *rest in rows:
+        if command != name or not rest[-1]:
+            continue
+        if macro == "ARGUMENT":
+            page += entry(".I " + roff(rest[0]), rest[1])
+        elif macro == "OPTION":
+            option, _, argument, _, text = rest
+            value = "" if argument == "NULL" else ' " " \\fI%s\\fR' % roff(argument)
+            page += entry(".BR \\-\\-%s%s" % (roff(option.replace("_", "-")), value), text)
+    if name == "run":
+        page += entry(".BI \\-\\-NAME \" VALUE\"", "any other setting, see below; NAME is its name in small letters, with "
+                      "- for _, as in --graph-warmup 4")
+    return page + paragraphs(end)
 
 
-def option_section(name, default, allowed, text):
-    return ".TP\n.BR ALLOGRAFT_%s = \\fI%s\\fR\n%s (default: %s)\n" % (
-        name, roff(allowed), roff(text), roff(default))
+def setting_section(_macro, _field, name, _type, default, allowed, text):
+    return ".TP\n.BR ALLOGRAFT_%s = \\fI%s\\fR\n%s (default: %s)\n" % (name, roff(allowed), roff(text), roff(default))
 
 
 def main():
-    page_1, page_7, options, command, out_1, out_7 = sys.argv[1:]
-    version = run(command, "--version").split()[-1]
-    with open(options, encoding="utf-8") as file:
-        text = file.read()
-    rows = list(rows_of(text))
-    if len(rows) != len(re.findall(r"^AG_OPTION\(", text, re.MULTILINE)):
-        sys.exit("%s: a row is not understood" % options)
+    version, page_1, page_7, commands, options, out_1, out_7 = sys.argv[1:]
+    rows = rows_of(commands, ("COMMAND", "ARGUMENT", "OPTION"))
     words = {
         "@VERSION@": version,
-        "@COMMANDS@": "".join(command_section(command, name) for name in commands_of(command)),
-        "@SETTINGS@": "".join(option_section(*row) for row in rows),
+        "@COMMANDS@": "".join(command_section(row, rows) for row in rows if row[0] == "COMMAND"),
+        "@SETTINGS@": "".join(setting_section(*row) for row in rows_of(options, ("AG_OPTION",))),
     }
     for template, out in ((page_1, out_1), (page_7, out_7)):
         with open(template, encoding="utf-8") as file:
