@@ -11,8 +11,7 @@
 #include "base/text.h"
 
 static const char stream_forms[] =
-    "off, or of all|legacy|per-thread|nonblocking|priority:N|nth:K|name:GLOB one or more, "
-    "separated by commas";
+    "off, or of " AG_STREAM_WORDS " one or more, separated by commas";
 
 /* What stands before the colon, in the order of the enumeration; the first ones stand alone. */
 static const char lone_words[] = "all|legacy|per-thread|nonblocking";

@@ -10,6 +10,8 @@
 #include "rules.h"
 
 #define AG_MAX_STREAM_WORDS 16u
+/* What a STREAM of ALLOGRAFT_GRAPH may be. */
+#define AG_STREAM_WORDS "all|legacy|per-thread|nonblocking|priority:N|nth:K|name:GLOB"
 
 enum ag_stream_word_kind {
     AG_STREAMS_ALL,

@@ -41,6 +41,8 @@ static int dispatch(int argc, char **argv)
         command_help_all(stderr);
         return STATUS_USAGE;
     }
+    if (!strcmp(word, "--complete"))
+        return command_complete(argc - 2, argv + 2);
     if (!strcmp(word, "--version")) {
         puts("allograft " ALLOGRAFT_VERSION);
         return STATUS_OK;

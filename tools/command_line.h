@@ -82,4 +82,13 @@ void command_help(const struct command *command);
 /* Prints the words of `text`, from column `at` on; lines that follow are indented. */
 void command_wrap(FILE *out, int at, int indent, int width, const char *text);
 
+/* `allograft --complete WORD...`, for the shells' completion: prints what the last word, of those
+ * behind `allograft`, may become, one a line, with a tab and what it means behind it. A line that
+ * begins with a colon says what the shell has to find itself:
+ *     :files BEFORE    names of files, behind these letters of the word
+ *     :folders BEFORE  names of folders
+ *     :program N       words N and the following are a command line of their own (0: the first)
+ */
+int command_complete(int argc, char **argv);
+
 #endif

@@ -67,7 +67,8 @@ class Install(CommandTest):
     def test_has_everything(self):
         for name in ("bin/allograft", "liballograft.so", "liballograft-audit.so", "include/allograft.h",
                      "man1/allograft.1", "man7/allograft.7", "pkgconfig/allograft.pc",
-                     "bash-completion/completions/allograft", "allograft/allograft-stats.schema.json"):
+                     "bash-completion/completions/allograft", "zsh/site-functions/_allograft",
+                     "fish/vendor_completions.d/allograft.fish", "allograft/allograft-stats.schema.json"):
             self.one(name)
 
     def simulates(self, installed, **changes):
@@ -110,6 +111,21 @@ class Install(CommandTest):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertGreater(len(done.stdout), 2000)
 
+    def test_manual_fits_80_columns(self):
+        pages = [self.one("man1/allograft.1"), self.one("man7/allograft.7")]
+        if shutil.which("groff"):
+            words = ["groff", "-man", "-Tutf8", "-P-cbou", "-rLL=80n"]
+        elif shutil.which("mandoc"):
+            words = ["mandoc", "-Tutf8", "-Owidth=80"]
+        else:
+            self.skipTest("neither groff nor mandoc is installed")
+        for page in pages:
+            done = execute(*words, page, env=foreign(LC_ALL="C.UTF-8"))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            lines = [re.sub(".\x08", "", line) for line in done.stdout.splitlines()]
+            self.assertGreater(len(lines), 100)
+            self.assertEqual([line for line in lines if len(line) > 80], [])
+
     def test_pkg_config(self):
         if not shutil.which("pkg-config"):
             self.skipTest("pkg-config is not installed")
@@ -136,6 +152,7 @@ class Install(CommandTest):
         self.assertEqual(execute("dpkg-deb", "--extract", package, tree).returncode, 0)
         self.one("man1/allograft.1.gz", tree)
         self.one("doc/allograft/copyright", tree)
+        self.one("zsh/vendor-completions/_allograft", tree)
         self.works(self.one("bin/allograft", tree))
         self.simulates(self.one("bin/allograft", tree))
 

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -42,7 +41,7 @@ def our_scripts():
     return [os.path.join(paths.root, ".ci", "run"),
             *glob.glob(os.path.join(paths.root, "tools", "*.sh")),
             *glob.glob(os.path.join(paths.root, "tools", "packaging", "*.sh")),
-            os.path.join(paths.root, "tools", "allograft.bash-completion")]
+            os.path.join(paths.root, "tools", "completion", "allograft.bash")]
 
 
 class Text(CommandTest):
@@ -75,45 +74,6 @@ class Text(CommandTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(result.stdout.splitlines()[-2:],
                          ["  (libjansson-dev is not to be had here; going on without)", "on"])
-
-
-class Completion(CommandTest):
-    def complete(self, *words):
-        """What is offered for the last of the words."""
-        script = os.path.join(paths.root, "tools", "allograft.bash-completion")
-        code = f"""compopt() {{ :; }}
-            . "{script}"
-            COMP_WORDS=({' '.join(f"'{word}'" for word in (paths.command, *words))})
-            COMP_CWORD={len(words)}
-            _allograft "$0" '{words[-1]}' '{words[-2] if len(words) > 1 else "allograft"}'
-            printf '%s\\n' "${{COMPREPLY[@]}}" """
-        result = subprocess.run(["bash", "-c", code, paths.command],
-                                env=clean_environment(LD_PRELOAD=None),
-                                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        self.assertEqual(result.stderr, "")
-        return result.stdout.split()
-
-    def test_offers_commands_flags_settings_and_values(self):
-        self.assertEqual(sorted(self.complete("r")), ["report", "run"])
-        self.assertEqual(self.complete("options", "--c"), ["--check"])
-        self.assertEqual(self.complete("report", "--h"), ["--html", "--help"])
-        self.assertEqual(self.complete("report", "--html", "--h"), [])
-        self.assertEqual(self.complete("top", "--on"), ["--once"])
-        self.assertEqual(self.complete("diff", "--le"), ["--least"])
-        self.assertEqual(self.complete("run", "--s"), ["--stats", "--set", "--simulate"])
-        self.assertEqual(self.complete("run", "--policy", ""), ["pool", "native", "managed"])
-        self.assertEqual(self.complete("run", "--set", "POOL"), ["POOL_KEEP="])
-        self.assertIn("off", self.complete("run", "--stats", "o"))
-        self.assertEqual(self.complete("run", "--r"), ["--rule"])
-        self.assertEqual(self.complete("run", "--rule", ""), [])
-        self.assertIn(paths.command, self.complete("run", "--config", paths.command))
-        self.assertIn("printf", self.complete("run", "--config", "x", "--rule", "*:pool", "print"))
-
-    def test_knows_every_flag_of_run(self):
-        flags = set(re.findall(r"^  (--[a-z]+)(?: [A-Z]|  )", command.allograft("run", "--help").stdout, re.MULTILINE))
-        self.assertGreater(len(flags), 4)
-        self.assertEqual(set(self.complete("run", "--")), flags)
-        self.assertIn("printf", self.complete("run", "--policy", "pool", "print"))
 
 
 class InSmallProject(CommandTest):
