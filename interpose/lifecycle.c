@@ -47,6 +47,7 @@
 #include "spill.h"
 #include "trace_writer.h"
 #include "tuned.h"
+#include "unused.h"
 
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
@@ -166,6 +167,7 @@ static enum ag_entry_state start(void)
         ag_nvtx_tell(&options);
     ag_report_describe(&options);
     pthread_atfork(NULL, NULL, begin_child);
+    ag_unused_note(environ);
     trouble = find_trouble(settings_bad);
     if (!trouble)
         ag_replay_configure(&options);
@@ -361,10 +363,42 @@ static void report_once(const char *ended_by)
         ag_record_end();
 }
 
+/* A process that used CUDA without any call of it having come through us. */
+static void warn_of_bypass(void)
+{
+    ag_log_bind();
+    ag_log_set_level(ag_options_log_level(environ));
+    (void)ag_options_read(environ, &options, tell);
+    configure();
+    if (options.disable || !strcmp(options.stats.text, "off"))
+        return;
+    ag_bypass_look();
+    if (atomic_load(&ag_stats.n_bypassing))
+        ag_log_warn("this process used CUDA, but none of its calls came through: %s reaches the driver "
+                    "past Allograft (RTLD_DEEPBIND)", ag_stats.bypassing[0]);
+    else
+        ag_log_warn("this process used CUDA, but none of its calls came through: it may load libcuda "
+                    "with RTLD_DEEPBIND or be linked statically against the loader");
+}
+
+/* The end of a process of which no call came through. */
+static void end_unused(void)
+{
+    if (!ag_lifecycle_is_preloaded())
+        return;
+    if (ag_driver_is_loaded() && ag_report_gpu_is_open())
+        warn_of_bypass();
+    else
+        ag_unused_tell(environ);
+}
+
 void ag_lifecycle_leave(const char *ended_by)
 {
     int saved_errno = errno;
 
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
+        ag_unused_is_marked(environ))
+        end_unused();
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
         return;
     if (!ag_entry_inside()) /* else the driver itself is leaving, under one of our calls */
@@ -385,34 +419,12 @@ void ag_lifecycle_stay(void)
     errno = saved_errno;
 }
 
-/* A process that used CUDA without any call of it having come through us. */
-static void warn_if_bypassed(void)
-{
-    if (!ag_driver_is_loaded() || !ag_report_gpu_is_open())
-        return;
-    ag_log_bind();
-    ag_log_set_level(ag_options_log_level(environ));
-    (void)ag_options_read(environ, &options, tell);
-    configure();
-    if (options.disable || !strcmp(options.stats.text, "off"))
-        return;
-    ag_bypass_look();
-    if (atomic_load(&ag_stats.n_bypassing))
-        ag_log_warn("this process used CUDA, but none of its calls came through: %s reaches the driver "
-                    "past Allograft (RTLD_DEEPBIND)", ag_stats.bypassing[0]);
-    else
-        ag_log_warn("this process used CUDA, but none of its calls came through: it may load libcuda "
-                    "with RTLD_DEEPBIND or be linked statically against the loader");
-}
-
 __attribute__((destructor)) static void finish(void)
 {
     if (!ag_lifecycle_is_preloaded())
         return;
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW) {
-        warn_if_bypassed();
-        return;
-    }
-    if (is_this_process())
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW)
+        end_unused();
+    else if (is_this_process())
         report_once("exit");
 }

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "config.h"
+#include "unused.h"
 
 #define PREFIX "ALLOGRAFT_"
 
@@ -24,7 +25,7 @@ static const struct ag_option_info rows[] = {
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
 /* Variables of the command and of the tests' set-up that are no settings of the library. */
-static const char *const foreign_names[] = {PREFIX "LIBRARY"};
+static const char *const foreign_names[] = {PREFIX "LIBRARY", AG_UNUSED_VARIABLE};
 
 /* Where an error has more to say than value and `allowed`, it goes here. */
 struct reason {
@@ -226,11 +227,10 @@ static void suggest_name(const char *written, const char *prefix, char *text, si
  * meant. */
 static void explain_allowed(size_t i, const char *value, char *text, size_t size)
 {
-    int length = 0;
-    const char *near = ag_text_nearest_word(value, rows[i].allowed, &length);
+    char likely[80];
 
-    snprintf(text, size, "%s%s%.*s%s", type_hint(rows[i].type), near ? "; did you mean " : "",
-             length, near ? near : "", near ? "?" : "");
+    snprintf(text, size, "%s%s", type_hint(rows[i].type),
+             ag_text_suggest(likely, sizeof(likely), value, rows[i].allowed));
 }
 
 /* What the user gave must not make a second line of one. */

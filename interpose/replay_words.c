@@ -118,8 +118,12 @@ static bool take_stream_word(const char *text, struct ag_stream_word *ret)
 static int refuse_stream_word(const char *word, size_t length, size_t column, const char *allowed,
                               char *why, size_t why_size)
 {
-    snprintf(why, why_size, "column %zu: \"%.*s\" is not allowed; allowed: %s", column,
-             length > 200 ? 200 : (int)length, word, allowed);
+    char token[LONGEST_WORD], likely[80];
+
+    snprintf(token, sizeof(token), "%.*s", length < LONGEST_WORD ? (int)length : 0, word);
+    snprintf(why, why_size, "column %zu: \"%.*s\" is not allowed; allowed: %s%s", column,
+             length > 200 ? 200 : (int)length, word, allowed,
+             ag_text_suggest(likely, sizeof(likely), token, AG_STREAM_WORDS));
     return -EINVAL;
 }
 

@@ -161,22 +161,39 @@ static int shown(struct slice piece)
     return piece.end - piece.begin < 40 ? (int)(piece.end - piece.begin) : 40;
 }
 
+/* "; did you mean WORD?", of a list of words. */
+static const char *suggest(char *text, size_t size, struct slice piece, const char *allowed)
+{
+    char token[LONGEST_TOKEN];
+
+    *text = '\0';
+    if (copy_token(piece, token))
+        (void)ag_text_suggest(text, size, token, allowed);
+    return text;
+}
+
 static int fail_unknown(const struct parser *parser, struct slice piece, const char *what,
                         const char *allowed)
 {
+    char likely[80];
+
     if (is_empty(piece))
         return fail(parser, piece.begin, "%s is missing; allowed: %s", what, allowed);
-    return fail(parser, piece.begin, "unknown %s \"%.*s\"; allowed: %s", strchr(what, ' ') + 1,
-                shown(piece), piece.begin, allowed);
+    return fail(parser, piece.begin, "unknown %s \"%.*s\"; allowed: %s%s", strchr(what, ' ') + 1,
+                shown(piece), piece.begin, allowed,
+                suggest(likely, sizeof(likely), piece, allowed));
 }
 
 static int fail_value(const struct parser *parser, const char *name, struct slice value,
                       const char *allowed)
 {
+    char likely[80];
+
     if (is_empty(value))
         return fail(parser, value.begin, "%s has no value; allowed: %s", name, allowed);
-    return fail(parser, value.begin, "\"%.*s\" is no value of %s; allowed: %s", shown(value),
-                value.begin, name, allowed);
+    return fail(parser, value.begin, "\"%.*s\" is no value of %s; allowed: %s%s", shown(value),
+                value.begin, name, allowed,
+                strchr(allowed, '|') ? suggest(likely, sizeof(likely), value, allowed) : "");
 }
 
 /* ---- conditions ---------------------------------------------------------------------------- */

@@ -52,6 +52,10 @@ static int dispatch(int argc, char **argv)
         return STATUS_USAGE;
     }
     command = argc > 2 ? command_find(argv[2]) : NULL;
+    if (argc > 2 && !command) {
+        command_complain_of(argv[2]);
+        return STATUS_USAGE;
+    }
     if (command)
         command_help(command);
     else

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 #define COLUMN_GAP  2
 #define POINT_WIDTH 90 /* how much of a long line is shown around a mistake */
 
@@ -91,9 +93,37 @@ static void tell(enum ag_log_level level, const char *line)
     n_wrong++;
 }
 
+/* The setting whose name is a slip of the pen or two away, or NULL. */
+static const char *likely_setting(const char *name)
+{
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const char *setting = ag_option_info(i)->name;
+
+        if (ag_text_distance(name, setting) <= strlen(setting) / 6)
+            return setting;
+    }
+    return NULL;
+}
+
+/* The library knows its variables by their first letters; here one is told where those are wrong.
+ */
+static void warn_of_near_names(void)
+{
+    for (char **variable = environ; variable && *variable; variable++) {
+        char name[64];
+        const char *likely;
+
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(*variable, "="), *variable);
+        likely = strncmp(name, "ALLOGRAFT_", strlen("ALLOGRAFT_")) ? likely_setting(name) : NULL;
+        if (likely)
+            command_complain("warning: %s is no setting; did you mean %s?", name, likely);
+    }
+}
+
 size_t settings_check_environment(void)
 {
     n_wrong = 0;
+    warn_of_near_names();
     (void)ag_options_read(environ, &options, tell);
     return n_wrong;
 }
@@ -101,6 +131,16 @@ size_t settings_check_environment(void)
 bool settings_ask_for_nvtx(void)
 {
     return ag_options_ask_for_nvtx(&options);
+}
+
+/* Who wants no report, or no warning, does not miss one; without a folder nothing is known of
+ * children. */
+const char *settings_watched_counters(void)
+{
+    bool silent = options.disable || !strcmp(options.stats.text, "off") ||
+                  !strcmp(options.counters.text, "off") || options.log < AG_LOG_WARN;
+
+    return silent ? NULL : options.counters.text;
 }
 
 /* ---- the tables ---------------------------------------------------------------------------- */

@@ -32,11 +32,14 @@ int command_options_check(void);
 
 /* Checks every ALLOGRAFT_* variable of the environment, and the file that one of them may name; one
  * line on stderr for each mistake, and the place in rules or file below it. Returns how many there
- * are. */
+ * are. Warns of variables whose names are nearly those of settings. */
 size_t settings_check_environment(void);
 
 /* Do the settings checked last need NVTX? */
 bool settings_ask_for_nvtx(void);
+/* Where the counters lie by them (as ALLOGRAFT_COUNTERS), or NULL where nothing is to be said of a
+ * program that never uses CUDA. */
+const char *settings_watched_counters(void);
 
 /* Shows the text on stderr, as one line, with a caret below the byte at `column` (from 1). */
 void settings_point_at(const char *text, size_t column);

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -169,7 +170,7 @@ static bool is_allowed(const char *values, const char *value)
 
         snprintf(part, sizeof(part), "%.*s", (int)length, values);
         values += length;
-        if (strpbrk(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || !strcmp(part, value) ||
+        if (strpbrk(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || !strcasecmp(part, value) ||
             (strstr(part, "..") && !ag_number_in_range_parse(value, part, false, &number)))
             return true;
     }
@@ -179,12 +180,11 @@ static bool is_allowed(const char *values, const char *value)
 static void complain_of_value(const struct command *command, const struct command_option *option,
                               const char *value)
 {
-    int length = 0;
-    const char *near = ag_text_nearest_word(value, option->values, &length);
+    char likely[80];
 
-    command_complain("%s: --%s=%s is not allowed; allowed: %s%s%.*s%s", command->name, option->name,
-                     value, option->values, near ? "; did you mean " : "", length, near ? near : "",
-                     near ? "?" : "");
+    command_complain("%s: --%s=%s is not allowed; allowed: %s%s", command->name, option->name,
+                     value, option->values,
+                     ag_text_suggest(likely, sizeof(likely), value, option->values));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

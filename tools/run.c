@@ -2,6 +2,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
+#include "unused.h"
 
 #include <errno.h>
 #include <gnu/libc-version.h>
@@ -161,6 +162,19 @@ static int add_nvtx(const char *library)
     return setenv("NVTX_INJECTION64_PATH", library, 0) ? STATUS_FAILED : STATUS_OK;
 }
 
+/* ---- programs without CUDA ----------------------------------------------------------------- */
+
+/* Has the library say at the end that there was no CUDA. The program starts without that, too. */
+static void mark_program(void)
+{
+    const char *counters = settings_watched_counters();
+    char mark[AG_TEXT_MAX + 100];
+
+    (void)unsetenv(AG_UNUSED_VARIABLE); /* of another `allograft run` around this one */
+    if (counters && !ag_unused_mark(counters, mark, sizeof(mark)))
+        (void)setenv(AG_UNUSED_VARIABLE, mark, 1);
+}
+
 /* ---- the program --------------------------------------------------------------------------- */
 
 static bool is_file(const char *path)
@@ -297,5 +311,6 @@ int command_run(const struct command_line *line)
         if (status)
             return status;
     }
+    mark_program();
     return become_program(line->words);
 }

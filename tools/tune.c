@@ -227,6 +227,13 @@ static int try_it(const char *library)
         return STATUS_FAILED;
     trials[0].peak_bytes = run.peak_bytes;
     simulated = wish.simulate || run.simulated;
+    if (!stopped && !run.n_reports)
+        command_complain(
+            "tune: neither %s nor what it started made a CUDA call that came through, so "
+            "the settings change nothing. Usual reasons: none of it needs a GPU; a "
+            "program is statically linked, setuid, or was started without LD_PRELOAD "
+            "(sudo, env -i, a container, another host)",
+            wish.argv[0]);
     if (!stopped)
         (void)fault_of(&run);
     tune_text_free(&run.text);

@@ -69,6 +69,7 @@ struct tune_run {
     bool simulated;        /* a report tells of the simulated driver, whose times mean nothing */
     struct tune_text text; /* the caller frees it */
     int status;            /* as waitpid() has it */
+    unsigned n_reports;    /* of processes that used CUDA, if they were counted */
     bool timed_out, has_output;
     char complaint[200]; /* the last line of its standard error */
 };

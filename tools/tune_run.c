@@ -46,7 +46,8 @@ static uint64_t peak_of(const struct process *process)
     return peak;
 }
 
-/* What the processes that left a report tell: the sum of their peaks, and whose driver they had. */
+/* What the processes that left a report tell: how many they are, the sum of their
+ * peaks, and whose driver they had. */
 static void read_reports(const char *path, struct tune_run *ret)
 {
     DIR *folder = opendir(path);
@@ -56,8 +57,10 @@ static void read_reports(const char *path, struct tune_run *ret)
     while (folder && (entry = readdir(folder))) {
         size_t length = strlen(entry->d_name);
 
-        if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0 ||
-            process_read(dirfd(folder), entry->d_name, &process))
+        if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0)
+            continue;
+        ret->n_reports++;
+        if (process_read(dirfd(folder), entry->d_name, &process))
             continue;
         ret->peak_bytes += peak_of(&process);
         ret->simulated |= process.stats->head.simulated != 0;

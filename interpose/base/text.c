@@ -383,32 +383,46 @@ void ag_text_nearest_try(struct ag_text_nearest *nearest, const char *name)
 
     if (distance > most && length >= 3 && ag_text_begins(name, nearest->written))
         distance = most;
-    if (length && distance <= most && (!nearest->name || distance < nearest->distance)) {
+    if (length > 1 && name[0] && name[1] && distance <= most && (!nearest->name || distance < nearest->distance)) {
         nearest->name = name;
         nearest->distance = distance;
     }
 }
 
-const char *ag_text_nearest_word(const char *written, const char *allowed, int *ret_length)
+/* How far `written` is from a word of a list; UINT_MAX when it is not near. Of "nth:K" only what
+ * stands before the colon is compared. */
+static unsigned distance_to_word(const char *written, const char *word)
 {
     static const char stands_for_others[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    const char *best = NULL;
-    unsigned best_distance = UINT_MAX;
+    bool is_form = strpbrk(word, stands_for_others);
+    char head[LONGEST_NAME], word_head[LONGEST_NAME];
+    struct ag_text_nearest nearest = {.written = head};
 
+    if (is_form && !strchr(word, ':'))
+        return UINT_MAX;
+    snprintf(head, sizeof(head), "%.*s", (int)strcspn(written, is_form ? ":" : ""), written);
+    snprintf(word_head, sizeof(word_head), "%.*s", (int)strcspn(word, is_form ? ":" : ""), word);
+    ag_text_nearest_try(&nearest, word_head);
+    return nearest.name && nearest.distance ? nearest.distance : UINT_MAX;
+}
+
+const char *ag_text_suggest(char *text, size_t size, const char *written, const char *allowed)
+{
+    unsigned best = UINT_MAX;
+
+    *text = '\0';
     while (*allowed) {
-        struct ag_text_nearest nearest = {.written = written};
-        size_t length = strcspn(allowed, "|");
+        size_t length = strcspn(allowed, "|, ");
         char word[LONGEST_NAME];
+        unsigned distance;
 
         snprintf(word, sizeof(word), "%.*s", (int)length, allowed);
-        if (!strpbrk(word, stands_for_others))
-            ag_text_nearest_try(&nearest, word);
-        if (nearest.name && nearest.distance < best_distance) {
-            best = allowed;
-            best_distance = nearest.distance;
-            *ret_length = (int)length;
+        distance = distance_to_word(written, word);
+        if (distance < best) {
+            best = distance;
+            snprintf(text, size, "; did you mean %s?", word);
         }
-        allowed += length + (allowed[length] == '|');
+        allowed += length + (allowed[length] != '\0');
     }
-    return best;
+    return text;
 }

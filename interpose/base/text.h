@@ -65,8 +65,7 @@ struct ag_text_nearest {
 };
 
 void ag_text_nearest_try(struct ag_text_nearest *nearest, const char *name);
-/* The same of the words of "a|b|c", but for those in capitals or with digits, which stand for
- * others: where it begins there, or NULL when none comes near. */
-const char *ag_text_nearest_word(const char *written, const char *allowed, int *ret_length);
+/* Writes "; did you mean WORD?", of the words of "a|b:N|c" or "a, b", or nothing; returns text. */
+const char *ag_text_suggest(char *text, size_t size, const char *written, const char *allowed);
 
 #endif

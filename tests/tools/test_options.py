@@ -170,6 +170,61 @@ class Check(CommandTest):
         self.assertEqual(self.check(ALLOGRAFTING="1", NOT_ALLOGRAFT_X="1").returncode, 0)
 
 
+class NearNames(CommandTest):
+    """Variables that were likely meant to be settings: one line each, and all goes on."""
+
+    NEAR = {"ALOGRAFT_POLICY": "ALLOGRAFT_POLICY", "ALLOGRAF_POLCY": "ALLOGRAFT_POLICY",
+            "ALLOGRAFTPOLICY": "ALLOGRAFT_POLICY", "allograft_stats": "ALLOGRAFT_STATS",
+            "ALOLGRAFT_LOG": "ALLOGRAFT_LOG", "ALLOGRAPH_CACHE": "ALLOGRAFT_CACHE",
+            "ALLOGRAFTS_GRAPH_HOLD_US": "ALLOGRAFT_GRAPH_HOLD_US", "ALLOGRAF_TRACE": "ALLOGRAFT_TRACE"}
+    OTHERS = ("ALLOGRAFTING", "ALLOGRAFT", "ALOGRAFT_HOME", "ALLOGRAFTS_DIR", "GRAFT_POLICY", "POLICY", "GRAPH",
+              "ALLOCATOR_POLICY", "_ALLOGRAFT_", "ALLO_LOG", "MALLOC_TRACE", "A" * 500)
+
+    def test_are_named(self):
+        for words in (["options", "--check"], ["run", "true"], ["tune", "--runs=1", "--compare=none", "true"]):
+            result = allograft(*words, env=clean_environment(ALOGRAFT_POLICY="x"))
+            self.assertEqual(result.returncode, 0)
+            self.assertEqual(result.stderr.splitlines()[0],
+                             "allograft: warning: ALOGRAFT_POLICY is no setting; did you mean ALLOGRAFT_POLICY?")
+        for name, meant in self.NEAR.items():
+            result = allograft("options", "--check", env=clean_environment(**{name: "1"}))
+            self.assertEqual(result.stderr, f"allograft: warning: {name} is no setting; did you mean {meant}?\n")
+
+    def test_others_are_left_alone(self):
+        for name in self.OTHERS:
+            result = allograft("options", "--check", env=clean_environment(**{name: "1"}))
+            self.assertEqual((result.returncode, result.stderr), (0, ""), name)
+
+
+class Units(CommandTest):
+    """What is not allowed is answered by what is: numbers by what they are counted in, words by the likely one."""
+
+    WRONG = {"BYTES|N%|max": ("1XB", "64KiB"), "BYTES": ("1XB", "64KiB"), "COUNT": ("3ms", "without a unit"),
+             "SEGMENT": ("4x", "without a unit"), "PREFER": ("numa:x", "numa:0")}
+
+    def test_every_type_names_what_is_allowed(self):
+        rows = re.findall(r'^AG_OPTION\(\w+, (\w+), (\w+), "[^"]*", "([^"]*)"', read("interpose", "options.def"), re.M)
+        numbers = 0
+        for name, kind, allowed in rows:
+            value, hint = self.WRONG.get(allowed, self.WRONG.get(kind, ("\x7f", "")))
+            if kind in ("TEXT", "PATH"):
+                continue
+            result = allograft("options", "--check", env=clean_environment(**{"ALLOGRAFT_" + name: value}))
+            self.assertEqual(result.returncode, 2, name)
+            self.assertIn("allowed: ", result.stderr)
+            self.assertIn(hint, result.stderr, name)
+            numbers += bool(hint)
+        self.assertGreater(numbers, 12)
+
+    def test_words_that_are_nearly_right(self):
+        for name, value, meant in (("POLICY", "manged", "managed"), ("FREE", "synch", "sync"), ("PREFER", "hots", "host"),
+                                   ("GRAPH_SEGMENT", "iterations", "iteration"), ("LOG", "wran", "warn")):
+            self.assert_refused(allograft("options", "--check", env=clean_environment(**{"ALLOGRAFT_" + name: value})),
+                                f"ALLOGRAFT_{name}={value} is not allowed", f"did you mean {meant}?")
+        result = allograft("options", "--check", env=clean_environment(ALLOGRAFT_FROBNICATE="1"))
+        self.assert_refused(result, "ALLOGRAFT_FROBNICATE", "`allograft options` lists them")
+
+
 class Words(CommandTest):
     def test_version(self):
         version = re.search(r"\n\s*version: '([^']+)'", read("meson.build"))[1]
@@ -196,6 +251,7 @@ class Words(CommandTest):
     def test_refuses_what_it_does_not_know(self):
         self.assert_refused(allograft("rum"), "'rum'", "did you mean run?")
         self.assert_refused(allograft("reprot"), "did you mean report?")
+        self.assert_refused(allograft("help", "reprot"), "did you mean report?")
         self.assert_refused(allograft("version"), "did you mean --version?")
         self.assert_refused(allograft("frobnicate"), "'frobnicate'", "`allograft --help`")
         self.assert_refused(allograft("--policy=pool"), "`allograft run --policy=pool`")

@@ -199,6 +199,64 @@ class Program(RunTest):
             self.assert_silent(result, plain.stdout, plain.returncode)
 
 
+class Unused(RunTest):
+    """One line where neither the program nor what it started used CUDA, since there is no report then."""
+
+    def setUp(self):
+        super().setUp()
+        self.counters = os.path.join(self.folder, "counters")
+        os.mkdir(self.counters)
+        os.utime(self.counters, (1, 1)) # nobody has used it lately
+        self.demo = os.path.join(paths.sim, "demo", "demo-sim")
+        if not os.path.exists(self.demo):
+            self.skipTest("the demo was not built")
+
+    def said(self, *args, **settings):
+        """What the library says of it; reports left out."""
+        env = clean_environment(ALLOGRAFT_COUNTERS=self.counters, LD_LIBRARY_PATH=paths.sim,
+                                ALLOGRAFT_STATS=os.path.join(self.folder, "%p.json"), **settings)
+        result = allograft("run", *args, env=env, unused=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stderr
+
+    def assert_said(self, *args):
+        lines = self.said(*args).splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(lines[0], r"^allograft: neither \w+ \(process \d+\) nor what .* CUDA call .* statically linked, setuid")
+
+    def test_is_said_of_programs_without_cuda(self):
+        for program in (["true"], ["sh", "-c", "true; /bin/true & wait"], [sys.executable, "-c", "pass"],
+                        [sys.executable, "-c", "import os; os._exit(0)"], ["sh", "-c", "exec sh -c :"]):
+            self.assert_said("--", *program)
+
+    def test_is_not_said_where_a_child_used_it(self):
+        for program in ([self.demo], ["sh", "-c", f"'{self.demo}'; exit 0"], ["sh", "-c", f"exec '{self.demo}'"],
+                        ["sh", "-c", f"sh -c \"'{self.demo}'; true\"; true"],
+                        [sys.executable, "-c", f"import subprocess; subprocess.run(['{self.demo}'])"]):
+            os.utime(self.counters, (1, 1))
+            self.assertEqual(self.said("--", *program), "")
+
+    def test_is_not_said_where_no_report_is_asked_for(self):
+        config = self.file("quiet.conf", "STATS = off\n")
+        for words in (["--stats", "off"], ["--log", "error"], ["--disable", "1"], ["--counters", "off"],
+                      ["--counters", "/no/such/folder"]):
+            self.assertEqual(self.said(*words, "true"), "")
+        env = clean_environment(ALLOGRAFT_COUNTERS=self.counters, ALLOGRAFT_CONFIG=config)
+        self.assert_silent(allograft("run", "true", env=env, unused=True), "")
+
+    def test_is_not_said_into_a_file_of_the_program(self):
+        path = os.path.join(self.folder, "mine")
+        for program in (f"exec 2>'{path}'", f"exec 2>&-; exec 5>'{path}'"):
+            self.assertEqual(self.said("--", "sh", "-c", program), "")
+            self.assertEqual(os.path.getsize(path), 0)
+
+    def test_is_not_said_without_the_command(self):
+        preload = ":".join(filter(None, [os.environ.get("TEST_PRELOAD"), paths.library]))
+        result = subprocess.run(["true"], env=clean_environment(LD_PRELOAD=preload, ALLOGRAFT_COUNTERS=self.counters),
+                                stderr=subprocess.PIPE, check=True)
+        self.assertEqual(result.stderr, b"")
+
+
 class NotStarted(RunTest):
     def test_not_found(self):
         self.assert_refused(allograft("run", "no-such-program"), "no-such-program", "not found", status=127)

@@ -359,8 +359,8 @@ static void refuses_bad_streams(void)
     struct ag_options options;
 
     for (size_t i = 0; i < N_OF(cases); i++) {
-        snprintf(expected, sizeof(expected), "ALLOGRAFT_GRAPH: %s is not allowed; allowed: %s",
-                 cases[i].place, forms);
+        snprintf(expected, sizeof(expected), "ALLOGRAFT_GRAPH: %s is not allowed; allowed: %s%s",
+                 cases[i].place, forms, i ? "" : "; did you mean all?");
         CHECK(ag_option_check("ALLOGRAFT_GRAPH", cases[i].text, why, sizeof(why)) == -EINVAL);
         CHECK_SAID(!strcmp(why, expected), "%s\n not %s", why, expected);
     }
@@ -521,7 +521,8 @@ static void refuses_bad_lines(void)
         {"STATS=\"x.json\"", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
         {"RULES='*:pool'", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
         {"RULES=*:pool\n RULES = nth=1,szie>1:pool\n",
-         "a.conf:2: column 16: unknown condition \"szie\"; allowed: size, device, from, nth, thread, *"},
+         "a.conf:2: column 16: unknown condition \"szie\"; allowed: size, device, from, nth, thread, *; "
+         "did you mean size?"},
         {"FREE=s\x01\x7f", "a.conf:1: column 6: FREE=s?? is not allowed; allowed: auto|ordered|sync"},
     };
     struct ag_options options;

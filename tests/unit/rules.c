@@ -253,7 +253,8 @@ static void blanks_do_not_matter(void)
 static const struct {
     const char *text, *why;
 } mistakes[] = {
-    {"*:pool; nth=1,szie>4:native", "column 15: unknown condition \"szie\"" C_ALLOWED},
+    {"*:pool; nth=1,szie>4:native",
+     "column 15: unknown condition \"szie\"" C_ALLOWED "; did you mean size?"},
     {"pool", "column 1: unknown condition \"pool\"" C_ALLOWED},
     {":pool", "column 1: a condition is missing" C_ALLOWED},
     {"nth=1, :pool", "column 7: a condition is missing" C_ALLOWED},
@@ -324,7 +325,7 @@ static const struct {
     {"*:pool,", "column 8: an action is missing" A_ALLOWED},
     {"*:,pool", "column 3: an action is missing" A_ALLOWED},
     {"* :  ;*:pool", "column 4: an action is missing" A_ALLOWED},
-    {"*:natve", "column 3: unknown action \"natve\"" A_ALLOWED},
+    {"*:natve", "column 3: unknown action \"natve\"" A_ALLOWED "; did you mean native?"},
     {"*:pool=1", "column 3: unknown action \"pool\"" A_ALLOWED},
     {"*:=1", "column 3: an action is missing" A_ALLOWED},
     {"*:pool:native", "column 3: unknown action \"pool:native\"" A_ALLOWED},

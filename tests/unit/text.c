@@ -310,23 +310,34 @@ static void finds_near_names(void)
     }
 }
 
-static void finds_near_words(void)
+static void suggests_words(void)
 {
-    static const char allowed[] = "device|host|numa:N|none|1..9|off";
-    int length = 0;
+    static const struct {
+        const char *written, *allowed, *expected;
+    } cases[] = {
+        {"hots", "device|host|numa:N|none|1..9|off", "; did you mean host?"},
+        {"devcie", "device|host|numa:N|none|1..9|off", "; did you mean device?"},
+        {"of", "device|host|numa:N|none|1..9|off", "; did you mean off?"},
+        {"nmua:3", "device|host|numa:N|none", "; did you mean numa:N?"},
+        {"numa:x", "device|host|numa:N|none", ""},
+        {"1..8", "1..9|BYTES|N%", ""},
+        {"natve", "pool, native, managed, backend=", "; did you mean native?"},
+        {"backend", "pool, native, managed, backend=", "; did you mean backend=?"},
+        {"", "a|b", ""},
+        {"x", "", ""},
+    };
+    char text[80];
 
-    CHECK(ag_text_nearest_word("hots", allowed, &length) == strstr(allowed, "host") && length == 4);
-    CHECK(ag_text_nearest_word("devcie", allowed, &length) == allowed && length == 6);
-    CHECK(ag_text_nearest_word("of", allowed, &length) == strstr(allowed, "off") && length == 3);
-    CHECK(!ag_text_nearest_word("numa:x", allowed, &length));
-    CHECK(!ag_text_nearest_word("1..8", allowed, &length));
-    CHECK(!ag_text_nearest_word("", "", &length));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        CHECK(ag_text_suggest(text, sizeof(text), cases[i].written, cases[i].allowed) == text);
+        CHECK_SAID(!strcmp(text, cases[i].expected), "\"%s\": \"%s\"", cases[i].written, text);
+    }
 }
 
 int main(void)
 {
     finds_near_names();
-    finds_near_words();
+    suggests_words();
     reads_sizes();
     reads_hostile_sizes();
     writes_sizes();

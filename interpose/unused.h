@@ -1,0 +1,27 @@
+/* The program that `allograft run` started, and what became of CUDA in it: one line where neither
+ * it nor anything it started here used CUDA, since nothing else would tell that the report is
+ * missing.
+ *
+ * The command leaves a mark in the environment; the process whose id it has speaks, at its end.
+ * Whether a child used CUDA is seen by the folder of the counters, which changes whenever a process
+ * begins with CUDA. Somebody else may have changed it: then nothing is said, which does no harm. */
+#ifndef AG_UNUSED_H
+#define AG_UNUSED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define AG_UNUSED_VARIABLE "ALLOGRAFT_RUN"
+
+/* The mark of this process, which is to become the program; `counters` as ALLOGRAFT_COUNTERS. 0 or
+ * -errno. */
+int ag_unused_mark(const char *counters, char *mark, size_t size);
+
+/* Is it this process that has the mark? */
+bool ag_unused_is_marked(char **environment);
+/* This process uses CUDA. */
+void ag_unused_note(char **environment);
+/* This process ends and has not used CUDA: says so if it has the mark. */
+void ag_unused_tell(char **environment);
+
+#endif
