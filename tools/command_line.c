@@ -41,7 +41,7 @@ static const char *dashed(const char *name)
     char *text = names[n++];
 
     for (size_t i = 0; name[i] && i + 1 < LONGEST_NAME; i++)
-        text[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
+        text[i] = (char)(name[i] == '_' ? '-' : tolower((unsigned char)name[i]));
     return text;
 }
 
@@ -130,9 +130,8 @@ void command_complain_of(const char *word)
     ag_text_nearest_try(&nearest, "--help");
     if (nearest.name)
         command_complain("no command '%s'; did you mean %s?", word, nearest.name);
-    else if (*word == '-' && command_option_find(&commands[COMMAND_run], word, length))
-        command_complain("no command '%s'; did you mean `allograft run %s`?", word, word);
-    else if (strchr(word, '/') && !access(word, X_OK))
+    else if ((*word == '-' && command_option_find(&commands[COMMAND_run], word, length)) ||
+             (strchr(word, '/') && !access(word, X_OK)))
         command_complain("no command '%s'; did you mean `allograft run %s`?", word, word);
     else
         command_complain("no command '%s'; `allograft --help` lists them", word);

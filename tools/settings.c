@@ -26,7 +26,7 @@ int settings_full_name(const char *written, size_t written_length, char *name, s
         return -ENAMETOOLONG;
     memcpy(name, PREFIX, at);
     for (size_t i = 0; i < written_length; i++)
-        name[at + i] = written[i] == '-' ? '_' : (char)toupper((unsigned char)written[i]);
+        name[at + i] = (char)(written[i] == '-' ? '_' : toupper((unsigned char)written[i]));
     name[at + written_length] = '\0';
     return 0;
 }
