@@ -1,6 +1,7 @@
 /* Beginning and end: see lifecycle.h.
  *
- * Nothing happens before the first hooked call (but for NVTX, where it is asked for: entry_nvtx.c).
+ * Nothing happens before the first hooked call (but for NVTX, where it is asked for: entry_nvtx.c; and
+ * the mark of `allograft run` is read: unused.c).
  * Settings are read, the driver is found, once, by whichever thread comes first. At the end:
  * - an atexit handler, registered after the first context exists and so running before the driver's
  *   own, pays the wait that ordered frees owe;
@@ -167,7 +168,7 @@ static enum ag_entry_state start(void)
         ag_nvtx_tell(&options);
     ag_report_describe(&options);
     pthread_atfork(NULL, NULL, begin_child);
-    ag_unused_note(environ);
+    ag_unused_note();
     trouble = find_trouble(settings_bad);
     if (!trouble)
         ag_replay_configure(&options);
@@ -389,7 +390,7 @@ static void end_unused(void)
     if (ag_driver_is_loaded() && ag_report_gpu_is_open())
         warn_of_bypass();
     else
-        ag_unused_tell(environ);
+        ag_unused_tell();
 }
 
 void ag_lifecycle_leave(const char *ended_by)
@@ -397,7 +398,7 @@ void ag_lifecycle_leave(const char *ended_by)
     int saved_errno = errno;
 
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
-        ag_unused_is_marked(environ))
+        ag_unused_is_marked())
         end_unused();
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
         return;

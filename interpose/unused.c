@@ -24,15 +24,17 @@ struct mark {
     int pid;
     uint64_t began_ns;               /* of CLOCK_REALTIME */
     unsigned long long device, file; /* standard error was this one */
-    const char *counters;
+    char counters[2048];
 };
+
+static struct mark mark; /* its pid is 0 where there is none */
 
 static uint64_t in_ns(struct timespec t)
 {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-int ag_unused_mark(const char *counters, char *mark, size_t size)
+int ag_unused_mark(const char *counters, char *text, size_t size)
 {
     struct timespec now;
     struct stat out;
@@ -40,7 +42,7 @@ int ag_unused_mark(const char *counters, char *mark, size_t size)
 
     if (clock_gettime(CLOCK_REALTIME, &now) || fstat(STDERR_FILENO, &out))
         return -errno;
-    length = snprintf(mark, size, "%d:%llu:%llu:%llu:%s", getpid(), (unsigned long long)in_ns(now),
+    length = snprintf(text, size, "%d:%llu:%llu:%llu:%s", getpid(), (unsigned long long)in_ns(now),
                       (unsigned long long)out.st_dev, (unsigned long long)out.st_ino, counters);
     return length > 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
 }
@@ -55,40 +57,35 @@ static unsigned long long take_number(const char **text)
     return number;
 }
 
-static bool read_mark(char **environment, struct mark *ret)
+/* At the start: programs do with their environment what they like, and may free it before the end.
+ */
+__attribute__((constructor)) static void read_mark(void)
 {
-    static const char name[] = AG_UNUSED_VARIABLE "=";
+    const char *value = getenv(AG_UNUSED_VARIABLE);
+    struct mark found = {0};
 
-    for (; environment && *environment; environment++) {
-        const char *value = *environment + sizeof(name) - 1;
-
-        if (strncmp(*environment, name, sizeof(name) - 1) != 0)
-            continue;
-        ret->pid = (int)take_number(&value);
-        ret->began_ns = take_number(&value);
-        ret->device = take_number(&value);
-        ret->file = take_number(&value);
-        ret->counters = value;
-        return value != NULL;
-    }
-    return false;
-}
-
-bool ag_unused_is_marked(char **environment)
-{
-    struct mark mark;
-
-    return read_mark(environment, &mark) && mark.pid == getpid();
-}
-
-void ag_unused_note(char **environment)
-{
-    struct mark mark;
-    int folder;
-
-    if (!read_mark(environment, &mark) || mark.pid == getpid())
+    if (!value)
         return;
-    folder = ag_record_open_folder(mark.counters, true);
+    found.pid = (int)take_number(&value);
+    found.began_ns = take_number(&value);
+    found.device = take_number(&value);
+    found.file = take_number(&value);
+    if (!value || strlen(value) >= sizeof(found.counters))
+        return;
+    memcpy(found.counters, value, strlen(value) + 1);
+    mark = found;
+}
+
+bool ag_unused_is_marked(void)
+{
+    return mark.pid && mark.pid == getpid();
+}
+
+void ag_unused_note(void)
+{
+    int folder =
+        mark.pid && !ag_unused_is_marked() ? ag_record_open_folder(mark.counters, true) : -1;
+
     if (folder < 0)
         return;
     (void)futimens(folder, NULL);
@@ -96,32 +93,32 @@ void ag_unused_note(char **environment)
 }
 
 /* Has a process begun with CUDA since the program began, or cannot that be told? */
-static bool others_used_it(const struct mark *mark)
+static bool others_used_it(void)
 {
-    int folder = ag_record_open_folder(mark->counters, false);
+    int folder = ag_record_open_folder(mark.counters, false);
     struct stat st;
     bool used;
 
     if (folder < 0) /* the usual one is made when it is needed, others are never */
-        return folder != -ENOENT || strcmp(mark->counters, "auto") != 0;
-    used = fstat(folder, &st) || in_ns(st.st_mtim) + STEP_NS >= mark->began_ns;
+        return folder != -ENOENT || strcmp(mark.counters, "auto") != 0;
+    used = fstat(folder, &st) || in_ns(st.st_mtim) + STEP_NS >= mark.began_ns;
     close(folder);
     return used;
 }
 
-void ag_unused_tell(char **environment)
+void ag_unused_tell(void)
 {
-    struct mark mark;
     struct stat out;
 
-    if (!read_mark(environment, &mark) || mark.pid != getpid() || others_used_it(&mark))
+    if (!ag_unused_is_marked() || others_used_it())
         return;
     /* A program may have given the number to a file of its own. */
     if (fstat(STDERR_FILENO, &out) || out.st_dev != mark.device || out.st_ino != mark.file)
         return;
     ag_log_warn(
-        "neither %s (process %d) nor what it started made a CUDA call that came through, so there is no "
-        "report. Usual reasons: none of it needs a GPU; a program is statically linked, setuid, or "
-        "was started without LD_PRELOAD (sudo, env -i, a container, another host)",
+        "neither %s (process %d) nor what it started made a CUDA call that came through, so "
+        "there is no report. Usual reasons: none of it needs a GPU; a program is statically "
+        "linked, setuid, or was started without LD_PRELOAD (sudo, env -i, a container, "
+        "another host)",
         program_invocation_short_name, mark.pid);
 }

@@ -15,13 +15,13 @@
 
 /* The mark of this process, which is to become the program; `counters` as ALLOGRAFT_COUNTERS. 0 or
  * -errno. */
-int ag_unused_mark(const char *counters, char *mark, size_t size);
+int ag_unused_mark(const char *counters, char *text, size_t size);
 
 /* Is it this process that has the mark? */
-bool ag_unused_is_marked(char **environment);
+bool ag_unused_is_marked(void);
 /* This process uses CUDA. */
-void ag_unused_note(char **environment);
+void ag_unused_note(void);
 /* This process ends and has not used CUDA: says so if it has the mark. */
-void ag_unused_tell(char **environment);
+void ag_unused_tell(void);
 
 #endif

@@ -7,10 +7,13 @@
 #include <stdbool.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #define PREFIX "ALLOGRAFT_"
 
-/* The table is this wide wherever it is printed, so that the README can hold the same text. */
+/* The table is this wide wherever it is printed, so that the README can hold the same text; a
+ * terminal that is narrower gets a list. */
 #define TABLE_COLUMNS 100
 #define COLUMN_GAP    2
 
@@ -67,9 +70,35 @@ static void print_row(struct widths w, const char *name, const char *value, cons
     command_wrap(stdout, indent, indent, TABLE_COLUMNS, help);
 }
 
+/* How wide the terminal is; TABLE_COLUMNS where there is none, or a wider one. */
+static int columns_here(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 40 || size.ws_col > TABLE_COLUMNS)
+        return TABLE_COLUMNS;
+    return size.ws_col;
+}
+
+/* For a terminal that the table does not fit. */
+static void print_list(int columns)
+{
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const struct ag_option_info *row = ag_option_info(i);
+
+        printf("%s  %s  (%s)\n    ", row->name, row->allowed, row->default_text);
+        command_wrap(stdout, 4, 4, columns - 1, row->help);
+    }
+}
+
 static int print_table(void)
 {
     struct widths w = measure_columns();
+
+    if (columns_here() < TABLE_COLUMNS) {
+        print_list(columns_here());
+        return STATUS_OK;
+    }
 
     print_row(w, "variable", "default", "allowed", "meaning");
     for (size_t i = 0; i < ag_options_count(); i++) {

@@ -1,7 +1,11 @@
 """`allograft options`, --check, --version and --help: the tables and every refusal."""
 
+import fcntl
 import os
+import pty
 import re
+import struct
+import termios
 
 import command
 from command import CommandTest, allograft, clean_environment, paths
@@ -49,6 +53,30 @@ class Table(CommandTest):
             self.assertEqual(line, line.rstrip())
             self.assertEqual(line[start - 2:start], "  ")
             self.assertNotEqual(line[start], " ")
+
+
+    def test_is_a_list_in_a_narrow_terminal(self):
+        def shown(columns):
+            ours, theirs = pty.openpty()
+            self.addCleanup(os.close, ours)
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+            child = command.subprocess.Popen([paths.command, "options"], stdin=theirs, stdout=theirs, stderr=theirs,
+                                             env=clean_environment())
+            os.close(theirs)
+            text = b""
+            try:
+                while chunk := os.read(ours, 65536):
+                    text += chunk
+            except OSError: # its end
+                pass
+            self.assertEqual(child.wait(), 0)
+            return text.decode().replace("\r\n", "\n")
+        self.assertEqual(shown(100), self.table)
+        narrow = shown(80)
+        for line in narrow.splitlines():
+            self.assertLess(len(line), 80)
+        for name, value, allowed in rows_of_the_list():
+            self.assertIn(f"{name}  {allowed}  ({value})\n    ", narrow)
 
 
 class Check(CommandTest):
