@@ -5,7 +5,7 @@
  * each opens what NVTX_INJECTION64_PATH names and lets InitializeInjectionNvtx2 fill in what it
  * likes; all else does nothing. There is no other way in: the weak pointer that NVTX looks at last
  * is hidden. So who runs under us needs the variable: `allograft run` sets it, and where the
- * library is preloaded without that, its one constructor does, if, and only if, the settings of the
+ * library is preloaded without that, its one constructor (lifecycle.c) does, if, and only if, the settings of the
  * environment ask for NVTX. Nothing else is done then, neither there nor in the injection, which
  * reads the settings alone.
  *
@@ -326,7 +326,7 @@ void ag_nvtx_tell(const struct ag_options *options)
 
 /* Runs wherever we are preloaded, so it must be nothing where NVTX is not asked for: it looks at
  * three variables. It runs before the program has threads, and so may set one. */
-__attribute__((constructor)) static void offer(void)
+void ag_nvtx_offer(void)
 {
     int saved_errno = errno;
     char path[PATH_MAX];

@@ -10,12 +10,15 @@ void ag_lifecycle_context_exists(void);
 /* The effective settings; after the first hook. */
 const struct ag_options *ag_lifecycle_options(void);
 
-/* The marks of streams and iterations are known, though no hook was called yet. Reads the settings and
- * starts nothing. */
+/* The marks of streams and iterations are known, though no hook was called yet. Reads the settings
+ * and starts nothing. */
 void ag_lifecycle_know_marks(void);
-/* Are we in front of the C library, and so of everybody's calls: preloaded, or linked? Else some library or
- * program has opened us, and nothing of ours is to happen but what it calls. */
+/* Are we in front of the C library, and so of everybody's calls: preloaded, or linked? Else some
+ * library or program has opened us, and nothing of ours is to happen but what it calls. */
 bool ag_lifecycle_is_preloaded(void);
+/* Has NVTX tell us where the settings of the environment ask for it: as the library is loaded
+ * (entry_nvtx.c). */
+void ag_nvtx_offer(void);
 /* One line where the settings ask for NVTX and it will not tell us anything (entry_nvtx.c). */
 void ag_nvtx_tell(const struct ag_options *options);
 

@@ -57,9 +57,7 @@ static unsigned long long take_number(const char **text)
     return number;
 }
 
-/* At the start: programs do with their environment what they like, and may free it before the end.
- */
-__attribute__((constructor)) static void read_mark(void)
+void ag_unused_begin(void)
 {
     const char *value = getenv(AG_UNUSED_VARIABLE);
     struct mark found = {0};

@@ -17,6 +17,9 @@
  * -errno. */
 int ag_unused_mark(const char *counters, char *text, size_t size);
 
+/* Reads the mark as the process starts: programs do with their environment what they like, and may
+ * free it before their end. */
+void ag_unused_begin(void);
 /* Is it this process that has the mark? */
 bool ag_unused_is_marked(void);
 /* This process uses CUDA. */

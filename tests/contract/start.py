@@ -1,12 +1,13 @@
-# Only what NVTX needs runs when the library is loaded, and dlsym is passed on by a jump, not by a call.
+# Variables are looked at when the library is loaded, nothing else is done, and dlsym is passed on by a jump, not by a
+# call.
 
 import re
 import sys
 
 from contract import finish, is_sanitized, run, skip
 
-# One entry is the compiler's own (frame_dummy of crtbegin), one is offer() of interpose/entry_nvtx.c;
-# tests/preload/test_nvtx.py holds it to doing nothing where NVTX is not asked for.
+# One entry is the compiler's own (frame_dummy of crtbegin), one is begin() of interpose/lifecycle.c: it
+# reads the mark of `allograft run`, and tests/preload/test_nvtx.py holds it to doing nothing where NVTX is not asked for.
 KNOWN_CONSTRUCTORS = 2
 
 
