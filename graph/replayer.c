@@ -618,12 +618,15 @@ void ag_replay_stop(void)
 
 /* Work that was withheld until now the device would natively have had some time ago: where the end
  * does not wait for it (_exit, exec), it would be lost more often. */
-void ag_replay_exit(void)
+void ag_replay_exit(bool for_good)
 {
     bool was_on = ag_replay_on();
 
     atomic_store(&is_last, true);
-    ag_replay_stop();
+    if (for_good)
+        ag_replay_stop();
+    else
+        ag_replay_flush_all(AG_FLUSH_END);
     if (was_on && ag_stats_counter(AG_STAT_REPLAY_WITHHELD))
         ag_watchdog_last(LAST_PATIENCE_NS);
     atomic_store(&is_last, false); /* where exec fails, the process goes on */

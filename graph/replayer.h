@@ -153,8 +153,8 @@ void ag_replay_context_gone(struct ag_context *context);
 void ag_replay_stream_altered(CUstream stream);
 
 void ag_replay_stop(void); /* flushes, and passes all from then on */
-/* The process ends: stops, and waits a little for what was withheld. */
-void ag_replay_exit(void);
+/* The process ends: lets go what is withheld, and waits a little for it. `for_good`: and stops. */
+void ag_replay_exit(bool for_good);
 void ag_replay_begin_child(void); /* a forked child: nothing is withheld, no threads */
 
 #endif

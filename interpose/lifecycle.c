@@ -20,6 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/helper.h"
+#include "base/log.h"
+
 #include "alloc.h"
 #include "api.h"
 #include "app_async.h"
@@ -29,6 +32,7 @@
 #include "bypass.h"
 #include "context.h"
 #include "driver.h"
+#include "ending.h"
 #include "entry.h"
 #include "green.h"
 #include "ipc.h"
@@ -85,6 +89,7 @@ static void begin_child(void)
     ag_private_forget_all();
     ag_api_begin_child();
     ag_order_forget_all();
+    ag_helper_begin_child();
     ag_app_pools_forget_all();
     ag_spill_forget_all();
     ag_alloc_begin_child();
@@ -316,11 +321,7 @@ static void pay_at_exit(void)
 {
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
-    ag_entry_depth++;
-    ag_replay_exit();
-    ag_order_exit();
-    ag_app_pools_exit();
-    ag_entry_depth--;
+    ag_ending_pay(true);
 }
 
 static void leave_quickly(void)
@@ -338,6 +339,13 @@ static void begin_trace(void)
     ag_trace_begin(path, options.trace_buffer);
 }
 
+/* Nobody could let go at the end what is withheld. */
+static void end_replay(void)
+{
+    ag_log_warn("graph replay is off: no thread could be started");
+    ag_replay_stop();
+}
+
 void ag_lifecycle_context_exists(void)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
@@ -345,6 +353,8 @@ void ag_lifecycle_context_exists(void)
     if (!atomic_flag_test_and_set(&recorded)) {
         ag_record_begin(options.counters.text);
         begin_trace();
+        if (ag_replay_on() && !ag_helper_start())
+            end_replay();
         ag_replay_prepare();
     }
     if (atomic_flag_test_and_set(&registered))
@@ -402,8 +412,8 @@ void ag_lifecycle_leave(const char *ended_by)
         end_unused();
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
         return;
-    if (!ag_entry_inside()) /* else the driver itself is leaving, under one of our calls */
-        pay_at_exit();
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE)
+        ag_ending_pay(strcmp(ended_by, "exec") != 0); /* exec may fail */
     report_once(ended_by);
     errno = saved_errno;
 }

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <sys/prctl.h>
 
+#include "base/helper.h"
+
 #include "alloc.h"
 #include "app_pools.h"
 #include "budget.h"
@@ -136,6 +138,7 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
     } else if (is_captured(request->stream, request->per_thread)) {
         ag_stats_add(AG_STAT_ASYNC_CAPTURED, 1);
     } else {
+        (void)ag_helper_start(); /* asks at the end how much was used */
         ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
         ag_stats_app_pool(row, AG_APP_BYTES, request->bytes);
         if (request->began)

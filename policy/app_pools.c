@@ -12,6 +12,7 @@
  *   that can wait are not made while one is open. */
 #include "app_pools.h"
 
+#include "base/helper.h"
 #include "base/lock.h"
 #include "base/wait.h"
 #include "context.h"
@@ -505,8 +506,13 @@ void ag_app_pools_exit(void)
 {
     unsigned n = n_rows();
 
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n && ag_helper_beat(); i++)
         ask_levels(i);
+}
+
+bool ag_app_pools_met(void)
+{
+    return n_rows() > 0;
 }
 
 void ag_app_pools_forget_all(void)

@@ -49,8 +49,11 @@ CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attri
 /* The primary context of a device is about to end. Pools and their attributes outlive it (580.159); handles
  * are not trusted to. */
 void ag_app_pools_device_ending(int ordinal);
-/* The process ends and the driver is still there: asks each pool for its highest levels. */
+/* The process ends and the driver is still there: asks each pool for its highest levels. By the helper
+ * (base/helper.h). */
 void ag_app_pools_exit(void);
+/* Is there any pool of the program's to ask? */
+bool ag_app_pools_met(void);
 /* A forked child has no pools. */
 void ag_app_pools_forget_all(void);
 

@@ -64,6 +64,7 @@ struct ag_context {
      */
     struct ag_fence ordered, draining;
     _Atomic uint64_t ordered_paid; /* ordered.placed the host has waited for */
+    _Atomic uint64_t ordered_by;   /* the thread that made the last ordered free */
 
     struct ag_cache cache;
 };

@@ -38,9 +38,11 @@
 #include "order.h"
 
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/helper.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
@@ -54,7 +56,7 @@
 static enum ag_free_mode mode = AG_FREE_AUTO;
 static _Atomic unsigned visible; /* bits of enum ag_visible */
 static _Atomic bool exiting;
-static _Atomic bool ever_ordered; /* what is owed now, contexts say */
+static _Atomic bool ever_ordered; /* what is owed now, contexts say; implies the helper that pays at the end */
 
 /* --- the gate --- */
 
@@ -425,10 +427,88 @@ void ag_order_settle(struct ag_context *context)
     ag_lock_release(&captures.lock);
 }
 
+/* --- the end of the process --- */
+
+/* Which thread that is, for as long as the process lives: 1, 2, 3 ... */
+static uint64_t own_number(void)
+{
+    static _Atomic uint64_t n_threads;
+    static _Thread_local uint64_t number;
+
+    if (!number)
+        number = atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) + 1;
+    return number;
+}
+
+/* The calling thread owes the wait for what it has freed, together with others that did so at once. */
+static void owe(struct ag_context *context)
+{
+    uint64_t self = own_number();
+
+    if (atomic_load_explicit(&context->ordered_by, memory_order_relaxed) != self)
+        atomic_store_explicit(&context->ordered_by, self, memory_order_relaxed);
+}
+
+static void note_who_owes(struct ag_context *context, void *data)
+{
+    enum ag_order_debtor *debtor = data;
+    uint64_t placed;
+
+    if (!is_owed(context, &placed) || *debtor == AG_OWED_BY_OTHERS)
+        return;
+    *debtor = atomic_load_explicit(&context->ordered_by, memory_order_relaxed) == own_number()
+                  ? AG_OWED_BY_CALLER
+                  : AG_OWED_BY_OTHERS;
+}
+
+enum ag_order_debtor ag_order_debtor(void)
+{
+    enum ag_order_debtor debtor = AG_OWED_BY_NOBODY;
+
+    if (atomic_load_explicit(&ever_ordered, memory_order_acquire))
+        ag_context_each(note_who_owes, &debtor);
+    return debtor;
+}
+
+/* By the helper. It asks again and again, so that who waits for it sees whether the driver answers, and so that
+ * it is out of the driver soon after nobody waits any more. */
+static void pay_at_end(struct ag_context *context, void *data)
+{
+    const struct timespec pause = {0, SLEEP_US * 1000};
+    bool *paid = data;
+    uint64_t placed, began = ag_clock_ns();
+    CUresult result;
+
+    if (!is_owed(context, &placed))
+        return;
+    while ((result = ag_cu.cuEventQuery(context->ordered.event)) == CUDA_ERROR_NOT_READY &&
+           ag_helper_beat()) {
+        if (ag_clock_ns() - began < SPIN_NS)
+            ag_order_relax();
+        else
+            (void)nanosleep(&pause, NULL);
+    }
+    if (result == CUDA_ERROR_NOT_READY)
+        return;
+    *paid = true;
+    (void)ag_cu.cuEventSynchronize(context->ordered.event); /* what kernels print comes out in a wait only */
+    raise_to(&context->ordered_paid, placed);
+}
+
+void ag_order_pay_at_end(void)
+{
+    CUstreamCaptureMode previous = ag_order_relax_captures();
+    bool paid = false;
+
+    ag_context_each(pay_at_end, &paid);
+    ag_order_restore_captures(previous);
+    if (paid)
+        ag_stats_add(AG_STAT_PAID_EXIT, 1);
+}
+
 void ag_order_exit(void)
 {
     atomic_store_explicit(&exiting, true, memory_order_seq_cst);
-    ag_order_pay(AG_STAT_PAID_EXIT);
 }
 
 /* --- who can see --- */
@@ -586,6 +666,17 @@ static CUresult drain(struct ag_context *context, enum ag_stat reason, bool *ret
     return CUDA_SUCCESS;
 }
 
+/* Is there somebody to pay at the end of the process? Else nothing is to be owed. */
+static bool may_owe(void)
+{
+    if (atomic_load_explicit(&ever_ordered, memory_order_relaxed))
+        return true;
+    if (!ag_helper_start())
+        return false;
+    atomic_store_explicit(&ever_ordered, true, memory_order_release);
+    return true;
+}
+
 CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_stat reason = drain_reason();
@@ -596,11 +687,12 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
         return free_in_capture(context, ret_set_aside);
     if (reason != AG_N_STATS)
         return drain(context, reason, ret_set_aside);
-    if (!atomic_load_explicit(&ever_ordered, memory_order_relaxed))
-        atomic_store_explicit(&ever_ordered, true, memory_order_release);
+    if (!may_owe())
+        return drain(context, AG_STAT_DRAIN_NO_THREAD, ret_set_aside);
     placed = place(context, &context->ordered, place_barrier);
     if (placed == IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
+    owe(context);
     /* Asked again: what became visible before the barrier was placed has not been paid for. */
     reason = drain_reason();
     if (placed == NOT_PLACED || reason != AG_N_STATS)

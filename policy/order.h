@@ -71,7 +71,12 @@ CUresult ag_order_wait_released(struct ag_context *context, uint64_t patience_ns
 /* Does the host owe a wait? Waits until all work before the last ordered free has finished. */
 bool ag_order_owes(void);
 void ag_order_pay(enum ag_stat why);
-/* The process ends: pays, and lets every later free drain. */
+/* The process ends: whose free is it that the host still owes a wait for? Several: others'. */
+enum ag_order_debtor { AG_OWED_BY_NOBODY, AG_OWED_BY_CALLER, AG_OWED_BY_OTHERS };
+enum ag_order_debtor ag_order_debtor(void);
+/* By the helper (base/helper.h): pays, unless nobody waits for it any more. */
+void ag_order_pay_at_end(void);
+/* From now on every free drains. */
 void ag_order_exit(void);
 /* The context dies, its events and captures with it: nothing can be owed there any more. */
 void ag_order_settle(struct ag_context *context);

@@ -11,7 +11,7 @@ from contract import blank_comments, finish, list_files, read_text
 # the side that the program calls (4) and the side that calls the driver (1).
 LAYERS = [
     (r'interpose/base/', 0),
-    (r'interpose/(entry|resolve|lifecycle|leave|report|passage|api)\w*\.', 4),
+    (r'interpose/(ending|entry|resolve|lifecycle|leave|report|passage|api)\w*\.', 4),
     (r'interpose/', 1),
     (r'policy/', 2),
     (r'graph/', 3),

@@ -21,6 +21,11 @@ static __thread int thread_number;
 static __thread enum sim_callback callback;
 static __thread bool twin_counted;
 
+static struct {
+    const char *symbol;
+    void (*what)(void);
+} inside; /* guarded by the lock */
+
 void sim_lock(void)
 {
     (void)pthread_mutex_lock(&self.lock);
@@ -132,6 +137,14 @@ static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_c
     return needs == SIM_NEEDS_CONTEXT ? ctx->fault : CUDA_SUCCESS;
 }
 
+void sim_inside(const char *symbol, void (*what)(void))
+{
+    sim_lock();
+    inside.symbol = symbol;
+    inside.what = what;
+    sim_unlock();
+}
+
 void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
 {
     call->ctx = NULL;
@@ -143,6 +156,8 @@ void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
     sim_lock();
     call->locked = true;
     sim_log("%s", symbol);
+    if (inside.what && !strcmp(inside.symbol, symbol))
+        inside.what();
     if (self.initialised && !self.gone && !self.forked && needs != SIM_NEEDS_NOTHING &&
         callback == SIM_IN_NOTHING) {
         sim_advance_clock(100);

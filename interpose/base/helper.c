@@ -1,0 +1,148 @@
+/* The helper: a thread of ours that does what a thread of the program must not wait for without a bound.
+ *
+ * As a process ends, the driver is to be asked for a last wait by a thread that may be in no state to ask:
+ * a signal handler has interrupted it within the driver, whose lock it holds, or the device never finishes.
+ * So the helper asks, and the thread that leaves waits for the helper, as long as it has reason to.
+ *
+ * Waiting is counted in slices, and a slice counts for no more than its length however late the thread
+ * wakes: a process that was stopped for a while, or does not get the processor, is given as many slices as
+ * another one.
+ *
+ * The numbers: `asked` is the last work asked for, `done` the last that is finished, `given_up` the last
+ * that nobody waits for any more. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "helper.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "thread.h"
+
+#define STACK_BYTES (128u << 10)
+#define SLICE_NS    20000000u
+
+enum { NOT_STARTED, STARTING, RUNNING, NO_THREAD };
+
+static struct {
+    _Atomic int state;
+    _Atomic uint32_t asked, done, given_up, doing, beats;
+    void (*_Atomic work)(void);
+} self;
+
+static void sleep_on(_Atomic uint32_t *word, uint32_t value, const struct timespec *pause)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, pause, NULL, 0);
+}
+
+static void wake_all(_Atomic uint32_t *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+static void *help(void *unused)
+{
+    uint32_t asked = 0;
+
+    (void)pthread_setname_np(pthread_self(), "allograft-help");
+    for (;;) {
+        while (atomic_load(&self.asked) == asked)
+            sleep_on(&self.asked, asked, NULL);
+        asked = atomic_load(&self.asked);
+        atomic_store(&self.doing, asked);
+        atomic_load(&self.work)();
+        atomic_store(&self.done, asked);
+        wake_all(&self.done);
+    }
+    return unused;
+}
+
+/* Another thread may be starting it: that one will tell. */
+static bool wait_for_start(void)
+{
+    const struct timespec pause = {0, 50000};
+    int state;
+
+    while ((state = atomic_load(&self.state)) == STARTING)
+        (void)syscall(SYS_nanosleep, &pause, NULL);
+    return state == RUNNING;
+}
+
+bool ag_helper_start(void)
+{
+    int state = atomic_load_explicit(&self.state, memory_order_acquire);
+
+    if (__builtin_expect(state == RUNNING, 1))
+        return true;
+    if (state == NOT_STARTED && atomic_compare_exchange_strong(&self.state, &state, STARTING))
+        atomic_store(&self.state, ag_thread_start(help, STACK_BYTES) ? NO_THREAD : RUNNING);
+    return wait_for_start();
+}
+
+/* How much longer: less what the last slice took, in which the helper did or did not get on. */
+static uint64_t less(uint64_t left, uint64_t took)
+{
+    return left == UINT64_MAX ? left : left > took ? left - took : 0;
+}
+
+/* Not before `ticket` is done, unless patience is over. */
+static bool wait_for(uint32_t ticket, const struct ag_patience *patience)
+{
+    uint64_t left = patience->most_ns, silent_left = patience->silent_ns, before = ag_clock_ns();
+    uint32_t beats = atomic_load(&self.beats), done;
+
+    while ((int32_t)((done = atomic_load(&self.done)) - ticket) < 0) {
+        const struct timespec slice = {0, SLICE_NS};
+        uint32_t beats_before = beats;
+        uint64_t took;
+
+        if (!left || !silent_left)
+            return false;
+        sleep_on(&self.done, done, &slice);
+        took = ag_clock_ns() - before;
+        before += took;
+        took = took < SLICE_NS ? took : SLICE_NS;
+        beats = atomic_load(&self.beats);
+        left = less(left, took);
+        silent_left = beats == beats_before ? less(silent_left, took) : patience->silent_ns;
+    }
+    return true;
+}
+
+bool ag_helper_do(void (*work)(void), const struct ag_patience *patience)
+{
+    uint32_t ticket;
+    bool done;
+
+    if (atomic_load(&self.state) != RUNNING)
+        return false;
+    atomic_store(&self.work, work);
+    ticket = atomic_fetch_add(&self.asked, 1) + 1;
+    wake_all(&self.asked);
+    done = wait_for(ticket, patience);
+    if (!done)
+        atomic_store(&self.given_up, ticket);
+    return done;
+}
+
+bool ag_helper_beat(void)
+{
+    atomic_fetch_add(&self.beats, 1);
+    return (int32_t)(atomic_load(&self.given_up) - atomic_load(&self.doing)) < 0;
+}
+
+void ag_helper_begin_child(void)
+{
+    atomic_store(&self.asked, 0);
+    atomic_store(&self.done, 0);
+    atomic_store(&self.doing, 0);
+    atomic_store(&self.given_up, 0);
+    atomic_store(&self.state, NOT_STARTED);
+}

@@ -1,0 +1,11 @@
+/* What is still owed when the process ends, and how long the thread that ends it waits for that. */
+#ifndef AG_ENDING_H
+#define AG_ENDING_H
+
+#include <stdbool.h>
+
+/* Everything that is to be asked of the driver at the end is asked now, by the helper; the calling thread,
+ * which may be in a signal handler, makes no driver call. `for_good`: else it may go on, where exec fails. */
+void ag_ending_pay(bool for_good);
+
+#endif

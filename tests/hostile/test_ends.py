@@ -1,0 +1,54 @@
+# However a process ends, it ends: within a bound where natively nobody would have waited.
+
+from concurrent.futures import ThreadPoolExecutor
+
+from hostile import Case, main, often, preloaded, program, run
+
+# What the host sees of a forced ordered free is not promised in general, but the wait at the end is.
+ORDERED = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'}
+OWING = [{}, ORDERED, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_FREE': 'sync'}]
+
+
+class Ends(Case):
+    def ends_alike(self, cases, status, out, schedule='eager'):
+        """Each (program, argument ..., settings) ends natively and preloaded with that status and output. Most of
+        their time they wait, so all of them do at once."""
+        def each(how, case):
+            return how([program(case[0])] + list(case[1:-1]), dict(case[-1], SIM_SCHED=schedule))
+        with ThreadPoolExecutor(12) as pool:
+            both = [(pool.submit(each, run, case), pool.submit(each, preloaded, case)) for case in cases]
+            results = [(native.result(), result.result()) for native, result in both]
+        for case, (native, result) in zip(cases, results):
+            with self.subTest(case=case):
+                self.assertEqual((native.status, native.out), (status, out), native.err)
+                self.assertEqual((result.status, result.out), (status, out), result.err)
+        return [result for _, result in results]
+
+    def test_handler_inside_the_driver(self):
+        cases = [('hostile_ends_inside', what, settings) for what in ('free', 'pool') for settings in OWING]
+        self.ends_alike(cases + [('hostile_ends_inside', 'free unblocked', {})], 7, 'it begins\n')
+
+    def test_handler_anywhere(self):
+        self.ends_alike([('hostile_ends_inside', 'anywhere', settings)
+                         for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}) for _ in range(often(4))],
+                        7, 'it begins\n')
+
+    def test_kernel_that_never_ends(self):
+        cases = [('hostile_ends_never', '_exit', {}), ('hostile_ends_never', 'exit', ORDERED),
+                 ('hostile_ends_never', 'quick_exit', {}), ('hostile_ends_never', 'exec', ORDERED),
+                 ('hostile_ends_never', 'signal', {}), ('hostile_ends_never', 'signal', ORDERED)]
+        for result in self.ends_alike(cases, 5, 'it begins\n'):
+            self.assertEqual(result.report()['frees']['barriers_paid'].get('given_up'), 1)
+
+    def test_what_is_owed(self):
+        """Who is waited for natively is waited for; and the thread that freed waits for longer than any bound."""
+        cases = [('hostile_ends_owing', who, '700', ORDERED)
+                 for who in ('main', 'worker', 'main_after_worker', 'handler', '_exit', 'exec')]
+        cases.append(('hostile_ends_owing', 'main', '5500', ORDERED))
+        results = self.ends_alike(cases, 4, 'the kernel has ended\n', 'adversarial')
+        for result in results:
+            self.assertEqual(result.report()['frees']['barriers_paid'].get('exit'), 1)
+
+
+if __name__ == '__main__':
+    main()
