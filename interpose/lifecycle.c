@@ -1,8 +1,9 @@
 /* Beginning and end: see lifecycle.h.
  *
- * Nothing happens before the first hooked call (but for NVTX, where it is asked for: entry_nvtx.c; and
- * the mark of `allograft run` is read: unused.c).
- * Settings are read, the driver is found, once, by whichever thread comes first. At the end:
+ * Nothing happens before the first hooked call, but that fork is told of us, that the mark of
+ * `allograft run` is read (unused.c), and NVTX where it is asked for (entry_nvtx.c). Settings are
+ * read, the driver is found, once, by whichever thread comes first: it cannot be cancelled meanwhile,
+ * and a fork waits for it. At the end:
  * - an atexit handler, registered after the first context exists and so running before the driver's
  *   own, pays the wait that ordered frees owe;
  * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call. */
@@ -18,6 +19,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/helper.h"
@@ -54,13 +56,21 @@
 #include "tuned.h"
 #include "unused.h"
 
+#define FORK_PATIENCE_S 1
+
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
 _Atomic int ag_entry_state = AG_ENTRY_NEW;
 _Atomic int ag_entry_launches = AG_LAUNCHES_NEW;
 _Atomic int ag_entry_replay = AG_REPLAY_NEW;
 
-static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what start() does, once */
+static struct {
+    pthread_mutex_t mutex; /* guards what start() does, once */
+    int cancel_state;      /* what the thread that has it is to get back */
+} beginning = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local bool is_beginning;       /* this thread has the mutex */
+static _Thread_local bool fork_has_beginning; /* so that nobody begins while it forks */
+
 static struct ag_options options;
 static pid_t own_pid; /* a child by vfork shares our memory, and is not us */
 static _Atomic bool reported;
@@ -71,6 +81,47 @@ static void tell(enum ag_log_level level, const char *line)
     ag_log(level, level == AG_LOG_ERROR ? "%s; nothing is redirected" : "%s", line);
 }
 
+/* A thread that has it is not cancelled: nobody could ever begin. */
+static void take_beginning(void)
+{
+    int cancel_state;
+
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    pthread_mutex_lock(&beginning.mutex);
+    beginning.cancel_state = cancel_state;
+    is_beginning = true;
+}
+
+static void release_beginning(void)
+{
+    int cancel_state = beginning.cancel_state;
+
+    is_beginning = false;
+    pthread_mutex_unlock(&beginning.mutex);
+    (void)pthread_setcancelstate(cancel_state, NULL);
+}
+
+/* A fork waits for another thread's beginning, which the child would be in the middle of. Not for ever: it
+ * may be waiting for something that the thread has which forks, such as the loader's lock. */
+static void before_fork(void)
+{
+    struct timespec until;
+
+    fork_has_beginning = false;
+    if (is_beginning || atomic_load_explicit(&ag_entry_state, memory_order_acquire) != AG_ENTRY_NEW)
+        return;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FORK_PATIENCE_S;
+    fork_has_beginning = !pthread_mutex_timedlock(&beginning.mutex, &until);
+}
+
+static void after_fork(void)
+{
+    if (fork_has_beginning)
+        pthread_mutex_unlock(&beginning.mutex);
+    fork_has_beginning = false;
+}
+
 /* A forked child: the driver does not work there if the parent had it in use, and the books are the
  * parent's. It begins anew; with a context in the parent everything is passed through. */
 static void begin_child(void)
@@ -78,7 +129,6 @@ static void begin_child(void)
     bool had_contexts = ag_context_count() > 0;
 
     own_pid = getpid();
-    start_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread that is not here may have it */
     ag_report_in_child();
     ag_trace_in_child();
     atomic_flag_clear(&recorded);
@@ -112,6 +162,17 @@ static void begin_child(void)
         atomic_store(&ag_entry_replay, AG_REPLAY_PASSED);
         atomic_store(&ag_entry_state, AG_ENTRY_PASSING);
     }
+}
+
+static void after_fork_in_child(void)
+{
+    /* A thread that is not here may have it: then it is begun once more. */
+    beginning.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    is_beginning = fork_has_beginning = false;
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW)
+        ag_entry_depth = 0;
+    else
+        begin_child();
 }
 
 static void configure(void)
@@ -158,7 +219,7 @@ static const char *find_trouble(bool settings_bad)
     return "the driver is too old";
 }
 
-/* What every call is to do from now on. With start_mutex held. */
+/* What every call is to do from now on. With the beginning taken. */
 static enum ag_entry_state start(void)
 {
     const char *trouble;
@@ -172,7 +233,6 @@ static enum ag_entry_state start(void)
     if (!settings_bad)
         ag_nvtx_tell(&options);
     ag_report_describe(&options);
-    pthread_atfork(NULL, NULL, begin_child);
     ag_unused_note();
     trouble = find_trouble(settings_bad);
     if (!trouble)
@@ -231,7 +291,7 @@ enum ag_entry_state ag_entry_start(void)
     int saved_errno = errno;
     int state;
 
-    pthread_mutex_lock(&start_mutex);
+    take_beginning();
     state = atomic_load_explicit(&ag_entry_state, memory_order_relaxed);
     if (state == AG_ENTRY_NEW) {
         ag_entry_depth++; /* our own look-ups */
@@ -247,7 +307,7 @@ enum ag_entry_state ag_entry_start(void)
                               memory_order_release);
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);
     }
-    pthread_mutex_unlock(&start_mutex);
+    release_beginning();
     errno = saved_errno;
     return (enum ag_entry_state)state;
 }
@@ -261,12 +321,12 @@ static void tell_nobody(enum ag_log_level level, const char *line)
 
 void ag_lifecycle_know_marks(void)
 {
-    pthread_mutex_lock(&start_mutex);
+    take_beginning();
     if (atomic_load_explicit(&ag_entry_state, memory_order_relaxed) == AG_ENTRY_NEW) {
         (void)ag_options_read(environ, &options, tell_nobody);
         ag_marks_configure(&options);
     }
-    pthread_mutex_unlock(&start_mutex);
+    release_beginning();
 }
 
 struct order {
@@ -351,11 +411,15 @@ void ag_lifecycle_context_exists(void)
     static atomic_flag registered = ATOMIC_FLAG_INIT;
 
     if (!atomic_flag_test_and_set(&recorded)) {
+        int cancel_state;
+
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
         ag_record_begin(options.counters.text);
         begin_trace();
         if (ag_replay_on() && !ag_helper_start())
             end_replay();
         ag_replay_prepare();
+        (void)pthread_setcancelstate(cancel_state, NULL);
     }
     if (atomic_flag_test_and_set(&registered))
         return;
@@ -430,9 +494,11 @@ void ag_lifecycle_stay(void)
     errno = saved_errno;
 }
 
-/* The one constructor: it looks at a few variables of the environment. */
+/* The one constructor: it looks at a few variables of the environment. Fork is told here and not at
+ * the first hooked call, since it does not look at what was registered after it had begun. */
 __attribute__((constructor)) static void begin(void)
 {
+    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     ag_unused_begin();
     ag_nvtx_offer();
 }

@@ -38,7 +38,6 @@
 #include "order.h"
 
 #include <stdatomic.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -474,20 +473,16 @@ enum ag_order_debtor ag_order_debtor(void)
  * it is out of the driver soon after nobody waits any more. */
 static void pay_at_end(struct ag_context *context, void *data)
 {
-    const struct timespec pause = {0, SLEEP_US * 1000};
+    struct ag_wait wait = {0};
     bool *paid = data;
-    uint64_t placed, began = ag_clock_ns();
+    uint64_t placed;
     CUresult result;
 
     if (!is_owed(context, &placed))
         return;
     while ((result = ag_cu.cuEventQuery(context->ordered.event)) == CUDA_ERROR_NOT_READY &&
-           ag_helper_beat()) {
-        if (ag_clock_ns() - began < SPIN_NS)
-            ag_order_relax();
-        else
-            (void)nanosleep(&pause, NULL);
-    }
+           ag_helper_beat())
+        ag_wait_turn(&wait);
     if (result == CUDA_ERROR_NOT_READY)
         return;
     *paid = true;

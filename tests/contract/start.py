@@ -1,13 +1,14 @@
-# Variables are looked at when the library is loaded, nothing else is done, and dlsym is passed on by a jump, not by a
-# call.
+# What must be done when the library is loaded is done by one constructor of few lines, and dlsym is passed on by a
+# jump, not by a call.
 
 import re
 import sys
 
 from contract import finish, is_sanitized, run, skip
 
-# One entry is the compiler's own (frame_dummy of crtbegin), one is begin() of interpose/lifecycle.c: it
-# reads the mark of `allograft run`, and tests/preload/test_nvtx.py holds it to doing nothing where NVTX is not asked for.
+# One entry is the compiler's own (frame_dummy of crtbegin), one is begin() of interpose/lifecycle.c: it reads the
+# mark of `allograft run` and registers handlers of fork, and tests/preload/test_nvtx.py holds it to doing nothing
+# where NVTX is not asked for.
 KNOWN_CONSTRUCTORS = 2
 
 
@@ -62,4 +63,4 @@ if __name__ == '__main__':
     finish(constructor_problems(run('readelf', '-S', '-W', library), pointer_bytes)
            + dlsym_problems(run('objdump', '-d', '--disassemble=dlsym', '--no-show-raw-insn',
                                 library)),
-           'no constructor but the known one, and dlsym is passed on by a jump')
+           'no constructor but the known ones, and dlsym is passed on by a jump')

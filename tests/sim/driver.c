@@ -198,6 +198,12 @@ static void in_child(void)
         self.forked = true;
 }
 
+/* Whoever has the lock, it may be in a question before cuInit. */
+__attribute__((constructor)) static void tell_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, in_child);
+}
+
 CUresult cuInit(unsigned int flags)
 {
     SIM_ENTER(SIM_NEEDS_NOTHING);
@@ -212,7 +218,6 @@ CUresult cuInit(unsigned int flags)
     if (self.initialised)
         return CUDA_SUCCESS;
     self.initialised = true;
-    (void)pthread_atfork(NULL, NULL, in_child);
     (void)atexit(end);
     sim_scheduler_start();
     return CUDA_SUCCESS;
