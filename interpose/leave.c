@@ -1,7 +1,8 @@
 /* The exits that run no atexit handlers: _exit, _Exit and the exec family of libc, wrapped.
  *
  * A native cudaFree has waited before the program gets here; what an ordered one still owes is paid
- * first. Each wrapper ends in libc's own function; when exec fails, the program goes on. */
+ * first. Each wrapper ends in libc's own function; when exec fails, the program goes on, and where that can be
+ * told beforehand (leave_exec.c), nothing is done. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -9,22 +10,36 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "entry.h"
+#include "leave_exec.h"
 #include "lifecycle.h"
 #include "real_dlsym.h"
 
 #define NEXT(name) ((__typeof__(&name))ag_real_dlsym(RTLD_NEXT, #name))
 
-/* exec only returns when it failed. */
-static int stay(int result)
+/* Before an exec that may start something. */
+static bool go(bool may_start)
 {
-    ag_lifecycle_stay();
+    if (may_start)
+        ag_lifecycle_leave("exec");
+    return may_start;
+}
+
+/* exec only returns when it failed. */
+static int stay(bool went, int result)
+{
+    if (went)
+        ag_lifecycle_stay();
     return result;
 }
+
+/* Is there something to do before? Else a child by vfork is on its way. */
+#define GO(may_start) (ag_lifecycle_would_leave() && go(may_start))
 
 __attribute__((noreturn)) static void leave(int status)
 {
@@ -45,32 +60,37 @@ AG_ENTRY __attribute__((noreturn)) void _Exit(int status)
 
 AG_ENTRY int execve(const char *path, char *const argv[], char *const envp[])
 {
-    ag_lifecycle_leave("exec");
-    return stay(NEXT(execve)(path, argv, envp));
+    bool went = GO(ag_leave_may_start(path));
+
+    return stay(went, NEXT(execve)(path, argv, envp));
 }
 
 AG_ENTRY int execv(const char *path, char *const argv[])
 {
-    ag_lifecycle_leave("exec");
-    return stay(NEXT(execv)(path, argv));
+    bool went = GO(ag_leave_may_start(path));
+
+    return stay(went, NEXT(execv)(path, argv));
 }
 
 AG_ENTRY int execvp(const char *file, char *const argv[])
 {
-    ag_lifecycle_leave("exec");
-    return stay(NEXT(execvp)(file, argv));
+    bool went = GO(ag_leave_may_find(file));
+
+    return stay(went, NEXT(execvp)(file, argv));
 }
 
 AG_ENTRY int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-    ag_lifecycle_leave("exec");
-    return stay(NEXT(execvpe)(file, argv, envp));
+    bool went = GO(ag_leave_may_find(file));
+
+    return stay(went, NEXT(execvpe)(file, argv, envp));
 }
 
 AG_ENTRY int fexecve(int fd, char *const argv[], char *const envp[])
 {
-    ag_lifecycle_leave("exec");
-    return stay(NEXT(fexecve)(fd, argv, envp));
+    bool went = GO(ag_leave_may_start_open(fd));
+
+    return stay(went, NEXT(fexecve)(fd, argv, envp));
 }
 
 /* Number of arguments up to and with the closing NULL. */

@@ -467,6 +467,11 @@ static void end_unused(void)
         ag_unused_tell();
 }
 
+bool ag_lifecycle_would_leave(void)
+{
+    return atomic_load(&ag_entry_state) != AG_ENTRY_NEW && is_this_process();
+}
+
 void ag_lifecycle_leave(const char *ended_by)
 {
     int saved_errno = errno;
@@ -474,7 +479,7 @@ void ag_lifecycle_leave(const char *ended_by)
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
         ag_unused_is_marked())
         end_unused();
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
+    if (!ag_lifecycle_would_leave())
         return;
     if (atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE)
         ag_ending_pay(strcmp(ended_by, "exec") != 0); /* exec may fail */
@@ -486,7 +491,7 @@ void ag_lifecycle_stay(void)
 {
     int saved_errno = errno;
 
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW || !is_this_process())
+    if (!ag_lifecycle_would_leave())
         return;
     *ag_stats.head.ended_by = '\0';
     if (atomic_exchange(&reported, false) && ag_context_count())

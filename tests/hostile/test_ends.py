@@ -1,5 +1,6 @@
 # However a process ends, it ends: within a bound where natively nobody would have waited.
 
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 from hostile import Case, main, often, preloaded, program, run
@@ -48,6 +49,16 @@ class Ends(Case):
         results = self.ends_alike(cases, 4, 'the kernel has ended\n', 'adversarial')
         for result in results:
             self.assertEqual(result.report()['frees']['barriers_paid'].get('exit'), 1)
+
+    def test_exec_in_vain(self):
+        """It leaves no trace: one report, at the end, and frees are ordered as before."""
+        with tempfile.TemporaryDirectory() as folder:
+            for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}):
+                for _, result in self.same([program('hostile_ends_not'), folder], [settings]):
+                    frees = result.report()['frees']
+                    self.assertEqual((frees['drained'], frees['null_stream']), (0, 200))
+            told = preloaded([program('hostile_ends_not'), folder], {'ALLOGRAFT_STATS': 'stderr'})
+            self.assertEqual(told.err.count('(process '), 1, told.err)
 
 
 if __name__ == '__main__':

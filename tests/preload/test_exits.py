@@ -41,7 +41,8 @@ class Exits(Case):
                         self.assertEqual(result.report()['process']['program'], 'preload_exits')
 
     def test_exec_fails(self):
-        for variant, result in self.same([program('preload_exits'), 'exec_fails']):
+        for variant, result in self.same([program('preload_exits'), 'exec_fails'], drop=SPOKEN):
+            self.assertEqual(result.out.count('kernel: 42'), 1)
             if 'ALLOGRAFT_DISABLE' not in variant:
                 self.assertEqual(result.report()['coverage']['hooks']['cuMemFree_v2'], 1)
 

@@ -1,0 +1,14 @@
+/* Will an exec come to anything? */
+#ifndef AG_LEAVE_EXEC_H
+#define AG_LEAVE_EXEC_H
+
+#include <stdbool.h>
+
+/* May execve of that path start a program? False only where it is to fail: a file that is not there or may not be
+ * executed, or a script whose interpreter is. Async-signal-safe. */
+bool ag_leave_may_start(const char *path);
+/* Likewise for execvp, which looks along PATH, and for fexecve. */
+bool ag_leave_may_find(const char *file);
+bool ag_leave_may_start_open(int fd);
+
+#endif
