@@ -58,13 +58,15 @@ static inline CUresult ag_entry_submitted(struct ag_lane *lane, CUresult result)
     }                                                                      \
     AG_JUMPS(symbol, parameters, __VA_ARGS__)
 
-/* As AG_FLUSHES; the host waits, so errors of what was let go earlier are told. */
+/* As AG_FLUSHES; the host waits, so errors of what was let go earlier are told. The hook is left before: a signal
+ * handler may jump out of a wait. */
 #define AG_WAITS(symbol, flush, parameters, ...)                           \
     static __attribute__((noinline)) CUresult replayed_##symbol parameters \
     {                                                                      \
         AG_ENTER(symbol, __VA_ARGS__);                                     \
         flush;                                                             \
-        return ag_entry_leave(ag_replay_late(ag_cu.symbol(__VA_ARGS__)));  \
+        (void)ag_entry_leave(CUDA_SUCCESS);                                \
+        return ag_replay_late(ag_cu.symbol(__VA_ARGS__));                  \
     }                                                                      \
     AG_JUMPS(symbol, parameters, __VA_ARGS__)
 

@@ -70,7 +70,7 @@ int main(int argc, char **argv)
         free_in_order();
     if (strncmp(what, "pool", strlen("pool")) == 0)
         use_a_pool();
-    sim_inside("cuLaunchKernel", interrupt);
+    sim_inside("cuLaunchKernel", true, interrupt);
     launch_fill(NULL, p, 100, 1);
     say("the handler came back");
     return 1;

@@ -1,9 +1,10 @@
 # However a process ends, it ends: within a bound where natively nobody would have waited.
 
 import tempfile
+import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from hostile import Case, main, often, preloaded, program, run
+from hostile import RUNTIME, Case, main, often, preloaded, program, run
 
 # What the host sees of a forced ordered free is not promised in general, but the wait at the end is.
 ORDERED = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'}
@@ -59,6 +60,22 @@ class Ends(Case):
                     self.assertEqual((frees['drained'], frees['null_stream']), (0, 200))
             told = preloaded([program('hostile_ends_not'), folder], {'ALLOGRAFT_STATS': 'stderr'})
             self.assertEqual(told.err.count('(process '), 1, told.err)
+
+    def test_jump_out_of_a_wait(self):
+        """A call that is left so is over: those after it are served as before."""
+        for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}):
+            for _, result in self.same([program('hostile_jumps_out')], [settings]):
+                self.assertEqual(result.report()['coverage']['hooks']['cuMemFree_v2'], 40)
+                self.assertEqual(result.report()['frees']['native'], 0)
+                self.assertEqual(result.report()['frees']['context_fence'], 40)
+
+    @unittest.skipIf(RUNTIME, "a sanitizer's own end asks for more")
+    def test_filter_of_system_calls(self):
+        """With the settings that the README names, the end asks the kernel for getpid alone."""
+        if run(program('hostile_ends_filtered')).status == 77:
+            self.skipTest('no filter of system calls can be set here')
+        quiet = {'ALLOGRAFT_STATS': 'off', 'ALLOGRAFT_COUNTERS': 'off', 'ALLOGRAFT_FREE': 'sync'}
+        self.ends_alike([('hostile_ends_filtered', quiet)], 3, 'locked in\n')
 
 
 if __name__ == '__main__':

@@ -24,7 +24,8 @@ static __thread bool twin_counted;
 static struct {
     const char *symbol;
     void (*what)(void);
-} inside; /* guarded by the lock */
+    bool locked;
+} inside; /* set by a thread that is alone */
 
 void sim_lock(void)
 {
@@ -137,12 +138,17 @@ static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_c
     return needs == SIM_NEEDS_CONTEXT ? ctx->fault : CUDA_SUCCESS;
 }
 
-void sim_inside(const char *symbol, void (*what)(void))
+void sim_inside(const char *symbol, bool locked, void (*what)(void))
 {
-    sim_lock();
     inside.symbol = symbol;
     inside.what = what;
-    sim_unlock();
+    inside.locked = locked;
+}
+
+static void run_inside(const char *symbol, bool locked)
+{
+    if (inside.what && inside.locked == locked && !strcmp(inside.symbol, symbol))
+        inside.what();
 }
 
 void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
@@ -153,11 +159,11 @@ void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
         call->refused = CUDA_ERROR_NOT_PERMITTED;
         return;
     }
+    run_inside(symbol, false);
     sim_lock();
     call->locked = true;
     sim_log("%s", symbol);
-    if (inside.what && !strcmp(inside.symbol, symbol))
-        inside.what();
+    run_inside(symbol, true);
     if (self.initialised && !self.gone && !self.forked && needs != SIM_NEEDS_NOTHING &&
         callback == SIM_IN_NOTHING) {
         sim_advance_clock(100);
