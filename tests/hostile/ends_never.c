@@ -62,6 +62,7 @@ int main(int argc, char **argv)
     NEED(cuMemAlloc(&q, 4096));
     say("it begins");
     NEED(pthread_create(&thread, NULL, watch, NULL));
+    NEED(pthread_detach(thread));
     NEED(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
     NEED(cuMemFree(q));
     NEED(cuCtxSynchronize());

@@ -61,6 +61,13 @@ class Ends(Case):
             told = preloaded([program('hostile_ends_not'), folder], {'ALLOGRAFT_STATS': 'stderr'})
             self.assertEqual(told.err.count('(process '), 1, told.err)
 
+    def test_no_threads(self):
+        """Nobody could pay at the end, so nothing is owed: frees wait for the device."""
+        for settings in ({}, ORDERED, {'ALLOGRAFT_GRAPH': 'all'}):
+            for _, result in self.same([program('hostile_no_threads')], [settings], quiet=False):
+                frees = result.report()['frees']
+                self.assertEqual((frees['drained'], frees['drain_reasons']['no_thread']), (10, 10))
+
     def test_jump_out_of_a_wait(self):
         """A call that is left so is over: those after it are served as before."""
         for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}):
