@@ -1,7 +1,8 @@
 /* Beginning and end: see lifecycle.h.
  *
  * Nothing happens before the first hooked call, but that fork is told of us, that the mark of
- * `allograft run` is read (unused.c), and NVTX where it is asked for (entry_nvtx.c). Settings are
+ * `allograft run` is read (unused.c), that one fstat(2) tells what standard error is, and NVTX where
+ * it is asked for (entry_nvtx.c). Settings are
  * read, the driver is found, once, by whichever thread comes first: it cannot be cancelled meanwhile,
  * and a fork waits for it. At the end:
  * - an atexit handler, registered after the first context exists and so running before the driver's
@@ -226,7 +227,6 @@ static enum ag_entry_state start(void)
     bool settings_bad;
 
     own_pid = getpid();
-    ag_log_bind();
     ag_log_set_level(ag_options_log_level(environ));
     settings_bad = ag_options_read(environ, &options, tell) != 0;
     configure();
@@ -441,7 +441,6 @@ static void report_once(const char *ended_by)
 /* A process that used CUDA without any call of it having come through us. */
 static void warn_of_bypass(void)
 {
-    ag_log_bind();
     ag_log_set_level(ag_options_log_level(environ));
     (void)ag_options_read(environ, &options, tell);
     configure();
@@ -499,10 +498,12 @@ void ag_lifecycle_stay(void)
     errno = saved_errno;
 }
 
-/* The one constructor: it looks at a few variables of the environment. Fork is told here and not at
- * the first hooked call, since it does not look at what was registered after it had begun. */
+/* The one constructor: it looks at standard error and at a few variables of the environment. Fork is
+ * told here and not at the first hooked call, since it does not look at what was registered after it
+ * had begun. */
 __attribute__((constructor)) static void begin(void)
 {
+    ag_log_bind();
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     ag_unused_begin();
     ag_nvtx_offer();

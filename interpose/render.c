@@ -161,9 +161,14 @@ static bool by_range(const struct view *view)
 static const char *warning(const struct view *view, unsigned i)
 {
     const char *trouble = view->stats->head.trouble;
-    static char text[384];
+    const char *kept_because = view->stats->head.kept_because;
+    static char text[400];
     unsigned n = 0;
 
+    if (*kept_because && n++ == i) {
+        snprintf(text, sizeof(text), "the report could not be written: %s", kept_because);
+        return text;
+    }
     if (*trouble && n++ == i) {
         snprintf(text, sizeof(text), "nothing was redirected: %s", trouble);
         return text;

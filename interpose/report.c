@@ -7,13 +7,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "deliver.h"
 #include "driver.h"
 #include "pattern.h"
 #include "record.h"
@@ -22,6 +25,7 @@
 #include "version.h"
 
 static bool in_child;
+static const char *setting; /* ALLOGRAFT_STATS */
 
 bool ag_report_is_in_child(void)
 {
@@ -122,10 +126,27 @@ static void describe_settings(struct ag_stats_head *head, const struct ag_option
     head->n_rules = options->rules.n;
 }
 
+static bool goes_to_stderr(const char *where)
+{
+    return !strcmp(where, "stderr");
+}
+
+/* The name that the setting means for this process. */
+static void expect_report(void)
+{
+    char path[PATH_MAX];
+
+    if (!strcmp(setting, "off") || goes_to_stderr(setting))
+        return;
+    ag_pattern_expand(setting, in_child, path, sizeof(path));
+    ag_deliver_expect(path);
+}
+
 void ag_report_describe(const struct ag_options *options)
 {
     struct ag_stats_head *head = &ag_stats.head;
 
+    setting = options->stats.text;
     describe_process(head);
     describe_settings(head, options);
     head->layout = AG_STATS_LAYOUT;
@@ -134,6 +155,7 @@ void ag_report_describe(const struct ag_options *options)
     snprintf(head->version, sizeof(head->version), "%s", AG_VERSION);
     read_line("/proc/sys/kernel/random/boot_id", head->boot, sizeof(head->boot));
     memcpy(head->magic, AG_STATS_MAGIC, sizeof(AG_STATS_MAGIC));
+    expect_report();
 }
 
 void ag_report_describe_driver(const char *trouble)
@@ -153,6 +175,7 @@ void ag_report_in_child(void)
         return;
     ag_stats.head = parent;
     describe_process(&ag_stats.head);
+    expect_report();
 }
 
 static bool nothing_came(void)
@@ -166,47 +189,65 @@ static bool nothing_came(void)
 
 /* --- where it goes --- */
 
-/* To `fd`, or to the file; one line on stderr when that does not work. */
-static int deliver(const struct ag_text *text, const char *path)
-{
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : STDERR_FILENO;
-    int result = fd < 0 ? -errno : 0;
-
-    if (!result && (path || ag_log_stderr_is_ours()))
-        result = ag_text_write(text, fd);
-    if (path && fd >= 0 && close(fd) && !result)
-        result = -errno;
-    if (result && path)
-        ag_log_error("the report could not be written to %s: %s", path, strerror(-result));
-    return result;
-}
-
-int ag_report_write_to(const char *where)
+/* Brings the report to `path`, NULL for stderr, in the form that `where` asks for. */
+static int render_and_deliver(const char *where, const char *path, bool in_turn, char *why,
+                              size_t capacity)
 {
     const struct ag_moment moment = {ag_clock_ns(), ag_clock_ticks(), true};
     struct ag_text text = {0};
     size_t length = strlen(where);
-    char path[4096];
-    bool to_file = strcmp(where, "stderr") != 0;
     int result;
 
     if (length > 5 && !strcmp(where + length - 5, ".json"))
         ag_render_json(&text, &ag_stats, &moment);
     else
         ag_render_text(&text, &ag_stats, &moment);
-    if (text.truncated)
-        ag_log_error("no memory for the whole report");
-    if (to_file)
-        ag_pattern_expand(where, in_child, path, sizeof(path));
-    result = deliver(&text, to_file ? path : NULL);
+    if (text.truncated) {
+        result = -ENOMEM;
+        snprintf(why, capacity, "no memory for the whole report");
+    } else if (path) {
+        result = ag_deliver_to_file(&text, path, in_turn, why, capacity);
+    } else {
+        result = ag_deliver_to_stderr(&text, why, capacity);
+    }
     ag_text_finish(&text);
+    return result;
+}
+
+int ag_report_write_to(const char *where)
+{
+    char path[PATH_MAX], why[128];
+    int result;
+
+    if (goes_to_stderr(where))
+        return render_and_deliver(where, NULL, false, why, sizeof(why));
+    ag_pattern_expand(where, in_child, path, sizeof(path));
+    result = render_and_deliver(where, path, false, why, sizeof(why));
+    if (result)
+        ag_log_error("the report could not be written to %s: %s", path, why);
     return result;
 }
 
 int ag_report_write(const struct ag_options *options, const char *ended_by)
 {
-    snprintf(ag_stats.head.ended_by, sizeof(ag_stats.head.ended_by), "%s", ended_by);
-    if (!strcmp(options->stats.text, "off") || (in_child && nothing_came()))
+    struct ag_stats_head *head = &ag_stats.head;
+    const char *where = options->stats.text;
+    const char *path = goes_to_stderr(where) ? NULL : ag_deliver_expected();
+    char why[128];
+    int result;
+
+    snprintf(head->ended_by, sizeof(head->ended_by), "%s", ended_by);
+    *head->kept_because = '\0';
+    if (!strcmp(where, "off") || (in_child && nothing_came()))
         return 0;
-    return ag_report_write_to(options->stats.text);
+    result = render_and_deliver(where, path, true, why, sizeof(why));
+    if (!result)
+        return 0;
+    if (path)
+        snprintf(head->kept_because, sizeof(head->kept_because), "%.200s: %s", path, why);
+    else
+        snprintf(head->kept_because, sizeof(head->kept_because), "%s", why);
+    if (path || result == -ENOMEM)
+        ag_log_error("the report could not be written to %s: %s", path ? path : where, why);
+    return result;
 }

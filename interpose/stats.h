@@ -99,7 +99,8 @@ enum ag_simulated {
     AG_PARTLY_SIMULATED, /* of a job: that of some processes */
 };
 
-/* Whose counters these are. Filled once, before anybody else may read it; but for ended_by. */
+/* Whose counters these are. Filled once, before anybody else may read it; but for what
+ * tells of the end. */
 struct ag_stats_head {
     char magic[8];        /* AG_STATS_MAGIC */
     uint32_t layout;      /* AG_STATS_LAYOUT */
@@ -117,6 +118,7 @@ struct ag_stats_head {
     char replay[128];   /* "" when graphs were not asked for, "on", or why they are unavailable */
     char ended_by[16];  /* "exit", "_exit", "quick_exit", "exec"; "" while it runs */
     uint32_t simulated; /* enum ag_simulated */
+    char kept_because[352]; /* why the report is only here at the end, or "" */
     char settings[32768]; /* of each row: where it comes from, NUL, the value, NUL */
     uint32_t n_rules;
     char rules[AG_MAX_RULES][128]; /* as written */

@@ -22,8 +22,7 @@
 
 struct mark {
     int pid;
-    uint64_t began_ns;               /* of CLOCK_REALTIME */
-    unsigned long long device, file; /* standard error was this one */
+    uint64_t began_ns; /* of CLOCK_REALTIME */
     char counters[2048];
 };
 
@@ -37,13 +36,11 @@ static uint64_t in_ns(struct timespec t)
 int ag_unused_mark(const char *counters, char *text, size_t size)
 {
     struct timespec now;
-    struct stat out;
     int length;
 
-    if (clock_gettime(CLOCK_REALTIME, &now) || fstat(STDERR_FILENO, &out))
+    if (clock_gettime(CLOCK_REALTIME, &now))
         return -errno;
-    length = snprintf(text, size, "%d:%llu:%llu:%llu:%s", getpid(), (unsigned long long)in_ns(now),
-                      (unsigned long long)out.st_dev, (unsigned long long)out.st_ino, counters);
+    length = snprintf(text, size, "%d:%llu:%s", getpid(), (unsigned long long)in_ns(now), counters);
     return length > 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
 }
 
@@ -66,8 +63,6 @@ void ag_unused_begin(void)
         return;
     found.pid = (int)take_number(&value);
     found.began_ns = take_number(&value);
-    found.device = take_number(&value);
-    found.file = take_number(&value);
     if (!value || strlen(value) >= sizeof(found.counters))
         return;
     memcpy(found.counters, value, strlen(value) + 1);
@@ -106,12 +101,7 @@ static bool others_used_it(void)
 
 void ag_unused_tell(void)
 {
-    struct stat out;
-
     if (!ag_unused_is_marked() || others_used_it())
-        return;
-    /* A program may have given the number to a file of its own. */
-    if (fstat(STDERR_FILENO, &out) || out.st_dev != mark.device || out.st_ino != mark.file)
         return;
     ag_log_warn(
         "neither %s (process %d) nor what it started made a CUDA call that came through, so "

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,21 +14,28 @@
 static enum ag_log_level highest = AG_LOG_WARN;
 static bool is_bound, was_open;
 static struct stat bound;
+static _Atomic bool is_stuck; /* nobody reads what goes to stderr: no line waits any more */
 
 void ag_log_bind(void)
 {
+    int saved_errno = errno;
+
     was_open = !fstat(STDERR_FILENO, &bound);
     is_bound = true;
+    errno = saved_errno;
 }
 
-bool ag_log_stderr_is_ours(void)
+const char *ag_log_stderr_trouble(void)
 {
     struct stat now;
 
     if (!is_bound)
-        return true;
-    return was_open && !fstat(STDERR_FILENO, &now) && now.st_dev == bound.st_dev &&
-           now.st_ino == bound.st_ino;
+        return NULL;
+    if (!was_open)
+        return "standard error was closed when the process began";
+    if (fstat(STDERR_FILENO, &now) || now.st_dev != bound.st_dev || now.st_ino != bound.st_ino)
+        return "standard error is not what it was when the process began";
+    return NULL;
 }
 
 void ag_log_set_level(enum ag_log_level level)
@@ -44,15 +52,22 @@ void ag_log(enum ag_log_level level, const char *format, ...)
     va_list args;
     int added;
 
-    if (level > highest || !ag_log_stderr_is_ours())
+    if (level > highest)
         return;
+    if (ag_log_stderr_trouble()) {
+        errno = saved_errno;
+        return;
+    }
     memcpy(line, prefix, length);
     va_start(args, format);
     added = vsnprintf(line + length, sizeof(line) - length - 1, format, args);
     va_end(args);
     if (added > 0)
-        length += (size_t)added < sizeof(line) - length - 1 ? (size_t)added : sizeof(line) - length - 2;
+        length +=
+            (size_t)added < sizeof(line) - length - 1 ? (size_t)added : sizeof(line) - length - 2;
     line[length++] = '\n';
-    (void)ag_text_write_bytes(STDERR_FILENO, line, length);
+    if (ag_text_write_within(STDERR_FILENO, line, length,
+                             atomic_load(&is_stuck) ? 0 : AG_LOG_PATIENCE_MS) == -ETIMEDOUT)
+        atomic_store(&is_stuck, true);
     errno = saved_errno;
 }

@@ -2,18 +2,20 @@
 #ifndef AG_BASE_LOG_H
 #define AG_BASE_LOG_H
 
-#include <stdbool.h>
-
 enum ag_log_level { AG_LOG_OFF, AG_LOG_ERROR, AG_LOG_WARN, AG_LOG_INFO, AG_LOG_DEBUG };
 
 /* Lines above this level are dropped. Set once, before other threads log. */
 void ag_log_set_level(enum ag_log_level level);
-/* Remembers what stderr is now. */
+/* How long a pipe or terminal that is full may keep a line, or a report, waiting. */
+#define AG_LOG_PATIENCE_MS 2000
+/* Remembers what stderr is now: as the process begins, before the program can open a file. */
 void ag_log_bind(void);
-/* Is stderr still that, or was it never bound? A program may have closed it and given its number to a
- * file of its own. */
-bool ag_log_stderr_is_ours(void);
-/* One line, at most 1 KiB, in a single write(2); keeps errno; async-signal-safe but for formatting. */
+/* Why nothing may be written to descriptor 2, or NULL: it is no longer the file that it was then. A
+ * program's file of data may have its number; and what a program put there in its place we cannot tell
+ * from that. NULL too where nothing was bound. */
+const char *ag_log_stderr_trouble(void);
+/* One line, at most 1 KiB, in a single write(2); keeps errno; async-signal-safe but for formatting. A
+ * line that nobody takes is dropped. */
 void ag_log(enum ag_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define ag_log_error(...) ag_log(AG_LOG_ERROR, __VA_ARGS__)

@@ -7,14 +7,19 @@
 #include <errno.h>
 #include <limits.h>
 #include <locale.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define FIRST_CAPACITY 16384u
 #define LONGEST_NAME   64u
@@ -150,6 +155,7 @@ ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n)
     sigemptyset(&refusals);
     sigaddset(&refusals, SIGPIPE);
     sigaddset(&refusals, SIGXFSZ);
+    sigaddset(&refusals, SIGTTOU); /* who blocks it is let through */
     pthread_sigmask(SIG_BLOCK, &refusals, &previous);
     sigpending(&pending);
     written = write(fd, bytes, n);
@@ -178,6 +184,57 @@ int ag_text_write(const struct ag_text *text, int fd)
         if (written == 0)
             return -EIO;
         done += (size_t)written;
+    }
+    return 0;
+}
+
+/* Waits until `fd` takes something, or has something to say against it. 0 or -errno. */
+static int wait_for_room(int fd, uint64_t until_ns)
+{
+    struct pollfd wish = {.fd = fd, .events = POLLOUT};
+
+    for (;;) {
+        uint64_t now = ag_clock_ns();
+        int ready = poll(&wish, 1, now < until_ns ? (int)((until_ns - now + 999999) / 1000000) : 0);
+
+        if (ready > 0)
+            return 0;
+        if (!ready || errno != EINTR)
+            return ready ? -errno : -ETIMEDOUT;
+    }
+}
+
+/* What poll(2) found room for is PIPE_BUF bytes of a pipe. */
+static ssize_t write_some(int fd, mode_t kind, const char *bytes, size_t n)
+{
+    if (S_ISSOCK(kind))
+        return send(fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return ag_text_write_bytes(fd, bytes, S_ISREG(kind) || n < PIPE_BUF ? n : PIPE_BUF);
+}
+
+int ag_text_write_within(int fd, const char *bytes, size_t n, int patience_ms)
+{
+    const uint64_t patience_ns = (uint64_t)patience_ms * 1000000u;
+    uint64_t until_ns = ag_clock_ns() + patience_ns;
+    struct stat st;
+
+    if (fstat(fd, &st))
+        return -errno;
+    while (n) {
+        int result = S_ISREG(st.st_mode) ? 0 : wait_for_room(fd, until_ns);
+        ssize_t written = result ? 0 : write_some(fd, st.st_mode, bytes, n);
+
+        if (result || !written)
+            return result ? result : -EIO;
+        if (written < 0 && errno != EINTR && errno != EAGAIN)
+            return -errno;
+        if (written < 0 && ag_clock_ns() > until_ns)
+            return -ETIMEDOUT;
+        if (written < 0)
+            continue;
+        bytes += written;
+        n -= (size_t)written;
+        until_ns = ag_clock_ns() + patience_ns;
     }
     return 0;
 }

@@ -27,11 +27,16 @@ int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Adds a JSON string with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
 void ag_text_add_json(struct ag_text *text, const char *value);
-/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE, and a limit on file sizes EFBIG and
- * no SIGXFSZ: the program did not ask for output. */
+/* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE, a limit on file sizes EFBIG and no
+ * SIGXFSZ, and a terminal that wants no output of the background (`stty tostop`) gets it without
+ * SIGTTOU: the program did not ask for output. */
 ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n);
 /* Writes all of it; 0 or -errno. */
 int ag_text_write(const struct ag_text *text, int fd);
+/* The same of `n` bytes for whoever must not hang: a pipe, socket or terminal that takes nothing for
+ * `patience_ms` gives -ETIMEDOUT. Of a pipe to which others write at the same moment this is only sure
+ * when `fd` does not block. */
+int ag_text_write_within(int fd, const char *bytes, size_t n, int patience_ms);
 
 /* "4096", "64KiB", "1.5GiB", "80%", "max". Decimal and binary suffixes both mean powers of 1024.
  * *ret_percent tells whether *ret_value is a percentage. Returns 0, or -EINVAL with both untouched.

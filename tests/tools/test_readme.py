@@ -77,7 +77,7 @@ class Readme(CommandTest):
     def test_what_troubleshooting_quotes_is_said(self):
         """Text in quotation marks there is what the library, the command or the report says."""
         said = ""
-        for folder in ("interpose", "policy", "graph", "tools"):
+        for folder in ("interpose", "interpose/base", "policy", "graph", "tools"):
             for name in os.listdir(os.path.join(paths.root, folder)):
                 if name.endswith((".c", ".h", ".def")):
                     said += re.sub(r'"\s*\n?\s*"', "", read(f"{folder}/{name}"))
