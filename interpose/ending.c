@@ -31,7 +31,7 @@
 #define SECOND_NS 1000000000u
 
 /* A driver that does not answer the thread that made the free for so long is waiting for that thread: its
- * handler was of a kind that in_handler() does not see. */
+ * handler was of a kind that ag_ending_in_handler() does not see. */
 static const struct ag_patience as_natively = {UINT64_MAX, 5ull * SECOND_NS};
 static const struct ag_patience for_another = {5ull * SECOND_NS, 5ull * SECOND_NS};
 static const struct ag_patience in_a_handler = {2ull * SECOND_NS, SECOND_NS / 5};
@@ -40,7 +40,7 @@ static _Atomic bool is_for_good;
 
 /* May the calling thread be in a signal handler? A handler's signal is blocked meanwhile, unless it was
  * installed with SA_NODEFER: such a one is seen only on a stack of its own or inside a hook. */
-static bool in_handler(void)
+bool ag_ending_in_handler(void)
 {
     sigset_t blocked;
     stack_t stack;
@@ -59,9 +59,9 @@ static bool in_handler(void)
     return false;
 }
 
-static const struct ag_patience *patience_of(enum ag_order_debtor debtor)
+static const struct ag_patience *patience_of(enum ag_order_debtor debtor, bool in_handler)
 {
-    if (in_handler())
+    if (in_handler)
         return &in_a_handler;
     return debtor == AG_OWED_BY_CALLER ? &as_natively : &for_another;
 }
@@ -75,7 +75,7 @@ static void ask_driver(void)
     ag_app_pools_exit();
 }
 
-void ag_ending_pay(bool for_good)
+void ag_ending_pay(bool for_good, bool in_handler)
 {
     const struct ag_patience *patience;
     enum ag_order_debtor debtor;
@@ -85,7 +85,7 @@ void ag_ending_pay(bool for_good)
     debtor = ag_order_debtor();
     if (debtor == AG_OWED_BY_NOBODY && !ag_replay_on() && !ag_app_pools_met())
         return;
-    patience = patience_of(debtor);
+    patience = patience_of(debtor, in_handler);
     atomic_store(&is_for_good, for_good);
     ag_entry_depth++; /* a handler that ends the process meanwhile finds us inside */
     if (!ag_helper_do(ask_driver, patience) && debtor != AG_OWED_BY_NOBODY)

@@ -18,9 +18,33 @@
 #include "entry.h"
 #include "leave_exec.h"
 #include "lifecycle.h"
+#include "own_stack.h"
 #include "real_dlsym.h"
 
-#define NEXT(name) ((__typeof__(&name))ag_real_dlsym(RTLD_NEXT, #name))
+#define NEXT(name) ((__typeof__(&name))find(#name))
+
+struct search {
+    const char *name;
+    void *found;
+};
+
+static void search_on(void *argument)
+{
+    struct search *search = argument;
+
+    search->found = ag_real_dlsym(RTLD_NEXT, search->name);
+}
+
+/* Who leaves may be a signal handler with less stack than the loader takes for a look-up. */
+static void *find(const char *name)
+{
+    struct search search = {name, NULL};
+
+    ag_own_stack_run(search_on, &search);
+    if (!search.found)
+        search_on(&search);
+    return search.found;
+}
 
 /* Before an exec that may start something. */
 static bool go(bool may_start)

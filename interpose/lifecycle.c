@@ -2,12 +2,12 @@
  *
  * Nothing happens before the first hooked call, but that fork is told of us, that the mark of
  * `allograft run` is read (unused.c), that one fstat(2) tells what standard error is, and NVTX where
- * it is asked for (entry_nvtx.c). Settings are
- * read, the driver is found, once, by whichever thread comes first: it cannot be cancelled meanwhile,
- * and a fork waits for it. At the end:
+ * it is asked for (entry_nvtx.c). Settings are read, the driver is found, once, by whichever thread
+ * comes first: it cannot be cancelled meanwhile, and a fork waits for it. At the end:
  * - an atexit handler, registered after the first context exists and so running before the driver's
  *   own, pays the wait that ordered frees owe;
- * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call. */
+ * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call.
+ * Whoever leaves may be a crash handler with little stack: all of that is done on one of our own. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -43,6 +43,7 @@
 #include "managed_pool.h"
 #include "marks.h"
 #include "order.h"
+#include "own_stack.h"
 #include "passage.h"
 #include "params.h"
 #include "pattern.h"
@@ -381,7 +382,7 @@ static void pay_at_exit(void)
 {
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
-    ag_ending_pay(true);
+    ag_ending_pay(true, ag_ending_in_handler());
 }
 
 static void leave_quickly(void)
@@ -455,11 +456,10 @@ static void warn_of_bypass(void)
                     "with RTLD_DEEPBIND or be linked statically against the loader");
 }
 
-/* The end of a process of which no call came through. */
-static void end_unused(void)
+/* The end of a process of which no call came through. On a stack of our own. */
+static void end_unused(void *unused)
 {
-    if (!ag_lifecycle_is_preloaded())
-        return;
+    (void)unused;
     if (ag_driver_is_loaded() && ag_report_gpu_is_open())
         warn_of_bypass();
     else
@@ -471,19 +471,44 @@ bool ag_lifecycle_would_leave(void)
     return atomic_load(&ag_entry_state) != AG_ENTRY_NEW && is_this_process();
 }
 
+struct leaving {
+    const char *ended_by;
+    bool in_handler;
+};
+
+/* On a stack of our own. */
+static void settle(void *leaving_)
+{
+    const struct leaving *leaving = leaving_;
+
+    if (atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE)
+        ag_ending_pay(strcmp(leaving->ended_by, "exec") != 0, /* exec may fail */
+                      leaving->in_handler);
+    report_once(leaving->ended_by);
+}
+
 void ag_lifecycle_leave(const char *ended_by)
 {
     int saved_errno = errno;
 
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
-        ag_unused_is_marked())
-        end_unused();
-    if (!ag_lifecycle_would_leave())
-        return;
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE)
-        ag_ending_pay(strcmp(ended_by, "exec") != 0); /* exec may fail */
-    report_once(ended_by);
+    if (ag_lifecycle_would_leave()) {
+        struct leaving leaving = {ended_by, ag_ending_in_handler()}; /* the stack tells */
+
+        ag_own_stack_run(settle, &leaving);
+    } else if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
+               ag_unused_is_marked() && ag_lifecycle_is_preloaded()) {
+        ag_own_stack_run(end_unused, NULL);
+    }
     errno = saved_errno;
+}
+
+/* On a stack of our own. */
+static void go_on(void *unused)
+{
+    (void)unused;
+    *ag_stats.head.ended_by = '\0';
+    if (atomic_exchange(&reported, false) && ag_context_count())
+        ag_record_begin(options.counters.text);
 }
 
 void ag_lifecycle_stay(void)
@@ -492,9 +517,7 @@ void ag_lifecycle_stay(void)
 
     if (!ag_lifecycle_would_leave())
         return;
-    *ag_stats.head.ended_by = '\0';
-    if (atomic_exchange(&reported, false) && ag_context_count())
-        ag_record_begin(options.counters.text);
+    ag_own_stack_run(go_on, NULL);
     errno = saved_errno;
 }
 
@@ -509,12 +532,21 @@ __attribute__((constructor)) static void begin(void)
     ag_nvtx_offer();
 }
 
+/* On a stack of our own. */
+static void report_at_exit(void *unused)
+{
+    (void)unused;
+    report_once("exit");
+}
+
 __attribute__((destructor)) static void finish(void)
 {
     if (!ag_lifecycle_is_preloaded())
         return;
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW)
-        end_unused();
-    else if (is_this_process())
-        report_once("exit");
+    if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW) {
+        if (is_this_process())
+            ag_own_stack_run(report_at_exit, NULL);
+    } else if (ag_unused_is_marked() || ag_driver_is_loaded()) {
+        ag_own_stack_run(end_unused, NULL);
+    }
 }

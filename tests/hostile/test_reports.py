@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
-from hostile import (COUNTERS, LIBRARY, RUNTIME, SCHEMA, SECONDS, Case, clean_environment, main, often, preloaded,
-                     problems, program, run)
+from hostile import (COUNTERS, EVERY, LIBRARY, RUNTIME, SCHEMA, SECONDS, Case, clean_environment, main, often,
+                     preloaded, problems, program, run, some)
 
 COMMAND = os.environ['TEST_COMMAND']
 REPORTS = program('hostile_reports')
@@ -104,6 +104,44 @@ class Process(subprocess.Popen):
         if kind:
             self.kill()
         return super().__exit__(kind, value, trace)
+
+
+# Every policy, and what else runs when a process ends.
+ENDS = EVERY + [{'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_TRACE': '@FOLDER@/trace'},
+                {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_TRACE': '@FOLDER@/trace', 'ALLOGRAFT_STATS': 'stderr'},
+                {'ALLOGRAFT_STATS': 'stderr'}, {'ALLOGRAFT_STATS': '@FOLDER@/r.txt'},
+                {'ALLOGRAFT_STATS': '/no/such/folder'}, {'ALLOGRAFT_STATS': 'off'}, {'ALLOGRAFT_COUNTERS': 'off'}]
+WAYS = {'_exit': 42, 'exit': 42, 'quick_exit': 42, 'x: exec': 42, 'fail to exec': 42}
+
+
+@unittest.skipIf(RUNTIME, 'a sanitizer needs more stack than a handler has')
+class LittleStack(Clean):
+    """A crash handler ends the process on an alternate stack, with a guard page below it."""
+
+    def test_as_natively(self):
+        for way, status in WAYS.items():
+            # What the kernel puts there, and what the loader may need to bind _exit; and what many programs have.
+            for size in ('+4096', '8192'):
+                command = [REPORTS, 'little_stack', way, size]
+                native = run(command)
+                self.assertEqual(native.status, status, native.out)
+                for settings in some(ENDS, 3):
+                    with self.subTest(way=way, size=size, settings=settings):
+                        result = preloaded(command, settings)
+                        self.assertEqual((native.status, native.out), (result.status, result.out), result.err)
+                        if not {'ALLOGRAFT_DISABLE', 'ALLOGRAFT_STATS'} & set(settings):
+                            self.assertGreater(result.report()['coverage']['hooks']['cuMemFree_v2'], 0)
+
+    def test_depth(self):
+        def depth(result):
+            self.assertIn('ended with 42', result.out)
+            return int(result.out.split()[-1])
+
+        for way in WAYS:
+            native = depth(run([REPORTS, 'depth', way]))
+            for settings in some(ENDS, 3):
+                with self.subTest(way=way, settings=settings):
+                    self.assertLess(depth(preloaded([REPORTS, 'depth', way], settings)) - native, 1024)
 
 
 def start(command, **more):
