@@ -8,7 +8,11 @@
  * - a limit on file sizes is looked at first: the kernel's answer to passing it is a signal;
  * - /dev/shm belongs to everybody: no link is followed, the folder must be the user's and closed to
  *   others, and the file is one that did not exist before.
- * Files of killed processes stay until somebody looks at them, but no more than KEPT of them. */
+ * - nobody sees the processes of another container, but everybody sees locks: the file is locked
+ * for as long as the process lives. flock(2) belongs to the open file, which the mapping keeps, so
+ * no descriptor is needed, and the kernel lets it go at any death. A file is locked before anything
+ * is in it: an empty one may yet be locked. Files of killed processes stay until somebody looks at
+ * them, but no more than KEPT of them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -21,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -32,11 +37,13 @@
 
 #define KEPT      32u   /* files in a folder, beside those of running processes */
 #define MAX_FILES 1024u /* in a folder, of whatever process */
+#define AT_ONCE   64u   /* removed by one process */
 #define SHARE     32u   /* of what is free in the file system, one part */
 #define SUFFIX    ".counters"
+#define UNLOCKED  "-unlocked"
 
-static char file_path[PATH_MAX]; /* of this process's file, "" for none */
-static bool is_shared;           /* ag_stats lies in a file */
+static char file_path[PATH_MAX + AG_RECORD_NAME_MAX]; /* of this process's file, "" for none */
+static bool is_shared;                                /* ag_stats lies in a file */
 
 /* --- names --- */
 
@@ -79,9 +86,10 @@ void ag_record_describe_self(struct ag_record_owner *ret)
 
 void ag_record_name(const struct ag_record_owner *owner, char name[AG_RECORD_NAME_MAX])
 {
-    snprintf(name, AG_RECORD_NAME_MAX, "%016llx-%d-%llu-%llu" SUFFIX,
+    snprintf(name, AG_RECORD_NAME_MAX, "%016llx-%d-%llu-%llu%s" SUFFIX,
              (unsigned long long)owner->started_ns, owner->pid,
-             (unsigned long long)owner->process_start, (unsigned long long)owner->pid_namespace);
+             (unsigned long long)owner->process_start, (unsigned long long)owner->pid_namespace,
+             owner->is_unlocked ? UNLOCKED : "");
 }
 
 bool ag_record_parse_name(const char *name, struct ag_record_owner *ret)
@@ -91,9 +99,9 @@ bool ag_record_parse_name(const char *name, struct ag_record_owner *ret)
     int pid;
 
     if (strlen(name) >= AG_RECORD_NAME_MAX ||
-        sscanf(name, "%16llx-%9d-%20llu-%20llu" SUFFIX, &started, &pid, &start, &space) != 4)
+        sscanf(name, "%16llx-%9d-%20llu-%20llu", &started, &pid, &start, &space) != 4)
         return false;
-    *ret = (struct ag_record_owner){started, pid, start, space};
+    *ret = (struct ag_record_owner){started, pid, start, space, strstr(name, UNLOCKED) != NULL};
     ag_record_name(ret, again);
     return pid > 0 && !strcmp(name, again);
 }
@@ -109,6 +117,42 @@ enum ag_record_state ag_record_state(const struct ag_record_owner *owner)
         return access("/proc/self/stat", F_OK) ? AG_RECORD_ELSEWHERE : AG_RECORD_DEAD;
     return !owner->process_start || start == owner->process_start ? AG_RECORD_RUNNING
                                                                   : AG_RECORD_DEAD;
+}
+
+enum lock { LOCK_UNKNOWN, LOCK_HELD, LOCK_FREE };
+
+static enum lock look_at_lock(int folder, const char *path)
+{
+    int fd = openat(folder, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    enum lock found = LOCK_UNKNOWN;
+    struct stat st;
+
+    if (fd < 0)
+        return found;
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0) {
+        if (!flock(fd, LOCK_SH | LOCK_NB))
+            found = LOCK_FREE;
+        else if (errno == EWOULDBLOCK)
+            found = LOCK_HELD;
+    }
+    close(fd);
+    return found;
+}
+
+enum ag_record_state ag_record_file_state(int folder, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct ag_record_owner owner;
+    enum ag_record_state state;
+    enum lock lock;
+
+    if (!ag_record_parse_name(slash ? slash + 1 : path, &owner))
+        return AG_RECORD_ELSEWHERE;
+    state = ag_record_state(&owner);
+    lock = owner.is_unlocked ? LOCK_UNKNOWN : look_at_lock(folder, path);
+    if (lock == LOCK_FREE)
+        return AG_RECORD_DEAD;
+    return lock == LOCK_HELD && state == AG_RECORD_DEAD ? AG_RECORD_ELSEWHERE : state;
 }
 
 /* --- the folder --- */
@@ -147,52 +191,62 @@ int ag_record_open_folder(const char *setting, bool make)
     return fd;
 }
 
-struct census {
-    unsigned n;
-    char oldest_dead[AG_RECORD_NAME_MAX]; /* "" for none */
-};
+/* What is in a folder. Once at a time. */
+static struct census {
+    unsigned n, n_dead, n_oldest;
+    char oldest[AT_ONCE][AG_RECORD_NAME_MAX]; /* of the dead, in order */
+} census;
 
-static void count_file(const char *name, bool ask_state, struct census *census)
+static void add_dead(const char *name)
 {
-    struct ag_record_owner owner;
+    unsigned at = census.n_oldest;
 
-    if (!ag_record_parse_name(name, &owner))
+    census.n_dead++;
+    while (at && strcmp(name, census.oldest[at - 1]) < 0)
+        at--;
+    if (at == AT_ONCE)
         return;
-    census->n++;
-    if (!ask_state || (*census->oldest_dead && strcmp(name, census->oldest_dead) >= 0) ||
-        ag_record_state(&owner) != AG_RECORD_DEAD)
-        return;
-    memcpy(census->oldest_dead, name, strlen(name) + 1); /* no longer than a name of ours */
+    census.n_oldest += census.n_oldest < AT_ONCE;
+    memmove(census.oldest[at + 1 < AT_ONCE ? at + 1 : at], census.oldest[at],
+            (census.n_oldest - at - 1) * sizeof(census.oldest[0]));
+    memcpy(census.oldest[at], name, strlen(name) + 1); /* no longer than a name of ours */
 }
 
-static struct census take_census(int folder, bool ask_state)
+static void take_census(int folder, bool ask_state)
 {
-    struct census census = {0};
     _Alignas(struct dirent64) char entries[4096];
+    struct ag_record_owner owner;
     ssize_t length;
 
+    census.n = census.n_dead = census.n_oldest = 0;
     if (lseek(folder, 0, SEEK_SET))
-        return census;
+        return;
     while ((length = getdents64(folder, entries, sizeof(entries))) > 0) {
         for (ssize_t at = 0; at < length;) {
             const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
 
-            count_file(entry->d_name, ask_state, &census);
             at += entry->d_reclen;
+            if (!ag_record_parse_name(entry->d_name, &owner))
+                continue;
+            census.n++;
+            if (ask_state && ag_record_file_state(folder, entry->d_name) == AG_RECORD_DEAD)
+                add_dead(entry->d_name);
         }
     }
-    return census;
 }
 
 /* Room for one more file? Those of processes long dead go first. */
 static bool make_room(int folder)
 {
-    struct census census = take_census(folder, false);
-
-    for (unsigned removed = 0; census.n >= KEPT && removed < KEPT; removed++) {
-        census = take_census(folder, true);
-        if (!*census.oldest_dead || unlinkat(folder, census.oldest_dead, 0))
+    take_census(folder, false);
+    if (census.n < KEPT)
+        return true;
+    take_census(folder, true);
+    for (unsigned i = 0; i < census.n_oldest && census.n_dead >= KEPT; i++) {
+        if (unlinkat(folder, census.oldest[i], 0))
             break;
+        census.n_dead--;
+        census.n--;
     }
     return census.n < MAX_FILES;
 }
@@ -252,30 +306,46 @@ static bool map_over(int fd)
     return false;
 }
 
+/* Makes the file and locks it; its descriptor, or -1. Where there are no locks, its name says so.
+ */
+static int make_file(int folder, struct ag_record_owner *owner, char name[AG_RECORD_NAME_MAX])
+{
+    for (;;) {
+        int fd;
+
+        ag_record_name(owner, name);
+        fd = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0 || owner->is_unlocked || !flock(fd, LOCK_EX | LOCK_NB))
+            return fd;
+        (void)unlinkat(folder, name, 0);
+        close(fd);
+        owner->is_unlocked = true;
+    }
+}
+
 static void begin_in(int folder, const char *folder_path)
 {
     struct ag_record_owner owner = {ag_stats.head.started_ns, ag_stats.head.pid,
-                                    ag_stats.head.process_start, ag_stats.head.pid_namespace};
+                                    ag_stats.head.process_start, ag_stats.head.pid_namespace,
+                                    false};
     char name[AG_RECORD_NAME_MAX];
     int fd, length;
     bool mapped;
 
-    ag_record_name(&owner, name);
-    length = snprintf(file_path, sizeof(file_path), "%s/%s", folder_path, name);
-    if (length < 0 || (size_t)length >= sizeof(file_path) ||
-        sysconf(_SC_PAGESIZE) > AG_STATS_PAGE || !has_space(folder) || !make_room(folder)) {
-        *file_path = '\0';
+    *file_path = '\0';
+    if (sysconf(_SC_PAGESIZE) > AG_STATS_PAGE || !has_space(folder) || !make_room(folder))
         return;
-    }
-    fd = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    mapped = fd >= 0 && fill(fd) && map_over(fd);
+    fd = make_file(folder, &owner, name);
+    if (fd < 0)
+        return;
+    mapped = fill(fd) && map_over(fd);
     is_shared = is_shared || mapped;
-    if (fd >= 0 && !mapped)
+    length = snprintf(file_path, sizeof(file_path), "%s/%s", folder_path, name);
+    if (!mapped || length >= PATH_MAX) {
         (void)unlinkat(folder, name, 0);
-    if (fd >= 0)
-        close(fd);
-    if (!mapped)
         *file_path = '\0';
+    }
+    close(fd);
 }
 
 void ag_record_begin(const char *setting)

@@ -21,12 +21,13 @@ struct ag_record_owner {
     int pid;
     uint64_t process_start; /* in clock ticks since boot: with the pid, one process; 0 not known */
     uint64_t pid_namespace; /* inode number; 0 not known */
+    bool is_unlocked;       /* its file could not be locked */
 };
 
 enum ag_record_state {
     AG_RECORD_RUNNING,
     AG_RECORD_DEAD,
-    AG_RECORD_ELSEWHERE, /* of another container: its process ids mean nothing here */
+    AG_RECORD_ELSEWHERE, /* in another container, where process ids mean something else; or unknown */
 };
 
 #define AG_RECORD_NAME_MAX 112u
@@ -36,7 +37,11 @@ void ag_record_describe_self(struct ag_record_owner *ret);
 void ag_record_name(const struct ag_record_owner *owner, char name[AG_RECORD_NAME_MAX]);
 /* False when `name` is not exactly what ag_record_name() makes. */
 bool ag_record_parse_name(const char *name, struct ag_record_owner *ret);
+/* As far as process ids tell. */
 enum ag_record_state ag_record_state(const struct ag_record_owner *owner);
+/* Of the process that `path` in `folder` names. Whether it lives is told by the lock of the file; only
+ * where that tells nothing, by process ids, which mean something else in another container. */
+enum ag_record_state ag_record_file_state(int folder, const char *path);
 
 /* The folder that ALLOGRAFT_COUNTERS=`setting` means; false when it means none, or a long one. */
 bool ag_record_folder(const char *setting, char *path, size_t capacity);

@@ -67,18 +67,18 @@ static bool same_clock(const struct ag_stats_head *head)
     return *boot && !strcmp(boot, head->boot);
 }
 
-enum ag_record_state counters_state(const struct ag_stats_head *head)
+enum ag_record_state counters_state(const struct ag_stats_head *head, int folder, const char *path)
 {
     const struct ag_record_owner owner = {head->started_ns, head->pid, head->process_start,
-                                          head->pid_namespace};
+                                          head->pid_namespace, false};
+    enum ag_record_state state = same_clock(head) ? ag_record_state(&owner) : AG_RECORD_DEAD;
 
-    return same_clock(head) ? ag_record_state(&owner) : AG_RECORD_DEAD;
+    return state == AG_RECORD_ELSEWHERE ? ag_record_file_state(folder, path) : state;
 }
 
-struct ag_moment counters_moment(struct ag_stats *stats)
+struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state state)
 {
     struct ag_moment moment = {0};
-    enum ag_record_state state = counters_state(&stats->head);
 
     if (same_clock(&stats->head)) {
         moment.ns = ag_clock_ns();

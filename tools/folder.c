@@ -29,11 +29,15 @@ int folder_open_own(int *ret, char *path, size_t capacity)
 }
 
 /* Is the file one of those asked for? `pid` 0: any. */
-static bool is_wanted(const struct ag_record_owner *owner, int pid, bool all)
+static bool is_wanted(int folder, const char *name, int pid, bool all)
 {
+    struct ag_record_owner owner;
+
+    if (!ag_record_parse_name(name, &owner))
+        return false;
     if (pid)
-        return owner->pid == pid;
-    return all || ag_record_state(owner) == AG_RECORD_DEAD;
+        return owner.pid == pid;
+    return all || ag_record_file_state(folder, name) == AG_RECORD_DEAD;
 }
 
 static int newest_first(const void *a, const void *b)
@@ -66,9 +70,7 @@ int folder_list(struct folder_files *files, int pid, bool all)
         return STATUS_FAILED;
     rewinddir(directory); /* the descriptors share their place */
     while (status == STATUS_OK && (entry = readdir(directory))) {
-        struct ag_record_owner owner;
-
-        if (ag_record_parse_name(entry->d_name, &owner) && is_wanted(&owner, pid, all))
+        if (is_wanted(files->folder, entry->d_name, pid, all))
             status = add_name(files, entry->d_name);
     }
     closedir(directory);
@@ -79,9 +81,6 @@ int folder_list(struct folder_files *files, int pid, bool all)
 
 void folder_remove_if_dead(int folder, const char *name)
 {
-    struct ag_record_owner owner;
-
-    if (ag_record_parse_name(name, &owner) && ag_record_state(&owner) == AG_RECORD_DEAD &&
-        unlinkat(folder, name, 0))
+    if (ag_record_file_state(folder, name) == AG_RECORD_DEAD && unlinkat(folder, name, 0))
         command_complain("%s: %s", name, strerror(errno));
 }

@@ -111,7 +111,7 @@ static bool looks_like_json(int fd)
     return text[strspn(text, " \t\r\n")] == '{';
 }
 
-static const char *read_into(int fd, struct process *process)
+static const char *read_into(int fd, int folder, const char *path, struct process *process)
 {
     const char *fault;
     struct stat st;
@@ -121,9 +121,11 @@ static const char *read_into(int fd, struct process *process)
     if (looks_like_json(fd))
         return read_json(fd, (size_t)st.st_size, process);
     fault = counters_read(fd, process->stats);
-    if (!fault)
-        process->moment = counters_moment(process->stats);
-    return fault;
+    if (fault)
+        return fault;
+    process->state = counters_state(&process->stats->head, folder, path);
+    process->moment = counters_moment(process->stats, process->state);
+    return NULL;
 }
 
 struct ag_stats *process_new_stats(void)
@@ -144,7 +146,7 @@ const char *process_read(int folder, const char *path, struct process *ret)
         return strerror(errno);
     output_keep(fd);
     process.stats = process_new_stats();
-    fault = process.stats ? read_into(fd, &process) : "cannot be read: there is no memory";
+    fault = process.stats ? read_into(fd, folder, path, &process) : "cannot be read: there is no memory";
     close(fd);
     if (fault) {
         process_finish(&process);

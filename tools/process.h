@@ -13,6 +13,7 @@
 struct process {
     struct ag_stats *stats; /* own memory; no text in it holds a control character */
     struct ag_moment moment;
+    enum ag_record_state state; /* of counters */
     bool is_plain; /* see process_make_plain() */
 };
 
@@ -53,11 +54,11 @@ void process_make_texts_safe(struct ag_stats *stats);
 
 /* Reads a file of counters; why not, or NULL. */
 const char *counters_read(int fd, struct ag_stats *stats);
-/* Running, dead, or of another machine or container? */
-enum ag_record_state counters_state(const struct ag_stats_head *head);
+/* Running, dead, or of another machine or container? They were read at `path` in `folder`. */
+enum ag_record_state counters_state(const struct ag_stats_head *head, int folder, const char *path);
 /* When it is now by the clock of the counters, and how the process ended, which goes into the head.
  */
-struct ag_moment counters_moment(struct ag_stats *stats);
+struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state state);
 
 /* ---- stats_json.c -------------------------------------------------------------------------- */
 

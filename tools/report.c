@@ -245,11 +245,7 @@ static int report_named_folder(const char *path, struct wishes *wishes)
 
 static void remove_file_if_dead(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    struct ag_record_owner owner;
-
-    if (ag_record_parse_name(slash ? slash + 1 : path, &owner) &&
-        ag_record_state(&owner) == AG_RECORD_DEAD && unlink(path))
+    if (ag_record_file_state(AT_FDCWD, path) == AG_RECORD_DEAD && unlink(path))
         command_complain("%s: %s", path, strerror(errno));
 }
 

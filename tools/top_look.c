@@ -29,7 +29,7 @@ static void fill(struct top_row *row, struct process *process)
 {
     const struct ag_stats *stats = process->stats;
 
-    row->state = counters_state(&stats->head);
+    row->state = process->state;
     row->pid = stats->head.pid;
     row->rank = stats->head.rank;
     memcpy(row->program, stats->head.program, sizeof(row->program));

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
 from hostile import (COUNTERS, EVERY, LIBRARY, RUNTIME, SCHEMA, SECONDS, Case, clean_environment, main, often,
@@ -148,8 +149,8 @@ def start(command, **more):
     """A preloaded process whose report goes to `stats`."""
     env = dict(clean_environment(), LD_PRELOAD=':'.join(RUNTIME + [LIBRARY]), ALLOGRAFT_COUNTERS=COUNTERS)
     env['ALLOGRAFT_STATS'] = more.pop('stats', 'stderr')
-    return Process([REPORTS, command], env=env, universal_newlines=True,
-                        **dict({'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}, **more))
+    return Process([*more.pop('before', []), REPORTS, command], env=env, universal_newlines=True,
+                   **dict({'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'stderr': subprocess.DEVNULL}, **more))
 
 
 def fill(fd):
@@ -162,6 +163,71 @@ def fill(fd):
         except BlockingIOError:
             pass
     os.set_blocking(fd, True)
+
+
+# The first process of a namespace cannot be killed from within, so that is a shell, and the program its child.
+INSIDE = ['unshare', '-p', '-f', 'sh', '-c', '"$0" "$@"; exit $?', REPORTS]
+
+
+@unittest.skipIf(subprocess.run(['unshare', '-p', '-f', 'true'], stderr=subprocess.DEVNULL).returncode,
+                 'no namespace may be made here')
+class Namespaces(Clean):
+    """Processes of containers that share the folder: nobody sees the others, and the dead must go all the same."""
+
+    def killed(self):
+        self.assertEqual(preloaded([*INSIDE, 'killed']).status, 128 + 9)
+
+    def test_dead_are_known(self):
+        self.killed()
+        found, = json.loads(report('--json').stdout)
+        self.assertEqual((found['process']['ended_by'], found['process']['program']), ('killed', 'hostile_reports'))
+        self.assertEqual(report('--clean').stdout.count(', killed'), 1)
+        self.assertEqual(counters(), [])
+
+    def test_bounded(self):
+        for _ in range(often(45)):
+            self.killed()
+        self.assertEqual(len(counters()), 32)
+        # Whose process is not among them, it goes as well.
+        preloaded([REPORTS, 'killed'])
+        self.assertEqual(len(counters()), 32)
+        report('--clean')
+        self.assertEqual(counters(), [])
+
+    def test_the_running_stay(self):
+        with start('until_told', before=INSIDE[:-1]) as process:
+            process.stdout.readline()
+            name, = counters()
+            for _ in range(35):
+                preloaded([REPORTS, 'killed'])
+            self.assertEqual((name in counters(), len(counters())), (True, 33))
+            found = json.loads(report('--all', '--json').stdout)
+            self.assertEqual([r['process']['ended_by'] for r in found].count('elsewhere'), 1)
+            report('--all', '--clean')
+            self.assertEqual(counters(), [name])
+            process.stdin.close()
+            self.assertEqual(process.wait(SECONDS), 0)
+
+    def test_killed_with_its_container(self):
+        with start('until_told', before=[INSIDE[0], '--kill-child', *INSIDE[1:-1]]) as process:
+            process.stdout.readline()
+            self.assertEqual(report().returncode, 1)
+            process.kill()
+            process.wait(SECONDS)
+            process.stdout.read()  # until nobody has it open any more
+            until = time.monotonic() + SECONDS
+            while report().returncode and time.monotonic() < until:
+                time.sleep(0.01)
+        self.assertEqual(report('--clean').stdout.count(', killed'), 1)
+        self.assertEqual(counters(), [])
+
+    def test_without_proc(self):
+        # Nor does it take /proc to tell the dead of a namespace of one's own.
+        preloaded([REPORTS, 'killed'])
+        hidden = ['unshare', '-m', 'sh', '-c', 'mount -t tmpfs none /proc && exec "$0" report', COMMAND]
+        env = dict(clean_environment(), ALLOGRAFT_COUNTERS=COUNTERS)
+        shown = subprocess.run(hidden, env=env, stdout=subprocess.PIPE, universal_newlines=True)
+        self.assertIn('(process', shown.stdout)
 
 
 class Unread(Clean):
@@ -195,8 +261,7 @@ class Unread(Clean):
         with subprocess.Popen(['cat', self.fifo], stdout=subprocess.PIPE) as reader, \
                 start('until_told', stats=self.fifo) as process:
             process.stdout.readline()
-            os.close(os.open(self.fifo, os.O_WRONLY))  # the reader has it open, then
-            with open(self.fifo, 'wb', buffering=0):  # nor does it end before the report
+            with open(self.fifo, 'wb', buffering=0):  # the reader has it open, then, and does not end
                 process.stdin.close()
                 self.assertEqual(process.wait(SECONDS), 0)
             self.assertEqual(json.loads(reader.stdout.read())['process']['program'], 'hostile_reports')
