@@ -84,14 +84,13 @@ static void on_crash(int number)
     _exit(42);
 }
 
-/* Uses CUDA and crashes; the handler has the `bytes` up to `top` for its stack. */
-static void crash(char *top, size_t bytes)
+/* Uses CUDA and crashes; the handler runs on `stack`. */
+static void crash(const stack_t *stack)
 {
-    const stack_t stack = {.ss_sp = top - bytes, .ss_size = bytes};
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
 
     use_cuda();
-    NEED(sigaltstack(&stack, NULL));
+    NEED(sigaltstack(stack, NULL));
     NEED(sigaction(SIGSEGV, &action, NULL));
     NEED(raise(SIGSEGV));
 }
@@ -122,7 +121,7 @@ static void little_stack(char **words)
 
     crash_end = words[0];
     NEED(mprotect(top - bytes - GUARD, GUARD, PROT_NONE));
-    crash(top, bytes);
+    crash(&(stack_t){.ss_sp = top - bytes, .ss_size = bytes});
 }
 
 /* How much of 60 KiB the end of the process needs. A child does it, its parent looks at what is left. */
@@ -136,7 +135,7 @@ static void depth(char **words)
     crash_end = words[0];
     child = fork();
     if (!child)
-        crash(top, bytes);
+        crash(&(stack_t){.ss_sp = low, .ss_size = bytes});
     NEED(waitpid(child, &status, 0) != child);
     while (low < top && !*low)
         low++;

@@ -1,5 +1,8 @@
 /* base/text.c: sizes as people write them, sizes and times as people read them, JSON strings, names
  * that look alike. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "base/text.h"
 
 #include <errno.h>
@@ -7,6 +10,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -223,6 +227,35 @@ static void grows_and_writes(void)
     free(back);
 }
 
+/* A pipe that nobody reads, and one that somebody reads meanwhile. */
+static void waits_for_a_reader_only_so_long(void)
+{
+    static char bytes[100000], back[sizeof(bytes)];
+    size_t got = 0;
+    int ends[2], status = 0;
+    pid_t writer;
+
+    memset(bytes, 'x', sizeof(bytes));
+    CHECK(!pipe(ends) && fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
+    CHECK(ag_text_write_within(ends[1], bytes, 10, 0) == 0);
+    CHECK(ag_text_write_within(ends[1], bytes, sizeof(bytes), 20) == -ETIMEDOUT);
+    while (got < 10)
+        got += (size_t)read(ends[0], back, 10 - got);
+    writer = fork();
+    if (!writer)
+        _exit(ag_text_write_within(ends[1], bytes, sizeof(bytes), 60000) != 0);
+    close(ends[1]);
+    for (ssize_t n = 1; n > 0; got += (size_t)n)
+        n = read(ends[0], back, sizeof(back));
+    CHECK(waitpid(writer, &status, 0) == writer && status == 0);
+    CHECK(got >= 10 + sizeof(bytes) && got < 10 + 2 * sizeof(bytes));
+    close(ends[0]);
+    CHECK(ag_text_write_within(ends[1], bytes, 1, 0) == -EBADF);
+    CHECK(!pipe(ends) && !close(ends[0]));
+    CHECK(ag_text_write_within(ends[1], bytes, 1, 60000) == -EPIPE);
+    close(ends[1]);
+}
+
 /* The textbook's recursion, as a judge over short words. */
 static unsigned slow_distance(const char *a, const char *b)
 {
@@ -345,6 +378,7 @@ int main(void)
     writes_json_strings();
     grows_and_writes();
     compares_english_letters();
+    waits_for_a_reader_only_so_long();
     measures_distance();
     return 0;
 }
