@@ -1,4 +1,5 @@
-/* Leaves the report in a bad place: the way its first argument names. Further arguments are the way's. */
+/* Leaves the report in a bad place: the way its first argument names. Further arguments are the
+ * way's. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -36,7 +37,8 @@ static void use_cuda(void)
 
 /* --- standard error is another file --- */
 
-/* A file of data that is opened first; where a standard descriptor is closed, it gets its number. */
+/* A file of data that is opened first; where a standard descriptor is closed, it gets its number.
+ */
 static void data_file(char **paths)
 {
     int fd = open(paths[0], O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -106,13 +108,15 @@ static size_t least_stack(void)
 /* Memory below `top`, GUARD bytes and `bytes`, seen by children too. */
 static char *stack_top(size_t bytes)
 {
-    char *low = mmap(NULL, GUARD + bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *low =
+        mmap(NULL, GUARD + bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     NEED(low == MAP_FAILED);
     return low + GUARD + bytes;
 }
 
-/* words: how it ends, and the size of the stack; "+N": N more than the least. A guard lies below. */
+/* words: how it ends, and the size of the stack; "+N": N more than the least. A guard lies below.
+ */
 static void little_stack(char **words)
 {
     size_t bytes = *words[1] == '+' ? least_stack() + strtoul(words[1] + 1, NULL, 0)
@@ -124,7 +128,8 @@ static void little_stack(char **words)
     crash(&(stack_t){.ss_sp = top - bytes, .ss_size = bytes});
 }
 
-/* How much of 60 KiB the end of the process needs. A child does it, its parent looks at what is left. */
+/* How much of 60 KiB the end of the process needs. A child does it, its parent looks at what is
+ * left. */
 static void depth(char **words)
 {
     const size_t bytes = 60u << 10;
