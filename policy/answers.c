@@ -97,12 +97,20 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     return result;
 }
 
+static bool has_context(void)
+{
+    CUcontext current = NULL;
+
+    return ag_cu.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current;
+}
+
 CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address)
 {
     struct ag_block block;
     enum found found = ret_base || ret_size ? find(address, &block) : FOUND_NOTHING;
 
-    if (found == FOUND_NOTHING)
+    /* Without a current context the driver refuses it, whatever the address is (580.159). */
+    if (found == FOUND_NOTHING || !has_context())
         return ag_cu.cuMemGetAddressRange_v2(ret_base, ret_size, address);
     if (found == FOUND_FREED)
         return CUDA_ERROR_NOT_FOUND;

@@ -88,6 +88,27 @@ static void other_kinds(void)
     SAY_CODE("    free", cuMemFree(p));
 }
 
+/* The driver frees without a current context what it would free with another one (580.159). */
+static void without_context(void)
+{
+    CUcontext context;
+    CUdeviceptr p, q, base;
+    size_t bytes;
+
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemAllocManaged(&q, 4096, CU_MEM_ATTACH_GLOBAL));
+    NEED(cuCtxGetCurrent(&context));
+    NEED(cuCtxSetCurrent(NULL));
+    SAY_CODE("range without a context", cuMemGetAddressRange(&base, &bytes, p));
+    SAY_CODE("free inside without a context", cuMemFree(p + 512));
+    SAY_CODE("free without a context", cuMemFree(p));
+    SAY_CODE("    again", cuMemFree(p));
+    SAY_CODE("free nothing without a context", cuMemFree(0));
+    SAY_CODE("free managed memory without a context", cuMemFree(q));
+    NEED(cuCtxSetCurrent(context));
+    SAY_CODE("    and again with one", cuMemFree(q));
+}
+
 int main(void)
 {
     CUdeviceptr p = UNTOUCHED;
@@ -104,5 +125,6 @@ int main(void)
     frees();
     own_stream_ordered();
     other_kinds();
+    without_context();
     return 0;
 }

@@ -127,15 +127,15 @@ static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_c
     }
     if (fault != CUDA_SUCCESS)
         return fault;
-    if (needs < SIM_NEEDS_CONTEXT_EVEN_FAULTED)
+    if (needs < SIM_USES_CONTEXT)
         return CUDA_SUCCESS;
     CUcontext ctx = sim_current();
     if (!ctx)
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return needs == SIM_USES_CONTEXT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     if (!sim_handle_is(ctx, SIM_CONTEXT) || !ctx->alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *ret_ctx = ctx;
-    return needs == SIM_NEEDS_CONTEXT ? ctx->fault : CUDA_SUCCESS;
+    return needs == SIM_NEEDS_CONTEXT_EVEN_FAULTED ? CUDA_SUCCESS : ctx->fault;
 }
 
 void sim_inside(const char *symbol, bool locked, void (*what)(void))

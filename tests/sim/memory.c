@@ -209,7 +209,7 @@ static bool free_once_more(CUdeviceptr p)
 
 CUresult cuMemFree_v2(CUdeviceptr p)
 {
-    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    SIM_ENTER(SIM_USES_CONTEXT); /* of the context that has the memory (580.159) */
     CUresult result = sim_capture_check(call.ctx, SIM_CAPTURE_UNSAFE);
 
     if (result != CUDA_SUCCESS)

@@ -51,6 +51,7 @@ bool sim_settings_attribute(int attribute, int *ret_value);
 enum sim_needs {
     SIM_NEEDS_NOTHING,
     SIM_NEEDS_INIT,
+    SIM_USES_CONTEXT,               /* goes without one, but not in one that is faulted */
     SIM_NEEDS_CONTEXT_EVEN_FAULTED, /* for questions about the context itself */
     SIM_NEEDS_CONTEXT,
 };
