@@ -43,7 +43,7 @@ bool ag_report_gpu_is_open(void)
         ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
 
         target[length > 0 ? length : 0] = '\0';
-        found = !strcmp(target, "/dev/nvidiactl") || !strncmp(target, "/dev/nvidia-uvm", 15);
+        found = !strncmp(target, "/dev/nvidia-uvm", 15); /* NVML, which is no CUDA, opens others */
     }
     if (directory)
         closedir(directory);
