@@ -75,17 +75,18 @@ static void ask_driver(void)
     ag_app_pools_exit();
 }
 
-void ag_ending_pay(bool for_good, bool in_handler)
+bool ag_ending_is_due(bool for_good)
 {
-    const struct ag_patience *patience;
-    enum ag_order_debtor debtor;
-
     if (for_good)
         ag_order_exit();
-    debtor = ag_order_debtor();
-    if (debtor == AG_OWED_BY_NOBODY && !ag_replay_on() && !ag_app_pools_met())
-        return;
-    patience = patience_of(debtor, in_handler);
+    return ag_order_debtor() != AG_OWED_BY_NOBODY || ag_replay_on() || ag_app_pools_met();
+}
+
+void ag_ending_pay(bool for_good, bool in_handler)
+{
+    enum ag_order_debtor debtor = ag_order_debtor();
+    const struct ag_patience *patience = patience_of(debtor, in_handler);
+
     atomic_store(&is_for_good, for_good);
     ag_entry_depth++; /* a handler that ends the process meanwhile finds us inside */
     if (!ag_helper_do(ask_driver, patience) && debtor != AG_OWED_BY_NOBODY)

@@ -54,6 +54,7 @@
 #include "report.h"
 #include "residency.h"
 #include "spill.h"
+#include "trace.h"
 #include "trace_writer.h"
 #include "tuned.h"
 #include "unused.h"
@@ -382,7 +383,8 @@ static void pay_at_exit(void)
 {
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
-    ag_ending_pay(true, ag_ending_in_handler());
+    if (ag_ending_is_due(true))
+        ag_ending_pay(true, ag_ending_in_handler());
 }
 
 static void leave_quickly(void)
@@ -471,9 +473,17 @@ bool ag_lifecycle_would_leave(void)
     return atomic_load(&ag_entry_state) != AG_ENTRY_NEW && is_this_process();
 }
 
+/* Else the end makes no system call: a filter of them may be in force. */
+static bool has_something_to_tell(void)
+{
+    return !options.disable && *ag_driver_path() && !atomic_load(&reported) &&
+           (strcmp(options.stats.text, "off") != 0 || ag_trace_on() || ag_record_exists());
+}
+
 struct leaving {
     const char *ended_by;
-    bool in_handler;
+    bool for_good; /* exec may fail */
+    bool is_due, in_handler;
 };
 
 /* On a stack of our own. */
@@ -481,9 +491,8 @@ static void settle(void *leaving_)
 {
     const struct leaving *leaving = leaving_;
 
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE)
-        ag_ending_pay(strcmp(leaving->ended_by, "exec") != 0, /* exec may fail */
-                      leaving->in_handler);
+    if (leaving->is_due)
+        ag_ending_pay(leaving->for_good, leaving->in_handler);
     report_once(leaving->ended_by);
 }
 
@@ -492,9 +501,13 @@ void ag_lifecycle_leave(const char *ended_by)
     int saved_errno = errno;
 
     if (ag_lifecycle_would_leave()) {
-        struct leaving leaving = {ended_by, ag_ending_in_handler()}; /* the stack tells */
+        struct leaving leaving = {.ended_by = ended_by, .for_good = strcmp(ended_by, "exec") != 0};
 
-        ag_own_stack_run(settle, &leaving);
+        leaving.is_due = atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE &&
+                         ag_ending_is_due(leaving.for_good);
+        leaving.in_handler = leaving.is_due && ag_ending_in_handler(); /* the stack tells */
+        if (leaving.is_due || has_something_to_tell())
+            ag_own_stack_run(settle, &leaving);
     } else if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
                ag_unused_is_marked() && ag_lifecycle_is_preloaded()) {
         ag_own_stack_run(end_unused, NULL);
@@ -544,7 +557,7 @@ __attribute__((destructor)) static void finish(void)
     if (!ag_lifecycle_is_preloaded())
         return;
     if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW) {
-        if (is_this_process())
+        if (is_this_process() && has_something_to_tell())
             ag_own_stack_run(report_at_exit, NULL);
     } else if (ag_unused_is_marked() || ag_driver_is_loaded()) {
         ag_own_stack_run(end_unused, NULL);

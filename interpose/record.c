@@ -374,6 +374,11 @@ bool ag_record_in_child(void)
     return !is_shared;
 }
 
+bool ag_record_exists(void)
+{
+    return *file_path != '\0';
+}
+
 void ag_record_end(void)
 {
     if (*file_path)

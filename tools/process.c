@@ -46,6 +46,7 @@ void process_make_texts_safe(struct ag_stats *stats)
     process_make_printable(head->boot, sizeof(head->boot));
     process_make_printable(head->driver, sizeof(head->driver));
     process_make_printable(head->trouble, sizeof(head->trouble));
+    process_make_printable(head->kept_because, sizeof(head->kept_because));
     process_make_printable(head->replay, sizeof(head->replay));
     process_make_printable(head->ended_by, sizeof(head->ended_by));
     for (unsigned i = 0; i < AG_STATS_DEVICES_MET; i++)

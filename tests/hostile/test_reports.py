@@ -191,7 +191,7 @@ class Namespaces(Clean):
         # Whose process is not among them, it goes as well.
         preloaded([REPORTS, 'killed'])
         self.assertEqual(len(counters()), 32)
-        report('--clean')
+        report('--all', '--clean')
         self.assertEqual(counters(), [])
 
     def test_the_running_stay(self):

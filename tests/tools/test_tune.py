@@ -118,7 +118,7 @@ class Programs(TuneTest):
         self.assertEqual(result.returncode, 0)
         self.assertIsNotNone(command.UNUSED.fullmatch(result.stderr), result.stderr)
         script = os.path.join(paths.sim, "demo", "demo-sim") + " >&2; echo done"
-        result = allograft("tune", "--runs=1", "--json", "--", "sh", "-c", script,
+        result = allograft("tune", "--runs=1", "--metric=peak", "--json", "--", "sh", "-c", script,
                            env=dict(self.environment(), LD_LIBRARY_PATH=paths.sim), unused=True)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
