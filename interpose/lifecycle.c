@@ -462,6 +462,8 @@ static void warn_of_bypass(void)
 static void end_unused(void *unused)
 {
     (void)unused;
+    if (ag_stats_counter(AG_STAT_DOOR_DLSYM)) /* it found the driver through us, and asked only */
+        return;
     if (ag_driver_is_loaded() && ag_report_gpu_is_open())
         warn_of_bypass();
     else
