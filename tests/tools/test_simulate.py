@@ -102,7 +102,10 @@ class WhatCannotRun(Simulate):
         program = os.path.join(paths.sim, "demo", "demo")
         if not os.path.exists(program):
             self.skipTest("there is no nvcc")
-        result = allograft("run", "--simulate", program, env=environment())
+        env = environment()
+        if os.environ.get("TEST_PRELOAD"): # nvcc built the program without the sanitizer that the library needs
+            env["LD_PRELOAD"] = os.environ["TEST_PRELOAD"]
+        result = allograft("run", "--simulate", program, env=env)
         self.assertNotEqual(result.returncode, 0)
         lines = [line for line in result.stderr.splitlines() if line.startswith("allograft: ")]
         told = [line for line in lines if "NVIDIA's CUDA runtime" in line]
