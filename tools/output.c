@@ -240,7 +240,7 @@ static int check_folder(const struct output *output, bool there)
 int output_check(struct output *output)
 {
     struct stat st;
-    bool there;
+    bool there = false;
 
     if (look(output, &st, &there))
         return STATUS_FAILED;
