@@ -244,9 +244,10 @@ class Whole(OutputTest):
         self.assert_refused(self.perfetto("/dev/full"), "/dev/full: No space left on device", status=1)
 
     def interrupted(self, end, trace, out):
-        """The status of a command that gets the signal while its file beside is there."""
-        with subprocess.Popen([paths.command, "trace", trace, "--perfetto", out, "--slow", "0"],
-                              env=clean_environment(), stderr=subprocess.PIPE) as child:
+        """The status of a command that gets the signal while its file beside is there, also where the tests run under
+        nohup, which has hangups ignored."""
+        with subprocess.Popen([paths.command, "trace", trace, "--perfetto", out, "--slow", "0"], env=clean_environment(),
+                              stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(end, signal.SIG_DFL)) as child:
             while child.poll() is None and not any(n.endswith(".part") for n in os.listdir(self.folder)):
                 pass
             child.send_signal(end)
