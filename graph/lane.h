@@ -12,14 +12,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "abi.h"
-#include "history.h"
-#include "kinds.h"
-#include "matcher.h"
-#include "nap.h"
-#include "op.h"
-#include "replayer.h"
-#include "staging.h"
+#include "interpose/driver/abi.h"
+#include "graph/learn/history.h"
+#include "graph/learn/kinds.h"
+#include "graph/learn/matcher.h"
+#include "graph/learn/nap.h"
+#include "graph/record/op.h"
+#include "graph/replayer.h"
+#include "graph/record/staging.h"
 
 #define AG_MAX_LANES 512u
 

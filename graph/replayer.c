@@ -14,21 +14,21 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "replayer.h"
+#include "graph/replayer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
-#include "builder.h"
-#include "context.h"
-#include "detail.h"
-#include "driver.h"
-#include "lane.h"
-#include "marks.h"
-#include "order.h"
-#include "stats.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/log.h"
+#include "graph/replay/builder.h"
+#include "policy/contexts/context.h"
+#include "graph/record/detail.h"
+#include "interpose/driver/driver.h"
+#include "graph/lane.h"
+#include "graph/learn/marks.h"
+#include "policy/order.h"
+#include "interpose/report/stats.h"
 
 #define PACE_EVERY       32u /* operations of a segment between two looks at the clock */
 #define PACE_FIRST       8u  /* ... of which the first comes early, for rounds that end soon */

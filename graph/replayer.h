@@ -19,11 +19,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "abi.h"
-#include "marks.h"
-#include "op.h"
-#include "options.h"
-#include "stats.h"
+#include "interpose/driver/abi.h"
+#include "graph/learn/marks.h"
+#include "graph/record/op.h"
+#include "interpose/settings/options.h"
+#include "interpose/report/stats.h"
 
 struct ag_lane;
 struct ag_staged;

@@ -16,17 +16,17 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "ending.h"
+#include "interpose/ending.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "base/helper.h"
+#include "interpose/base/helper.h"
 
-#include "app_pools.h"
-#include "entry.h"
-#include "order.h"
-#include "replayer.h"
+#include "policy/app/app_pools.h"
+#include "interpose/hooks/entry.h"
+#include "policy/order.h"
+#include "graph/replayer.h"
 
 #define SECOND_NS 1000000000u
 

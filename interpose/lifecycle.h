@@ -2,7 +2,7 @@
 #ifndef AG_LIFECYCLE_H
 #define AG_LIFECYCLE_H
 
-#include "options.h"
+#include "interpose/settings/options.h"
 
 /* A context exists now: the handlers that must run before the driver's own are registered. */
 void ag_lifecycle_context_exists(void);

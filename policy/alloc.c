@@ -3,28 +3,28 @@
  * Allocation: which context? -> rules and decide.c: which shape? -> a cached block, or the backend's
  * driver call -> no room: pressure.c gives back, try again, then natively, then spilled -> ledger.c.
  * Free: ledger.c: is it the program's? -> order.c: what must come first -> the cache, or the pool. */
-#include "alloc.h"
+#include "policy/alloc.h"
 
 #include <sys/prctl.h>
 
-#include "backend.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "budget.h"
-#include "caller.h"
-#include "context.h"
-#include "decide.h"
-#include "driver.h"
-#include "ipc.h"
-#include "ledger.h"
-#include "managed_pool.h"
-#include "order.h"
-#include "params.h"
-#include "pressure.h"
-#include "private_pool.h"
-#include "residency.h"
-#include "spill.h"
-#include "trace.h"
+#include "policy/backends/backend.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/log.h"
+#include "policy/budget.h"
+#include "interpose/settings/caller.h"
+#include "policy/contexts/context.h"
+#include "policy/decide.h"
+#include "interpose/driver/driver.h"
+#include "policy/ipc/ipc.h"
+#include "policy/ledger.h"
+#include "policy/backends/managed_pool.h"
+#include "policy/order.h"
+#include "policy/managed/kernel_params.h"
+#include "policy/pressure.h"
+#include "policy/backends/private_pool.h"
+#include "policy/managed/residency.h"
+#include "policy/managed/spill.h"
+#include "interpose/report/trace.h"
 
 static struct ag_wish defaults = {.policy = AG_POLICY_POOL};
 static const struct ag_rules *rules;

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "abi.h"
-#include "options.h"
+#include "interpose/driver/abi.h"
+#include "interpose/settings/options.h"
 
 /* What allocations get by default, and the rules (NULL for none; they must stay). Before the first. */
 void ag_alloc_configure(const struct ag_wish *defaults, const struct ag_rules *rules);

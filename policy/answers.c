@@ -15,18 +15,18 @@
  *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
  * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
  * as natively. */
-#include "answers.h"
+#include "policy/answers.h"
 
 #include <string.h>
 
-#include "app_async.h"
-#include "app_pools.h"
-#include "backend.h"
-#include "budget.h"
-#include "context.h"
-#include "driver.h"
-#include "ledger.h"
-#include "pressure.h"
+#include "policy/app/app_async.h"
+#include "policy/app/app_pools.h"
+#include "policy/backends/backend.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
+#include "policy/ledger.h"
+#include "policy/pressure.h"
 
 enum found {
     FOUND_NOTHING, /* not ours: the driver answers */

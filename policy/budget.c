@@ -1,12 +1,12 @@
 /* A count of bytes for each device: see budget.h. */
-#include "budget.h"
+#include "policy/budget.h"
 
-#include "app_pools.h"
-#include "base/arena.h"
-#include "base/lock.h"
-#include "base/map.h"
-#include "context.h"
-#include "ledger.h"
+#include "policy/app/app_pools.h"
+#include "interpose/base/arena.h"
+#include "interpose/base/lock.h"
+#include "interpose/base/map.h"
+#include "policy/contexts/context.h"
+#include "policy/ledger.h"
 
 static struct ag_size limit = {.value = UINT64_MAX};
 

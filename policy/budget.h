@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "options.h"
+#include "interpose/settings/options.h"
 
 struct ag_block;
 struct ag_device;

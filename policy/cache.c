@@ -1,8 +1,8 @@
 /* Bins of freed blocks: see cache.h. */
-#include "cache.h"
+#include "policy/cache.h"
 
-#include "base/slot.h"
-#include "ledger.h"
+#include "interpose/base/slot.h"
+#include "policy/ledger.h"
 
 #define SMALLEST 512u
 #define LARGEST_STEP (2u * 1024u * 1024u)

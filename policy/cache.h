@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/lock.h"
-#include "shape.h"
-#include "stats.h"
+#include "interpose/base/lock.h"
+#include "policy/shape.h"
+#include "interpose/report/stats.h"
 
 #define AG_CACHE_SHARDS 16u
 #define AG_CACHE_BINS 256u /* 8 a doubling, from 512 B on */

@@ -1,5 +1,5 @@
 /* The decision itself: see decide.h. */
-#include "decide.h"
+#include "policy/decide.h"
 
 static struct ag_decision fall_back(enum ag_stat why)
 {

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "options.h"
-#include "shape.h"
-#include "stats.h"
+#include "interpose/settings/options.h"
+#include "policy/shape.h"
+#include "interpose/report/stats.h"
 
 struct ag_request {
     size_t bytes;

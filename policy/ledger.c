@@ -1,9 +1,9 @@
 /* Sharded tables of blocks: see ledger.h. */
-#include "ledger.h"
+#include "policy/ledger.h"
 
-#include "base/arena.h"
-#include "base/map.h"
-#include "base/wait.h"
+#include "interpose/base/arena.h"
+#include "interpose/base/map.h"
+#include "interpose/base/wait.h"
 
 #define SHARDS 64u
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */

@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "abi.h"
-#include "shape.h"
-#include "stats.h"
+#include "interpose/driver/abi.h"
+#include "policy/shape.h"
+#include "interpose/report/stats.h"
 
 struct ag_context;
 

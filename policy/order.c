@@ -35,18 +35,18 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "order.h"
+#include "policy/order.h"
 
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/helper.h"
-#include "base/lock.h"
-#include "base/log.h"
-#include "base/wait.h"
-#include "context.h"
-#include "driver.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/helper.h"
+#include "interpose/base/lock.h"
+#include "interpose/base/log.h"
+#include "interpose/base/wait.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
 
 #define MAX_CAPTURES 256u
 #define GATE_WAIT_NS 100000000u

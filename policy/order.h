@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "abi.h"
-#include "options.h"
-#include "stats.h"
+#include "interpose/driver/abi.h"
+#include "interpose/settings/options.h"
+#include "interpose/report/stats.h"
 
 struct ag_context;
 

@@ -1,13 +1,13 @@
 /* The out-of-memory ladder and the bounds: see pressure.h. */
-#include "pressure.h"
+#include "policy/pressure.h"
 
-#include "app_pools.h"
-#include "backend.h"
-#include "budget.h"
-#include "context.h"
-#include "ipc.h"
-#include "order.h"
-#include "trace.h"
+#include "policy/app/app_pools.h"
+#include "policy/backends/backend.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
+#include "policy/ipc/ipc.h"
+#include "policy/order.h"
+#include "interpose/report/trace.h"
 
 static struct ag_size cache_limit, pending_limit;
 

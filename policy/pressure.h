@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "options.h"
+#include "interpose/settings/options.h"
 
 struct ag_context;
 struct ag_device;

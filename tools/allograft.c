@@ -1,5 +1,5 @@
 /* The command `allograft`: takes the first word apart and hands on to the command it names. */
-#include "command.h"
+#include "tools/command.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

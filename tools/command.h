@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "command_line.h"
+#include "tools/line/command_line.h"
 
 /* Exit statuses of our own; everything else is the status of the program that was run. The last
  * two are what shells use, so that scripts need not know the command is in between. */
@@ -25,7 +25,7 @@ void command_complain(const char *format, ...) __attribute__((format(printf, 1, 
 #define COMMAND(name, ...) int command_##name(const struct command_line *line);
 #define ARGUMENT(...)
 #define OPTION(...)
-#include "commands.def"
+#include "tools/line/commands.def"
 
 /* `allograft options --check`; an exit status. */
 int command_options_check(void);

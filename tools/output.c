@@ -2,7 +2,7 @@
  *
  * What is not a file of a folder (a device, a pipe, an open descriptor under its name in /dev) has
  * nothing to lose and cannot be renamed: it is opened and written. */
-#include "output.h"
+#include "tools/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "command.h"
-#include "process.h"
-#include "trace_format.h"
+#include "interpose/base/clock.h"
+#include "tools/command.h"
+#include "tools/report/process.h"
+#include "interpose/report/trace_format.h"
 
 #define HEAD_BYTES 4096u /* of a file, by which it is known */
 #define MOST_LINKS 40    /* one behind the other, as the kernel has it */

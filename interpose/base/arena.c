@@ -1,5 +1,5 @@
 /* Slabs of fixed-size objects: see arena.h. */
-#include "arena.h"
+#include "interpose/base/arena.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "lock.h"
+#include "interpose/base/lock.h"
 
 struct ag_arena {
     struct ag_lock lock; /* guards all below */

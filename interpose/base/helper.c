@@ -13,7 +13,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "helper.h"
+#include "interpose/base/helper.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -23,8 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "thread.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/thread.h"
 
 #define STACK_BYTES (128u << 10)
 #define SLICE_NS    20000000u

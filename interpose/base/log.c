@@ -1,5 +1,5 @@
 /* Writes log lines: see log.h. */
-#include "log.h"
+#include "interpose/base/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "text.h"
+#include "interpose/base/text.h"
 
 static enum ag_log_level highest = AG_LOG_WARN;
 static bool is_bound, was_open;

@@ -1,5 +1,5 @@
 /* Linear probing with backward-shift deletion, so that no tombstones build up: see map.h. */
-#include "map.h"
+#include "interpose/base/map.h"
 
 #include <sys/mman.h>
 

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "pages.h"
+#include "interpose/base/pages.h"
 
 #include <stdint.h>
 #include <sys/mman.h>

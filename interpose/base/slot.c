@@ -1,5 +1,5 @@
 /* Hands slots to threads in turn. */
-#include "slot.h"
+#include "interpose/base/slot.h"
 
 _Thread_local unsigned ag_slot_of_thread;
 

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "text.h"
+#include "interpose/base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "interpose/base/clock.h"
 
 #define FIRST_CAPACITY 16384u
 #define LONGEST_NAME   64u

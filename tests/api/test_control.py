@@ -90,7 +90,7 @@ class Control(Case):
 
 
 # Every call that the API makes: it fails once, as if memory had run out or for no known reason.
-with open(os.path.join(os.environ['TEST_ROOT'], 'interpose', 'api.h'), encoding='utf-8') as header:
+with open(os.path.join(os.environ['TEST_ROOT'], 'interpose', 'api', 'api.h'), encoding='utf-8') as header:
     CALLS = re.findall(r'X\((cu\w+)\)', header.read())
 
 

@@ -111,7 +111,7 @@ for name, kind in kinds.items():
         self.assertEqual(self.well(self.script(text)).out, printed)
 
     def test_functions_are_the_headers(self):
-        with open(os.path.join(ROOT, 'interpose', 'allograft.h'), encoding='utf-8') as file:
+        with open(os.path.join(ROOT, 'interpose', 'api', 'allograft.h'), encoding='utf-8') as file:
             header = file.read()
         table = header[header.index('struct allograft_api {'):]
         table = table[:table.index('};')]

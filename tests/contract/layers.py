@@ -7,32 +7,32 @@ import sys
 
 from contract import blank_comments, finish, list_files, read_text
 
-# First match gives the layer. What stands between the program and the driver is split in two:
-# the side that the program calls (4) and the side that calls the driver (1).
+# The first folder that a path lies in gives its layer. What stands between the program and the driver is split in two:
+# the side that calls the driver (1) and the side that the program calls (4).
 LAYERS = [
-    (r'interpose/base/', 0),
-    (r'interpose/(ending|entry|resolve|lifecycle|leave|report|passage|api)\w*\.', 4),
-    (r'interpose/', 1),
-    (r'policy/', 2),
-    (r'graph/', 3),
+    ('interpose/base/', 0),
+    ('interpose/driver/', 1),
+    ('interpose/settings/', 1),
+    ('interpose/report/', 1),
+    ('policy/', 2),
+    ('graph/', 3),
+    ('interpose/', 4),
 ]
-LAYER_NAMES = ['base', 'driver, symbols, stats', 'policy', 'graph', 'entries and lifecycle']
+LAYER_NAMES = ['base', 'driver, settings, report', 'policy', 'graph', 'entries and lifecycle']
 
 # Parts that take all they need as parameters: they may know the names of counters, count nothing.
-PURE = re.compile(r'^(interpose/rules|policy/(decide|spans|lru|residency)|graph/(op|history|matcher|profit))\.')
+PURE = re.compile(r'^(interpose/settings/rules|policy/(decide|managed/(spans|lru|residency))'
+                  r'|graph/(record/op|learn/(history|matcher|profit)))\.')
 NOT_FOR_PURE = re.compile(r'(^|/)(driver|symbols|lifecycle|context|log)\.h$')
 COUNTING = re.compile(r'\b(ag_stats_\w+\s*\(|ag_cu\b)')
 
 # The one file that includes CUDA's header: it must set __CUDA_API_VERSION_INTERNAL first.
 CUDA_HEADER = re.compile(r'^cuda\w*\.h$')
-CUDA_INCLUDER = 'interpose/abi.h'
+CUDA_INCLUDER = 'interpose/driver/abi.h'
 
 
 def layer_of(path):
-    for pattern, layer in LAYERS:
-        if re.match(pattern, path):
-            return layer
-    return None
+    return next((layer for folder, layer in LAYERS if path.startswith(folder)), None)
 
 
 def includes(text):
@@ -43,13 +43,11 @@ def includes(text):
 
 
 def find_target(path, name, known):
-    """The project's file that an include names: beside the file, or from the root or interpose."""
-    folders = [posixpath.dirname(path), '', 'interpose', 'interpose/base', 'policy', 'graph']
-    for folder in folders:
-        target = posixpath.normpath(posixpath.join(folder, name))
-        if target in known:
-            return target
-    return None
+    """The project's file that an include names from the root; or None and the file it means beside it."""
+    if name in known:
+        return name, None
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    return None, beside if beside in known else None
 
 
 def problems_of(path, text, known):
@@ -63,7 +61,9 @@ def problems_of(path, text, known):
             found.append(where + 'includes %s; only %s may' % (name, CUDA_INCLUDER))
         if PURE.match(path) and NOT_FOR_PURE.search(name):
             found.append(where + 'a pure part includes %s' % name)
-        target = find_target(path, name, known)
+        target, beside = find_target(path, name, known)
+        if beside:
+            found.append(where + 'includes %s; from the root that is "%s"' % (name, beside))
         if target is None:
             continue
         below = layer_of(target)

@@ -133,31 +133,33 @@ class Start(unittest.TestCase):
 
 
 class Layers(unittest.TestCase):
-    KNOWN = {'interpose/entry_mem.h', 'policy/alloc.h', 'interpose/driver.h',
-             'interpose/base/log.h', 'interpose/abi.h', 'tests/sim/sim.h'}
+    KNOWN = {'interpose/hooks/entry.h', 'policy/alloc.h', 'interpose/driver/driver.h',
+             'interpose/base/log.h', 'interpose/driver/abi.h', 'tests/sim/sim.h'}
 
     def count(self, path, name):
         return len(layers.problems_of(path, '/* x */\n#include "%s"\n' % name, self.KNOWN))
 
     def test_down(self):
-        self.assertEqual(self.count('interpose/entry_mem.c', 'policy/alloc.h'), 0)
+        self.assertEqual(self.count('interpose/hooks/entry_mem.c', 'policy/alloc.h'), 0)
         self.assertEqual(self.count('policy/alloc.c', 'interpose/base/log.h'), 0)
-        self.assertEqual(self.count('policy/alloc.c', '../interpose/driver.h'), 0)
+        self.assertEqual(self.count('policy/alloc.c', 'interpose/driver/driver.h'), 0)
 
     def test_up(self):
-        self.assertEqual(self.count('interpose/driver.c', 'policy/alloc.h'), 1)
-        self.assertEqual(self.count('interpose/base/log.c', 'interpose/driver.h'), 1)
-        self.assertEqual(self.count('policy/alloc.c', 'interpose/entry_mem.h'), 1)
+        self.assertEqual(self.count('interpose/driver/driver.c', 'policy/alloc.h'), 1)
+        self.assertEqual(self.count('interpose/base/log.c', 'interpose/driver/driver.h'), 1)
+        self.assertEqual(self.count('policy/alloc.c', 'interpose/hooks/entry.h'), 1)
 
     def test_outside(self):
         self.assertEqual(self.count('policy/alloc.c', 'tests/sim/sim.h'), 1)
+        self.assertEqual(self.count('policy/alloc.c', 'alloc.h'), 1)
+        self.assertEqual(self.count('policy/alloc.c', '../interpose/driver/driver.h'), 1)
 
     def test_pure_and_cuda(self):
-        self.assertEqual(self.count('policy/decide.c', 'interpose/driver.h'), 1)
+        self.assertEqual(self.count('policy/decide.c', 'interpose/driver/driver.h'), 1)
         counting = 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n'
         self.assertEqual(len(layers.problems_of('policy/decide.c', counting, set())), 1)
         self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
-        self.assertEqual(self.count('interpose/abi.h', 'cuda.h'), 0)
+        self.assertEqual(self.count('interpose/driver/abi.h', 'cuda.h'), 0)
 
 
 class Functions(unittest.TestCase):
@@ -174,8 +176,8 @@ class Functions(unittest.TestCase):
         for head in ('CUresult cuMemAlloc_v2(void)', 'AG_EXPORT CUresult ag_hook_cuMemFree(int a)',
                      'AG_ENTRY(cuMemFree_v2)(CUdeviceptr p)',
                      'AG_ENTRY(cuMemFree_v2, CUdeviceptr p)'):
-            self.assertEqual(self.count('interpose/entry_mem.c', head, 12), 0, head)
-        self.assertEqual(self.count('interpose/entry_mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 1)
+            self.assertEqual(self.count('interpose/hooks/entry_mem.c', head, 12), 0, head)
+        self.assertEqual(self.count('interpose/hooks/entry_mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 1)
         self.assertEqual(self.count('interpose/e.c', 'AG_ENTRY(cuMemFree_v2)(int p)', 13), 1)
         self.assertEqual(self.count('tests/sim/mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 0)
 

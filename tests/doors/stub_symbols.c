@@ -18,7 +18,7 @@ static __attribute__((noinline)) CUresult refuse(int which)
 #define AG_HOOK(base, symbol, since, flavour, need) DEFINE(symbol)
 #define AG_CALL(base, symbol, since, flavour, need) DEFINE(symbol)
 #define AG_UNHOOKED(symbol, reason)                 DEFINE(symbol)
-#include "hooks.def"
+#include "interpose/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
 #undef AG_UNHOOKED
@@ -26,7 +26,7 @@ static __attribute__((noinline)) CUresult refuse(int which)
 
 const struct stub_symbol stub_unhooked[] = {
 #define AG_UNHOOKED(symbol, reason) {NULL, #symbol, 0, STUB_NONE, (void *)stub_##symbol},
-#include "hooks.def"
+#include "interpose/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
 #undef AG_UNHOOKED
@@ -58,7 +58,7 @@ const struct stub_symbol stub_symbols[] = {
     {#base, #symbol, since, STUB_##flavour, (void *)stub_##symbol},
 #define AG_CALL(base, symbol, since, flavour, need) \
     {#base, #symbol, since, STUB_##flavour, (void *)stub_##symbol},
-#include "hooks.def"
+#include "interpose/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
 #undef AG_UNHOOKED

@@ -17,7 +17,7 @@ static const struct {
     any_function function;
 } hooked[] = {
 #define AG_HOOK(base, symbol, since, flavour, need) {#symbol, (any_function)(void *)hooked_##symbol},
-#include "hooks.def"
+#include "interpose/driver/hooks.def"
 };
 
 static void make_state(const char *state)

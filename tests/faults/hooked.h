@@ -5,6 +5,6 @@
 
 #define AG_HOOK(base, symbol, since, flavour, need) \
     void hooked_##symbol(void) __asm__(#symbol) __attribute__((weak));
-#include "hooks.def"
+#include "interpose/driver/hooks.def"
 
 #endif

@@ -1,5 +1,5 @@
 /* ELF files that a trace names: whatever the bytes, what is found lies in them. */
-#include "elf_symbols.h"
+#include "tools/trace/elf_symbols.h"
 
 #include <string.h>
 

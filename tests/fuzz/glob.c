@@ -1,5 +1,5 @@
 /* Globs: a glob, a NUL, a text; the same answer as from a matcher that tries every way. */
-#include "rules.h"
+#include "interpose/settings/rules.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "image.h"
+#include "interpose/hooks/image.h"
 
 #include <string.h>
 

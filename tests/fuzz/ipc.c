@@ -1,6 +1,6 @@
 /* Handles and messages of other processes: whatever the bytes, no crash, and what is taken is
  * exactly what would have been written. */
-#include "ipc_message.h"
+#include "policy/ipc/ipc_message.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* JSON strings: whatever the bytes, a string a strict reader takes; of valid UTF-8, the same again. */
-#include "base/text.h"
+#include "interpose/base/text.h"
 
 #include <string.h>
 

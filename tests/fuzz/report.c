@@ -3,9 +3,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "command.h"
+#include "tools/command.h"
 #include "fuzz.h"
-#include "html.h"
+#include "tools/report/html.h"
 
 /* Of the command; nothing here complains. */
 void command_complain(const char *format, ...)

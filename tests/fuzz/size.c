@@ -1,5 +1,5 @@
 /* Sizes: whatever the text, a refusal that touches nothing, or a value that reads back the same. */
-#include "base/text.h"
+#include "interpose/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* Traces: whatever the bytes are, the reader refuses them in one line, or gives events in order, levels
  * that add up, and output that ends. */
-#include "trace_out.h"
+#include "tools/trace/trace_out.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
  * What this driver does about pools where its documentation is silent, one line each. Its answers are what
- * policy/app_pools.c and app_async.c assume. usage: pool_facts [dma-buf]
+ * policy/app/app_pools.c and app_async.c assume. usage: pool_facts [dma-buf]
  */
 #include "check.h"
 

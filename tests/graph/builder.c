@@ -1,4 +1,4 @@
-/* graph/builder.c and graph/submit.c: the same bytes one by one and as a graph, whatever changes
+/* graph/replay/builder.c and graph/replay/submit.c: the same bytes one by one and as a graph, whatever changes
  * from launch to launch; what nodes are given; what cannot be done. */
 #include "world.h"
 

@@ -1,6 +1,6 @@
-/* graph/verify.c: right graphs are found right and wrong ones wrong, and in any case, also when
+/* graph/replay/verify.c: right graphs are found right and wrong ones wrong, and in any case, also when
  * calls of the driver fail, the memory ends as if the operations had run once. */
-#include "verify.h"
+#include "graph/replay/verify.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "order.h"
+#include "policy/order.h"
 #include "world.h"
 
 enum { N = 12, NOT_REACHED = 42 };

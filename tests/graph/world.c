@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "params.h"
+#include "policy/managed/kernel_params.h"
 
 struct ag_driver ag_cu;
 struct world world;
@@ -58,7 +58,7 @@ static void find_driver(void)
 #define AG_HOOK(base, symbol, since, flavour, need) \
     *(void **)&ag_cu.symbol = dlsym(RTLD_DEFAULT, #symbol);
 #define AG_CALL AG_HOOK
-#include "hooks.def"
+#include "interpose/driver/hooks.def"
 }
 
 void world_open(void)

@@ -3,12 +3,12 @@
 #ifndef WORLD_H
 #define WORLD_H
 
-#include "abi.h"
+#include "interpose/driver/abi.h"
 
-#include "../unit/check.h"
-#include "builder.h"
-#include "driver.h"
-#include "op.h"
+#include "tests/unit/check.h"
+#include "graph/replay/builder.h"
+#include "interpose/driver/driver.h"
+#include "graph/record/op.h"
 #include "sim.h"
 
 #define OK(call) CHECK_SAID((call) == CUDA_SUCCESS, "SIM_SEED=%s", getenv("SIM_SEED"))

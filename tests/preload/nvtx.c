@@ -13,7 +13,7 @@
 #include "say.h"
 
 #ifdef NVTX_HEADERS
-#include "nvtx_abi.h"
+#include "interpose/hooks/nvtx_abi.h"
 
 /* What our library believes of NVTX is what the headers say. */
 #define SAME(a, b) _Static_assert((a) == (b), #a " is not " #b)

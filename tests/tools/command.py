@@ -44,8 +44,8 @@ def allograft(*args, env=None, command=None, unused=False, **kwargs):
 
 
 def rows_of(macro):
-    """The arguments of each row of tools/commands.def, as they stand there; strings are joined."""
-    with open(os.path.join(paths.root, "tools", "commands.def"), encoding="utf-8") as file:
+    """The arguments of each row of tools/line/commands.def, as they stand there; strings are joined."""
+    with open(os.path.join(paths.root, "tools", "line", "commands.def"), encoding="utf-8") as file:
         text = re.sub(r'"\s*\n\s*"', "", file.read())
     rows = re.findall(r'(?m)^%s\(((?:"[^"]*"|[^"()])*)\)$' % macro, text)
     return [re.findall(r'"[^"]*"|[^\s,"]+', row) for row in rows]

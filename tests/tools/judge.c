@@ -1,9 +1,9 @@
-/* tools/tune_judge.c: what is better by more than chance, and the simpler of those about as good.
- * tools/tune_output.c: which lines are compared. */
+/* tools/tune/tune_judge.c: what is better by more than chance, and the simpler of those about as good.
+ * tools/tune/tune_output.c: which lines are compared. */
 #include <stdio.h>
 #include <string.h>
 
-#include "tune.h"
+#include "tools/tune/tune.h"
 
 static int wrong;
 

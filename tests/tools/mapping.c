@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mapping.h"
+#include "tools/mapping.h"
 
 #define BYTES 300000u /* some pages of any size, and a part of one */
 

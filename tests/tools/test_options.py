@@ -17,9 +17,9 @@ def read(*path):
 
 
 def rows_of_the_list():
-    """(variable, default, allowed) of each row of interpose/options.def, in its order."""
+    """(variable, default, allowed) of each row of interpose/settings/options.def, in its order."""
     row = re.compile(r'^AG_OPTION\(\w+, (\w+), \w+, "([^"]*)", "([^"]*)"', re.MULTILINE)
-    return [("ALLOGRAFT_" + m[1], m[2], m[3]) for m in row.finditer(read("interpose", "options.def"))]
+    return [("ALLOGRAFT_" + m[1], m[2], m[3]) for m in row.finditer(read("interpose", "settings", "options.def"))]
 
 
 class Table(CommandTest):
@@ -36,7 +36,7 @@ class Table(CommandTest):
         self.assertEqual(listed, rows)
 
     def test_holds_the_whole_meaning(self):
-        source = read("interpose", "options.def")
+        source = read("interpose", "settings", "options.def")
         meanings = re.findall(r'AG_OPTION\((?:[^"\n]*"[^"]*"){2},\s*((?:"[^"]*"\s*)+)\)', source)
         self.assertEqual(len(meanings), len(rows_of_the_list()))
         start = self.table.index("meaning")
@@ -124,7 +124,7 @@ class Check(CommandTest):
             self.assertLessEqual(len(line), 100)
 
     def test_prints_the_built_in_rules_below(self):
-        globs = re.findall(r'"(lib\w+\*)"', read("interpose", "rules.c"))
+        globs = re.findall(r'"(lib\w+\*)"', read("interpose", "settings", "rules.c"))
         self.assertIn("libnccl*", globs)
         for rules in (None, "*:pool"):
             lines = self.check(ALLOGRAFT_RULES=rules).stdout.splitlines()
@@ -231,7 +231,7 @@ class Units(CommandTest):
              "SEGMENT": ("4x", "without a unit"), "PREFER": ("numa:x", "numa:0")}
 
     def test_every_type_names_what_is_allowed(self):
-        rows = re.findall(r'^AG_OPTION\(\w+, (\w+), (\w+), "[^"]*", "([^"]*)"', read("interpose", "options.def"), re.M)
+        rows = re.findall(r'^AG_OPTION\(\w+, (\w+), (\w+), "[^"]*", "([^"]*)"', read("interpose", "settings", "options.def"), re.M)
         numbers = 0
         for name, kind, allowed in rows:
             value, hint = self.WRONG.get(allowed, self.WRONG.get(kind, ("\x7f", "")))

@@ -1,5 +1,6 @@
 """README.md and HACKING.md against what the code says: tables, links, files they name."""
 
+import glob
 import json
 import os
 import re
@@ -36,7 +37,7 @@ class Readme(CommandTest):
             self.assertEqual((result.returncode, result.stderr), (0, ""), rule)
 
     def test_rules_name_every_word(self):
-        source = read("interpose/rules.c")
+        source = read("interpose/settings/rules.c")
         conditions = re.search(r'condition_words\[\] = "([^"]+)"', source)[1].split("|")
         chapter = self.block(r"\n### Rules\n(.*?)\n### ")
         for word in conditions:
@@ -67,7 +68,7 @@ class Readme(CommandTest):
         self.assertEqual(self.block(r"<!-- coverage table -->\n(.*?)\n## "), printed.stdout)
 
     def test_coverage_names_every_hook(self):
-        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/hooks.def"), re.MULTILINE)
+        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/driver/hooks.def"), re.MULTILINE)
         table = self.block(r"<!-- coverage table -->\n(.*?)\n## ")
         for symbol in hooked:
             twin = symbol.removesuffix("_ptsz")
@@ -78,9 +79,9 @@ class Readme(CommandTest):
         """Text in quotation marks there is what the library, the command or the report says."""
         said = ""
         for folder in ("interpose", "interpose/base", "policy", "graph", "tools"):
-            for name in os.listdir(os.path.join(paths.root, folder)):
+            for name in glob.glob(f"{folder}/**/*.[chd]*", root_dir=paths.root, recursive=True):
                 if name.endswith((".c", ".h", ".def")):
-                    said += re.sub(r'"\s*\n?\s*"', "", read(f"{folder}/{name}"))
+                    said += re.sub(r'"\s*\n?\s*"', "", read(name))
         chapter = self.block(r"\n## Troubleshooting\n(.*?)\n## ")
         quoted = re.findall(r'(?<!=)"([^"]+)"', re.sub(r"`[^`]*`", "", chapter))
         self.assertGreater(len(quoted), 20)

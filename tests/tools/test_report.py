@@ -156,7 +156,7 @@ class Schema(SchemaTest):
             self.assert_does_not_fit(report)
 
     def test_names_the_counters_of_the_list(self):
-        with open(os.path.join(paths.root, "interpose", "stats.def"), encoding="utf-8") as file:
+        with open(os.path.join(paths.root, "interpose", "report", "stats.def"), encoding="utf-8") as file:
             rows = re.findall(r"^AG_STAT\(\w+, (\w+), (\w+),", file.read(), re.MULTILINE)
         fields = self.schema["properties"]
         counted = {

@@ -1,5 +1,5 @@
 /* base/arena.c: objects are zeroed, never overlap, come back, and stay readable; also from threads. */
-#include "base/arena.h"
+#include "interpose/base/arena.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,12 +1,12 @@
 /* policy/cache.c: sizes of blocks, bins, the limit, what has to make room, and threads. */
-#include "cache.h"
+#include "policy/cache.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #include "check.h"
-#include "ledger.h"
-#include "stats.h"
+#include "policy/ledger.h"
+#include "interpose/report/stats.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)

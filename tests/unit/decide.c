@@ -1,5 +1,5 @@
 /* policy/decide.c: the whole truth table, against the rules as the documentation tells them. */
-#include "decide.h"
+#include "policy/decide.h"
 
 #include "check.h"
 

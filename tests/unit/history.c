@@ -1,5 +1,5 @@
-/* graph/history.c: loops of many kinds, and in how many different segments they are cut. */
-#include "history.h"
+/* graph/learn/history.c: loops of many kinds, and in how many different segments they are cut. */
+#include "graph/learn/history.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* policy/ipc_lease.c: a lease is seen by the exporter as long as somebody has it, whoever dies. */
-#include "ipc_lease.h"
+/* policy/ipc/ipc_lease.c: a lease is seen by the exporter as long as somebody has it, whoever dies. */
+#include "policy/ipc/ipc_lease.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
-/* policy/ipc_message.c: what is written is read again; one wrong bit, another length or another
+/* policy/ipc/ipc_message.c: what is written is read again; one wrong bit, another length or another
  * version is not; the three kinds are not taken for each other, nor for a handle of the driver's.
  */
-#include "ipc_message.h"
+#include "policy/ipc/ipc_message.h"
 
 #include <string.h>
 

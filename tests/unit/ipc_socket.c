@@ -1,6 +1,6 @@
-/* policy/ipc_socket.c: who asks properly gets the descriptor; strangers, babblers, silent ones and
+/* policy/ipc/ipc_socket.c: who asks properly gets the descriptor; strangers, babblers, silent ones and
  * crowds get nothing and keep nobody out; who answers nonsense, or not at all, is not believed. */
-#include "ipc_socket.h"
+#include "policy/ipc/ipc_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* graph/kinds.c: rounds of several kinds, each with its own answer. */
-#include "kinds.h"
+/* graph/learn/kinds.c: rounds of several kinds, each with its own answer. */
+#include "graph/learn/kinds.h"
 
 #include <string.h>
 

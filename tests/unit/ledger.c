@@ -1,5 +1,5 @@
 /* policy/ledger.c: what goes in comes out once, whoever asks; blocks of a context; forgetting. */
-#include "ledger.h"
+#include "policy/ledger.h"
 
 #include <pthread.h>
 #include <string.h>

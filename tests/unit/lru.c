@@ -1,5 +1,5 @@
-/* policy/lru.c: the oldest of many, against a plain search. */
-#include "lru.h"
+/* policy/managed/lru.c: the oldest of many, against a plain search. */
+#include "policy/managed/lru.h"
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
 /* base/map.c: random puts, takes and looks against a plain array, with keys that fall together. */
-#include "base/map.h"
+#include "interpose/base/map.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* marks.c: what every word of ALLOGRAFT_GRAPH means of a stream, names that come, change and go, and
  * the halves of an iteration's mark. */
-#include "marks.h"
+#include "graph/learn/marks.h"
 
 #include <pthread.h>
 #include <string.h>

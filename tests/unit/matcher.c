@@ -1,6 +1,6 @@
-/* graph/matcher.c: random segments against a plain table of paths, with little room and with much.
+/* graph/learn/matcher.c: random segments against a plain table of paths, with little room and with much.
  */
-#include "matcher.h"
+#include "graph/learn/matcher.h"
 
 #include <string.h>
 

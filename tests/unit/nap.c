@@ -1,6 +1,6 @@
-/* graph/nap.c: a lane that gains nothing sleeps, what begins to repeat is found soon, and long
+/* graph/learn/nap.c: a lane that gains nothing sleeps, what begins to repeat is found soon, and long
  * rounds are not slept through. */
-#include "nap.h"
+#include "graph/learn/nap.h"
 
 #include "check.h"
 

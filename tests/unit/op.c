@@ -1,13 +1,13 @@
-/* graph/op.c and graph/detail.c: what is packed is what was given, and nothing else. */
-#include "op.h"
+/* graph/record/op.c and graph/record/detail.c: what is packed is what was given, and nothing else. */
+#include "graph/record/op.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #include "check.h"
-#include "detail.h"
-#include "driver.h"
-#include "params.h"
+#include "graph/record/detail.h"
+#include "interpose/driver/driver.h"
+#include "policy/managed/kernel_params.h"
 
 struct ag_driver ag_cu;
 

@@ -1,6 +1,6 @@
 /* options.c and config.c: every row of options.def, bad values, unknown names, the words of `allowed`
  * in the order of the enumerations; the file, its mistakes, and what goes before what. */
-#include "options.h"
+#include "interpose/settings/options.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "interpose/base/text.h"
 #include "check.h"
-#include "config.h"
+#include "interpose/settings/config.h"
 
 /* What the parser told. */
 static struct {

@@ -1,12 +1,12 @@
-/* policy/params.c: layouts as a driver of this file tells them, until they are to be forgotten. */
-#include "params.h"
+/* policy/managed/kernel_params.c: layouts as a driver of this file tells them, until they are to be forgotten. */
+#include "policy/managed/kernel_params.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #include "check.h"
-#include "driver.h"
-#include "stats.h"
+#include "interpose/driver/driver.h"
+#include "interpose/report/stats.h"
 
 struct ag_driver ag_cu;
 

@@ -1,6 +1,6 @@
-/* interpose/passage.c and its thunks: what a program puts into registers and on the stack arrives,
+/* interpose/resolve/passage.c and its thunks: what a program puts into registers and on the stack arrives,
  * whatever happens in between, and every function of the driver gets the passage that is meant. */
-#include "passage.h"
+#include "interpose/resolve/passage.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -10,11 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "bypass.h"
+#include "interpose/resolve/bypass.h"
 #include "check.h"
-#include "driver.h"
-#include "entry.h"
-#include "real_dlsym.h"
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/driver/real_dlsym.h"
 
 #define A_NAME     "cuMemBatchDecompressAsync"
 #define LARGE_NAME "cuStreamBatchMemOp_v2"

@@ -1,5 +1,5 @@
-/* graph/profit.c: the faster way is kept, whatever the noise, and asked about again. */
-#include "profit.h"
+/* graph/learn/profit.c: the faster way is kept, whatever the noise, and asked about again. */
+#include "graph/learn/profit.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* render_replay.c: the section of a report that tells of graphs, its shares, and its warnings. */
-#include "render.h"
+#include "interpose/report/render.h"
 
 #include <string.h>
 
 #include "check.h"
-#include "options.h"
+#include "interpose/settings/options.h"
 
 /* The report of what was counted, as text or JSON; memory of the function. */
 static const char *report(void (*render)(struct ag_text *, const struct ag_stats *, const struct ag_moment *))

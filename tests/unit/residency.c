@@ -1,10 +1,10 @@
-/* policy/residency.c: what is thought to lie where, who goes when room runs out, and threads. */
-#include "residency.h"
+/* policy/managed/residency.c: what is thought to lie where, who goes when room runs out, and threads. */
+#include "policy/managed/residency.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/clock.h"
+#include "interpose/base/clock.h"
 #include "check.h"
 
 #define MIB      (1ull << 20)

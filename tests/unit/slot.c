@@ -1,6 +1,6 @@
 /* base/slot.c: a thread keeps its slot, the first threads have one of their own, the others share the
  * rest evenly. */
-#include "base/slot.h"
+#include "interpose/base/slot.h"
 
 #include <pthread.h>
 

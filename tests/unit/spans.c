@@ -1,6 +1,6 @@
-/* policy/spans.c: random ranges of every size against a plain array, and readers beside a writer.
+/* policy/managed/spans.c: random ranges of every size against a plain array, and readers beside a writer.
  */
-#include "spans.h"
+#include "policy/managed/spans.h"
 
 #include <pthread.h>
 #include <string.h>

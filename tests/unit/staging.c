@@ -1,15 +1,15 @@
-/* graph/staging.c: slots come round when their events have passed, and never before; threads share
+/* graph/record/staging.c: slots come round when their events have passed, and never before; threads share
  * them. The driver here is a few counters: an event is done when the test says so. */
-#include "staging.h"
+#include "graph/record/staging.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "interpose/base/clock.h"
 #include "check.h"
-#include "driver.h"
-#include "order.h"
-#include "stats.h"
+#include "interpose/driver/driver.h"
+#include "policy/order.h"
+#include "interpose/report/stats.h"
 
 struct ag_driver ag_cu;
 

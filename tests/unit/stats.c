@@ -1,6 +1,6 @@
 /* stats.c: sums over the slots of many threads, levels and their peaks, the edges of the histogram,
  * devices beyond the table. */
-#include "stats.h"
+#include "interpose/report/stats.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -122,7 +122,7 @@ static void rows_are_unlike(void)
         const char *group, *key;
     } rows[] = {
 #define AG_STAT(id, group, key, label) {#group, #key},
-#include "stats.def"
+#include "interpose/report/stats.def"
     };
 
     CHECK(N_OF(rows) == AG_N_STATS);

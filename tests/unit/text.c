@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "base/text.h"
+#include "interpose/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-/* graph/variants.c: sets of payloads that take turns, with graphs that only remember theirs. */
+/* graph/learn/variants.c: sets of payloads that take turns, with graphs that only remember theirs. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "builder.h"
+#include "graph/replay/builder.h"
 #include "check.h"
-#include "variants.h"
+#include "graph/learn/variants.h"
 
 #define MOST_OPS 40
 

@@ -1,5 +1,5 @@
 /* Waiting for another thread (base/wait.h): asleep, errno kept, no point of cancellation. */
-#include "base/wait.h"
+#include "interpose/base/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "interpose/base/clock.h"
 #include "check.h"
 
 #define WAITED_NS 400000000u

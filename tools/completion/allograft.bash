@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Completion of the command `allograft` for bash. The command itself says what a word may become
-# (`allograft --complete`, see tools/command_line.h).
+# (`allograft --complete`, see tools/line/command_line.h).
 
 # The line of a program that allograft runs: its own completion, where there is any.
 _allograft_program() {

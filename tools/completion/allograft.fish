@@ -1,5 +1,5 @@
 # Completion of the command `allograft` for fish. The command itself says what a word may become
-# (`allograft --complete`, see tools/command_line.h).
+# (`allograft --complete`, see tools/line/command_line.h).
 
 function __allograft_complete
     set -l words (commandline -opc) (commandline -ct)

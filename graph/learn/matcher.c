@@ -1,0 +1,507 @@
+/* The trie of segments: see matcher.h.
+ *
+ * Nodes lie in one array, in the order in which they were made, so that following a known segment
+ * goes forwards through memory. What must be cheap: a child that was taken last time (one
+ * comparison), and new nodes without end, on a stream that never repeats. So room is made for a
+ * quarter of all nodes at once, and what that looks at lies close together, beside the nodes.
+ *
+ * Such a stream would still write a node for every operation, never to be read again. So when
+ * little was found of what was looked for, an operation that would branch off a known path is only
+ * noted; when it comes there again, all that follows it in that segment gets nodes.
+ *
+ * When a node was used (in the count of ends) is taken from its parent, so it does not grow on the
+ * way down, and what is older than some moment is whole subtrees; but for what is kept: nodes with
+ * graphs, the node in hand, and their ancestors. */
+#include "graph/learn/matcher.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "interpose/base/pages.h"
+
+#define MOST_LISTED  8u /* children; of more, each is in the table as well */
+#define N_BUCKETS    256u
+#define N_NOTES      16384u
+#define LEAST_JUDGED 8192u
+#define PART_BYTES   4096u /* what each part of the memory begins at a multiple of */
+#define FIRST_READY  224u  /* nodes that are made ahead of time: 8 pages, with those beside them */
+#define MOST_TIDIED  1024u /* nodes that are cleared, so that another lane may use the memory */
+
+enum mark { EVICTABLE, KEPT, DOOMED };
+
+/* Of the node of the same number. */
+struct beside {
+    uint64_t used;   /* count of ends when it was last passed */
+    uint32_t parent; /* number of its parent; of a free one, of the next free one, or 0 */
+    uint32_t mark;   /* while room is made: enum mark */
+};
+
+/* The first part of the mapping that holds all that it points to. */
+struct ag_matcher {
+    size_t bytes;                /* of the mapping */
+    uint32_t max_nodes, n_nodes; /* without the root */
+    uint32_t n_fresh;            /* nodes of the array that were ever in use, with the root */
+    uint32_t capacity;           /* of the table, a power of two */
+    uint64_t ends;
+    struct ag_node *nodes; /* nodes[0] is the root */
+    struct beside *beside;
+    uint32_t first_free;     /* number, 0 for none */
+    uint32_t *table;         /* open addressing: numbers of nodes, 0 for an empty place */
+    struct ag_node **graphs; /* those that carry one */
+    uint32_t n_graphs;
+    uint32_t n_found, n_missed; /* since that was judged last, half as many as there may be nodes */
+    bool hardly_repeats;
+    bool is_scattered; /* something was written into the table, or noted */
+    uint32_t fresh;    /* number of the node that was made last, in this segment; or 0 */
+    uint32_t *notes;   /* what came where it would have branched off, by hash; 0 for none */
+};
+
+static struct ag_spares spares; /* of the usual size */
+
+/* --- memory --- */
+
+/* Where the parts of the mapping begin, and its size. */
+struct layout {
+    uint32_t max_nodes, capacity; /* capacity: of the table */
+    size_t beside, graphs, table, notes, nodes, bytes;
+};
+
+static size_t behind(size_t at, size_t n, size_t each)
+{
+    return (at + n * each + PART_BYTES - 1) & ~(size_t)(PART_BYTES - 1);
+}
+
+static struct layout lay_out(uint32_t max_nodes)
+{
+    size_t n = (size_t)max_nodes + 1;
+    struct layout layout = {.max_nodes = max_nodes, .capacity = 16};
+
+    while (layout.capacity / 2 < max_nodes)
+        layout.capacity *= 2;
+    layout.beside = sizeof(struct ag_matcher); /* beside the first nodes lie pages that are there */
+    layout.graphs = behind(layout.beside, n, sizeof(struct beside));
+    layout.table = behind(layout.graphs, n, sizeof(struct ag_node *));
+    layout.notes = behind(layout.table, layout.capacity, sizeof(uint32_t));
+    layout.nodes = behind(layout.notes, N_NOTES, sizeof(uint32_t));
+    layout.bytes = behind(layout.nodes, n, sizeof(struct ag_node));
+    return layout;
+}
+
+static void set_up(struct ag_matcher *matcher, const struct layout *layout)
+{
+    char *memory = (char *)matcher;
+
+    *matcher = (struct ag_matcher){
+        .bytes = layout->bytes,
+        .max_nodes = layout->max_nodes,
+        .n_fresh = 1,
+        .capacity = layout->capacity,
+        .beside = (struct beside *)(void *)(memory + layout->beside),
+        .graphs = (struct ag_node **)(void *)(memory + layout->graphs),
+        .table = (uint32_t *)(void *)(memory + layout->table),
+        .notes = (uint32_t *)(void *)(memory + layout->notes),
+        .nodes = (struct ag_node *)(void *)(memory + layout->nodes),
+    };
+}
+
+static struct ag_matcher *make(uint32_t max_nodes)
+{
+    const struct layout layout = lay_out(max_nodes);
+    struct ag_matcher *matcher = ag_pages_get(layout.bytes);
+
+    if (matcher)
+        set_up(matcher, &layout);
+    return matcher;
+}
+
+/* Is little to be cleared, for the next lane? */
+static bool is_tidy(const struct ag_matcher *matcher)
+{
+    return matcher->max_nodes == AG_MATCHER_NODES && matcher->n_fresh <= MOST_TIDIED &&
+           !matcher->is_scattered;
+}
+
+static void tidy_up(struct ag_matcher *matcher)
+{
+    const struct layout layout = lay_out(matcher->max_nodes);
+
+    memset(matcher->nodes, 0, matcher->n_fresh * sizeof(matcher->nodes[0]));
+    memset(matcher->beside, 0, matcher->n_fresh * sizeof(matcher->beside[0]));
+    set_up(matcher, &layout);
+}
+
+void ag_matcher_prepare(void)
+{
+    struct ag_matcher *matcher = ag_spares_are_enough(&spares) ? NULL : make(AG_MATCHER_NODES);
+
+    if (!matcher)
+        return;
+    ag_pages_ready(matcher, sizeof(*matcher) + FIRST_READY * sizeof(matcher->beside[0]));
+    ag_pages_ready(matcher->nodes, FIRST_READY * sizeof(matcher->nodes[0]));
+    ag_spares_put_or_free(&spares, matcher, matcher->bytes);
+}
+
+struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
+{
+    struct ag_matcher *spare = max_nodes == AG_MATCHER_NODES ? ag_spares_take(&spares) : NULL;
+
+    return spare ? spare : make(max_nodes);
+}
+
+void ag_matcher_free(struct ag_matcher *matcher,
+                     void (*drop)(struct ag_variants *graphs, void *data), void *data)
+{
+    if (!matcher)
+        return;
+    for (uint32_t i = 0; i < matcher->n_graphs; i++)
+        drop(matcher->graphs[i]->graphs, data);
+    if (!is_tidy(matcher) || ag_spares_are_enough(&spares)) {
+        ag_pages_free(matcher, matcher->bytes);
+        return;
+    }
+    tidy_up(matcher);
+    ag_spares_put_or_free(&spares, matcher, matcher->bytes);
+}
+
+struct ag_node *ag_matcher_root(struct ag_matcher *matcher)
+{
+    return &matcher->nodes[0];
+}
+
+uint32_t ag_matcher_count(const struct ag_matcher *matcher)
+{
+    return matcher->n_nodes;
+}
+
+/* --- the table of the children of wide nodes --- */
+
+static uint32_t place_of(const struct ag_matcher *matcher, const struct ag_node *parent,
+                         uint64_t hash)
+{
+    uint64_t mixed = (hash ^ parent->number) * 0x9e3779b97f4a7c15u;
+
+    return (uint32_t)(mixed >> 32) & (matcher->capacity - 1);
+}
+
+static void enter(struct ag_matcher *matcher, const struct ag_node *child)
+{
+    uint32_t place = place_of(matcher, child->parent, child->hash);
+
+    while (matcher->table[place])
+        place = (place + 1) & (matcher->capacity - 1);
+    matcher->table[place] = child->number;
+    matcher->is_scattered = true;
+}
+
+/* What comes behind it moves up where it may. */
+static void take_out(struct ag_matcher *matcher, const struct ag_node *child)
+{
+    uint32_t last = matcher->capacity - 1, hole = place_of(matcher, child->parent, child->hash);
+
+    while (matcher->table[hole] != child->number)
+        hole = (hole + 1) & last;
+    for (uint32_t next = (hole + 1) & last; matcher->table[next]; next = (next + 1) & last) {
+        const struct ag_node *node = &matcher->nodes[matcher->table[next]];
+        uint32_t home = place_of(matcher, node->parent, node->hash);
+
+        if (((next - home) & last) >= ((next - hole) & last)) {
+            matcher->table[hole] = matcher->table[next];
+            hole = next;
+        }
+    }
+    matcher->table[hole] = 0;
+}
+
+static struct ag_node *find_in_table(const struct ag_matcher *matcher, const struct ag_node *parent,
+                                     const struct ag_signature *signature, uint64_t hash)
+{
+    uint32_t place = place_of(matcher, parent, hash), number;
+
+    for (; (number = matcher->table[place]); place = (place + 1) & (matcher->capacity - 1)) {
+        struct ag_node *child = &matcher->nodes[number];
+
+        if (child->parent == parent && ag_signature_equal(&child->signature, signature))
+            return child;
+    }
+    return NULL;
+}
+
+/* --- following --- */
+
+static struct ag_node *find(const struct ag_matcher *matcher, const struct ag_node *parent,
+                            const struct ag_signature *signature, uint64_t hash)
+{
+    struct ag_node *child;
+
+    if (parent->is_wide)
+        return find_in_table(matcher, parent, signature, hash);
+    for (child = parent->first_child; child; child = child->next_sibling) {
+        if (ag_signature_equal(&child->signature, signature))
+            return child;
+    }
+    return NULL;
+}
+
+struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
+                                  const struct ag_signature *signature, uint64_t hash)
+{
+    struct ag_node *child = node->likely;
+
+    if (!child || !ag_signature_equal(&child->signature, signature)) {
+        child = find(matcher, node, signature, hash);
+        if (!child)
+            return NULL;
+        node->likely = child;
+    }
+    matcher->n_found++;
+    matcher->beside[child->number].used = matcher->beside[node->number].used;
+    return child;
+}
+
+/* --- evicting --- */
+
+static void keep_path(struct ag_matcher *matcher, uint32_t number)
+{
+    for (; matcher->beside[number].mark != KEPT; number = matcher->beside[number].parent)
+        matcher->beside[number].mark = KEPT;
+}
+
+/* A moment such that at least `wanted` evictable nodes, if there are so many, were used before it,
+ * and few more: by histograms, each of the bucket where the one before it passed the number. */
+static uint64_t choose_moment(const struct ag_matcher *matcher, uint32_t wanted)
+{
+    uint64_t low = 0;
+    unsigned shift = 0; /* of the width of a bucket */
+
+    while (matcher->ends >> shift >= N_BUCKETS)
+        shift++;
+    for (;;) {
+        uint32_t counts[N_BUCKETS] = {0}, below = 0, bucket;
+
+        for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
+            uint64_t which = (matcher->beside[i].used - low) >> shift;
+
+            if (which < N_BUCKETS)
+                counts[which] += matcher->beside[i].mark == EVICTABLE;
+        }
+        for (bucket = 0; bucket < N_BUCKETS - 1 && below + counts[bucket] < wanted; bucket++)
+            below += counts[bucket];
+        if (!shift || below + counts[bucket] <= wanted + wanted / 2)
+            return low + ((bucket + 1ull) << shift);
+        wanted -= below;
+        low += (uint64_t)bucket << shift;
+        shift = shift > 8 ? shift - 8 : 0;
+    }
+}
+
+/* Out of the list of a parent that stays. */
+static void unlink_node(struct ag_matcher *matcher, struct ag_node *node)
+{
+    struct ag_node *parent = node->parent;
+
+    if (parent->is_wide)
+        take_out(matcher, node);
+    if (parent->likely == node)
+        parent->likely = NULL;
+    if (node->prev_sibling)
+        node->prev_sibling->next_sibling = node->next_sibling;
+    else
+        parent->first_child = node->next_sibling;
+    if (node->next_sibling)
+        node->next_sibling->prev_sibling = node->prev_sibling;
+}
+
+static void doom(struct ag_matcher *matcher, const struct ag_node *in_hand)
+{
+    uint64_t moment;
+
+    for (uint32_t i = 0; i <= matcher->max_nodes; i++)
+        matcher->beside[i].mark = EVICTABLE;
+    matcher->beside[0].mark = KEPT;
+    keep_path(matcher, in_hand->number);
+    for (uint32_t i = 0; i < matcher->n_graphs; i++)
+        keep_path(matcher, matcher->graphs[i]->number);
+    moment = choose_moment(matcher, matcher->max_nodes / 4 + 1);
+    for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
+        struct beside *beside = &matcher->beside[i];
+
+        if (beside->mark == EVICTABLE && beside->used < moment)
+            beside->mark = DOOMED;
+    }
+}
+
+/* Only when all nodes are in use. */
+static void evict(struct ag_matcher *matcher, const struct ag_node *in_hand)
+{
+    doom(matcher, in_hand);
+    for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
+        const struct beside *beside = &matcher->beside[i];
+
+        if (beside->mark == DOOMED && matcher->beside[beside->parent].mark != DOOMED)
+            unlink_node(matcher, &matcher->nodes[i]);
+    }
+    for (uint32_t i = matcher->max_nodes; i > 0; i--) { /* so that the list begins with the first */
+        if (matcher->beside[i].mark != DOOMED)
+            continue;
+        matcher->beside[i].parent = matcher->first_free;
+        matcher->first_free = i;
+        matcher->n_nodes--;
+    }
+}
+
+/* --- growing --- */
+
+/* The number of a node to be filled, or 0 when there is none. */
+static uint32_t take_number(struct ag_matcher *matcher, const struct ag_node *in_hand)
+{
+    uint32_t number;
+
+    if (matcher->n_nodes == matcher->max_nodes)
+        evict(matcher, in_hand);
+    number = matcher->first_free;
+    if (matcher->n_fresh <= matcher->max_nodes)
+        number = matcher->n_fresh++;
+    else
+        matcher->first_free = matcher->beside[number].parent;
+    matcher->n_nodes += number != 0;
+    return number;
+}
+
+static bool has_many_children(const struct ag_node *node)
+{
+    uint32_t n = 0;
+
+    for (const struct ag_node *child = node->first_child; child; child = child->next_sibling)
+        n++;
+    return n > MOST_LISTED;
+}
+
+/* Was this noted before? If not, it is now. */
+static bool is_noted(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
+{
+    uint64_t mixed = (hash ^ ((uint64_t)node->number << 32)) * 0x9e3779b97f4a7c15u;
+    uint32_t *note = &matcher->notes[mixed >> 32 & (N_NOTES - 1)], tag = (uint32_t)mixed | 1;
+    bool was = *note == tag;
+
+    *note = tag;
+    matcher->is_scattered = true;
+    return was;
+}
+
+static bool is_worth_a_node(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
+{
+    uint32_t enough = matcher->max_nodes / 2 > LEAST_JUDGED ? matcher->max_nodes / 2 : LEAST_JUDGED;
+
+    matcher->n_missed++;
+    if (matcher->n_missed >= enough || matcher->n_found >= enough) {
+        matcher->hardly_repeats = matcher->n_found < matcher->n_missed / 2;
+        matcher->n_found = matcher->n_missed = 0;
+    }
+    return !matcher->hardly_repeats || (matcher->fresh && matcher->fresh == node->number) ||
+           is_noted(matcher, node, hash);
+}
+
+struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
+                                const struct ag_signature *signature, uint64_t hash)
+{
+    struct ag_node *child = ag_matcher_follow(matcher, node, signature, hash);
+    uint32_t number;
+
+    if (child)
+        return child;
+    number = is_worth_a_node(matcher, node, hash) ? take_number(matcher, node) : 0;
+    matcher->fresh = number;
+    if (!number)
+        return NULL;
+    child = &matcher->nodes[number];
+    *child = (struct ag_node){
+        .signature = *signature,
+        .hash = hash,
+        .parent = node,
+        .next_sibling = node->first_child,
+        .number = number,
+        .depth = node->depth + 1,
+    };
+    if (node->first_child)
+        node->first_child->prev_sibling = child;
+    node->first_child = child;
+    node->likely = child;
+    matcher->beside[child->number].used = matcher->beside[node->number].used;
+    matcher->beside[child->number].parent = node->number;
+    if (node->is_wide) {
+        enter(matcher, child);
+    } else if (has_many_children(node)) {
+        node->is_wide = true;
+        for (const struct ag_node *each = node->first_child; each; each = each->next_sibling)
+            enter(matcher, each);
+    }
+    return child;
+}
+
+void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node)
+{
+    if (node->ends < UINT32_MAX)
+        node->ends++;
+    matcher->beside[0].used = ++matcher->ends;
+    matcher->fresh = 0;
+}
+
+/* --- graphs --- */
+
+static void list_graph(struct ag_matcher *matcher, struct ag_node *node, bool carries)
+{
+    uint32_t place = 0;
+
+    if (carries) {
+        matcher->graphs[matcher->n_graphs++] = node;
+        return;
+    }
+    while (matcher->graphs[place] != node)
+        place++;
+    matcher->graphs[place] = matcher->graphs[--matcher->n_graphs];
+}
+
+struct ag_variants *ag_matcher_set_graphs(struct ag_matcher *matcher, struct ag_node *node,
+                                          struct ag_variants *graphs)
+{
+    struct ag_variants *before = node->graphs;
+
+    node->graphs = graphs;
+    if (!before == !graphs)
+        return before;
+    list_graph(matcher, node, graphs);
+    for (struct ag_node *above = node->parent; above; above = above->parent) {
+        if (graphs)
+            above->below++;
+        else
+            above->below--;
+    }
+    return before;
+}
+
+static uint64_t used_of(const struct ag_matcher *matcher, const struct ag_node *node)
+{
+    return matcher->beside[node->number].used;
+}
+
+struct ag_node *ag_matcher_oldest_graph(struct ag_matcher *matcher)
+{
+    struct ag_node *oldest = NULL;
+
+    for (uint32_t i = 0; i < matcher->n_graphs; i++) {
+        struct ag_node *node = matcher->graphs[i];
+
+        if (!oldest || used_of(matcher, node) < used_of(matcher, oldest))
+            oldest = node;
+    }
+    return oldest;
+}
+
+void ag_matcher_each_graph(struct ag_matcher *matcher,
+                           void (*visit)(struct ag_node *node, void *data), void *data)
+{
+    for (uint32_t i = matcher->n_graphs; i > 0; i--) { /* backwards: it may be taken out */
+        if (i <= matcher->n_graphs)
+            visit(matcher->graphs[i - 1], data);
+    }
+}

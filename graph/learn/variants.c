@@ -1,0 +1,225 @@
+/* Which graph of a segment is launched, and when another one pays: see variants.h.
+ *
+ * Payloads are told apart by a few operations' (the probes'): a set has come before when all of
+ * these but one are as they were (one may be a seed that counts on). When sets have come again of
+ * which no graph has the payloads, and nodes were changed for them a few times over, a graph is
+ * built of the one in hand; the graph that was changed for its sake has the same payloads then, and
+ * is the spare one: the first to be changed again. Where no further one may be built, graphs that
+ * were not picked for long become the spare one in turn. */
+#include "graph/learn/variants.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "interpose/base/pages.h"
+#include "graph/replay/builder.h"
+
+#define MOST       32u
+#define PROBES     4u
+#define REMEMBERED 32u
+#define WORTH      4u          /* part of the nodes that changed, for which a graph is worth it */
+#define STALE      (8u * MOST) /* launches without being picked */
+#define RENT       4u          /* changes of all nodes, the cost of which is worth a graph's */
+#define PATIENCE   4u          /* graphs that seemed right and were not, more than were right */
+
+struct fingerprint {
+    uint32_t of[PROBES];
+};
+
+struct ag_variants {
+    struct ag_graph *graph[MOST];
+    uint32_t picked_at[MOST]; /* launches before it was picked last */
+    uint32_t n, n_ops, n_probes;
+    uint32_t launches, picked, spare; /* spare: an index, or MOST */
+    uint32_t right, wrong;            /* graphs picked as they seemed right: little changed, much */
+    uint32_t paid; /* nodes changed for sets that came again, since a graph was built last */
+    bool seemed_right, recurs;
+    struct fingerprint remembered[REMEMBERED];
+    uint32_t n_remembered;
+};
+
+struct ag_variants *ag_variants_new(uint32_t n_ops)
+{
+    struct ag_variants *variants = ag_pages_get(sizeof(*variants));
+
+    if (!variants)
+        return NULL;
+    variants->n_ops = n_ops;
+    variants->n_probes = n_ops < PROBES ? n_ops : PROBES;
+    variants->spare = MOST;
+    return variants;
+}
+
+void ag_variants_free(struct ag_variants *variants)
+{
+    ag_pages_free(variants, sizeof(*variants));
+}
+
+void ag_variants_add(struct ag_variants *variants, struct ag_graph *graph)
+{
+    uint32_t n = variants->n;
+
+    if (n)
+        variants->spare = variants->picked;
+    variants->graph[n] = graph;
+    variants->picked_at[n] = variants->launches;
+    variants->picked = n;
+    variants->n = n + 1;
+    variants->recurs = false;
+    variants->paid = 0;
+}
+
+uint32_t ag_variants_count(const struct ag_variants *variants)
+{
+    return variants->n;
+}
+
+struct ag_graph *ag_variants_at(const struct ag_variants *variants, uint32_t i)
+{
+    return variants->graph[i];
+}
+
+/* From the first operation to the last. */
+static uint32_t probe(const struct ag_variants *variants, uint32_t i)
+{
+    return variants->n_probes > 1 ? i * (variants->n_ops - 1) / (variants->n_probes - 1) : 0;
+}
+
+/* --- which one --- */
+
+/* Probes whose payloads it has; where the first two are others, the rest are taken to be. */
+static uint32_t likeness(const struct ag_variants *variants, const struct ag_graph *graph,
+                         const struct ag_op *ops)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < variants->n_probes; i++) {
+        uint32_t at = probe(variants, i);
+
+        n += ag_graph_has(graph, at, &ops[at]);
+        if (i == 1 && !n)
+            break;
+    }
+    return n;
+}
+
+static uint32_t longest_unpicked(const struct ag_variants *variants)
+{
+    uint32_t oldest = 0;
+
+    for (uint32_t i = 1; i < variants->n; i++) {
+        if (variants->launches - variants->picked_at[i] >
+            variants->launches - variants->picked_at[oldest])
+            oldest = i;
+    }
+    return oldest;
+}
+
+struct ag_graph *ag_variants_take(struct ag_variants *variants)
+{
+    uint32_t oldest = longest_unpicked(variants), end = --variants->n;
+    struct ag_graph *graph = variants->graph[oldest];
+
+    /* The last one takes its place. */
+    variants->graph[oldest] = variants->graph[end];
+    variants->picked_at[oldest] = variants->picked_at[end];
+    if (variants->spare == oldest)
+        variants->spare = MOST;
+    else if (variants->spare == end)
+        variants->spare = oldest;
+    if (variants->picked == end)
+        variants->picked = oldest;
+    variants->recurs = false;
+    return graph;
+}
+
+struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_op *ops)
+{
+    uint32_t best = 0, best_likeness = 0;
+
+    /* They mostly come in the order in which they were built. */
+    for (uint32_t k = 1; variants->n > 1 && k <= variants->n; k++) {
+        uint32_t i = (variants->picked + k) % variants->n;
+        uint32_t now = likeness(variants, variants->graph[i], ops);
+
+        if (now > best_likeness) {
+            best = i;
+            best_likeness = now;
+        }
+        if (now == variants->n_probes)
+            break;
+    }
+    variants->seemed_right = best_likeness > 0;
+    if (variants->n > 1 && !best_likeness)
+        best = variants->spare < MOST ? variants->spare : longest_unpicked(variants);
+    variants->picked = best;
+    variants->picked_at[best] = ++variants->launches;
+    return variants->graph[best];
+}
+
+/* --- is another one worth it? --- */
+
+static uint32_t fingerprint(const struct ag_op *op)
+{
+    uint64_t hash = op->payload_bytes;
+
+    for (uint32_t at = 0; at < op->payload_bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+
+        memcpy(&word, op->payload + at, sizeof(word));
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    return (uint32_t)hash;
+}
+
+static bool is_remembered(const struct ag_variants *variants, const struct fingerprint *now)
+{
+    uint32_t needed = variants->n_probes > 2 ? variants->n_probes - 1 : variants->n_probes;
+
+    for (uint32_t i = 0; i < REMEMBERED && i < variants->n_remembered; i++) {
+        uint32_t same = 0;
+
+        for (uint32_t k = 0; k < variants->n_probes; k++)
+            same += variants->remembered[i].of[k] == now->of[k];
+        if (same >= needed)
+            return true;
+    }
+    return false;
+}
+
+static bool recurs(struct ag_variants *variants, const struct ag_op *ops)
+{
+    struct fingerprint now = {{0}};
+
+    for (uint32_t i = 0; i < variants->n_probes; i++)
+        now.of[i] = fingerprint(&ops[probe(variants, i)]);
+    if (is_remembered(variants, &now))
+        return true;
+    variants->remembered[variants->n_remembered++ % REMEMBERED] = now;
+    return false;
+}
+
+void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated)
+{
+    bool much = updated * WORTH >= variants->n_ops;
+    uint32_t oldest;
+
+    if (variants->seemed_right) {
+        variants->wrong += much;
+        variants->right += !much;
+    }
+    variants->recurs = much && recurs(variants, ops);
+    variants->paid += variants->recurs ? updated : 0;
+    if (!variants->recurs || variants->n < MOST)
+        return;
+    oldest = longest_unpicked(variants);
+    if (variants->launches - variants->picked_at[oldest] > STALE)
+        variants->spare = oldest;
+}
+
+bool ag_variants_wants(const struct ag_variants *variants)
+{
+    return variants->recurs && variants->n < MOST && variants->paid >= RENT * variants->n_ops &&
+           variants->wrong <= variants->right + PATIENCE;
+}

@@ -1,0 +1,67 @@
+/* Copies and fills: what the memory is that they name, and whether they can be recorded.
+ *
+ * Recorded is what the driver would certainly have accepted, and what means the same later: device
+ * memory of the current context, inside one live allocation; pinned host memory, which is read and
+ * written when the copy is done; and pageable memory that is read, whose bytes are taken at the
+ * call (staging.h). All else is the driver's at once. */
+#ifndef AG_GRAPH_COPIES_H
+#define AG_GRAPH_COPIES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/driver/abi.h"
+
+struct ag_lane;
+
+enum ag_memory {
+    AG_MEMORY_UNKNOWN, /* managed, of another device, partly one thing and partly another, not there
+                        */
+    AG_MEMORY_DEVICE,  /* of the current context, inside one allocation */
+    AG_MEMORY_PINNED,
+    AG_MEMORY_PAGEABLE,
+};
+
+/* What is known of memory holds until this changes. */
+extern _Atomic uint64_t ag_copies_epoch;
+
+/* Memory is about to go, or to come under an address that meant something else. */
+static inline void ag_copies_forget(void)
+{
+    atomic_fetch_add_explicit(&ag_copies_epoch, 1, memory_order_release);
+}
+
+/* The program asked for memory with which no operation is asynchronous (SYNC_MEMOPS): from now on
+ * calls without a stream are no operations. */
+void ag_copies_note_synchronous(void);
+
+/* What [address, address + bytes) is; bytes > 0. May ask the driver. */
+enum ag_memory ag_copies_memory(uint64_t address, uint64_t bytes);
+
+/* What a call says of the two sides of a copy. */
+enum ag_copy_way {
+    AG_COPY_TO_DEVICE,
+    AG_COPY_TO_HOST,
+    AG_COPY_WITHIN,   /* the device */
+    AG_COPY_ANY,      /* the addresses tell */
+    AG_COPY_BLOCKING, /* as within, by a call without a stream */
+};
+
+/* Each records one operation on `lane`, or lets go what must be with the driver before it, and
+ * gives the lane back. True: withheld, the call has been made. */
+bool ag_copies_line(struct ag_lane *lane, enum ag_copy_way way, uint64_t to, uint64_t from,
+                    uint64_t bytes);
+bool ag_copies_rectangle(struct ag_lane *lane, const CUDA_MEMCPY2D *copy);
+bool ag_copies_box(struct ag_lane *lane, const CUDA_MEMCPY3D *copy);
+
+/* A memset; rows of `columns` elements of `width` bytes. */
+struct ag_fill {
+    uint64_t to, pitch, columns, rows;
+    unsigned width;
+    uint32_t value;
+    bool is_line, is_blocking; /* is_blocking: by a call without a stream */
+};
+bool ag_copies_fill(struct ag_lane *lane, const struct ag_fill *fill);
+
+#endif

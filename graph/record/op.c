@@ -1,0 +1,402 @@
+/* Operations in a form that can be compared and kept: see op.h.
+ *
+ * The words of a signature beside the kind and its flags:
+ *                 1         2           3              4             5
+ *   kernel        function  block x, y  block z,       attributes    grid, where the driver
+ *                                       shared bytes   (a detail)    checks it
+ *   copy          to type   from type
+ *   copy, shaped  the CUDA_MEMCPY3D (a detail)
+ *   fill          width
+ *   fill, shaped  to        pitch       width, value   columns       rows
+ *   host
+ *
+ * Block and shared bytes are signature on purpose: the driver checks them, and once it took a
+ * launch it will take it again. Whatever else it checks must be signature, or be refused here: or a
+ * program would not see the error of a wrong call. */
+#include "graph/record/op.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "graph/record/detail.h"
+#include "policy/managed/kernel_params.h"
+
+#define MAX_ATTRIBUTES   16u
+#define MAX_PARAMS_BYTES (AG_MAX_PAYLOAD - (uint32_t)sizeof(struct ag_kernel_payload))
+
+static uint64_t pair(uint64_t low, uint64_t high)
+{
+    return low | high << 32;
+}
+
+uint64_t ag_signature_hash(const struct ag_signature *signature)
+{
+    const uint64_t *word = signature->word;
+    unsigned __int128 a, b, c;
+
+    a = (unsigned __int128)(word[0] ^ 0xa0761d6478bd642fu) * (word[1] ^ 0xe7037ed1a0b428dbu);
+    b = (unsigned __int128)(word[2] ^ 0x8ebc6af09c88c6e3u) * (word[3] ^ 0x589965cc75374cc3u);
+    c = (unsigned __int128)(word[4] ^ 0x1d8e4e27c47d124fu) * (word[5] ^ 0xeb44accab455d165u);
+    a = (unsigned __int128)((uint64_t)a ^ (uint64_t)(a >> 64) ^ (uint64_t)c) *
+        ((uint64_t)b ^ (uint64_t)(b >> 64) ^ (uint64_t)(c >> 64) ^ 0x9e3779b97f4a7c15u);
+    return (uint64_t)a ^ (uint64_t)(a >> 64);
+}
+
+/* --- a kernel's attributes --- */
+
+/* The bytes of an attribute's value; 0 for those that cannot be recorded. The rest of the union is
+ * whatever the program left there. */
+static size_t value_bytes(CUlaunchAttributeID id)
+{
+    const CUlaunchAttributeValue *value = NULL;
+
+    switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        return offsetof(CUaccessPolicyWindow, missProp) +
+               sizeof(value->accessPolicyWindow.missProp);
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        return sizeof(value->cooperative);
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        return sizeof(value->clusterDim);
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        return sizeof(value->clusterSchedulingPolicyPreference);
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        return sizeof(value->programmaticStreamSerializationAllowed);
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        return sizeof(value->priority);
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+        return sizeof(value->memSyncDomainMap);
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        return sizeof(value->memSyncDomain);
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+        return sizeof(value->preferredClusterDim);
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return sizeof(value->sharedMemCarveout);
+    default: /* events, nodes that the device updates, what only streams have, what came later */
+        return 0;
+    }
+}
+
+/* The attributes in the order given, each at most once. `fixed` is set where the driver checks the
+ * grid. */
+static bool take_attributes(struct ag_signature *signature, const struct ag_kernel_call *call,
+                            bool *fixed)
+{
+    CUlaunchAttribute kept[MAX_ATTRIBUTES];
+    const struct ag_detail *detail;
+    uint32_t n = 0, seen = 0;
+
+    for (uint32_t i = 0; i < call->n_attributes; i++) {
+        const CUlaunchAttribute *given = &call->attributes[i];
+        size_t bytes = value_bytes(given->id);
+
+        if (given->id == CU_LAUNCH_ATTRIBUTE_IGNORE)
+            continue;
+        if (!bytes || n == MAX_ATTRIBUTES || seen >> given->id & 1u)
+            return false;
+        seen |= 1u << given->id;
+        if (given->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
+            if (given->value.cooperative)
+                signature->word[0] |= AG_OP_IS_COOPERATIVE;
+            continue;
+        }
+        *fixed |= given->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
+                  given->id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
+        memset(&kept[n], 0, sizeof(kept[n]));
+        kept[n].id = given->id;
+        memcpy(&kept[n++].value, &given->value, bytes);
+    }
+    if (!n)
+        return true;
+    detail = ag_detail_of(kept, n * (uint32_t)sizeof(kept[0]));
+    signature->word[4] = (uint64_t)(uintptr_t)detail;
+    return detail;
+}
+
+/* --- a kernel's parameters --- */
+
+static void copy_param(unsigned char *to, const void *from, uint32_t size)
+{
+    switch (size) { /* nearly all are one of these */
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    default:
+        memcpy(to, from, size);
+        break;
+    }
+}
+
+/* From an array of addresses, or from a packed buffer; what lies between two parameters is 0. */
+static bool pack(unsigned char *to, const struct ag_layout *layout, void **params,
+                 const unsigned char *buffer)
+{
+    uint32_t end = 0;
+
+    for (uint32_t i = 0; i < layout->n; i++) {
+        const struct ag_param *param = &layout->params[i];
+        const void *from = NULL;
+
+        if (params)
+            from = params[i];
+        else if (buffer)
+            from = buffer + param->offset;
+        if (!from || param->offset < end)
+            return false;
+        if (param->offset > end)
+            memset(to + end, 0, param->offset - end);
+        copy_param(to + param->offset, from, param->size);
+        end = param->offset + param->size;
+    }
+    return end == layout->total;
+}
+
+/* So that payloads can be compared by words. */
+static void zero_last_word(unsigned char *to, uint32_t bytes)
+{
+    if (bytes % 8)
+        memset(to + (bytes & ~7u), 0, 8);
+}
+
+/* *ret_bytes: of the parameters in the payload. *ret_given: of the program's buffer, where the
+ * driver may have an opinion about it; else 0. */
+static bool take_params(unsigned char *to, const struct ag_kernel_call *call,
+                        const struct ag_layout *layout, uint32_t *ret_bytes, uint32_t *ret_given)
+{
+    const void *buffer;
+    size_t size = 0;
+
+    *ret_given = 0;
+    *ret_bytes = layout ? layout->total : 0;
+    if (*ret_bytes > MAX_PARAMS_BYTES || (call->params && call->extra))
+        return false;
+    zero_last_word(to, *ret_bytes);
+    if (!call->extra)
+        return layout && (call->params || !layout->n) && pack(to, layout, call->params, NULL);
+    buffer = ag_params_buffer(call->extra, &size);
+    if (!buffer || size < *ret_bytes || size > UINT32_MAX)
+        return false;
+    if (layout) {
+        *ret_given = size == layout->total ? 0 : (uint32_t)size;
+        return pack(to, layout, NULL, buffer);
+    }
+    if (size > MAX_PARAMS_BYTES)
+        return false;
+    *ret_bytes = *ret_given = (uint32_t)size;
+    zero_last_word(to, *ret_bytes);
+    memcpy(to, buffer, size);
+    return true;
+}
+
+/* --- a kernel --- */
+
+static bool is_dimension(const uint32_t *dimension, uint32_t most)
+{
+    return dimension[0] && dimension[1] && dimension[2] && dimension[0] <= most &&
+           dimension[1] <= UINT16_MAX && dimension[2] <= UINT16_MAX;
+}
+
+bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
+                  const struct ag_layout *layout)
+{
+    struct ag_kernel_payload *payload = (struct ag_kernel_payload *)(void *)op->payload;
+    uint64_t *word = op->signature.word;
+    uint32_t bytes, given;
+    bool fixed = call->has_clusters;
+
+    if (!is_dimension(call->grid, INT32_MAX) || !is_dimension(call->block, UINT32_MAX) ||
+        (call->n_attributes && !call->attributes) ||
+        !take_params(payload->params, call, layout, &bytes, &given))
+        return false;
+    word[0] = AG_OP_KERNEL | (call->is_cukernel ? AG_OP_IS_CUKERNEL : 0) |
+              (call->cooperative ? AG_OP_IS_COOPERATIVE : 0) | (layout ? AG_OP_HAS_LAYOUT : 0) |
+              (uint64_t)given << 32;
+    word[1] = (uint64_t)(uintptr_t)call->function;
+    word[2] = pair(call->block[0], call->block[1]);
+    word[3] = pair(call->block[2], call->shared_bytes);
+    word[4] = word[5] = 0;
+    if (call->n_attributes && !take_attributes(&op->signature, call, &fixed))
+        return false;
+    if (fixed || word[0] & AG_OP_IS_COOPERATIVE)
+        word[5] = call->grid[0] | (uint64_t)call->grid[1] << 32 | (uint64_t)call->grid[2] << 48;
+    memcpy(payload->grid, call->grid, sizeof(payload->grid));
+    payload->bytes = bytes;
+    op->payload_bytes = (uint32_t)sizeof(*payload) + bytes;
+    return true;
+}
+
+void ag_op_kernel_shape(const struct ag_signature *signature, struct ag_kernel_shape *ret_shape)
+{
+    const uint64_t *word = signature->word;
+    const struct ag_detail *detail = (const struct ag_detail *)(uintptr_t)word[4];
+
+    *ret_shape = (struct ag_kernel_shape){
+        .function = (CUfunction)(uintptr_t)word[1],
+        .block = {(uint32_t)word[2], (uint32_t)(word[2] >> 32), (uint32_t)word[3]},
+        .shared_bytes = (uint32_t)(word[3] >> 32),
+        .attributes = detail ? (const CUlaunchAttribute *)(const void *)detail->content : NULL,
+        .n_attributes = detail ? detail->bytes / (uint32_t)sizeof(CUlaunchAttribute) : 0,
+    };
+}
+
+/* --- copies --- */
+
+static void sign(struct ag_op *op, enum ag_op_kind kind)
+{
+    op->signature = (struct ag_signature){.word = {kind}};
+    op->payload_bytes = 0;
+}
+
+bool ag_op_copy(struct ag_op *op, uint64_t to, CUmemorytype to_type, uint64_t from,
+                CUmemorytype from_type, uint64_t bytes)
+{
+    struct ag_copy_payload payload = {.to = to, .from = from, .bytes = bytes};
+
+    if (!to || !from || !bytes)
+        return false;
+    sign(op, AG_OP_COPY);
+    op->signature.word[1] = to_type;
+    op->signature.word[2] = from_type;
+    memcpy(op->payload, &payload, sizeof(payload));
+    op->payload_bytes = sizeof(payload);
+    return true;
+}
+
+void ag_op_copy_types(const struct ag_signature *signature, CUmemorytype *ret_to,
+                      CUmemorytype *ret_from)
+{
+    *ret_to = (CUmemorytype)signature->word[1];
+    *ret_from = (CUmemorytype)signature->word[2];
+}
+
+/* Only what counts for a source, or destination, of its type. */
+#define TAKE_SIDE(kept, copy, side)                              \
+    do {                                                         \
+        (kept).side##XInBytes = (copy)->side##XInBytes;          \
+        (kept).side##Y = (copy)->side##Y;                        \
+        (kept).side##Z = (copy)->side##Z;                        \
+        (kept).side##LOD = (copy)->side##LOD;                    \
+        (kept).side##MemoryType = (copy)->side##MemoryType;      \
+        if ((copy)->side##MemoryType == CU_MEMORYTYPE_ARRAY)     \
+            (kept).side##Array = (copy)->side##Array;            \
+        else if ((copy)->side##MemoryType == CU_MEMORYTYPE_HOST) \
+            (kept).side##Host = (copy)->side##Host;              \
+        else                                                     \
+            (kept).side##Device = (copy)->side##Device;          \
+        if ((copy)->side##MemoryType != CU_MEMORYTYPE_ARRAY) {   \
+            (kept).side##Pitch = (copy)->side##Pitch;            \
+            (kept).side##Height = (copy)->side##Height;          \
+        }                                                        \
+    } while (0)
+
+static bool is_type(CUmemorytype type)
+{
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ||
+           type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_UNIFIED;
+}
+
+bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy)
+{
+    const struct ag_detail *detail;
+    CUDA_MEMCPY3D kept;
+
+    if (!is_type(copy->srcMemoryType) || !is_type(copy->dstMemoryType) || !copy->WidthInBytes ||
+        !copy->Height || !copy->Depth)
+        return false;
+    memset(&kept, 0, sizeof(kept)); /* the padding, too */
+    TAKE_SIDE(kept, copy, src);
+    TAKE_SIDE(kept, copy, dst);
+    kept.reserved0 = copy->reserved0;
+    kept.reserved1 = copy->reserved1;
+    kept.WidthInBytes = copy->WidthInBytes;
+    kept.Height = copy->Height;
+    kept.Depth = copy->Depth;
+    detail = ag_detail_of(&kept, sizeof(kept));
+    if (!detail)
+        return false;
+    sign(op, AG_OP_COPY_SHAPED);
+    op->signature.word[1] = (uint64_t)(uintptr_t)detail;
+    return true;
+}
+
+const CUDA_MEMCPY3D *ag_op_copy_shape(const struct ag_signature *signature)
+{
+    const struct ag_detail *detail = (const struct ag_detail *)(uintptr_t)signature->word[1];
+
+    return (const CUDA_MEMCPY3D *)(const void *)detail->content;
+}
+
+/* --- fills --- */
+
+static bool is_fill(uint64_t to, unsigned width, uint32_t *value)
+{
+    if (width == 1 || width == 2)
+        *value &= (1u << 8 * width) - 1;
+    else if (width != 4)
+        return false;
+    return to && to % width == 0;
+}
+
+bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, uint64_t count)
+{
+    struct ag_fill_payload payload;
+
+    if (!is_fill(to, width, &value) || !count || count > UINT64_MAX / width)
+        return false;
+    sign(op, AG_OP_FILL);
+    op->signature.word[1] = width;
+    payload = (struct ag_fill_payload){.to = to, .count = count, .value = value};
+    memcpy(op->payload, &payload, sizeof(payload));
+    op->payload_bytes = sizeof(payload);
+    return true;
+}
+
+unsigned ag_op_fill_width(const struct ag_signature *signature)
+{
+    return (unsigned)signature->word[1];
+}
+
+bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width,
+                       uint32_t value, uint64_t columns, uint64_t rows)
+{
+    if (!is_fill(to, width, &value) || !columns || !rows)
+        return false;
+    sign(op, AG_OP_FILL_SHAPED);
+    op->signature.word[1] = to;
+    op->signature.word[2] = pitch;
+    op->signature.word[3] = pair(width, value);
+    op->signature.word[4] = columns;
+    op->signature.word[5] = rows;
+    return true;
+}
+
+void ag_op_fill_shape(const struct ag_signature *signature, struct ag_fill_shape *ret_shape)
+{
+    const uint64_t *word = signature->word;
+
+    *ret_shape = (struct ag_fill_shape){
+        .to = word[1],
+        .pitch = word[2],
+        .width = (unsigned)(uint32_t)word[3],
+        .value = (uint32_t)(word[3] >> 32),
+        .columns = word[4],
+        .rows = word[5],
+    };
+}
+
+/* --- host functions --- */
+
+bool ag_op_host(struct ag_op *op, CUhostFn function, void *data)
+{
+    struct ag_host_payload payload = {.function = function, .data = data};
+
+    if (!function)
+        return false;
+    sign(op, AG_OP_HOST);
+    memcpy(op->payload, &payload, sizeof(payload));
+    op->payload_bytes = sizeof(payload);
+    return true;
+}

@@ -1,0 +1,261 @@
+/* A ring of pinned slots: see staging.h.
+ *
+ * A slot is FREE, HELD (by the copies of a lane, or by a thread that asks whether it may have it),
+ * or SENT: its event stands behind the work that reads it. The lock guards states and links alone;
+ * whoever holds a slot is the only one that touches the rest of it, so no driver call is made
+ * under the lock.
+ *
+ * The slot that was sent last is taken again if it is done already, as it is where a program waits
+ * each iteration: it lies in the processor's cache, and the nodes that read it need no update. */
+#include "graph/record/staging.h"
+
+#include <string.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
+#include "interpose/base/pages.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/order.h"
+#include "interpose/report/stats.h"
+
+#define ALIGNMENT   64u
+#define PATIENCE_NS 500000u /* for the oldest slot; then the copy is the driver's, which may wait \
+                             */
+
+enum slot_state {
+    SLOT_FREE,
+    SLOT_HELD,
+    SLOT_SENT,
+    SLOT_LOST, /* nobody knows when it is free: its event could not be recorded */
+};
+
+struct slot {
+    CUevent ready;
+    enum slot_state state;
+    uint32_t next; /* of the same lane: 1 + number, 0 for none; its holder's */
+};
+
+struct ag_ring {
+    struct ag_lock lock;  /* guards the slots' states, and `next` */
+    uint32_t depth, next; /* next: the oldest */
+    uint32_t sent_last;   /* 1 + number; 0: none yet */
+    size_t own_bytes;     /* of this struct */
+    uint64_t slot_bytes;
+    unsigned char *memory;
+    struct slot slots[];
+};
+
+struct ag_ring *ag_ring_new(const struct ag_ring_limits *limits)
+{
+    size_t own_bytes = sizeof(struct ag_ring) + limits->depth * sizeof(struct slot);
+    struct ag_ring *ring = ag_pages_get(own_bytes);
+    CUstreamCaptureMode mode;
+    void *memory = NULL;
+
+    if (!ring)
+        return NULL;
+    ag_lock_init(&ring->lock, AG_RANK_STAGING);
+    ring->own_bytes = own_bytes;
+    ring->depth = limits->depth;
+    ring->slot_bytes = limits->slot_bytes / ALIGNMENT * ALIGNMENT;
+    mode = ag_order_relax_captures(); /* one may have begun since the caller looked */
+    if (ag_cu.cuMemHostAlloc(&memory, ring->depth * ring->slot_bytes, 0) != CUDA_SUCCESS)
+        memory = NULL;
+    ring->memory = memory;
+    for (uint32_t i = 0; memory && i < ring->depth; i++) {
+        if (ag_cu.cuEventCreate(&ring->slots[i].ready, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+            ring->depth = i; /* with fewer it works as well */
+            break;
+        }
+    }
+    ag_order_restore_captures(mode);
+    if (memory && ring->depth)
+        return ring;
+    ring->depth = 0; /* no events to destroy */
+    ag_ring_free(ring, false);
+    return NULL;
+}
+
+const void *ag_ring_memory(const struct ag_ring *ring)
+{
+    return ring->memory;
+}
+
+void ag_ring_free(struct ag_ring *ring, bool context_gone)
+{
+    if (!ring)
+        return;
+    for (uint32_t i = 0; i < ring->depth && !context_gone; i++)
+        (void)ag_cu.cuEventDestroy_v2(ring->slots[i].ready);
+    if (ring->memory && !context_gone)
+        (void)ag_cu.cuMemFreeHost(ring->memory);
+    ag_pages_free(ring, ring->own_bytes);
+}
+
+/* --- taking a slot --- */
+
+static void set_state(struct ag_ring *ring, uint32_t number, enum slot_state state)
+{
+    ag_lock_take(&ring->lock);
+    ring->slots[number].state = state;
+    if (state == SLOT_SENT)
+        ring->sent_last = number + 1;
+    ag_lock_release(&ring->lock);
+}
+
+/* The oldest slot that no lane holds, now HELD by the caller; false when lanes hold all of them.
+ * *ret_sent: it may still be read. */
+static bool hold_oldest(struct ag_ring *ring, uint32_t *ret_number, bool *ret_sent)
+{
+    bool found = false;
+
+    ag_lock_take(&ring->lock);
+    for (uint32_t tried = 0; tried < ring->depth && !found; tried++) {
+        struct slot *slot = &ring->slots[ring->next];
+
+        found = slot->state == SLOT_FREE || slot->state == SLOT_SENT;
+        if (found) {
+            *ret_number = ring->next;
+            *ret_sent = slot->state == SLOT_SENT;
+            slot->state = SLOT_HELD;
+        }
+        ring->next = (ring->next + 1) % ring->depth;
+    }
+    ag_lock_release(&ring->lock);
+    return found;
+}
+
+/* The slot that was sent last, now HELD by the caller. */
+static bool hold_last(struct ag_ring *ring, uint32_t *ret_number)
+{
+    bool found;
+
+    ag_lock_take(&ring->lock);
+    found = ring->sent_last && ring->slots[ring->sent_last - 1].state == SLOT_SENT;
+    if (found) {
+        *ret_number = ring->sent_last - 1;
+        ring->slots[*ret_number].state = SLOT_HELD;
+    }
+    ag_lock_release(&ring->lock);
+    return found;
+}
+
+/* It could not be had: it is the oldest again, unless another was taken meanwhile. */
+static void put_back(struct ag_ring *ring, uint32_t number)
+{
+    ag_lock_take(&ring->lock);
+    ring->slots[number].state = SLOT_SENT;
+    if (ring->next == (number + 1) % ring->depth)
+        ring->next = number;
+    ag_lock_release(&ring->lock);
+}
+
+static bool is_done(struct slot *slot)
+{
+    CUstreamCaptureMode mode = ag_order_relax_captures();
+    bool done = ag_cu.cuEventQuery(slot->ready) == CUDA_SUCCESS;
+
+    ag_order_restore_captures(mode);
+    return done;
+}
+
+/* Has what reads the slot been done? Waits for that, within bounds. */
+static bool is_ready(struct slot *slot)
+{
+    CUstreamCaptureMode mode = ag_order_relax_captures();
+    CUresult result = ag_cu.cuEventQuery(slot->ready);
+    struct ag_wait wait = {0};
+    uint64_t until;
+
+    if (result == CUDA_ERROR_NOT_READY) {
+        ag_stats_add(AG_STAT_STAGING_STALLS, 1);
+        until = ag_clock_ns() + PATIENCE_NS;
+        do {
+            ag_wait_turn(&wait);
+            result = ag_cu.cuEventQuery(slot->ready);
+        } while (result == CUDA_ERROR_NOT_READY && ag_clock_ns() < until);
+    }
+    ag_order_restore_captures(mode);
+    return result == CUDA_SUCCESS;
+}
+
+/* A slot that nothing reads any more, HELD. */
+static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
+{
+    bool sent;
+
+    if (hold_last(ring, ret_number)) {
+        if (is_done(&ring->slots[*ret_number]))
+            return true;
+        set_state(ring, *ret_number, SLOT_SENT);
+    }
+    if (!hold_oldest(ring, ret_number, &sent))
+        return false;
+    if (!sent || is_ready(&ring->slots[*ret_number]))
+        return true;
+    put_back(ring, *ret_number);
+    return false;
+}
+
+/* Appends a slot to `staged`. */
+static bool take_slot(struct ag_ring *ring, struct ag_staged *staged)
+{
+    uint32_t number;
+
+    if (!find_slot(ring, &number))
+        return false;
+    ring->slots[number].next = 0;
+    if (staged->last)
+        ring->slots[staged->last - 1].next = number + 1;
+    else
+        staged->first = number + 1;
+    staged->last = number + 1;
+    staged->filled = 0;
+    return true;
+}
+
+void *ag_ring_put(struct ag_ring *ring, struct ag_staged *staged, const void *source, size_t bytes)
+{
+    uint64_t at = (staged->filled + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    unsigned char *there;
+
+    if (bytes > ring->slot_bytes) {
+        ag_stats_add(AG_STAT_STAGING_TOO_LARGE, 1);
+        return NULL;
+    }
+    if (!staged->last || at > ring->slot_bytes || bytes > ring->slot_bytes - at) {
+        if (!take_slot(ring, staged)) {
+            ag_stats_add(AG_STAT_STAGING_FULL, 1);
+            return NULL;
+        }
+        at = 0;
+    } else {
+        ag_stats_add(AG_STAT_STAGING_PACKED, 1);
+    }
+    there = ring->memory + (staged->last - 1) * ring->slot_bytes + at;
+    memcpy(there, source, bytes);
+    staged->filled = at + bytes;
+    ag_stats_add(AG_STAT_STAGING_COPIES, 1);
+    ag_stats_add(AG_STAT_STAGING_BYTES, bytes);
+    return there;
+}
+
+/* --- giving them back --- */
+
+CUresult ag_ring_sent(struct ag_ring *ring, struct ag_staged *staged, CUstream stream)
+{
+    CUresult first_error = CUDA_SUCCESS;
+
+    for (uint32_t at = staged->first, next; at; at = next) {
+        struct slot *slot = &ring->slots[at - 1];
+        CUresult result = ag_cu.cuEventRecord(slot->ready, stream);
+
+        next = slot->next; /* once it is SENT, it may be another's */
+        set_state(ring, at - 1, result == CUDA_SUCCESS ? SLOT_SENT : SLOT_LOST);
+        if (result != CUDA_SUCCESS && first_error == CUDA_SUCCESS)
+            first_error = result;
+    }
+    *staged = (struct ag_staged){0};
+    return first_error;
+}

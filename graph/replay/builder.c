@@ -1,0 +1,478 @@
+/* The graph of one segment: see builder.h.
+ *
+ * Two things are delicate:
+ * - Programmatic edges let a kernel start before the one before it has finished; what follows must
+ *   still find both done. So a node whose predecessor came in over such an edge also waits in full
+ *   for the one before that: whenever a node starts, all but the last of its predecessors are done.
+ * - A node that is updated before its executable was first uploaded or launched keeps a slow place
+ *   for ever: 0.12 us more on the device each time it runs (H200; tests/gpu/graph_facts.cu has
+ *   first_update). So the executable is uploaded before its first update. Updates of one that is
+ *   under way are taken at once and cost no more, so a second executable would bring nothing. */
+#include "graph/replay/builder.h"
+
+#include <string.h>
+
+#include "graph/record/arguments.h"
+#include "interpose/base/pages.h"
+#include "interpose/driver/driver.h"
+
+#define NODE_BYTES 2560u /* of the device, for each node of an executable: 12 MiB for 5000 */
+
+struct place {
+    uint32_t offset, bytes; /* of the payload, in `last` */
+};
+
+struct node {
+    CUgraphNode handle;
+    struct ag_signature signature;
+};
+
+struct ag_graph {
+    struct ag_graph_wish wish;
+    CUgraph handle;
+    CUgraphExec exec;
+    unsigned char *last; /* the payloads it has, or will be made with, at their places */
+    uint32_t n, filled;  /* operations and payload bytes so far */
+    bool dead, last_was_programmatic, has_priorities, is_uploaded;
+    size_t size; /* of the mapping that holds this */
+    struct place *places;
+    struct node *nodes;
+};
+
+const char *ag_graph_missing(void)
+{
+    static const struct {
+        void *const *place;
+        const char *symbol;
+    } needed[] = {
+#define NEEDS(symbol) {(void *const *)&ag_cu.symbol, #symbol}
+        NEEDS(cuFuncGetParamInfo),
+        NEEDS(cuStreamIsCapturing),
+        NEEDS(cuGraphCreate),
+        NEEDS(cuGraphDestroy),
+        NEEDS(cuGraphAddKernelNode_v2),
+        NEEDS(cuGraphAddMemcpyNode),
+        NEEDS(cuGraphAddMemsetNode),
+        NEEDS(cuGraphAddHostNode),
+        NEEDS(cuGraphAddDependencies),
+        NEEDS(cuGraphKernelNodeSetAttribute),
+        NEEDS(cuGraphInstantiateWithFlags),
+        NEEDS(cuGraphUpload),
+        NEEDS(cuGraphLaunch),
+        NEEDS(cuGraphExecDestroy),
+        NEEDS(cuGraphExecKernelNodeSetParams_v2),
+        NEEDS(cuGraphExecMemcpyNodeSetParams),
+        NEEDS(cuGraphExecMemsetNodeSetParams),
+        NEEDS(cuGraphExecHostNodeSetParams),
+        NEEDS(cuLaunchKernel),
+        NEEDS(cuLaunchKernelEx),
+        NEEDS(cuLaunchHostFunc),
+        NEEDS(cuMemcpyAsync),
+        NEEDS(cuMemcpyHtoDAsync_v2),
+        NEEDS(cuMemcpyDtoHAsync_v2),
+        NEEDS(cuMemcpyDtoDAsync_v2),
+        NEEDS(cuMemcpy3DAsync_v2),
+        NEEDS(cuMemsetD8Async),
+        NEEDS(cuMemsetD16Async),
+        NEEDS(cuMemsetD32Async),
+        NEEDS(cuMemsetD2D8Async),
+        NEEDS(cuMemsetD2D16Async),
+        NEEDS(cuMemsetD2D32Async),
+#undef NEEDS
+    };
+
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        if (!*needed[i].place)
+            return needed[i].symbol;
+    }
+    return NULL;
+}
+
+/* --- parameters of nodes --- */
+
+static void kernel_params(const struct ag_graph *graph, const struct ag_op *op,
+                          struct ag_arguments *arguments, CUDA_KERNEL_NODE_PARAMS_v2 *ret_params)
+{
+    struct ag_kernel_payload *payload = (void *)op->payload;
+    struct ag_kernel_shape shape;
+
+    ag_op_kernel_shape(&op->signature, &shape);
+    ag_arguments_of(&op->signature, payload, arguments);
+    *ret_params = (CUDA_KERNEL_NODE_PARAMS_v2){
+        .gridDimX = payload->grid[0],
+        .gridDimY = payload->grid[1],
+        .gridDimZ = payload->grid[2],
+        .blockDimX = shape.block[0],
+        .blockDimY = shape.block[1],
+        .blockDimZ = shape.block[2],
+        .sharedMemBytes = shape.shared_bytes,
+        .kernelParams = arguments->params,
+        .extra = arguments->extra,
+    };
+    if (op->signature.word[0] & AG_OP_IS_CUKERNEL) {
+        ret_params->kern = (CUkernel)(void *)shape.function;
+        ret_params->ctx = graph->wish.context;
+    } else {
+        ret_params->func = shape.function;
+    }
+}
+
+static void fill_params(const struct ag_op *op, CUDA_MEMSET_NODE_PARAMS *ret_params)
+{
+    const struct ag_fill_payload *fill = (const void *)op->payload;
+    struct ag_fill_shape shape;
+
+    if (ag_op_kind(op) == AG_OP_FILL) {
+        *ret_params = (CUDA_MEMSET_NODE_PARAMS){
+            .dst = fill->to,
+            .value = (unsigned)fill->value,
+            .elementSize = ag_op_fill_width(&op->signature),
+            .width = fill->count,
+            .height = 1,
+        };
+        return;
+    }
+    ag_op_fill_shape(&op->signature, &shape);
+    *ret_params = (CUDA_MEMSET_NODE_PARAMS){
+        .dst = shape.to,
+        .pitch = shape.pitch,
+        .value = shape.value,
+        .elementSize = shape.width,
+        .width = shape.columns,
+        .height = shape.rows,
+    };
+}
+
+static CUDA_HOST_NODE_PARAMS host_params(const struct ag_op *op)
+{
+    const struct ag_host_payload *host = (const void *)op->payload;
+
+    return (CUDA_HOST_NODE_PARAMS){.fn = host->function, .userData = host->data};
+}
+
+/* Nodes cannot copy or fill nothing. */
+static bool is_empty(const struct ag_op *op)
+{
+    if (ag_op_kind(op) == AG_OP_COPY)
+        return !((const struct ag_copy_payload *)(const void *)op->payload)->bytes;
+    if (ag_op_kind(op) == AG_OP_FILL)
+        return !((const struct ag_fill_payload *)(const void *)op->payload)->count;
+    return false;
+}
+
+/* --- building --- */
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 7) & ~(size_t)7;
+}
+
+static void release(struct ag_graph *graph)
+{
+    ag_pages_free(graph, graph->size);
+}
+
+struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_why)
+{
+    size_t n = wish->n_ops, head = rounded(sizeof(struct ag_graph));
+    size_t bytes = rounded(wish->n_bytes);
+    size_t size = head + n * sizeof(struct node) + n * sizeof(struct place) + bytes;
+    struct ag_graph *graph = ag_pages_get(size);
+    unsigned char *at;
+
+    if (!graph) {
+        *ret_why = CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    at = (unsigned char *)graph + head;
+    graph->wish = *wish;
+    graph->size = size;
+    graph->nodes = (void *)at;
+    at += n * sizeof(struct node);
+    graph->places = (void *)at;
+    at += n * sizeof(struct place);
+    graph->last = at;
+    *ret_why = ag_cu.cuGraphCreate(&graph->handle, 0);
+    if (*ret_why == CUDA_SUCCESS)
+        return graph;
+    release(graph);
+    return NULL;
+}
+
+/* Attributes of a launch that nodes have too. Nodes do not inherit the stream's priority. */
+static CUresult set_attributes(struct ag_graph *graph, const struct ag_op *op, CUgraphNode node)
+{
+    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    CUlaunchAttribute priority = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY,
+                                  .value.priority = graph->wish.priority};
+    bool has_priority = false;
+    struct ag_kernel_shape shape;
+    CUresult result = CUDA_SUCCESS;
+
+    ag_op_kernel_shape(&op->signature, &shape);
+    for (uint32_t i = 0; i < shape.n_attributes && result == CUDA_SUCCESS; i++) {
+        const CUlaunchAttribute *attribute = &shape.attributes[i];
+
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            continue; /* an edge */
+        has_priority |= attribute->id == CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        result = ag_cu.cuGraphKernelNodeSetAttribute(node, attribute->id, &attribute->value);
+    }
+    graph->has_priorities |= has_priority;
+    if (result == CUDA_SUCCESS && op->signature.word[0] & AG_OP_IS_COOPERATIVE)
+        result = ag_cu.cuGraphKernelNodeSetAttribute(node, cooperative.id, &cooperative.value);
+    if (result == CUDA_SUCCESS && !has_priority && graph->wish.priority)
+        result = ag_cu.cuGraphKernelNodeSetAttribute(node, priority.id, &priority.value);
+    return result;
+}
+
+/* May this kernel start before the one before it has finished? */
+static bool may_overlap(const struct ag_graph *graph, const struct ag_op *op)
+{
+    struct ag_kernel_shape shape;
+
+    if (!ag_cu.cuGraphAddDependencies_v2 || !graph->n || ag_op_kind(op) != AG_OP_KERNEL ||
+        (graph->nodes[graph->n - 1].signature.word[0] & 0xff) != AG_OP_KERNEL)
+        return false;
+    ag_op_kernel_shape(&op->signature, &shape);
+    for (uint32_t i = 0; i < shape.n_attributes; i++) {
+        if (shape.attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return shape.attributes[i].value.programmaticStreamSerializationAllowed != 0;
+    }
+    return false;
+}
+
+/* The edge from the node before, of the kind that lets the new one start early where the driver
+ * takes it. */
+static CUresult connect(struct ag_graph *graph, CUgraphNode node)
+{
+    const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                  .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    CUgraphNode before = graph->nodes[graph->n - 1].handle;
+
+    graph->last_was_programmatic =
+        ag_cu.cuGraphAddDependencies_v2(graph->handle, &before, &node, &edge, 1) == CUDA_SUCCESS;
+    return graph->last_was_programmatic
+               ? CUDA_SUCCESS
+               : ag_cu.cuGraphAddDependencies(graph->handle, &before, &node, 1);
+}
+
+static CUresult add_node(struct ag_graph *graph, const struct ag_op *op, const CUgraphNode *before,
+                         size_t n_before, CUgraphNode *ret_node)
+{
+    struct ag_arguments arguments;
+    CUDA_KERNEL_NODE_PARAMS_v2 kernel;
+    CUDA_MEMSET_NODE_PARAMS fill;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_MEMCPY3D copy;
+
+    switch (ag_op_kind(op)) {
+    case AG_OP_KERNEL:
+        kernel_params(graph, op, &arguments, &kernel);
+        return ag_cu.cuGraphAddKernelNode_v2(ret_node, graph->handle, before, n_before, &kernel);
+    case AG_OP_COPY:
+        ag_arguments_copy(&op->signature, (const void *)op->payload, &copy);
+        return ag_cu.cuGraphAddMemcpyNode(ret_node, graph->handle, before, n_before, &copy,
+                                          graph->wish.context);
+    case AG_OP_COPY_SHAPED:
+        return ag_cu.cuGraphAddMemcpyNode(ret_node, graph->handle, before, n_before,
+                                          ag_op_copy_shape(&op->signature), graph->wish.context);
+    case AG_OP_FILL:
+    case AG_OP_FILL_SHAPED:
+        fill_params(op, &fill);
+        return ag_cu.cuGraphAddMemsetNode(ret_node, graph->handle, before, n_before, &fill,
+                                          graph->wish.context);
+    case AG_OP_HOST:
+        host = host_params(op);
+        return ag_cu.cuGraphAddHostNode(ret_node, graph->handle, before, n_before, &host);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult add(struct ag_graph *graph, const struct ag_op *op)
+{
+    uint32_t n = graph->n, bytes = op->payload_bytes;
+    bool overlaps = may_overlap(graph, op);
+    CUgraphNode before[2], node;
+    size_t n_before = 0;
+    CUresult result;
+
+    if (n >= graph->wish.n_ops || rounded(bytes) > rounded(graph->wish.n_bytes) - graph->filled ||
+        is_empty(op))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (n && !overlaps)
+        before[n_before++] = graph->nodes[n - 1].handle;
+    if (graph->last_was_programmatic)
+        before[n_before++] = graph->nodes[n - 2].handle;
+    graph->last_was_programmatic = false;
+    result = add_node(graph, op, before, n_before, &node);
+    if (result == CUDA_SUCCESS && overlaps)
+        result = connect(graph, node);
+    if (result == CUDA_SUCCESS && ag_op_kind(op) == AG_OP_KERNEL)
+        result = set_attributes(graph, op, node);
+    if (result != CUDA_SUCCESS)
+        return result;
+    graph->nodes[n] = (struct node){node, op->signature};
+    graph->places[n] = (struct place){graph->filled, bytes};
+    memcpy(graph->last + graph->filled, op->payload, bytes);
+    graph->filled += (uint32_t)rounded(bytes);
+    graph->n++;
+    return CUDA_SUCCESS;
+}
+
+CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op)
+{
+    CUresult result = add(graph, op);
+
+    if (result != CUDA_SUCCESS)
+        ag_graph_destroy(graph);
+    return result;
+}
+
+/* Without the flag all nodes run at the priority of the stream they are launched into, which is
+ * what launches without a priority of their own do. */
+static CUresult instantiate(struct ag_graph *graph, CUgraphExec *ret_exec)
+{
+    return ag_cu.cuGraphInstantiateWithFlags(
+        ret_exec, graph->handle,
+        graph->has_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
+}
+
+/* Not uploaded: that is work on a stream, and a program that knows its stream to be done would find
+ * it busy. Before the first launch the stream is about to be busy anyway. */
+CUresult ag_graph_finish(struct ag_graph *graph)
+{
+    CUresult result = instantiate(graph, &graph->exec);
+
+    if (result != CUDA_SUCCESS)
+        ag_graph_destroy(graph);
+    return result;
+}
+
+/* --- launching --- */
+
+static CUresult set_node(const struct ag_graph *graph, CUgraphNode node, const struct ag_op *op)
+{
+    struct ag_arguments arguments;
+    CUDA_KERNEL_NODE_PARAMS_v2 kernel;
+    CUDA_MEMSET_NODE_PARAMS fill;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_MEMCPY3D copy;
+
+    switch (ag_op_kind(op)) {
+    case AG_OP_KERNEL:
+        kernel_params(graph, op, &arguments, &kernel);
+        return ag_cu.cuGraphExecKernelNodeSetParams_v2(graph->exec, node, &kernel);
+    case AG_OP_COPY:
+        ag_arguments_copy(&op->signature, (const void *)op->payload, &copy);
+        return ag_cu.cuGraphExecMemcpyNodeSetParams(graph->exec, node, &copy, graph->wish.context);
+    case AG_OP_FILL:
+        fill_params(op, &fill);
+        return ag_cu.cuGraphExecMemsetNodeSetParams(graph->exec, node, &fill, graph->wish.context);
+    case AG_OP_HOST:
+        host = host_params(op);
+        return ag_cu.cuGraphExecHostNodeSetParams(graph->exec, node, &host);
+    case AG_OP_COPY_SHAPED:
+    case AG_OP_FILL_SHAPED:
+        break;
+    }
+    return CUDA_ERROR_INVALID_VALUE; /* nothing of these can change */
+}
+
+/* Payloads are zero up to the next multiple of 8, here and there. */
+static bool same_words(const unsigned char *a, const unsigned char *b, uint32_t bytes)
+{
+    uint64_t difference = 0;
+
+    for (uint32_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        uint64_t x, y;
+
+        memcpy(&x, a + at, sizeof(x));
+        memcpy(&y, b + at, sizeof(y));
+        difference |= x ^ y;
+    }
+    return !difference;
+}
+
+bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *op)
+{
+    const struct place place = graph->places[i];
+
+    return op->payload_bytes == place.bytes &&
+           same_words(graph->last + place.offset, op->payload, place.bytes);
+}
+
+static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, uint32_t *ret_updated)
+{
+    for (uint32_t i = 0; i < graph->n; i++) {
+        const struct place place = graph->places[i];
+        CUresult result;
+
+        if (ag_graph_has(graph, i, &ops[i]))
+            continue;
+        result = ops[i].payload_bytes != place.bytes || is_empty(&ops[i])
+                     ? CUDA_ERROR_INVALID_VALUE
+                     : set_node(graph, graph->nodes[i].handle, &ops[i]);
+        if (result != CUDA_SUCCESS)
+            return result;
+        memcpy(graph->last + place.offset, ops[i].payload, place.bytes);
+        ++*ret_updated;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* A refusal is no harm: the first launch uploads, too. */
+static void upload(struct ag_graph *graph, CUstream stream)
+{
+    if (!graph->is_uploaded)
+        (void)ag_cu.cuGraphUpload(graph->exec, stream);
+    graph->is_uploaded = true;
+}
+
+CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstream stream,
+                         uint32_t *ret_updated)
+{
+    uint32_t updated = 0;
+    CUresult result;
+
+    if (graph->dead)
+        return CUDA_ERROR_INVALID_VALUE;
+    upload(graph, stream);
+    result = update(graph, ops, &updated);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuGraphLaunch(graph->exec, stream);
+    if (result != CUDA_SUCCESS) {
+        graph->dead = true;
+        return result;
+    }
+    *ret_updated = updated;
+    return CUDA_SUCCESS;
+}
+
+/* --- the end --- */
+
+void ag_graph_destroy(struct ag_graph *graph)
+{
+    if (!graph)
+        return;
+    if (graph->exec)
+        (void)ag_cu.cuGraphExecDestroy(graph->exec);
+    (void)ag_cu.cuGraphDestroy(graph->handle);
+    release(graph);
+}
+
+void ag_graph_forget(struct ag_graph *graph)
+{
+    if (graph)
+        release(graph);
+}
+
+CUgraph ag_graph_handle(const struct ag_graph *graph)
+{
+    return graph->handle;
+}
+
+uint64_t ag_graph_bytes(const struct ag_graph *graph)
+{
+    return (uint64_t)(graph->n + 1) * NODE_BYTES;
+}

@@ -1,0 +1,56 @@
+/* A segment's graph: built with node functions (the program's streams are never captured), updated
+ * where a payload changed, launched. Not locked: a graph belongs to one lane, whose owner calls.
+ * Every function makes driver calls: in the context, current, of the stream; outside captures; with
+ * no lock held. */
+#ifndef AG_GRAPH_BUILDER_H
+#define AG_GRAPH_BUILDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/driver/abi.h"
+#include "graph/record/op.h"
+
+struct ag_graph;
+
+struct ag_graph_wish {
+    CUcontext context;
+    int priority;     /* of the stream: nodes do not inherit it */
+    uint32_t n_ops;   /* that will be added */
+    uint32_t n_bytes; /* of their payloads, each rounded up to 8 */
+};
+
+/* Which functions of the driver graphs need and it lacks, or NULL when replay is possible. */
+const char *ag_graph_missing(void);
+
+/* Submits one operation as the program would have: exactly once. `stream` is a handle,
+ * CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. Returns the driver's answer. */
+CUresult ag_op_submit(const struct ag_op *op, CUstream stream);
+
+/* Building in pieces: begin, add every operation in order (a straight chain), finish
+ * (instantiates). NULL or an error: the graph is gone (finish and add free it on failure). */
+struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_why);
+CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op);
+CUresult ag_graph_finish(struct ag_graph *graph);
+
+/* Does node `i` do what `op`, of the same signature, would: need it not be changed for it? */
+bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *op);
+/* Brings every node whose payload differs from `ops` up to date, and launches. ops: the n_ops
+ * operations with the same signatures. On failure nothing of it has been submitted, and the graph
+ * must not be launched again. *ret_updated: nodes changed. The first launch uploads and takes
+ * longer: about 1 us a node. */
+CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstream stream,
+                         uint32_t *ret_updated);
+/* Work in flight goes on. NULL is allowed. */
+void ag_graph_destroy(struct ag_graph *graph);
+/* The context is gone, its graphs with it: frees what is ours. */
+void ag_graph_forget(struct ag_graph *graph);
+
+/* Estimate of the device's memory, in bytes. */
+uint64_t ag_graph_bytes(const struct ag_graph *graph);
+/* The driver's graph, as it was built. */
+CUgraph ag_graph_handle(const struct ag_graph *graph);
+/* Writes a DOT file into the folder; 0 or -errno. */
+int ag_graph_dump(const struct ag_graph *graph, const char *folder, unsigned number);
+
+#endif

@@ -1,0 +1,300 @@
+/* Runs a launch both ways: see verify.h.
+ *
+ * Everything is work on the stream, in its order, and only the comparison waits: memory is put
+ * aside; the graph runs; its results are put aside; the memory comes back; the operations run one
+ * by one. From the moment the graph has run, whatever fails is mended by its results. */
+#include "graph/replay/verify.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/log.h"
+#include "interpose/base/pages.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/order.h"
+
+#define MAX_BLOCKS  128u
+#define MAX_BYTES   (256ull << 20) /* of all blocks; twice as much is needed beside them */
+#define CHUNK_BYTES (256ull << 10) /* compared at a time */
+#define PATIENCE_NS 2000000000ull
+#define ALIGN       256u
+
+struct block {
+    CUdeviceptr base;
+    size_t size;
+    uint64_t offset; /* where it is put aside */
+};
+
+struct verify {
+    CUstream stream;
+    CUstream room_stream; /* private: the two sets are taken and given back on it */
+    CUevent event;
+    struct block blocks[MAX_BLOCKS];
+    uint32_t n;
+    uint64_t bytes;              /* of one set of them */
+    CUdeviceptr before, results; /* two sets */
+};
+
+/* --- which memory --- */
+
+/* Is it memory that somebody else than the device may look at? Then false, and nothing is done. */
+static bool take_block(struct verify *verify, uint64_t address, bool must_be_memory)
+{
+    CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+
+    if (address < 4096 || address >> 56)
+        return !must_be_memory;
+    for (uint32_t i = 0; i < verify->n; i++) {
+        if (address - verify->blocks[i].base < verify->blocks[i].size)
+            return true;
+    }
+    if (ag_cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+        CUDA_SUCCESS)
+        return !must_be_memory;
+    if (type != CU_MEMORYTYPE_DEVICE || verify->n == MAX_BLOCKS ||
+        ag_cu.cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) !=
+            CUDA_SUCCESS ||
+        ag_cu.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) !=
+            CUDA_SUCCESS ||
+        address - base >= size || size > MAX_BYTES - verify->bytes)
+        return false;
+    verify->blocks[verify->n++] = (struct block){base, size, verify->bytes};
+    verify->bytes += (size + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
+    return verify->bytes <= MAX_BYTES;
+}
+
+/* Every word of a kernel's parameters may be a pointer. */
+static bool take_params(struct verify *verify, const struct ag_kernel_payload *payload)
+{
+    for (uint32_t at = 0; at + sizeof(uint64_t) <= payload->bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+
+        memcpy(&word, payload->params + at, sizeof(word));
+        if (!take_block(verify, word, false))
+            return false;
+    }
+    return true;
+}
+
+static bool take_shaped(struct verify *verify, const CUDA_MEMCPY3D *copy)
+{
+    return (copy->dstMemoryType == CU_MEMORYTYPE_DEVICE ||
+            copy->dstMemoryType == CU_MEMORYTYPE_UNIFIED) &&
+           take_block(verify, copy->dstDevice, true);
+}
+
+static bool take_op(struct verify *verify, const struct ag_op *op)
+{
+    const struct ag_copy_payload *copy = (const void *)op->payload;
+    const struct ag_fill_payload *fill = (const void *)op->payload;
+    struct ag_fill_shape shape;
+
+    switch (ag_op_kind(op)) {
+    case AG_OP_KERNEL:
+        return take_params(verify, (const void *)op->payload);
+    case AG_OP_COPY:
+        return take_block(verify, copy->to, true);
+    case AG_OP_COPY_SHAPED:
+        return take_shaped(verify, ag_op_copy_shape(&op->signature));
+    case AG_OP_FILL:
+        return take_block(verify, fill->to, true);
+    case AG_OP_FILL_SHAPED:
+        ag_op_fill_shape(&op->signature, &shape);
+        return take_block(verify, shape.to, true);
+    case AG_OP_HOST:
+        break;
+    }
+    return false;
+}
+
+/* --- memory put aside --- */
+
+static bool put_aside(const struct verify *verify, CUdeviceptr to)
+{
+    for (uint32_t i = 0; i < verify->n; i++) {
+        const struct block *block = &verify->blocks[i];
+
+        if (ag_cu.cuMemcpyDtoDAsync_v2(to + block->offset, block->base, block->size,
+                                       verify->stream) != CUDA_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+static bool put_back(const struct verify *verify, CUdeviceptr from)
+{
+    bool done = true;
+
+    for (uint32_t i = 0; i < verify->n; i++) {
+        const struct block *block = &verify->blocks[i];
+
+        done &= ag_cu.cuMemcpyDtoDAsync_v2(block->base, from + block->offset, block->size,
+                                           verify->stream) == CUDA_SUCCESS;
+    }
+    return done;
+}
+
+/* --- room for it ---
+ *
+ * Never taken on the stream itself, which may be the legacy one: after a pool allocation there, a
+ * thread that ends while its per-thread stream waits does not come back from the driver. */
+
+static bool let_wait(const struct verify *verify, CUstream stream, CUstream for_stream)
+{
+    return ag_cu.cuEventRecord(verify->event, for_stream) == CUDA_SUCCESS &&
+           ag_cu.cuStreamWaitEvent(stream, verify->event, 0) == CUDA_SUCCESS;
+}
+
+static void drop_tools(const struct verify *verify)
+{
+    if (verify->event)
+        (void)ag_cu.cuEventDestroy_v2(verify->event);
+    if (verify->room_stream)
+        (void)ag_cu.cuStreamDestroy_v2(verify->room_stream);
+}
+
+static bool take_room(struct verify *verify)
+{
+    if (ag_cu.cuStreamCreate(&verify->room_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        ag_cu.cuEventCreate(&verify->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+        ag_cu.cuMemAllocAsync(&verify->before, 2 * verify->bytes, verify->room_stream) !=
+            CUDA_SUCCESS)
+        return false;
+    if (let_wait(verify, verify->stream, verify->room_stream))
+        return true;
+    (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
+    return false;
+}
+
+static bool get_room(struct verify *verify)
+{
+    if (!ag_cu.cuMemAllocAsync || !ag_cu.cuMemFreeAsync || !verify->bytes)
+        return false;
+    if (!take_room(verify)) {
+        drop_tools(verify);
+        return false;
+    }
+    verify->results = verify->before + verify->bytes;
+    return true;
+}
+
+/* Memory that the stream's work cannot be seen to have left is lost. */
+static void give_room(const struct verify *verify)
+{
+    if (let_wait(verify, verify->room_stream, verify->stream))
+        (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
+    drop_tools(verify);
+}
+
+/* --- the comparison --- */
+
+static bool wait_for(CUstream stream)
+{
+    uint64_t began = ag_clock_ns();
+    struct ag_wait wait = {0};
+    CUresult result;
+
+    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+        if (ag_clock_ns() - began > PATIENCE_NS)
+            return false;
+        ag_wait_turn(&wait);
+    }
+    return result == CUDA_SUCCESS;
+}
+
+static void say_difference(const struct verify *verify, const struct block *block, uint64_t offset,
+                           const unsigned char *replayed, const unsigned char *eager, uint32_t n)
+{
+    ag_log_error("ALLOGRAFT_GRAPH_VERIFY: a graph of %u operations wrote other bytes than the "
+                 "operations one by one: block %u of %u, at %#" PRIx64 " of %zu bytes, from offset "
+                 "%" PRIu64 ": %02x instead of %02x",
+                 n, (unsigned)(block - verify->blocks) + 1, verify->n, (uint64_t)block->base,
+                 block->size, offset, *replayed, *eager);
+}
+
+static enum ag_verify compare_block(const struct verify *verify, const struct block *block,
+                                    unsigned char *room, uint32_t n)
+{
+    unsigned char *replayed = room, *eager = room + CHUNK_BYTES;
+
+    for (uint64_t at = 0; at < block->size; at += CHUNK_BYTES) {
+        size_t bytes = block->size - at < CHUNK_BYTES ? block->size - at : CHUNK_BYTES;
+        size_t i = 0;
+
+        if (ag_cu.cuMemcpyDtoHAsync_v2(replayed, verify->results + block->offset + at, bytes,
+                                       verify->stream) != CUDA_SUCCESS ||
+            ag_cu.cuMemcpyDtoHAsync_v2(eager, block->base + at, bytes, verify->stream) !=
+                CUDA_SUCCESS)
+            return AG_VERIFY_UNCOMPARED;
+        if (!memcmp(replayed, eager, bytes))
+            continue;
+        while (replayed[i] == eager[i])
+            i++;
+        say_difference(verify, block, at + i, replayed + i, eager + i, n);
+        return AG_VERIFY_DIFFERENT;
+    }
+    return AG_VERIFY_SAME;
+}
+
+static enum ag_verify compare(const struct verify *verify, uint32_t n)
+{
+    enum ag_verify answer = AG_VERIFY_SAME;
+    unsigned char *room;
+
+    if (!wait_for(verify->stream))
+        return AG_VERIFY_UNCOMPARED;
+    room = ag_pages_get(2 * CHUNK_BYTES);
+    if (!room)
+        return AG_VERIFY_UNCOMPARED;
+    for (uint32_t i = 0; i < verify->n && answer == AG_VERIFY_SAME; i++)
+        answer = compare_block(verify, &verify->blocks[i], room, n);
+    ag_pages_free(room, 2 * CHUNK_BYTES);
+    return answer;
+}
+
+/* --- both ways --- */
+
+static bool submit_all(const struct ag_op *ops, uint32_t n, CUstream stream)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (ag_op_submit(&ops[i], stream) != CUDA_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+/* The graph has run. */
+static enum ag_verify run_again(const struct verify *verify, const struct ag_op *ops, uint32_t n)
+{
+    if (!put_aside(verify, verify->results))
+        return AG_VERIFY_UNCOMPARED;
+    if (!put_back(verify, verify->before) || !submit_all(ops, n, verify->stream)) {
+        (void)put_back(verify, verify->results);
+        return AG_VERIFY_UNCOMPARED;
+    }
+    return compare(verify, n);
+}
+
+enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *graph,
+                                 const struct ag_op *ops, uint32_t n, CUstream stream,
+                                 uint32_t *ret_updated)
+{
+    struct verify verify = {.stream = stream};
+    enum ag_verify answer = AG_VERIFY_SKIPPED;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (!take_op(&verify, &ops[i]))
+            return AG_VERIFY_SKIPPED;
+    }
+    if (!ag_order_wait_idle(context, PATIENCE_NS) || !get_room(&verify))
+        return AG_VERIFY_SKIPPED;
+    if (put_aside(&verify, verify.before) &&
+        ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
+        answer = run_again(&verify, ops, n);
+    give_room(&verify);
+    return answer;
+}

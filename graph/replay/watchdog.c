@@ -1,0 +1,195 @@
+/* The thread that releases withheld work when nothing comes: a host that polls memory which a
+ * withheld kernel is to write must not wait for ever.
+ *
+ * Withholding reads no clock: each operation changes the lane's `turn`, each beginning its
+ * `stretch`. The watchdog looks every half of the time allowed. A lane whose turn has not changed
+ * since the last look, or whose stretch is the same for the eighth time, goes out. While nothing
+ * was withheld for some looks it sleeps on `asleep`, which withholding reads; so waking it costs a
+ * system call only then.
+ *
+ * At the end of the process it is what waits for the device: the thread that ends may have been
+ * interrupted by a signal within the driver, and would then wait for itself. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/log.h"
+#include "interpose/base/thread.h"
+#include "policy/contexts/context.h"
+#include "graph/lane.h"
+#include "policy/order.h"
+#include "interpose/report/stats.h"
+
+#define PATIENT_LOOKS 8u   /* that one stretch may last */
+#define IDLE_LOOKS    200u /* before it goes to sleep */
+#define STACK_BYTES   (128u << 10)
+#define FOR_EVER_NS   ((uint64_t)INT64_MAX)
+
+enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
+
+static _Atomic int state = NOT_STARTED;
+
+/* The wait at the end. */
+enum { NOT_ASKED, ASKED, WAITED };
+
+static struct {
+    _Atomic int state;
+    _Atomic uint64_t until; /* ns */
+} at_end;
+
+static uint64_t look_ns = 100000;
+
+static struct look {
+    uint32_t turn, stretch, same_stretch;
+} looks[AG_MAX_LANES];
+
+struct round {
+    bool any;
+};
+
+void ag_watchdog_configure(uint64_t hold_ns)
+{
+    look_ns = hold_ns / 2 ? hold_ns / 2 : 1;
+}
+
+static void release(struct ag_lane *lane, uint32_t stretch)
+{
+    bool pushed = false;
+
+    if (!ag_lane_own_within(lane, 0)) /* who owns it is getting on */
+        return;
+    if (lane->mode == AG_LANE_HOLDING &&
+        atomic_load_explicit(&lane->stretch, memory_order_relaxed) == stretch &&
+        ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
+        ag_segment_flushed(lane, AG_FLUSH_WATCHDOG);
+        ag_stats_add(AG_STAT_REPLAY_WATCHDOG, 1);
+        /* The segment goes on where it is, one by one: where it ends is for the program to say. */
+        ag_segment_submit(lane);
+        ag_context_restore(pushed);
+    }
+    ag_lane_disown(lane);
+}
+
+static void look_at(struct ag_lane *lane, void *data)
+{
+    struct look *last = &looks[atomic_load_explicit(&lane->number, memory_order_relaxed)];
+    uint32_t turn = atomic_load_explicit(&lane->turn, memory_order_relaxed);
+    uint32_t stretch = atomic_load_explicit(&lane->stretch, memory_order_relaxed);
+    struct round *round = data;
+
+    if (!atomic_load_explicit(&lane->holding, memory_order_acquire))
+        return;
+    round->any = true;
+    last->same_stretch = last->stretch == stretch ? last->same_stretch + 1 : 0;
+    if (last->same_stretch && (last->turn == turn || last->same_stretch >= PATIENT_LOOKS))
+        release(lane, stretch);
+    last->turn = turn;
+    last->stretch = stretch;
+}
+
+/* Until it is not `value` any more, or woken, for so long at most. */
+static void sleep_on(_Atomic int *word, int value, uint64_t ns)
+{
+    const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &pause, NULL, 0);
+}
+
+static void wake_from(_Atomic int *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void await_idle(struct ag_context *context, void *unused)
+{
+    uint64_t now = ag_clock_ns(), until = atomic_load(&at_end.until);
+
+    (void)unused;
+    (void)ag_order_wait_idle(context, now < until ? until - now : 0);
+}
+
+static void wait_at_the_end(void)
+{
+    ag_context_each(await_idle, NULL);
+    atomic_store(&at_end.state, WAITED);
+    wake_from(&at_end.state);
+}
+
+static void *watch(void *unused)
+{
+    unsigned idle = IDLE_LOOKS - 2; /* it may be started long before it is needed */
+
+    (void)unused;
+    (void)pthread_setname_np(pthread_self(), "allograft-watch");
+    for (;;) {
+        struct round round = {false};
+
+        sleep_on(&at_end.state, NOT_ASKED, look_ns);
+        if (atomic_load_explicit(&at_end.state, memory_order_acquire) == ASKED)
+            wait_at_the_end();
+        ag_lane_each_open(look_at, &round);
+        idle = round.any ? 0 : idle + 1;
+        if (idle < IDLE_LOOKS)
+            continue;
+        atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
+        round.any = false;
+        ag_lane_each_open(look_at, &round); /* what began before it could see that we sleep */
+        if (!round.any && atomic_load(&at_end.state) != ASKED)
+            sleep_on(&state, ASLEEP, FOR_EVER_NS);
+        atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
+        idle = 0;
+    }
+    return NULL;
+}
+
+void ag_watchdog_start(void)
+{
+    int none = NOT_STARTED, starting = STARTING;
+
+    if (!atomic_compare_exchange_strong(&state, &none, STARTING))
+        return;
+    if (ag_thread_start(watch, STACK_BYTES))
+        atomic_store(&state, NO_THREAD);
+    else /* unless it sleeps already, and has said so */
+        (void)atomic_compare_exchange_strong(&state, &starting, AWAKE);
+}
+
+bool ag_watchdog_wake(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_seq_cst);
+
+    if (__builtin_expect(now == AWAKE, 1))
+        return true;
+    if (now == NOT_STARTED)
+        ag_watchdog_start();
+    if (now == ASLEEP && atomic_compare_exchange_strong(&state, &now, AWAKE))
+        wake_from(&state);
+    return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
+}
+
+void ag_watchdog_last(uint64_t patience_ns)
+{
+    uint64_t now = ag_clock_ns(), until = now + patience_ns;
+
+    /* It is to be out of the driver, which may be ended next, when this thread goes on. */
+    atomic_store(&at_end.until, until - patience_ns / 10);
+    atomic_store(&at_end.state, ASKED);
+    if (!ag_watchdog_wake())
+        return;
+    wake_from(&at_end.state);
+    for (; atomic_load(&at_end.state) == ASKED && now < until; now = ag_clock_ns())
+        sleep_on(&at_end.state, ASKED, until - now);
+    atomic_store(&at_end.state, NOT_ASKED);
+}
+
+void ag_watchdog_forget(void)
+{
+    atomic_store(&state, NOT_STARTED);
+    atomic_store(&at_end.state, NOT_ASKED);
+}

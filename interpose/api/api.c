@@ -1,0 +1,393 @@
+/* The table of the control API, its doors to the driver, its errors, and statistics: see api.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/api/api.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/base/clock.h"
+#include "policy/contexts/context.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/lifecycle.h"
+#include "interpose/driver/real_dlsym.h"
+#include "interpose/report/report.h"
+#include "interpose/report/stats.h"
+#include "interpose/report/trace.h"
+
+AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);
+
+struct ag_api_doors ag_api_cu;
+struct ag_lock ag_api_lock = AG_LOCK_INIT(AG_RANK_API);
+
+/* ---- errors ---- */
+
+#define MOST_TEXT 256
+
+static pthread_key_t error_key; /* a thread's text, on the heap: thread-local storage is scarce */
+static pthread_once_t error_once = PTHREAD_ONCE_INIT;
+static bool has_error_key;
+
+static void make_error_key(void)
+{
+    has_error_key = !pthread_key_create(&error_key, free);
+}
+
+static char *error_text(void)
+{
+    char *text;
+
+    pthread_once(&error_once, make_error_key);
+    if (!has_error_key)
+        return NULL;
+    text = pthread_getspecific(error_key);
+    if (text)
+        return text;
+    text = calloc(1, MOST_TEXT);
+    if (text && pthread_setspecific(error_key, text)) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+void ag_api_explain(const char *format, ...)
+{
+    char *text = error_text();
+    va_list args;
+
+    va_start(args, format);
+    if (text)
+        vsnprintf(text, MOST_TEXT, format, args);
+    va_end(args);
+}
+
+const char *ag_api_last_error(void)
+{
+    const char *text = error_text();
+
+    return text ? text : "no memory for the text of an error";
+}
+
+allograft_status ag_api_answer(CUresult result, const char *call)
+{
+    const char *name = NULL;
+
+    if (result == CUDA_SUCCESS)
+        return ALLOGRAFT_OK;
+    if (ag_api_cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+        name = "an unknown error";
+    switch ((int)result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return ag_api_fail(ALLOGRAFT_NO_MEMORY, "%s: %s", call, name);
+    case CUDA_ERROR_NOT_READY:
+        return ag_api_fail(ALLOGRAFT_NOT_READY, "%s: %s", call, name);
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+        return ag_api_fail(ALLOGRAFT_CAPTURING, "%s: %s", call, name);
+    default:
+        return ag_api_fail(ALLOGRAFT_DRIVER, "%s: %s (%d)", call, name, (int)result);
+    }
+}
+
+/* ---- doors ---- */
+
+static pthread_mutex_t doors_mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool doors_open;
+
+/* As the program would look `name` up: through us where we are in front of it. */
+static void *look_up(void *handle, const char *name)
+{
+    return ag_lifecycle_is_preloaded() ? dlsym(handle, name) : ag_real_dlsym(handle, name);
+}
+
+/* The first name that is needed and missing, or NULL. */
+static const char *fill(void *handle)
+{
+    static const struct {
+        const char *name;
+        size_t place;
+        bool needed;
+    } rows[] = {
+#define NEEDED(symbol) {#symbol, offsetof(struct ag_api_doors, symbol), true},
+#define WANTED(symbol) {#symbol, offsetof(struct ag_api_doors, symbol), false},
+        AG_API_NEEDS(NEEDED) AG_API_WANTS(WANTED)
+#undef NEEDED
+#undef WANTED
+    };
+    const char *missing = NULL;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        void *found = look_up(handle, rows[i].name);
+
+        memcpy((char *)&ag_api_cu + rows[i].place, &found, sizeof(found));
+        if (!found && rows[i].needed && !missing)
+            missing = rows[i].name;
+    }
+    return missing;
+}
+
+static allograft_status open_doors(void)
+{
+    void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    const char *missing;
+
+    if (!handle)
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "no libcuda.so.1 can be loaded: %s", dlerror());
+    missing = fill(handle);
+    if (missing)
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "the driver has no %s", missing);
+    return AG_API_DO(cuInit, 0);
+}
+
+allograft_status ag_api_enter(void)
+{
+    allograft_status status = ALLOGRAFT_OK;
+
+    if (atomic_load_explicit(&doors_open, memory_order_acquire))
+        return ALLOGRAFT_OK;
+    pthread_mutex_lock(&doors_mutex);
+    if (!atomic_load_explicit(&doors_open, memory_order_relaxed)) {
+        status = open_doors();
+        atomic_store_explicit(&doors_open, status == ALLOGRAFT_OK, memory_order_release);
+    }
+    pthread_mutex_unlock(&doors_mutex);
+    return status;
+}
+
+bool ag_api_intercepts(void)
+{
+    return ag_entry_substitutes();
+}
+
+/* ---- contexts and streams ---- */
+
+/* The primary context of `device`, kept alive from the first time on. */
+static allograft_status primary_of(int device, CUcontext *ret)
+{
+    static _Atomic bool retained[AG_MAX_DEVICES];
+    bool again = atomic_exchange(&retained[device], true);
+    allograft_status status = AG_API_DO(cuDevicePrimaryCtxRetain, ret, device);
+
+    if (status == ALLOGRAFT_OK && again)
+        (void)ag_api_cu.cuDevicePrimaryCtxRelease_v2(device);
+    if (status != ALLOGRAFT_OK && !again)
+        atomic_store(&retained[device], false);
+    return status;
+}
+
+allograft_status ag_api_check_device(int device, bool host_too)
+{
+    allograft_status status = ag_api_enter();
+    int n = 0;
+
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuDeviceGetCount, &n);
+    if (n > (int)AG_MAX_DEVICES) /* which our tables have room for */
+        n = AG_MAX_DEVICES;
+    if (status != ALLOGRAFT_OK || (device >= 0 && device < n) ||
+        (host_too && device == ALLOGRAFT_HOST))
+        return status;
+    return ag_api_fail(ALLOGRAFT_INVALID, "device %d: there are %d, from 0%s", device, n,
+                       host_too ? "; the host is -1" : "");
+}
+
+allograft_status ag_api_enter_device(int device, bool *ret_pushed)
+{
+    CUcontext context = NULL;
+    CUdevice current = -1;
+    allograft_status status = ag_api_check_device(device, false);
+
+    *ret_pushed = false;
+    if (status != ALLOGRAFT_OK)
+        return status;
+    if (ag_api_cu.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
+        return ALLOGRAFT_OK;
+    status = primary_of(device, &context);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuCtxPushCurrent_v2, context);
+    *ret_pushed = status == ALLOGRAFT_OK;
+    return status;
+}
+
+allograft_status ag_api_enter_context(CUcontext context, bool *ret_pushed)
+{
+    CUcontext current = NULL;
+    allograft_status status;
+
+    *ret_pushed = false;
+    if (ag_api_cu.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)
+        return ALLOGRAFT_OK;
+    status = AG_API_DO(cuCtxPushCurrent_v2, context);
+    *ret_pushed = status == ALLOGRAFT_OK;
+    return status;
+}
+
+void ag_api_leave(bool pushed)
+{
+    CUcontext context;
+
+    if (pushed)
+        (void)ag_api_cu.cuCtxPopCurrent_v2(&context);
+}
+
+bool ag_api_is_default_stream(void *stream)
+{
+    return !stream || stream == (void *)CU_STREAM_LEGACY || stream == (void *)CU_STREAM_PER_THREAD;
+}
+
+allograft_status ag_api_not_capturing(void *stream, const char *what)
+{
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    allograft_status status = AG_API_DO(cuStreamIsCapturing, stream, &capture);
+
+    if (status != ALLOGRAFT_OK || capture == CU_STREAM_CAPTURE_STATUS_NONE)
+        return status;
+    return ag_api_fail(ALLOGRAFT_CAPTURING, "%s while the stream is being captured", what);
+}
+
+void ag_api_begin_child(void)
+{
+    ag_lock_init(&ag_api_lock, AG_RANK_API);
+    doors_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+/* ---- statistics ---- */
+
+static void sum_places(struct allograft_snapshot *now)
+{
+    for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+            size_t at = offsetof(struct ag_stats_slot, places) +
+                        (device * AG_N_PLACEMENTS + place) * sizeof(struct ag_place_stats);
+            const struct ag_level *level = &ag_stats.bytes[device][place];
+
+            now->allocations[place] += ag_stats_sum(at + offsetof(struct ag_place_stats, allocs));
+            now->frees[place] += ag_stats_sum(at + offsetof(struct ag_place_stats, frees));
+            now->refused += ag_stats_sum(at + offsetof(struct ag_place_stats, failed));
+            now->current_bytes[place] +=
+                atomic_load_explicit(&level->current, memory_order_relaxed);
+            now->peak_bytes[place] += atomic_load_explicit(&level->peak, memory_order_relaxed);
+        }
+    }
+}
+
+allograft_status ag_api_snapshot(struct allograft_snapshot *ret)
+{
+    struct allograft_snapshot now = {0};
+    size_t bytes = ret ? ret->bytes : 0;
+
+    if (bytes < sizeof(size_t))
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "snapshot: `bytes` is to be set to the size of the struct");
+    sum_places(&now);
+    now.replay_operations = ag_stats_counter(AG_STAT_REPLAY_SEEN);
+    now.replay_withheld = ag_stats_counter(AG_STAT_REPLAY_WITHHELD);
+    now.replay_replayed = ag_stats_counter(AG_STAT_REPLAY_REPLAYED);
+    now.replay_launches = ag_stats_counter(AG_STAT_REPLAY_LAUNCHES);
+    now.api_captures = ag_stats_counter(AG_STAT_API_CAPTURES);
+    now.api_replays = ag_stats_counter(AG_STAT_API_REPLAYS);
+    now.api_copies = ag_stats_counter(AG_STAT_API_COPIES);
+    now.api_copied_bytes = ag_stats_counter(AG_STAT_API_COPIED);
+    now.bytes = bytes;
+    memcpy(ret, &now, bytes < sizeof(now) ? bytes : sizeof(now));
+    return ALLOGRAFT_OK;
+}
+
+allograft_status ag_api_dump(const char *path)
+{
+    int result;
+
+    if (ag_api_enter() != ALLOGRAFT_OK) /* nothing was read yet that a report could tell of */
+        return ALLOGRAFT_UNSUPPORTED;
+    (void)ag_entry_start();
+    result = ag_report_write_to(path ? path : "stderr");
+    return result
+               ? ag_api_fail(ALLOGRAFT_INVALID, "%s: %s", path ? path : "stderr", strerror(-result))
+               : ALLOGRAFT_OK;
+}
+
+allograft_status ag_api_mark(const char *name)
+{
+    struct allograft_snapshot now = {0};
+    uint64_t bytes = 0;
+    bool kept;
+
+    if (!name || !*name)
+        return ag_api_fail(ALLOGRAFT_INVALID, "a mark needs a name");
+    (void)ag_entry_start(); /* which says when the process began */
+    sum_places(&now);
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        bytes += now.current_bytes[place];
+    ag_trace_mark(name);
+    ag_lock_take(&ag_api_lock);
+    kept = ag_stats_mark(name, ag_clock_ns() - ag_stats.head.started_ns, bytes);
+    ag_lock_release(&ag_api_lock);
+    return kept ? ALLOGRAFT_OK
+                : ag_api_fail(ALLOGRAFT_NO_MEMORY, "%u marks have names already", AG_MARKS);
+}
+
+/* ---- the table ---- */
+
+_Static_assert(ALLOGRAFT_PLACES == (int)AG_N_PLACEMENTS, "the placements of a snapshot");
+
+static const struct allograft_api whole_api = {
+    .version = ALLOGRAFT_API_VERSION,
+    .bytes = sizeof(struct allograft_api),
+    .last_error = ag_api_last_error,
+#define OFFERED(name) .name = ag_api_##name
+    OFFERED(managed_support),
+    OFFERED(managed_alloc),
+    OFFERED(managed_free),
+    OFFERED(prefetch),
+    OFFERED(advise_preferred_location),
+    OFFERED(advise_accessed_by),
+    OFFERED(pool_new),
+    OFFERED(pool_shared),
+    OFFERED(capture_stream),
+    OFFERED(graph_create),
+    OFFERED(graph_enable_debug_mode),
+    OFFERED(graph_capture_begin),
+    OFFERED(graph_capture_end),
+    OFFERED(graph_instantiate),
+    OFFERED(graph_replay),
+    OFFERED(graph_reset),
+    OFFERED(graph_destroy),
+    OFFERED(graph_debug_dump),
+    OFFERED(graph_raw),
+    OFFERED(graph_pool),
+    OFFERED(stage_open),
+    OFFERED(stage_begin),
+    OFFERED(stage_end),
+    OFFERED(stage_iteration),
+    OFFERED(stage_input),
+    OFFERED(stage_load),
+    OFFERED(stage_reset),
+    OFFERED(stage_close),
+    OFFERED(ring_open),
+    OFFERED(ring_register),
+    OFFERED(ring_device_slot),
+    OFFERED(ring_submit),
+    OFFERED(ring_clear),
+    OFFERED(ring_query),
+    OFFERED(ring_wait_host),
+    OFFERED(ring_wait_stream),
+    OFFERED(ring_reader),
+    OFFERED(ring_properties),
+    OFFERED(ring_trace),
+    OFFERED(ring_close),
+    OFFERED(snapshot),
+    OFFERED(dump),
+    OFFERED(mark),
+};
+
+const struct allograft_api *allograft_get_api(uint32_t version)
+{
+    return version == ALLOGRAFT_API_VERSION ? &whole_api : NULL;
+}

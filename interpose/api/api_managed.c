@@ -1,0 +1,269 @@
+/* Managed memory of the control API: allocate, move, advise. */
+#include <stdlib.h>
+#include <sys/types.h>
+
+#include "interpose/api/api.h"
+#include "interpose/base/log.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/report/stats.h"
+
+/* What PyTorch's CUDAPluggableAllocator calls. */
+AG_ENTRY void *allograft_torch_alloc(ssize_t bytes, int device, void *stream);
+AG_ENTRY void allograft_torch_free(void *memory, ssize_t bytes, int device, void *stream);
+
+/* Smaller blocks share pages with others: they are neither advised nor moved when they are made. */
+#define WORTH_MOVING (2u * 1024u * 1024u)
+
+static int attribute(CUdevice_attribute which, int device)
+{
+    int value = 0;
+
+    return ag_api_cu.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+allograft_status ag_api_managed_support(int device)
+{
+    allograft_status status = ag_api_check_device(device, false);
+
+    if (status != ALLOGRAFT_OK)
+        return status;
+    if (!attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device))
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "device %d has no managed memory", device);
+    if (!attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device))
+        return ag_api_fail(
+            ALLOGRAFT_UNSUPPORTED,
+            "device %d has no concurrent managed access (WSL 2, Windows, a vGPU, or a "
+            "GPU older than Pascal)",
+            device);
+    if (!(ag_api_cu.cuMemPrefetchAsync_v2 && ag_api_cu.cuMemAdvise_v2) &&
+        !(ag_api_cu.cuMemPrefetchAsync && ag_api_cu.cuMemAdvise))
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED,
+                           "the driver is too old: it moves no managed memory");
+    return ALLOGRAFT_OK;
+}
+
+/* ---- the driver's calls, newer form or older ---- */
+
+static CUmemLocation location_of(int device)
+{
+    return (CUmemLocation){
+        .type = device < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
+        .id = device < 0 ? 0 : device,
+    };
+}
+
+static CUdevice old_location_of(int device)
+{
+    return device < 0 ? CU_DEVICE_CPU : device;
+}
+
+static allograft_status move(CUdeviceptr memory, size_t bytes, int device, void *stream)
+{
+    if (ag_api_cu.cuMemPrefetchAsync_v2)
+        return AG_API_DO(cuMemPrefetchAsync_v2, memory, bytes, location_of(device), 0, stream);
+    return AG_API_DO(cuMemPrefetchAsync, memory, bytes, old_location_of(device), stream);
+}
+
+static allograft_status advise(CUdeviceptr memory, size_t bytes, CUmem_advise advice, int device)
+{
+    if (ag_api_cu.cuMemAdvise_v2)
+        return AG_API_DO(cuMemAdvise_v2, memory, bytes, advice, location_of(device));
+    return AG_API_DO(cuMemAdvise, memory, bytes, advice, old_location_of(device));
+}
+
+/* ---- allocation ---- */
+
+/* A new block lies nowhere: its first touch by the device would take a hundred times as long as
+ * this. What does not fit beside what is there stays where it is. */
+static void bring(CUdeviceptr memory, size_t bytes, int device, void *stream)
+{
+    size_t room = 0, total;
+
+    if (bytes < WORTH_MOVING)
+        return;
+    (void)advise(memory, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
+    if (ag_api_cu.cuMemGetInfo_v2(&room, &total) == CUDA_SUCCESS && bytes <= room)
+        (void)move(memory, bytes, device, stream);
+}
+
+static allograft_status allocate(void **ret, size_t bytes, int device, void *stream)
+{
+    /* Legal in a capture of another thread only so. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr memory = 0;
+    allograft_status status = AG_API_DO(cuThreadExchangeStreamCaptureMode, &mode);
+
+    if (status != ALLOGRAFT_OK)
+        return status;
+    status = AG_API_DO(cuMemAllocManaged, &memory, bytes, CU_MEM_ATTACH_GLOBAL);
+    if (status == ALLOGRAFT_OK) {
+        bring(memory, bytes, device, stream);
+        ag_stats_add(AG_STAT_API_MANAGED, 1);
+        *ret = (void *)memory;
+    }
+    (void)ag_api_cu.cuThreadExchangeStreamCaptureMode(&mode);
+    return status;
+}
+
+allograft_status ag_api_managed_alloc(void **ret, size_t bytes, int device, void *stream)
+{
+    allograft_status status = ag_api_managed_support(device);
+    bool pushed;
+
+    if (status != ALLOGRAFT_OK)
+        return status;
+    if (!ret)
+        return ag_api_fail(ALLOGRAFT_INVALID, "managed_alloc: nowhere to put the result");
+    if (!bytes) {
+        *ret = NULL;
+        return ALLOGRAFT_OK;
+    }
+    status = ag_api_enter_device(device, &pushed);
+    if (status == ALLOGRAFT_OK)
+        status = ag_api_thread_captures()
+                     ? ag_api_fail(ALLOGRAFT_CAPTURING, "managed memory allocated during a capture")
+                     : ag_api_not_capturing(stream, "managed memory allocated");
+    if (status == ALLOGRAFT_OK)
+        status = allocate(ret, bytes, device, stream);
+    ag_api_leave(pushed);
+    return status;
+}
+
+allograft_status ag_api_managed_free(void *memory, size_t bytes, int device, void *stream)
+{
+    allograft_status status = ag_api_enter();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool pushed;
+
+    (void)bytes;
+    (void)stream;
+    if (status != ALLOGRAFT_OK || !memory)
+        return status;
+    status = ag_api_enter_device(device, &pushed);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuThreadExchangeStreamCaptureMode, &mode);
+    if (status == ALLOGRAFT_OK) {
+        status = AG_API_DO(cuMemFree_v2, (CUdeviceptr)memory);
+        (void)ag_api_cu.cuThreadExchangeStreamCaptureMode(&mode);
+    }
+    ag_api_leave(pushed);
+    return status;
+}
+
+void *allograft_torch_alloc(ssize_t bytes, int device, void *stream)
+{
+    void *memory = NULL;
+
+    /* PyTorch takes NULL for want of memory and tells nobody why. */
+    if (bytes > 0 && ag_api_managed_alloc(&memory, (size_t)bytes, device, stream) != ALLOGRAFT_OK)
+        ag_log_warn("%zd bytes of managed memory: %s", bytes, ag_api_last_error());
+    return memory;
+}
+
+void allograft_torch_free(void *memory, ssize_t bytes, int device, void *stream)
+{
+    if (ag_api_managed_free(memory, (size_t)bytes, device, stream) != ALLOGRAFT_OK)
+        ag_log_warn("free of managed memory: %s", ag_api_last_error());
+}
+
+/* ---- ranges ---- */
+
+static bool is_managed(CUdeviceptr memory)
+{
+    unsigned managed = 0;
+
+    return memory &&
+           ag_api_cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, memory) ==
+               CUDA_SUCCESS &&
+           managed;
+}
+
+/* What is done to each range. */
+struct deed {
+    bool moves;
+    CUmem_advise advice;
+    int device;
+    void *stream;
+};
+
+static allograft_status do_one(const struct deed *deed, CUdeviceptr memory, size_t bytes)
+{
+    if (!deed->moves)
+        return advise(memory, bytes, deed->advice, deed->device);
+    return move(memory, bytes, deed->device, deed->stream);
+}
+
+static allograft_status do_all(const struct deed *deed, const struct allograft_range *ranges,
+                               size_t n, size_t *ret_bytes)
+{
+    allograft_status status = ALLOGRAFT_OK;
+    size_t covered = 0;
+
+    for (size_t i = 0; i < n && status == ALLOGRAFT_OK; i++) {
+        CUdeviceptr memory = (CUdeviceptr)ranges[i].address;
+
+        if (!ranges[i].bytes)
+            continue;
+        if (!is_managed(memory)) { /* no failure here; allograft_prefetch makes one of it */
+            (void)ag_api_fail(ALLOGRAFT_INVALID, "%p is not managed memory", ranges[i].address);
+            continue;
+        }
+        status = do_one(deed, memory, ranges[i].bytes);
+        if (status == ALLOGRAFT_OK)
+            covered += ranges[i].bytes;
+    }
+    if (ret_bytes)
+        *ret_bytes = covered;
+    if (deed->moves)
+        ag_stats_add(AG_STAT_API_PREFETCHED, covered);
+    return status;
+}
+
+/* The checks that both share. */
+static allograft_status begin(const struct allograft_range *ranges, size_t n, int device,
+                              const char *what)
+{
+    allograft_status status = ag_api_check_device(device, true);
+
+    if (status != ALLOGRAFT_OK)
+        return status;
+    if (!ranges && n)
+        return ag_api_fail(ALLOGRAFT_INVALID, "%s: no ranges given", what);
+    if (ag_api_thread_captures())
+        return ag_api_fail(ALLOGRAFT_CAPTURING, "%s during a capture", what);
+    return ALLOGRAFT_OK;
+}
+
+allograft_status ag_api_prefetch(const struct allograft_range *ranges, size_t n, int device,
+                                 void *stream, size_t *ret_bytes)
+{
+    const struct deed deed = {.moves = true, .device = device, .stream = stream};
+    allograft_status status = begin(ranges, n, device, "prefetch");
+
+    if (status == ALLOGRAFT_OK)
+        status = ag_api_not_capturing(stream, "prefetch");
+    return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
+}
+
+static allograft_status give_advice(const struct allograft_range *ranges, size_t n, int device,
+                                    size_t *ret_bytes, CUmem_advise advice, const char *what)
+{
+    const struct deed deed = {.advice = advice, .device = device};
+    allograft_status status = begin(ranges, n, device, what);
+
+    return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
+}
+
+allograft_status ag_api_advise_preferred_location(const struct allograft_range *ranges, size_t n,
+                                                  int device, size_t *ret_bytes)
+{
+    return give_advice(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+                       "advise_preferred_location");
+}
+
+allograft_status ag_api_advise_accessed_by(const struct allograft_range *ranges, size_t n,
+                                           int device, size_t *ret_bytes)
+{
+    return give_advice(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_ACCESSED_BY,
+                       "advise_accessed_by");
+}

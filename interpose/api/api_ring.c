@@ -1,0 +1,516 @@
+/* Transfer rings of the control API: host slots to device slots on a copy stream of their own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/api/api.h"
+#include "interpose/base/clock.h"
+#include "interpose/report/stats.h"
+
+#define MOST_SLOTS   1024u
+#define MOST_RECORDS 256u
+#define MOST_READERS 16u /* streams that read a slot before it is submitted again */
+
+struct slot {
+    void *host;      /* the caller's, NULL: none registered */
+    void *bounce;    /* pinned memory of ours */
+    bool registered; /* we pinned `host` in place */
+    enum allograft_ring_backend backend;
+    bool submitted; /* and not cleared since */
+    CUdeviceptr device;
+    CUevent began, done; /* of the last copy */
+    bool copied;         /* there was one */
+    CUevent readers[MOST_READERS];
+    unsigned n_readers;
+    struct allograft_ring_record *record; /* of the last copy, while it is in the trace */
+};
+
+struct allograft_ring {
+    CUcontext context;
+    CUstream stream;
+    unsigned depth;
+    size_t slot_bytes;
+    bool timing;
+    enum allograft_ring_backend best; /* that is allowed */
+    uint64_t sequence;
+    struct allograft_ring_record records[MOST_RECORDS];
+    struct slot slots[];
+};
+
+/* ---- checks ---- */
+
+static allograft_status check_options(const struct allograft_ring_options *options)
+{
+    if (!options || options->bytes < sizeof(*options))
+        return ag_api_fail(ALLOGRAFT_INVALID,
+                           "ring_open: `bytes` is to be set to the size of the options");
+    if (!options->depth || options->depth > MOST_SLOTS)
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: depth %u: 1 to %u", options->depth,
+                           MOST_SLOTS);
+    if (!options->slot_bytes || options->slot_bytes > SIZE_MAX / 2)
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: slots of %zu bytes", options->slot_bytes);
+    if (options->flags & ~ALLOGRAFT_RING_TIMING)
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: flags %#x: known are %#x", options->flags,
+                           ALLOGRAFT_RING_TIMING);
+    if ((unsigned)options->backend > ALLOGRAFT_RING_PAGEABLE)
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: backend %d: 0 to %d",
+                           (int)options->backend, ALLOGRAFT_RING_PAGEABLE);
+    return ALLOGRAFT_OK;
+}
+
+static allograft_status check_slot(const allograft_ring *ring, unsigned slot)
+{
+    if (!ring)
+        return ag_api_fail(ALLOGRAFT_INVALID, "no ring given");
+    if (slot >= ring->depth)
+        return ag_api_fail(ALLOGRAFT_INVALID, "slot %u: there are %u, from 0", slot, ring->depth);
+    return ALLOGRAFT_OK;
+}
+
+/* Likewise, where an answer is to go. */
+static allograft_status check_answer(const allograft_ring *ring, unsigned slot, const void *ret)
+{
+    allograft_status status = check_slot(ring, slot);
+
+    return status == ALLOGRAFT_OK && !ret
+               ? ag_api_fail(ALLOGRAFT_INVALID, "slot %u: nowhere to put the answer", slot)
+               : status;
+}
+
+/* The slot's row, with its ring's context current; NULL, with *ret_status, when there is none. */
+static struct slot *enter(allograft_ring *ring, unsigned slot, allograft_status *ret_status,
+                          bool *ret_pushed)
+{
+    *ret_pushed = false;
+    *ret_status = check_slot(ring, slot);
+    if (*ret_status == ALLOGRAFT_OK)
+        *ret_status = ag_api_enter_context(ring->context, ret_pushed);
+    return *ret_status == ALLOGRAFT_OK ? &ring->slots[slot] : NULL;
+}
+
+/* ---- beginning and end ---- */
+
+static void drop_host(struct slot *slot)
+{
+    if (slot->registered)
+        (void)ag_api_cu.cuMemHostUnregister(slot->host);
+    if (slot->bounce)
+        (void)ag_api_cu.cuMemFreeHost(slot->bounce);
+    slot->host = slot->bounce = NULL;
+    slot->registered = false;
+    slot->backend = ALLOGRAFT_RING_AUTO;
+}
+
+static void drop(allograft_ring *ring)
+{
+    for (unsigned i = 0; i < ring->depth; i++) {
+        struct slot *slot = &ring->slots[i];
+
+        drop_host(slot);
+        for (unsigned r = 0; r < MOST_READERS && slot->readers[r]; r++) {
+            if (r < slot->n_readers)
+                (void)ag_api_cu.cuEventSynchronize(slot->readers[r]);
+            (void)ag_api_cu.cuEventDestroy_v2(slot->readers[r]);
+        }
+        if (slot->began)
+            (void)ag_api_cu.cuEventDestroy_v2(slot->began);
+        if (slot->done)
+            (void)ag_api_cu.cuEventDestroy_v2(slot->done);
+        if (slot->device)
+            (void)ag_api_cu.cuMemFree_v2(slot->device);
+    }
+    if (ring->stream)
+        (void)ag_api_cu.cuStreamDestroy_v2(ring->stream);
+    free(ring);
+}
+
+static allograft_status make_slot(const allograft_ring *ring, struct slot *slot)
+{
+    unsigned flags = ring->timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+    allograft_status status = AG_API_DO(cuMemAlloc_v2, &slot->device, ring->slot_bytes);
+
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuEventCreate, &slot->done, flags);
+    if (status == ALLOGRAFT_OK && ring->timing)
+        status = AG_API_DO(cuEventCreate, &slot->began, flags);
+    return status;
+}
+
+/* In the device's context. */
+static allograft_status make(const struct allograft_ring_options *options, allograft_ring **ret)
+{
+    allograft_ring *ring = calloc(1, sizeof(*ring) + options->depth * sizeof(ring->slots[0]));
+    allograft_status status;
+
+    if (!ring)
+        return ag_api_fail(ALLOGRAFT_NO_MEMORY, "no memory for a ring");
+    ring->depth = options->depth;
+    ring->slot_bytes = options->slot_bytes;
+    ring->timing = options->flags & ALLOGRAFT_RING_TIMING;
+    ring->best = options->backend == ALLOGRAFT_RING_AUTO ? ALLOGRAFT_RING_PINNED : options->backend;
+    status = AG_API_DO(cuCtxGetCurrent, &ring->context);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuStreamCreate, &ring->stream, CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; i < ring->depth && status == ALLOGRAFT_OK; i++)
+        status = make_slot(ring, &ring->slots[i]);
+    if (status == ALLOGRAFT_OK)
+        *ret = ring;
+    else
+        drop(ring);
+    return status;
+}
+
+allograft_status ag_api_ring_open(const struct allograft_ring_options *options,
+                                  allograft_ring **ret)
+{
+    allograft_status status = ag_api_enter();
+    bool pushed;
+
+    if (status == ALLOGRAFT_OK)
+        status = check_options(options);
+    if (status == ALLOGRAFT_OK && !ret)
+        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_open: nowhere to put the result");
+    if (status == ALLOGRAFT_OK && ag_api_thread_captures())
+        status = ag_api_fail(ALLOGRAFT_CAPTURING, "ring_open during a capture");
+    if (status != ALLOGRAFT_OK)
+        return status;
+    status = ag_api_enter_device(options->device, &pushed);
+    if (status == ALLOGRAFT_OK)
+        status = make(options, ret);
+    ag_api_leave(pushed);
+    return status;
+}
+
+allograft_status ag_api_ring_close(allograft_ring *ring)
+{
+    allograft_status status;
+    bool pushed;
+
+    if (!ring)
+        return ALLOGRAFT_OK;
+    status = ag_api_enter_context(ring->context, &pushed);
+    if (status != ALLOGRAFT_OK)
+        return status;
+    status = AG_API_DO(cuStreamSynchronize, ring->stream);
+    if (status !=
+        ALLOGRAFT_CAPTURING) /* after an error of the device there is nothing to wait for */
+        drop(ring);
+    ag_api_leave(pushed);
+    return status;
+}
+
+/* ---- host slots ---- */
+
+/* Is the memory pinned already, by whoever? */
+static bool is_pinned(const void *memory)
+{
+    unsigned type = 0, managed = 0;
+
+    return ag_api_cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                           (CUdeviceptr)memory) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_HOST &&
+           (ag_api_cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                            (CUdeviceptr)memory) != CUDA_SUCCESS ||
+            !managed);
+}
+
+/* The best way that is allowed and works. */
+static void choose_backend(const allograft_ring *ring, struct slot *slot)
+{
+    slot->backend = ALLOGRAFT_RING_PAGEABLE;
+    if (ring->best == ALLOGRAFT_RING_PINNED) {
+        slot->registered =
+            !is_pinned(slot->host) &&
+            ag_api_cu.cuMemHostRegister_v2(slot->host, ring->slot_bytes,
+                                           CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+        if (slot->registered || is_pinned(slot->host)) {
+            slot->backend = ALLOGRAFT_RING_PINNED;
+            return;
+        }
+    }
+    if (ring->best <= ALLOGRAFT_RING_BOUNCE &&
+        ag_api_cu.cuMemHostAlloc(&slot->bounce, ring->slot_bytes, CU_MEMHOSTALLOC_PORTABLE) ==
+            CUDA_SUCCESS)
+        slot->backend = ALLOGRAFT_RING_BOUNCE;
+}
+
+allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void *memory,
+                                      size_t bytes)
+{
+    allograft_status status;
+    bool pushed;
+    struct slot *row = enter(ring, slot, &status, &pushed);
+
+    if (row && (!memory || bytes < ring->slot_bytes))
+        status = ag_api_fail(ALLOGRAFT_INVALID, "host slot %u: %zu bytes at %p, %zu are needed",
+                             slot, bytes, memory, ring->slot_bytes);
+    if (status == ALLOGRAFT_OK && ag_api_thread_captures())
+        status = ag_api_fail(ALLOGRAFT_CAPTURING, "a host slot registered during a capture");
+    if (status == ALLOGRAFT_OK && row->copied) /* out of the one that goes */
+        status = AG_API_DO(cuEventSynchronize, row->done);
+    if (status == ALLOGRAFT_OK) {
+        drop_host(row);
+        row->host = memory;
+        choose_backend(ring, row);
+    }
+    ag_api_leave(pushed);
+    return status;
+}
+
+allograft_status ag_api_ring_device_slot(allograft_ring *ring, unsigned slot, void **ret)
+{
+    allograft_status status = check_answer(ring, slot, ret);
+
+    if (status == ALLOGRAFT_OK)
+        *ret = (void *)ring->slots[slot].device;
+    return status;
+}
+
+allograft_status ag_api_ring_properties(allograft_ring *ring, unsigned slot,
+                                        struct allograft_ring_properties *ret)
+{
+    allograft_status status = check_answer(ring, slot, ret);
+    enum allograft_ring_backend backend;
+
+    if (status != ALLOGRAFT_OK)
+        return status;
+    backend = ring->slots[slot].backend;
+    *ret = (struct allograft_ring_properties){
+        .backend = backend,
+        .pinned = backend == ALLOGRAFT_RING_PINNED || backend == ALLOGRAFT_RING_BOUNCE,
+        .async_submit = backend == ALLOGRAFT_RING_PINNED,
+        .timing = ring->timing,
+    };
+    return ALLOGRAFT_OK;
+}
+
+/* ---- copies ---- */
+
+/* The time of the slot's copy, once it is over, goes into its record. */
+static void settle(const allograft_ring *ring, struct slot *slot)
+{
+    float ms;
+
+    if (!slot->record)
+        return;
+    if (!ring->timing ||
+        (ag_api_cu.cuEventQuery(slot->done) == CUDA_SUCCESS &&
+         ag_api_cu.cuEventElapsedTime(&ms, slot->began, slot->done) == CUDA_SUCCESS)) {
+        if (ring->timing)
+            slot->record->copy_ms = ms;
+        slot->record = NULL;
+    }
+}
+
+static void note(allograft_ring *ring, struct slot *slot, size_t bytes, uint64_t submit_ns)
+{
+    struct allograft_ring_record *record = &ring->records[ring->sequence++ % MOST_RECORDS];
+
+    for (unsigned i = 0; i < ring->depth; i++) {
+        if (ring->slots[i].record == record) /* an older one in its place */
+            ring->slots[i].record = NULL;
+    }
+    *record = (struct allograft_ring_record){
+        .sequence = ring->sequence,
+        .submit_ns = submit_ns,
+        .bytes = bytes,
+        .copy_ms = -1,
+        .slot = (unsigned)(slot - ring->slots),
+    };
+    slot->record = record;
+    ag_stats_add(AG_STAT_API_COPIES, 1);
+    ag_stats_add(AG_STAT_API_COPIED, bytes);
+}
+
+static allograft_status after_readers(const allograft_ring *ring, struct slot *slot)
+{
+    allograft_status status = ALLOGRAFT_OK;
+
+    for (unsigned i = 0; i < slot->n_readers && status == ALLOGRAFT_OK; i++)
+        status = AG_API_DO(cuStreamWaitEvent, ring->stream, slot->readers[i], 0);
+    if (status == ALLOGRAFT_OK)
+        slot->n_readers = 0;
+    return status;
+}
+
+/* Where the copy reads from: the bounce buffer is free again when the copy before has read it. */
+static allograft_status source_of(struct slot *slot, size_t bytes, const void **ret)
+{
+    allograft_status status = ALLOGRAFT_OK;
+
+    *ret = slot->host;
+    if (slot->backend != ALLOGRAFT_RING_BOUNCE)
+        return ALLOGRAFT_OK;
+    if (slot->copied)
+        status = AG_API_DO(cuEventSynchronize, slot->done);
+    if (status == ALLOGRAFT_OK && slot->host)
+        memcpy(slot->bounce, slot->host, bytes);
+    *ret = slot->bounce;
+    return status;
+}
+
+static allograft_status copy(allograft_ring *ring, struct slot *slot, size_t bytes)
+{
+    const void *source;
+    allograft_status status = source_of(slot, bytes, &source);
+
+    if (status == ALLOGRAFT_OK)
+        status = after_readers(ring, slot);
+    if (status == ALLOGRAFT_OK && ring->timing)
+        status = AG_API_DO(cuEventRecord, slot->began, ring->stream);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuMemcpyHtoDAsync_v2, slot->device, source, bytes, ring->stream);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuEventRecord, slot->done, ring->stream);
+    return status;
+}
+
+allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t bytes)
+{
+    uint64_t submit_ns = ag_clock_ns();
+    allograft_status status;
+    bool pushed;
+    struct slot *row = enter(ring, slot, &status, &pushed);
+
+    if (row && (!bytes || bytes > ring->slot_bytes))
+        status = ag_api_fail(ALLOGRAFT_INVALID, "submit of %zu bytes: 1 to %zu", bytes,
+                             ring->slot_bytes);
+    else if (row && !row->host)
+        status = ag_api_fail(ALLOGRAFT_STATE, "no host slot %u is registered", slot);
+    if (status == ALLOGRAFT_OK) {
+        settle(ring, row);
+        status = copy(ring, row, bytes);
+    }
+    if (status == ALLOGRAFT_OK) {
+        row->submitted = row->copied = true;
+        note(ring, row, bytes, submit_ns);
+    }
+    ag_api_leave(pushed);
+    return status;
+}
+
+allograft_status ag_api_ring_clear(allograft_ring *ring, unsigned slot)
+{
+    allograft_status status = check_slot(ring, slot);
+
+    if (status == ALLOGRAFT_OK)
+        ring->slots[slot].submitted = false;
+    return status;
+}
+
+allograft_status ag_api_ring_query(allograft_ring *ring, unsigned slot, int *ret_ready)
+{
+    allograft_status status;
+    bool pushed;
+    const struct slot *row = enter(ring, slot, &status, &pushed);
+
+    if (row && !ret_ready)
+        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_query: nowhere to put the answer");
+    if (status == ALLOGRAFT_OK && row->submitted)
+        status = AG_API_DO(cuEventQuery, row->done);
+    if (status == ALLOGRAFT_OK)
+        *ret_ready = row->submitted;
+    if (status == ALLOGRAFT_NOT_READY) {
+        *ret_ready = 0;
+        status = ALLOGRAFT_OK;
+    }
+    ag_api_leave(pushed);
+    return status;
+}
+
+static allograft_status need_submitted(const struct slot *row, unsigned slot)
+{
+    return row->submitted
+               ? ALLOGRAFT_OK
+               : ag_api_fail(ALLOGRAFT_STATE,
+                             "nothing was submitted to slot %u since it was cleared", slot);
+}
+
+allograft_status ag_api_ring_wait_host(allograft_ring *ring, unsigned slot)
+{
+    allograft_status status;
+    bool pushed;
+    const struct slot *row = enter(ring, slot, &status, &pushed);
+
+    if (row)
+        status = need_submitted(row, slot);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuEventSynchronize, row->done);
+    ag_api_leave(pushed);
+    return status;
+}
+
+allograft_status ag_api_ring_wait_stream(allograft_ring *ring, unsigned slot, void *stream)
+{
+    allograft_status status;
+    bool pushed;
+    const struct slot *row = enter(ring, slot, &status, &pushed);
+
+    if (row)
+        status = need_submitted(row, slot);
+    if (status == ALLOGRAFT_OK)
+        status = ag_api_not_capturing(stream, "ring_wait_stream");
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuStreamWaitEvent, stream, row->done, 0);
+    ag_api_leave(pushed);
+    return status;
+}
+
+/* An event for another reader; the oldest is waited for by the copy stream when there are too many.
+ */
+static allograft_status reader_event(allograft_ring *ring, struct slot *row, CUevent *ret)
+{
+    allograft_status status = ALLOGRAFT_OK;
+
+    if (row->n_readers == MOST_READERS)
+        status = after_readers(ring, row);
+    if (status == ALLOGRAFT_OK && !row->readers[row->n_readers])
+        status = AG_API_DO(cuEventCreate, &row->readers[row->n_readers], CU_EVENT_DISABLE_TIMING);
+    if (status == ALLOGRAFT_OK)
+        *ret = row->readers[row->n_readers];
+    return status;
+}
+
+allograft_status ag_api_ring_reader(allograft_ring *ring, unsigned slot, void *stream)
+{
+    CUevent event = NULL;
+    allograft_status status;
+    bool pushed;
+    struct slot *row = enter(ring, slot, &status, &pushed);
+
+    if (row)
+        status = ag_api_not_capturing(stream, "ring_reader");
+    if (status == ALLOGRAFT_OK)
+        status = reader_event(ring, row, &event);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuEventRecord, event, stream);
+    if (status == ALLOGRAFT_OK)
+        row->n_readers++;
+    ag_api_leave(pushed);
+    return status;
+}
+
+allograft_status ag_api_ring_trace(allograft_ring *ring, struct allograft_ring_record *records,
+                                   size_t capacity, size_t *ret_n)
+{
+    allograft_status status;
+    uint64_t first;
+    bool pushed;
+    size_t n;
+
+    if (!enter(ring, 0, &status, &pushed))
+        return status;
+    if (!ret_n || (!records && capacity)) {
+        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_trace: nowhere to put the records");
+    } else {
+        for (unsigned i = 0; i < ring->depth; i++)
+            settle(ring, &ring->slots[i]);
+        n = ring->sequence < MOST_RECORDS ? ring->sequence : MOST_RECORDS;
+        n = n < capacity ? n : capacity;
+        first = ring->sequence - n;
+        for (size_t i = 0; i < n; i++)
+            records[i] = ring->records[(first + i) % MOST_RECORDS];
+        *ret_n = n;
+    }
+    ag_api_leave(pushed);
+    return status;
+}

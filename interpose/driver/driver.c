@@ -1,0 +1,140 @@
+/* Finds libcuda's own functions: see driver.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/driver/driver.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/driver/real_dlsym.h"
+
+struct ag_driver ag_cu;
+
+static char path[PATH_MAX];
+static _Atomic(const void *) noted;
+static bool simulated;
+static void *found_in = RTLD_NEXT; /* where symbols are looked up; once the driver was found */
+
+enum need { NEED_REQUIRED, NEED_OPTIONAL };
+
+struct driver_row {
+    const char *symbol;
+    void **place;
+    enum need need;
+};
+
+static const struct driver_row rows[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) {#symbol, (void **)&ag_cu.symbol, NEED_##need},
+#define AG_CALL AG_HOOK
+#include "interpose/driver/hooks.def"
+};
+
+static bool is_libcuda(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    return !strncmp(slash ? slash + 1 : file, "libcuda.so", strlen("libcuda.so"));
+}
+
+static int note_if_libcuda(struct dl_phdr_info *info, size_t size, void *found)
+{
+    (void)size;
+    if (!info->dlpi_name || !is_libcuda(info->dlpi_name))
+        return 0;
+    if (found)
+        snprintf(found, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+bool ag_driver_is_loaded(void)
+{
+    return dl_iterate_phdr(note_if_libcuda, NULL) != 0;
+}
+
+bool ag_driver_owns(const void *address)
+{
+    Dl_info info;
+
+    return dladdr(address, &info) && info.dli_fname && is_libcuda(info.dli_fname);
+}
+
+void ag_driver_note_address(const void *address)
+{
+    atomic_store_explicit(&noted, address, memory_order_relaxed);
+}
+
+/* Every pointer as `handle` has it. RTLD_NEXT: whoever defines the symbol behind us. */
+static void fill(void *handle)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        *rows[i].place = ag_real_dlsym(handle, rows[i].symbol);
+}
+
+int ag_driver_find(void)
+{
+    const void *hint = atomic_load_explicit(&noted, memory_order_relaxed);
+    Dl_info info;
+    void *handle;
+
+    if (hint && dladdr(hint, &info) && info.dli_fname && is_libcuda(info.dli_fname))
+        snprintf(path, sizeof(path), "%s", info.dli_fname);
+    else
+        (void)dl_iterate_phdr(note_if_libcuda, path);
+    /* RTLD_NOLOAD: the library is there already; this only gets us a handle to ask. */
+    handle = *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    found_in = handle ? handle : RTLD_NEXT;
+    fill(found_in);
+    simulated = handle && ag_real_dlsym(handle, AG_DRIVER_MARK);
+    return handle ? 0 : -ENOENT;
+}
+
+void *ag_driver_symbol(const char *name)
+{
+    return ag_real_dlsym(found_in, name);
+}
+
+bool ag_driver_complete(const char **ret_missing)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].need == NEED_REQUIRED && !*rows[i].place) {
+            *ret_missing = rows[i].symbol;
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ag_driver_is_simulated(void)
+{
+    return simulated;
+}
+
+const char *ag_driver_path(void)
+{
+    return path;
+}
+
+void *ag_driver_pointer(enum ag_hook hook)
+{
+    static void **const places[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) (void **)&ag_cu.symbol,
+#include "interpose/driver/hooks.def"
+    };
+
+    return *places[hook];
+}
+
+const char *ag_driver_error_name(CUresult result)
+{
+    const char *name = NULL;
+
+    if (ag_cu.cuGetErrorName && ag_cu.cuGetErrorName(result, &name) == CUDA_SUCCESS && name)
+        return name;
+    return "unknown CUDA error";
+}

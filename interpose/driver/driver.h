@@ -1,0 +1,46 @@
+/* The driver behind us: a typed pointer for each symbol that hooks.def lists as hooked or called.
+ *
+ * These are the only calls into libcuda. ag_cu.<symbol>(...) is the driver's own function; none of
+ * them may be called with a lock of ours held. A pointer is NULL when the driver is too old for it
+ * (need OPTIONAL); REQUIRED ones are there whenever ag_driver_complete(). */
+#ifndef AG_DRIVER_H
+#define AG_DRIVER_H
+
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+#include "interpose/driver/symbols.h"
+
+struct ag_driver {
+#define AG_HOOK(base, symbol, since, flavour, need) __typeof__(&symbol) symbol;
+#define AG_CALL AG_HOOK
+#include "interpose/driver/hooks.def"
+};
+
+extern struct ag_driver ag_cu;
+
+/* An address inside libcuda that the program was given: of several libcudas, that one is meant. */
+void ag_driver_note_address(const void *address);
+/* Finds the libcuda of this process and fills ag_cu; once. 0, or -ENOENT when none is loaded: ag_cu
+ * then holds what other libraries define under these names, which is what the program meant. */
+int ag_driver_find(void);
+/* What the driver exports under this name, or NULL; after ag_driver_find(). */
+void *ag_driver_symbol(const char *name);
+/* All REQUIRED symbols found? If not, *ret_missing names the first that was not. */
+bool ag_driver_complete(const char **ret_missing);
+/* A symbol that the simulated driver exports (tests/sim/sim.h) and no other. */
+#define AG_DRIVER_MARK "allograft_simulated_driver"
+/* Is the driver found the simulated one? */
+bool ag_driver_is_simulated(void);
+/* The path libcuda was loaded from, "" before it was found. */
+const char *ag_driver_path(void);
+/* The driver's own pointer for a hooked symbol, or NULL. */
+void *ag_driver_pointer(enum ag_hook hook);
+/* Does `address` lie in a library whose file name starts with libcuda.so? */
+bool ag_driver_owns(const void *address);
+/* Is a libcuda mapped into this process? Needs no ag_driver_find(). */
+bool ag_driver_is_loaded(void);
+/* "CUDA_ERROR_OUT_OF_MEMORY" or the like; static memory. */
+const char *ag_driver_error_name(CUresult result);
+
+#endif

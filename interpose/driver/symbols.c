@@ -1,0 +1,101 @@
+/* Look-ups among the hooks: see symbols.h. */
+#include "interpose/driver/symbols.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/driver/abi.h"
+#include "interpose/driver/driver.h"
+
+/* The signature of each row is the header's: a version or flavour that does not fit fails here. */
+#define SUFFIX_NONE
+#define SUFFIX_LEGACY
+#define SUFFIX_PTSZ _ptsz
+#define SUFFIX_PTDS _ptds
+#define PASTE(a, b, c, d) a##b##_v##c##d
+#define PFN(base, since, suffix) PASTE(PFN_, base, since, suffix)
+#define AG_HOOK(base, symbol, since, flavour, need)                                            \
+    _Static_assert(                                                                            \
+        __builtin_types_compatible_p(__typeof__(&symbol), PFN(base, since, SUFFIX_##flavour)), \
+        #symbol " has another signature in cudaTypedefs.h");
+#define AG_CALL AG_HOOK
+#include "interpose/driver/hooks.def"
+
+static const struct ag_hook_info hooks[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) \
+    {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_ALWAYS},
+#define AG_HOOK_IF(base, symbol, since, flavour, need, when) \
+    {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_##when},
+#include "interpose/driver/hooks.def"
+};
+
+struct address_row {
+    const void *address;
+    enum ag_hook hook;
+};
+
+static struct address_row by_address[AG_N_HOOKS];
+static size_t n_by_address;
+
+const struct ag_hook_info *ag_hook_info(enum ag_hook hook)
+{
+    return &hooks[hook];
+}
+
+enum ag_hook ag_hook_by_name(const char *name)
+{
+    for (unsigned i = 0; i < AG_N_HOOKS; i++) {
+        if (!strcmp(name, hooks[i].symbol))
+            return (enum ag_hook)i;
+    }
+    return AG_N_HOOKS;
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+    const struct address_row *x = a, *y = b;
+
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+void ag_symbols_index(void)
+{
+    n_by_address = 0;
+    for (unsigned i = 0; i < AG_N_HOOKS; i++) {
+        const void *address = ag_driver_pointer((enum ag_hook)i);
+
+        if (address)
+            by_address[n_by_address++] = (struct address_row){address, (enum ag_hook)i};
+    }
+    qsort(by_address, n_by_address, sizeof(*by_address), compare_addresses);
+}
+
+enum ag_hook ag_hook_by_address(const void *address, bool per_thread)
+{
+    enum ag_hook found = AG_N_HOOKS;
+    size_t low = 0, high = n_by_address;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (by_address[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < n_by_address && by_address[low].address == address; low++) {
+        found = by_address[low].hook;
+        if ((hooks[found].flavour >= AG_FLAVOUR_PTSZ) == per_thread)
+            break;
+    }
+    return found;
+}
+
+enum ag_hook ag_hook_by_base(const char *base)
+{
+    for (unsigned i = 0; i < AG_N_HOOKS; i++) {
+        if (!strcmp(base, hooks[i].base))
+            return (enum ag_hook)i;
+    }
+    return AG_N_HOOKS;
+}

@@ -1,0 +1,44 @@
+/* The hooked driver symbols by number, name and address: derived from hooks.def. */
+#ifndef AG_SYMBOLS_H
+#define AG_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum ag_hook {
+#define AG_HOOK(base, symbol, since, flavour, need) AG_HOOK_##symbol,
+#include "interpose/driver/hooks.def"
+    AG_N_HOOKS
+};
+
+enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ, AG_FLAVOUR_PTDS };
+
+/* Which settings a hook is for. */
+enum ag_when {
+    AG_WHEN_ALWAYS,
+    AG_WHEN_LAUNCHES, /* launches are watched, or streams replayed: ag_entry_watches_launches() */
+    AG_WHEN_GRAPH,    /* streams are replayed: ag_entry_replays() */
+};
+
+struct ag_hook_info {
+    const char *base, *symbol;
+    void *entry; /* our function of that name */
+    enum ag_flavour flavour;
+    enum ag_when when;
+};
+
+const struct ag_hook_info *ag_hook_info(enum ag_hook hook);
+
+/* The hook of the exported symbol `name`, or AG_N_HOOKS. Lock-free, allocates nothing: safe inside
+ * dlsym. */
+enum ag_hook ag_hook_by_name(const char *name);
+
+/* Fills the table behind ag_hook_by_address from the driver's pointers; once, at start. */
+void ag_symbols_index(void);
+/* The hook whose real symbol lies at `address`; where two hooks share an address, the one of that
+ * flavour. AG_N_HOOKS when it is none of ours. */
+enum ag_hook ag_hook_by_address(const void *address, bool per_thread);
+/* Some hook of the base name, of whatever version, or AG_N_HOOKS. */
+enum ag_hook ag_hook_by_base(const char *base);
+
+#endif

@@ -1,0 +1,151 @@
+/* What every hook does first and last: one short function per hooked symbol uses these.
+ *
+ *     AG_ENTRY CUresult cuX(int a)
+ *     {
+ *         AG_ENTER(cuX, a);                      nested or inactive: the driver's own call, returned
+ *         return ag_entry_leave(what we do instead);
+ *     }
+ */
+#ifndef AG_ENTRY_H
+#define AG_ENTRY_H
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+#include "graph/record/copies.h"
+#include "graph/replayer.h"
+#include "interpose/report/stats.h"
+
+#define AG_ENTRY __attribute__((visibility("default")))
+#define AG_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+enum ag_entry_state {
+    AG_ENTRY_NEW,     /* nothing was read yet */
+    AG_ENTRY_PASSING, /* every call is the driver's: switched off, or something needed is missing */
+    AG_ENTRY_ACTIVE,
+};
+
+/* What hooks of launches do. Apart from the state, since launches that nobody watches must cost nothing. */
+enum ag_entry_launches {
+    AG_LAUNCHES_NEW,     /* nothing was read yet */
+    AG_LAUNCHES_PASSED,  /* they jump to the driver's own */
+    AG_LAUNCHES_WATCHED, /* what they use is prefetched; recorded where streams are replayed */
+    AG_LAUNCHES_RECORDED, /* only recorded */
+};
+
+/* What hooks that only replay needs do. */
+enum ag_entry_replay {
+    AG_REPLAY_NEW,    /* nothing was read yet */
+    AG_REPLAY_PASSED, /* they jump to the driver's own */
+    AG_REPLAY_ON,     /* marked streams are replayed */
+};
+
+/* This thread is inside one of our hooks: what it calls now are our own calls. */
+extern _Thread_local int ag_entry_depth;
+extern _Thread_local int ag_entry_errno;
+extern _Atomic int ag_entry_state;
+extern _Atomic int ag_entry_launches;
+extern _Atomic int ag_entry_replay;
+
+/* Reads the settings and finds the driver, once; returns the state from then on (lifecycle.c). */
+enum ag_entry_state ag_entry_start(void);
+
+/* Are launches watched, or, before anything was read, may they come to be? Reads no more than the
+ * environment. */
+bool ag_entry_watches_launches(void);
+
+/* Likewise for replay. */
+bool ag_entry_replays(void);
+
+/* Once the settings are read: are streams replayed? One load. */
+static inline bool ag_entry_replays_now(void)
+{
+    return atomic_load_explicit(&ag_entry_replay, memory_order_acquire) == AG_REPLAY_ON;
+}
+
+static inline bool ag_entry_inside(void)
+{
+    return ag_entry_depth > 0;
+}
+
+/* May look-ups be answered with our functions? */
+static inline bool ag_entry_substitutes(void)
+{
+    return atomic_load_explicit(&ag_entry_state, memory_order_acquire) == AG_ENTRY_ACTIVE;
+}
+
+/* Why what is withheld must go out before the hook does its work (passages.def), or -1. */
+static inline int ag_entry_first(enum ag_hook hook)
+{
+    /* NOLINTBEGIN(bugprone-branch-clone): one branch for each row */
+    switch ((int)hook) {
+#define AG_FIRST(symbol, why) \
+    case AG_HOOK_##symbol:    \
+        return AG_FLUSH_##why;
+#include "interpose/driver/passages.def"
+    default:
+        return -1;
+    }
+    /* NOLINTEND(bugprone-branch-clone) */
+}
+
+/* `why` is known where this is compiled: nothing is left of it, or a load or two. */
+static inline void ag_entry_before(int why)
+{
+    if ((why == AG_FLUSH_FREE || why == AG_FLUSH_END) && ag_entry_replays_now())
+        ag_copies_forget();
+    if (why >= 0 && ag_replay_holds())
+        ag_replay_flush_all((enum ag_flush)why);
+}
+
+/* True when the hook is to do its work, with the thread marked as inside. */
+static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
+{
+    int state;
+
+    if (ag_entry_depth)
+        return false;
+    state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+    if (AG_UNLIKELY(state == AG_ENTRY_NEW))
+        state = ag_entry_start();
+    ag_stats_hit(hook);
+    if (AG_UNLIKELY(state != AG_ENTRY_ACTIVE || !*real))
+        return false;
+    ag_entry_depth = 1;
+    ag_entry_errno = errno;
+    ag_entry_before(ag_entry_first(hook));
+    return true;
+}
+
+static inline CUresult ag_entry_leave(CUresult result)
+{
+    errno = ag_entry_errno;
+    ag_entry_depth = 0;
+    return result;
+}
+
+/* A hook that only replay needs: without, the exported symbol, which linked programs call, jumps to the
+ * driver's own. What is done else is in a function of its own, or the compiler would save registers
+ * here. In `body`: AG_ENTER first. */
+#define AG_ENTRY_IF_REPLAYED(symbol, parameters, body, ...)                                         \
+    static __attribute__((noinline)) CUresult replayed_##symbol parameters                          \
+    {                                                                                               \
+        AG_ENTER(symbol, __VA_ARGS__);                                                              \
+        body;                                                                                       \
+    }                                                                                               \
+    AG_ENTRY CUresult symbol parameters                                                             \
+    {                                                                                               \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                     \
+                                                                                                    \
+        if (AG_UNLIKELY(!way || atomic_load_explicit(&ag_entry_replay, memory_order_acquire) !=     \
+                                    AG_REPLAY_PASSED))                                              \
+            way = replayed_##symbol;                                                                \
+        return way(__VA_ARGS__);                                                                    \
+    }
+
+#define AG_ENTER(symbol, ...)                                                \
+    if (!ag_entry_enter(AG_HOOK_##symbol, (void *const *)&ag_cu.symbol))     \
+        return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED
+
+#endif

@@ -1,0 +1,216 @@
+/* Hooks of contexts: who lives on which device, and whose memory goes when one dies. */
+#include "policy/alloc.h"
+#include "interpose/api/api.h"
+#include "policy/app/app_pools.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "policy/contexts/green_context.h"
+#include "policy/ipc/ipc.h"
+#include "interpose/lifecycle.h"
+#include "policy/order.h"
+#include "graph/replayer.h"
+
+static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device)
+{
+    struct ag_context *context;
+
+    if (result != CUDA_SUCCESS || !handle)
+        return result;
+    ag_lifecycle_context_exists();
+    context = ag_context_enter(*handle, device);
+    if (context) {
+        ag_alloc_learn_pitch(context);
+        ag_ipc_context_entered(context);
+    }
+    return result;
+}
+
+AG_ENTRY CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device)
+{
+    AG_ENTER(cuCtxCreate_v2, handle, flags, device);
+    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v2(handle, flags, device), handle, device));
+}
+
+AG_ENTRY CUresult cuCtxCreate_v3(CUcontext *handle, CUexecAffinityParam *affinity, int n,
+                                 unsigned int flags, CUdevice device)
+{
+    AG_ENTER(cuCtxCreate_v3, handle, affinity, n, flags, device);
+    return ag_entry_leave(
+        entered(ag_cu.cuCtxCreate_v3(handle, affinity, n, flags, device), handle, device));
+}
+
+AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameters,
+                                 unsigned int flags, CUdevice device)
+{
+    AG_ENTER(cuCtxCreate_v4, handle, parameters, flags, device);
+    return ag_entry_leave(
+        entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle, device));
+}
+
+/* Before the call that ends a context. */
+static void ending(struct ag_context *context)
+{
+    if (ag_entry_replays_now())
+        ag_replay_context_dying(context);
+    ag_api_context_dying(context->handle);
+    ag_alloc_context_dying(context);
+    ag_context_ending(context);
+}
+
+/* After it, whatever it said: the books do not know the context any more. */
+static void ended(struct ag_context *context)
+{
+    if (ag_entry_replays_now())
+        ag_replay_context_gone(context);
+    ag_context_recycle(context);
+}
+
+static CUresult destroy(CUcontext handle)
+{
+    struct ag_context *context = ag_context_find(handle);
+    CUresult result;
+
+    if (!context)
+        return ag_cu.cuCtxDestroy_v2(handle);
+    ending(context);
+    ag_context_forget(context);
+    result = ag_cu.cuCtxDestroy_v2(handle);
+    ended(context);
+    return result;
+}
+
+AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
+{
+    AG_ENTER(cuCtxDestroy_v2, handle);
+    return ag_entry_leave(destroy(handle));
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
+{
+    CUresult result;
+
+    AG_ENTER(cuDevicePrimaryCtxRetain, handle, device);
+    result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
+    if (result == CUDA_SUCCESS && handle)
+        ag_context_primary_retained(*handle, device);
+    return ag_entry_leave(entered(result, handle, device));
+}
+
+/* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */
+static struct ag_context *primary_ending(CUdevice device, bool reset)
+{
+    struct ag_context *context = ag_context_primary_dying(device, reset);
+
+    if (context) {
+        ag_app_pools_device_ending(device);
+        ending(context);
+    }
+    return context;
+}
+
+static CUresult released(CUresult result, struct ag_context *dying, CUdevice device)
+{
+    if (!dying) {
+        if (result == CUDA_SUCCESS)
+            ag_context_primary_released(device);
+        return result;
+    }
+    ag_context_forget(dying);
+    ended(dying);
+    return result;
+}
+
+/* A reset keeps the references: the next use of the device makes a new context of the same kind. */
+static CUresult was_reset(CUresult result, struct ag_context *dying)
+{
+    if (dying) {
+        ag_context_forget(dying);
+        ended(dying);
+    }
+    return result;
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxRelease, device);
+    dying = primary_ending(device, false);
+    return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease(device), dying, device));
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxRelease_v2, device);
+    dying = primary_ending(device, false);
+    return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease_v2(device), dying, device));
+}
+
+/* --- green contexts: each holds a reference to the primary context --- */
+
+static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice device)
+{
+    CUcontext primary = result == CUDA_SUCCESS ? ag_context_primary_handle(device) : NULL;
+
+    if (!primary)
+        return result;
+    ag_context_primary_retained(primary, device);
+    ag_green_created(*green, device);
+    return entered(result, &primary, device);
+}
+
+AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
+                                   unsigned int flags)
+{
+    AG_ENTER(cuGreenCtxCreate, green, descriptor, device, flags);
+    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    return ag_entry_leave(
+        green_created(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags), green, device));
+}
+
+AG_ENTRY CUresult cuCtxFromGreenCtx(CUcontext *handle, CUgreenCtx green)
+{
+    CUresult result;
+
+    AG_ENTER(cuCtxFromGreenCtx, handle, green);
+    result = ag_cu.cuCtxFromGreenCtx(handle, green);
+    if (result == CUDA_SUCCESS)
+        ag_green_converted(green, *handle);
+    return ag_entry_leave(result);
+}
+
+AG_ENTRY CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    struct ag_context *dying;
+    CUresult result;
+    int device;
+
+    AG_ENTER(cuGreenCtxDestroy, green);
+    device = ag_green_device(green);
+    dying = device < 0 ? NULL : primary_ending(device, false);
+    ag_green_destroyed(green);
+    result = released(ag_cu.cuGreenCtxDestroy(green), dying, device);
+    ag_context_changed();
+    return ag_entry_leave(result);
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxReset, device);
+    dying = primary_ending(device, true);
+    return ag_entry_leave(was_reset(ag_cu.cuDevicePrimaryCtxReset(device), dying));
+}
+
+AG_ENTRY CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    struct ag_context *dying;
+
+    AG_ENTER(cuDevicePrimaryCtxReset_v2, device);
+    dying = primary_ending(device, true);
+    return ag_entry_leave(was_reset(ag_cu.cuDevicePrimaryCtxReset_v2(device), dying));
+}

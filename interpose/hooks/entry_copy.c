@@ -1,0 +1,75 @@
+/* Hooks of copies, where ALLOGRAFT_GRAPH replays streams: those on a stream are recorded
+ * (graph/record/copies.c), those that block wait for what was withheld. */
+#include "graph/record/copies.h"
+#include "interpose/hooks/entry_replay.h"
+
+static inline uint64_t at(const void *host)
+{
+    return (uintptr_t)host;
+}
+
+/* --- on a stream --- */
+
+#define LINE(symbol, per_thread, way, to_type, to_address, from_type, from_address)             \
+    AG_RECORDED(                                                                                \
+        symbol, stream, per_thread, ag_copies_line(lane, way, to_address, from_address, bytes), \
+        (to_type to, from_type from, size_t bytes, CUstream stream), to, from, bytes, stream)
+
+LINE(cuMemcpyHtoDAsync_v2, false, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *, at(from))
+LINE(cuMemcpyHtoDAsync_v2_ptsz, true, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *, at(from))
+LINE(cuMemcpyDtoHAsync_v2, false, AG_COPY_TO_HOST, void *, at(to), CUdeviceptr, from)
+LINE(cuMemcpyDtoHAsync_v2_ptsz, true, AG_COPY_TO_HOST, void *, at(to), CUdeviceptr, from)
+LINE(cuMemcpyDtoDAsync_v2, false, AG_COPY_WITHIN, CUdeviceptr, to, CUdeviceptr, from)
+LINE(cuMemcpyDtoDAsync_v2_ptsz, true, AG_COPY_WITHIN, CUdeviceptr, to, CUdeviceptr, from)
+LINE(cuMemcpyAsync, false, AG_COPY_ANY, CUdeviceptr, to, CUdeviceptr, from)
+LINE(cuMemcpyAsync_ptsz, true, AG_COPY_ANY, CUdeviceptr, to, CUdeviceptr, from)
+
+#define SHAPED(symbol, per_thread, take, type)                                                     \
+    AG_RECORDED(symbol, stream, per_thread, take(lane, copy), (const type *copy, CUstream stream), \
+                copy, stream)
+
+SHAPED(cuMemcpy2DAsync_v2, false, ag_copies_rectangle, CUDA_MEMCPY2D)
+SHAPED(cuMemcpy2DAsync_v2_ptsz, true, ag_copies_rectangle, CUDA_MEMCPY2D)
+SHAPED(cuMemcpy3DAsync_v2, false, ag_copies_box, CUDA_MEMCPY3D)
+SHAPED(cuMemcpy3DAsync_v2_ptsz, true, ag_copies_box, CUDA_MEMCPY3D)
+
+/* Without a stream, but nobody waits for it: work of the default stream like any other. */
+#define WITHIN(symbol, per_thread)                                                                 \
+    AG_RECORDED(symbol, NULL, per_thread, ag_copies_line(lane, AG_COPY_BLOCKING, to, from, bytes), \
+                (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+
+WITHIN(cuMemcpyDtoD_v2, false)
+WITHIN(cuMemcpyDtoD_v2_ptds, true)
+
+/* --- the host waits --- */
+
+#define BLOCKS(symbol, parameters, ...) \
+    AG_WAITS(symbol, ag_replay_flush_context(AG_FLUSH_COPY), parameters, __VA_ARGS__)
+
+BLOCKS(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpyHtoD_v2_ptds, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpyDtoH_v2_ptds, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy_ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *copy), copy)
+BLOCKS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), copy)
+
+/* Ordered behind the work of two contexts. */
+#define BETWEEN(symbol, parameters, ...) \
+    AG_WAITS(symbol, ag_replay_flush_all(AG_FLUSH_COPY), parameters, __VA_ARGS__)
+
+BETWEEN(cuMemcpyPeer,
+        (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+         size_t bytes),
+        to, to_context, from, from_context, bytes)
+BETWEEN(cuMemcpyPeer_ptds,
+        (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+         size_t bytes),
+        to, to_context, from, from_context, bytes)
+BETWEEN(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *copy), copy)
+BETWEEN(cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER *copy), copy)

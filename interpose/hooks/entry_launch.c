@@ -1,0 +1,177 @@
+/* Hooks of kernel launches: substituted only where some setting watches launches (AG_HOOK_IF), to
+ * prefetch what they use (policy/managed/prefetch.c) or to record them (graph/replayer.h).
+ *
+ * Programs that are linked with the driver come here in any case, so a launch that nobody watches
+ * is two loads, two comparisons and a jump: nothing is entered or counted. What is to be done about
+ * the others stands in functions of their own, or the compiler would save registers here. */
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_replay.h"
+#include "graph/record/op.h"
+#include "policy/managed/kernel_params.h"
+#include "policy/managed/prefetch.h"
+
+/* Marks the thread as inside when the launch is watched. */
+static bool enter(enum ag_hook hook)
+{
+    if (ag_entry_inside())
+        return false;
+    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_NEW)
+        (void)ag_entry_start();
+    if (atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED)
+        return false;
+    ag_stats_hit(hook);
+    ag_entry_depth = 1;
+    ag_entry_errno = errno;
+    return true;
+}
+
+static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool per_thread)
+{
+    const struct ag_launch launch = {
+        .function = call->function,
+        .stream = stream,
+        .per_thread = per_thread,
+        .params = call->params,
+        .extra = call->extra,
+    };
+
+    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_WATCHED)
+        ag_prefetch_before(&launch);
+}
+
+/* Gives the lane back. True: withheld. */
+static bool record(struct ag_lane *lane, struct ag_kernel_call *call)
+{
+    struct ag_op op = {.payload = ag_replay_room(lane)};
+    const struct ag_layout *layout = call->function ? ag_params_of(call->function) : NULL;
+
+    /* Without a layout nobody knows which kind of handle it is. */
+    if (!layout)
+        return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
+    call->is_cukernel = layout->is_kernel;
+    call->has_clusters = layout->has_clusters;
+    if (!ag_op_kernel(&op, call, layout))
+        return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
+    return ag_replay_take(lane, &op);
+}
+
+/* Before the driver's launch. True: it is withheld. *ret_lane: the stream's, NULL when it is not
+ * replayed. */
+static bool watch(struct ag_kernel_call *call, CUstream stream, bool per_thread,
+                  struct ag_lane **ret_lane)
+{
+    prefetch(call, stream, per_thread);
+    *ret_lane = ag_entry_passes() ? NULL : ag_replay_enter(stream, per_thread);
+    return *ret_lane && record(*ret_lane, call);
+}
+
+static inline bool passes(void)
+{
+    return atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED;
+}
+
+/* Launches are recorded only, and this one is of a stream that is left alone: counted, and no more.
+ */
+static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hook, CUstream stream,
+                                                                bool per_thread)
+{
+    if (atomic_load_explicit(&ag_entry_launches, memory_order_acquire) != AG_LAUNCHES_RECORDED ||
+        !ag_replay_lets_pass(ag_replay_stream(stream, per_thread)))
+        return false;
+    ag_stats_hit_again(hook);
+    return true;
+}
+
+#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                            \
+    static __attribute__((noinline)) CUresult watched_##symbol parameters                         \
+    {                                                                                             \
+        struct ag_kernel_call call = call_of;                                                     \
+        struct ag_lane *lane;                                                                     \
+                                                                                                  \
+        if (!enter(AG_HOOK_##symbol))                                                             \
+            return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED;           \
+        if (watch(&call, stream, per_thread, &lane))                                              \
+            return ag_entry_leave(CUDA_SUCCESS);                                                  \
+        return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
+                                                                    : CUDA_ERROR_NOT_SUPPORTED)); \
+    }                                                                                             \
+    /* Jumps on as well, where it may. */                                                         \
+    static __attribute__((noinline)) CUresult looked_at_##symbol parameters                       \
+    {                                                                                             \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                   \
+                                                                                                  \
+        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))                         \
+            way = watched_##symbol;                                                               \
+        return way(__VA_ARGS__);                                                                  \
+    }                                                                                             \
+    AG_ENTRY CUresult symbol parameters                                                           \
+    {                                                                                             \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                   \
+                                                                                                  \
+        if (AG_UNLIKELY(!passes() || !way))                                                       \
+            way = looked_at_##symbol;                                                             \
+        return way(__VA_ARGS__);                                                                  \
+    }
+
+/* As arguments. */
+#define GIVEN(given_extra, is_cooperative)                         \
+    ((struct ag_kernel_call){.function = function,                 \
+                             .grid = {grid_x, grid_y, grid_z},     \
+                             .block = {block_x, block_y, block_z}, \
+                             .shared_bytes = shared_bytes,         \
+                             .params = params,                     \
+                             .extra = given_extra,                 \
+                             .cooperative = is_cooperative})
+
+/* In a configuration, which may be missing. */
+static struct ag_kernel_call configured(const CUlaunchConfig *config, CUfunction function,
+                                        void **params, void **extra)
+{
+    struct ag_kernel_call call = {.function = function, .params = params, .extra = extra};
+
+    if (config) {
+        call.grid[0] = config->gridDimX;
+        call.grid[1] = config->gridDimY;
+        call.grid[2] = config->gridDimZ;
+        call.block[0] = config->blockDimX;
+        call.block[1] = config->blockDimY;
+        call.block[2] = config->blockDimZ;
+        call.shared_bytes = config->sharedMemBytes;
+        call.attributes = config->attrs;
+        call.n_attributes = config->numAttrs;
+    }
+    return call;
+}
+
+#define STREAM_OF(config) ((config) ? (config)->hStream : NULL)
+
+LAUNCHES(cuLaunchKernel, stream, false, GIVEN(extra, false),
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+          unsigned int block_x, unsigned int block_y, unsigned int block_z,
+          unsigned int shared_bytes, CUstream stream, void **params, void **extra),
+         function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params,
+         extra)
+LAUNCHES(cuLaunchKernel_ptsz, stream, true, GIVEN(extra, false),
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+          unsigned int block_x, unsigned int block_y, unsigned int block_z,
+          unsigned int shared_bytes, CUstream stream, void **params, void **extra),
+         function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params,
+         extra)
+LAUNCHES(cuLaunchCooperativeKernel, stream, false, GIVEN(NULL, true),
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+          unsigned int block_x, unsigned int block_y, unsigned int block_z,
+          unsigned int shared_bytes, CUstream stream, void **params),
+         function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params)
+LAUNCHES(cuLaunchCooperativeKernel_ptsz, stream, true, GIVEN(NULL, true),
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+          unsigned int block_x, unsigned int block_y, unsigned int block_z,
+          unsigned int shared_bytes, CUstream stream, void **params),
+         function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params)
+LAUNCHES(cuLaunchKernelEx, STREAM_OF(config), false, configured(config, function, params, extra),
+         (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), config,
+         function, params, extra)
+LAUNCHES(cuLaunchKernelEx_ptsz, STREAM_OF(config), true,
+         configured(config, function, params, extra),
+         (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), config,
+         function, params, extra)

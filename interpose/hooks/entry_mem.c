@@ -1,0 +1,63 @@
+/* Hooks of memory: allocation, free, and the questions about it. */
+#include "policy/alloc.h"
+#include "policy/answers.h"
+#include "graph/record/copies.h"
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "policy/order.h"
+
+AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    AG_ENTER(cuMemAlloc_v2, dptr, bytesize);
+    return ag_entry_leave(ag_alloc(dptr, bytesize, __builtin_return_address(0)));
+}
+
+AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                     unsigned int element_bytes)
+{
+    AG_ENTER(cuMemAllocPitch_v2, dptr, pitch, width, height, element_bytes);
+    return ag_entry_leave(ag_alloc_pitch(dptr, pitch, width, height, element_bytes,
+                                         __builtin_return_address(0)));
+}
+
+AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    AG_ENTER(cuMemFree_v2, dptr);
+    return ag_entry_leave(ag_free(dptr, __builtin_return_address(0)));
+}
+
+AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
+{
+    AG_ENTER(cuMemGetInfo_v2, ret_free, ret_total);
+    return ag_entry_leave(ag_answer_mem_info(ret_free, ret_total));
+}
+
+AG_ENTRY CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr dptr)
+{
+    AG_ENTER(cuMemGetAddressRange_v2, ret_base, ret_size, dptr);
+    return ag_entry_leave(ag_answer_address_range(ret_base, ret_size, dptr));
+}
+
+AG_ENTRY CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    AG_ENTER(cuPointerGetAttribute, data, attribute, ptr);
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+        ag_order_note_visible(AG_VISIBLE_RDMA);
+    return ag_entry_leave(ag_answer_attribute(data, attribute, ptr));
+}
+
+AG_ENTRY CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
+                                         void **data, CUdeviceptr ptr)
+{
+    AG_ENTER(cuPointerGetAttributes, count, attributes, data, ptr);
+    return ag_entry_leave(ag_answer_attributes(count, attributes, data, ptr));
+}
+
+AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                        CUdeviceptr ptr)
+{
+    AG_ENTER(cuPointerSetAttribute, value, attribute, ptr);
+    ag_order_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
+    ag_copies_note_synchronous();
+    return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
+}

@@ -1,0 +1,158 @@
+/* Hooks of streams and captures: they decide which order of frees is exact (policy/order.c). */
+#include "policy/alloc.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "policy/order.h"
+#include "graph/replayer.h"
+
+/* Around the creation of a stream that will not wait for the NULL stream, if it is one. */
+static struct ag_context *coming(unsigned int flags)
+{
+    struct ag_context *context = NULL;
+
+    if (flags & CU_STREAM_NON_BLOCKING) {
+        context = ag_context_current();
+        ag_order_nonblocking_coming(context);
+    }
+    return context;
+}
+
+static CUresult created(struct ag_context *context, unsigned int flags, CUresult result)
+{
+    if ((flags & CU_STREAM_NON_BLOCKING) && result == CUDA_SUCCESS)
+        ag_order_nonblocking_created(context);
+    return result;
+}
+
+static CUresult announced(CUresult result, const CUstream *stream, unsigned int flags, int priority)
+{
+    if (result == CUDA_SUCCESS && ag_entry_replays_now())
+        ag_replay_stream_created(*stream, flags, priority);
+    return result;
+}
+
+AG_ENTRY CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    struct ag_context *context;
+    CUresult result;
+
+    AG_ENTER(cuStreamCreate, stream, flags);
+    context = coming(flags);
+    result = created(context, flags, ag_cu.cuStreamCreate(stream, flags));
+    return ag_entry_leave(announced(result, stream, flags, 0));
+}
+
+AG_ENTRY CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+    struct ag_context *context;
+    CUresult result;
+
+    AG_ENTER(cuStreamCreateWithPriority, stream, flags, priority);
+    context = coming(flags);
+    result = created(context, flags, ag_cu.cuStreamCreateWithPriority(stream, flags, priority));
+    return ag_entry_leave(announced(result, stream, flags, priority));
+}
+
+/* Not announced to replay: its graphs would not keep to the green context's multiprocessors. */
+AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags,
+                                         int priority)
+{
+    AG_ENTER(cuGreenCtxStreamCreate, stream, green, flags, priority);
+    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    return ag_entry_leave(ag_cu.cuGreenCtxStreamCreate(stream, green, flags, priority));
+}
+
+static CUresult ended(CUresult result, CUstream stream, bool per_thread)
+{
+    if (ag_order_capture_ended(stream, per_thread))
+        ag_alloc_capture_closed();
+    return result;
+}
+
+/* A stream that is destroyed while it captures ends the capture. */
+AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    struct ag_context *context = NULL;
+    CUresult result;
+    bool captures;
+
+    AG_ENTER(cuStreamDestroy_v2, stream);
+    if (ag_entry_replays_now())
+        ag_replay_stream_dying(stream);
+    captures = ag_order_stream_dying(stream, &context);
+    result = ag_cu.cuStreamDestroy_v2(stream);
+    if (captures && ag_order_stream_died(stream, context, result == CUDA_SUCCESS))
+        ag_alloc_capture_closed();
+    return ag_entry_leave(result);
+}
+
+/* From here on nothing is withheld; what was, goes out while it still may. */
+static void opening(void)
+{
+    ag_order_capture_opening();
+    if (ag_entry_replays_now())
+        ag_replay_flush_all(AG_FLUSH_CAPTURE);
+}
+
+#define BEGINS(symbol, per_thread, parameters, ...)                              \
+    AG_ENTRY CUresult symbol parameters                                          \
+    {                                                                            \
+        CUresult result;                                                         \
+                                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                           \
+        opening();                                                               \
+        result = ag_cu.symbol(__VA_ARGS__);                                      \
+        if (ag_order_capture_opened(stream, per_thread, result == CUDA_SUCCESS)) \
+            ag_alloc_capture_closed();                                           \
+        return ag_entry_leave(result);                                           \
+    }
+
+BEGINS(cuStreamBeginCapture, false, (CUstream stream), stream)
+BEGINS(cuStreamBeginCapture_ptsz, true, (CUstream stream), stream)
+BEGINS(cuStreamBeginCapture_v2, false, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+BEGINS(cuStreamBeginCapture_v2_ptsz, true, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+BEGINS(cuStreamBeginCaptureToGraph, false,
+       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+        size_t n, CUstreamCaptureMode mode),
+       stream, graph, dependencies, edges, n, mode)
+BEGINS(cuStreamBeginCaptureToGraph_ptsz, true,
+       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+        size_t n, CUstreamCaptureMode mode),
+       stream, graph, dependencies, edges, n, mode)
+
+AG_ENTRY CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    AG_ENTER(cuStreamEndCapture, stream, graph);
+    return ag_entry_leave(ended(ag_cu.cuStreamEndCapture(stream, graph), stream, false));
+}
+
+AG_ENTRY CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+{
+    AG_ENTER(cuStreamEndCapture_ptsz, stream, graph);
+    return ag_entry_leave(ended(ag_cu.cuStreamEndCapture_ptsz(stream, graph), stream, true));
+}
+
+/* --- attributes, which graphs of the stream's work would not have --- */
+
+static void altering(CUstream stream, bool per_thread)
+{
+    if (ag_replay_holds())
+        ag_replay_flush_all(AG_FLUSH_CALL);
+    if (!stream)
+        stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    ag_replay_stream_altered(stream);
+}
+
+#define ALTERS(symbol, per_thread, parameters, ...)                                   \
+    AG_ENTRY_IF_REPLAYED(symbol, parameters, altering(stream, per_thread);            \
+                         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)), __VA_ARGS__)
+
+ALTERS(cuStreamSetAttribute, false,
+       (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue_v1 *value), stream,
+       attribute, value)
+ALTERS(cuStreamSetAttribute_ptsz, true,
+       (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue_v1 *value), stream,
+       attribute, value)
+ALTERS(cuStreamCopyAttributes, false, (CUstream stream, CUstream source), stream, source)
+ALTERS(cuStreamCopyAttributes_ptsz, true, (CUstream stream, CUstream source), stream, source)

@@ -1,0 +1,35 @@
+/* Hooks of events and waits: what was withheld is the driver's before it is waited for, or an event
+ * stands behind it. None of them is ever withheld itself. */
+#include "interpose/hooks/entry_replay.h"
+
+/* Of its stream alone; what the legacy stream means for it is the replayer's business. */
+#define MARKS(symbol, per_thread, parameters, ...)                                             \
+    AG_FLUSHES(symbol, ag_replay_flush_stream(stream, per_thread, AG_FLUSH_EVENT), parameters, \
+               __VA_ARGS__)
+
+MARKS(cuEventRecord, false, (CUevent event, CUstream stream), event, stream)
+MARKS(cuEventRecord_ptsz, true, (CUevent event, CUstream stream), event, stream)
+MARKS(cuEventRecordWithFlags, false, (CUevent event, CUstream stream, unsigned int flags), event,
+      stream, flags)
+MARKS(cuEventRecordWithFlags_ptsz, true, (CUevent event, CUstream stream, unsigned int flags),
+      event, stream, flags)
+MARKS(cuStreamWaitEvent, false, (CUstream stream, CUevent event, unsigned int flags), stream, event,
+      flags)
+MARKS(cuStreamWaitEvent_ptsz, true, (CUstream stream, CUevent event, unsigned int flags), stream,
+      event, flags)
+
+/* The host goes on when this stream is done. What this thread has submitted elsewhere would run
+ * meanwhile, so it goes out as well. */
+static void flush_for_wait(CUstream stream, bool per_thread)
+{
+    ag_replay_flush_stream(stream, per_thread, AG_FLUSH_STREAM);
+    ag_replay_flush_thread(AG_FLUSH_STREAM);
+}
+
+AG_WAITS(cuStreamSynchronize, flush_for_wait(stream, false), (CUstream stream), stream)
+AG_WAITS(cuStreamSynchronize_ptsz, flush_for_wait(stream, true), (CUstream stream), stream)
+AG_WAITS(cuEventSynchronize, ag_replay_flush_thread(AG_FLUSH_DEVICE), (CUevent event), event)
+AG_WAITS(cuCtxSynchronize, ag_replay_flush_context(AG_FLUSH_DEVICE), (void), )
+
+/* It names the context, which need not be the current one. */
+AG_WAITS(cuCtxSynchronize_v2, ag_replay_flush_all(AG_FLUSH_DEVICE), (CUcontext context), context)

@@ -1,0 +1,182 @@
+/* The exits that run no atexit handlers: _exit, _Exit and the exec family of libc, wrapped.
+ *
+ * A native cudaFree has waited before the program gets here; what an ordered one still owes is paid
+ * first. Each wrapper ends in libc's own function; when exec fails, the program goes on, and where that can be
+ * told beforehand (leave_exec.c), nothing is done. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <alloca.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "interpose/hooks/entry.h"
+#include "interpose/hooks/leave_exec.h"
+#include "interpose/lifecycle.h"
+#include "interpose/hooks/own_stack.h"
+#include "interpose/driver/real_dlsym.h"
+
+#define NEXT(name) ((__typeof__(&name))find(#name))
+
+struct search {
+    const char *name;
+    void *found;
+};
+
+static void search_on(void *argument)
+{
+    struct search *search = argument;
+
+    search->found = ag_real_dlsym(RTLD_NEXT, search->name);
+}
+
+/* Who leaves may be a signal handler with less stack than the loader takes for a look-up. */
+static void *find(const char *name)
+{
+    struct search search = {name, NULL};
+
+    ag_own_stack_run(search_on, &search);
+    if (!search.found)
+        search_on(&search);
+    return search.found;
+}
+
+/* Before an exec that may start something. */
+static bool go(bool may_start)
+{
+    if (may_start)
+        ag_lifecycle_leave("exec");
+    return may_start;
+}
+
+/* exec only returns when it failed. */
+static int stay(bool went, int result)
+{
+    if (went)
+        ag_lifecycle_stay();
+    return result;
+}
+
+/* Is there something to do before? Else a child by vfork is on its way. */
+#define GO(may_start) (ag_lifecycle_would_leave() && go(may_start))
+
+__attribute__((noreturn)) static void leave(int status)
+{
+    ag_lifecycle_leave("_exit");
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
+AG_ENTRY __attribute__((noreturn)) void _exit(int status)
+{
+    leave(status);
+}
+
+AG_ENTRY __attribute__((noreturn)) void _Exit(int status)
+{
+    leave(status);
+}
+
+AG_ENTRY int execve(const char *path, char *const argv[], char *const envp[])
+{
+    bool went = GO(ag_leave_may_start(path));
+
+    return stay(went, NEXT(execve)(path, argv, envp));
+}
+
+AG_ENTRY int execv(const char *path, char *const argv[])
+{
+    bool went = GO(ag_leave_may_start(path));
+
+    return stay(went, NEXT(execv)(path, argv));
+}
+
+AG_ENTRY int execvp(const char *file, char *const argv[])
+{
+    bool went = GO(ag_leave_may_find(file));
+
+    return stay(went, NEXT(execvp)(file, argv));
+}
+
+AG_ENTRY int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+    bool went = GO(ag_leave_may_find(file));
+
+    return stay(went, NEXT(execvpe)(file, argv, envp));
+}
+
+AG_ENTRY int fexecve(int fd, char *const argv[], char *const envp[])
+{
+    bool went = GO(ag_leave_may_start_open(fd));
+
+    return stay(went, NEXT(fexecve)(fd, argv, envp));
+}
+
+/* Number of arguments up to and with the closing NULL. */
+static size_t count(const char *first, va_list args)
+{
+    size_t n = 1;
+
+    for (const char *arg = first; arg; n++)
+        arg = va_arg(args, const char *);
+    return n;
+}
+
+/* The variable arguments of execl and its kin, with the NULL, into argv[]; returns what follows the
+ * NULL when `with_envp` (execle's environment), else NULL. */
+static char *const *collect(char **argv, size_t n, const char *first, va_list args, bool with_envp)
+{
+    argv[0] = (char *)first;
+    for (size_t i = 1; i < n; i++)
+        argv[i] = va_arg(args, char *);
+    return with_envp ? va_arg(args, char *const *) : NULL;
+}
+
+/* An array for the arguments, on the stack of the caller: nothing may fail between here and exec. */
+#define COLLECT(first, argv, envp, with_envp)                     \
+    do {                                                          \
+        va_list args;                                             \
+        size_t n;                                                 \
+                                                                  \
+        va_start(args, first);                                    \
+        n = count(first, args);                                   \
+        va_end(args);                                             \
+        (argv) = alloca(n * sizeof(char *));                      \
+        va_start(args, first);                                    \
+        (envp) = collect(argv, n, first, args, with_envp);        \
+        va_end(args);                                             \
+    } while (0)
+
+AG_ENTRY int execl(const char *path, const char *arg, ...)
+{
+    char *const *envp;
+    char **argv;
+
+    COLLECT(arg, argv, envp, false);
+    (void)envp;
+    return execv(path, argv);
+}
+
+AG_ENTRY int execlp(const char *file, const char *arg, ...)
+{
+    char *const *envp;
+    char **argv;
+
+    COLLECT(arg, argv, envp, false);
+    (void)envp;
+    return execvp(file, argv);
+}
+
+AG_ENTRY int execle(const char *path, const char *arg, ...)
+{
+    char *const *envp;
+    char **argv;
+
+    COLLECT(arg, argv, envp, true);
+    return execve(path, argv, envp);
+}

@@ -1,0 +1,611 @@
+/* Renders counters: see render.h. One traversal of the lists for text, one for JSON. */
+#include "interpose/report/render.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/settings/options.h"
+#include "interpose/report/render_marks.h"
+#include "interpose/report/render_pools.h"
+#include "interpose/report/render_replay.h"
+
+struct stat_row {
+    const char *group, *key, *label;
+};
+
+static const struct stat_row stat_rows[] = {
+#define AG_STAT(id, group, key, label) {#group, #key, label},
+#include "interpose/report/stats.def"
+};
+
+static const char *const hook_names[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#include "interpose/driver/hooks.def"
+};
+
+static const char *const place_names[] = {"native", "pool", "managed", "host", "spilled"};
+
+/* What all functions here are about. */
+struct view {
+    struct ag_text *text;
+    const struct ag_stats *stats;
+    const struct ag_moment *moment;
+};
+
+#define ADD(view, ...) ag_text_add((view)->text, __VA_ARGS__)
+
+/* The sum over slots of one member of a device's placement row. */
+#define PLACE_SUM(view, device, place, member) \
+    ag_stats_sum_of((view)->stats, offsetof(struct ag_stats_slot, places[device][place].member))
+
+#define RULE_SUM(view, rule, member) \
+    ag_stats_sum_of((view)->stats, offsetof(struct ag_stats_slot, rules[rule].member))
+
+static uint64_t counter(const struct view *view, unsigned id)
+{
+    return ag_stats_sum_of(view->stats,
+                           offsetof(struct ag_stats_slot, counters) + id * sizeof(uint64_t));
+}
+
+static uint64_t hits(const struct view *view, unsigned hook)
+{
+    return ag_stats_sum_of(view->stats,
+                           offsetof(struct ag_stats_slot, hits) + hook * sizeof(uint64_t));
+}
+
+static uint64_t value_of(const _Atomic uint64_t *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+/* Nanoseconds for ticks of the counters' clock; 0 where nobody can tell. */
+static double ticks_to_ns(const struct view *view, uint64_t ticks)
+{
+    const struct ag_stats_head *head = &view->stats->head;
+
+    if (view->moment->ticks <= head->started_ticks || view->moment->ns <= head->started_ns)
+        return 0;
+    return (double)ticks * (double)(view->moment->ns - head->started_ns) /
+           (double)(view->moment->ticks - head->started_ticks);
+}
+
+/* How long the process ran, or 0: nobody saw it end. */
+static uint64_t elapsed_ns(const struct view *view)
+{
+    const struct ag_moment *moment = view->moment;
+
+    if (!moment->alive || moment->ns < view->stats->head.started_ns)
+        return 0;
+    return moment->ns - view->stats->head.started_ns;
+}
+
+static uint64_t group_sum(const struct view *view, const char *group)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        if (!strcmp(stat_rows[i].group, group))
+            sum += counter(view, i);
+    }
+    return sum;
+}
+
+static unsigned n_devices(const struct view *view)
+{
+    uint32_t n = atomic_load_explicit(&view->stats->n_devices, memory_order_acquire);
+
+    return n < AG_STATS_DEVICES_MET ? n : AG_STATS_DEVICES_MET;
+}
+
+static unsigned n_bypassing(const struct view *view)
+{
+    uint32_t n = atomic_load_explicit(&view->stats->n_bypassing, memory_order_acquire);
+
+    return n < AG_STATS_BYPASSING ? n : AG_STATS_BYPASSING;
+}
+
+static unsigned n_rules(const struct view *view)
+{
+    uint32_t n = view->stats->head.n_rules;
+
+    return n < AG_MAX_RULES ? n : AG_MAX_RULES;
+}
+
+/* The row of the counters' tables that stands for a device. */
+static unsigned stats_row(const struct ag_stats_device *device)
+{
+    unsigned ordinal = (unsigned)device->ordinal;
+
+    return ordinal < AG_STATS_DEVICES ? ordinal : AG_STATS_DEVICES - 1;
+}
+
+static bool intercepted(const struct view *view)
+{
+    for (unsigned i = 0; i < AG_N_HOOKS; i++) {
+        if (hits(view, i))
+            return true;
+    }
+    return false;
+}
+
+/* The next of the texts that the settings are kept as; *at goes on behind it. "" behind the last.
+ */
+static const char *next_text(const struct view *view, size_t *at)
+{
+    const char *settings = view->stats->head.settings;
+    const size_t capacity = sizeof(view->stats->head.settings);
+    size_t begin = *at, length = begin < capacity ? strnlen(settings + begin, capacity - begin) : 0;
+
+    if (begin + length >= capacity)
+        return "";
+    *at += length + 1;
+    return settings + begin;
+}
+
+/* --- warnings, in both forms --- */
+
+/* Do ranges of NVTX begin iterations? */
+static bool by_range(const struct view *view)
+{
+    const char *value = "";
+    size_t at = 0;
+
+    for (size_t i = 0; i <= AG_OPTION_GRAPH_ITERATION; i++) {
+        (void)next_text(view, &at);
+        value = next_text(view, &at);
+    }
+    return ag_text_begins(value, "nvtx:");
+}
+
+static const char *warning(const struct view *view, unsigned i)
+{
+    const char *trouble = view->stats->head.trouble;
+    const char *kept_because = view->stats->head.kept_because;
+    static char text[400];
+    unsigned n = 0;
+
+    if (*kept_because && n++ == i) {
+        snprintf(text, sizeof(text), "the report could not be written: %s", kept_because);
+        return text;
+    }
+    if (*trouble && n++ == i) {
+        snprintf(text, sizeof(text), "nothing was redirected: %s", trouble);
+        return text;
+    }
+    if (view->stats->head.simulated && n++ == i)
+        return view->stats->head.simulated == AG_PARTLY_SIMULATED
+                   ? "some of the processes ran on the simulated driver, not on a GPU: their times "
+                     "mean nothing"
+                   : "ran on the simulated driver, not on a GPU: times mean nothing";
+    if (!*trouble && n_devices(view) && !counter(view, AG_STAT_REDIRECTED) &&
+        !counter(view, AG_STAT_PASSED) && n++ == i)
+        return "the program allocated nothing through cudaMalloc or cuMemAlloc";
+    if (counter(view, AG_STAT_DOOR_UNMATCHED) && n++ == i)
+        return "cuGetProcAddress returned addresses that belong to no exported symbol: those calls "
+               "were not intercepted";
+    if (counter(view, AG_STAT_FALLBACK_NO_IPC) && n++ == i)
+        return "the program asked for an IPC handle of memory that has none; set "
+               "ALLOGRAFT_POLICY=native, or a rule that leaves such memory native";
+    if (i >= n && i - n < n_bypassing(view)) {
+        snprintf(text, sizeof(text),
+                 "%.200s reaches the driver past Allograft (RTLD_DEEPBIND): its calls were not "
+                 "intercepted",
+                 view->stats->bypassing[i - n]);
+        return text;
+    }
+    n += n_bypassing(view);
+    return i < n ? NULL : ag_render_replay_warning(view->stats, by_range(view), i - n);
+}
+
+const char *ag_render_warning(const struct ag_stats *stats, unsigned i)
+{
+    const struct view view = {NULL, stats, NULL};
+
+    return warning(&view, i);
+}
+
+/* --- JSON --- */
+
+static void json_group(const struct view *view, const char *group)
+{
+    bool first = true;
+
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        if (strcmp(stat_rows[i].group, group))
+            continue;
+        ADD(view, "%s\"%s\":%llu", first ? "" : ",", stat_rows[i].key,
+            (unsigned long long)counter(view, i));
+        first = false;
+    }
+}
+
+static void json_process(const struct view *view)
+{
+    const struct ag_stats_head *head = &view->stats->head;
+
+    ADD(view, "\"process\":{\"pid\":%d,\"program\":", head->pid);
+    ag_text_add_json(view->text, head->program);
+    ADD(view, ",\"host\":");
+    ag_text_add_json(view->text, head->host);
+    ADD(view, ",\"rank\":");
+    if (head->rank >= 0)
+        ADD(view, "%d", head->rank);
+    else
+        ADD(view, "null");
+    ADD(view, ",\"elapsed_ns\":%llu,\"ended_by\":", (unsigned long long)elapsed_ns(view));
+    ag_text_add_json(view->text, *head->ended_by ? head->ended_by : "running");
+    ADD(view, "},\n");
+}
+
+static bool is_from_file(const char *source)
+{
+    return strcmp(source, "default") && strcmp(source, "environment");
+}
+
+static void json_settings(const struct view *view)
+{
+    size_t at = 0;
+
+    ADD(view, "\"settings\":[");
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const char *source = next_text(view, &at), *value = next_text(view, &at);
+
+        ADD(view, "%s\n {\"name\":\"%s\",\"value\":", i ? "," : "", ag_option_info(i)->name);
+        ag_text_add_json(view->text, value);
+        ADD(view, ",\"source\":\"%s\"", is_from_file(source) ? "file" : source);
+        if (is_from_file(source)) {
+            ADD(view, ",\"place\":");
+            ag_text_add_json(view->text, source);
+        }
+        ADD(view, "}");
+    }
+    ADD(view, "],\n");
+}
+
+static void json_rules(const struct view *view)
+{
+    if (!n_rules(view))
+        return;
+    ADD(view, "\"rules\":[");
+    for (unsigned i = 0; i < n_rules(view); i++) {
+        ADD(view, "%s\n {\"text\":", i ? "," : "");
+        ag_text_add_json(view->text, view->stats->head.rules[i]);
+        ADD(view, ",\"hits\":%llu,\"bytes\":%llu}", (unsigned long long)RULE_SUM(view, i, hits),
+            (unsigned long long)RULE_SUM(view, i, bytes));
+    }
+    ADD(view, "],\n\"no_rule\":{\"hits\":%llu,\"bytes\":%llu},\n",
+        (unsigned long long)RULE_SUM(view, AG_MAX_RULES, hits),
+        (unsigned long long)RULE_SUM(view, AG_MAX_RULES, bytes));
+}
+
+static void json_bypassing(const struct view *view)
+{
+    ADD(view, "\"bypassing\":[");
+    for (unsigned i = 0; i < n_bypassing(view); i++) {
+        ADD(view, i ? "," : "");
+        ag_text_add_json(view->text, view->stats->bypassing[i]);
+    }
+    ADD(view, "]");
+}
+
+static void json_coverage(const struct view *view)
+{
+    bool first = true;
+
+    ADD(view, "\"coverage\":{\"intercepted\":%s,\"redirecting\":%s,\"libcuda\":",
+        intercepted(view) ? "true" : "false", *view->stats->head.trouble ? "false" : "true");
+    ag_text_add_json(view->text, view->stats->head.driver);
+    ADD(view, ",\n \"doors\":{");
+    json_group(view, "doors");
+    ADD(view, "},\n \"hooks\":{");
+    for (unsigned i = 0; i < AG_N_HOOKS; i++) {
+        uint64_t n = hits(view, i);
+
+        if (n)
+            ADD(view, "%s\"%s\":%llu", first ? "" : ",", hook_names[i], (unsigned long long)n);
+        first = first && !n;
+    }
+    ADD(view, "},\n ");
+    json_group(view, "calls");
+    ADD(view, ",\n \"fallbacks\":{");
+    json_group(view, "fallbacks");
+    ADD(view, "},\n ");
+    json_bypassing(view);
+    ADD(view, "},\n");
+}
+
+static void json_placement(const struct view *view, unsigned device, unsigned place)
+{
+    uint64_t allocs = PLACE_SUM(view, device, place, allocs);
+    uint64_t frees = PLACE_SUM(view, device, place, frees);
+    bool first = true;
+
+    ADD(view,
+        "\"%s\":{\"allocs\":%llu,\"frees\":%llu,\"failed\":%llu,\"alloc_bytes\":%llu,"
+        "\"current_bytes\":%llu,\"current_blocks\":%llu,\"peak_bytes\":%llu,"
+        "\"alloc_ns\":%.0f,\"free_ns\":%.0f,\"size_histogram\":[",
+        place_names[place], (unsigned long long)allocs, (unsigned long long)frees,
+        (unsigned long long)PLACE_SUM(view, device, place, failed),
+        (unsigned long long)PLACE_SUM(view, device, place, alloc_bytes),
+        (unsigned long long)value_of(&view->stats->bytes[device][place].current),
+        (unsigned long long)(allocs - frees),
+        (unsigned long long)value_of(&view->stats->bytes[device][place].peak),
+        ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks)),
+        ticks_to_ns(view, PLACE_SUM(view, device, place, free_ticks)));
+    for (unsigned i = 0; i < AG_SIZE_CLASSES; i++) {
+        uint64_t count = PLACE_SUM(view, device, place, sizes[i]);
+
+        if (count)
+            ADD(view, "%s{\"up_to_bytes\":%llu,\"count\":%llu}", first ? "" : ",", 1ull << (i + 9),
+                (unsigned long long)count);
+        first = first && !count;
+    }
+    ADD(view, "]}");
+}
+
+static void json_devices(const struct view *view)
+{
+    ADD(view, "\"devices\":[");
+    for (unsigned i = 0; i < n_devices(view); i++) {
+        const struct ag_stats_device *device = &view->stats->devices[i];
+
+        ADD(view, "%s\n {\"ordinal\":%d,\"name\":", i ? "," : "", device->ordinal);
+        ag_text_add_json(view->text, device->name);
+        ADD(view, ",\"total_bytes\":%llu,\"placements\":{",
+            (unsigned long long)device->total_bytes);
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+            ADD(view, place ? ",\n  " : "\n  ");
+            json_placement(view, stats_row(device), place);
+        }
+        ADD(view, "}}");
+    }
+    ADD(view, "],\n");
+}
+
+void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment)
+{
+    const struct view it = {text, stats, moment}, *view = &it;
+
+    ADD(view, "{\"schema\":\"allograft-stats/1\",\"version\":");
+    ag_text_add_json(text, stats->head.version);
+    ADD(view, ",\"simulated\":%s,\n", stats->head.simulated ? "true" : "false");
+    json_process(view);
+    json_settings(view);
+    json_rules(view);
+    json_coverage(view);
+    json_devices(view);
+    ADD(view, "\"frees\":{");
+    json_group(view, "frees");
+    ADD(view, ",\n \"drain_reasons\":{");
+    json_group(view, "drains");
+    ADD(view, "},\n \"barriers_paid\":{");
+    json_group(view, "paid");
+    ADD(view, "},\n \"pending_peak_bytes\":%llu},\n\"cache\":{",
+        (unsigned long long)value_of(&stats->pending_bytes.peak));
+    json_group(view, "cache");
+    ADD(view, ",\"peak_bytes\":%llu},\n\"managed\":{",
+        (unsigned long long)value_of(&stats->cached_peak));
+    json_group(view, "managed");
+    ADD(view, "},\n\"pressure\":{");
+    json_group(view, "pressure");
+    ADD(view, "},\n\"async\":{");
+    json_group(view, "async");
+    ADD(view, "},\n\"ipc\":{");
+    json_group(view, "ipc");
+    ADD(view, "},\n\"api\":{");
+    json_group(view, "api");
+    ADD(view, "},\n\"trace\":{");
+    json_group(view, "trace");
+    ADD(view, "},\n");
+    ag_render_marks_json(text, stats);
+    ag_render_replay_json(text, stats);
+    ag_render_pools_json(text, stats);
+    ADD(view, "\"warnings\":[");
+    for (unsigned i = 0; warning(view, i); i++) {
+        ADD(view, i ? "," : "");
+        ag_text_add_json(text, warning(view, i));
+    }
+    ADD(view, "]}\n");
+}
+
+/* --- text --- */
+
+/* The lines of a group whose counters are not zero. */
+static void text_group(const struct view *view, const char *group, const char *title)
+{
+    if (!group_sum(view, group))
+        return;
+    ADD(view, "  %s\n", title);
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        uint64_t count = counter(view, i);
+
+        if (count && !strcmp(stat_rows[i].group, group))
+            ADD(view, "    %-52s %14llu\n", stat_rows[i].label, (unsigned long long)count);
+    }
+}
+
+/* What a call took, or "-" where times mean nothing. */
+static void text_mean(const struct view *view, char *text, size_t size, double ns, uint64_t calls)
+{
+    if (view->stats->head.simulated)
+        snprintf(text, size, "-");
+    else
+        ag_text_duration(text, size, calls ? ns / (double)calls : 0);
+}
+
+static void text_placement(const struct view *view, unsigned device, unsigned place)
+{
+    uint64_t allocs = PLACE_SUM(view, device, place, allocs);
+    uint64_t frees = PLACE_SUM(view, device, place, frees);
+    double alloc_ns = ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks));
+    double free_ns = ticks_to_ns(view, PLACE_SUM(view, device, place, free_ticks));
+    char total[32], current[32], peak[32], per_alloc[32], per_free[32];
+
+    if (!allocs && !PLACE_SUM(view, device, place, failed))
+        return;
+    ag_text_size(total, sizeof(total), PLACE_SUM(view, device, place, alloc_bytes));
+    ag_text_size(current, sizeof(current), value_of(&view->stats->bytes[device][place].current));
+    ag_text_size(peak, sizeof(peak), value_of(&view->stats->bytes[device][place].peak));
+    text_mean(view, per_alloc, sizeof(per_alloc), alloc_ns, allocs);
+    text_mean(view, per_free, sizeof(per_free), free_ns, frees);
+    ADD(view, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", place_names[place],
+        (unsigned long long)allocs, (unsigned long long)frees, total, peak, current, per_alloc,
+        per_free);
+}
+
+/* One line of "<=size: count" for the sizes asked for on a device. */
+static void text_sizes(const struct view *view, unsigned device)
+{
+    bool first = true;
+
+    for (unsigned i = 0; i < AG_SIZE_CLASSES; i++) {
+        uint64_t count = 0;
+        char size[32];
+
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+            count += PLACE_SUM(view, device, place, sizes[i]);
+        if (!count)
+            continue;
+        ag_text_size(size, sizeof(size), 1ull << (i + 9));
+        ADD(view, "%s%s: %llu", first ? "    sizes up to " : ", ", size, (unsigned long long)count);
+        first = false;
+    }
+    if (!first)
+        ADD(view, "\n");
+}
+
+static void text_devices(const struct view *view)
+{
+    bool running = !strcmp(view->stats->head.ended_by, "running");
+
+    for (unsigned i = 0; i < n_devices(view); i++) {
+        const struct ag_stats_device *device = &view->stats->devices[i];
+        char total[32];
+
+        ag_text_size(total, sizeof(total), device->total_bytes);
+        ADD(view, "  device %d, %s, %s\n", device->ordinal, device->name, total);
+        ADD(view, "    %-8s %10s %10s %12s %12s %12s %10s %10s\n", "memory", "allocs", "frees",
+            "total", "peak", running ? "now" : "at exit", "per alloc", "per free");
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+            text_placement(view, stats_row(device), place);
+        text_sizes(view, stats_row(device));
+    }
+}
+
+static void text_coverage(const struct view *view)
+{
+    ADD(view, "  coverage\n");
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        uint64_t count = counter(view, i);
+
+        if (count && (!strcmp(stat_rows[i].group, "doors") || !strcmp(stat_rows[i].group, "calls")))
+            ADD(view, "    %-52s %14llu\n", stat_rows[i].label, (unsigned long long)count);
+    }
+}
+
+/* Defaults of replay where it was not asked for: nobody wants to know. */
+static bool is_idle(const struct view *view, const char *name, const char *mark)
+{
+    return !*mark && !*view->stats->head.replay && !strncmp(name, "GRAPH_", strlen("GRAPH_"));
+}
+
+/* Wrapped at 100 columns; what is no default is marked. Rules stand below by themselves. */
+static void text_settings(const struct view *view)
+{
+    const char *config = NULL;
+    size_t column = 100, at = 0;
+
+    ADD(view, "  settings");
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const char *name = ag_option_info(i)->name + strlen("ALLOGRAFT_");
+        const char *source = next_text(view, &at), *value = next_text(view, &at);
+        const char *mark = is_from_file(source) ? "+" : strcmp(source, "default") ? "*" : "";
+        char number[16];
+        size_t length;
+
+        if (is_idle(view, name, mark))
+            continue;
+        snprintf(number, sizeof(number), "%u", n_rules(view));
+        if (i == AG_OPTION_RULES && n_rules(view))
+            value = number;
+        if (i == AG_OPTION_CONFIG && *mark)
+            config = value;
+        length = 2 + strlen(name) + strlen(value) + strlen(mark);
+        if (column + length > 100) {
+            ADD(view, "\n   ");
+            column = 3;
+        }
+        ADD(view, " %s=%s%s", name, value, mark);
+        column += length;
+    }
+    ADD(view, "\n    (* set by you");
+    if (config)
+        ADD(view, ", + by %s", config);
+    ADD(view, ")\n");
+}
+
+static void text_rule(const struct view *view, unsigned i, const char *what)
+{
+    char bytes[32];
+
+    ag_text_size(bytes, sizeof(bytes), RULE_SUM(view, i, bytes));
+    ADD(view, "    %10llu %12s  %s\n", (unsigned long long)RULE_SUM(view, i, hits), bytes, what);
+}
+
+static void text_rules(const struct view *view)
+{
+    if (!n_rules(view))
+        return;
+    ADD(view, "  rules\n    %10s %12s\n", "allocs", "total");
+    for (unsigned i = 0; i < n_rules(view); i++)
+        text_rule(view, i, view->stats->head.rules[i]);
+    text_rule(view, AG_MAX_RULES, "(no rule)");
+}
+
+static void text_title(const struct view *view)
+{
+    const struct ag_stats_head *head = &view->stats->head;
+    char elapsed[32];
+
+    ADD(view, "allograft %s: %s (process %d)", head->version, head->program, head->pid);
+    if (elapsed_ns(view))
+        ADD(view, " after %s",
+            ag_text_duration(elapsed, sizeof(elapsed), (double)elapsed_ns(view)));
+    if (!*head->ended_by || !strcmp(head->ended_by, "running") || !strcmp(head->ended_by, "killed"))
+        ADD(view, ", %s", *head->ended_by ? head->ended_by : "running");
+    ADD(view, "\n");
+}
+
+void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment)
+{
+    const struct view it = {text, stats, moment}, *view = &it;
+    char cached[32];
+
+    text_title(view);
+    for (unsigned i = 0; warning(view, i); i++)
+        ADD(view, "  warning: %s\n", warning(view, i));
+    text_settings(view);
+    text_rules(view);
+    text_devices(view);
+    ag_render_replay_text(text, stats);
+    text_group(view, "frees", "frees");
+    text_group(view, "drains", "why frees drained the context");
+    text_group(view, "paid", "waits that ordered frees owed, paid");
+    text_group(view, "cache", "cache of freed blocks");
+    if (value_of(&stats->cached_peak))
+        ADD(view, "    %-52s %14s\n", "most bytes held",
+            ag_text_size(cached, sizeof(cached), value_of(&stats->cached_peak)));
+    text_group(view, "managed", "managed memory");
+    text_group(view, "pressure", "want of memory");
+    text_group(view, "ipc", "memory shared with other processes");
+    ag_render_pools_text(text, stats);
+    text_group(view, "async", "the program's own stream-ordered calls");
+    text_group(view, "api", "control API");
+    ag_render_marks_text(text, stats);
+    text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
+    text_group(view, "fallbacks", "left to the driver because");
+    text_coverage(view);
+}

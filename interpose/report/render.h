@@ -1,0 +1,27 @@
+/* A report as text or JSON, out of counters that may be this process's or another's. Pure. */
+#ifndef AG_RENDER_H
+#define AG_RENDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/base/text.h"
+#include "interpose/report/stats.h"
+
+/* When a report is made. */
+struct ag_moment {
+    uint64_t ns,
+        ticks;  /* both clocks read together; zero where they are not those of the counters */
+    bool alive; /* the process ran until then */
+};
+
+/* Text for people, several lines. */
+void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment);
+/* One JSON object, as tools/allograft-stats.schema.json has it. */
+void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
+                    const struct ag_moment *moment);
+/* The i-th warning of a report, or NULL behind the last; memory of the function. */
+const char *ag_render_warning(const struct ag_stats *stats, unsigned i);
+
+#endif

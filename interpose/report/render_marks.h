@@ -1,0 +1,13 @@
+/* The program's own marks in a report: points with a name that it passed. Pure. */
+#ifndef AG_RENDER_MARKS_H
+#define AG_RENDER_MARKS_H
+
+#include "interpose/base/text.h"
+#include "interpose/report/stats.h"
+
+/* ,"marks":[...] of a JSON report, with a comma and a line's end after it. */
+void ag_render_marks_json(struct ag_text *text, const struct ag_stats *stats);
+/* The section of a text report; nothing when there are none. */
+void ag_render_marks_text(struct ag_text *text, const struct ag_stats *stats);
+
+#endif

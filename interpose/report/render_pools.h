@@ -1,0 +1,12 @@
+/* The part of a report that tells of the program's own stream-ordered pools. Pure. */
+#ifndef AG_RENDER_POOLS_H
+#define AG_RENDER_POOLS_H
+
+#include "interpose/base/text.h"
+#include "interpose/report/stats.h"
+
+/* Nothing when the program used none. JSON: a field "app_pools" with a comma behind it. */
+void ag_render_pools_json(struct ag_text *text, const struct ag_stats *stats);
+void ag_render_pools_text(struct ag_text *text, const struct ag_stats *stats);
+
+#endif

@@ -1,0 +1,19 @@
+/* The part of a report that tells of work launched as graphs. Pure. */
+#ifndef AG_RENDER_REPLAY_H
+#define AG_RENDER_REPLAY_H
+
+#include <stdbool.h>
+
+#include "interpose/base/text.h"
+#include "interpose/report/stats.h"
+
+/* JSON: a field "replay" with a comma behind it, always. Text: nothing when it was not asked for.
+ */
+void ag_render_replay_json(struct ag_text *text, const struct ag_stats *stats);
+void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats);
+
+/* The i-th warning, of memory of the function, or NULL behind the last. by_range: iterations begin
+ * where NVTX says so. */
+const char *ag_render_replay_warning(const struct ag_stats *stats, bool by_range, unsigned i);
+
+#endif

@@ -1,0 +1,25 @@
+/* The report of this process: whose it is, and where it goes at the end. Makes no driver call. */
+#ifndef AG_REPORT_H
+#define AG_REPORT_H
+
+#include <stdbool.h>
+
+#include "interpose/settings/options.h"
+
+/* Fills the counters' head: this process and its settings. Once, at the start. */
+void ag_report_describe(const struct ag_options *options);
+/* The driver that was found, and why nothing is redirected, or NULL. */
+void ag_report_describe_driver(const char *trouble);
+/* Writes the report where options->stats says; `ended_by`: "exit", "_exit", "quick_exit", "exec". A
+ * forked child that called nothing of the driver writes none. 0 or -errno. */
+int ag_report_write(const struct ag_options *options, const char *ended_by);
+/* The report as it is now, to `where` as ALLOGRAFT_STATS has it; the process goes on. 0 or -errno. */
+int ag_report_write_to(const char *where);
+/* From now on this is a forked child: all counters are zero, and a file without %p in its name gets
+ * the process id appended. */
+void ag_report_in_child(void);
+bool ag_report_is_in_child(void);
+/* Does this process have a GPU's device file open? */
+bool ag_report_gpu_is_open(void);
+
+#endif

@@ -1,0 +1,180 @@
+/* The counters' memory and their sums: see stats.h. */
+#include "interpose/report/stats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/settings/options.h"
+
+struct ag_stats ag_stats;
+
+_Static_assert(sizeof(struct ag_stats) % AG_STATS_PAGE == 0, "other variables share its pages");
+
+void ag_stats_reset(void)
+{
+    memset(&ag_stats, 0, sizeof(ag_stats));
+}
+
+static uint64_t mix(uint64_t hash, const char *text)
+{
+    do
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u; /* FNV-1a */
+    while (*text++);
+    return hash;
+}
+
+uint64_t ag_stats_fingerprint(void)
+{
+    static const char *const names[] = {
+#define AG_STAT(id, group, key, label) #group "." #key,
+#include "interpose/report/stats.def"
+#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#include "interpose/driver/hooks.def"
+    };
+    uint64_t hash = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        hash = mix(hash, names[i]);
+    for (size_t i = 0; i < ag_options_count(); i++)
+        hash = mix(hash, ag_option_info(i)->name);
+    hash ^= (uint64_t)offsetof(struct ag_stats, slots) << 40 ^
+            (uint64_t)sizeof(struct ag_stats_slot) << 20 ^ offsetof(struct ag_stats, pending_bytes);
+    return hash;
+}
+
+void ag_stats_replay(const char *unavailable)
+{
+    snprintf(ag_stats.head.replay, sizeof(ag_stats.head.replay), "%s",
+             unavailable ? unavailable : "on");
+}
+
+bool ag_stats_mark(const char *name, uint64_t ns, uint64_t bytes)
+{
+    char cut[sizeof(ag_stats.marks[0].name)];
+    struct ag_mark_stats *mark = NULL;
+    uint32_t n, i = 0;
+
+    snprintf(cut, sizeof(cut), "%s", name);
+    n = atomic_load_explicit(&ag_stats.n_marks, memory_order_relaxed);
+    while (i < n && strcmp(ag_stats.marks[i].name, cut) != 0)
+        i++;
+    if (i < AG_MARKS)
+        mark = &ag_stats.marks[i];
+    if (mark && i == n) {
+        memcpy(mark->name, cut, sizeof(cut));
+        atomic_store_explicit(&mark->first_ns, ns, memory_order_relaxed);
+        atomic_store_explicit(&ag_stats.n_marks, n + 1, memory_order_release);
+    }
+    if (!mark)
+        return false;
+    atomic_store_explicit(&mark->last_ns, ns, memory_order_relaxed);
+    atomic_store_explicit(&mark->bytes, bytes, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&mark->count, 1, memory_order_relaxed);
+    return true;
+}
+
+void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes)
+{
+    uint32_t n = atomic_load_explicit(&ag_stats.n_devices, memory_order_relaxed);
+
+    if (n >= AG_STATS_DEVICES_MET)
+        return;
+    ag_stats.devices[n] = (struct ag_stats_device){.ordinal = ordinal, .total_bytes = total_bytes};
+    snprintf(ag_stats.devices[n].name, sizeof(ag_stats.devices[n].name), "%s", name);
+    atomic_store_explicit(&ag_stats.n_devices, n + 1, memory_order_release);
+}
+
+uint64_t ag_stats_sum(size_t offset)
+{
+    return ag_stats_sum_of(&ag_stats, offset);
+}
+
+uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        const char *slot = (const char *)&stats->slots[i];
+
+        sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(slot + offset),
+                                    memory_order_relaxed);
+    }
+    return sum;
+}
+
+uint64_t ag_stats_counter(enum ag_stat id)
+{
+    return ag_stats_sum(offsetof(struct ag_stats_slot, counters) + id * sizeof(uint64_t));
+}
+
+uint64_t ag_stats_hits(enum ag_hook hook)
+{
+    return ag_stats_sum(offsetof(struct ag_stats_slot, hits) + hook * sizeof(uint64_t));
+}
+
+uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum ag_app_count which)
+{
+    return ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, app_pools[row][which])) -
+           atomic_load_explicit(&stats->app_pools[row].before[which], memory_order_relaxed);
+}
+
+static unsigned row_of(int device)
+{
+    return device < 0 || (unsigned)device >= AG_STATS_DEVICES ? AG_STATS_DEVICES - 1
+                                                               : (unsigned)device;
+}
+
+static unsigned size_class(uint64_t bytes)
+{
+    unsigned power = bytes > 1 ? 64 - (unsigned)__builtin_clzll(bytes - 1) : 0; /* ceil(log2) */
+
+    if (power < 9)
+        return 0;
+    return power - 9 < AG_SIZE_CLASSES ? power - 9 : AG_SIZE_CLASSES - 1;
+}
+
+void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
+{
+    unsigned slot = ag_slot(), row = row_of(device);
+    struct ag_place_stats *stats = &ag_stats.slots[slot].places[row][place];
+
+    ag_stats_count(slot, &stats->allocs, 1);
+    ag_stats_count(slot, &stats->alloc_bytes, bytes);
+    ag_stats_count(slot, &stats->alloc_ticks, ticks);
+    ag_stats_count(slot, &stats->sizes[size_class(bytes)], 1);
+    ag_level_add(&ag_stats.bytes[row][place], bytes);
+}
+
+void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
+{
+    unsigned slot = ag_slot(), row = row_of(device);
+    struct ag_place_stats *stats = &ag_stats.slots[slot].places[row][place];
+
+    ag_stats_count(slot, &stats->frees, 1);
+    ag_stats_count(slot, &stats->free_ticks, ticks);
+    ag_level_subtract(&ag_stats.bytes[row][place], bytes);
+}
+
+void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes)
+{
+    unsigned slot = ag_slot(), row = row_of(device);
+
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][from].frees, 1);
+    ag_level_subtract(&ag_stats.bytes[row][from], bytes);
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].allocs, 1);
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].alloc_bytes, bytes);
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].sizes[size_class(bytes)], 1);
+    ag_level_add(&ag_stats.bytes[row][to], bytes);
+}
+
+void ag_stats_failed(int device, enum ag_placement place)
+{
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row_of(device)][place].failed, 1);
+}
+
+uint64_t ag_stats_current(int device, enum ag_placement place)
+{
+    return ag_level_current(&ag_stats.bytes[row_of(device)][place]);
+}

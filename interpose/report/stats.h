@@ -1,0 +1,276 @@
+/* Counters of everything the report tells. Hot ones are spread over slots of threads and only summed
+ * when somebody reads; all are relaxed, none takes a lock.
+ *
+ * struct ag_stats is all that a report is made of: whose it is, the settings, the devices, the counts.
+ * It fills whole pages, so that record.c can put a file's pages in their place: what was counted then
+ * outlives the process, and the address that everybody counts at stays a constant. */
+#ifndef AG_STATS_H
+#define AG_STATS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/base/slot.h"
+#include "interpose/settings/rules.h"
+#include "interpose/driver/symbols.h"
+
+enum ag_stat {
+#define AG_STAT(id, group, key, label) AG_STAT_##id,
+#include "interpose/report/stats.def"
+    AG_N_STATS
+};
+
+enum ag_placement {
+    AG_PLACE_NATIVE,
+    AG_PLACE_POOL,
+    AG_PLACE_MANAGED, /* preferring the device, or nothing */
+    AG_PLACE_HOST,    /* managed, preferring the host by a setting */
+    AG_PLACE_SPILLED, /* managed, on the host because it did not fit */
+    AG_N_PLACEMENTS
+};
+
+#define AG_STATS_DEVICES 16u /* devices of a higher ordinal share the last row */
+#define AG_SIZE_CLASSES  36u /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
+
+struct ag_place_stats {
+    _Atomic uint64_t allocs, frees, failed, alloc_bytes, alloc_ticks, free_ticks;
+    _Atomic uint64_t sizes[AG_SIZE_CLASSES];
+};
+
+struct ag_rule_stats {
+    _Atomic uint64_t hits, bytes;
+};
+
+/* The program's own stream-ordered pools (policy/app/app_pools.c): one row each; the last one stands for all
+ * pools that have none of their own. */
+#define AG_APP_POOLS 64u
+
+enum ag_app_pool_kind {
+    AG_APP_POOL_UNUSED,
+    AG_APP_POOL_DEFAULT,
+    AG_APP_POOL_CREATED,
+    AG_APP_POOL_IMPORTED,
+    AG_APP_POOL_MANAGED,
+    AG_APP_POOL_OTHERS,
+};
+enum ag_app_count { AG_APP_ALLOCS, AG_APP_BYTES, AG_APP_FAILED, AG_APP_CALLS, AG_N_APP_COUNTS };
+
+struct ag_app_pool_stats {
+    _Atomic int32_t kind;
+    _Atomic int32_t device; /* ordinal; -1: on the host, or not known */
+    _Atomic bool destroyed, raised, has_levels;
+    _Atomic uint64_t reserved_high, used_high;      /* where the driver was asked: has_levels */
+    _Atomic uint64_t before[AG_N_APP_COUNTS];       /* counted in the row before it was this pool's */
+};
+
+/* Points with a name that the program passed (allograft_mark): a row each. */
+#define AG_MARKS 64u
+struct ag_mark_stats {
+    char name[48];
+    _Atomic uint64_t count, first_ns, last_ns; /* since the process began */
+    _Atomic uint64_t bytes;                    /* allocated when it was last passed */
+};
+
+struct ag_stats_slot {
+    _Alignas(64) _Atomic uint64_t counters[AG_N_STATS];
+    _Atomic uint64_t hits[AG_N_HOOKS];
+    struct ag_place_stats places[AG_STATS_DEVICES][AG_N_PLACEMENTS];
+    struct ag_rule_stats rules[AG_MAX_RULES + 1]; /* the last: allocations that no rule met */
+    _Atomic uint64_t app_pools[AG_APP_POOLS][AG_N_APP_COUNTS];
+};
+
+struct ag_level {
+    _Alignas(64) _Atomic uint64_t current, peak;
+};
+
+#define AG_STATS_LAYOUT 3u
+#define AG_STATS_MAGIC "AGSTATS"
+#ifdef __x86_64__
+#define AG_STATS_PAGE 4096u
+#else
+#define AG_STATS_PAGE 65536u /* the largest that kernels for aarch64 have */
+#endif
+
+/* Was the driver the simulated one, whose times mean nothing? */
+enum ag_simulated {
+    AG_NOT_SIMULATED,
+    AG_SIMULATED,
+    AG_PARTLY_SIMULATED, /* of a job: that of some processes */
+};
+
+/* Whose counters these are. Filled once, before anybody else may read it; but for what
+ * tells of the end. */
+struct ag_stats_head {
+    char magic[8];        /* AG_STATS_MAGIC */
+    uint32_t layout;      /* AG_STATS_LAYOUT */
+    uint32_t bytes;       /* sizeof(struct ag_stats) */
+    uint64_t fingerprint; /* ag_stats_fingerprint() of the build that counts */
+    int32_t pid, rank;    /* rank -1: none */
+    uint64_t process_start, pid_namespace; /* see record.h */
+    uint64_t started_ns, started_ticks;
+    char version[32];
+    char program[256];
+    char host[72];
+    char boot[40];      /* the kernel's id of its own start: clocks of another one mean nothing */
+    char driver[1024];  /* the file libcuda was loaded from */
+    char trouble[128];  /* why nothing is redirected, or "" */
+    char replay[128];   /* "" when graphs were not asked for, "on", or why they are unavailable */
+    char ended_by[16];  /* "exit", "_exit", "quick_exit", "exec"; "" while it runs */
+    uint32_t simulated; /* enum ag_simulated */
+    char kept_because[352]; /* why the report is only here at the end, or "" */
+    char settings[32768]; /* of each row: where it comes from, NUL, the value, NUL */
+    uint32_t n_rules;
+    char rules[AG_MAX_RULES][128]; /* as written */
+};
+
+struct ag_stats_device {
+    int32_t ordinal;
+    char name[128];
+    uint64_t total_bytes;
+};
+
+#define AG_STATS_DEVICES_MET 64u
+#define AG_STATS_BYPASSING 8u
+
+struct ag_stats {
+    _Alignas(AG_STATS_PAGE) struct ag_stats_head head;
+    struct ag_stats_device devices[AG_STATS_DEVICES_MET]; /* in the order they were met */
+    _Atomic uint32_t n_devices;
+    _Atomic uint32_t n_bypassing; /* may be more than there are names */
+    char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
+    struct ag_stats_slot slots[AG_SLOTS];
+    struct ag_app_pool_stats app_pools[AG_APP_POOLS];
+    struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
+    struct ag_level pending_bytes;
+    _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
+    _Atomic uint32_t n_marks;
+    struct ag_mark_stats marks[AG_MARKS];
+    _Atomic uint64_t eager_ns, replayed_ns; /* medians of the last comparison of the profit guard */
+    _Atomic bool compared_unwaited;         /* it was of operations that nobody waited for */
+};
+
+extern struct ag_stats ag_stats;
+
+/* Everything back to zero. No other thread may count meanwhile. */
+void ag_stats_reset(void);
+/* A number that differs between builds whose lists (counters, hooks, settings) or sizes differ. */
+uint64_t ag_stats_fingerprint(void);
+/* Replay was asked for; why it is unavailable, or NULL when it is on. Before anybody else counts. */
+void ag_stats_replay(const char *unavailable);
+/* A device the report is to tell of; once for each, one thread at a time. */
+void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes);
+/* The program passed the mark `ns` after the process began, with `bytes` allocated. False when there are rows
+ * for no more names. A name longer than a row is cut. One thread at a time. */
+bool ag_stats_mark(const char *name, uint64_t ns, uint64_t bytes);
+uint64_t ag_stats_counter(enum ag_stat id);
+uint64_t ag_stats_hits(enum ag_hook hook);
+/* Sum over all slots of one uint64_t at `offset` bytes into a slot. */
+uint64_t ag_stats_sum(size_t offset);
+uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset);
+
+/* Adds to a counter of the calling thread's slot. */
+static inline void ag_stats_count(unsigned slot, _Atomic uint64_t *counter, uint64_t n)
+{
+    if (slot < AG_OWN_SLOTS)
+        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                              memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline void ag_stats_add(enum ag_stat id, uint64_t n)
+{
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
+}
+
+/* Likewise, and as a hook's call below: of a thread that has counted before. No call is made. */
+static inline void ag_stats_add_again(enum ag_stat id, uint64_t n)
+{
+    unsigned slot = ag_slot_of_thread - 1;
+
+    ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
+}
+
+static inline void ag_stats_hit_again(enum ag_hook hook)
+{
+    unsigned slot = ag_slot_of_thread - 1;
+
+    ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
+}
+
+static inline void ag_stats_hit(enum ag_hook hook)
+{
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
+}
+
+/* An allocation of `bytes` was decided by rule number `rule` (from 0), or by none (-1). */
+static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
+{
+    unsigned slot = ag_slot();
+    unsigned row = rule >= 0 && rule < (int)AG_MAX_RULES ? (unsigned)rule : AG_MAX_RULES;
+    struct ag_rule_stats *stats = &ag_stats.slots[slot].rules[row];
+
+    ag_stats_count(slot, &stats->hits, 1);
+    ag_stats_count(slot, &stats->bytes, bytes);
+}
+
+#define AG_UNWAITED_ROUND 512u /* operations of what stands for a round where nobody waits */
+
+/* A round takes so long without graphs, and with. Unwaited: as many operations of a lane that nobody
+ * waits for take the host so long. */
+static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns, bool unwaited)
+{
+    ag_stats_add(AG_STAT_REPLAY_COMPARISONS, 1);
+    atomic_store_explicit(&ag_stats.eager_ns, eager_ns, memory_order_relaxed);
+    atomic_store_explicit(&ag_stats.replayed_ns, replayed_ns, memory_order_relaxed);
+    atomic_store_explicit(&ag_stats.compared_unwaited, unwaited, memory_order_relaxed);
+}
+
+static inline void ag_level_add(struct ag_level *level, uint64_t amount)
+{
+    uint64_t now =
+        atomic_fetch_add_explicit(&level->current, amount, memory_order_relaxed) + amount;
+    uint64_t peak = atomic_load_explicit(&level->peak, memory_order_relaxed);
+
+    while (now > peak && !atomic_compare_exchange_weak_explicit(
+                             &level->peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static inline void ag_level_subtract(struct ag_level *level, uint64_t amount)
+{
+    atomic_fetch_sub_explicit(&level->current, amount, memory_order_relaxed);
+}
+
+static inline uint64_t ag_level_current(struct ag_level *level)
+{
+    return atomic_load_explicit(&level->current, memory_order_relaxed);
+}
+
+/* Adds to a counter of a row of the program's pools. */
+static inline void ag_stats_app_pool(unsigned row, enum ag_app_count which, uint64_t n)
+{
+    unsigned slot = ag_slot();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].app_pools[row][which], n);
+}
+
+/* What was counted for the row's pool. */
+uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum ag_app_count which);
+
+/* One successful allocation or free of `bytes` on `device`, which took `ticks` of ag_clock_ticks().
+ */
+void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
+void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
+void ag_stats_failed(int device, enum ag_placement place);
+/* A block of `bytes` that the program has was moved. */
+void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes);
+/* Bytes of that placement that the program has now. */
+uint64_t ag_stats_current(int device, enum ag_placement place);
+
+#endif

@@ -1,0 +1,295 @@
+/* Where events and the texts they refer to are put down: see trace.h. Takes no lock: hooks of every
+ * thread come by here. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/report/trace.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Atomic bool ag_trace_active;
+
+#define MOST_TEXTS   4096u
+#define TEXTS_BYTES  (1u << 20)
+#define KNOWN        1024u /* return addresses whose module is known */
+#define PROBES       8u
+#define MOST_PATH    1024u
+#define ADDRESS_BITS 48 /* no library lies above; an address that does is of an unknown module */
+_Static_assert(MOST_TEXTS < 1u << (64 - ADDRESS_BITS), "an address and a number are one word");
+
+static struct {
+    uint32_t positions; /* of a ring */
+    _Atomic(struct ag_trace_ring *) rings[AG_SLOTS];
+    _Atomic(struct ag_trace_named *) texts[MOST_TEXTS]; /* from the front, without holes */
+    char *memory; /* of texts; kept through forks, since hooks may be reading there */
+    _Atomic uint32_t memory_used;
+    _Atomic uint64_t known[KNOWN];
+} trace;
+
+static _Thread_local uint32_t own_thread;
+
+const struct ag_trace_named *ag_trace_named(unsigned i)
+{
+    return i < MOST_TEXTS ? atomic_load_explicit(&trace.texts[i], memory_order_acquire) : NULL;
+}
+
+struct ag_trace_ring *ag_trace_ring_of(unsigned i)
+{
+    return atomic_load_explicit(&trace.rings[i], memory_order_acquire);
+}
+
+/* --- texts --- */
+
+/* A text of our own memory, not to be seen yet; NULL without room. */
+static struct ag_trace_named *write_text(uint32_t space, uint32_t number, uint64_t base,
+                                         const char *text, size_t length)
+{
+    uint32_t need = (uint32_t)((sizeof(struct ag_trace_named) + length + 8) & ~7u);
+    uint32_t used = atomic_load_explicit(&trace.memory_used, memory_order_relaxed);
+    struct ag_trace_named *named;
+
+    do {
+        if (!trace.memory || need > TEXTS_BYTES - used)
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&trace.memory_used, &used, used + need));
+    named = (struct ag_trace_named *)(void *)(trace.memory + used);
+    *named = (struct ag_trace_named){space, number, base, (uint32_t)length};
+    memcpy(named->text, text, length);
+    return named;
+}
+
+static bool is_same(const struct ag_trace_named *named, uint32_t space, uint64_t base,
+                    const char *text, size_t length)
+{
+    return named->space == space && named->base == base && named->length == length &&
+           !memcmp(named->text, text, length);
+}
+
+#define OWN_NUMBER UINT32_MAX /* where it stands, plus 1 */
+
+/* The number of a text, put down where it is new; 0 when there is no room. */
+static uint32_t number_of(uint32_t space, uint32_t number, uint64_t base, const char *text,
+                          size_t length)
+{
+    struct ag_trace_named *own = NULL;
+
+    for (uint32_t i = 0; i < MOST_TEXTS; i++) {
+        struct ag_trace_named *there = atomic_load_explicit(&trace.texts[i], memory_order_acquire);
+
+        if (!there) {
+            if (!own)
+                own = write_text(space, number, base, text, length);
+            if (!own)
+                return 0;
+            own->number = number == OWN_NUMBER ? i + 1 : number;
+            if (atomic_compare_exchange_strong(&trace.texts[i], &there, own))
+                return own->number;
+        }
+        if (is_same(there, space, base, text, length))
+            return there->number;
+    }
+    return 0;
+}
+
+/* --- modules --- */
+
+/* The build-id in the notes of the program headers that lie in memory, as digits; 0 when there is
+ * none. What is read was mapped by the loader: the first page of the file, and its PT_NOTE
+ * segments. */
+static size_t build_id(const char *base, uint64_t load, char *digits, size_t capacity)
+{
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)(const void *)base;
+    const ElfW(Phdr) * program;
+
+    if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+        header->e_phoff + (uint64_t)header->e_phnum * sizeof(*program) > 4096)
+        return 0;
+    program = (const ElfW(Phdr) *)(const void *)(base + header->e_phoff);
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        const char *at = (const char *)(uintptr_t)(load + program[i].p_vaddr);
+        const char *end = at + program[i].p_memsz;
+
+        while (program[i].p_type == PT_NOTE && end - at > (ptrdiff_t)sizeof(ElfW(Nhdr))) {
+            const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)(const void *)at;
+            const unsigned char *id = (const unsigned char *)at + sizeof(*note) + 4;
+            size_t n = note->n_descsz;
+
+            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && 2 * n < capacity) {
+                for (size_t j = 0; j < n; j++)
+                    snprintf(digits + 2 * j, 3, "%02x", id[j]);
+                return 2 * n;
+            }
+            at += sizeof(*note) + ((note->n_namesz + 3) & ~3u) + ((n + 3) & ~(size_t)3);
+        }
+    }
+    return 0;
+}
+
+/* Of the module that the address lies in: its caller has not returned, so it is still there. */
+static uint32_t look_up(uint64_t address)
+{
+    char text[MOST_PATH + 96], name[MOST_PATH];
+    struct link_map *map = NULL;
+    const char *path;
+    size_t length, digits;
+    Dl_info info;
+
+    if (!dladdr1((const void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return 0;
+    path = map->l_name;
+    if (!*path) { /* the program itself */
+        ssize_t n = readlink("/proc/self/exe", name, sizeof(name) - 1);
+
+        name[n > 0 ? n : 0] = '\0';
+        path = n > 0 ? name : program_invocation_name;
+    }
+    length = strnlen(path, MOST_PATH - 1);
+    memcpy(text, path, length);
+    text[length] = '\0';
+    digits = build_id(info.dli_fbase, map->l_addr, text + length + 1, sizeof(text) - length - 1);
+    return number_of(AG_TRACE_TEXT_MODULE, OWN_NUMBER, (uint64_t)(uintptr_t)info.dli_fbase, text,
+                     digits ? length + 1 + digits : length);
+}
+
+static uint16_t module_of(uint64_t address)
+{
+    const uint64_t low = (1u << (64 - ADDRESS_BITS)) - 1;
+    unsigned first = (unsigned)(address * 0x9e3779b97f4a7c15u >> 54), at;
+    uint64_t known = 0;
+
+    if (!address || address >> ADDRESS_BITS)
+        return 0;
+    for (unsigned i = 0; i < PROBES; i++) {
+        at = (first + i) % KNOWN;
+        known = atomic_load_explicit(&trace.known[at], memory_order_relaxed);
+        if (known >> (64 - ADDRESS_BITS) == address)
+            return (uint16_t)(known & low);
+        if (!known)
+            break;
+    }
+    if (known) /* all are taken */
+        at = first;
+    known = address << (64 - ADDRESS_BITS) | look_up(address);
+    atomic_store_explicit(&trace.known[at], known, memory_order_relaxed);
+    return (uint16_t)(known & low);
+}
+
+/* --- events --- */
+
+static __attribute__((noinline)) struct ag_trace_ring *make_ring(unsigned slot)
+{
+    size_t bytes = sizeof(struct ag_trace_ring) + trace.positions * sizeof(struct ag_trace_event);
+    struct ag_trace_ring *ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct ag_trace_ring *there = NULL;
+
+    if (ring == MAP_FAILED)
+        return NULL;
+    ring->mask = trace.positions - 1;
+    if (atomic_compare_exchange_strong(&trace.rings[slot], &there, ring))
+        return ring;
+    (void)munmap(ring, bytes); /* of a shared slot: another thread was first */
+    return there;
+}
+
+void ag_trace_add(const struct ag_trace_event *event)
+{
+    uint16_t module = module_of(event->caller);
+    unsigned slot = ag_slot();
+    struct ag_trace_ring *ring = ag_trace_ring_of(slot);
+
+    if (!own_thread)
+        own_thread = (uint32_t)syscall(SYS_gettid);
+    if (!ring)
+        ring = make_ring(slot);
+    if (!ring || !ag_trace_ring_put(ring, slot >= AG_OWN_SLOTS, event, own_thread, module))
+        ag_stats_add(AG_STAT_TRACE_DROPPED, 1);
+}
+
+void ag_trace_add_step(enum ag_stat step, int device, uint64_t bytes)
+{
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = AG_TRACE_STEP,
+        .ticks = ag_clock_ticks(),
+        .device = (int16_t)device,
+        .size = bytes,
+        .code = (uint16_t)step,
+    });
+}
+
+void ag_trace_mark(const char *name)
+{
+    uint32_t number;
+
+    if (!ag_trace_on())
+        return;
+    number = number_of(AG_TRACE_TEXT_MARK, OWN_NUMBER, 0, name, strnlen(name, 255));
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = AG_TRACE_MARK,
+        .ticks = ag_clock_ticks(),
+        .device = AG_TRACE_NO_DEVICE,
+        .code = (uint16_t)number,
+    });
+}
+
+/* --- beginning and end --- */
+
+static bool name_numbers(void)
+{
+    static const char *const places[] = {"native", "pool", "managed", "host", "spilled"};
+    static const struct {
+        const char *group, *key;
+    } counters[] = {
+#define AG_STAT(id, group, key, label) {#group, #key},
+#include "interpose/report/stats.def"
+    };
+    bool all = true;
+
+    _Static_assert(sizeof(places) / sizeof(places[0]) == AG_N_PLACEMENTS, "each has a name");
+    for (uint32_t i = 0; i < AG_N_PLACEMENTS; i++)
+        all = all && number_of(AG_TRACE_TEXT_PLACEMENT, i, 0, places[i], strlen(places[i])) == i;
+    (void)number_of(AG_TRACE_TEXT_PLACEMENT, AG_TRACE_PLACE_APP_POOL, 0, "own pool", 8);
+    for (uint32_t i = 0; i < AG_N_STATS; i++) {
+        uint32_t space = !strcmp(counters[i].group, "pressure")  ? AG_TRACE_TEXT_STEP
+                         : !strcmp(counters[i].group, "flushes") ? AG_TRACE_TEXT_FLUSH
+                                                                 : 0;
+
+        if (space)
+            all = all && number_of(space, i, 0, counters[i].key, strlen(counters[i].key)) == i;
+    }
+    return all;
+}
+
+bool ag_trace_prepare(uint64_t ring_bytes)
+{
+    uint64_t positions = ring_bytes / sizeof(struct ag_trace_event);
+
+    trace.positions = 1u << (63 - __builtin_clzll(positions | 1));
+    if (!trace.memory) {
+        void *memory = mmap(NULL, TEXTS_BYTES, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        trace.memory = memory == MAP_FAILED ? NULL : memory;
+    }
+    return trace.memory && name_numbers();
+}
+
+void ag_trace_forget(void)
+{
+    atomic_store(&ag_trace_active, false);
+    own_thread = 0;
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        struct ag_trace_ring *ring = atomic_exchange(&trace.rings[i], NULL);
+
+        if (ring)
+            (void)munmap(ring, sizeof(*ring) + (ring->mask + 1ull) * sizeof(struct ag_trace_event));
+    }
+}

@@ -1,0 +1,60 @@
+/* The trace: an event for each allocation, free, replay and the like, into a file (trace_format.h).
+ *
+ * Off, each place that may tell something costs one load and a branch. On, an event is copied into
+ * a ring of the thread's slot (trace_ring.h), and a thread of our own writes it out:
+ * trace_writer.h. */
+#ifndef AG_TRACE_H
+#define AG_TRACE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/report/stats.h"
+#include "interpose/report/trace_format.h"
+#include "interpose/report/trace_ring.h"
+
+extern _Atomic bool ag_trace_active;
+
+static inline bool ag_trace_on(void)
+{
+    return __builtin_expect(atomic_load_explicit(&ag_trace_active, memory_order_relaxed), 0);
+}
+
+/* Tells of an event; only while ag_trace_on(). `thread` and, by `caller`, `module` are filled in.
+ */
+void ag_trace_add(const struct ag_trace_event *event);
+/* A named mark, now. Names are kept for good: not one for each step. Any thread. */
+void ag_trace_mark(const char *name);
+void ag_trace_add_step(enum ag_stat step, int device, uint64_t bytes);
+
+/* Counts a step of group `pressure`, and tells of it. */
+static inline void ag_trace_step(enum ag_stat step, int device, uint64_t bytes)
+{
+    ag_stats_add(step, 1);
+    if (ag_trace_on())
+        ag_trace_add_step(step, device, bytes);
+}
+
+/* --- for the writer --- */
+
+/* A text that events refer to. Never changed or freed once it can be seen. */
+struct ag_trace_named {
+    uint32_t space, number; /* enum ag_trace_text */
+    uint64_t base;          /* of a module */
+    uint32_t length;
+    char text[];
+};
+
+/* The i-th text, or NULL when there are no more. */
+const struct ag_trace_named *ag_trace_named(unsigned i);
+/* The ring of slot i, or NULL. */
+struct ag_trace_ring *ag_trace_ring_of(unsigned i);
+/* Rings get so many bytes each from now on, and the names of numbers are put down. False: no
+ * memory. */
+bool ag_trace_prepare(uint64_t ring_bytes);
+/* A forked child: nothing of the parent's is told by it. */
+void ag_trace_forget(void);
+
+#endif

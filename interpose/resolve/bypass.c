@@ -1,0 +1,480 @@
+/* Looks into the relocations of loaded libraries: see bypass.h.
+ *
+ * A library's relocation table names each symbol it is bound to and the place where the loader put
+ * the address. Where the place of a hooked symbol holds an address inside libcuda, the library
+ * calls the driver itself. Where that of `dlsym` holds libc's, its look-ups are not answered by us;
+ * that only concerns CUDA when the library also names the driver, as every CUDA runtime does.
+ *
+ * Delicate, because it reads other people's tables: rules of this file
+ * - nothing outside a loaded, readable segment of the object is read, whatever its tables say;
+ * - within dl_iterate_phdr, which holds a lock of the loader, no other function of it is called;
+ * - the number of relocations looked at is bounded. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/resolve/bypass.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/driver/driver.h"
+#include "interpose/report/stats.h"
+#include "interpose/driver/symbols.h"
+
+#define MOST_RELOCATIONS 4000000u
+#define MOST_BYTES       (256u << 20) /* searched for the driver's name */
+#define N_RANGES         16u
+#define N_SEEN           4096u
+#define N_UNKNOWN        16u
+
+#ifdef __x86_64__
+#define IS_FUNCTION_ADDRESS(type) \
+    ((type) == R_X86_64_JUMP_SLOT || (type) == R_X86_64_GLOB_DAT || (type) == R_X86_64_64)
+#else
+#define IS_FUNCTION_ADDRESS(type) \
+    ((type) == R_AARCH64_JUMP_SLOT || (type) == R_AARCH64_GLOB_DAT || (type) == R_AARCH64_ABS64)
+#endif
+
+struct range {
+    uintptr_t first, end;
+};
+
+/* Where the driver, libc, and we are. */
+struct places {
+    struct range driver[N_RANGES], libc[N_RANGES];
+    unsigned n_driver, n_libc;
+};
+
+struct search {
+    struct places places;
+    unsigned n_left; /* relocations */
+};
+
+/* One loaded object's tables. */
+struct object {
+    const struct dl_phdr_info *info;
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    size_t strings_bytes;
+    const ElfW(Rela) * tables[2]; /* of functions, of the rest */
+    size_t n[2];
+};
+
+static bool is_in(const struct range *ranges, unsigned n, uintptr_t address)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (address >= ranges[i].first && address < ranges[i].end)
+            return true;
+    }
+    return false;
+}
+
+/* --- where things are --- */
+
+static const char *file_name(const struct dl_phdr_info *info)
+{
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+
+    return slash ? slash + 1 : info->dlpi_name ? info->dlpi_name : "";
+}
+
+static void note_range(const struct dl_phdr_info *info, struct range *ranges, unsigned *n)
+{
+    for (unsigned i = 0; i < info->dlpi_phnum && *n < N_RANGES; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X))
+            ranges[(*n)++] = (struct range){info->dlpi_addr + segment->p_vaddr,
+                                            info->dlpi_addr + segment->p_vaddr + segment->p_memsz};
+    }
+}
+
+static int note_places(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    const char *name = file_name(info);
+
+    (void)size;
+    if (!strncmp(name, "libcuda.so", strlen("libcuda.so")))
+        note_range(info, search->places.driver, &search->places.n_driver);
+    else if (!strncmp(name, "libc.so", strlen("libc.so")) ||
+             !strncmp(name, "libdl.so", strlen("libdl.so")))
+        note_range(info, search->places.libc, &search->places.n_libc);
+    return 0;
+}
+
+/* --- one object --- */
+
+/* Do `bytes` at `address` lie in a loaded segment that may be read? */
+static bool is_loaded(const struct dl_phdr_info *info, uintptr_t address, size_t bytes)
+{
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t first = info->dlpi_addr + segment->p_vaddr;
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_R) && address >= first &&
+            address - first <= segment->p_memsz && bytes <= segment->p_memsz - (address - first))
+            return true;
+    }
+    return false;
+}
+
+/* The loader writes absolute addresses over those of most dynamic sections, but not of all. */
+static uintptr_t absolute(const struct dl_phdr_info *info, uintptr_t address)
+{
+    return address < info->dlpi_addr ? address + info->dlpi_addr : address;
+}
+
+static const ElfW(Dyn) * dynamic_section(const struct dl_phdr_info *info, size_t *ret_n)
+{
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t address = info->dlpi_addr + segment->p_vaddr;
+
+        if (segment->p_type != PT_DYNAMIC)
+            continue;
+        *ret_n = segment->p_memsz / sizeof(ElfW(Dyn));
+        return address % sizeof(void *) || !is_loaded(info, address, segment->p_memsz)
+                   ? NULL
+                   : (const ElfW(Dyn) *)address;
+    }
+    return NULL;
+}
+
+static void take_entry(struct object *object, const ElfW(Dyn) * entry)
+{
+    uintptr_t address = absolute(object->info, entry->d_un.d_ptr);
+
+    switch (entry->d_tag) {
+    case DT_SYMTAB:
+        object->symbols = (const ElfW(Sym) *)address;
+        break;
+    case DT_STRTAB:
+        object->strings = (const char *)address;
+        break;
+    case DT_STRSZ:
+        object->strings_bytes = entry->d_un.d_val;
+        break;
+    case DT_JMPREL:
+        object->tables[0] = (const ElfW(Rela) *)address;
+        break;
+    case DT_PLTRELSZ:
+        object->n[0] = entry->d_un.d_val / sizeof(ElfW(Rela));
+        break;
+    case DT_RELA:
+        object->tables[1] = (const ElfW(Rela) *)address;
+        break;
+    case DT_RELASZ:
+        object->n[1] = entry->d_un.d_val / sizeof(ElfW(Rela));
+        break;
+    default:
+        break;
+    }
+}
+
+/* False when the object has no tables that can be read. */
+static bool read_tables(const struct dl_phdr_info *info, struct object *object)
+{
+    size_t n;
+    const ElfW(Dyn) *dynamic = dynamic_section(info, &n);
+
+    *object = (struct object){.info = info};
+    for (size_t i = 0; dynamic && i < n && dynamic[i].d_tag != DT_NULL; i++)
+        take_entry(object, &dynamic[i]);
+    for (unsigned i = 0; i < 2; i++) {
+        uintptr_t address = (uintptr_t)object->tables[i];
+
+        if (!address || address % sizeof(void *) ||
+            !is_loaded(info, address, object->n[i] * sizeof(ElfW(Rela))))
+            object->n[i] = 0;
+    }
+    return (object->n[0] || object->n[1]) && object->symbols && object->strings_bytes &&
+           !((uintptr_t)object->symbols % sizeof(void *)) &&
+           is_loaded(info, (uintptr_t)object->strings, object->strings_bytes) &&
+           !object->strings[object->strings_bytes - 1];
+}
+
+/* The symbol that a relocation names, or "". */
+static const char *symbol_name(const struct object *object, const ElfW(Rela) * relocation)
+{
+    const ElfW(Sym) *symbol = object->symbols + ELF64_R_SYM(relocation->r_info);
+
+    if (!ELF64_R_SYM(relocation->r_info) ||
+        !is_loaded(object->info, (uintptr_t)symbol, sizeof(*symbol)) ||
+        symbol->st_name >= object->strings_bytes)
+        return "";
+    return object->strings + symbol->st_name;
+}
+
+/* What the loader put there; 0 when the place is none. */
+static uintptr_t bound_to(const struct object *object, const ElfW(Rela) * relocation)
+{
+    uintptr_t place = object->info->dlpi_addr + relocation->r_offset;
+
+    if (place % sizeof(void *) || !is_loaded(object->info, place, sizeof(void *)))
+        return 0;
+    return *(const uintptr_t *)place;
+}
+
+/* A sanitizer's fences around other people's variables are no concern here. */
+__attribute__((no_sanitize("address", "thread"))) static bool contains(const char *bytes, size_t n,
+                                                                       const char *text)
+{
+    size_t length = strlen(text);
+
+    for (size_t i = 0; i + length <= n; i++) {
+        size_t same = 0;
+
+        while (same < length && bytes[i + same] == text[same])
+            same++;
+        if (same == length)
+            return true;
+    }
+    return false;
+}
+
+/* Does the object's constant data name the driver? */
+static bool names_driver(const struct dl_phdr_info *info)
+{
+    size_t left = MOST_BYTES;
+
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        size_t n = segment->p_filesz < left ? segment->p_filesz : left;
+
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || (segment->p_flags & PF_W))
+            continue;
+        if (contains((const char *)(info->dlpi_addr + segment->p_vaddr), n, "libcuda.so"))
+            return true;
+        left -= n;
+    }
+    return false;
+}
+
+enum finding { NOTHING, ASKS_LIBC, CALLS_DRIVER };
+
+static enum finding look_at(const struct search *search, const struct object *object,
+                            const ElfW(Rela) * relocation)
+{
+    const char *name = symbol_name(object, relocation);
+    bool is_dlsym = !strcmp(name, "dlsym");
+    uintptr_t address;
+
+    if (!is_dlsym && (name[0] != 'c' || name[1] != 'u' || ag_hook_by_name(name) == AG_N_HOOKS))
+        return NOTHING;
+    address = bound_to(object, relocation);
+    if (is_dlsym)
+        return is_in(search->places.libc, search->places.n_libc, address) ? ASKS_LIBC : NOTHING;
+    return is_in(search->places.driver, search->places.n_driver, address) ? CALLS_DRIVER : NOTHING;
+}
+
+static enum finding find_in(struct search *search, const struct object *object)
+{
+    enum finding found = NOTHING;
+
+    for (unsigned table = 0; table < 2; table++) {
+        for (size_t i = 0; i < object->n[table] && search->n_left; i++) {
+            const ElfW(Rela) *relocation = &object->tables[table][i];
+            enum finding here;
+
+            if (!IS_FUNCTION_ADDRESS(ELF64_R_TYPE(relocation->r_info)))
+                continue;
+            search->n_left--;
+            here = look_at(search, object, relocation);
+            if (here == CALLS_DRIVER)
+                return here;
+            found = here == NOTHING ? found : here;
+        }
+    }
+    return found;
+}
+
+static void keep_name(const char *name)
+{
+    uint32_t n = atomic_load_explicit(&ag_stats.n_bypassing, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < n && i < AG_STATS_BYPASSING; i++) {
+        if (!strncmp(ag_stats.bypassing[i], name, sizeof(ag_stats.bypassing[i]) - 1))
+            return;
+    }
+    if (n < AG_STATS_BYPASSING)
+        snprintf(ag_stats.bypassing[n], sizeof(ag_stats.bypassing[n]), "%s", name);
+    atomic_store_explicit(&ag_stats.n_bypassing, n + 1, memory_order_release);
+}
+
+/* The driver and libc are bound to themselves; and the driver opens parts of itself as it likes. */
+static bool is_no_concern(const char *name)
+{
+    static const char *const beginnings[] = {"libcuda.so", "libcudadebugger.so", "libnvidia-",
+                                             "libc.so"};
+
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
+        if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
+            return true;
+    }
+    return false;
+}
+
+static int look_into(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    const char *name = file_name(info);
+    struct object object;
+    enum finding found;
+
+    (void)size;
+    if (is_no_concern(name) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
+        !read_tables(info, &object))
+        return 0;
+    found = find_in(search, &object);
+    if (found == CALLS_DRIVER || (found == ASKS_LIBC && names_driver(info)))
+        keep_name(*name ? name : "the program");
+    return 0;
+}
+
+void ag_bypass_look(void)
+{
+    static struct search search;
+
+    memset(&search, 0, sizeof(search));
+    search.n_left = MOST_RELOCATIONS;
+    (void)dl_iterate_phdr(note_places, &search);
+    if (search.places.n_driver)
+        (void)dl_iterate_phdr(look_into, &search);
+}
+
+/* --- on the way, for replay --- */
+
+/* What was looked at before, and what is found now. One thread at a time. */
+static struct {
+    atomic_flag busy;
+    unsigned long long adds, subs; /* libraries that came and went so far */
+    uintptr_t seen[N_SEEN];        /* where they lie */
+    unsigned n_seen;
+    struct search search;
+    enum ag_bypass_verdict (*judge)(const char *symbol);
+    bool any;
+    bool pending;    /* of this one, something is only bound when it is first called */
+    bool incomplete; /* of any */
+    struct ag_bypass_found found;
+    struct ag_bypass_found unknown[N_UNKNOWN]; /* if the driver exports them */
+    unsigned n_unknown;
+} way = {.busy = ATOMIC_FLAG_INIT};
+
+static bool was_seen(const struct dl_phdr_info *info)
+{
+    for (unsigned i = 0; i < way.n_seen; i++) {
+        if (way.seen[i] == info->dlpi_addr)
+            return true;
+    }
+    return false;
+}
+
+static void tell(struct ag_bypass_found *found, const char *file, const char *symbol)
+{
+    snprintf(found->file, sizeof(found->file), "%s", *file ? file : "the program");
+    snprintf(found->symbol, sizeof(found->symbol), "%s", symbol);
+}
+
+/* True when no more need be looked at. */
+static bool consider(const struct object *object, const char *name, uintptr_t address)
+{
+    const char *file = file_name(object->info);
+    enum ag_bypass_verdict verdict;
+
+    if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
+        return false;
+    verdict = way.judge(name);
+    if (verdict == AG_BYPASS_HARMLESS)
+        return false;
+    way.any = is_in(way.search.places.driver, way.search.places.n_driver, address);
+    if (way.any)
+        tell(&way.found, file, name);
+    else if (is_loaded(object->info, address, 1)) {
+        way.pending = true; /* until it is first called */
+        if (verdict == AG_BYPASS_NAMED && way.n_unknown < N_UNKNOWN)
+            tell(&way.unknown[way.n_unknown++], file, name);
+    }
+    return way.any;
+}
+
+static int find_new(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct object object;
+    bool asks_libc = false;
+
+    (void)size;
+    (void)data;
+    if (is_no_concern(file_name(info)) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
+        was_seen(info) || !read_tables(info, &object))
+        return 0;
+    way.pending = false;
+    for (unsigned table = 0; table < 2; table++) {
+        for (size_t i = 0; i < object.n[table]; i++) {
+            const ElfW(Rela) *relocation = &object.tables[table][i];
+            const char *name;
+
+            if (!IS_FUNCTION_ADDRESS(ELF64_R_TYPE(relocation->r_info)))
+                continue;
+            name = symbol_name(&object, relocation);
+            if (consider(&object, name, bound_to(&object, relocation)))
+                return 1;
+            asks_libc = asks_libc || (!strcmp(name, "dlsym") &&
+                                      look_at(&way.search, &object, relocation) == ASKS_LIBC);
+        }
+    }
+    way.any = asks_libc && names_driver(info);
+    if (way.any)
+        tell(&way.found, file_name(info), "dlsym");
+    if (!way.pending && way.n_seen < N_SEEN)
+        way.seen[way.n_seen++] = info->dlpi_addr;
+    way.incomplete = way.incomplete || way.pending;
+    return way.any;
+}
+
+/* Has any library come or gone? */
+static int count(struct dl_phdr_info *info, size_t size, void *data)
+{
+    bool *changed = data;
+
+    (void)size;
+    *changed = way.incomplete || info->dlpi_adds != way.adds || info->dlpi_subs != way.subs;
+    if (info->dlpi_subs != way.subs)
+        way.n_seen = 0; /* others may lie where those did */
+    way.adds = info->dlpi_adds;
+    way.subs = info->dlpi_subs;
+    return 1;
+}
+
+bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
+                    struct ag_bypass_found *ret_found)
+{
+    bool changed = false, found;
+
+    if (atomic_flag_test_and_set_explicit(&way.busy, memory_order_acquire))
+        return false; /* who looks now tells */
+    (void)dl_iterate_phdr(count, &changed);
+    way.judge = judge;
+    way.any = false;
+    way.n_unknown = 0;
+    if (changed) {
+        memset(&way.search, 0, sizeof(way.search));
+        way.incomplete = false;
+        (void)dl_iterate_phdr(note_places, &way.search);
+        (void)dl_iterate_phdr(find_new, NULL);
+    }
+    for (unsigned i = 0; i < way.n_unknown && !way.any; i++) {
+        way.any = ag_driver_symbol(way.unknown[i].symbol) != NULL;
+        way.found = way.unknown[i];
+    }
+    found = way.any;
+    *ret_found = way.found;
+    atomic_flag_clear_explicit(&way.busy, memory_order_release);
+    return found;
+}

@@ -1,0 +1,281 @@
+/* The table behind the passages: see passage.h.
+ *
+ * Delicate, because a passage may be called in any state of the process: before anything of ours
+ * has started, in the middle of a hook, in a process without a driver. Rules:
+ * - A thunk takes its own way (passage_<arch>.S) when nothing is withheld and its row of
+ *   ag_passage_ways is filled; a row stays empty where every call concerns us.
+ * - Rows are filled by whoever comes first; all would fill in the same.
+ * - Inside our own hooks a passage does nothing: those calls are ours. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/resolve/passage.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/base/log.h"
+#include "interpose/resolve/bypass.h"
+#include "graph/record/copies.h"
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/driver/real_dlsym.h"
+#include "graph/replayer.h"
+#include "interpose/report/stats.h"
+
+#define THUNK_BYTES 64u
+
+enum {
+#define AG_PASSAGE(symbol) NUMBER_##symbol,
+#include "interpose/driver/passages.def"
+    N_LISTED,
+    N_PASSAGES = N_LISTED + AG_PASSAGE_SPARES
+};
+
+/* What is to be done beside flushing. */
+enum kind { KIND_PLAIN, KIND_MEMORY, KIND_CODE };
+
+static const struct listed {
+    const char *name;
+    enum kind kind;
+} listed[N_LISTED] = {
+#define AG_PASSAGE(symbol)        {#symbol, KIND_PLAIN},
+#define AG_PASSAGE_MEMORY(symbol) {#symbol, KIND_MEMORY},
+#define AG_PASSAGE_CODE(symbol)   {#symbol, KIND_CODE},
+#include "interpose/driver/passages.def"
+};
+
+static const char *const still[] = {
+#define AG_STILL(symbol) #symbol,
+#include "interpose/driver/passages.def"
+};
+
+#define N_STILL (sizeof(still) / sizeof(still[0]))
+
+/* For the assembly alone, hence no header. */
+extern const char ag_passage_thunks[];
+_Atomic(void *) ag_passage_ways[N_PASSAGES]; /* where a thunk jumps by itself, or NULL */
+void *ag_passage_enter(unsigned number);
+
+static _Atomic(void *) reals[N_PASSAGES]; /* the driver's functions, as far as they are known */
+static _Atomic bool over;
+
+/* --- by address --- */
+
+struct address_row {
+    const void *address;
+    int number; /* of a passage; -1: none */
+};
+
+static struct address_row by_address[N_LISTED + N_STILL];
+static size_t n_by_address;
+
+static void *thunk(unsigned number)
+{
+    return (void *)(ag_passage_thunks + (size_t)number * THUNK_BYTES);
+}
+
+static CUresult not_supported(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Of functions that nobody knows, the worst is thought that can be borne. */
+static enum kind kind_of(unsigned number)
+{
+    return number < N_LISTED ? listed[number].kind : KIND_MEMORY;
+}
+
+/* Does every call concern us, withheld work or not? */
+static bool always_enters(unsigned number)
+{
+    return kind_of(number) != KIND_PLAIN && ag_entry_replays();
+}
+
+static void *fill(unsigned number, void *real)
+{
+    atomic_store_explicit(&reals[number], real, memory_order_relaxed);
+    if (!always_enters(number))
+        atomic_store_explicit(&ag_passage_ways[number], real, memory_order_release);
+    return real;
+}
+
+/* The driver's function. Where nothing has started, since no driver is there to start with, what
+ * other libraries have under that name. */
+static void *real_of(unsigned number)
+{
+    void *real = atomic_load_explicit(&reals[number], memory_order_acquire);
+    bool started = atomic_load_explicit(&ag_entry_state, memory_order_acquire) != AG_ENTRY_NEW;
+
+    if (real)
+        return started ? fill(number, real) : real;
+    real = started ? ag_driver_symbol(listed[number].name)
+                   : ag_real_dlsym(RTLD_NEXT, listed[number].name);
+    if (!real)
+        real = (void *)not_supported;
+    return started ? fill(number, real) : real;
+}
+
+static void before(unsigned number)
+{
+    enum kind kind = kind_of(number);
+
+    if (kind != KIND_PLAIN && ag_entry_replays())
+        ag_copies_forget();
+    if (kind == KIND_CODE && ag_entry_replays())
+        ag_replay_forget_code(AG_FLUSH_CODE);
+    else if (ag_replay_holds())
+        ag_replay_flush_all(AG_FLUSH_CALL);
+}
+
+/* The long way of a passage: returns where it is to jump. */
+void *ag_passage_enter(unsigned number)
+{
+    int saved_errno = errno;
+    void *real;
+
+    if (!ag_entry_inside() &&
+        atomic_load_explicit(&ag_entry_state, memory_order_acquire) == AG_ENTRY_NEW &&
+        ag_driver_is_loaded())
+        (void)ag_entry_start();
+    real = real_of(number);
+    if (!ag_entry_inside()) {
+        ag_entry_depth = 1;
+        before(number);
+        ag_entry_depth = 0;
+    }
+    errno = saved_errno;
+    return real;
+}
+
+/* --- what look-ups get --- */
+
+static int compare_addresses(const void *a, const void *b)
+{
+    const struct address_row *x = a, *y = b;
+
+    if (x->address != y->address)
+        return x->address > y->address ? 1 : -1;
+    return (y->number > x->number) - (y->number < x->number); /* a passage before none */
+}
+
+static void note_address(const void *address, int number)
+{
+    if (address)
+        by_address[n_by_address++] = (struct address_row){address, number};
+}
+
+void ag_passage_index(void)
+{
+    n_by_address = 0;
+    for (unsigned i = 0; i < N_LISTED; i++) {
+        void *real = ag_driver_symbol(listed[i].name);
+
+        fill(i, real ? real : (void *)not_supported);
+        note_address(real, (int)i);
+    }
+    for (size_t i = 0; i < N_STILL; i++)
+        note_address(ag_driver_symbol(still[i]), -1);
+    qsort(by_address, n_by_address, sizeof(*by_address), compare_addresses);
+    ag_passage_look_around();
+}
+
+static const struct address_row *find_address(const void *address)
+{
+    size_t low = 0, high = n_by_address;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (by_address[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n_by_address && by_address[low].address == address ? &by_address[low] : NULL;
+}
+
+/* Somebody can call the driver without our noticing: from now on nothing is withheld. */
+static void end_replay(const char *why)
+{
+    int depth = ag_entry_depth, saved_errno = errno;
+
+    if (atomic_exchange(&over, true))
+        return;
+    ag_log_warn("%s: graph replay is off", why);
+    ag_stats_replay(why);
+    ag_entry_depth = 1;
+    ag_replay_stop();
+    ag_entry_depth = depth;
+    errno = saved_errno;
+}
+
+/* The spare passage of an address, the same one each time. */
+static void *spare_of(void *real)
+{
+    for (unsigned i = N_LISTED; i < N_PASSAGES; i++) {
+        void *there = NULL;
+
+        if (atomic_compare_exchange_strong(&reals[i], &there, real) || there == real)
+            return thunk(i);
+    }
+    end_replay("the driver has more unknown functions than there are passages");
+    return real;
+}
+
+void *ag_passage_of_address(void *real)
+{
+    const struct address_row *row = find_address(real);
+
+    if (!row)
+        return spare_of(real);
+    return row->number < 0 ? real : thunk((unsigned)row->number);
+}
+
+void *ag_passage_of_name(const char *name, void *real)
+{
+    for (unsigned i = 0; i < N_LISTED; i++) {
+        if (!strcmp(name, listed[i].name))
+            return thunk(i);
+    }
+    for (size_t i = 0; i < N_STILL; i++) {
+        if (!strcmp(name, still[i]))
+            return real;
+    }
+    return spare_of(real);
+}
+
+bool ag_passage_over(void)
+{
+    return atomic_load_explicit(&over, memory_order_relaxed);
+}
+
+/* --- what has no passage --- */
+
+static enum ag_bypass_verdict judge(const char *symbol)
+{
+    for (size_t i = 0; i < N_STILL; i++) {
+        if (!strcmp(symbol, still[i]))
+            return AG_BYPASS_HARMLESS;
+    }
+    for (unsigned i = 0; i < N_LISTED; i++) {
+        if (!strcmp(symbol, listed[i].name))
+            return AG_BYPASS_BOUND;
+    }
+    return ag_hook_by_name(symbol) == AG_N_HOOKS ? AG_BYPASS_NAMED : AG_BYPASS_BOUND;
+}
+
+void ag_passage_look_around(void)
+{
+    struct ag_bypass_found found;
+    char why[256];
+
+    if (!ag_replay_on() || !ag_bypass_find(judge, &found))
+        return;
+    snprintf(why, sizeof(why), "%s reaches the driver past Allograft (%s)", found.file,
+             found.symbol);
+    end_replay(why);
+}

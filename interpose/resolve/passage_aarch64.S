@@ -1,0 +1,93 @@
+/* The passages for aarch64: thunks before functions of the driver that are not hooked (passage.h).
+ *
+ * Each stands in the program's call of a function whose parameters it does not know, so it must keep
+ * every register that may carry one, and the stack as it is: it leaves by a jump. x16 and x17 are the
+ * only ones it may use. All have one size: passage.c counts on it. */
+#if defined(__aarch64__)
+
+#include "interpose/resolve/passage.h"
+
+	.hidden	ag_replay_withheld
+	.hidden	ag_passage_ways
+	.hidden	ag_passage_enter
+	.hidden	ag_passage_thunks
+
+	.set	passage_number, 0
+
+	.macro	passage_thunk
+	hint	#34				/* bti c */
+	adrp	x17, ag_replay_withheld
+	ldr	w17, [x17, #:lo12:ag_replay_withheld]
+	cbnz	w17, 1f
+	adrp	x16, ag_passage_ways+8*passage_number
+	ldr	x16, [x16, #:lo12:ag_passage_ways+8*passage_number]
+	cbz	x16, 1f
+	br	x16
+1:	mov	w16, #passage_number
+	b	passage_slow
+	.p2align 6
+	.set	passage_number, passage_number+1
+	.endm
+
+	.macro	passage_exported symbol
+	.globl	\symbol
+	.type	\symbol, %function
+\symbol:
+	passage_thunk
+	.size	\symbol, .-\symbol
+	.endm
+
+	.text
+	.globl	ag_passage_thunks
+	.p2align 6
+	.cfi_startproc				/* one description: none of them touches the stack */
+ag_passage_thunks:
+#define AG_PASSAGE(symbol) passage_exported symbol
+#include "interpose/driver/passages.def"
+	.type	passage_spare, %function
+passage_spare:
+	.rept	AG_PASSAGE_SPARES
+	passage_thunk
+	.endr
+	.size	passage_spare, .-passage_spare
+	.cfi_endproc
+
+	.type	passage_slow, %function
+passage_slow:					/* (w16: number) */
+	.cfi_startproc
+	stp	x29, x30, [sp, #-224]!
+	.cfi_adjust_cfa_offset 224
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
+	mov	x29, sp
+	stp	x0, x1, [sp, #16]
+	stp	x2, x3, [sp, #32]
+	stp	x4, x5, [sp, #48]
+	stp	x6, x7, [sp, #64]
+	str	x8, [sp, #80]
+	stp	q0, q1, [sp, #96]
+	stp	q2, q3, [sp, #128]
+	stp	q4, q5, [sp, #160]
+	stp	q6, q7, [sp, #192]
+	mov	w0, w16
+	bl	ag_passage_enter
+	mov	x16, x0
+	ldp	x0, x1, [sp, #16]
+	ldp	x2, x3, [sp, #32]
+	ldp	x4, x5, [sp, #48]
+	ldp	x6, x7, [sp, #64]
+	ldr	x8, [sp, #80]
+	ldp	q0, q1, [sp, #96]
+	ldp	q2, q3, [sp, #128]
+	ldp	q4, q5, [sp, #160]
+	ldp	q6, q7, [sp, #192]
+	ldp	x29, x30, [sp], #224
+	.cfi_adjust_cfa_offset -224
+	.cfi_restore x29
+	.cfi_restore x30
+	br	x16
+	.cfi_endproc
+	.size	passage_slow, .-passage_slow
+
+#endif
+	.section .note.GNU-stack, "", %progbits

@@ -1,0 +1,123 @@
+/* The doors through which a program gets driver functions.
+ *
+ * Delicate, because dlsym runs everywhere: under the loader's lock, inside constructors, inside
+ * malloc replacements, before main. Rules:
+ * - dlsym initialises nothing, takes no lock, opens nothing. It calls the real one and compares.
+ * - Everything but cu[A-Z]* with an explicit handle leaves through a tail jump in dlsym_<arch>.S,
+ *   so that RTLD_NEXT and RTLD_DEFAULT see the program's return address and mean what they meant.
+ *   Those two need no help from us: what is exported here is found by them in the right order.
+ * - A result is only replaced when it lies in libcuda: other libraries have cu[A-Z] names too.
+ * - cuGetProcAddress is asked first; what it returned, not the name, decides: one base name stands
+ *   for several ABIs, and only the driver knows which one a version and flag mean. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/driver/real_dlsym.h"
+
+#include <string.h>
+
+#include "interpose/driver/abi.h"
+#include "interpose/base/log.h"
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/resolve/passage.h"
+#include "interpose/report/stats.h"
+#include "interpose/driver/symbols.h"
+
+/* For the assembly alone, hence no header. */
+void *ag_resolve_dlsym_cuda(void *handle, const char *name);
+
+/* Is the hook needed? Else its symbol is the driver's own, for all that programs can see. */
+static bool is_wanted(enum ag_hook hook)
+{
+    switch (ag_hook_info(hook)->when) {
+    case AG_WHEN_LAUNCHES:
+        return ag_entry_watches_launches() || ag_entry_replays();
+    case AG_WHEN_GRAPH:
+        return ag_entry_replays();
+    default:
+        return true;
+    }
+}
+
+/* What is not hooked is only stood in for where streams may be replayed. */
+static void *by_passage(const char *name, void *real)
+{
+    void *passage;
+
+    if (!ag_entry_replays() || !ag_driver_owns(real))
+        return real;
+    passage = ag_passage_of_name(name, real);
+    if (passage != real) {
+        ag_driver_note_address(real);
+        ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
+    }
+    return passage;
+}
+
+/* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the assembly. */
+void *ag_resolve_dlsym_cuda(void *handle, const char *name)
+{
+    void *real = ag_real_dlsym(handle, name);
+    enum ag_hook hook;
+
+    if (!real || ag_entry_inside())
+        return real;
+    hook = ag_hook_by_name(name);
+    if (hook == AG_N_HOOKS)
+        return by_passage(name, real);
+    if (real == ag_hook_info(hook)->entry || !is_wanted(hook) || !ag_driver_owns(real))
+        return real;
+    ag_driver_note_address(real);
+    ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
+    ag_stats_add(AG_STAT_SUBSTITUTED, 1);
+    return ag_hook_info(hook)->entry;
+}
+
+/* What the program gets for a pointer that the driver's look-up returned for `name`. */
+static void *substitute(const char *name, void *real, cuuint64_t flags)
+{
+    enum ag_hook hook;
+
+    ag_stats_add(AG_STAT_DOOR_GET_PROC_ADDRESS, 1);
+    if (!real || !ag_entry_substitutes())
+        return real;
+    hook = ag_hook_by_address(real, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    if (hook != AG_N_HOOKS && !is_wanted(hook))
+        return real;
+    if (hook != AG_N_HOOKS) {
+        ag_stats_add(AG_STAT_SUBSTITUTED, 1);
+        return ag_hook_info(hook)->entry;
+    }
+    if (ag_entry_replays())
+        return ag_passage_of_address(real);
+    hook = name ? ag_hook_by_base(name) : AG_N_HOOKS;
+    if (hook != AG_N_HOOKS && is_wanted(hook)) {
+        ag_stats_add(AG_STAT_DOOR_UNMATCHED, 1);
+        ag_log_debug("cuGetProcAddress gave %s at an address of no hooked symbol: left alone", name);
+    }
+    return real;
+}
+
+AG_ENTRY CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    CUresult result;
+
+    AG_ENTER(cuGetProcAddress, symbol, pfn, version, flags);
+    result = ag_cu.cuGetProcAddress(symbol, pfn, version, flags);
+    if (result == CUDA_SUCCESS && pfn)
+        *pfn = substitute(symbol, *pfn, flags);
+    return ag_entry_leave(result);
+}
+
+AG_ENTRY CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                                      CUdriverProcAddressQueryResult *status)
+{
+    CUresult result;
+
+    AG_ENTER(cuGetProcAddress_v2, symbol, pfn, version, flags, status);
+    result = ag_cu.cuGetProcAddress_v2(symbol, pfn, version, flags, status);
+    if (result == CUDA_SUCCESS && pfn)
+        *pfn = substitute(symbol, *pfn, flags);
+    return ag_entry_leave(result);
+}

@@ -1,0 +1,48 @@
+/* Fills in names of files: see pattern.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/settings/pattern.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/report/stats.h"
+
+/* What a letter stands for; its length, or 0 for a letter that stands for nothing. */
+static size_t expand(char letter, char *text, size_t capacity)
+{
+    const struct ag_stats_head *head = &ag_stats.head;
+    int length = 0;
+
+    if (letter == 'p')
+        length = snprintf(text, capacity, "%d", head->pid);
+    else if (letter == 'h')
+        length = snprintf(text, capacity, "%s", head->host);
+    else if (letter == 'n')
+        length = snprintf(text, capacity, "%s", head->program);
+    else if (letter == 'r')
+        length = snprintf(text, capacity, "%d", head->rank < 0 ? 0 : head->rank);
+    return length > 0 ? (size_t)length : 0;
+}
+
+void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t capacity)
+{
+    size_t length = 0;
+    bool has_pid = false;
+
+    for (; *pattern && length + 1 < capacity; pattern++) {
+        size_t added = *pattern == '%' ? expand(pattern[1], path + length, capacity - length) : 0;
+
+        if (!added) {
+            path[length++] = *pattern;
+            continue;
+        }
+        pattern++;
+        has_pid = has_pid || *pattern == 'p';
+        length += added;
+    }
+    path[length < capacity ? length : capacity - 1] = '\0';
+    if (in_child && !has_pid && length + 1 < capacity)
+        snprintf(path + length, capacity - length, ".%d", ag_stats.head.pid);
+}

@@ -1,0 +1,357 @@
+/* The program's own stream-ordered allocations and frees: see app_async.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "policy/app/app_async.h"
+
+#include <stdatomic.h>
+#include <sys/prctl.h>
+
+#include "interpose/base/helper.h"
+
+#include "policy/alloc.h"
+#include "policy/app/app_pools.h"
+#include "policy/budget.h"
+#include "interpose/settings/caller.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
+#include "policy/ledger.h"
+#include "policy/backends/managed_pool.h"
+#include "policy/order.h"
+#include "policy/pressure.h"
+#include "interpose/report/trace.h"
+
+static const struct ag_rules *rules; /* NULL: none says async=managed */
+static bool oversubscribe;
+static _Atomic uint64_t n_asked; /* for nth=: cudaMallocAsync has numbers of its own */
+
+static bool says_managed(const struct ag_rule *rule)
+{
+    return (rule->says & 1u << AG_SAYS_ASYNC) && rule->wish.async_managed;
+}
+
+void ag_app_async_configure(const struct ag_rules *new_rules, bool new_oversubscribe)
+{
+    rules = NULL;
+    oversubscribe = new_oversubscribe;
+    for (unsigned i = 0; new_rules && i < new_rules->n; i++) {
+        if (says_managed(&new_rules->rule[i]))
+            rules = new_rules;
+    }
+}
+
+/* --- what is known of a stream --- */
+
+static bool is_builtin(CUstream stream)
+{
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/* The device that a stream is on, NULL when unknown. Asks the driver only where there are several. */
+static struct ag_device *device_of(CUstream stream)
+{
+    struct ag_context *context = NULL;
+    CUcontext handle = NULL;
+
+    if (!ag_device_met(1))
+        return ag_device_met(0);
+    if (!is_builtin(stream) && ag_cu.cuStreamGetCtx && !ag_order_capture_open() &&
+        ag_cu.cuStreamGetCtx(stream, &handle) == CUDA_SUCCESS)
+        context = ag_context_find(handle);
+    if (!context)
+        context = ag_context_current();
+    return context ? context->device : NULL;
+}
+
+/* NULL for a pool of the host, and where it is not known. */
+static struct ag_device *device_of_row(unsigned row)
+{
+    int ordinal = ag_stats.app_pools[row].device;
+    struct ag_device *device = NULL;
+
+    for (unsigned i = 0; ordinal >= 0 && (device = ag_device_met(i)); i++) {
+        if (device->ordinal == ordinal)
+            break;
+    }
+    return device;
+}
+
+/* Does what is submitted to the stream become part of a graph? The question ends no capture. */
+static bool is_captured(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (!ag_order_capture_open() || !ag_cu.cuStreamIsCapturing)
+        return false;
+    if (!stream && per_thread)
+        stream = CU_STREAM_PER_THREAD;
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return false;
+    return ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* --- allocation --- */
+
+/* One call of the program. */
+struct request {
+    CUdeviceptr *ret_address;
+    size_t bytes;
+    CUstream stream;
+    bool per_thread;
+    const void *caller;
+    uint64_t began; /* ticks; 0 where nobody traces */
+};
+
+static void tell(const struct request *request, enum ag_trace_kind kind, CUdeviceptr address,
+                 const struct ag_device *device, CUresult result)
+{
+    CUstream stream = request->stream;
+
+    if (!stream && request->per_thread)
+        stream = CU_STREAM_PER_THREAD;
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = (uint8_t)kind,
+        .ticks = request->began,
+        .duration = ag_clock_ticks() - request->began,
+        .device = (int16_t)(device ? device->ordinal : AG_TRACE_NO_DEVICE),
+        .placement = AG_TRACE_PLACE_APP_POOL,
+        .address = address,
+        .size = request->bytes,
+        .stream = (uintptr_t)stream,
+        .caller = (uintptr_t)request->caller,
+        .code = (uint16_t)result,
+    });
+}
+
+static uint64_t begin(void)
+{
+    return ag_trace_on() ? ag_clock_ticks() : 0;
+}
+
+static CUresult counted(CUresult result, unsigned row, const struct request *request)
+{
+    if (result != CUDA_SUCCESS) {
+        ag_stats_app_pool(row, AG_APP_FAILED, 1);
+        if (request->began)
+            tell(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
+    } else if (is_captured(request->stream, request->per_thread)) {
+        ag_stats_add(AG_STAT_ASYNC_CAPTURED, 1);
+    } else {
+        (void)ag_helper_start(); /* asks at the end how much was used */
+        ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
+        ag_stats_app_pool(row, AG_APP_BYTES, request->bytes);
+        if (request->began)
+            tell(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
+    }
+    return result;
+}
+
+/* ALLOGRAFT_LIMIT: as on a card of that size. In a capture the driver answers: its nodes take nothing
+ * yet. Threads that ask at the same time may pass it together. */
+static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
+{
+    if (!ag_budget_is_limited() || !device || !ret_address || ag_order_capture_open() ||
+        bytes <= ag_budget_left(device))
+        return false;
+    ag_trace_step(AG_STAT_BUDGET_HIT, device->ordinal, bytes);
+    return true;
+}
+
+/* The first rule that applies decides, if it says anything of this: its number, or -1. */
+static int rule_of(size_t bytes, const struct ag_device *device, const void *caller)
+{
+    char thread[16] = "";
+    struct ag_asked asked = {.bytes = bytes, .device = device->ordinal};
+    int i;
+
+    asked.nth = atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed) + 1;
+    asked.exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
+    if (rules->needs & AG_NEED_MODULE)
+        asked.module = ag_caller_module(caller);
+    if (rules->needs & AG_NEED_THREAD && !prctl(PR_GET_NAME, thread))
+        asked.thread = thread;
+    i = ag_rules_match(rules, &asked);
+    return i >= 0 && says_managed(&rules->rule[i]) ? i : -1;
+}
+
+/* Managed memory may exceed the card, which programs do not expect and which can hang a GPU. What the
+ * pool holds unused costs nothing more; it grows only by what is free. */
+static bool fits(CUmemoryPool pool, size_t bytes)
+{
+    CUstreamCaptureMode previous;
+    cuuint64_t reserved = 0, used = 0;
+    size_t free_bytes = 0, total;
+    bool known;
+
+    if (oversubscribe || !ag_cu.cuMemPoolGetAttribute)
+        return oversubscribe;
+    previous = ag_order_relax_captures();
+    known = ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
+                CUDA_SUCCESS &&
+            ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS;
+    if (known && (reserved < used || bytes > reserved - used))
+        known = ag_cu.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes <= free_bytes;
+    ag_order_restore_captures(previous);
+    return known;
+}
+
+/* From the device's managed pool. AG_N_STATS, or as which counter's case it has to be the driver's. */
+static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstream stream,
+                                  bool per_thread, struct ag_device *device)
+{
+    CUmemoryPool pool;
+    CUresult result;
+
+    if (ag_order_capture_open())
+        return AG_STAT_ASYNC_CAPTURE_OPEN;
+    if (ag_budget_is_limited()) /* what is freed of it is not counted: it cannot be held to a limit */
+        return AG_STAT_ASYNC_EXHAUSTED;
+    result = ag_managed_pool(device, &pool);
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        return AG_STAT_ASYNC_CAPTURE_OPEN;
+    if (result != CUDA_SUCCESS)
+        return AG_STAT_ASYNC_NO_MANAGED;
+    if (!fits(pool, bytes))
+        return AG_STAT_ASYNC_EXHAUSTED;
+    result = per_thread ? ag_cu.cuMemAllocFromPoolAsync_ptsz(ret_address, bytes, pool, stream)
+                        : ag_cu.cuMemAllocFromPoolAsync(ret_address, bytes, pool, stream);
+    if (result != CUDA_SUCCESS)
+        return AG_STAT_ASYNC_EXHAUSTED;
+    ag_stats_add(AG_STAT_ASYNC_MANAGED, 1);
+    ag_stats_add(AG_STAT_ASYNC_MANAGED_BYTES, bytes);
+    return AG_N_STATS;
+}
+
+/* True when a rule wished it and it worked. */
+static bool redirected(const struct request *request)
+{
+    struct ag_device *device = request->ret_address ? device_of(request->stream) : NULL;
+    int rule = device ? rule_of(request->bytes, device, request->caller) : -1;
+    enum ag_stat why;
+
+    if (rule < 0)
+        return false;
+    why = alloc_managed(request->ret_address, request->bytes, request->stream, request->per_thread,
+                        device);
+    if (why != AG_N_STATS) {
+        ag_stats_add(why, 1);
+        return false;
+    }
+    ag_stats_rule_hit(rule, request->bytes);
+    if (request->began)
+        tell(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
+    return true;
+}
+
+CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, bool per_thread,
+                      const void *caller)
+{
+    CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) =
+        per_thread ? ag_cu.cuMemAllocAsync_ptsz : ag_cu.cuMemAllocAsync;
+    const struct request request = {ret_address, bytes, stream, per_thread, caller, begin()};
+    struct ag_device *device;
+    unsigned row;
+    CUresult result;
+
+    if (rules && redirected(&request))
+        return CUDA_SUCCESS;
+    device = device_of(stream);
+    row = ag_app_pools_current(device ? device->ordinal : -1);
+    if (is_over_limit(device, ret_address, bytes))
+        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
+    ag_app_pools_keep(row);
+    result = alloc(ret_address, bytes, stream);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+        result = alloc(ret_address, bytes, stream);
+    return counted(result, row, &request);
+}
+
+CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemoryPool pool,
+                                CUstream stream, bool per_thread, const void *caller)
+{
+    CUresult (*alloc)(CUdeviceptr *, size_t, CUmemoryPool, CUstream) =
+        per_thread ? ag_cu.cuMemAllocFromPoolAsync_ptsz : ag_cu.cuMemAllocFromPoolAsync;
+    const struct request request = {ret_address, bytes, stream, per_thread, caller, begin()};
+    unsigned row = ag_app_pools_find(pool);
+    CUresult result;
+
+    if (is_over_limit(device_of_row(row), ret_address, bytes))
+        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
+    ag_app_pools_keep(row);
+    result = alloc(ret_address, bytes, pool, stream);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+        result = alloc(ret_address, bytes, pool, stream);
+    return counted(result, row, &request);
+}
+
+/* --- free --- */
+
+CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, const void *caller)
+{
+    CUresult (*free_async)(CUdeviceptr, CUstream) =
+        per_thread ? ag_cu.cuMemFreeAsync_ptsz : ag_cu.cuMemFreeAsync;
+    const struct request request = {NULL, 0, stream, per_thread, caller, begin()};
+    struct ag_block block;
+    bool captured;
+    CUresult result;
+
+    if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block))
+        return ag_free_async(address, stream, free_async,
+                             per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize);
+    result = free_async(address, stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    captured = is_captured(stream, per_thread);
+    ag_stats_add(captured ? AG_STAT_ASYNC_CAPTURED : AG_STAT_ASYNC_FREED, 1);
+    if (request.began && !captured)
+        tell(&request, AG_TRACE_FREE_ASYNC, address, NULL, 0);
+    return result;
+}
+
+/* --- questions about what was redirected --- */
+
+static struct ag_device *device_of_managed(CUmemoryPool pool)
+{
+    struct ag_device *device = NULL;
+
+    for (unsigned i = 0; pool && (device = ag_device_met(i)); i++) {
+        if (ag_managed_pool_is_of(device, pool))
+            break;
+    }
+    return device;
+}
+
+void ag_app_answer_pool(CUmemoryPool *pool)
+{
+    const struct ag_device *device = device_of_managed(*pool);
+    CUstreamCaptureMode previous;
+
+    if (!device)
+        return;
+    previous = ag_order_relax_captures();
+    if (!ag_cu.cuDeviceGetMemPool || ag_cu.cuDeviceGetMemPool(pool, device->ordinal) != CUDA_SUCCESS)
+        *pool = ag_app_pools_current_handle(device->ordinal);
+    ag_order_restore_captures(previous);
+}
+
+bool ag_app_is_managed(CUdeviceptr address)
+{
+    CUmemoryPool pool = NULL;
+    bool any = false;
+
+    for (unsigned i = 0; ag_device_met(i) && !any; i++)
+        any = ag_managed_pool_exists(ag_device_met(i));
+    return any &&
+           ag_cu.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) ==
+               CUDA_SUCCESS &&
+           device_of_managed(pool);
+}
+
+CUresult ag_app_range_handle(void *ret_handle, CUdeviceptr address, size_t size,
+                             CUmemRangeHandleType type, unsigned long long flags)
+{
+    if (!ag_app_is_managed(address))
+        return ag_cu.cuMemGetHandleForAddressRange(ret_handle, address, size, type, flags);
+    return CUDA_ERROR_INVALID_VALUE;
+}

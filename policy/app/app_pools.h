@@ -1,0 +1,70 @@
+/* The program's own stream-ordered pools: a table of them, what is done with each, and the release
+ * threshold that ALLOGRAFT_APP_POOL_KEEP gives those for which the program chose none. */
+#ifndef AG_POLICY_APP_POOLS_H
+#define AG_POLICY_APP_POOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/driver/abi.h"
+#include "interpose/settings/options.h"
+#include "interpose/report/stats.h"
+
+struct ag_device;
+
+/* Before the first call. */
+void ag_app_pools_configure(struct ag_size keep);
+
+/* --- on the way of allocations: any thread, no lock, no driver call unless said --- */
+
+/* Row of the pool that cuMemAllocAsync uses on a device (ordinal < 0: not known). */
+unsigned ag_app_pools_current(int ordinal);
+/* Its handle, as far as the table knows. May ask the driver, for the default pool's. */
+CUmemoryPool ag_app_pools_current_handle(int ordinal);
+/* Row of a pool that an allocation names, to count in (ag_stats_app_pool). A handle that is met for the
+ * first time may be asked about. */
+unsigned ag_app_pools_find(CUmemoryPool pool);
+/* Before an allocation from the row's pool: its release threshold, if that is still to be raised. */
+void ag_app_pools_keep(unsigned row);
+
+/* --- what the other calls do, around the driver's own; each returns `result`, or what it got --- */
+
+/* After the program created, imported or asked for a pool. `location` NULL: of an unknown place. */
+CUresult ag_app_pools_made(CUresult result, const CUmemoryPool *pool, enum ag_app_pool_kind kind,
+                           const CUmemLocation *location);
+/* After the program asked for the default pool (or the current one) of a location. */
+CUresult ag_app_pools_given(CUresult result, const CUmemoryPool *pool, bool current,
+                            const CUmemLocation *location, CUmemAllocationType type);
+/* After the program chose the pool of a location. */
+CUresult ag_app_pools_chosen(CUresult result, CUmemoryPool pool, const CUmemLocation *location,
+                             CUmemAllocationType type);
+/* After any other call that names a pool. */
+CUresult ag_app_pools_touched(CUresult result, CUmemoryPool pool);
+
+/* As the driver function of that name; the driver's call is made inside. */
+CUresult ag_app_pools_destroy(CUmemoryPool pool);
+CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+
+/* The primary context of a device is about to end. Pools and their attributes outlive it (580.159); handles
+ * are not trusted to. */
+void ag_app_pools_device_ending(int ordinal);
+/* The process ends and the driver is still there: asks each pool for its highest levels. By the helper
+ * (base/helper.h). */
+void ag_app_pools_exit(void);
+/* Is there any pool of the program's to ask? */
+bool ag_app_pools_met(void);
+/* A forked child has no pools. */
+void ag_app_pools_forget_all(void);
+
+/* --- for the rest of the policy; each asks the driver, and harms no capture --- */
+
+/* Bytes of the device's memory that the program has from its pools. */
+uint64_t ag_app_pools_used(const struct ag_device *device);
+/* Bytes that pools of the device hold unused because of ALLOGRAFT_APP_POOL_KEEP: natively the device
+ * would have them back. */
+uint64_t ag_app_pools_held(const struct ag_device *device);
+/* Gives those bytes back, as far as nothing uses them. */
+void ag_app_pools_trim(const struct ag_device *device);
+
+#endif

@@ -1,0 +1,152 @@
+/* Where a block comes from and how it goes back, by its shape: see backend.h. */
+#include "policy/backends/backend.h"
+
+#include "policy/budget.h"
+#include "interpose/driver/driver.h"
+#include "policy/backends/managed_pool.h"
+#include "policy/order.h"
+#include "policy/pressure.h"
+
+static CUresult allocate_native(size_t bytes, CUdeviceptr *ret_address, size_t *ret_size)
+{
+    CUdeviceptr address;
+    CUresult result = ag_cu.cuMemAlloc_v2(&address, bytes);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret_address = address;
+    *ret_size = bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate_managed_pool(struct ag_context *context, size_t bytes,
+                                      struct ag_shape shape, CUdeviceptr *ret_address,
+                                      size_t *ret_size)
+{
+    CUmemoryPool pool;
+    CUresult result;
+
+    if (!ag_managed_fits(context, bytes, shape))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = ag_managed_pool(context->device, &pool);
+    return result == CUDA_SUCCESS ? ag_pool_allocate(context, pool, bytes, ret_address, ret_size)
+                                  : result;
+}
+
+CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+                             CUdeviceptr *ret_address, size_t *ret_size)
+{
+    switch ((enum ag_source)shape.source) {
+    case AG_SOURCE_POOL:
+        return ag_pool_allocate(context, context->device->pool, bytes, ret_address, ret_size);
+    case AG_SOURCE_PLAIN:
+        return ag_managed_allocate(context, bytes, shape, ret_address, ret_size);
+    case AG_SOURCE_MANAGED_POOL:
+        return allocate_managed_pool(context, bytes, shape, ret_address, ret_size);
+    case AG_SOURCE_NATIVE:
+        break;
+    }
+    return allocate_native(bytes, ret_address, ret_size);
+}
+
+/* --- back --- */
+
+/* When the driver will not free it in stream order: once all work that may use it is done. */
+static void free_after_wait(struct ag_context *context, CUdeviceptr address)
+{
+    (void)ag_order_wait_released(context, UINT64_MAX);
+    (void)ag_cu.cuMemFree_v2(address);
+}
+
+/* What no pool holds goes by the driver's own free, which waits for the device. */
+static void free_waiting(CUdeviceptr address)
+{
+    CUstreamCaptureMode previous = ag_order_relax_captures();
+
+    (void)ag_cu.cuMemFree_v2(address);
+    ag_order_restore_captures(previous);
+}
+
+static void release_one(struct ag_context *context, struct ag_block *block, CUstream stream)
+{
+    CUdeviceptr address = block->address;
+    enum ag_source source = (enum ag_source)block->shape.source;
+    bool on_device = ag_shape_is_on_device(block->shape);
+    size_t size = block->size;
+
+    ag_budget_forget(block);
+    if (source == AG_SOURCE_PLAIN && on_device)
+        ag_managed_freed(context->device, size);
+    if (source == AG_SOURCE_PLAIN || source == AG_SOURCE_NATIVE)
+        free_waiting(address);
+    else if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)
+        ag_pressure_pending(size);
+    else
+        free_after_wait(context, address);
+    ag_stats_add(AG_STAT_CACHE_RETURNED, 1);
+}
+
+static bool is_single(const struct ag_block *block)
+{
+    return block->shape.source == AG_SOURCE_PLAIN || block->shape.source == AG_SOURCE_NATIVE;
+}
+
+/* Takes single allocations out of the list. */
+static struct ag_block *take_singles(struct ag_block **blocks)
+{
+    struct ag_block *singles = NULL, **link = blocks;
+
+    while (*link) {
+        struct ag_block *block = *link;
+
+        if (!is_single(block)) {
+            link = &block->next;
+            continue;
+        }
+        *link = block->next;
+        block->next = singles;
+        singles = block;
+    }
+    return singles;
+}
+
+static struct ag_block *joined(struct ag_block *first, struct ag_block *second)
+{
+    struct ag_block **end = &first;
+
+    while (*end)
+        end = &(*end)->next;
+    *end = second;
+    return first;
+}
+
+/* What of the list must stay, for the driver's wait would be too long. */
+static struct ag_block *hold_back(struct ag_context *context, struct ag_block **blocks,
+                                  uint64_t patience_ns)
+{
+    struct ag_block *singles = patience_ns == UINT64_MAX ? NULL : take_singles(blocks);
+
+    if (!singles || !ag_order_wait_idle(context, patience_ns))
+        return singles;
+    *blocks = joined(singles, *blocks);
+    return NULL;
+}
+
+struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
+                                    uint64_t patience_ns)
+{
+    struct ag_block *held = hold_back(context, &blocks, patience_ns);
+    CUstream stream;
+    bool pushed;
+
+    if (!blocks || !ag_order_release_begin(context, &stream, &pushed))
+        return joined(held, blocks);
+    while (blocks) {
+        struct ag_block *block = blocks;
+
+        blocks = block->next;
+        release_one(context, block, stream);
+    }
+    ag_order_release_end(pushed);
+    return held;
+}

@@ -1,0 +1,177 @@
+/* Pool placement: one stream-ordered pool of our own on each device. */
+#include "policy/backends/backend.h"
+
+#include "interpose/base/log.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/backends/managed_pool.h"
+#include "policy/order.h"
+
+static struct ag_size keep = {.value = UINT64_MAX};
+
+enum pool_state { POOL_NONE, POOL_BEING_MADE, POOL_READY, POOL_REFUSED };
+
+void ag_pool_configure(struct ag_size new_keep)
+{
+    keep = new_keep;
+}
+
+/* False: not to all of them. */
+static bool open_to_peers(CUmemoryPool pool, int ordinal)
+{
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    bool opened = true;
+    int count = 0, can;
+
+    if (ag_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS || !ag_cu.cuMemPoolSetAccess)
+        return true;
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    for (int peer = 0; peer < count; peer++) {
+        if (peer == ordinal ||
+            ag_cu.cuDeviceCanAccessPeer(&can, peer, ordinal) != CUDA_SUCCESS || !can)
+            continue;
+        access.location.id = peer;
+        opened = ag_cu.cuMemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS && opened;
+    }
+    return opened;
+}
+
+CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struct ag_size to_keep,
+                        bool *ret_opened)
+{
+    uint64_t kept = ag_size_bytes(to_keep, device->total_bytes);
+    cuuint64_t threshold = kept < device->limit ? kept : device->limit;
+    int off = 0;
+    CUresult result =
+        ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+
+    /* An allocation must not be made to wait for somebody's unfinished work. */
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuMemPoolSetAttribute(
+            pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off);
+    *ret_opened = result == CUDA_SUCCESS && open_to_peers(pool, device->ordinal);
+    if (result != CUDA_SUCCESS && ag_cu.cuMemPoolDestroy)
+        (void)ag_cu.cuMemPoolDestroy(pool);
+    return result;
+}
+
+static CUresult set_up(struct ag_device *device)
+{
+    bool opened;
+    CUresult result = ag_pool_set_up(device, device->pool, keep, &opened);
+
+    if (result == CUDA_SUCCESS && !opened)
+        ag_log_warn("the pool of device %d could not be opened to all its peers", device->ordinal);
+    return result;
+}
+
+static CUresult make_pool(struct ag_device *device)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    int handles = 0;
+
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device->ordinal;
+    (void)ag_cu.cuDeviceGetAttribute(
+        &handles, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, device->ordinal);
+    if (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        result = ag_cu.cuMemPoolCreate(&device->pool, &properties);
+    }
+    device->pool_is_shareable = result == CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+        result = ag_cu.cuMemPoolCreate(&device->pool, &properties);
+    }
+    return result == CUDA_SUCCESS ? set_up(device) : result;
+}
+
+bool ag_pool_ready(struct ag_device *device)
+{
+    int state = atomic_load_explicit(&device->pool_state, memory_order_acquire);
+    struct ag_wait wait = {0};
+    CUresult result;
+
+    while (state == POOL_NONE || state == POOL_BEING_MADE) {
+        if (state == POOL_NONE && !device->has_pools)
+            return false;
+        if (state == POOL_NONE &&
+            atomic_compare_exchange_strong(&device->pool_state, &state, POOL_BEING_MADE)) {
+            result = make_pool(device);
+            state = result == CUDA_SUCCESS ? POOL_READY : POOL_REFUSED;
+            if (result != CUDA_SUCCESS)
+                ag_log_warn("no pool on device %d (%s): its memory stays native", device->ordinal,
+                            ag_driver_error_name(result));
+            atomic_store_explicit(&device->pool_state, state, memory_order_release);
+            break;
+        }
+        ag_wait_turn(&wait); /* another thread is making it */
+        state = atomic_load_explicit(&device->pool_state, memory_order_acquire);
+    }
+    return state == POOL_READY;
+}
+
+CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t bytes,
+                          CUdeviceptr *ret_address, size_t *ret_size)
+{
+    CUdeviceptr address = 0;
+    CUstream stream;
+    CUresult result, ended;
+
+    if (!ag_order_alloc_begin(context, &stream))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    result = ag_cu.cuMemAllocFromPoolAsync(&address, bytes, pool, stream);
+    ended = ag_order_alloc_end(context, stream, result);
+    if (result == CUDA_SUCCESS && ended != CUDA_SUCCESS)
+        (void)ag_cu.cuMemFreeAsync(address, stream);
+    if (ended != CUDA_SUCCESS)
+        return ended;
+    *ret_address = address;
+    *ret_size = bytes;
+    return CUDA_SUCCESS;
+}
+
+static bool has_pool(struct ag_device *device)
+{
+    return atomic_load_explicit(&device->pool_state, memory_order_acquire) == POOL_READY;
+}
+
+void ag_pool_trim(struct ag_device *device)
+{
+    if (has_pool(device) && ag_cu.cuMemPoolTrimTo)
+        (void)ag_cu.cuMemPoolTrimTo(device->pool, 0);
+    ag_managed_pool_trim(device);
+}
+
+/* Bytes that `pool` holds and nobody uses. */
+static uint64_t idle_in(CUmemoryPool pool)
+{
+    cuuint64_t reserved = 0, used = 0;
+
+    (void)ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    (void)ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    return reserved > used ? reserved - used : 0;
+}
+
+uint64_t ag_pool_idle(struct ag_device *device)
+{
+    CUstreamCaptureMode previous;
+    CUmemoryPool managed = ag_managed_pool_made(device);
+    uint64_t idle = 0;
+
+    if (!ag_cu.cuMemPoolGetAttribute || (!has_pool(device) && !managed))
+        return 0;
+    previous = ag_order_relax_captures(); /* it ends a capture otherwise */
+    if (has_pool(device))
+        idle += idle_in(device->pool);
+    if (managed)
+        idle += idle_in(managed);
+    ag_order_restore_captures(previous);
+    return idle;
+}
+
+void ag_pool_forget(struct ag_device *device)
+{
+    atomic_store(&device->pool_state, POOL_NONE);
+}

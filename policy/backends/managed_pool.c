@@ -1,0 +1,111 @@
+/* The managed pool of a device: see managed_pool.h. */
+#include "policy/backends/managed_pool.h"
+
+#include "policy/backends/backend.h"
+#include "interpose/base/log.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/order.h"
+
+#define FIRST_DRIVER 13000 /* pools of managed memory */
+
+enum pool_state { POOL_NONE, POOL_BEING_MADE, POOL_READY, POOL_REFUSED };
+
+static struct ag_size keep = {.value = UINT64_MAX};
+
+void ag_managed_pool_configure(struct ag_size new_keep)
+{
+    keep = new_keep;
+}
+
+static bool has_managed_pools(const struct ag_device *device)
+{
+    int version = 0;
+
+    return device->has_pools && device->has_managed &&
+           ag_cu.cuDriverGetVersion(&version) == CUDA_SUCCESS && version >= FIRST_DRIVER;
+}
+
+/* Without handle types: the driver exports no managed pool. */
+static CUresult make_pool(struct ag_device *device)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+                                 .handleTypes = CU_MEM_HANDLE_TYPE_NONE};
+    CUmemoryPool pool;
+    CUresult result;
+    bool opened; /* managed memory is open to the peers anyhow */
+
+    if (!has_managed_pools(device))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device->ordinal;
+    result = ag_cu.cuMemPoolCreate(&pool, &properties);
+    if (result == CUDA_SUCCESS)
+        result = ag_pool_set_up(device, pool, keep, &opened);
+    if (result == CUDA_SUCCESS)
+        device->managed_pool = pool;
+    return result;
+}
+
+/* By the thread that set BEING_MADE. A capture that begins meanwhile is not harmed. */
+static int make_now(struct ag_device *device)
+{
+    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUresult result = make_pool(device);
+
+    ag_order_restore_captures(previous);
+    device->managed_refusal = result;
+    if (result != CUDA_SUCCESS)
+        ag_log_info("device %d has no managed pool (%s)", device->ordinal,
+                    ag_driver_error_name(result));
+    return result == CUDA_SUCCESS ? POOL_READY : POOL_REFUSED;
+}
+
+CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool)
+{
+    int state = atomic_load_explicit(&device->managed_state, memory_order_acquire);
+    struct ag_wait wait = {0};
+
+    while (state != POOL_READY && state != POOL_REFUSED) {
+        if (state == POOL_NONE && ag_order_capture_open())
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (state == POOL_NONE &&
+            atomic_compare_exchange_strong(&device->managed_state, &state, POOL_BEING_MADE)) {
+            state = make_now(device);
+            atomic_store_explicit(&device->managed_state, state, memory_order_release);
+            break;
+        }
+        ag_wait_turn(&wait); /* another thread is making it */
+        state = atomic_load_explicit(&device->managed_state, memory_order_acquire);
+    }
+    if (state == POOL_REFUSED)
+        return device->managed_refusal;
+    *ret_pool = device->managed_pool;
+    return CUDA_SUCCESS;
+}
+
+bool ag_managed_pool_exists(struct ag_device *device)
+{
+    return atomic_load_explicit(&device->managed_state, memory_order_acquire) == POOL_READY;
+}
+
+CUmemoryPool ag_managed_pool_made(struct ag_device *device)
+{
+    return ag_managed_pool_exists(device) ? device->managed_pool : NULL;
+}
+
+bool ag_managed_pool_is_of(struct ag_device *device, CUmemoryPool pool)
+{
+    return ag_managed_pool_exists(device) && device->managed_pool == pool;
+}
+
+void ag_managed_pool_trim(struct ag_device *device)
+{
+    if (ag_managed_pool_exists(device) && ag_cu.cuMemPoolTrimTo)
+        (void)ag_cu.cuMemPoolTrimTo(device->managed_pool, 0);
+}
+
+void ag_managed_pool_forget(struct ag_device *device)
+{
+    atomic_store(&device->managed_state, POOL_NONE);
+}

@@ -1,0 +1,33 @@
+/* The managed pool of a device (CUDA 13): stream-ordered allocations that are managed memory. One for
+ * each device, shared by redirected cudaMalloc and by what rules redirect of cudaMallocAsync. */
+#ifndef AG_POLICY_MANAGED_POOL_H
+#define AG_POLICY_MANAGED_POOL_H
+
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+#include "policy/contexts/context.h"
+#include "interpose/settings/options.h"
+
+/* The pool, made on first use, with a context of the process current. CUDA_SUCCESS and *ret_pool, or,
+ * *ret_pool untouched:
+ * CUDA_ERROR_NOT_SUPPORTED           the device or the driver has no managed pools;
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED   a capture is open and the pool is not made yet: ask again;
+ * else                               why the driver refused, remembered: every later call says so too.
+ * Any thread. What is allocated from it: cuMemAdvise is refused (801), prefetch works, no export. */
+CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool);
+
+/* The pool, or NULL when it is not made. Makes no driver call. */
+CUmemoryPool ag_managed_pool_made(struct ag_device *device);
+/* Was it made? And is `pool` it? No driver call. */
+bool ag_managed_pool_exists(struct ag_device *device);
+bool ag_managed_pool_is_of(struct ag_device *device, CUmemoryPool pool);
+
+/* Gives what the pool holds unused back. */
+void ag_managed_pool_trim(struct ag_device *device);
+/* ALLOGRAFT_POOL_KEEP; before the first pool. */
+void ag_managed_pool_configure(struct ag_size keep);
+/* A forked child has no pools. */
+void ag_managed_pool_forget(struct ag_device *device);
+
+#endif

@@ -1,0 +1,504 @@
+/* Tables of devices and contexts: see context.h. */
+#include "policy/contexts/context.h"
+
+#include <string.h>
+
+#include "interpose/base/arena.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/log.h"
+#include "interpose/base/wait.h"
+#include "policy/budget.h"
+#include "interpose/driver/driver.h"
+#include "policy/contexts/green_context.h"
+#include "policy/order.h"
+#include "interpose/report/stats.h"
+
+#define VISIT_NS 1000000000u
+
+static struct {
+    struct ag_lock lock; /* guards entries, spares, primary references, the devices' list */
+    _Atomic(struct ag_context *) contexts[AG_MAX_CONTEXTS];
+    struct ag_device devices[AG_MAX_DEVICES];
+    _Atomic unsigned n_devices;
+    _Atomic unsigned n_contexts;
+    /* Goes up when a context dies, so that threads drop what they remember. */
+    _Atomic unsigned generation;
+    struct ag_context *spares; /* memory of contexts that are gone, linked by ->next_spare */
+} table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
+
+static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
+
+static _Thread_local struct {
+    CUcontext handle;
+    struct ag_context *context;
+    unsigned generation;
+} last_current;
+
+CUcontext ag_context_primary_handle(int device)
+{
+    CUcontext handle = NULL;
+
+    if (ag_cu.cuDevicePrimaryCtxRetain(&handle, device) != CUDA_SUCCESS)
+        return NULL;
+    if (ag_cu.cuDevicePrimaryCtxRelease_v2)
+        (void)ag_cu.cuDevicePrimaryCtxRelease_v2(device);
+    else
+        (void)ag_cu.cuDevicePrimaryCtxRelease(device);
+    return handle;
+}
+
+struct ag_context *ag_context_find(CUcontext handle)
+{
+    for (unsigned i = 0; handle && i < AG_MAX_CONTEXTS; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_acquire);
+
+        if (context && atomic_load_explicit(&context->handle, memory_order_acquire) == handle)
+            return context;
+    }
+    return NULL;
+}
+
+static int attribute(CUdevice_attribute which, int device)
+{
+    int value = 0;
+
+    if (ag_cu.cuDeviceGetAttribute(&value, which, device) != CUDA_SUCCESS)
+        return 0;
+    return value;
+}
+
+static void describe_device(struct ag_device *device, int ordinal)
+{
+    size_t total = 0;
+
+    *device = (struct ag_device){.ordinal = ordinal};
+    (void)ag_cu.cuDeviceTotalMem_v2(&total, ordinal);
+    (void)ag_cu.cuDeviceGetName(device->name, sizeof(device->name) - 1, ordinal);
+    device->total_bytes = total;
+    device->limit = ag_budget_of(total);
+    device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
+                        ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
+                        ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
+    device->has_managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
+    device->has_fences = ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
+    if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
+        ag_order_note_visible(AG_VISIBLE_PAGEABLE);
+}
+
+/* The row of a device, met for the first time or not. */
+struct ag_device *ag_device_of(int ordinal)
+{
+    struct ag_device fresh, *row = NULL;
+    bool described = false;
+
+    for (;;) {
+        unsigned n;
+
+        ag_lock_take(&table.lock);
+        n = atomic_load_explicit(&table.n_devices, memory_order_relaxed);
+        for (unsigned i = 0; i < n && !row; i++) {
+            if (table.devices[i].ordinal == ordinal)
+                row = &table.devices[i];
+        }
+        if (!row && described && n < AG_MAX_DEVICES) {
+            row = &table.devices[n];
+            memcpy(row, &fresh, sizeof(fresh));
+            ag_stats_device_met(ordinal, fresh.name, fresh.total_bytes);
+            atomic_store_explicit(&table.n_devices, n + 1, memory_order_release);
+        }
+        ag_lock_release(&table.lock);
+        if (row || described)
+            return row;
+        describe_device(&fresh, ordinal); /* asks the driver: no lock held */
+        described = true;
+    }
+}
+
+static int device_of(CUcontext handle)
+{
+    CUcontext current = NULL, popped;
+    CUdevice device = -1;
+
+    (void)ag_cu.cuCtxGetCurrent(&current);
+    if (current == handle)
+        return ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+    if (ag_cu.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
+        return -1;
+    if (ag_cu.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = -1;
+    (void)ag_cu.cuCtxPopCurrent_v2(&popped);
+    return device;
+}
+
+/* --- memory --- */
+
+/* With the table's lock held. */
+static void put_spare(struct ag_context *spare)
+{
+    spare->next_spare = table.spares;
+    table.spares = spare;
+}
+
+void ag_context_recycle(struct ag_context *context)
+{
+    ag_lock_take(&table.lock);
+    if (context->forgotten) /* and not by two threads that destroy it */
+        put_spare(context);
+    context->forgotten = false;
+    ag_lock_release(&table.lock);
+}
+
+/* Somebody may visit one for ever: a thread that was cancelled at it. */
+static struct ag_context *take_spare(void)
+{
+    struct ag_context **link = &table.spares, *spare;
+
+    ag_lock_take(&table.lock);
+    while ((spare = *link) && atomic_load_explicit(&spare->visitors, memory_order_seq_cst))
+        link = &spare->next_spare;
+    if (spare)
+        *link = spare->next_spare;
+    ag_lock_release(&table.lock);
+    return spare;
+}
+
+/* As good as new but for the counters of its fences, which a late reader compares, and for its
+ * handle, by which it is found: that comes last. */
+static void clear(struct ag_context *spare)
+{
+    (void)ag_cache_empty(&spare->cache);
+    spare->ordered.event = spare->draining.event = spare->alloc_event = NULL;
+    spare->alloc_stream = spare->free_stream = NULL;
+    atomic_store_explicit(&spare->has_nonblocking_stream, false, memory_order_relaxed);
+    atomic_store_explicit(&spare->equipment_state, 0, memory_order_relaxed);
+    ag_order_settle(spare);
+    atomic_store_explicit(&spare->leaving, false, memory_order_relaxed);
+}
+
+static struct ag_context *get_memory(void)
+{
+    struct ag_context *memory = take_spare();
+
+    if (memory) {
+        clear(memory);
+        return memory;
+    }
+    memory = ag_arena_get(&context_arena);
+    if (memory)
+        ag_cache_init(&memory->cache);
+    return memory;
+}
+
+/* Puts `fresh` into the table unless the handle is there by now, or no place is left. What the
+ * table has, or NULL. */
+static struct ag_context *insert(struct ag_context *fresh, CUcontext handle)
+{
+    struct ag_context *found = NULL;
+    unsigned hole = AG_MAX_CONTEXTS;
+
+    ag_lock_take(&table.lock);
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS && !found; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_relaxed);
+
+        if (context && context->handle == handle)
+            found = context;
+        else if (!context && hole == AG_MAX_CONTEXTS)
+            hole = i;
+    }
+    if (!found && hole < AG_MAX_CONTEXTS) {
+        atomic_store_explicit(&fresh->handle, handle, memory_order_release);
+        atomic_store_explicit(&table.contexts[hole], fresh, memory_order_release);
+        atomic_fetch_add_explicit(&table.n_contexts, 1, memory_order_seq_cst);
+        found = fresh;
+    }
+    if (found != fresh)
+        put_spare(fresh);
+    ag_lock_release(&table.lock);
+    return found;
+}
+
+struct ag_context *ag_context_enter(CUcontext handle, int device)
+{
+    struct ag_context *context = ag_context_find(handle), *fresh;
+    struct ag_device *row;
+    int green_device = context || !handle ? -1 : ag_green_device_inside(handle);
+
+    if (green_device >= 0) {
+        device = green_device;
+        handle = ag_context_primary_handle(device);
+        context = ag_context_find(handle);
+    }
+    if (context || !handle)
+        return context;
+    if (device < 0)
+        device = device_of(handle);
+    row = device < 0 ? NULL : ag_device_of(device);
+    fresh = row ? get_memory() : NULL;
+    if (!fresh)
+        return NULL;
+    fresh->device = row;
+    /* After a reset the primary context comes back under its old handle, still referenced. */
+    fresh->primary_references = row->primary == handle;
+    context = insert(fresh, handle);
+    if (context == fresh)
+        ag_order_context_entered();
+    return context;
+}
+
+struct ag_context *ag_context_current(void)
+{
+    unsigned generation = atomic_load_explicit(&table.generation, memory_order_acquire);
+    CUcontext handle = NULL;
+
+    if (ag_cu.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
+        return NULL;
+    if (last_current.handle != handle || last_current.generation != generation) {
+        last_current.context = ag_context_enter(handle, -1);
+        last_current.handle = last_current.context ? handle : NULL;
+        last_current.generation = generation;
+    }
+    return last_current.context;
+}
+
+bool ag_context_is_inside(void)
+{
+    return last_current.context && last_current.context->handle != last_current.handle;
+}
+
+void ag_context_changed(void)
+{
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+}
+
+void ag_context_primary_retained(CUcontext handle, int device)
+{
+    bool met = ag_context_find(handle) != NULL;
+    struct ag_context *context = ag_context_enter(handle, device);
+
+    if (!context)
+        return;
+    ag_lock_take(&table.lock);
+    context->device->primary = handle;
+    context->primary_references = met ? context->primary_references + 1 : 1;
+    ag_lock_release(&table.lock);
+}
+
+/* The live primary context of `device`; with the table's lock held. */
+static struct ag_context *primary_of(int device)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_relaxed);
+
+        if (context && context->primary_references && context->device->ordinal == device)
+            return context;
+    }
+    return NULL;
+}
+
+struct ag_context *ag_context_primary_dying(int device, bool all)
+{
+    struct ag_context *context;
+
+    ag_lock_take(&table.lock);
+    context = primary_of(device);
+    if (context && context->primary_references > 1 && !all)
+        context = NULL;
+    ag_lock_release(&table.lock);
+    return context;
+}
+
+void ag_context_primary_released(int device)
+{
+    struct ag_context *context;
+
+    ag_lock_take(&table.lock);
+    context = primary_of(device);
+    if (context)
+        context->primary_references--;
+    ag_lock_release(&table.lock);
+}
+
+void ag_context_ending(struct ag_context *context)
+{
+    uint64_t until = ag_clock_ns() + VISIT_NS;
+    struct ag_wait wait = {0};
+
+    atomic_store_explicit(&context->leaving, true, memory_order_seq_cst);
+    /* What they wait for is done: the context's work was waited for before. */
+    while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) && ag_clock_ns() < until)
+        ag_wait_turn(&wait);
+}
+
+void ag_context_forget(struct ag_context *context)
+{
+    ag_lock_take(&table.lock);
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        if (atomic_load_explicit(&table.contexts[i], memory_order_relaxed) != context)
+            continue;
+        atomic_store_explicit(&table.contexts[i], NULL, memory_order_seq_cst);
+        context->forgotten = true;
+        atomic_fetch_sub_explicit(&table.n_contexts, 1, memory_order_seq_cst);
+        atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    }
+    ag_lock_release(&table.lock);
+}
+
+void ag_context_forget_all(void)
+{
+    ag_lock_init(&table.lock, AG_RANK_CONTEXTS); /* the thread that held it is the parent's */
+    table.spares = NULL;
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
+        atomic_store_explicit(&table.contexts[i], NULL, memory_order_relaxed);
+    atomic_store_explicit(&table.n_contexts, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+}
+
+/* It counts as visited before it is looked whether it is still there, and says that it leaves
+ * before it looks whether anybody visits it: one of the two sees the other. */
+static void visit_at(unsigned i, void (*visit)(struct ag_context *context, void *data), void *data)
+{
+    struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_seq_cst);
+
+    if (!context)
+        return;
+    atomic_fetch_add_explicit(&context->visitors, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&table.contexts[i], memory_order_seq_cst) == context &&
+        !atomic_load_explicit(&context->leaving, memory_order_seq_cst))
+        visit(context, data);
+    atomic_fetch_sub_explicit(&context->visitors, 1, memory_order_seq_cst);
+}
+
+void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
+        visit_at(i, visit, data);
+}
+
+bool ag_context_any(bool (*is)(struct ag_context *context))
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_acquire);
+
+        if (context && is(context))
+            return true;
+    }
+    return false;
+}
+
+unsigned ag_context_count(void)
+{
+    return atomic_load_explicit(&table.n_contexts, memory_order_seq_cst);
+}
+
+struct ag_device *ag_device_met(unsigned i)
+{
+    return i < atomic_load_explicit(&table.n_devices, memory_order_acquire) ? &table.devices[i]
+                                                                            : NULL;
+}
+
+struct cached {
+    struct ag_device *device;
+    uint64_t bytes;
+};
+
+static void add_cached(struct ag_context *context, void *data)
+{
+    struct cached *cached = data;
+
+    if (context->device == cached->device)
+        cached->bytes += ag_level_current(&context->cache.device_bytes);
+}
+
+uint64_t ag_device_cached(struct ag_device *device)
+{
+    struct cached cached = {device, 0};
+
+    ag_context_each(add_cached, &cached);
+    return cached.bytes;
+}
+
+CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed)
+{
+    CUcontext current = NULL;
+    CUresult result;
+
+    *ret_pushed = false;
+    result = ag_cu.cuCtxGetCurrent(&current);
+    if (result != CUDA_SUCCESS || current == context->handle)
+        return result;
+    result = ag_cu.cuCtxPushCurrent_v2(context->handle);
+    *ret_pushed = result == CUDA_SUCCESS;
+    return result;
+}
+
+void ag_context_restore(bool pushed)
+{
+    CUcontext popped;
+
+    /* The program must not be left in a context that it did not make current. */
+    if (pushed && ag_cu.cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
+        (void)ag_cu.cuCtxPopCurrent_v2(&popped);
+}
+
+enum equipment { NOT_EQUIPPED, BEING_EQUIPPED, EQUIPPED };
+
+static void drop_event(CUevent *event)
+{
+    if (*event)
+        (void)ag_cu.cuEventDestroy_v2(*event);
+    *event = NULL;
+}
+
+static void drop_equipment(struct ag_context *context)
+{
+    drop_event(&context->ordered.event);
+    drop_event(&context->draining.event);
+    drop_event(&context->alloc_event);
+    if (context->alloc_stream)
+        (void)ag_cu.cuStreamDestroy_v2(context->alloc_stream);
+    context->alloc_stream = NULL;
+}
+
+/* The context is current. */
+static CUresult make_equipment(struct ag_context *context)
+{
+    CUresult result = ag_cu.cuEventCreate(&context->ordered.event, CU_EVENT_DISABLE_TIMING);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventCreate(&context->draining.event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventCreate(&context->alloc_event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuStreamCreate(&context->alloc_stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuStreamCreate(&context->free_stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        return result;
+    drop_equipment(context);
+    return result;
+}
+
+CUresult ag_context_equip(struct ag_context *context)
+{
+    int state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
+    struct ag_wait wait = {0};
+    CUresult result;
+    bool pushed;
+
+    while (state != EQUIPPED) {
+        if (state == NOT_EQUIPPED &&
+            atomic_compare_exchange_strong(&context->equipment_state, &state, BEING_EQUIPPED)) {
+            result = ag_context_make_current(context, &pushed);
+            if (result == CUDA_SUCCESS)
+                result = make_equipment(context);
+            ag_context_restore(pushed);
+            atomic_store_explicit(&context->equipment_state,
+                                  result == CUDA_SUCCESS ? EQUIPPED : NOT_EQUIPPED,
+                                  memory_order_release);
+            return result;
+        }
+        ag_wait_turn(&wait); /* another thread is at it */
+        state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
+    }
+    return CUDA_SUCCESS;
+}

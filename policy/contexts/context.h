@@ -1,0 +1,126 @@
+/* The devices and contexts we know, and what each needs from us. */
+#ifndef AG_POLICY_CONTEXT_H
+#define AG_POLICY_CONTEXT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/driver/abi.h"
+#include "policy/cache.h"
+
+#define AG_MAX_CONTEXTS 64u
+#define AG_MAX_DEVICES  64u
+
+struct ag_device {
+    int ordinal;
+    char name[128];
+    uint64_t total_bytes;
+    bool has_pools, has_managed, has_fences;
+    CUcontext primary; /* handle of the primary context, once retained; under the table's lock */
+    /* Our pool, created on first use: see backend_pool.c. */
+    _Atomic int pool_state;
+    CUmemoryPool pool;
+    bool pool_is_shareable; /* with other processes */
+    /* Its managed pool, or why the driver refused it: see managed_pool.c. */
+    _Atomic int managed_state;
+    CUmemoryPool managed_pool;
+    CUresult managed_refusal;
+    uint64_t limit; /* bytes the program may have; UINT64_MAX for no limit */
+    _Atomic uint64_t budget_taken;
+    /* Freed managed memory that the driver keeps for its own: see backend_managed.c. */
+    _Atomic uint64_t managed_kept;
+    /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */
+    _Atomic size_t pitch_granule;
+};
+
+/* An event behind all work of a context, shared by the threads that ask for it at the same time. */
+struct ag_fence {
+    CUevent event;
+    _Alignas(64) _Atomic uint64_t requested;
+    _Alignas(64) _Atomic uint64_t placed; /* requests that the event covers */
+    atomic_flag turn;                     /* set while a thread is placing it */
+};
+
+/* One context of the program. The memory is used again for another context, and for nothing else: a
+ * thread that still has a pointer to one that is gone sees a context all the same, whose counters
+ * only grow and whose locks are locks. */
+struct ag_context {
+    _Atomic(CUcontext) handle;
+    struct ag_device *device;
+    struct ag_context *next_spare; /* this and `forgotten`: under the table's lock */
+    bool forgotten;
+    _Atomic unsigned visitors;           /* threads of ag_context_each() that are at it */
+    _Atomic bool leaving;                /* nobody visits it any more */
+    _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
+    unsigned primary_references;         /* of a primary context; under the table's lock */
+
+    /* Made on first need by ag_context_equip(), with the fences' events: */
+    _Atomic int equipment_state;
+    CUevent alloc_event;
+    CUstream alloc_stream, free_stream; /* private, non-blocking */
+
+    /* Of ordered frees, with a barrier on the device, and of draining ones, without: see order.c.
+     */
+    struct ag_fence ordered, draining;
+    _Atomic uint64_t ordered_paid; /* ordered.placed the host has waited for */
+    _Atomic uint64_t ordered_by;   /* the thread that made the last ordered free */
+
+    struct ag_cache cache;
+};
+
+/* The calling thread's current context; NULL when none is current or our table is full. Makes the
+ * driver call cuCtxGetCurrent. */
+struct ag_context *ag_context_current(void);
+
+/* Enters a context that has just come to life (or is met for the first time). NULL when the table
+ * is full; then its memory is the driver's. `device` < 0: asks the driver. */
+struct ag_context *ag_context_enter(CUcontext handle, int device);
+/* The context of that handle, or NULL. */
+struct ag_context *ag_context_find(CUcontext handle);
+/* Is the calling thread's current context a green one, whose primary context ag_context_current()
+ * just returned? */
+bool ag_context_is_inside(void);
+/* A handle is not what it was: threads look again. */
+void ag_context_changed(void);
+/* The handle of a device's primary context, which somebody holds; NULL on failure. */
+CUcontext ag_context_primary_handle(int device);
+/* A primary context was retained; as ag_context_enter. */
+void ag_context_primary_retained(CUcontext handle, int device);
+/* The primary context of `device`, if the next release (or a reset, with `all`) destroys it. */
+struct ag_context *ag_context_primary_dying(int device, bool all);
+/* The call that ag_context_primary_dying() announced, or another release, succeeded. */
+void ag_context_primary_released(int device);
+/* The context is about to end. Other threads that visit it leave first, so that they ask the driver
+ * nothing of a context that is gone. */
+void ag_context_ending(struct ag_context *context);
+/* The context is gone: nobody finds it any more. */
+void ag_context_forget(struct ag_context *context);
+/* No lane or block of it is left either: another context may have its memory, once. */
+void ag_context_recycle(struct ag_context *context);
+
+/* Calls `visit` for every live context, without a lock held; none of them ends meanwhile. */
+void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data);
+/* Is it so of any context? `is` reads what is atomic: the context may end meanwhile. */
+bool ag_context_any(bool (*is)(struct ag_context *context));
+unsigned ag_context_count(void);
+/* The row of a device, made when it is met for the first time; NULL when there is none. */
+struct ag_device *ag_device_of(int ordinal);
+/* Device rows for the report: i-th device met, or NULL. */
+struct ag_device *ag_device_met(unsigned i);
+
+/* Bytes of the device's memory in the caches of its contexts. */
+uint64_t ag_device_cached(struct ag_device *device);
+
+/* Makes the context's private streams and events. CUDA_SUCCESS, or why not. Not inside a capture.
+ */
+CUresult ag_context_equip(struct ag_context *context);
+
+/* Makes `context` current if it is not. *ret_pushed tells ag_context_restore() what to undo. */
+CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed);
+void ag_context_restore(bool pushed);
+
+/* A forked child has no contexts. */
+void ag_context_forget_all(void);
+
+#endif

@@ -1,0 +1,58 @@
+/* Memory of our pools between processes: cuIpcGetMemHandle and what belongs to it.
+ *
+ * The driver gives no IPC handle for pool memory, but it lets a pool be handed over as a file
+ * descriptor, and a block of it as 64 bytes of export data. Both do not fit into the handle that
+ * the program carries to the other process. So the handle only names the exporting process and the
+ * block; the importing process, if we are in it too, asks the exporter for the rest over a socket
+ * (ipc_socket.h). Handles of other memory are the driver's in both processes. */
+#ifndef AG_POLICY_IPC_H
+#define AG_POLICY_IPC_H
+
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+
+struct ag_block;
+struct ag_context;
+
+/* cuIpcGetMemHandle. */
+CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address);
+/* The memory of `block` goes back to the driver at once: who has a handle of it gets nothing any
+ * more. True when there was one. */
+bool ag_ipc_freed(struct ag_block *block);
+enum ag_ipc_sharing {
+    AG_IPC_NOT_SHARED,
+    AG_IPC_SHARED,         /* a process we do not know of may still look at it: not for the cache */
+    AG_IPC_OPEN_ELSEWHERE, /* natively the memory stays as it is until that is closed: it is kept */
+};
+/* The program frees `block`: nobody opens it any more. */
+enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block);
+/* The context of `block` is about to go. True when another process has it open: natively it stays until
+ * it is closed there, and so it is freed by a later free of the program. */
+bool ag_ipc_orphan(const struct ag_block *block);
+/* Gives kept blocks of `context` that nobody has open any more back to their pool. */
+void ag_ipc_give_back(struct ag_context *context);
+/* Kept blocks of `context` are somebody else's business now. */
+void ag_ipc_forget_held(const struct ag_context *context);
+
+typedef CUresult ag_ipc_open_function(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags);
+
+/* cuIpcOpenMemHandle; `native` is the driver's of that version. */
+CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, unsigned flags,
+                     ag_ipc_open_function *native);
+/* cuIpcCloseMemHandle. */
+CUresult ag_ipc_close(CUdeviceptr address);
+/* The program is about to destroy `context`: what it opened is closed, as natively. */
+void ag_ipc_context_dying(const struct ag_context *context);
+/* A context came to life: what is open is open to its device too. */
+void ag_ipc_context_entered(const struct ag_context *context);
+
+/* Is `process` this one? */
+struct ag_ipc_id;
+bool ag_ipc_is_us(const struct ag_ipc_id *process);
+
+/* A forked child has neither handed out nor opened anything. */
+void ag_ipc_forget_exports(void);
+void ag_ipc_forget_imports(void);
+
+#endif

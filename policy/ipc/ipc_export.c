@@ -1,0 +1,464 @@
+/* Giving memory of our pools to other processes: see ipc.h.
+ *
+ * What another process may ask for is put down here, by the thread that makes the hooked call: the
+ * pool's descriptor, once a pool, and the export data of each block. The listener's thread only
+ * looks it up; it makes no driver call. A handle holds until the program frees the memory, and the
+ * same memory always has the same handle (programs look handles up by their bytes). */
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "policy/answers.h"
+#include "policy/backends/backend.h"
+#include "interpose/base/arena.h"
+#include "interpose/base/log.h"
+#include "interpose/base/map.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
+#include "policy/ipc/ipc.h"
+#include "policy/ipc/ipc_lease.h"
+#include "policy/ipc/ipc_socket.h"
+#include "policy/ledger.h"
+#include "policy/order.h"
+
+/* One of our pools, by its place in the table. */
+struct shared_pool {
+    struct ag_device *device;
+    int fd;
+    struct stat identity; /* of fd: a program may close it, and give the number to a file */
+    uint8_t uuid[AG_IPC_ID_BYTES];
+};
+
+struct offer {
+    uint64_t number;
+    struct ag_ipc_id token;
+    unsigned pool;
+    uint64_t size;
+    uint8_t pointer[AG_IPC_POINTER_BYTES];
+};
+
+struct orphan {
+    struct orphan *next;
+    CUdeviceptr address;
+    uint64_t number;
+};
+
+enum listening { NOT_YET, LISTENING, REFUSED };
+
+static struct {
+    struct ag_lock lock; /* guards all below; no driver call under it */
+    enum listening listening;
+    struct ag_ipc_id process;
+    unsigned n_pools;
+    struct shared_pool pools[AG_MAX_DEVICES];
+    struct ag_map offers; /* by number */
+    struct ag_ipc_leases leases;
+    struct ag_block *held;  /* freed while another process had them open; linked by ->next */
+    struct orphan *orphans; /* the same, of contexts that are gone */
+} self = {.lock = AG_LOCK_INIT(AG_RANK_IPC)};
+
+static struct ag_arena arena = AG_ARENA_INIT(struct offer);
+static struct ag_arena orphan_arena = AG_ARENA_INIT(struct orphan);
+static _Atomic unsigned n_orphans;
+static _Atomic uint64_t last_number;
+
+_Static_assert(sizeof(CUmemPoolPtrExportData) == AG_IPC_POINTER_BYTES, "what the driver exports");
+_Static_assert(sizeof(CUipcMemHandle) == AG_IPC_HANDLE_BYTES, "what the program carries over");
+
+/* --- on the listener's thread --- */
+
+static bool is_still_the_pools(const struct shared_pool *pool)
+{
+    struct stat now;
+
+    return !fstat(pool->fd, &now) && now.st_ino == pool->identity.st_ino &&
+           now.st_dev == pool->identity.st_dev && now.st_rdev == pool->identity.st_rdev;
+}
+
+static void answer(const struct ag_ipc_request *request, struct ag_ipc_reply *ret_reply,
+                   int *ret_fds)
+{
+    const struct offer *offer;
+
+    ag_lock_take(&self.lock);
+    offer = request->number ? ag_map_get(&self.offers, request->number) : NULL;
+    if (offer && ag_ipc_same_id(&offer->token, &request->token) &&
+        is_still_the_pools(&self.pools[offer->pool]) && ag_ipc_leases_there(&self.leases)) {
+        ret_reply->status = AG_IPC_GIVEN;
+        ret_reply->pool = offer->pool;
+        ret_reply->size = offer->size;
+        memcpy(ret_reply->uuid, self.pools[offer->pool].uuid, AG_IPC_ID_BYTES);
+        memcpy(ret_reply->pointer, offer->pointer, AG_IPC_POINTER_BYTES);
+        ret_fds[AG_IPC_POOL] = self.pools[offer->pool].fd;
+        ret_fds[AG_IPC_LEASES] = self.leases.fd;
+    }
+    ag_lock_release(&self.lock);
+    ag_stats_add(ret_reply->status == AG_IPC_GIVEN ? AG_STAT_IPC_SERVED : AG_STAT_IPC_UNKNOWN, 1);
+}
+
+static void refused(enum ag_ipc_refusal why)
+{
+    static const enum ag_stat rows[AG_IPC_N_REFUSALS] = {
+        [AG_IPC_OTHER_USER] = AG_STAT_IPC_OTHER_USER,
+        [AG_IPC_MALFORMED] = AG_STAT_IPC_MALFORMED,
+        [AG_IPC_TOO_SLOW] = AG_STAT_IPC_TOO_SLOW,
+    };
+
+    ag_stats_add(rows[why], 1);
+}
+
+/* --- in the hooked call --- */
+
+static bool start_listening(void)
+{
+    static const struct ag_ipc_service service = {.answer = answer, .refused = refused};
+    bool listening;
+    int error;
+
+    ag_lock_take(&self.lock);
+    if (self.listening == NOT_YET) {
+        self.leases = ag_ipc_leases_make();
+        error = self.leases.fd >= 0 && ag_ipc_random(&self.process)
+                    ? ag_ipc_listen(&self.process, &service)
+                    : -1;
+        self.listening = error ? REFUSED : LISTENING;
+    }
+    listening = self.listening == LISTENING;
+    ag_lock_release(&self.lock);
+    return listening;
+}
+
+bool ag_ipc_is_us(const struct ag_ipc_id *process)
+{
+    bool us;
+
+    ag_lock_take(&self.lock);
+    us = self.listening == LISTENING && ag_ipc_same_id(process, &self.process);
+    ag_lock_release(&self.lock);
+    return us;
+}
+
+/* The place of `device` in the table; -1 when its pool has not been exported. */
+static int find_pool(const struct ag_device *device)
+{
+    int found = -1;
+
+    ag_lock_take(&self.lock);
+    for (unsigned i = 0; i < self.n_pools && found < 0; i++) {
+        if (self.pools[i].device == device && is_still_the_pools(&self.pools[i]))
+            found = (int)i;
+    }
+    ag_lock_release(&self.lock);
+    return found;
+}
+
+static void ask_uuid(const struct ag_device *device, uint8_t *uuid)
+{
+    CUuuid answered = {{0}};
+
+    if (ag_cu.cuDeviceGetUuid_v2)
+        (void)ag_cu.cuDeviceGetUuid_v2(&answered, device->ordinal);
+    else if (ag_cu.cuDeviceGetUuid)
+        (void)ag_cu.cuDeviceGetUuid(&answered, device->ordinal);
+    memcpy(uuid, answered.bytes, AG_IPC_ID_BYTES);
+}
+
+/* Puts the pool's descriptor into the table; its place, or -1. */
+static int enter_pool(struct ag_device *device)
+{
+    struct shared_pool pool = {.device = device, .fd = -1};
+    int place = -1;
+
+    if (ag_cu.cuMemPoolExportToShareableHandle(
+            &pool.fd, device->pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+        return -1;
+    pool.fd = ag_ipc_out_of_the_way(pool.fd);
+    ask_uuid(device, pool.uuid);
+    ag_lock_take(&self.lock);
+    if (!fstat(pool.fd, &pool.identity) && self.n_pools < AG_MAX_DEVICES) {
+        place = (int)self.n_pools++;
+        self.pools[place] = pool;
+    }
+    ag_lock_release(&self.lock);
+    if (place < 0)
+        (void)close(pool.fd);
+    return place;
+}
+
+static void forget(uint64_t number)
+{
+    struct offer *offer;
+
+    ag_lock_take(&self.lock);
+    offer = ag_map_take(&self.offers, number);
+    ag_lock_release(&self.lock);
+    if (offer)
+        ag_arena_put(&arena, offer);
+}
+
+static bool remember(const struct offer *fresh)
+{
+    struct offer *offer = ag_arena_get(&arena);
+    bool entered;
+
+    if (!offer)
+        return false;
+    *offer = *fresh;
+    ag_lock_take(&self.lock);
+    entered = ag_map_put(&self.offers, offer->number, offer);
+    ag_lock_release(&self.lock);
+    if (!entered)
+        ag_arena_put(&arena, offer);
+    return entered;
+}
+
+/* Exports the live block at block->address; its number, or 0. Captures are relaxed. */
+static uint64_t export_block(const struct ag_block *block)
+{
+    struct offer fresh = {.size = block->requested};
+    CUmemPoolPtrExportData data;
+    int place = find_pool(block->context->device);
+    uint64_t number;
+
+    if (place < 0)
+        place = enter_pool(block->context->device);
+    if (place < 0 || !ag_ipc_random(&fresh.token) ||
+        ag_cu.cuMemPoolExportPointer(&data, block->address) != CUDA_SUCCESS)
+        return 0;
+    fresh.pool = (unsigned)place;
+    memcpy(fresh.pointer, &data, sizeof(data));
+    fresh.number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
+    if (!remember(&fresh))
+        return 0;
+    number = ag_ledger_note_export(block->address, fresh.number);
+    if (number != fresh.number) /* another thread was first, or it was freed */
+        forget(fresh.number);
+    return number;
+}
+
+/* Writes the handle of the export; false when it is gone. */
+static bool write_handle(CUipcMemHandle *handle, uint64_t number)
+{
+    struct ag_ipc_handle named = {.number = number, .pid = (uint32_t)getpid()};
+    const struct offer *offer;
+
+    ag_lock_take(&self.lock);
+    named.process = self.process;
+    offer = ag_map_get(&self.offers, number);
+    if (offer)
+        named.token = offer->token;
+    ag_lock_release(&self.lock);
+    if (offer)
+        ag_ipc_write_handle((uint8_t *)handle->reserved, &named);
+    return offer != NULL;
+}
+
+/* Work of ours on the memory is over, as it is when natively the allocation has returned. */
+static void settle(const struct ag_block *block)
+{
+    ag_order_pay(AG_STAT_PAID_VISIBLE);
+    (void)ag_order_wait_released(block->context, UINT64_MAX);
+}
+
+static bool can_export(const struct ag_block *block)
+{
+    return block->shape.source == AG_SOURCE_POOL && ag_cu.cuMemPoolExportToShareableHandle &&
+           ag_cu.cuMemPoolExportPointer && start_listening();
+}
+
+static bool give_out(CUipcMemHandle *handle, const struct ag_block *block)
+{
+    CUstreamCaptureMode previous;
+    uint64_t number = block->export_number;
+
+    if (!can_export(block))
+        return false;
+    settle(block);
+    if (!number) {
+        previous = ag_order_relax_captures();
+        number = export_block(block);
+        ag_order_restore_captures(previous);
+    }
+    return number && write_handle(handle, number);
+}
+
+static void say_not_exported(bool managed)
+{
+    if (!ag_stats_counter(AG_STAT_FALLBACK_NO_IPC))
+        ag_log_warn("cuIpcGetMemHandle: %s memory cannot be given to another process%s; set "
+                    "ALLOGRAFT_POLICY=native, or a rule that leaves such memory native",
+                    managed ? "managed" : "this pool's", managed ? "" : " here");
+    ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
+}
+
+CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    struct ag_block block;
+
+    ag_order_note_visible(AG_VISIBLE_SHARED);
+    if (!handle || !ag_answer_redirected(address, &block))
+        return ag_cu.cuIpcGetMemHandle(handle, address);
+    if (!give_out(handle, &block)) {
+        say_not_exported(ag_shape_is_managed(block.shape));
+        return ag_cu.cuIpcGetMemHandle(handle, address);
+    }
+    if (!ag_stats_counter(AG_STAT_IPC_EXPORTED))
+        ag_log_info("memory of our pool is given to another process, which needs Allograft too");
+    ag_stats_add(AG_STAT_IPC_EXPORTED, 1);
+    return CUDA_SUCCESS;
+}
+
+bool ag_ipc_freed(struct ag_block *block)
+{
+    uint64_t number = atomic_exchange_explicit(&block->export_number, 0, memory_order_relaxed);
+
+    if (number)
+        forget(number);
+    return number != 0;
+}
+
+/* --- freed here, open there --- */
+
+static void hold(struct ag_block *blocks)
+{
+    while (blocks) {
+        struct ag_block *block = blocks;
+
+        blocks = block->next;
+        ag_lock_take(&self.lock);
+        block->next = self.held;
+        self.held = block;
+        ag_lock_release(&self.lock);
+    }
+}
+
+static bool is_open_elsewhere(const struct ag_block *block)
+{
+    uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
+    bool leased = false;
+
+    if (!number)
+        return false;
+    ag_lock_take(&self.lock);
+    leased = ag_ipc_leased(&self.leases, number);
+    ag_lock_release(&self.lock);
+    return leased;
+}
+
+bool ag_ipc_orphan(const struct ag_block *block)
+{
+    struct orphan *orphan = is_open_elsewhere(block) ? ag_arena_get(&orphan_arena) : NULL;
+
+    if (!orphan)
+        return false;
+    orphan->address = block->address;
+    orphan->number = block->export_number;
+    ag_lock_take(&self.lock);
+    orphan->next = self.orphans;
+    self.orphans = orphan;
+    ag_lock_release(&self.lock);
+    atomic_fetch_add_explicit(&n_orphans, 1, memory_order_relaxed);
+    return true;
+}
+
+static struct orphan *take_orphan(void)
+{
+    struct orphan *orphan;
+
+    ag_lock_take(&self.lock);
+    for (struct orphan **link = &self.orphans; (orphan = *link); link = &orphan->next) {
+        if (ag_ipc_leased(&self.leases, orphan->number))
+            continue;
+        *link = orphan->next;
+        break;
+    }
+    ag_lock_release(&self.lock);
+    return orphan;
+}
+
+/* Frees the orphans that nobody has open any more. */
+static void free_orphans(void)
+{
+    struct orphan *orphan;
+    CUstreamCaptureMode previous;
+
+    if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
+        return;
+    previous = ag_order_relax_captures();
+    while ((orphan = take_orphan())) {
+        (void)ag_cu.cuMemFree_v2(orphan->address);
+        ag_arena_put(&orphan_arena, orphan);
+        atomic_fetch_sub_explicit(&n_orphans, 1, memory_order_relaxed);
+    }
+    ag_order_restore_captures(previous);
+}
+
+enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
+{
+    uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
+
+    free_orphans();
+    if (!number)
+        return AG_IPC_NOT_SHARED;
+    ag_ipc_give_back(block->context);
+    forget(number); /* from here on nobody else gets it */
+    if (!is_open_elsewhere(block)) {
+        atomic_store_explicit(&block->export_number, 0, memory_order_relaxed);
+        return AG_IPC_SHARED;
+    }
+    block->next = NULL;
+    hold(block);
+    ag_stats_add(AG_STAT_IPC_HELD, 1);
+    return AG_IPC_OPEN_ELSEWHERE;
+}
+
+/* Takes blocks of `context` off the list: those that nobody has open, or with `all` every one. */
+static struct ag_block *take_held(const struct ag_context *context, bool all)
+{
+    struct ag_block *out = NULL;
+
+    ag_lock_take(&self.lock);
+    for (struct ag_block **link = &self.held; *link;) {
+        struct ag_block *block = *link;
+
+        if (block->context != context ||
+            (!all && ag_ipc_leased(&self.leases, block->export_number))) {
+            link = &block->next;
+            continue;
+        }
+        *link = block->next;
+        block->next = out;
+        out = block;
+    }
+    ag_lock_release(&self.lock);
+    return out;
+}
+
+void ag_ipc_give_back(struct ag_context *context)
+{
+    hold(ag_backend_release(context, take_held(context, false), UINT64_MAX));
+}
+
+void ag_ipc_forget_held(const struct ag_context *context)
+{
+    (void)take_held(context, true);
+}
+
+void ag_ipc_forget_exports(void)
+{
+    ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
+    ag_ipc_listen_forget();
+    for (unsigned i = 0; i < self.n_pools; i++) {
+        if (is_still_the_pools(&self.pools[i]))
+            (void)close(self.pools[i].fd);
+    }
+    if (self.listening == LISTENING)
+        ag_ipc_leases_close(&self.leases);
+    self.n_pools = 0;
+    self.held = NULL;
+    self.orphans = NULL;
+    atomic_store(&n_orphans, 0);
+    self.listening = NOT_YET;
+    ag_map_finish(&self.offers);
+}

@@ -1,0 +1,604 @@
+/* Opening memory that another process gave out: see ipc.h.
+ *
+ * As natively: the same handle opened twice gives the same address, which has to be closed twice;
+ * the memory stays mapped until then, whatever becomes of the other process. The other process'
+ * pool is imported with the first block of it and let go with the last, so that nothing of it is
+ * held on to.
+ *
+ * Two threads may open and close the same memory at once. Whoever begins marks the entry COMING or
+ * GOING and makes the driver calls without a lock; others wait until that is over. */
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "interpose/base/arena.h"
+#include "interpose/base/log.h"
+#include "interpose/base/map.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
+#include "policy/ipc/ipc.h"
+#include "policy/ipc/ipc_lease.h"
+#include "policy/ipc/ipc_socket.h"
+#include "policy/ledger.h"
+#include "policy/order.h"
+
+enum state { COMING, OPEN, GOING };
+
+/* A pool of another process. */
+struct foreign_pool {
+    struct foreign_pool *next;
+    struct ag_ipc_id process;
+    uint32_t index; /* as the exporter counts */
+    enum state state;
+    unsigned users;
+    CUmemoryPool pool;
+    struct ag_ipc_leases leases; /* the exporter's: who has what of it open */
+    int device;                  /* here; -1: none of this process' */
+    _Atomic uint64_t asked;      /* bit i: device i was let in, or could not be */
+};
+
+/* A block of one. */
+struct import {
+    struct import *next; /* of those that one pass closes */
+    struct ag_ipc_handle handle;
+    enum state state;
+    unsigned count; /* of openings not closed */
+    struct ag_context *context;
+    struct ag_block *block;
+    struct foreign_pool *pool;
+};
+
+static struct {
+    struct ag_lock lock; /* guards all below, and the entries' state, users and count */
+    struct foreign_pool *pools;
+    struct ag_map by_handle; /* key_of() */
+    struct ag_map by_address;
+} self = {.lock = AG_LOCK_INIT(AG_RANK_IPC)};
+
+static struct ag_arena pool_arena = AG_ARENA_INIT(struct foreign_pool);
+static struct ag_arena import_arena = AG_ARENA_INIT(struct import);
+
+/* Another thread is at it, in the driver or waiting for the other process. */
+static void wait_a_little(void)
+{
+    (void)poll(NULL, 0, 1);
+}
+
+static uint64_t key_of(const struct ag_ipc_handle *handle)
+{
+    uint64_t key;
+
+    memcpy(&key, handle->token.bytes, sizeof(key));
+    return key ? key : 1;
+}
+
+static bool same_handle(const struct ag_ipc_handle *a, const struct ag_ipc_handle *b)
+{
+    return a->number == b->number && ag_ipc_same_id(&a->process, &b->process) &&
+           ag_ipc_same_id(&a->token, &b->token);
+}
+
+/* --- pools --- */
+
+static bool has_uuid(int device, const uint8_t *uuid)
+{
+    CUuuid answered = {{0}};
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+    if (ag_cu.cuDeviceGetUuid_v2)
+        result = ag_cu.cuDeviceGetUuid_v2(&answered, device);
+    else if (ag_cu.cuDeviceGetUuid)
+        result = ag_cu.cuDeviceGetUuid(&answered, device);
+    return result == CUDA_SUCCESS && !memcmp(answered.bytes, uuid, AG_IPC_ID_BYTES);
+}
+
+static int device_of_uuid(const uint8_t *uuid)
+{
+    int count = 0;
+
+    if (ag_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return -1;
+    for (int i = 0; i < count; i++) {
+        if (has_uuid(i, uuid))
+            return i;
+    }
+    return -1;
+}
+
+static uint64_t bit_of(int device)
+{
+    return 1ull << (device & 63);
+}
+
+/* Lets `device` use the pool's memory. Without it kernels fault, and copies succeed doing nothing.
+ */
+static CUresult open_to(struct foreign_pool *pool, int device)
+{
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    int can = 1;
+
+    atomic_fetch_or(&pool->asked, bit_of(device));
+    if (device == pool->device)
+        return CUDA_SUCCESS;
+    if (pool->device >= 0)
+        (void)ag_cu.cuDeviceCanAccessPeer(&can, device, pool->device);
+    if (!can || !ag_cu.cuMemPoolSetAccess)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    return ag_cu.cuMemPoolSetAccess(pool->pool, &access, 1);
+}
+
+static void open_to_context(struct ag_context *context, void *pool)
+{
+    struct foreign_pool *opened = pool;
+
+    if (!(atomic_load(&opened->asked) & bit_of(context->device->ordinal)))
+        (void)open_to(opened, context->device->ordinal);
+}
+
+/* The entry of that pool with one more user; *ret_new: COMING, and the caller's to fill. NULL when
+ * memory for the books runs out. */
+static struct foreign_pool *use_pool(const struct ag_ipc_id *process, uint32_t index, bool *ret_new)
+{
+    struct foreign_pool *pool;
+
+    for (;;) {
+        ag_lock_take(&self.lock);
+        for (pool = self.pools; pool; pool = pool->next) {
+            if (pool->index == index && ag_ipc_same_id(&pool->process, process))
+                break;
+        }
+        *ret_new = !pool;
+        if (!pool && (pool = ag_arena_get(&pool_arena))) {
+            pool->process = *process;
+            pool->index = index;
+            pool->leases.fd = -1;
+            pool->next = self.pools;
+            self.pools = pool;
+        }
+        if (!pool || *ret_new || pool->state == OPEN) {
+            if (pool)
+                pool->users++;
+            ag_lock_release(&self.lock);
+            return pool;
+        }
+        ag_lock_release(&self.lock);
+        wait_a_little();
+    }
+}
+
+static void unlink_pool(struct foreign_pool *pool)
+{
+    struct foreign_pool **link = &self.pools;
+
+    while (*link && *link != pool)
+        link = &(*link)->next;
+    if (*link)
+        *link = pool->next;
+}
+
+/* One user less; the last one lets the pool go. */
+static void leave_pool(struct foreign_pool *pool)
+{
+    bool last;
+
+    ag_lock_take(&self.lock);
+    last = --pool->users == 0;
+    if (last)
+        unlink_pool(pool);
+    ag_lock_release(&self.lock);
+    if (!last)
+        return;
+    if (pool->pool && ag_cu.cuMemPoolDestroy)
+        (void)ag_cu.cuMemPoolDestroy(pool->pool);
+    ag_ipc_leases_close(&pool->leases);
+    ag_arena_put(&pool_arena, pool);
+}
+
+/* The import is none any more: its lease ends, and its pool has one user less. */
+static void leave(struct import *import)
+{
+    ag_ipc_lease_drop(&import->pool->leases, import->handle.number);
+    leave_pool(import->pool);
+}
+
+/* The driver's part of a pool's coming. */
+static CUresult import_pool(struct foreign_pool *pool, const struct ag_ipc_reply *reply,
+                            const int *fds)
+{
+    CUresult result =
+        ag_cu.cuMemPoolImportFromShareableHandle(&pool->pool, (void *)(intptr_t)fds[AG_IPC_POOL],
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+
+    if (result != CUDA_SUCCESS)
+        pool->pool = NULL;
+    pool->device = device_of_uuid(reply->uuid);
+    pool->leases = ag_ipc_leases_open(fds[AG_IPC_LEASES]);
+    ag_lock_take(&self.lock);
+    if (result == CUDA_SUCCESS)
+        pool->state = OPEN;
+    else
+        unlink_pool(pool); /* whoever waits for it tries by himself */
+    ag_lock_release(&self.lock);
+    if (result == CUDA_SUCCESS) /* contexts that come later: ag_ipc_context_entered() */
+        ag_context_each(open_to_context, pool);
+    return result;
+}
+
+/* --- opening --- */
+
+static void say_why(int error, const struct ag_ipc_handle *handle)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    const char *why = error == -EACCES      ? "belongs to another user"
+                      : error == -ETIMEDOUT ? "does not answer"
+                      : error == -EPROTO    ? "gave an answer that is none"
+                      : error == -EMFILE || error == -ENFILE
+                          ? "cannot be asked, since this process has no file descriptors left"
+                                            : "cannot be reached: it has ended, or has a network "
+                                              "namespace of its own (another container)";
+
+    ag_stats_add(AG_STAT_IPC_UNREACHABLE, 1);
+    if (!atomic_flag_test_and_set(&said))
+        ag_log_warn("cuIpcOpenMemHandle: process %u, whose pool memory this is, %s; set "
+                    "ALLOGRAFT_POLICY=native there, or a rule that leaves such memory native",
+                    (unsigned)handle->pid, why);
+}
+
+static bool is_taken(CUdeviceptr address)
+{
+    bool taken;
+
+    ag_lock_take(&self.lock);
+    taken = ag_map_get(&self.by_address, address) != NULL;
+    ag_lock_release(&self.lock);
+    return taken;
+}
+
+/* The import's memory at an address of this process. */
+static CUresult map_block(struct import *import, const struct ag_ipc_reply *reply)
+{
+    struct foreign_pool *pool = import->pool;
+    CUresult result = open_to(pool, import->context->device->ordinal);
+    CUmemPoolPtrExportData data;
+    CUdeviceptr address = 0;
+
+    memcpy(&data, reply->pointer, sizeof(data));
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuMemPoolImportPointer(&address, pool->pool, &data);
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* The driver tells memory of a pool by its place: it may have been something else before, which
+     * this process did not close. The two cannot be told apart by their address. */
+    if (is_taken(address))
+        return CUDA_ERROR_MAP_FAILED;
+    import->block = ag_ledger_enter(address, reply->size, import->context,
+                                    (struct ag_shape){.source = AG_SOURCE_POOL});
+    if (!import->block) {
+        (void)ag_cu.cuMemFree_v2(address);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    ag_ledger_lend(import->block, reply->size);
+    return CUDA_SUCCESS;
+}
+
+static CUresult map_with_pool(struct import *import, const struct ag_ipc_reply *reply,
+                              const int *fds)
+{
+    CUresult result = CUDA_SUCCESS;
+    bool new;
+
+    import->pool = use_pool(&import->handle.process, reply->pool, &new);
+    if (!import->pool)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (new)
+        result = import_pool(import->pool, reply, fds);
+    ag_ipc_lease_take(&import->pool->leases, import->handle.number);
+    if (result == CUDA_SUCCESS)
+        result = map_block(import, reply);
+    if (result != CUDA_SUCCESS)
+        leave(import);
+    return result;
+}
+
+/* The memory of an entry that is COMING. *ret_unknown: the exporter does not have it, or cannot be
+ * asked. */
+static CUresult bring(struct import *import, bool *ret_unknown)
+{
+    struct ag_ipc_request request = {.token = import->handle.token,
+                                     .number = import->handle.number};
+    CUstreamCaptureMode previous;
+    struct ag_ipc_reply reply;
+    CUresult result;
+    int fds[AG_IPC_DESCRIPTORS], error;
+
+    error = ag_ipc_ask(&import->handle.process, &request, &reply, fds);
+    *ret_unknown = error || reply.status != AG_IPC_GIVEN;
+    if (error)
+        say_why(error, &import->handle);
+    if (*ret_unknown)
+        return CUDA_ERROR_INVALID_VALUE;
+    previous = ag_order_relax_captures();
+    result = map_with_pool(import, &reply, fds);
+    ag_order_restore_captures(previous);
+    for (unsigned i = 0; i < AG_IPC_DESCRIPTORS; i++)
+        (void)close(fds[i]);
+    if (result != CUDA_SUCCESS) {
+        ag_stats_add(AG_STAT_IPC_NOT_IMPORTED, 1);
+        ag_log_info("the driver did not import another process' pool memory: %s",
+                    ag_driver_error_name(result));
+    }
+    return result;
+}
+
+enum found { FOUND_OPEN, FOUND_NEW, FOUND_OF_OTHER_CONTEXT, FOUND_NO_MEMORY };
+
+/* Two contexts of one device cannot have the same memory open. */
+static bool is_of_other(const struct import *import, const struct ag_context *context)
+{
+    return import->context != context && import->context->device == context->device;
+}
+
+/* The entry of the handle: open, with one more opening counted; or new, and COMING. */
+static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_context *context,
+                                struct import **ret)
+{
+    enum found found = FOUND_NO_MEMORY;
+    bool busy;
+
+    do {
+        struct import *import;
+
+        ag_lock_take(&self.lock);
+        import = ag_map_get(&self.by_handle, key_of(handle));
+        busy = import && import->state != OPEN;
+        if (import && !busy && is_of_other(import, context)) {
+            found = FOUND_OF_OTHER_CONTEXT;
+        } else if (import && !busy && same_handle(&import->handle, handle)) {
+            import->count++;
+            *ret = import;
+            found = FOUND_OPEN;
+        } else if (!import && (import = ag_arena_get(&import_arena))) {
+            import->handle = *handle;
+            import->context = context;
+            import->count = 1;
+            *ret = import;
+            found = FOUND_NEW;
+            if (!ag_map_put(&self.by_handle, key_of(handle), import)) {
+                ag_arena_put(&import_arena, import);
+                found = FOUND_NO_MEMORY;
+            }
+        }
+        ag_lock_release(&self.lock);
+        if (busy)
+            wait_a_little();
+    } while (busy);
+    return found;
+}
+
+/* The entry goes. Only when the driver has nothing of it any more: it would give who opens the
+ * handle next the same address again, and not count. */
+static void drop_entry(struct import *import)
+{
+    ag_lock_take(&self.lock);
+    (void)ag_map_take(&self.by_handle, key_of(&import->handle));
+    ag_lock_release(&self.lock);
+    ag_arena_put(&import_arena, import);
+}
+
+/* Ends what find_or_begin() began. */
+static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_address)
+{
+    bool entered = false;
+
+    ag_lock_take(&self.lock);
+    if (result == CUDA_SUCCESS)
+        entered = ag_map_put(&self.by_address, import->block->address, import);
+    if (entered) {
+        import->state = OPEN;
+        *ret_address = import->block->address;
+    }
+    ag_lock_release(&self.lock);
+    if (entered)
+        return result;
+    if (result == CUDA_SUCCESS) { /* cannot be found again, so it cannot stay */
+        CUdeviceptr address = import->block->address;
+
+        ag_ledger_remove(import->block);
+        (void)ag_cu.cuMemFree_v2(address);
+        leave(import);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    drop_entry(import);
+    return result;
+}
+
+static CUresult open_foreign(CUdeviceptr *ret_address, const struct ag_ipc_handle *handle,
+                             struct ag_context *context, bool *ret_unknown)
+{
+    struct import *import = NULL;
+    CUresult result;
+
+    switch (find_or_begin(handle, context, &import)) {
+    case FOUND_OPEN:
+        *ret_address = import->block->address;
+        return CUDA_SUCCESS;
+    case FOUND_OF_OTHER_CONTEXT:
+        return CUDA_ERROR_INVALID_HANDLE;
+    case FOUND_NO_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case FOUND_NEW:
+        break;
+    }
+    result = bring(import, ret_unknown);
+    return came(import, result, ret_address);
+}
+
+CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, unsigned flags,
+                     ag_ipc_open_function *native)
+{
+    struct ag_ipc_handle named;
+    struct ag_context *context;
+    bool unknown = false;
+    CUresult result;
+
+    ag_order_note_visible(AG_VISIBLE_SHARED);
+    if (!ag_ipc_read_handle((const uint8_t *)handle->reserved, &named))
+        return native(ret_address, *handle, flags);
+    context = ag_context_current();
+    if (!context || !ag_cu.cuMemPoolImportFromShareableHandle || !ag_cu.cuMemPoolImportPointer)
+        return native(ret_address, *handle, flags);
+    if (!ret_address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (ag_ipc_is_us(&named.process))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    result = open_foreign(ret_address, &named, context, &unknown);
+    if (unknown) /* the driver knows no such handle either, and says so in its words */
+        return native(ret_address, *handle, flags);
+    if (result == CUDA_SUCCESS)
+        ag_stats_add(AG_STAT_IPC_OPENED, 1);
+    return result;
+}
+
+/* --- closing --- */
+
+/* All work of the context that may use the memory is over, as when natively the call has returned,
+ * which is legal in a capture. */
+static CUresult finish_work(struct ag_context *context)
+{
+    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUdeviceptr probe = 0;
+    bool aside;
+    CUresult result = ag_order_free(context, &aside);
+
+    if (result == CUDA_SUCCESS && aside && ag_cu.cuMemAlloc_v2(&probe, 1) == CUDA_SUCCESS)
+        (void)ag_cu.cuMemFree_v2(probe); /* the driver's own free waits */
+    ag_order_pay(AG_STAT_PAID_DESTROY);
+    ag_order_restore_captures(previous);
+    return result;
+}
+
+/* Gives up an import that is GOING; its address is out of the table, the driver may give it to
+ * others. */
+static void unmap(struct import *import)
+{
+    CUdeviceptr address = import->block->address;
+    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUresult result;
+
+    ag_ledger_remove(import->block);
+    result = ag_cu.cuMemFree_v2(address);
+    if (result != CUDA_SUCCESS)
+        ag_log_debug("an import could not be given back: %s", ag_driver_error_name(result));
+    leave(import);
+    ag_order_restore_captures(previous);
+    drop_entry(import);
+}
+
+/* One opening less. The import when it was the last: GOING, and the caller's. */
+static struct import *begin_closing(CUdeviceptr address, bool *ret_known)
+{
+    struct import *import;
+
+    ag_lock_take(&self.lock);
+    import = address ? ag_map_get(&self.by_address, address) : NULL;
+    *ret_known = import != NULL;
+    if (import && import->state == OPEN && import->count > 1) {
+        import->count--;
+        import = NULL;
+    } else if (import && import->state == OPEN) {
+        import->state = GOING;
+    } else if (import) { /* another thread is closing it: once too often */
+        *ret_known = false;
+        import = NULL;
+    }
+    ag_lock_release(&self.lock);
+    return import;
+}
+
+CUresult ag_ipc_close(CUdeviceptr address)
+{
+    struct import *import;
+    CUresult result;
+    bool known;
+
+    import = begin_closing(address, &known);
+    if (!known)
+        return ag_cu.cuIpcCloseMemHandle(address);
+    if (!import)
+        return CUDA_SUCCESS;
+    result = finish_work(import->context);
+    ag_lock_take(&self.lock);
+    if (result == CUDA_SUCCESS)
+        (void)ag_map_take(&self.by_address, import->block->address);
+    else
+        import->state = OPEN; /* refused, and so still the program's */
+    ag_lock_release(&self.lock);
+    if (result != CUDA_SUCCESS)
+        return result;
+    unmap(import);
+    ag_stats_add(AG_STAT_IPC_CLOSED, 1);
+    return CUDA_SUCCESS;
+}
+
+void ag_ipc_context_dying(const struct ag_context *context)
+{
+    struct import *all = NULL, *import;
+
+    ag_lock_take(&self.lock);
+    for (size_t i = 0; i < self.by_address.capacity; i++) {
+        import = self.by_address.entries[i].value;
+        if (!self.by_address.entries[i].key || import->context != context || import->state != OPEN)
+            continue;
+        import->state = GOING;
+        import->next = all;
+        all = import;
+    }
+    for (import = all; import; import = import->next)
+        (void)ag_map_take(&self.by_address, import->block->address);
+    ag_lock_release(&self.lock);
+    while (all) {
+        import = all;
+        all = import->next;
+        unmap(import);
+    }
+}
+
+/* A pool that is open to others, but not yet to `device`, with one more user. */
+static struct foreign_pool *next_closed_to(int device)
+{
+    struct foreign_pool *pool;
+
+    ag_lock_take(&self.lock);
+    for (pool = self.pools; pool; pool = pool->next) {
+        if (pool->state == OPEN && !(atomic_load(&pool->asked) & bit_of(device)))
+            break;
+    }
+    if (pool)
+        pool->users++;
+    ag_lock_release(&self.lock);
+    return pool;
+}
+
+void ag_ipc_context_entered(const struct ag_context *context)
+{
+    struct foreign_pool *pool;
+
+    while ((pool = next_closed_to(context->device->ordinal))) {
+        (void)open_to(pool, context->device->ordinal);
+        leave_pool(pool);
+    }
+}
+
+void ag_ipc_forget_imports(void)
+{
+    ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
+    for (struct foreign_pool *pool = self.pools; pool; pool = pool->next)
+        ag_ipc_leases_close(&pool->leases); /* what the parent has open it closes by itself */
+    self.pools = NULL;
+    ag_map_finish(&self.by_handle);
+    ag_map_finish(&self.by_address);
+}

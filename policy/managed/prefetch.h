@@ -1,0 +1,23 @@
+/* ALLOGRAFT_PREFETCH=launch: managed memory is brought to the device before the kernel that uses
+ * it. */
+#ifndef AG_POLICY_PREFETCH_H
+#define AG_POLICY_PREFETCH_H
+
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+
+/* A kernel launch, as the program asks for it. */
+struct ag_launch {
+    CUfunction function;
+    CUstream stream;
+    bool per_thread; /* stream NULL is the thread's own */
+    void **params, **extra;
+};
+
+/* Before the driver's launch: what the parameters point into is brought to the current context's
+ * device, on the launch's own stream, unless it is thought to be there. Whatever becomes of that is
+ * none of the program's business. Does nothing while a capture is open anywhere. */
+void ag_prefetch_before(const struct ag_launch *launch);
+
+#endif

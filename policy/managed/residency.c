@@ -1,0 +1,269 @@
+/* The estimate of where managed blocks lie: see residency.h.
+ *
+ * Launches on all threads ask; only what changes the estimate takes the lock. A block that was
+ * removed may be looked at by a launch on another thread for a moment longer: its memory is never
+ * unmapped, its fields are atomic, and what is found is asked again under the lock before anything
+ * is done about it. */
+#include "policy/managed/residency.h"
+
+#include <stddef.h>
+
+#include "interpose/base/arena.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
+#include "policy/managed/lru.h"
+#include "policy/managed/spans.h"
+
+#define MAX_DEVICES  64u /* blocks are not moved to devices of a higher ordinal */
+#define MAX_FAILURES 3u
+
+struct resident {
+    struct ag_span span;
+    struct ag_lru_item item; /* in its device's list, unless it lies on the host */
+    _Atomic int device;
+    unsigned n_failed;
+    uint64_t held; /* bytes that its device is charged with */
+    struct resident *next_spare;
+};
+
+static struct {
+    struct ag_lock lock; /* guards all changes */
+    struct ag_spans spans;
+    struct resident *spare; /* not back into the arena: readers may still look at them */
+    _Atomic uint64_t n_blocks, bytes;
+    struct {
+        _Atomic uint64_t n_blocks, capacity;
+        uint64_t held;
+        struct ag_lru lru;
+    } devices[MAX_DEVICES];
+} state = {.lock = AG_LOCK_INIT(AG_RANK_RESIDENCY)};
+
+static struct ag_arena arena = AG_ARENA_INIT(struct resident);
+
+static bool is_known(int device)
+{
+    return device >= 0 && (unsigned)device < MAX_DEVICES;
+}
+
+static struct resident *of_span(struct ag_span *span)
+{
+    return span ? (struct resident *)((char *)span - offsetof(struct resident, span)) : NULL;
+}
+
+static struct resident *of_item(struct ag_lru_item *item)
+{
+    return (struct resident *)((char *)item - offsetof(struct resident, item));
+}
+
+static uint64_t bytes_of(struct resident *block)
+{
+    return atomic_load_explicit(&block->span.last, memory_order_relaxed) -
+           atomic_load_explicit(&block->span.first, memory_order_relaxed) + 1;
+}
+
+static uint64_t capacity_of(int device)
+{
+    uint64_t capacity = atomic_load_explicit(&state.devices[device].capacity, memory_order_relaxed);
+
+    return capacity ? capacity : UINT64_MAX;
+}
+
+/* --- changes, with the lock held --- */
+
+/* Off its device, if it is on one. */
+static void leave(struct resident *block)
+{
+    int device = atomic_load_explicit(&block->device, memory_order_relaxed);
+
+    if (device == AG_RESIDENT_HOST)
+        return;
+    atomic_store_explicit(&block->device, AG_RESIDENT_HOST, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&state.devices[device].n_blocks, 1, memory_order_release);
+    state.devices[device].held -= block->held;
+    ag_lru_remove(&state.devices[device].lru, &block->item);
+}
+
+/* Room on `device` for up to `wanted` bytes. The blocks that were last used before `since` go for
+ * it. */
+static uint64_t make_room(int device, uint64_t wanted, uint64_t since)
+{
+    uint64_t capacity = capacity_of(device), room = capacity - state.devices[device].held;
+
+    while (room < wanted) {
+        struct ag_lru_item *oldest = ag_lru_oldest(&state.devices[device].lru);
+
+        if (!oldest || oldest->known_used >= since)
+            return room;
+        leave(of_item(oldest));
+        room = capacity - state.devices[device].held;
+    }
+    return wanted;
+}
+
+/* Onto `device`, from the host, as much of it as there is room for. */
+static bool enter(struct resident *block, int device, uint64_t since)
+{
+    block->held = make_room(device, bytes_of(block), since);
+    atomic_store_explicit(&block->item.used, since, memory_order_relaxed);
+    if (!block->held || !ag_lru_add(&state.devices[device].lru, &block->item))
+        return false;
+    state.devices[device].held += block->held;
+    atomic_store_explicit(&block->device, device, memory_order_relaxed);
+    atomic_fetch_add_explicit(&state.devices[device].n_blocks, 1, memory_order_release);
+    return true;
+}
+
+static struct resident *take_spare(void)
+{
+    struct resident *block = state.spare;
+
+    if (block)
+        state.spare = block->next_spare;
+    else
+        block = ag_arena_get(&arena);
+    return block;
+}
+
+static void put_spare(struct resident *block)
+{
+    block->next_spare = state.spare;
+    state.spare = block;
+}
+
+static struct resident *find(uint64_t address)
+{
+    return of_span(ag_spans_find(&state.spans, address));
+}
+
+/* --- what the policy says --- */
+
+void ag_residency_add(uint64_t address, size_t bytes, int device)
+{
+    struct resident *block;
+
+    if (!bytes)
+        return;
+    ag_lock_take(&state.lock);
+    block = find(address) ? NULL : take_spare();
+    if (block) {
+        block->n_failed = 0;
+        atomic_store_explicit(&block->device, AG_RESIDENT_HOST, memory_order_relaxed);
+        if (ag_spans_add(&state.spans, &block->span, address, bytes)) {
+            atomic_fetch_add_explicit(&state.n_blocks, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&state.bytes, bytes, memory_order_relaxed);
+            if (is_known(device))
+                (void)enter(block, device, ag_clock_ticks());
+        } else {
+            put_spare(block);
+        }
+    }
+    ag_lock_release(&state.lock);
+}
+
+int ag_residency_remove(uint64_t address)
+{
+    struct resident *block;
+    int device = AG_RESIDENT_HOST;
+
+    if (!atomic_load_explicit(&state.n_blocks, memory_order_relaxed))
+        return device;
+    ag_lock_take(&state.lock);
+    block = find(address);
+    if (block && atomic_load_explicit(&block->span.first, memory_order_relaxed) == address) {
+        device = atomic_load_explicit(&block->device, memory_order_relaxed);
+        leave(block);
+        ag_spans_remove(&state.spans, &block->span);
+        atomic_fetch_sub_explicit(&state.bytes, bytes_of(block), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&state.n_blocks, 1, memory_order_release);
+        put_spare(block);
+    }
+    ag_lock_release(&state.lock);
+    return device;
+}
+
+void ag_residency_set_capacity(int device, uint64_t bytes)
+{
+    if (!is_known(device))
+        return;
+    ag_lock_take(&state.lock);
+    atomic_store_explicit(&state.devices[device].capacity, bytes, memory_order_relaxed);
+    while (state.devices[device].held > capacity_of(device))
+        leave(of_item(ag_lru_oldest(&state.devices[device].lru)));
+    ag_lock_release(&state.lock);
+}
+
+uint64_t ag_residency_capacity(int device)
+{
+    return is_known(device)
+               ? atomic_load_explicit(&state.devices[device].capacity, memory_order_relaxed)
+               : 0;
+}
+
+/* --- what a launch asks --- */
+
+bool ag_residency_settled(int device)
+{
+    /* In this order, so that a block that goes meanwhile makes them differ rather than agree. */
+    uint64_t all = atomic_load_explicit(&state.n_blocks, memory_order_acquire);
+
+    return !all || !is_known(device) ||
+           all == atomic_load_explicit(&state.devices[device].n_blocks, memory_order_relaxed);
+}
+
+bool ag_residency_missing(int device, uint64_t address, uint64_t now)
+{
+    struct resident *block = find(address);
+
+    if (!block)
+        return false;
+    if (atomic_load_explicit(&block->device, memory_order_relaxed) != device)
+        return true;
+    if (atomic_load_explicit(&state.bytes, memory_order_relaxed) > capacity_of(device))
+        atomic_store_explicit(&block->item.used, now, memory_order_relaxed);
+    return false;
+}
+
+bool ag_residency_claim(int device, uint64_t address, uint64_t now, uint64_t *ret_address,
+                        size_t *ret_bytes)
+{
+    struct resident *block;
+    bool claimed = false;
+
+    ag_lock_take(&state.lock);
+    block = find(address);
+    if (block && atomic_load_explicit(&block->device, memory_order_relaxed) != device) {
+        leave(block);
+        claimed = enter(block, device, now);
+    }
+    if (claimed) {
+        *ret_address = atomic_load_explicit(&block->span.first, memory_order_relaxed);
+        *ret_bytes = block->held;
+    }
+    ag_lock_release(&state.lock);
+    return claimed;
+}
+
+void ag_residency_failed(int device, uint64_t address)
+{
+    struct resident *block;
+
+    ag_lock_take(&state.lock);
+    block = find(address);
+    if (block && atomic_load_explicit(&block->device, memory_order_relaxed) == device &&
+        ++block->n_failed < MAX_FAILURES)
+        leave(block);
+    ag_lock_release(&state.lock);
+}
+
+void ag_residency_forget_all(void)
+{
+    ag_lock_init(&state.lock, AG_RANK_RESIDENCY); /* a thread of the parent may have held it */
+    state.spans = (struct ag_spans){0};
+    atomic_store(&state.n_blocks, 0);
+    atomic_store(&state.bytes, 0);
+    for (unsigned i = 0; i < MAX_DEVICES; i++) {
+        atomic_store(&state.devices[i].n_blocks, 0);
+        state.devices[i].held = 0;
+        ag_lru_finish(&state.devices[i].lru);
+    }
+}

@@ -1,0 +1,185 @@
+/* The list of spilled blocks, and their way back: see spill.h.
+ *
+ * Addresses of managed memory stay as they are wherever the pages lie, and the driver keeps kernels that
+ * run meanwhile exact, so a block can be moved under a program that knows nothing of it. Only a free must
+ * not come in between: ledger.h, MOVING. */
+#include "policy/managed/spill.h"
+
+#include "policy/backends/backend.h"
+#include "interpose/base/lock.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
+#include "policy/order.h"
+#include "policy/pressure.h"
+#include "interpose/report/trace.h"
+
+#define MAX_SPILLED 4096u /* of those spilled beyond it none comes back */
+
+static enum ag_oom oom = AG_OOM_ERROR;
+static bool unspill;
+
+static struct {
+    struct ag_lock lock;
+    CUdeviceptr address[MAX_SPILLED]; /* first spilled first */
+    size_t size[MAX_SPILLED];
+    struct ag_device *device[MAX_SPILLED];
+    _Atomic unsigned n;
+} spilled = {.lock = AG_LOCK_INIT(AG_RANK_SPILLED)};
+
+void ag_spill_configure(enum ag_oom new_oom, bool new_unspill)
+{
+    oom = new_oom;
+    unspill = new_unspill;
+}
+
+bool ag_spill_wanted(void)
+{
+    return oom == AG_OOM_SPILL;
+}
+
+void ag_spill_add(const struct ag_block *block)
+{
+    unsigned n;
+
+    if (!unspill)
+        return;
+    ag_lock_take(&spilled.lock);
+    n = atomic_load_explicit(&spilled.n, memory_order_relaxed);
+    if (n < MAX_SPILLED) {
+        spilled.address[n] = block->address;
+        spilled.size[n] = block->size;
+        spilled.device[n] = block->context->device;
+        atomic_store_explicit(&spilled.n, n + 1, memory_order_relaxed);
+    }
+    ag_lock_release(&spilled.lock);
+}
+
+void ag_spill_remove(CUdeviceptr address)
+{
+    unsigned n, i = 0;
+
+    if (!atomic_load_explicit(&spilled.n, memory_order_relaxed))
+        return;
+    ag_lock_take(&spilled.lock);
+    n = atomic_load_explicit(&spilled.n, memory_order_relaxed);
+    while (i < n && spilled.address[i] != address)
+        i++;
+    if (i < n) {
+        for (; i + 1 < n; i++) { /* the order stays */
+            spilled.address[i] = spilled.address[i + 1];
+            spilled.size[i] = spilled.size[i + 1];
+            spilled.device[i] = spilled.device[i + 1];
+        }
+        atomic_store_explicit(&spilled.n, n - 1, memory_order_relaxed);
+    }
+    ag_lock_release(&spilled.lock);
+}
+
+/* The block spilled first of those that `room` bytes hold; 0 when none does. */
+static CUdeviceptr first_that_fits(struct ag_device *device, uint64_t room, size_t *ret_size)
+{
+    CUdeviceptr found = 0;
+    unsigned n;
+
+    ag_lock_take(&spilled.lock);
+    n = atomic_load_explicit(&spilled.n, memory_order_relaxed);
+    for (unsigned i = 0; i < n && !found; i++) {
+        if (spilled.device[i] == device && spilled.size[i] <= room) {
+            found = spilled.address[i];
+            *ret_size = spilled.size[i];
+        }
+    }
+    ag_lock_release(&spilled.lock);
+    return found;
+}
+
+/* Bytes free on the device; UINT64_MAX when the driver does not tell. In a context of it. */
+static uint64_t free_on_device(struct ag_device *device)
+{
+    size_t free_bytes = 0, total;
+
+    if (ag_cu.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
+        return UINT64_MAX;
+    return free_bytes + ag_managed_kept(device);
+}
+
+/* Room on the budget and on the device, taken from the budget; caches are given up for it only if that
+ * is enough. In a context of the device. */
+static bool take_room(struct ag_device *device, size_t bytes)
+{
+    uint64_t free_bytes = free_on_device(device);
+    bool taken;
+
+    if (bytes > free_bytes && bytes - free_bytes > ag_device_cached(device))
+        return false;
+    if (bytes > free_bytes && (!ag_pressure_relieve(device) || bytes > free_on_device(device)))
+        return false;
+    taken = ag_budget_take(device, bytes);
+    if (taken || !ag_pressure_make_room(device, bytes))
+        return taken;
+    return ag_budget_take(device, bytes);
+}
+
+static void tell_moved(const struct ag_block *block, enum ag_placement place, uint64_t began)
+{
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = AG_TRACE_MOVED,
+        .ticks = began,
+        .duration = ag_clock_ticks() - began,
+        .device = (int16_t)block->context->device->ordinal,
+        .placement = (uint8_t)place,
+        .address = block->address,
+        .size = atomic_load_explicit(&block->requested, memory_order_relaxed),
+    });
+}
+
+/* The block is MOVING: ours until ag_ledger_moved(). */
+static void move(struct ag_block *block)
+{
+    uint64_t began = ag_clock_ticks();
+    struct ag_device *device = block->context->device;
+    struct ag_shape shape = block->shape;
+    bool pushed;
+
+    if (ag_context_make_current(block->context, &pushed) == CUDA_SUCCESS &&
+        take_room(device, block->size)) {
+        if (ag_managed_move_to_device(block->context, block->address, block->size) == CUDA_SUCCESS) {
+            shape.prefer = AG_PREFER_DEVICE;
+            shape.spilled = false;
+            ag_stats_moved(device->ordinal, AG_PLACE_SPILLED, ag_shape_placement(shape),
+                           atomic_load_explicit(&block->requested, memory_order_relaxed));
+            ag_trace_step(AG_STAT_UNSPILL, device->ordinal, block->size);
+            ag_stats_add(AG_STAT_UNSPILL_BYTES, block->size);
+            ag_spill_remove(block->address);
+            if (ag_trace_on())
+                tell_moved(block, ag_shape_placement(shape), began);
+        } else {
+            ag_budget_give(device, block->size);
+        }
+    }
+    ag_context_restore(pushed);
+    ag_ledger_moved(block, shape);
+}
+
+void ag_spill_move_back(struct ag_device *device)
+{
+    struct ag_block *block;
+    CUdeviceptr address;
+    size_t size;
+
+    if (!unspill || !atomic_load_explicit(&spilled.n, memory_order_relaxed) ||
+        ag_order_capture_open())
+        return;
+    address = first_that_fits(device, ag_budget_left(device), &size);
+    block = address ? ag_ledger_move(address) : NULL;
+    if (block && block->shape.spilled)
+        move(block);
+    else if (block)
+        ag_ledger_moved(block, block->shape);
+}
+
+void ag_spill_forget_all(void)
+{
+    atomic_store(&spilled.n, 0);
+}

@@ -1,0 +1,254 @@
+/* driver.c: the life of the simulated driver, its lock, and the way into every call. */
+#include "tests/sim/sim_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool initialised, gone, forked, refused_runtime;
+    int n_threads;
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+const char allograft_simulated_driver[] = "the simulated driver";
+
+static __thread int thread_number;
+static __thread enum sim_callback callback;
+static __thread bool twin_counted;
+
+static struct {
+    const char *symbol;
+    void (*what)(void);
+    bool locked;
+} inside; /* set by a thread that is alone */
+
+void sim_lock(void)
+{
+    (void)pthread_mutex_lock(&self.lock);
+}
+
+void sim_unlock(void)
+{
+    (void)pthread_mutex_unlock(&self.lock);
+}
+
+void sim_sleep_for_change(unsigned ms)
+{
+    struct timespec until;
+
+    if (!ms) {
+        (void)pthread_cond_wait(&self.changed, &self.lock);
+        return;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_cond_timedwait(&self.changed, &self.lock, &until);
+}
+
+void sim_wake_all(void)
+{
+    (void)pthread_cond_broadcast(&self.changed);
+}
+
+bool sim_gone(void)
+{
+    return self.gone;
+}
+
+void sim_in_callback(enum sim_callback what)
+{
+    callback = what;
+}
+
+bool sim_in_host_function(void)
+{
+    return callback == SIM_IN_HOST_FUNCTION;
+}
+
+/* A host function may ask, but neither wait nor change anything; a kernel may not even ask. */
+static bool permitted(const char *symbol)
+{
+    return callback == SIM_IN_NOTHING ||
+           (callback == SIM_IN_HOST_FUNCTION &&
+            (!strcmp(symbol, "cuStreamQuery") || !strcmp(symbol, "cuEventQuery")));
+}
+
+int sim_thread_number(void)
+{
+    if (!thread_number)
+        thread_number = __atomic_add_fetch(&self.n_threads, 1, __ATOMIC_RELAXED);
+    return thread_number;
+}
+
+void sim_log(const char *format, ...)
+{
+    va_list args;
+
+    if (!sim_settings()->log)
+        return;
+    fprintf(stderr, "sim: [%d] ", sim_thread_number());
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void sim_say(const char *format, ...)
+{
+    va_list args;
+
+    fputs("allograft: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_ctx)
+{
+    bool counted = twin_counted;
+    CUresult fault = CUDA_SUCCESS;
+
+    twin_counted = false;
+    if (!counted)
+        fault = sim_fault(symbol);
+    if (needs != SIM_NEEDS_NOTHING) {
+        if (self.gone)
+            return CUDA_ERROR_DEINITIALIZED;
+        if (!self.initialised || self.forked)
+            return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (fault != CUDA_SUCCESS)
+        return fault;
+    if (needs < SIM_USES_CONTEXT)
+        return CUDA_SUCCESS;
+    CUcontext ctx = sim_current();
+    if (!ctx)
+        return needs == SIM_USES_CONTEXT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    if (!sim_handle_is(ctx, SIM_CONTEXT) || !ctx->alive)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *ret_ctx = ctx;
+    return needs == SIM_NEEDS_CONTEXT_EVEN_FAULTED ? CUDA_SUCCESS : ctx->fault;
+}
+
+void sim_inside(const char *symbol, bool locked, void (*what)(void))
+{
+    inside.symbol = symbol;
+    inside.what = what;
+    inside.locked = locked;
+}
+
+static void run_inside(const char *symbol, bool locked)
+{
+    if (inside.what && inside.locked == locked && !strcmp(inside.symbol, symbol))
+        inside.what();
+}
+
+void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
+{
+    call->ctx = NULL;
+    call->locked = false;
+    if (!permitted(symbol)) {
+        call->refused = CUDA_ERROR_NOT_PERMITTED;
+        return;
+    }
+    run_inside(symbol, false);
+    sim_lock();
+    call->locked = true;
+    sim_log("%s", symbol);
+    run_inside(symbol, true);
+    if (self.initialised && !self.gone && !self.forked && needs != SIM_NEEDS_NOTHING &&
+        callback == SIM_IN_NOTHING) {
+        sim_advance_clock(100);
+        sim_tick();
+    }
+    call->refused = admit(symbol, needs, &call->ctx);
+}
+
+void sim_leave(struct sim_call *call)
+{
+    if (call->locked)
+        sim_unlock();
+}
+
+CUresult sim_enter_twin(const char *symbol)
+{
+    sim_lock();
+    CUresult fault = self.gone || !self.initialised ? CUDA_SUCCESS : sim_fault(symbol);
+    sim_unlock();
+    twin_counted = fault == CUDA_SUCCESS;
+    return fault;
+}
+
+/* The driver's own end. What is still enqueued never runs; later calls are refused. */
+static void end(void)
+{
+    sim_lock();
+    self.gone = true;
+    sim_unlock();
+}
+
+/* A forked child has no use of the parent's driver. */
+static void in_child(void)
+{
+    self.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    self.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    if (self.initialised)
+        self.forked = true;
+}
+
+/* Whoever has the lock, it may be in a question before cuInit. */
+__attribute__((constructor)) static void tell_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, in_child);
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    SIM_ENTER(SIM_NEEDS_NOTHING);
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (self.gone)
+        return CUDA_ERROR_DEINITIALIZED;
+    if (self.forked)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (sim_settings()->n_devices == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    if (self.initialised)
+        return CUDA_SUCCESS;
+    self.initialised = true;
+    (void)atexit(end);
+    sim_scheduler_start();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    SIM_ENTER(SIM_NEEDS_NOTHING);
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = sim_settings()->driver_version;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    SIM_ENTER(SIM_NEEDS_NOTHING);
+    /* NVIDIA's private tables are NVIDIA's: never imitated. It is their runtime that asks, wherever
+     * in the process it is. */
+    if (!table || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!self.refused_runtime)
+        sim_say("the simulated driver cannot serve NVIDIA's CUDA runtime, which checks that the "
+                "driver is NVIDIA's: its calls fail here; programs that call the driver API "
+                "themselves can run");
+    self.refused_runtime = true;
+    return CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,217 @@
+/* arena.c: device addresses, the bytes behind them, and how much the card holds.
+ *
+ * Each device has a stretch of addresses that is mapped without any access rights, so a host that
+ * dereferences a device pointer faults as it would on a real machine. The bytes themselves lie in
+ * a memory file that only the simulation maps, at a constant distance from the addresses. */
+#include "tests/sim/sim_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define UNIT 512u
+
+struct range {
+    uint64_t at, bytes;
+};
+
+struct arena {
+    uint64_t base, bytes;
+    unsigned char *shadow;
+    int fd;
+    struct range *free; /* sorted, never adjacent */
+    size_t n_free, capacity;
+    size_t card_used;
+};
+
+static struct arena arenas[SIM_MAX_DEVICES];
+
+static void insert(struct arena *arena, size_t i, struct range range)
+{
+    if (arena->n_free == arena->capacity) {
+        arena->capacity = arena->capacity ? arena->capacity * 2 : 64;
+        arena->free = realloc(arena->free, arena->capacity * sizeof(*arena->free));
+        if (!arena->free)
+            abort();
+    }
+    memmove(&arena->free[i + 1], &arena->free[i], (arena->n_free - i) * sizeof(range));
+    arena->free[i] = range;
+    arena->n_free++;
+}
+
+static void erase(struct arena *arena, size_t i)
+{
+    arena->n_free--;
+    memmove(&arena->free[i], &arena->free[i + 1], (arena->n_free - i) * sizeof(arena->free[0]));
+}
+
+static struct arena *arena_of(int device)
+{
+    struct arena *arena = &arenas[device];
+
+    if (arena->base)
+        return arena;
+    arena->bytes =
+        ((uint64_t)sim_settings()->memory_bytes * 4 + ((uint64_t)32 << 30)) & ~(uint64_t)0x1fffff;
+    void *addresses = mmap(NULL, arena->bytes + (2 << 20), PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char name[32];
+    (void)snprintf(name, sizeof(name), "sim-card-%d", device);
+    arena->fd = memfd_create(name, MFD_CLOEXEC);
+    if (addresses == MAP_FAILED || arena->fd < 0 || ftruncate(arena->fd, (off_t)arena->bytes)) {
+        fprintf(stderr, "sim: no address space for device %d: %s\n", device, strerror(errno));
+        abort();
+    }
+    arena->shadow =
+        mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena->fd, 0);
+    if (arena->shadow == MAP_FAILED) {
+        fprintf(stderr, "sim: cannot map the memory of device %d: %s\n", device, strerror(errno));
+        abort();
+    }
+    arena->base = ((uintptr_t)addresses + 0x1fffff) & ~(uint64_t)0x1fffff;
+    insert(arena, 0, (struct range){arena->base, arena->bytes});
+    return arena;
+}
+
+static uint64_t round_up(uint64_t n, uint64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static void carve(struct arena *arena, size_t i, uint64_t at, uint64_t bytes)
+{
+    struct range range = arena->free[i];
+
+    erase(arena, i);
+    if (at + bytes < range.at + range.bytes)
+        insert(arena, i, (struct range){at + bytes, range.at + range.bytes - at - bytes});
+    if (range.at < at)
+        insert(arena, i, (struct range){range.at, at - range.at});
+}
+
+uint64_t sim_arena_take(int device, size_t bytes, size_t align)
+{
+    struct arena *arena = arena_of(device);
+    /* Mostly the lowest place, which is what was freed last as often as not; now and then
+     * another one. */
+    size_t skip = sim_chance(32) ? sim_random(4) : 0;
+    size_t found = SIZE_MAX;
+
+    bytes = round_up(SIM_MAX(bytes, 1u), UNIT);
+    for (size_t i = 0; i < arena->n_free; i++) {
+        struct range range = arena->free[i];
+        uint64_t at = round_up(range.at, align);
+        if (at + bytes < at || at + bytes > range.at + range.bytes)
+            continue;
+        found = i;
+        if (!skip--)
+            break;
+    }
+    if (found == SIZE_MAX)
+        return 0;
+    uint64_t at = round_up(arena->free[found].at, align);
+    carve(arena, found, at, bytes);
+    return at;
+}
+
+bool sim_arena_take_at(int device, uint64_t address, size_t bytes)
+{
+    struct arena *arena = arena_of(device);
+
+    bytes = round_up(bytes, UNIT);
+    for (size_t i = 0; i < arena->n_free; i++) {
+        struct range range = arena->free[i];
+        if (address < range.at || address + bytes > range.at + range.bytes)
+            continue;
+        carve(arena, i, address, bytes);
+        return true;
+    }
+    return false;
+}
+
+void sim_arena_give(int device, uint64_t address, size_t bytes)
+{
+    struct arena *arena = arena_of(device);
+    struct range range = {address, round_up(SIM_MAX(bytes, 1u), UNIT)};
+    size_t i = 0;
+
+    while (i < arena->n_free && arena->free[i].at < address)
+        i++;
+    if (i < arena->n_free && range.at + range.bytes == arena->free[i].at) {
+        range.bytes += arena->free[i].bytes;
+        erase(arena, i);
+    }
+    if (i > 0 && arena->free[i - 1].at + arena->free[i - 1].bytes == range.at) {
+        arena->free[i - 1].bytes += range.bytes;
+        return;
+    }
+    insert(arena, i, range);
+}
+
+unsigned char *sim_arena_bytes(int device, uint64_t address)
+{
+    struct arena *arena = arena_of(device);
+
+    return arena->shadow + (address - arena->base);
+}
+
+bool sim_arena_has(uint64_t address, int *ret_device)
+{
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        if (!arenas[i].base || address < arenas[i].base ||
+            address >= arenas[i].base + arenas[i].bytes)
+            continue;
+        if (ret_device)
+            *ret_device = i;
+        return true;
+    }
+    return false;
+}
+
+void sim_arena_zero(int device, uint64_t address, size_t bytes)
+{
+    struct arena *arena = arena_of(device);
+    off_t offset = (off_t)(address - arena->base);
+
+    if (fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)bytes))
+        memset(arena->shadow + offset, 0, bytes);
+}
+
+int sim_arena_fd(int device, uint64_t address, uint64_t *ret_offset)
+{
+    struct arena *arena = arena_of(device);
+
+    *ret_offset = address - arena->base;
+    return arena->fd;
+}
+
+bool sim_card_take(int device, size_t bytes)
+{
+    struct arena *arena = arena_of(device);
+
+    if (bytes > sim_settings()->memory_bytes - arena->card_used)
+        return false;
+    arena->card_used += bytes;
+    return true;
+}
+
+bool sim_card_claim(int device, size_t bytes)
+{
+    if (sim_card_take(device, bytes) || (sim_pools_squeeze(device) && sim_card_take(device, bytes)))
+        return true;
+    return sim_residency_evict(device, bytes) && sim_card_take(device, bytes);
+}
+
+void sim_card_give(int device, size_t bytes)
+{
+    arenas[device].card_used -= bytes;
+}
+
+size_t sim_card_free(int device)
+{
+    return sim_settings()->memory_bytes - arenas[device].card_used;
+}

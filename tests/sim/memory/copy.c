@@ -1,0 +1,232 @@
+/* copy.c: what a copy does: where its bytes are, what the call must wait for, and the run. */
+#include "tests/sim/sim_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
+
+static bool zombie_at(uint64_t address)
+{
+    for (const struct sim_block *block = sim_zombies(); block; block = block->next_zombie)
+        if (address >= block->base && address - block->base < block->size)
+            return true;
+    return false;
+}
+
+static size_t extent(const struct sim_copy *copy, const struct sim_span *span)
+{
+    return (copy->depth - 1) * span->slice + (copy->height - 1) * span->pitch + copy->width;
+}
+
+static enum side classify(const struct sim_copy *copy, struct sim_span *span)
+{
+    const struct sim_block *block = sim_block_at(span->address);
+
+    if (!block) {
+        if (sim_arena_has(span->address, NULL))
+            return zombie_at(span->address) ? SIDE_DEVICE : SIDE_BAD;
+        span->host = true;
+        return span->address ? SIDE_PAGEABLE : SIDE_BAD;
+    }
+    if (extent(copy, span) > block->size - (span->address - block->base))
+        return SIDE_BAD;
+    switch (block->kind) {
+    case SIM_BLOCK_HOST:
+    case SIM_BLOCK_REGISTERED:
+        return SIDE_PINNED;
+    case SIM_BLOCK_MANAGED:
+        return SIDE_MANAGED;
+    default:
+        return SIDE_DEVICE;
+    }
+}
+
+/* ---- running ---- */
+
+static int device_of(const struct sim_span *span, int fallback)
+{
+    const struct sim_block *block = sim_block_at(span->address);
+
+    return !span->host && block && block->kind == SIM_BLOCK_POOL     ? block->device
+           : !span->host && block && block->kind == SIM_BLOCK_NATIVE ? block->device
+                                                                     : fallback;
+}
+
+/* A copy into a pool that was not opened to the other device was seen to succeed and copy nothing,
+ * and to arrive, with no peer access or with one way of it (R981, R985). It is lost here with both
+ * ways. */
+static bool shut(const struct sim_span *span, int other_device)
+{
+    const struct sim_block *block = sim_block_at(span->address);
+    bool there = false, back = false;
+
+    if (span->host || !block || block->kind != SIM_BLOCK_POOL ||
+        sim_pool_open_to(block->pool, other_device))
+        return false;
+    for (CUcontext ctx = sim_contexts(); ctx; ctx = ctx->next) {
+        there |= ctx->device == other_device && sim_peer_device_open(ctx, block->device);
+        back |= ctx->device == block->device && sim_peer_device_open(ctx, other_device);
+    }
+    return there && back;
+}
+
+static bool move_host(const struct sim_op *op, void *to, uint64_t from, size_t bytes)
+{
+    struct iovec local = {to, bytes}, remote = {(void *)(uintptr_t)from, bytes};
+
+    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes)
+        return true;
+    if (errno != EFAULT) {
+        memcpy(to, (const void *)(uintptr_t)from, bytes);
+        return true;
+    }
+    sim_violation(op, from, bytes, NULL, "a copy reads or writes host memory that is gone");
+    return false;
+}
+
+static bool put_host(const struct sim_op *op, uint64_t to, void *from, size_t bytes)
+{
+    struct iovec local = {from, bytes}, remote = {(void *)(uintptr_t)to, bytes};
+
+    if (process_vm_writev(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes)
+        return true;
+    if (errno != EFAULT) {
+        memcpy((void *)(uintptr_t)to, from, bytes);
+        return true;
+    }
+    sim_violation(op, to, bytes, NULL, "a copy reads or writes host memory that is gone");
+    return false;
+}
+
+static bool run_row(struct sim_op *op, const struct sim_copy *copy, size_t y, size_t z,
+                    size_t width)
+{
+    uint64_t from = copy->src.address + z * copy->src.slice + y * copy->src.pitch;
+    uint64_t to = copy->dst.address + z * copy->dst.slice + y * copy->dst.pitch;
+    unsigned char *src = NULL, *dst = NULL;
+
+    if (copy->staged)
+        src = copy->staged + (z * copy->height + y) * copy->width;
+    else if (!copy->src.host && !(src = sim_check(op, from, width, false, false)))
+        return false;
+    if (!copy->dst.host && !(dst = sim_check(op, to, width, true, false)))
+        return false;
+    if (src && dst)
+        memmove(dst, src, width);
+    else if (dst)
+        return move_host(op, dst, from, width);
+    else if (src)
+        return put_host(op, to, src, width);
+    else
+        memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, width);
+    return true;
+}
+
+static bool flat(const struct sim_copy *copy, const struct sim_span *span)
+{
+    return (copy->height == 1 || span->pitch == copy->width) &&
+           (copy->depth == 1 || span->slice == copy->width * copy->height);
+}
+
+void sim_run_copy(struct sim_op *op)
+{
+    const struct sim_copy *copy = &op->work.u.copy;
+    int from = device_of(&copy->src, op->device), to = device_of(&copy->dst, op->device);
+
+    if (shut(&copy->src, to) || shut(&copy->dst, from) || shut(&copy->src, op->device) ||
+        shut(&copy->dst, op->device))
+        return;
+    sim_advance_clock(copy->width * copy->height * copy->depth / 64);
+    if (flat(copy, &copy->src) && flat(copy, &copy->dst)) {
+        (void)run_row(op, copy, 0, 0, copy->width * copy->height * copy->depth);
+        return;
+    }
+    for (size_t z = 0; z < copy->depth; z++)
+        for (size_t y = 0; y < copy->height; y++)
+            if (!run_row(op, copy, y, z, copy->width))
+                return;
+}
+
+/* ---- submitting ---- */
+
+/* Takes the bytes of a pageable source as they are now. */
+static void stage(struct sim_copy *copy)
+{
+    copy->staged = malloc(copy->width * copy->height * copy->depth);
+    if (!copy->staged)
+        abort();
+    for (size_t z = 0; z < copy->depth; z++)
+        for (size_t y = 0; y < copy->height; y++)
+            memcpy(copy->staged + (z * copy->height + y) * copy->width,
+                   (const void *)(uintptr_t)(copy->src.address + z * copy->src.slice +
+                                             y * copy->src.pitch),
+                   copy->width);
+}
+
+static bool sync_memops(const struct sim_span *span)
+{
+    const struct sim_block *block = sim_block_at(span->address);
+
+    return block && block->sync_memops;
+}
+
+/* Does the host wait for the copy? Between device memories not even the synchronous calls do. */
+static bool host_waits(const struct sim_copy *copy, enum side src, enum side dst, bool async)
+{
+    bool host_to_host = src != SIDE_DEVICE && dst != SIDE_DEVICE;
+
+    if (async)
+        return dst == SIDE_PAGEABLE || (src == SIDE_PAGEABLE && host_to_host);
+    if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)
+        return false; /* staged: the last leg may still be on its way */
+    if (src == SIDE_DEVICE && dst == SIDE_DEVICE)
+        return sync_memops(&copy->src) || sync_memops(&copy->dst);
+    return true;
+}
+
+void sim_copy_for_node(struct sim_copy *copy)
+{
+    copy->src.host = !sim_block_at(copy->src.address) && !sim_arena_has(copy->src.address, NULL);
+    copy->dst.host = !sim_block_at(copy->dst.address) && !sim_arena_has(copy->dst.address, NULL);
+}
+
+CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, bool async)
+{
+    CUstream stream;
+    CUresult result = sim_stream_find(ctx, handle, &stream);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = sim_capture_check_legacy(stream);
+    if (result == CUDA_SUCCESS && !async)
+        result = sim_capture_check_sync(stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!copy->width || !copy->height || !copy->depth)
+        return CUDA_SUCCESS;
+    struct sim_work work = {.kind = SIM_WORK_COPY, .u.copy = *copy};
+    if (stream->capture) {
+        sim_copy_for_node(&work.u.copy);
+        return sim_submit(stream, &work, NULL);
+    }
+    enum side src = classify(copy, &copy->src), dst = classify(copy, &copy->dst);
+    if (src == SIDE_BAD || dst == SIDE_BAD)
+        return CUDA_ERROR_INVALID_VALUE;
+    work.u.copy = *copy;
+    if (src == SIDE_PAGEABLE) {
+        if (!async)
+            (void)sim_stream_drain(stream);
+        stage(&work.u.copy);
+    }
+    bool wait = host_waits(copy, src, dst, async);
+    struct sim_op *op = NULL;
+    sim_enqueue(stream, &work, NULL, &op);
+    if (wait)
+        sim_wait(op);
+    sim_op_unref(op);
+    return wait ? ctx->fault : CUDA_SUCCESS;
+}

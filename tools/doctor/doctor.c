@@ -1,0 +1,212 @@
+/* `allograft doctor`: does it work here, and what can it do? */
+#include "tools/doctor/doctor.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/base/text.h"
+#include "tools/command.h"
+#include "tools/doctor/doctor_driver.h"
+
+#define STATUS_RESTRICTED 3
+
+struct finding {
+    enum verdict verdict;
+    const char *section;
+    char name[64], text[400];
+};
+
+struct findings {
+    struct finding *at;
+    size_t n;
+};
+
+void found(struct findings *findings, enum verdict verdict, const char *section, const char *name,
+           const char *format, ...)
+{
+    struct finding *more = realloc(findings->at, (findings->n + 1) * sizeof(*more));
+    struct finding *finding;
+    va_list args;
+
+    if (!more) {
+        command_complain("no memory");
+        exit(STATUS_FAILED);
+    }
+    findings->at = more;
+    finding = &more[findings->n++];
+    finding->verdict = verdict;
+    finding->section = section;
+    snprintf(finding->name, sizeof(finding->name), "%s", name);
+    va_start(args, format);
+    vsnprintf(finding->text, sizeof(finding->text), format, args);
+    va_end(args);
+    for (char *c = finding->text; *c;
+         c++) { /* names of files and devices must not steer a terminal */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+}
+
+static enum verdict worst(const struct findings *findings)
+{
+    enum verdict verdict = VERDICT_INFO;
+
+    for (size_t i = 0; i < findings->n; i++) {
+        if (findings->at[i].verdict > verdict)
+            verdict = findings->at[i].verdict;
+    }
+    return verdict;
+}
+
+static int exit_status(enum verdict verdict)
+{
+    return verdict == VERDICT_FAIL   ? STATUS_FAILED
+           : verdict >= VERDICT_TRAP ? STATUS_RESTRICTED
+                                     : STATUS_OK;
+}
+
+static bool has_failed(const struct findings *findings, const char *section, const char *name)
+{
+    for (size_t i = 0; i < findings->n; i++) {
+        const struct finding *finding = &findings->at[i];
+
+        if (finding->verdict == VERDICT_FAIL && !strcmp(finding->section, section) &&
+            !strcmp(finding->name, name))
+            return true;
+    }
+    return false;
+}
+
+static const char *const words[] = {"info", "good", "trap", "lack", "fail"};
+
+#define WIDTH  80u
+#define INDENT 7u /* of what stands behind the marks */
+
+/* The rest of a line that INDENT columns stand on already, in as many lines as it takes. */
+static void show_wrapped(const char *text)
+{
+    size_t column = INDENT;
+
+    while (*text) {
+        size_t length = strcspn(text, " ");
+
+        if (column > INDENT && column + 1 + length > WIDTH) {
+            printf("\n%*s", (int)INDENT, "");
+            column = INDENT;
+        } else if (column > INDENT) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)length, text);
+        column += length;
+        text += length + (text[length] == ' ');
+    }
+    putchar('\n');
+}
+
+static void show_sum(const struct findings *findings)
+{
+    static const char *const sums[][2] = {{"Nothing was tried", ""},
+                                          {"All of it works", ""},
+                                          {"It works", ". Mind the lines marked '!'"},
+                                          {"It works", ", but for what is marked 'no'"},
+                                          {"It does not work", ": see FAIL"}};
+    const char *const *sum = sums[worst(findings)];
+    bool simulated = doctor_driver_is_simulated();
+
+    printf("%s %s%s.\n", sum[0], simulated ? "on the simulated driver" : "here", sum[1]);
+    if (!simulated &&
+        (has_failed(findings, "driver", "found") || has_failed(findings, "driver", "devices")))
+        printf("To see it work without a GPU, on a simulated driver:\n"
+               "  %s doctor --simulate\n",
+               program_invocation_name);
+}
+
+static void show_text(const struct findings *findings)
+{
+    static const char *const marks[] = {"     ", "  ok ", "    !", "   no", " FAIL"};
+    const char *section = "";
+
+    for (size_t i = 0; i < findings->n; i++) {
+        const struct finding *finding = &findings->at[i];
+
+        if (strcmp(section, finding->section) != 0)
+            printf("%s\n", finding->section);
+        section = finding->section;
+        printf("%s  ", marks[finding->verdict]);
+        show_wrapped(finding->text);
+    }
+    show_sum(findings);
+}
+
+static void show_json(const struct findings *findings)
+{
+    struct ag_text text = {0};
+
+    ag_text_add(&text,
+                "{\"schema\":\"allograft-doctor/1\",\"version\":\"" ALLOGRAFT_VERSION
+                "\",\"verdict\":\"%s\","
+                "\"simulated\":%s,\"findings\":[",
+                words[worst(findings)], doctor_driver_is_simulated() ? "true" : "false");
+    for (size_t i = 0; i < findings->n; i++) {
+        const struct finding *finding = &findings->at[i];
+
+        ag_text_add(&text, "%s\n {\"section\":\"%s\",\"name\":\"%s\",\"verdict\":\"%s\",\"text\":",
+                    i ? "," : "", finding->section, finding->name, words[finding->verdict]);
+        ag_text_add_json(&text, finding->text);
+        ag_text_add(&text, "}");
+    }
+    ag_text_add(&text, "]}");
+    puts(text.data ? text.data : "{}");
+    ag_text_finish(&text);
+}
+
+/* From now on the simulated driver is the one that is found by its name, here and in the programs
+ * of the self-test. */
+static int simulate(void)
+{
+    char library[PATH_MAX], driver[PATH_MAX + 64];
+    int status = locate_library(library, sizeof(library));
+
+    if (status == STATUS_OK)
+        status = simulate_driver(library, driver, sizeof(driver));
+    if (status == STATUS_OK && !dlopen(driver, RTLD_NOW | RTLD_LOCAL)) {
+        command_complain("doctor: %s", dlerror());
+        status = STATUS_FAILED;
+    }
+    return status;
+}
+
+int command_doctor(const struct command_line *line)
+{
+    struct findings findings = {0};
+    bool json = false, test = true, simulated = false;
+    int status;
+
+    for (size_t i = 0; i < line->n_given; i++) {
+        if (line->given[i].option == OPTION_doctor_work) /* the program of the self-test */
+            return doctor_work(line->given[i].value);
+        json |= line->given[i].option == OPTION_doctor_json;
+        test &= line->given[i].option != OPTION_doctor_no_test;
+        simulated |= line->given[i].option == OPTION_doctor_simulate;
+    }
+    if (simulated) {
+        status = simulate();
+        if (status != STATUS_OK)
+            return status;
+    }
+    doctor_machine(&findings);
+    if (doctor_driver(&findings) > 0 && test)
+        doctor_self_test(&findings);
+    if (json)
+        show_json(&findings);
+    else
+        show_text(&findings);
+    status = exit_status(worst(&findings));
+    free(findings.at);
+    return status;
+}

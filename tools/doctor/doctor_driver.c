@@ -1,0 +1,229 @@
+/* The doctor on the driver and each device: which policies they allow, and why not. */
+#include "tools/doctor/doctor_driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/base/text.h"
+#include "tools/doctor/doctor.h"
+#include "interpose/driver/driver.h"
+
+/* "cuMemAlloc_v2" without its ending, as cuGetProcAddress has it. */
+static void base_name(const char *symbol, char *base, size_t capacity)
+{
+    const char *ending = strrchr(symbol, '_');
+    size_t length = ending && ending[1] == 'v' ? (size_t)(ending - symbol) : strlen(symbol);
+
+    if (length >= capacity)
+        length = capacity - 1;
+    memcpy(base, symbol, length);
+    base[length] = '\0';
+}
+
+/* The entry point that programs of CUDA 12 get for `symbol`. */
+static void *by_get_proc(CUresult (*get)(const char *, void **, int, cuuint64_t),
+                         const char *symbol)
+{
+    void *address = NULL;
+    char base[64];
+
+    base_name(symbol, base, sizeof(base));
+    return get(base, &address, 12000, 0) == CUDA_SUCCESS ? address : NULL;
+}
+
+static bool simulated;
+
+bool doctor_driver_is_simulated(void)
+{
+    return simulated;
+}
+
+const char *doctor_open_driver(const char *door, struct doctor_calls *ret)
+{
+    static const struct {
+        const char *name;
+        size_t place;
+    } rows[] = {
+#define ROW(symbol) {#symbol, offsetof(struct doctor_calls, symbol)},
+        DOCTOR_CALLS(ROW)
+#undef ROW
+    };
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    CUresult (*get)(const char *, void **, int, cuuint64_t) = NULL;
+    void *address;
+
+    if (!handle)
+        return "libcuda.so.1";
+    simulated = dlsym(handle, AG_DRIVER_MARK) != NULL;
+    address = dlsym(handle, "cuGetProcAddress");
+    memcpy(&get, &address, sizeof(get));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bool asks = !strcmp(door, "get-proc") && get;
+
+        address = asks ? by_get_proc(get, rows[i].name) : dlsym(handle, rows[i].name);
+        if (!address)
+            return rows[i].name;
+        memcpy((char *)ret + rows[i].place, &address, sizeof(address));
+    }
+    return NULL;
+}
+
+/* ---- devices ---- */
+
+static struct doctor_calls cu;
+
+static int attribute(CUdevice_attribute which, int device)
+{
+    int value = 0;
+
+    return cu.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+static const char *name_of(CUresult result)
+{
+    const char *name = NULL;
+
+    return cu.cuGetErrorName(result, &name) == CUDA_SUCCESS && name ? name : "an unknown error";
+}
+
+static const char *const sections[] = {"device 0",  "device 1",  "device 2",  "device 3",
+                                       "device 4",  "device 5",  "device 6",  "device 7",
+                                       "device 8",  "device 9",  "device 10", "device 11",
+                                       "device 12", "device 13", "device 14", "device 15"};
+#define MOST_DEVICES ((int)(sizeof(sections) / sizeof(sections[0])))
+
+static void look_at_device(struct findings *findings, int device)
+{
+    const char *section = sections[device];
+    char name[128] = "a device without a name", size[32];
+    size_t bytes = 0;
+
+    (void)cu.cuDeviceGetName(name, sizeof(name), device);
+    (void)cu.cuDeviceTotalMem_v2(&bytes, device);
+    found(findings, VERDICT_INFO, section, "device", "%s, %s, compute capability %d.%d", name,
+          ag_text_size(size, sizeof(size), bytes),
+          attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+          attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+    if (strstr(name, " MIG "))
+        found(findings, VERDICT_TRAP, section, "mig",
+              "a MIG slice: no peer access, no memory shared with other slices");
+    if (!strncmp(name, "GRID ", 5) || strstr(name, "vGPU"))
+        found(findings, VERDICT_TRAP, section, "vgpu",
+              "a vGPU: managed memory may be switched off by its host");
+    if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device))
+        found(findings, VERDICT_TRAP, section, "pageable",
+              "reads pageable host memory: frees wait as natively");
+}
+
+static void look_at_policies(struct findings *findings, int device, int version)
+{
+    const char *section = sections[device];
+    int handles = attribute(CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, device);
+    bool managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device);
+
+    if (attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device))
+        found(findings, VERDICT_GOOD, section, "pool", "POLICY=pool");
+    else
+        found(findings, VERDICT_LACK, section, "pool",
+              "POLICY=pool: the device has no memory pools; memory stays native");
+    if (managed)
+        found(findings, VERDICT_GOOD, section, "managed",
+              "POLICY=managed, OOM=spill, and prefetch");
+    else
+        found(findings, VERDICT_LACK, section, "managed",
+              "POLICY=managed, OOM=spill: %s; memory stays native",
+              attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device) ? "no concurrent managed access"
+                                                                    : "no managed memory");
+    if (managed && version >= 13000)
+        found(findings, VERDICT_GOOD, section, "managed_pool",
+              "managed pools: MANAGED_BACKEND=pool, async=managed");
+    else if (managed)
+        found(findings, VERDICT_LACK, section, "managed_pool",
+              "managed pools need a driver of CUDA 13: MANAGED_BACKEND=plain serves");
+    if (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        found(findings, VERDICT_GOOD, section, "ipc",
+              "pool memory can be shared with other processes");
+    else
+        found(findings, VERDICT_LACK, section, "ipc",
+              "pool memory cannot be shared with other processes: programs that do need "
+              "POLICY=native");
+}
+
+/* "0-1, 0-2": pairs of devices that reach each other's memory. */
+static void look_at_peers(struct findings *findings, int n)
+{
+    char pairs[300] = "";
+    size_t length = 0;
+
+    if (n < 2)
+        return;
+    for (int a = 0; a < n; a++) {
+        for (int b = a + 1; b < n; b++) {
+            int ab = 0, ba = 0;
+
+            (void)cu.cuDeviceCanAccessPeer(&ab, a, b);
+            (void)cu.cuDeviceCanAccessPeer(&ba, b, a);
+            if (ab && ba && length + 16 < sizeof(pairs))
+                length += (size_t)snprintf(pairs + length, sizeof(pairs) - length, "%s%d-%d",
+                                           length ? ", " : "", a, b);
+        }
+    }
+    found(findings, VERDICT_INFO, "driver", "peers", "peer access between devices: %s",
+          length ? pairs : "none");
+}
+
+static void look_at_version(struct findings *findings, int version)
+{
+    found(findings, VERDICT_INFO, "driver", "version", "a driver of CUDA %d.%d", version / 1000,
+          version % 1000 / 10);
+    if (version < 11040)
+        found(findings, VERDICT_FAIL, "driver", "age",
+              "older than CUDA 11.4: nothing is redirected");
+    if (version < 12040)
+        found(findings, VERDICT_LACK, "driver", "replay",
+              "GRAPH needs a driver of CUDA 12.4: it cannot tell the "
+              "parameters of kernels");
+    else
+        found(findings, VERDICT_GOOD, "driver", "replay", "GRAPH: streams can be replayed");
+}
+
+int doctor_driver(struct findings *findings)
+{
+    const char *missing = doctor_open_driver("dlsym", &cu);
+    int version = 0, n = 0;
+    CUresult result;
+
+    if (missing) {
+        bool none = !strcmp(missing, "libcuda.so.1");
+
+        found(
+            findings, VERDICT_FAIL, "driver", none ? "found" : "complete",
+            none
+                ? "no GPU can be used here: there is no NVIDIA driver (%s cannot be loaded). Where "
+                  "there is a GPU, a container must be started with it (--gpus all, --nv)"
+                : "the driver has no %s",
+            missing);
+        return 0;
+    }
+    result = cu.cuInit(0);
+    if (result != CUDA_SUCCESS || cu.cuDeviceGetCount(&n) != CUDA_SUCCESS || !n) {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+        found(findings, VERDICT_FAIL, "driver", "devices", "no GPU can be used here: %s%s%s",
+              name_of(result), visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+        return 0;
+    }
+    (void)cu.cuDriverGetVersion(&version);
+    if (simulated)
+        found(findings, VERDICT_INFO, "driver", "simulated",
+              "the simulated driver: what follows says nothing of a GPU, and times mean nothing");
+    look_at_version(findings, version);
+    look_at_peers(findings, n);
+    for (int i = 0; i < n && i < MOST_DEVICES; i++) {
+        look_at_device(findings, i);
+        look_at_policies(findings, i, version);
+    }
+    return n;
+}

@@ -1,0 +1,28 @@
+/* The driver as the command calls it: looked up by name, since it need not be there. */
+#ifndef TOOLS_DOCTOR_DRIVER_H
+#define TOOLS_DOCTOR_DRIVER_H
+
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+
+#define DOCTOR_CALLS(X)                                                                     \
+    X(cuInit)                                                                               \
+    X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGetCount) X(cuDeviceGetName)          \
+        X(cuDeviceGetAttribute) X(cuDeviceTotalMem_v2) X(cuDeviceCanAccessPeer)             \
+            X(cuDevicePrimaryCtxRetain) X(cuCtxPushCurrent_v2) X(cuCtxSynchronize)          \
+                X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoDAsync_v2) \
+                    X(cuMemsetD32Async) X(cuStreamCreate) X(cuStreamSynchronize)
+
+struct doctor_calls {
+#define DOCTOR_CALL(symbol) __typeof__(&symbol) symbol;
+    DOCTOR_CALLS(DOCTOR_CALL)
+#undef DOCTOR_CALL
+};
+
+/* By the door: "dlsym" or "get-proc" (cuGetProcAddress). NULL, or what is missing. */
+const char *doctor_open_driver(const char *door, struct doctor_calls *ret);
+/* Is that which was opened the simulated one? */
+bool doctor_driver_is_simulated(void);
+
+#endif

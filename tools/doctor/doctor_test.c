@@ -1,0 +1,270 @@
+/* The doctor's self-test: one program natively and under the library, by each door, and the bytes
+ * compared.
+ *
+ * The program is one that goes wrong under a library that gives memory back too early: it frees
+ * what a stream may still write or read, as cudaFree allows, and allocates at once. Then it does
+ * the same work on two buffers again and again, with other values each time, as graphs can. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "interpose/api/allograft.h"
+#include "tools/command.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/doctor_driver.h"
+
+#define ROUNDS     200u
+#define WORDS      (64u * 1024u)
+#define STREAMS    3u
+#define REPEATS    64u /* of what may be replayed */
+#define LINKS      16u /* operations of each */
+#define PATIENCE_S 120u
+
+/* ---- the program ---- */
+
+static struct doctor_calls cu;
+
+static uint64_t hash(const uint32_t *words, size_t n, uint64_t so_far)
+{
+    for (size_t i = 0; i < n; i++)
+        so_far = (so_far ^ words[i]) * 0x100000001b3u; /* FNV-1a, by words */
+    return so_far;
+}
+
+/* One round: a temporary is filled and copied on a stream, and freed while that may be under way.
+ */
+static CUresult go_round(CUstream stream, CUdeviceptr out, uint32_t value)
+{
+    CUdeviceptr first, second;
+    CUresult result = cu.cuMemAlloc_v2(&first, WORDS * 4);
+
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemsetD32Async(first, value, WORDS, stream);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemAlloc_v2(&second, WORDS * 4);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemcpyDtoDAsync_v2(second, first, WORDS * 4, stream);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemFree_v2(first);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemcpyDtoDAsync_v2(out, second, WORDS * 4, stream);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemFree_v2(second);
+    return result;
+}
+
+/* A chain that moves values to and fro between two buffers and is waited for; the sums depend on
+ * each link. */
+static CUresult repeat(CUstream stream, CUdeviceptr a, CUdeviceptr b, uint64_t *hash_so_far)
+{
+    static uint32_t words[WORDS];
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; i < REPEATS && result == CUDA_SUCCESS; i++) {
+        for (uint32_t k = 0; k < LINKS && result == CUDA_SUCCESS; k += 2) {
+            result = cu.cuMemsetD32Async(a + (CUdeviceptr)k * 64, i * 77u + k, 256, stream);
+            if (result == CUDA_SUCCESS)
+                result = cu.cuMemcpyDtoDAsync_v2(k % 4 ? a + 1024 : b, k % 4 ? b : a, 8192, stream);
+        }
+        if (result == CUDA_SUCCESS)
+            result = cu.cuStreamSynchronize(stream);
+    }
+    if (result == CUDA_SUCCESS)
+        result = cu.cuMemcpyDtoH_v2(words, a, sizeof(words));
+    *hash_so_far = hash(words, WORDS, *hash_so_far);
+    return result;
+}
+
+static CUresult work(uint64_t *ret_hash)
+{
+    static uint32_t words[WORDS];
+    CUstream streams[STREAMS] = {NULL};
+    CUdeviceptr out[STREAMS];
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < STREAMS && result == CUDA_SUCCESS; i++) {
+        result = i ? cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) : CUDA_SUCCESS;
+        if (result == CUDA_SUCCESS)
+            result = cu.cuMemAlloc_v2(&out[i], WORDS * 4);
+    }
+    *ret_hash = 0xcbf29ce484222325u;
+    for (uint32_t round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
+        unsigned i = round * 7 % STREAMS;
+
+        result = go_round(streams[i], out[i], round * 2654435761u);
+        if (result != CUDA_SUCCESS || round % 5 != 4)
+            continue;
+        result = cu.cuStreamSynchronize(streams[i]);
+        if (result == CUDA_SUCCESS)
+            result = cu.cuMemcpyDtoH_v2(words, out[i], sizeof(words));
+        *ret_hash = hash(words, WORDS, *ret_hash);
+    }
+    if (result == CUDA_SUCCESS)
+        result = cu.cuCtxSynchronize(); /* another stream wrote the second buffer */
+    return result == CUDA_SUCCESS ? repeat(streams[1], out[1], out[2], ret_hash) : result;
+}
+
+/* What the library took over; nothing without it. */
+static void tell_taken_over(void)
+{
+    struct allograft_snapshot snapshot = {.bytes = sizeof(snapshot)};
+    unsigned long long redirected, replayed;
+
+    if (allograft_snapshot(&snapshot) != ALLOGRAFT_OK)
+        memset(&snapshot, 0, sizeof(snapshot));
+    redirected = snapshot.allocations[ALLOGRAFT_POOLED] + snapshot.allocations[ALLOGRAFT_MANAGED];
+    replayed = snapshot.replay_replayed;
+    printf(" %llu %llu\n", redirected, replayed);
+}
+
+int doctor_work(const char *door)
+{
+    const char *missing = doctor_open_driver(door, &cu);
+    CUcontext context;
+    CUresult result;
+    uint64_t sum = 0;
+
+    (void)alarm(PATIENCE_S); /* a driver that hangs must not hang the doctor */
+    if (missing) {
+        printf("no %s\n", missing);
+        return STATUS_FAILED;
+    }
+    result = cu.cuInit(0);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuDevicePrimaryCtxRetain(&context, 0);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS)
+        result = work(&sum);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuCtxSynchronize();
+    printf("%d %016llx", (int)result, (unsigned long long)sum);
+    tell_taken_over();
+    return result == CUDA_SUCCESS ? STATUS_OK : STATUS_FAILED;
+}
+
+/* ---- running it ---- */
+
+struct outcome {
+    bool ran;
+    int result;
+    char sum[32];
+    unsigned long long redirected, replayed;
+    char how[64]; /* it ended, where it did not run */
+};
+
+#define GRAPHS "graphs" /* in place of a policy: native memory, and every stream replayed */
+
+static void become_it(int out, const char *door, const char *library, const char *policy)
+{
+    /* Settings of the environment are the user's; these decide. */
+    unsetenv("ALLOGRAFT_RULES");
+    unsetenv("ALLOGRAFT_CONFIG");
+    unsetenv("ALLOGRAFT_DISABLE");
+    unsetenv("ALLOGRAFT_GRAPH_ITERATION");
+    unsetenv("ALLOGRAFT_GRAPH_WARMUP");
+    setenv("ALLOGRAFT_GRAPH", strcmp(policy, GRAPHS) ? "off" : "all", 1);
+    setenv("ALLOGRAFT_GRAPH_PROFIT", "0", 1); /* it is to be seen to work, not to be quicker */
+    setenv("ALLOGRAFT_STATS", "off", 1);
+    setenv("ALLOGRAFT_COUNTERS", "off", 1);
+    setenv("ALLOGRAFT_LOG", "error", 1); /* what the driver lacks is told above */
+    setenv("ALLOGRAFT_POLICY", strcmp(policy, GRAPHS) ? policy : "native", 1);
+    if (library && preload_library(library) != STATUS_OK)
+        _exit(STATUS_FAILED);
+    if (dup2(out, STDOUT_FILENO) >= 0)
+        execl("/proc/self/exe", "allograft", "doctor", "--work", door, (char *)NULL);
+    _exit(STATUS_FAILED);
+}
+
+static void read_outcome(int in, struct outcome *ret)
+{
+    char text[200] = "";
+    size_t length = 0;
+    ssize_t n;
+
+    while (
+        length + 1 < sizeof(text) &&
+        ((n = read(in, text + length, sizeof(text) - 1 - length)) > 0 || (n < 0 && errno == EINTR)))
+        length += n > 0 ? (size_t)n : 0;
+    ret->ran = sscanf(text, "%d %31s %llu %llu", &ret->result, ret->sum, &ret->redirected,
+                      &ret->replayed) == 4;
+    text[strcspn(text, "\n")] = '\0';
+    snprintf(ret->how, sizeof(ret->how), "%.60s", text);
+}
+
+static struct outcome run_it(const char *door, const char *library, const char *policy)
+{
+    struct outcome outcome = {.how = "could not be started"};
+    int ends[2], status = 0;
+    pid_t child;
+
+    fflush(stdout);
+    if (pipe(ends))
+        return outcome;
+    child = fork();
+    if (!child)
+        become_it(ends[1], door, library, policy);
+    close(ends[1]);
+    if (child > 0) {
+        read_outcome(ends[0], &outcome);
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            ;
+        if (WIFSIGNALED(status)) {
+            outcome.ran = false;
+            snprintf(outcome.how, sizeof(outcome.how), "ended by signal %d", WTERMSIG(status));
+        }
+    }
+    close(ends[0]);
+    return outcome;
+}
+
+static void compare(struct findings *findings, const char *door, const char *library,
+                    const char *policy, const struct outcome *native)
+{
+    struct outcome outcome = run_it(door, library, policy);
+    bool graphs = !strcmp(policy, GRAPHS);
+    unsigned long long taken_over = graphs ? outcome.replayed : outcome.redirected;
+    char name[64], what[64];
+
+    snprintf(name, sizeof(name), "%s_%s", policy, door);
+    snprintf(what, sizeof(what), "%s%s, found by %s",
+             graphs ? "GRAPH=all" : "POLICY=", graphs ? "" : policy, door);
+    if (!outcome.ran || outcome.result)
+        found(findings, VERDICT_FAIL, "self-test", name, "%s: %s", what,
+              outcome.ran ? "the driver returned an error" : outcome.how);
+    else if (strcmp(outcome.sum, native->sum) != 0)
+        found(findings, VERDICT_FAIL, "self-test", name, "%s: OTHER BYTES than natively", what);
+    else if (!taken_over)
+        found(findings, VERDICT_LACK, "self-test", name, "%s: the same bytes, but nothing was %s",
+              what, graphs ? "launched in graphs" : "redirected");
+    else
+        found(findings, VERDICT_GOOD, "self-test", name, "%s: the same bytes as natively, %llu %s",
+              what, taken_over,
+              graphs ? "operations launched in graphs" : "allocations redirected");
+}
+
+void doctor_self_test(struct findings *findings)
+{
+    static const char *const doors[] = {"dlsym", "get-proc"}, *const policies[] = {"pool",
+                                                                                   "managed"};
+    struct outcome native = run_it("dlsym", NULL, "native");
+    char library[PATH_MAX];
+
+    if (!native.ran || native.result) {
+        found(findings, VERDICT_FAIL, "self-test", "native", "a small program fails natively: %s",
+              native.how);
+        return;
+    }
+    if (locate_library(library, sizeof(library)) != STATUS_OK)
+        return; /* which was told of */
+    for (size_t p = 0; p < 2; p++) {
+        for (size_t d = 0; d < 2; d++)
+            compare(findings, doors[d], library, policies[p], &native);
+    }
+    compare(findings, doors[0], library, GRAPHS, &native);
+}

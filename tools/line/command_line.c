@@ -1,0 +1,277 @@
+/* Reads a command's options and operands by the table commands.def. Not getopt_long: it takes
+ * beginnings of names for them, and has no word for those that are nearly right. */
+#include "tools/line/command_line.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "interpose/base/text.h"
+#include "tools/command.h"
+#include "interpose/settings/options.h"
+
+const struct command commands[N_COMMANDS] = {
+#define COMMAND(name, ...) {COMMAND_##name, #name, __VA_ARGS__, command_##name},
+#define ARGUMENT(...)
+#define OPTION(...)
+#include "tools/line/commands.def"
+};
+
+/* ---- the table of options ------------------------------------------------------------------ */
+
+#define LONGEST_NAME 40
+#define N_ROWS       (N_OPTIONS + AG_N_OPTIONS)
+
+static struct command_option rows[N_ROWS] = {
+#define COMMAND(...)
+#define ARGUMENT(...)
+#define OPTION(command, name, letter, ...) \
+    {OPTION_##command##_##name, COMMAND_##command, letter, #name, __VA_ARGS__},
+#include "tools/line/commands.def"
+    {OPTION_help, N_COMMANDS, 'h', "help", NULL, NULL, "this text"},
+};
+
+/* "--name" as people write it. */
+static const char *dashed(const char *name)
+{
+    static char names[N_ROWS][LONGEST_NAME];
+    static size_t n;
+    char *text = names[n++];
+
+    for (size_t i = 0; name[i] && i + 1 < LONGEST_NAME; i++)
+        text[i] = (char)(name[i] == '_' ? '-' : tolower((unsigned char)name[i]));
+    return text;
+}
+
+static const struct command_option *row_of(int command, const char *name, size_t length)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if ((rows[i].command == command || rows[i].id == OPTION_help) && rows[i].name &&
+            strlen(rows[i].name) == length && !strncmp(rows[i].name, name, length))
+            return &rows[i];
+    }
+    return NULL;
+}
+
+/* A row of the command's table for each setting; one that has a row already lends it its values. */
+static void add_settings(void)
+{
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const struct ag_option_info *info = ag_option_info(i);
+        const char *name = dashed(info->name + strlen("ALLOGRAFT_"));
+        const struct command_option *shown = row_of(COMMAND_run, name, strlen(name));
+
+        rows[N_OPTIONS + i] = (struct command_option){
+            N_OPTIONS + (int)i, COMMAND_run, 0, name, info->allowed, info->allowed, info->help};
+        if (!shown)
+            continue;
+        rows[shown->id].values = info->allowed;
+        rows[N_OPTIONS + i].command = N_COMMANDS;
+    }
+}
+
+static void make_table(void)
+{
+    static bool made;
+
+    if (made)
+        return;
+    made = true;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        rows[i].name = dashed(rows[i].name);
+    add_settings();
+}
+
+const struct command_option *command_option_next(const struct command *command,
+                                                 const struct command_option *previous)
+{
+    make_table();
+    for (size_t i = previous ? (size_t)(previous - rows) + 1 : 0; i < N_ROWS; i++) {
+        if (rows[i].command == (int)command->id || rows[i].id == OPTION_help)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+const struct command_option *command_option_find(const struct command *command, const char *word,
+                                                 size_t length)
+{
+    make_table();
+    if (length > 2 && !strncmp(word, "--", 2))
+        return row_of((int)command->id, word + 2, length - 2);
+    for (const struct command_option *row = NULL; (row = command_option_next(command, row));) {
+        if (length == 2 && row->letter && row->letter == word[1])
+            return row;
+    }
+    return NULL;
+}
+
+/* ---- what is wrong ------------------------------------------------------------------------- */
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (!strcmp(commands[i].name, name))
+            return &commands[i];
+    }
+    return NULL;
+}
+
+void command_complain_of(const char *word)
+{
+    struct ag_text_nearest nearest = {.written = word};
+    size_t length = strcspn(word, "=");
+
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        ag_text_nearest_try(&nearest, commands[i].name);
+    ag_text_nearest_try(&nearest, "--version");
+    ag_text_nearest_try(&nearest, "--help");
+    if (nearest.name)
+        command_complain("no command '%s'; did you mean %s?", word, nearest.name);
+    else if ((*word == '-' && command_option_find(&commands[COMMAND_run], word, length)) ||
+             (strchr(word, '/') && !access(word, X_OK)))
+        command_complain("no command '%s'; did you mean `allograft run %s`?", word, word);
+    else
+        command_complain("no command '%s'; `allograft --help` lists them", word);
+}
+
+static int complain_of_option(const struct command *command, const char *word, size_t length)
+{
+    char written[LONGEST_NAME];
+    struct ag_text_nearest nearest = {.written = written};
+    const char *name = word + strspn(word, "-");
+
+    snprintf(written, sizeof(written), "%.*s", (int)(length - (size_t)(name - word)), name);
+    for (const struct command_option *row = NULL; (row = command_option_next(command, row));) {
+        if (*row->help)
+            ag_text_nearest_try(&nearest, row->name);
+    }
+    if (nearest.name)
+        command_complain("%s: no option '%s'; did you mean --%s?", command->name, word,
+                         nearest.name);
+    else
+        command_complain("%s: no option '%s'; `allograft %s --help` lists them", command->name,
+                         word, command->name);
+    return STATUS_USAGE;
+}
+
+/* Is the value one of these words, or in this range of numbers? What stands for it in capitals is
+ * for the command to check. */
+static bool is_allowed(const char *values, const char *value)
+{
+    char part[64];
+    uint64_t number;
+
+    for (; *values; values += *values == '|') {
+        size_t length = strcspn(values, "|");
+
+        snprintf(part, sizeof(part), "%.*s", (int)length, values);
+        values += length;
+        if (strpbrk(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || !strcasecmp(part, value) ||
+            (strstr(part, "..") && !ag_number_in_range_parse(value, part, false, &number)))
+            return true;
+    }
+    return false;
+}
+
+static void complain_of_value(const struct command *command, const struct command_option *option,
+                              const char *value)
+{
+    char likely[80];
+
+    command_complain("%s: --%s=%s is not allowed; allowed: %s%s", command->name, option->name,
+                     value, option->values,
+                     ag_text_suggest(likely, sizeof(likely), value, option->values));
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* The option at argv[*i], which moves on to its value where that is a word of its own. */
+static int read_option(const struct command *command, char **argv, int *i,
+                       struct command_line *line)
+{
+    const char *word = argv[*i], *value = NULL;
+    size_t length = strncmp(word, "--", 2) ? strlen(word) : strcspn(word, "=");
+    const struct command_option *option = command_option_find(command, word, length);
+    int width = (int)length;
+
+    if (!option)
+        return complain_of_option(command, word, length);
+    if (word[length])
+        value = word + length + 1;
+    if (value && !option->argument) {
+        command_complain("%s: %.*s takes no value, not '%s'", command->name, width, word, value);
+        return STATUS_USAGE;
+    }
+    if (option->argument && !value) {
+        value = argv[*i + 1];
+        if (!value || !strncmp(value, "--", 2)) {
+            command_complain("%s: %.*s needs a value: %.*s %s", command->name, width, word, width,
+                             word, option->argument);
+            return STATUS_USAGE;
+        }
+        ++*i;
+    }
+    /* Of settings ag_option_check() says more. */
+    if (value && option->values && command->id != COMMAND_run &&
+        !is_allowed(option->values, value)) {
+        complain_of_value(command, option, value);
+        return STATUS_USAGE;
+    }
+    line->given[line->n_given++] = (struct given){option->id, option->name, value};
+    return STATUS_OK;
+}
+
+static int check_number(const struct command *command, const struct command_line *line)
+{
+    const char *gap = *command->operands ? " " : "";
+
+    if (line->n_words < command->least)
+        command_complain("%s: too few arguments; usage: allograft %s [options]%s%s", command->name,
+                         command->name, gap, command->operands);
+    else if (line->n_words > command->most && command->most != PROGRAM)
+        command_complain("%s: '%s' is one argument too many; usage: allograft %s [options]%s%s",
+                         command->name, line->words[command->most], command->name, gap,
+                         command->operands);
+    else
+        return STATUS_OK;
+    return STATUS_USAGE;
+}
+
+int command_line_read(const struct command *command, int argc, char **argv,
+                      struct command_line *ret)
+{
+    bool options = true;
+    int i;
+
+    *ret = (struct command_line){.words = argv + 1};
+    ret->given = calloc((size_t)argc, sizeof(*ret->given));
+    if (!ret->given) {
+        command_complain("no memory for %d words", argc);
+        return STATUS_FAILED;
+    }
+    for (i = 1; i < argc && (options || command->most != PROGRAM); i++) {
+        bool is_option = options && argv[i][0] == '-' && argv[i][1];
+
+        if (is_option && !strcmp(argv[i], "--")) {
+            options = false;
+        } else if (is_option) {
+            int status = read_option(command, argv, &i, ret);
+
+            if (status || ret->given[ret->n_given - 1].option == OPTION_help)
+                return status;
+        } else if (command->most == PROGRAM) {
+            break;
+        } else {
+            ret->words[ret->n_words++] = argv[i];
+        }
+    }
+    if (command->most == PROGRAM) {
+        ret->words = argv + i;
+        ret->n_words = argc - i;
+    }
+    ret->words[ret->n_words] = NULL;
+    return check_number(command, ret);
+}

@@ -1,0 +1,501 @@
+/* `allograft diff A B`: what two runs counted differently: in words, and each number by its weight.
+ */
+#include "tools/command.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/report/diff_words.h"
+#include "tools/report/job.h"
+#include "interpose/settings/options.h"
+
+enum whole { WHOLE_TIME, WHOLE_LEVEL, WHOLE_BYTES, WHOLE_OPERATIONS, WHOLE_CALLS, N_WHOLES };
+
+/* What is shown together; the first tells most. */
+enum part { PART_ALL, PART_PLACES, PART_LIBRARY, N_PARTS };
+
+struct row {
+    enum part part;
+    const char *group, *name;
+    enum unit unit;
+    double a, b, weight;
+};
+
+/* Everything that is compared, of both sides. */
+struct comparison {
+    struct process sides[2];
+    double wholes[N_WHOLES];
+    enum part part;    /* of the rows that are added */
+    unsigned n_places; /* placements that had memory on either side */
+    struct row *rows;  /* what differs */
+    size_t n, capacity;
+    bool no_memory;
+    const char *no_times; /* why times are not compared, or NULL */
+};
+
+/* ---- what differs -------------------------------------------------------------------------- */
+
+static void compare(struct comparison *it, const char *group, const char *name, enum unit unit,
+                    enum whole whole, double a, double b)
+{
+    if (a == b || (unit == UNIT_NS && it->no_times))
+        return;
+    if (it->n == it->capacity) {
+        size_t capacity = it->capacity ? 2 * it->capacity : 128;
+        void *rows = realloc(it->rows, capacity * sizeof(*it->rows));
+
+        it->no_memory |= !rows;
+        if (!rows)
+            return;
+        it->rows = rows;
+        it->capacity = capacity;
+    }
+    it->rows[it->n++] = (struct row){
+        .part = it->part,
+        .group = group,
+        .name = name,
+        .unit = unit,
+        .a = a,
+        .b = b,
+        .weight = it->wholes[whole] > 0 ? 100 * fabs(b - a) / it->wholes[whole] : 0,
+    };
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double figure(const struct process *process, enum figure which)
+{
+    double value = 0;
+
+    return figure_of(process, which, &value) ? value : 0;
+}
+
+static void sum_places(const struct process *process, double *ret_bytes, double *ret_calls)
+{
+    for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+            *ret_bytes += (double)process_place(process, row, place)->alloc_bytes;
+            *ret_calls += (double)process_place(process, row, place)->allocs;
+            *ret_calls += (double)process_place(process, row, place)->frees;
+        }
+    }
+}
+
+static void find_wholes(struct comparison *it)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        const struct process *side = &it->sides[i];
+        double *wholes = it->wholes, bytes = 0, calls = 0;
+
+        sum_places(side, &bytes, &calls);
+        wholes[WHOLE_TIME] = larger(
+            wholes[WHOLE_TIME], larger(figure(side, FIGURE_ELAPSED), figure(side, FIGURE_CALL_NS)));
+        wholes[WHOLE_LEVEL] = larger(wholes[WHOLE_LEVEL], figure(side, FIGURE_PEAK));
+        wholes[WHOLE_BYTES] = larger(wholes[WHOLE_BYTES], bytes);
+        wholes[WHOLE_CALLS] = larger(wholes[WHOLE_CALLS], calls);
+        wholes[WHOLE_OPERATIONS] =
+            larger(wholes[WHOLE_OPERATIONS], (double)process_counter(side, AG_STAT_REPLAY_SEEN));
+    }
+}
+
+static const struct {
+    const char *group, *key, *label;
+} stat_rows[] = {
+#define AG_STAT(id, group, key, label) {#group, #key, label},
+#include "interpose/report/stats.def"
+};
+
+static const char *title_of_group(const char *group)
+{
+    static const struct {
+        const char *group, *title;
+    } titles[] = {
+        {"doors", "coverage"},
+        {"calls", "coverage"},
+        {"fallbacks", "left to the driver"},
+        {"drains", "frees drained"},
+        {"paid", "waits paid"},
+        {"async", "stream-ordered calls"},
+        {"flushes", "replay flushed"},
+        {"staging", "replay staging"},
+        {"ipc", "shared memory"},
+    };
+
+    for (size_t i = 0; i < sizeof(titles) / sizeof(titles[0]); i++) {
+        if (!strcmp(titles[i].group, group))
+            return titles[i].title;
+    }
+    return group;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+
+    return length >= tail && !strcmp(text + length - tail, end);
+}
+
+static void compare_counters(struct comparison *it)
+{
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        const char *group = stat_rows[i].group, *key = stat_rows[i].key;
+        bool of_replay = !strcmp(group, "replay") || !strcmp(group, "flushes");
+        enum whole whole = of_replay ? WHOLE_OPERATIONS : WHOLE_CALLS;
+        enum unit unit = UNIT_COUNT;
+
+        if (ends_with(key, "_ns")) {
+            unit = UNIT_NS;
+            whole = WHOLE_TIME;
+        } else if (ends_with(key, "bytes")) {
+            unit = UNIT_BYTES;
+            whole = WHOLE_BYTES;
+        }
+        compare(it, title_of_group(group), stat_rows[i].label, unit, whole,
+                (double)process_counter(&it->sides[0], i),
+                (double)process_counter(&it->sides[1], i));
+    }
+}
+
+enum place_number { ALLOCS, FREES, FAILED, BYTES, ALLOC_NS, FREE_NS, PEAK, CURRENT, N_NUMBERS };
+
+static void compare_memory(struct comparison *it, const char *group, double sums[2][N_NUMBERS])
+{
+    static const struct {
+        const char *name;
+        enum unit unit;
+        enum whole whole;
+    } rows[N_NUMBERS] = {
+        [ALLOCS] = {"allocations", UNIT_COUNT, WHOLE_CALLS},
+        [FREES] = {"frees", UNIT_COUNT, WHOLE_CALLS},
+        [FAILED] = {"allocations that failed", UNIT_COUNT, WHOLE_CALLS},
+        [BYTES] = {"bytes asked for", UNIT_BYTES, WHOLE_BYTES},
+        [ALLOC_NS] = {"time in allocating", UNIT_NS, WHOLE_TIME},
+        [FREE_NS] = {"time in freeing", UNIT_NS, WHOLE_TIME},
+        [PEAK] = {"peak", UNIT_BYTES, WHOLE_LEVEL},
+        [CURRENT] = {"in use at the end", UNIT_BYTES, WHOLE_LEVEL},
+    };
+
+    for (unsigned i = 0; i < N_NUMBERS; i++)
+        compare(it, group, rows[i].name, rows[i].unit, rows[i].whole, sums[0][i], sums[1][i]);
+}
+
+/* Devices are added up: two runs may have had different ones. */
+static void sum_place(const struct process *side, unsigned place, double *sum)
+{
+    for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {
+        const struct ag_place_stats *stats = process_place(side, i, place);
+        const struct ag_level *level = &side->stats->bytes[i][place];
+
+        sum[ALLOCS] += (double)stats->allocs;
+        sum[FREES] += (double)stats->frees;
+        sum[FAILED] += (double)stats->failed;
+        sum[BYTES] += (double)stats->alloc_bytes;
+        sum[ALLOC_NS] += (double)stats->alloc_ticks;
+        sum[FREE_NS] += (double)stats->free_ticks;
+        sum[PEAK] += (double)level->peak;
+        sum[CURRENT] += (double)level->current;
+    }
+}
+
+/* All placements together, and each: what moved from one to another is a change of both, and none
+ * of their sum. */
+static void compare_places(struct comparison *it)
+{
+    double all[2][N_NUMBERS] = {{0}};
+
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        double before = all[0][ALLOCS] + all[1][ALLOCS];
+
+        sum_place(&it->sides[0], place, all[0]);
+        sum_place(&it->sides[1], place, all[1]);
+        it->n_places += all[0][ALLOCS] + all[1][ALLOCS] > before;
+    }
+    it->part = PART_ALL;
+    compare_memory(it, "memory", all);
+    it->part = PART_PLACES;
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        double sums[2][N_NUMBERS] = {{0}};
+
+        sum_place(&it->sides[0], place, sums[0]);
+        sum_place(&it->sides[1], place, sums[1]);
+        compare_memory(it, place_names[place], sums);
+    }
+}
+
+static void compare_hooks(struct comparison *it)
+{
+    static const char *const names[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#include "interpose/driver/hooks.def"
+    };
+
+    for (unsigned i = 0; i < AG_N_HOOKS; i++)
+        compare(it, "calls", names[i], UNIT_COUNT, WHOLE_CALLS,
+                (double)it->sides[0].stats->slots[0].hits[i],
+                (double)it->sides[1].stats->slots[0].hits[i]);
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    int order;
+
+    if (x->weight != y->weight)
+        return x->weight > y->weight ? -1 : 1;
+    order = strcmp(x->group, y->group);
+    return order ? order : strcmp(x->name, y->name);
+}
+
+static int by_part_and_weight(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    return by_weight(a, b);
+}
+
+/* Why the times of the two are not to be compared, or NULL. */
+static const char *times_fault(const struct ag_stats_head *a, const struct ag_stats_head *b)
+{
+    if (a->simulated && b->simulated)
+        return "both ran on the simulated driver, whose times mean nothing";
+    if (a->simulated)
+        return "A ran on the simulated driver, whose times mean nothing";
+    return b->simulated ? "B ran on the simulated driver, whose times mean nothing" : NULL;
+}
+
+static void compare_all(struct comparison *it)
+{
+    const struct ag_stats *a = it->sides[0].stats, *b = it->sides[1].stats;
+
+    it->no_times = times_fault(&a->head, &b->head);
+    find_wholes(it);
+    it->part = PART_ALL;
+    compare(it, "process", "time", UNIT_NS, WHOLE_TIME, (double)process_elapsed_ns(&it->sides[0]),
+            (double)process_elapsed_ns(&it->sides[1]));
+    compare_places(it);
+    it->part = PART_LIBRARY;
+    compare_counters(it);
+    compare_hooks(it);
+    compare(it, "cache", "most bytes held", UNIT_BYTES, WHOLE_LEVEL, (double)a->cached_peak,
+            (double)b->cached_peak);
+    compare(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
+            (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
+    compare(it, "replay", "a round without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,
+            (double)b->eager_ns);
+    compare(it, "replay", "a round with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,
+            (double)b->replayed_ns);
+}
+
+/* ---- how it is said ------------------------------------------------------------------------ */
+
+/* "+12.3 %", "3.2x", "new", "gone" */
+static const char *change(char *buffer, size_t size, double a, double b)
+{
+    if (a <= 0)
+        snprintf(buffer, size, "new");
+    else if (b <= 0)
+        snprintf(buffer, size, "gone");
+    else if (b >= 3 * a)
+        snprintf(buffer, size, b >= 100 * a ? "%.0fx" : "%.1fx", b / a);
+    else
+        snprintf(buffer, size, "%+.1f %%", 100 * (b - a) / a);
+    return buffer;
+}
+
+static bool settings_differ(const struct comparison *it, size_t i, const char *values[2])
+{
+    const char *source;
+
+    (void)job_setting(&it->sides[0], i, &source, &values[0]);
+    (void)job_setting(&it->sides[1], i, &source, &values[1]);
+    return strcmp(values[0], values[1]) != 0;
+}
+
+static void text_side(struct ag_text *text, const char *name, const struct process *process)
+{
+    const struct ag_stats_head *head = &process->stats->head;
+    char elapsed[32];
+
+    ag_text_add(text, "%s: allograft %s, %s (process %d)", name, head->version, head->program,
+                head->pid);
+    if (process_elapsed_ns(process))
+        ag_text_add(
+            text, " after %s",
+            ag_text_duration(elapsed, sizeof(elapsed), (double)process_elapsed_ns(process)));
+    ag_text_add(text, "\n");
+}
+
+/* Where the report goes is always another place, and tells nothing. */
+static void text_settings(struct ag_text *text, const struct comparison *it)
+{
+    const char *values[2];
+    bool any = false;
+
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const char *name = ag_option_info(i)->name + strlen("ALLOGRAFT_");
+
+        if (!settings_differ(it, i, values) || !strcmp(name, "STATS"))
+            continue;
+        ag_text_add(text, "%s    %-24s %s -> %s\n", any ? "" : "  settings\n", name, values[0],
+                    values[1]);
+        any = true;
+    }
+}
+
+static void text_row(struct ag_text *text, const struct row *row)
+{
+    char a[32], b[32], relative[32];
+
+    ag_text_add(text, "    %5.1f %% %8s %12s %12s  %s: %s\n", row->weight,
+                change(relative, sizeof(relative), row->a, row->b),
+                unit_text(a, sizeof(a), row->unit, row->a),
+                unit_text(b, sizeof(b), row->unit, row->b), row->group, row->name);
+}
+
+static void render_text(struct ag_text *text, const struct comparison *it, double least)
+{
+    static const char *const titles[N_PARTS] = {
+        [PART_ALL] = "the whole run, and all memory",
+        [PART_PLACES] = "memory by placement",
+        [PART_LIBRARY] = "what the library did",
+    };
+    enum part part = N_PARTS;
+
+    text_side(text, "A", &it->sides[0]);
+    text_side(text, "B", &it->sides[1]);
+    if (it->no_times)
+        ag_text_add(text, "  times are not compared: %s\n", it->no_times);
+    text_settings(text, it);
+    diff_words(text, it->sides, !it->no_times);
+    for (size_t i = 0; i < it->n; i++) {
+        const struct row *row = &it->rows[i];
+
+        if (row->weight < least || (row->part == PART_PLACES && it->n_places < 2))
+            continue;
+        if (part == N_PARTS)
+            ag_text_add(text, "    %7s %8s %12s %12s\n", "weight", "change", "A", "B");
+        if (part != row->part)
+            ag_text_add(text, "  %s\n", titles[row->part]);
+        part = row->part;
+        text_row(text, row);
+    }
+    if (part == N_PARTS)
+        ag_text_add(text, it->n ? "  no number differs by that much\n" : "  no number differs\n");
+}
+
+static void render_json(struct ag_text *text, const struct comparison *it, double least)
+{
+    static const char *const units[] = {"count", "bytes", "ns", "percent"};
+    const char *values[2];
+    bool first = true;
+
+    ag_text_add(text, "{\"schema\":\"allograft-diff/1\",\n\"times_compared\":%s,\n\"settings\":[",
+                it->no_times ? "false" : "true");
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        if (!settings_differ(it, i, values))
+            continue;
+        ag_text_add(text, "%s\n {\"name\":\"%s\",\"a\":", first ? "" : ",",
+                    ag_option_info(i)->name);
+        ag_text_add_json(text, values[0]);
+        ag_text_add(text, ",\"b\":");
+        ag_text_add_json(text, values[1]);
+        ag_text_add(text, "}");
+        first = false;
+    }
+    ag_text_add(text, "],\n\"differences\":[");
+    first = true;
+    for (size_t i = 0; i < it->n; i++) {
+        const struct row *row = &it->rows[i];
+
+        if (row->weight < least)
+            continue;
+        ag_text_add(text, "%s\n {\"group\":\"%s\",\"what\":", first ? "" : ",", row->group);
+        ag_text_add_json(text, row->name);
+        ag_text_add(
+            text,
+            ",\"unit\":\"%s\",\"a\":%.0f,\"b\":%.0f,\"weight_percent\":%.3f,\"change_percent\":",
+            units[row->unit], row->a, row->b, row->weight);
+        if (row->a > 0)
+            ag_text_add(text, "%.3f}", 100 * (row->b - row->a) / row->a);
+        else
+            ag_text_add(text, "null}");
+        first = false;
+    }
+    ag_text_add(text, "]}\n");
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+struct wishes {
+    bool json;
+    double least;
+};
+
+static int take_options(const struct command_line *line, struct wishes *wishes)
+{
+    for (size_t i = 0; i < line->n_given; i++) {
+        const char *value = line->given[i].value;
+        char *end = NULL;
+
+        if (line->given[i].option == OPTION_diff_json) {
+            wishes->json = true;
+            continue;
+        }
+        wishes->least = strtod(value, &end);
+        if (end == value || (*end && strcmp(end, "%") != 0) || !(wishes->least >= 0)) {
+            command_complain("diff: --least=%s is not allowed; allowed: a share in percent, such "
+                             "as 1%%",
+                             value);
+            return STATUS_USAGE;
+        }
+    }
+    return STATUS_OK;
+}
+
+static int show(struct comparison *it, const struct wishes *wishes)
+{
+    struct ag_text text = {0};
+    int status = STATUS_OK;
+
+    for (unsigned i = 0; i < 2; i++)
+        process_make_plain(&it->sides[i]);
+    compare_all(it);
+    if (it->n)
+        qsort(it->rows, it->n, sizeof(*it->rows), wishes->json ? by_weight : by_part_and_weight);
+    (wishes->json ? render_json : render_text)(&text, it, wishes->least);
+    if (it->no_memory || text.truncated) {
+        command_complain("no memory for the whole report");
+        status = STATUS_FAILED;
+    } else {
+        fwrite(text.data, 1, text.length, stdout);
+    }
+    ag_text_finish(&text);
+    free(it->rows);
+    return status;
+}
+
+int command_diff(const struct command_line *line)
+{
+    struct comparison comparison = {0};
+    struct wishes wishes = {0};
+    int status = STATUS_OK;
+
+    if (take_options(line, &wishes))
+        return STATUS_USAGE;
+    for (unsigned i = 0; i < 2; i++) {
+        if (!process_read_or_say(AT_FDCWD, line->words[i], &comparison.sides[i]))
+            status = STATUS_FAILED;
+    }
+    if (status == STATUS_OK)
+        status = show(&comparison, &wishes);
+    for (unsigned i = 0; i < 2; i++)
+        process_finish(&comparison.sides[i]);
+    return status;
+}

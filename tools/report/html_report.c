@@ -1,0 +1,755 @@
+/* html_report.c: a job, or one process, as a page: tiles, then a card for each subject. */
+#include "tools/report/html.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/settings/options.h"
+
+#define MOST_BARS_OF_RANKS 200u /* beyond that many processes the table has numbers only */
+
+static const struct {
+    const char *group, *key, *label;
+} stat_rows[] = {
+#define AG_STAT(id, group, key, label) {#group, #key, label},
+#include "interpose/report/stats.def"
+};
+
+static const char *const place_colours[AG_N_PLACEMENTS] = {"c0", "c1", "c2", "c3", "c4"};
+
+/* ---- head ---------------------------------------------------------------------------------- */
+
+static void add_head(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats_head *head = &job->total.stats->head;
+    char elapsed[32];
+
+    ag_text_add(text, "<header>\n<h1>");
+    html_add(text, head->program);
+    ag_text_add(text, "</h1>\n<p class=\"soft\" style=\"margin:0\">");
+    if (job->n > 1)
+        ag_text_add(text, "%zu processes on ", job->n);
+    else
+        ag_text_add(text, "process %d on ", head->pid);
+    html_add(text, head->host);
+    if (process_elapsed_ns(&job->total))
+        ag_text_add(
+            text, job->n > 1 ? ", the longest ran %s" : ", ran %s",
+            unit_text(elapsed, sizeof(elapsed), UNIT_NS, (double)process_elapsed_ns(&job->total)));
+    ag_text_add(text, "; ended by ");
+    html_add(text, head->ended_by);
+    ag_text_add(text, "; Allograft ");
+    html_add(text, head->version);
+    ag_text_add(text, "</p>\n</header>\n");
+}
+
+static void add_warnings(struct ag_text *text, const struct job *job)
+{
+    const char *warning;
+
+    for (unsigned i = 0; (warning = ag_render_warning(job->total.stats, i)); i++) {
+        ag_text_add(text, i ? "<li>" : "<ul class=\"warnings\">\n<li>");
+        html_add(text, warning);
+        ag_text_add(text, "</li>\n");
+    }
+    if (ag_render_warning(job->total.stats, 0))
+        ag_text_add(text, "</ul>\n");
+}
+
+static void add_tile(struct ag_text *text, const char *label, const char *value, const char *below)
+{
+    ag_text_add(text, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n", label, value, below);
+}
+
+/* Of rounds with graphs, as the profit guard found it last. */
+static void add_speed(struct ag_text *text, const struct ag_stats *stats)
+{
+    double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
+    char value[32], below[128], with[32], without[32], what[32] = "a round";
+
+    if (eager <= 0 || replayed <= 0 || stats->head.simulated)
+        return;
+    if (stats->compared_unwaited)
+        snprintf(what, sizeof(what), "for %u operations", AG_UNWAITED_ROUND);
+    snprintf(value, sizeof(value), "%.2fx", eager / replayed);
+    snprintf(below, sizeof(below), "%s against %s %s",
+             unit_text(with, sizeof(with), UNIT_NS, replayed),
+             unit_text(without, sizeof(without), UNIT_NS, eager), what);
+    add_tile(text,
+             stats->compared_unwaited ? "Speed of the host with graphs"
+                                      : "Speed of rounds with graphs",
+             value, below);
+}
+
+static void add_tiles(struct ag_text *text, const struct job *job)
+{
+    struct overview_row rows[OVERVIEW_ROWS];
+    unsigned n = overview(&job->total, job->elapsed_ns, rows);
+    char value[32], part[32], whole[32], below[96];
+    double peak = 0;
+
+    ag_text_add(text, "<dl class=\"tiles\">\n");
+    (void)figure_of(&job->total, FIGURE_PEAK, &peak);
+    add_tile(text, "Peak of memory", unit_text(value, sizeof(value), UNIT_BYTES, peak),
+             job->n > 1 ? "all processes added up" : "all placements");
+    for (unsigned i = 0; i < n; i++) {
+        if (rows[i].unit == UNIT_BYTES)
+            continue;
+        snprintf(value, sizeof(value), "%.1f %%", 100 * rows[i].part / rows[i].whole);
+        snprintf(below, sizeof(below), "%s of %s",
+                 html_number(part, sizeof(part), rows[i].unit, rows[i].part),
+                 html_number(whole, sizeof(whole), rows[i].unit, rows[i].whole));
+        *rows[i].label = (char)(*rows[i].label - ('a' - 'A'));
+        add_tile(text, rows[i].label, value, below);
+    }
+    add_speed(text, job->total.stats);
+    ag_text_add(text, "</dl>\n");
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static double peak_of(const struct job *job, unsigned row, unsigned place)
+{
+    return (double)job->total.stats->bytes[row][place].peak;
+}
+
+static void add_stack(struct ag_text *text, const struct job *job, unsigned row, double sum)
+{
+    double at = 0;
+    char size[32];
+
+    ag_text_add(text,
+                "<div class=\"stack\"><svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" "
+                "role=\"img\"><title>Memory at its peak by placement</title><desc>");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        if (peak_of(job, row, place) > 0)
+            ag_text_add(text, "%s %s. ", place_names[place],
+                        unit_text(size, sizeof(size), UNIT_BYTES, peak_of(job, row, place)));
+    }
+    ag_text_add(text, "</desc>");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        double width = 1000 * peak_of(job, row, place) / sum;
+
+        if (width > 0)
+            ag_text_add(text, "<rect class=\"%s\" x=\"%.2f\" width=\"%.2f\" height=\"20\"/>",
+                        place_colours[place], at, width);
+        at += width;
+    }
+    ag_text_add(text, "</svg></div>\n");
+}
+
+static void add_place_line(struct ag_text *text, const struct job *job, unsigned row,
+                           unsigned place, double sum)
+{
+    const struct ag_place_stats *stats = process_place(&job->total, row, place);
+    char peak[32], left[32], asked[32], allocs[32];
+
+    if (!stats->allocs && !stats->failed)
+        return;
+    ag_text_add(
+        text,
+        "<tr><th scope=\"row\"><i class=\"dot %s\"></i>%s</th><td class=\"num\" "
+        "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"share\">%.1f %%</td><td "
+        "class=\"num\" data-label=\"at the end\">%s</td><td class=\"num\" "
+        "data-label=\"allocs\">%s</td><td class=\"num\" data-label=\"asked for\">%s</td></tr>\n",
+        place_colours[place], place_names[place],
+        unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
+        sum > 0 ? 100 * peak_of(job, row, place) / sum : 0.0,
+        unit_text(left, sizeof(left), UNIT_BYTES,
+                  (double)job->total.stats->bytes[row][place].current),
+        html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)stats->allocs),
+        unit_text(asked, sizeof(asked), UNIT_BYTES, (double)stats->alloc_bytes));
+}
+
+static void add_device(struct ag_text *text, const struct job *job, unsigned i)
+{
+    const struct ag_stats_device *device = &job->total.stats->devices[i];
+    char size[32];
+    double sum = 0;
+
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        sum += peak_of(job, i, place);
+    ag_text_add(text, "<h3>");
+    html_add(text, device->name);
+    ag_text_add(text, " <small>%s</small></h3>\n",
+                unit_text(size, sizeof(size), UNIT_BYTES, (double)device->total_bytes));
+    if (sum > 0)
+        add_stack(text, job, i, sum);
+    ag_text_add(
+        text,
+        "<table class=\"cells\">\n<thead><tr><th scope=\"col\">placement</th><th scope=\"col\" "
+        "class=\"num\">peak</th><th scope=\"col\" class=\"num\">share</th><th "
+        "scope=\"col\" class=\"num\">at the end</th><th scope=\"col\" "
+        "class=\"num\">allocs</th><th scope=\"col\" class=\"num\">asked for</th>"
+        "</tr></thead>\n<tbody>\n");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        add_place_line(text, job, i, place, sum);
+    ag_text_add(text, "</tbody>\n</table>\n");
+}
+
+static void add_memory(struct ag_text *text, const struct job *job)
+{
+    unsigned n = job->total.stats->n_devices;
+
+    if (!n)
+        return;
+    html_card_begin(text, false, "Memory at its peak",
+                    job->n > 1
+                        ? "Devices of one model are one. Peaks are those of each process and "
+                          "placement, added up."
+                        : "The peak of each placement; they need not have been at one time.");
+    for (unsigned i = 0; i < n && i < AG_STATS_DEVICES; i++)
+        add_device(text, job, i);
+    html_card_end(text);
+}
+
+static void add_sizes(struct ag_text *text, const struct job *job)
+{
+    double counts[AG_SIZE_CLASSES] = {0}, most = 0, sum = 0;
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    char label[32];
+
+    for (unsigned c = 0; c < AG_SIZE_CLASSES; c++) {
+        for (unsigned i = 0; i < AG_STATS_DEVICES * AG_N_PLACEMENTS; i++) {
+            const struct ag_place_stats *stats =
+                process_place(&job->total, i / AG_N_PLACEMENTS, i % AG_N_PLACEMENTS);
+
+            counts[c] += (double)stats->sizes[c];
+        }
+        most = counts[c] > most ? counts[c] : most;
+        sum += counts[c];
+    }
+    if (sum <= 0)
+        return;
+    html_card_begin(text, false, "Sizes of allocations", NULL);
+    html_bars_begin(text, "Each in the first class that is large enough", "up to", "allocations");
+    for (unsigned c = 0; c < AG_SIZE_CLASSES; c++) {
+        snprintf(label, sizeof(label), "%llu %s", 1ull << ((c + 9) % 10), units[(c + 9) / 10]);
+        if (counts[c] > 0)
+            html_bar(text, "c1", label, UNIT_COUNT, counts[c], most, sum);
+    }
+    html_bars_end(text);
+    html_card_end(text);
+}
+
+/* ---- groups of counters -------------------------------------------------------------------- */
+
+static double group_sum(const struct job *job, const char *group, double *ret_most)
+{
+    double sum = 0, most = 0;
+
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        double count = (double)process_counter(&job->total, i);
+
+        if (strcmp(stat_rows[i].group, group))
+            continue;
+        sum += count;
+        most = count > most ? count : most;
+    }
+    if (ret_most)
+        *ret_most = most;
+    return sum;
+}
+
+/* The counters of a group that are not zero, as shares of their sum. */
+static void add_group(struct ag_text *text, const struct job *job, const char *group,
+                      const char *caption, const char *of_what, const char *colour)
+{
+    double most, sum = group_sum(job, group, &most);
+
+    if (sum <= 0)
+        return;
+    html_bars_begin(text, caption, of_what, "count");
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        double count = (double)process_counter(&job->total, i);
+
+        if (count > 0 && !strcmp(stat_rows[i].group, group))
+            html_bar(text, colour, stat_rows[i].label, UNIT_COUNT, count, most, sum);
+    }
+    html_bars_end(text);
+}
+
+static enum unit unit_of_key(const char *key)
+{
+    size_t length = strlen(key);
+
+    if (length > 3 && !strcmp(key + length - 3, "_ns"))
+        return UNIT_NS;
+    return length >= 5 && !strcmp(key + length - 5, "bytes") ? UNIT_BYTES : UNIT_COUNT;
+}
+
+/* Counters of a group that are no parts of anything. */
+static void add_list(struct ag_text *text, const struct job *job, const char *group,
+                     const char *caption)
+{
+    char number[32];
+
+    if (group_sum(job, group, NULL) <= 0)
+        return;
+    ag_text_add(text, "<table>\n<caption>%s</caption>\n<tbody>\n", caption);
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        double count = (double)process_counter(&job->total, i);
+
+        if (count > 0 && !strcmp(stat_rows[i].group, group))
+            ag_text_add(text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n",
+                        stat_rows[i].label,
+                        html_number(number, sizeof(number), unit_of_key(stat_rows[i].key), count));
+    }
+    ag_text_add(text, "</tbody>\n</table>\n");
+}
+
+static void add_frees(struct ag_text *text, const struct job *job)
+{
+    if (group_sum(job, "frees", NULL) <= 0)
+        return;
+    html_card_begin(text, false, "Frees by way",
+                    "Only those that drained the context made the host wait.");
+    add_group(text, job, "frees", "How the order of frees was kept", "way", "c2");
+    add_group(text, job, "drains", "Why frees drained the context", "reason", "c4");
+    add_group(text, job, "paid", "Waits that ordered frees owed, paid later", "occasion", "c3");
+    html_card_end(text);
+}
+
+static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
+{
+    static const char *const groups[][2] = {
+        {"cache", "Cache of freed blocks"},
+        {"managed", "Managed memory"},
+        {"pressure", "Want of memory"},
+        {"async", "The program's own stream-ordered calls"},
+        {"ipc", "Memory shared with other processes"},
+        {"api", "Calls of allograft.h"},
+    };
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        if (group_sum(job, groups[i][0], NULL) <= 0)
+            continue;
+        if (!any)
+            html_card_begin(text, false, "Cache, placing and pressure", NULL);
+        any = true;
+        add_list(text, job, groups[i][0], groups[i][1]);
+    }
+    if (any)
+        html_card_end(text);
+}
+
+static void add_pool(struct ag_text *text, const struct ag_stats *stats, unsigned row)
+{
+    static const char *const kinds[] = {"unknown",  "default", "created",
+                                        "imported", "managed", "others"};
+    const struct ag_app_pool_stats *pool = &stats->app_pools[row];
+    const _Atomic uint64_t *counts = stats->slots[0].app_pools[row];
+    int kind = pool->kind;
+    char allocs[32], asked[32], used[32] = "-", held[32] = "-";
+
+    if (pool->has_levels) {
+        (void)unit_text(used, sizeof(used), UNIT_BYTES, (double)pool->used_high);
+        (void)unit_text(held, sizeof(held), UNIT_BYTES, (double)pool->reserved_high);
+    }
+    ag_text_add(text, "<tr><th scope=\"row\">%s",
+                kinds[kind >= 0 && kind <= AG_APP_POOL_OTHERS ? kind : 0]);
+    if (pool->device >= 0)
+        ag_text_add(text, ", device %d", pool->device);
+    ag_text_add(text,
+                "</th><td class=\"num\" data-label=\"allocs\">%s</td><td class=\"num\" "
+                "data-label=\"asked for\">%s</td><td class=\"num\" data-label=\"most used\">%s</td>"
+                "<td class=\"num\" data-label=\"most held\">%s</td></tr>\n",
+                html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)counts[AG_APP_ALLOCS]),
+                unit_text(asked, sizeof(asked), UNIT_BYTES, (double)counts[AG_APP_BYTES]), used,
+                held);
+}
+
+static void add_pools(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+    bool any = false;
+
+    for (unsigned row = 0; row < AG_APP_POOLS; row++) {
+        const _Atomic uint64_t *counts = stats->slots[0].app_pools[row];
+
+        if (!counts[AG_APP_ALLOCS] && !counts[AG_APP_FAILED])
+            continue;
+        if (!any) {
+            html_card_begin(text, false, "The program's own pools", NULL);
+            ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">pool</th><th "
+                              "scope=\"col\" class=\"num\">allocs</th><th scope=\"col\" "
+                              "class=\"num\">asked for</th><th scope=\"col\" class=\"num\">most "
+                              "used</th><th scope=\"col\" class=\"num\">most held</th></tr></thead>"
+                              "\n<tbody>\n");
+        }
+        any = true;
+        add_pool(text, stats, row);
+    }
+    if (!any)
+        return;
+    ag_text_add(text, "</tbody>\n</table>\n");
+    html_card_end(text);
+}
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+/* What allocating and freeing was: 0 and 1 allocations and frees. */
+struct times {
+    double ns[AG_N_PLACEMENTS][2], counts[AG_N_PLACEMENTS][2], bytes[AG_N_PLACEMENTS];
+};
+
+static void sum_times(const struct job *job, struct times *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    for (unsigned i = 0; i < AG_STATS_DEVICES * AG_N_PLACEMENTS; i++) {
+        unsigned place = i % AG_N_PLACEMENTS;
+        const struct ag_place_stats *stats = process_place(&job->total, i / AG_N_PLACEMENTS, place);
+
+        ret->ns[place][0] += (double)stats->alloc_ticks;
+        ret->ns[place][1] += (double)stats->free_ticks;
+        ret->counts[place][0] += (double)stats->allocs;
+        ret->counts[place][1] += (double)stats->frees;
+        ret->bytes[place] += (double)stats->alloc_bytes;
+    }
+}
+
+/* Medians of cuMemAlloc with its cuMemFree on an idle device, from 512 B to 1 GiB: the note says of
+ * which. */
+#define NATIVE_PAIR_NS    50000.0
+#define NATIVE_PER_MIB_NS 300.0
+#define ENOUGH_NATIVE     100.0 /* calls of a process's own, for their mean to tell something */
+
+/* What was redirected, beside what as many calls of the driver take. */
+static void add_native_cost(struct ag_text *text, const struct job *job, const struct times *times)
+{
+    const double *native_ns = times->ns[AG_PLACE_NATIVE], *natives = times->counts[AG_PLACE_NATIVE];
+    bool own = natives[0] >= ENOUGH_NATIVE && natives[1] >= ENOUGH_NATIVE;
+    double ours = 0, allocs = 0, frees = 0, bytes = 0, native, most;
+    char now[32], then[32];
+
+    for (unsigned place = AG_PLACE_NATIVE + 1; place < AG_N_PLACEMENTS; place++) {
+        ours += times->ns[place][0] + times->ns[place][1];
+        allocs += times->counts[place][0];
+        frees += times->counts[place][1];
+        bytes += times->bytes[place];
+    }
+    if (allocs <= 0 || ours <= 0)
+        return;
+    native = own ? allocs * native_ns[0] / natives[0] + frees * native_ns[1] / natives[1]
+                 : (allocs + frees) / 2 *
+                       (NATIVE_PAIR_NS + NATIVE_PER_MIB_NS * bytes / allocs / (1u << 20));
+    most = native > ours ? native : ours;
+    html_bars_begin(text, "Redirected calls beside as many of the driver's", "calls", "time");
+    html_bar(text, "c1", "as they were", UNIT_NS, ours, most, job->elapsed_ns);
+    html_bar(text, "c0", "natively, estimated", UNIT_NS, native, most, job->elapsed_ns);
+    html_bars_end(text);
+    ag_text_add(text, "<p class=\"note\">Estimated from ");
+    if (own)
+        ag_text_add(text,
+                    "the mean of the program's own calls that the driver served: %s an "
+                    "allocation, %s a free, waits for the device included.",
+                    unit_text(now, sizeof(now), UNIT_NS, native_ns[0] / natives[0]),
+                    unit_text(then, sizeof(then), UNIT_NS, native_ns[1] / natives[1]));
+    else
+        ag_text_add(
+            text, "figures of another machine: an allocation and its free take 50 us, "
+                  "and 0.3 us more for each MiB (medians on an idle NVIDIA H200, driver 580.159). "
+                  "Native frees also wait for the device, which is not counted here. A run with "
+                  "<code>--policy native</code> and <code>allograft diff</code> measure it.");
+    ag_text_add(text, "</p>\n");
+}
+
+static void add_times(struct ag_text *text, const struct job *job)
+{
+    char label[64], each[32];
+    struct times times;
+    double most = 0;
+
+    sum_times(job, &times);
+    for (unsigned i = 0; i < 2 * AG_N_PLACEMENTS; i++)
+        most = times.ns[i / 2][i % 2] > most ? times.ns[i / 2][i % 2] : most;
+    if (most <= 0 || job->total.stats->head.simulated)
+        return;
+    html_card_begin(
+        text, false, "Time in allocating and freeing",
+        "The program's threads spent it in these calls; shares are of the time that the "
+        "processes ran.");
+    html_bars_begin(text, "", "call", "time");
+    for (unsigned i = 0; i < 2 * AG_N_PLACEMENTS; i++) {
+        double sum = times.ns[i / 2][i % 2], count = times.counts[i / 2][i % 2];
+
+        if (count <= 0)
+            continue;
+        snprintf(label, sizeof(label), "%s, %s: %s each", place_names[i / 2],
+                 i % 2 ? "free" : "alloc", unit_text(each, sizeof(each), UNIT_NS, sum / count));
+        html_bar(text, place_colours[i / 2], label, UNIT_NS, sum, most, job->elapsed_ns);
+    }
+    html_bars_end(text);
+    add_native_cost(text, job, &times);
+    html_card_end(text);
+}
+
+/* ---- replay -------------------------------------------------------------------------------- */
+
+static void add_replay(struct ag_text *text, const struct job *job)
+{
+    static const enum ag_stat parts[] = {AG_STAT_REPLAY_SEEN, AG_STAT_REPLAY_WITHHELD,
+                                         AG_STAT_REPLAY_REPLAYED, AG_STAT_REPLAY_RELEASED};
+    static const char *const colours[] = {"c0", "c3", "c2", "c4"};
+    double seen = (double)process_counter(&job->total, AG_STAT_REPLAY_SEEN);
+
+    if (strcmp(job->total.stats->head.replay, "on") != 0)
+        return;
+    html_card_begin(
+        text, false, "Replay",
+        "Operations on marked streams: withheld, then launched in a graph or one by one.");
+    if (seen > 0) {
+        html_bars_begin(text, "What became of operations", "operations", "count");
+        for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+            html_bar(text, colours[i], i ? stat_rows[parts[i]].label : "on marked streams",
+                     UNIT_COUNT, (double)process_counter(&job->total, parts[i]), seen, seen);
+        html_bars_end(text);
+    }
+    add_group(text, job, "flushes", "Why withheld work went out", "reason", "c5");
+    add_list(text, job, "replay", "All counts");
+    add_list(text, job, "staging", "Host data of withheld copies");
+    html_card_end(text);
+}
+
+/* Points that the program gave a name. */
+static void add_marks(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+    char count[32], first[32], last[32], bytes[32];
+
+    if (!stats->n_marks)
+        return;
+    html_card_begin(text, false, "Marks of the program", NULL);
+    ag_text_add(text,
+                "<table class=\"cells\">\n<thead><tr><th scope=\"col\">mark</th><th "
+                "scope=\"col\" class=\"num\">passed</th><th scope=\"col\" class=\"num\">first "
+                "at</th><th scope=\"col\" class=\"num\">last at</th><th scope=\"col\" "
+                "class=\"num\">memory then</th></tr></thead>\n<tbody>\n");
+    for (unsigned i = 0; i < stats->n_marks && i < AG_MARKS; i++) {
+        const struct ag_mark_stats *mark = &stats->marks[i];
+
+        ag_text_add(text, "<tr><th scope=\"row\">");
+        html_add(text, mark->name);
+        ag_text_add(
+            text,
+            "</th><td class=\"num\" data-label=\"passed\">%s</td><td class=\"num\" "
+            "data-label=\"first at\">%s</td><td class=\"num\" data-label=\"last at\">%s</td><td "
+            "class=\"num\" data-label=\"memory then\">%s</td></tr>\n",
+            html_number(count, sizeof(count), UNIT_COUNT, (double)mark->count),
+            unit_text(first, sizeof(first), UNIT_NS, (double)mark->first_ns),
+            unit_text(last, sizeof(last), UNIT_NS, (double)mark->last_ns),
+            unit_text(bytes, sizeof(bytes), UNIT_BYTES, (double)mark->bytes));
+    }
+    ag_text_add(text, "</tbody>\n</table>\n");
+    html_card_end(text);
+}
+
+/* ---- processes ----------------------------------------------------------------------------- */
+
+static void add_figure(struct ag_text *text, const struct job *job, const struct process *process,
+                       enum figure figure, double most)
+{
+    double value = job->medians[figure].value;
+    bool known = process ? figure_of(process, figure, &value) : job->medians[figure].known;
+    bool outlier = process && figure_is_outlier(job, process, figure);
+    char number[32];
+
+    ag_text_add(text, "<td class=\"num cell\" data-label=\"%s\">%s%s%s", figure_rows[figure].title,
+                outlier ? "<span class=\"out\">" : "",
+                known ? html_number(number, sizeof(number), figure_rows[figure].unit, value) : "-",
+                outlier ? " *</span>" : "");
+    if (process && known && job->n <= MOST_BARS_OF_RANKS)
+        html_bar_alone(text, outlier ? "c4" : "c1", most > 0 ? value / most : 0);
+    ag_text_add(text, "</td>");
+}
+
+static void add_process_row(struct ag_text *text, const struct job *job,
+                            const struct process *process, const double *most)
+{
+    const struct ag_stats_head *head = &process->stats->head;
+
+    ag_text_add(text, "<tr><th scope=\"row\">");
+    if (head->rank >= 0)
+        ag_text_add(text, "rank %d, ", head->rank);
+    html_add(text, head->host);
+    ag_text_add(text, ", process %d", head->pid);
+    if (strcmp(head->ended_by, "exit") != 0) {
+        ag_text_add(text, ", ");
+        html_add(text, head->ended_by);
+    }
+    ag_text_add(text, "</th>");
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_is_shown(job, figure))
+            add_figure(text, job, process, figure, most[figure]);
+    }
+    ag_text_add(text, "</tr>\n");
+}
+
+static void add_processes(struct ag_text *text, const struct job *job)
+{
+    double most[N_FIGURES] = {0}, value;
+
+    if (job->n < 2)
+        return;
+    html_card_begin(text, true, "Processes", NULL);
+    ag_text_add(text,
+                "<p class=\"note\">* an outlier: %s. In calls: in allocating and freeing.</p>\n",
+                outlier_rule);
+    ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">process</th>");
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_is_shown(job, figure))
+            ag_text_add(text, "<th scope=\"col\" class=\"num\">%s</th>", figure_rows[figure].title);
+        for (size_t i = 0; i < job->n; i++) {
+            if (figure_of(&job->processes[i], figure, &value) && value > most[figure])
+                most[figure] = value;
+        }
+    }
+    ag_text_add(text, "</tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < job->n; i++)
+        add_process_row(text, job, &job->processes[i], most);
+    ag_text_add(text, "<tr><th scope=\"row\">median</th>");
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_is_shown(job, figure))
+            add_figure(text, job, NULL, figure, 0);
+    }
+    ag_text_add(text, "</tr>\n</tbody>\n</table>\n");
+    html_card_end(text);
+}
+
+/* ---- settings and coverage ----------------------------------------------------------------- */
+
+static void add_settings_of(struct ag_text *text, const struct job *job, bool defaults)
+{
+    const char *source, *value;
+
+    ag_text_add(text,
+                "<table>\n<thead><tr><th scope=\"col\">setting</th><th scope=\"col\">value</th>"
+                "<th scope=\"col\">from</th></tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        (void)job_setting(&job->total, i, &source, &value);
+        if (!strcmp(source, "default") != defaults)
+            continue;
+        ag_text_add(text, "<tr><th scope=\"row\"%s><code>%s</code></th><td><code>",
+                    defaults ? "" : " class=\"set\"",
+                    ag_option_info(i)->name + strlen("ALLOGRAFT_"));
+        html_add(text, value);
+        ag_text_add(text, "</code></td><td>");
+        html_add(text, source);
+        ag_text_add(text, "</td></tr>\n");
+    }
+    ag_text_add(text, "</tbody>\n</table>\n");
+}
+
+static void add_rules(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+    double most = 0, sum = 0;
+
+    for (unsigned i = 0; i <= AG_MAX_RULES; i++) {
+        double hits = (double)stats->slots[0].rules[i].hits;
+
+        most = hits > most ? hits : most;
+        sum += hits;
+    }
+    if (!stats->head.n_rules)
+        return;
+    html_bars_begin(text, "Rules, and the allocations that they decided", "rule", "allocations");
+    for (unsigned i = 0; i < stats->head.n_rules && i < AG_MAX_RULES; i++)
+        html_bar(text, "c1", stats->head.rules[i], UNIT_COUNT,
+                 (double)stats->slots[0].rules[i].hits, most, sum);
+    html_bar(text, "c0", "(no rule)", UNIT_COUNT, (double)stats->slots[0].rules[AG_MAX_RULES].hits,
+             most, sum);
+    html_bars_end(text);
+}
+
+static void add_settings(struct ag_text *text, const struct job *job)
+{
+    html_card_begin(text, false, "Settings",
+                    "Those in force that are no defaults, and where they come from.");
+    add_settings_of(text, job, false);
+    add_rules(text, job);
+    ag_text_add(text, "<details><summary>Settings that have their defaults</summary>\n");
+    add_settings_of(text, job, true);
+    ag_text_add(text, "</details>\n");
+    html_card_end(text);
+}
+
+static void add_hooks(struct ag_text *text, const struct job *job)
+{
+    static const char *const names[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#include "interpose/driver/hooks.def"
+    };
+    char number[32];
+
+    ag_text_add(text, "<details><summary>Calls by driver symbol</summary>\n<table>\n<tbody>\n");
+    for (unsigned i = 0; i < AG_N_HOOKS; i++) {
+        double count = (double)job->total.stats->slots[0].hits[i];
+
+        if (count > 0)
+            ag_text_add(
+                text, "<tr><th scope=\"row\"><code>%s</code></th><td class=\"num\">%s</td></tr>\n",
+                names[i], html_number(number, sizeof(number), UNIT_COUNT, count));
+    }
+    ag_text_add(text, "</tbody>\n</table>\n</details>\n");
+}
+
+static void add_coverage(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+
+    html_card_begin(text, false, "Coverage", NULL);
+    ag_text_add(text, "<p class=\"note\">Driver: <code>");
+    html_add(text, *stats->head.driver ? stats->head.driver : "none was loaded");
+    ag_text_add(text, "</code></p>\n");
+    add_list(text, job, "doors", "How the program came by driver functions");
+    add_list(text, job, "calls", "What was made of its calls");
+    add_group(text, job, "fallbacks", "Left to the driver because", "reason", "c3");
+    for (unsigned i = 0; i < stats->n_bypassing && i < AG_STATS_BYPASSING; i++) {
+        ag_text_add(text, i ? ", " : "<p>Libraries that reach the driver past Allograft: ");
+        html_add(text, stats->bypassing[i]);
+    }
+    if (stats->n_bypassing)
+        ag_text_add(text, "</p>\n");
+    add_hooks(text, job);
+    html_card_end(text);
+}
+
+static void add_traces(struct ag_text *text, const struct job *job)
+{
+    for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++)
+        text->truncated |= !html_add_trace(text, job->traces[i]);
+    if (job->n_traces > JOB_TRACES) {
+        html_card_begin(text, true, "Other traces", NULL);
+        ag_text_add(text, "<p>%zu more are not shown; `allograft trace FILE` shows each.</p>\n",
+                    job->n_traces - JOB_TRACES);
+        html_card_end(text);
+    }
+}
+
+void job_render_html(struct ag_text *text, const struct job *job)
+{
+    char title[320];
+
+    snprintf(title, sizeof(title), "%s: Allograft report", job->total.stats->head.program);
+    html_begin(text, title);
+    add_head(text, job);
+    add_warnings(text, job);
+    add_tiles(text, job);
+    ag_text_add(text, "<div class=\"cards\">\n");
+    add_processes(text, job);
+    add_traces(text, job);
+    add_memory(text, job);
+    add_times(text, job);
+    add_sizes(text, job);
+    add_frees(text, job);
+    add_replay(text, job);
+    add_pools(text, job);
+    add_cache_and_pressure(text, job);
+    add_marks(text, job);
+    add_settings(text, job);
+    add_coverage(text, job);
+    ag_text_add(text, "</div>\n");
+    html_end(text);
+}

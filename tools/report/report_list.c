@@ -1,0 +1,129 @@
+/* report_list.c: says of each file of counters whose it is: see report_list.h. */
+#include "tools/report/report_list.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "interpose/base/clock.h"
+#include "tools/report/job.h"
+#include "tools/report/process.h"
+
+/* By the clock of the wall. A process of before the machine's last start began about when its file
+ * was made: its own clock means nothing any more. */
+static void began_text(char *buffer, size_t size, int folder, const char *name,
+                       const struct process *process)
+{
+    uint64_t now = ag_clock_ns();
+    struct ag_record_owner owner = {0};
+    time_t when = time(NULL);
+    struct stat st;
+    struct tm local;
+
+    (void)ag_record_parse_name(name, &owner);
+    if (process ? process->moment.ns != 0 : owner.started_ns < now)
+        when -= (time_t)((now - owner.started_ns) / 1000000000u);
+    else if (!fstatat(folder, name, &st, 0))
+        when = st.st_mtime;
+    if (!localtime_r(&when, &local) || !strftime(buffer, size, "%Y-%m-%d %H:%M:%S", &local))
+        snprintf(buffer, size, "-");
+}
+
+/* What there is to say below the table, too. */
+enum ending { KILLED, BY_ITSELF, CUT_SHORT, OTHER_BUILD, UNREADABLE, N_ENDINGS };
+
+static const char *const notes[N_ENDINGS] = {
+    [BY_ITSELF] = "exit: it ended by itself, but its report could not be written\n",
+    [CUT_SHORT] =
+        ("cut short: killed, or the disk was full, before its counters were written; they\n"
+         "  cannot be read, and `allograft report --all --clean` removes them\n"),
+    [OTHER_BUILD] = "other build: the command that lies beside its library shows it\n",
+    [UNREADABLE] = "unreadable: no counters, or closed to you; `allograft report --all` says why\n",
+};
+
+static enum ending ending_of(const char *fault, const struct process *process)
+{
+    if (fault == process_cut_short)
+        return CUT_SHORT;
+    if (fault)
+        return fault == process_of_other_build ? OTHER_BUILD : UNREADABLE;
+    return strcmp(process->stats->head.ended_by, "killed") != 0 ? BY_ITSELF : KILLED;
+}
+
+static const char *ended_text(enum ending ending, const struct process *process)
+{
+    static const char *const words[N_ENDINGS] = {
+        [CUT_SHORT] = "cut short", [OTHER_BUILD] = "other build", [UNREADABLE] = "unreadable"};
+
+    return words[ending] ? words[ending] : process->stats->head.ended_by;
+}
+
+/* Fills in the figures of a process that could be read. */
+static void figures_text(struct process *process, char allocs[32], char peak[32])
+{
+    double value;
+
+    process_make_plain(process);
+    if (figure_of(process, FIGURE_ALLOCS, &value))
+        (void)unit_text(allocs, 32, UNIT_COUNT, value);
+    if (figure_of(process, FIGURE_PEAK, &value))
+        (void)unit_text(peak, 32, UNIT_BYTES, value);
+}
+
+static enum ending add_line(struct ag_text *text, int folder, const char *name)
+{
+    char began[32], allocs[32] = "-", peak[32] = "-";
+    struct ag_record_owner owner = {0};
+    struct process process = {.stats = NULL};
+    const char *fault = process_read(folder, name, &process);
+    enum ending ending = ending_of(fault, &process);
+
+    (void)ag_record_parse_name(name, &owner);
+    began_text(began, sizeof(began), folder, name, fault ? NULL : &process);
+    if (!fault)
+        figures_text(&process, allocs, peak);
+    ag_text_add(text, "  %8d  %-19s  %-16s  %-11s %6s %10s\n", owner.pid, began,
+                fault ? "-" : process.stats->head.program, ended_text(ending, &process), allocs,
+                peak);
+    process_finish(&process);
+    return ending;
+}
+
+void report_list(struct ag_text *text, const struct folder_files *files, const char *path,
+                 size_t *ret_newest)
+{
+    bool met[N_ENDINGS] = {false};
+
+    ag_text_add(text, "dead processes that left counters in %s, the newest last\n", path);
+    ag_text_add(text, "  %8s  %-19s  %-16s  %-11s %6s %10s\n", "process", "began", "program",
+                "ended", "allocs", "peak");
+    *ret_newest = files->n;
+    for (size_t i = files->n; i-- > 0;) {
+        enum ending ending = add_line(text, files->folder, files->names[i]);
+
+        met[ending] = true;
+        if (ending == KILLED || ending == BY_ITSELF)
+            *ret_newest = i;
+    }
+    for (unsigned i = 0; i < N_ENDINGS; i++)
+        ag_text_add(text, "%s", met[i] && notes[i] ? notes[i] : "");
+    ag_text_add(text, "for another: allograft report PROCESS or PROGRAM; for all of them: --all\n");
+}
+
+void report_list_keep(struct folder_files *files, const char *program)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < files->n; i++) {
+        struct process process;
+
+        if (process_read(files->folder, files->names[i], &process))
+            continue;
+        if (!strcmp(process.stats->head.program, program) && n++ != i)
+            memcpy(files->names[n - 1], files->names[i], sizeof(files->names[i]));
+        process_finish(&process);
+    }
+    files->n = n;
+}

@@ -1,0 +1,459 @@
+/* stats_json.c: reads a JSON report back into counters. The only file that knows the JSON library;
+ * a build without it says so. */
+#include "tools/report/process.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef HAVE_JANSSON
+
+bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
+                     struct ag_moment *ret_moment, char *why, size_t why_size)
+{
+    (void)text, (void)length, (void)stats, (void)ret_moment;
+    snprintf(why, why_size,
+             "is a report as JSON, which this build cannot read: it was made without "
+             "jansson (libjansson-dev)");
+    return false;
+}
+
+#else
+
+#include <jansson.h>
+
+#include "interpose/settings/options.h"
+
+/* What the first fault was is kept; reading goes on with zeroes. */
+struct reader {
+    struct ag_stats *stats;
+    char *why;
+    size_t why_size;
+    bool bad;
+};
+
+static const struct stat_row {
+    const char *group, *key;
+} stat_rows[] = {
+#define AG_STAT(id, group, key, label) {#group, #key},
+#include "interpose/report/stats.def"
+};
+
+static const char *const hook_names[] = {
+#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#include "interpose/driver/hooks.def"
+};
+
+static const char *const place_names[] = {"native", "pool", "managed", "host", "spilled"};
+
+static void fault(struct reader *reader, const char *key, const char *what)
+{
+    if (!reader->bad)
+        snprintf(reader->why, reader->why_size, "is JSON, but no report of Allograft: %s %s", key,
+                 what);
+    reader->bad = true;
+}
+
+/* ---- one value ----------------------------------------------------------------------------- */
+
+/* A count; 0 where there is none. */
+static uint64_t number(struct reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!value || json_is_null(value))
+        return 0;
+    if (json_is_integer(value) && json_integer_value(value) >= 0)
+        return (uint64_t)json_integer_value(value);
+    fault(reader, key, "is no count");
+    return 0;
+}
+
+static int small_number(struct reader *reader, const json_t *object, const char *key, int none)
+{
+    const json_t *value = json_object_get(object, key);
+    uint64_t n = number(reader, object, key);
+
+    if (n > INT32_MAX)
+        fault(reader, key, "is too large");
+    return !value || json_is_null(value) || n > INT32_MAX ? none : (int)n;
+}
+
+static bool truth(struct reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (value && !json_is_boolean(value))
+        fault(reader, key, "is neither true nor false");
+    return json_is_true(value);
+}
+
+/* A text, "" where there is none. */
+static const char *text_of(struct reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (value && !json_is_string(value))
+        fault(reader, key, "is no text");
+    return json_is_string(value) ? json_string_value(value) : "";
+}
+
+static void copy_text(struct reader *reader, const json_t *object, const char *key, char *copy,
+                      size_t capacity)
+{
+    snprintf(copy, capacity, "%s", text_of(reader, object, key));
+}
+
+/* A part, or NULL, of which every value reads as none. */
+static const json_t *part(struct reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (value && !json_is_object(value))
+        fault(reader, key, "is no object");
+    return json_is_object(value) ? value : NULL;
+}
+
+static const json_t *list(struct reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (value && !json_is_array(value))
+        fault(reader, key, "is no list");
+    return json_is_array(value) ? value : NULL;
+}
+
+/* ---- the parts of a report ----------------------------------------------------------------- */
+
+/* Where the counters of a group stand: in one of the objects, or in an object of the group's name.
+ */
+static const json_t *part_of_group(struct reader *reader, const json_t *root, const char *group)
+{
+    static const struct {
+        const char *group, *outer, *inner;
+    } rows[] = {
+        {"doors", "coverage", "doors"},         {"calls", "coverage", NULL},
+        {"fallbacks", "coverage", "fallbacks"}, {"drains", "frees", "drain_reasons"},
+        {"paid", "frees", "barriers_paid"},     {"flushes", "replay", "flushes"},
+        {"staging", "replay", "staging"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(rows[i].group, group))
+            continue;
+        root = part(reader, root, rows[i].outer);
+        return rows[i].inner ? part(reader, root, rows[i].inner) : root;
+    }
+    return part(reader, root, group);
+}
+
+static void read_counters(struct reader *reader, const json_t *root)
+{
+    for (unsigned i = 0; i < AG_N_STATS; i++)
+        reader->stats->slots[0].counters[i] =
+            number(reader, part_of_group(reader, root, stat_rows[i].group), stat_rows[i].key);
+}
+
+static void read_process(struct reader *reader, const json_t *root, struct ag_moment *moment)
+{
+    struct ag_stats_head *head = &reader->stats->head;
+    const json_t *process = part(reader, root, "process");
+    uint64_t elapsed = number(reader, process, "elapsed_ns");
+
+    if (!process)
+        fault(reader, "process", "is missing");
+    copy_text(reader, root, "version", head->version, sizeof(head->version));
+    head->simulated = truth(reader, root, "simulated") ? AG_SIMULATED : AG_NOT_SIMULATED;
+    copy_text(reader, process, "program", head->program, sizeof(head->program));
+    copy_text(reader, process, "host", head->host, sizeof(head->host));
+    copy_text(reader, process, "ended_by", head->ended_by, sizeof(head->ended_by));
+    head->pid = small_number(reader, process, "pid", 0);
+    head->rank = small_number(reader, process, "rank", -1);
+    if (head->pid <= 0)
+        fault(reader, "process.pid", "is no process");
+    *moment = (struct ag_moment){.alive = elapsed != 0};
+    moment->ns = moment->ticks = elapsed ? elapsed : 1;
+}
+
+/* Appends `value` and its NUL, cut to what room there is. */
+static size_t append(char *text, size_t at, size_t capacity, const char *value)
+{
+    size_t length = strlen(value);
+
+    if (at + length + 1 > capacity)
+        return at;
+    memcpy(text + at, value, length + 1);
+    return at + length + 1;
+}
+
+static const json_t *setting_named(const json_t *settings, const char *name)
+{
+    const json_t *row, *value;
+    size_t i;
+
+    json_array_foreach(settings, i, row)
+    {
+        value = json_object_get(row, "name");
+        if (json_is_string(value) && !strcmp(json_string_value(value), name))
+            return row;
+    }
+    return NULL;
+}
+
+/* In the order of this build; settings that the report does not know have their defaults. */
+static void read_settings(struct reader *reader, const json_t *root)
+{
+    const json_t *settings = list(reader, root, "settings");
+    struct ag_stats_head *head = &reader->stats->head;
+    size_t at = 0;
+
+    for (size_t i = 0; i < ag_options_count(); i++) {
+        const json_t *row = setting_named(settings, ag_option_info(i)->name);
+        const char *source = text_of(reader, row, "source");
+        const char *value = text_of(reader, row, "value");
+
+        if (!strcmp(source, "file"))
+            source = text_of(reader, row, "place");
+        at = append(head->settings, at, sizeof(head->settings), *source ? source : "default");
+        at = append(head->settings, at, sizeof(head->settings),
+                    row ? value : ag_option_info(i)->default_text);
+    }
+}
+
+static void read_rules(struct reader *reader, const json_t *root)
+{
+    const json_t *rules = list(reader, root, "rules"), *row;
+    struct ag_stats *stats = reader->stats;
+    size_t i;
+
+    json_array_foreach(rules, i, row)
+    {
+        if (i >= AG_MAX_RULES)
+            break;
+        copy_text(reader, row, "text", stats->head.rules[i], sizeof(stats->head.rules[i]));
+        stats->slots[0].rules[i].hits = number(reader, row, "hits");
+        stats->slots[0].rules[i].bytes = number(reader, row, "bytes");
+        stats->head.n_rules = (uint32_t)i + 1;
+    }
+    row = part(reader, root, "no_rule");
+    stats->slots[0].rules[AG_MAX_RULES].hits = number(reader, row, "hits");
+    stats->slots[0].rules[AG_MAX_RULES].bytes = number(reader, row, "bytes");
+}
+
+/* Why nothing was redirected stands among the warnings. */
+static void read_trouble(struct reader *reader, const json_t *root, bool redirecting)
+{
+    static const char begin[] = "nothing was redirected: ";
+    struct ag_stats_head *head = &reader->stats->head;
+    const json_t *warnings = list(reader, root, "warnings"), *warning;
+    size_t i;
+
+    json_array_foreach(warnings, i, warning)
+    {
+        const char *text = json_is_string(warning) ? json_string_value(warning) : "";
+
+        if (!redirecting && !strncmp(text, begin, strlen(begin)))
+            snprintf(head->trouble, sizeof(head->trouble), "%s", text + strlen(begin));
+    }
+    if (!redirecting && !*head->trouble)
+        snprintf(head->trouble, sizeof(head->trouble), "not known why");
+}
+
+static void read_coverage(struct reader *reader, const json_t *root)
+{
+    const json_t *coverage = part(reader, root, "coverage"), *hooks, *libraries, *library;
+    struct ag_stats *stats = reader->stats;
+    size_t i;
+
+    if (!coverage)
+        fault(reader, "coverage", "is missing");
+    copy_text(reader, coverage, "libcuda", stats->head.driver, sizeof(stats->head.driver));
+    hooks = part(reader, coverage, "hooks");
+    for (unsigned k = 0; k < AG_N_HOOKS; k++)
+        stats->slots[0].hits[k] = number(reader, hooks, hook_names[k]);
+    libraries = list(reader, coverage, "bypassing");
+    json_array_foreach(libraries, i, library)
+    {
+        if (i >= AG_STATS_BYPASSING)
+            break;
+        snprintf(stats->bypassing[i], sizeof(stats->bypassing[i]), "%s",
+                 json_is_string(library) ? json_string_value(library) : "?");
+        stats->n_bypassing = (uint32_t)i + 1;
+    }
+    read_trouble(reader, root, truth(reader, coverage, "redirecting"));
+}
+
+static unsigned size_class(uint64_t up_to)
+{
+    unsigned power = up_to > 1 ? 64 - (unsigned)__builtin_clzll(up_to - 1) : 0;
+
+    if (power < 9)
+        return 0;
+    return power - 9 < AG_SIZE_CLASSES ? power - 9 : AG_SIZE_CLASSES - 1;
+}
+
+static void read_placement(struct reader *reader, const json_t *object, unsigned row,
+                           unsigned place)
+{
+    struct ag_place_stats *stats = &reader->stats->slots[0].places[row][place];
+    const json_t *sizes = list(reader, object, "size_histogram"), *size;
+    size_t i;
+
+    memset(stats, 0, sizeof(*stats));
+    stats->allocs = number(reader, object, "allocs");
+    stats->frees = number(reader, object, "frees");
+    stats->failed = number(reader, object, "failed");
+    stats->alloc_bytes = number(reader, object, "alloc_bytes");
+    stats->alloc_ticks = number(reader, object, "alloc_ns");
+    stats->free_ticks = number(reader, object, "free_ns");
+    reader->stats->bytes[row][place].current = number(reader, object, "current_bytes");
+    reader->stats->bytes[row][place].peak = number(reader, object, "peak_bytes");
+    json_array_foreach(sizes, i, size)
+    {
+        stats->sizes[size_class(number(reader, size, "up_to_bytes"))] +=
+            number(reader, size, "count");
+    }
+}
+
+static void read_devices(struct reader *reader, const json_t *root)
+{
+    const json_t *devices = list(reader, root, "devices"), *device, *placements;
+    size_t i;
+
+    if (!devices)
+        fault(reader, "devices", "is missing");
+    json_array_foreach(devices, i, device)
+    {
+        struct ag_stats_device *met;
+        unsigned row;
+
+        if (i >= AG_STATS_DEVICES_MET)
+            break;
+        met = &reader->stats->devices[i];
+        met->ordinal = small_number(reader, device, "ordinal", 0);
+        met->total_bytes = number(reader, device, "total_bytes");
+        copy_text(reader, device, "name", met->name, sizeof(met->name));
+        reader->stats->n_devices = (uint32_t)i + 1;
+        row = (unsigned)met->ordinal < AG_STATS_DEVICES ? (unsigned)met->ordinal
+                                                        : AG_STATS_DEVICES - 1;
+        placements = part(reader, device, "placements");
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+            read_placement(reader, part(reader, placements, place_names[place]), row, place);
+    }
+}
+
+static enum ag_app_pool_kind kind_named(const char *name)
+{
+    static const char *const names[] = {"unknown",  "default", "created",
+                                        "imported", "managed", "others"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!strcmp(name, names[i]))
+            return (enum ag_app_pool_kind)i;
+    }
+    return AG_APP_POOL_UNUSED;
+}
+
+static void read_pools(struct reader *reader, const json_t *root)
+{
+    const json_t *pools = list(reader, root, "app_pools"), *pool;
+    size_t i;
+
+    json_array_foreach(pools, i, pool)
+    {
+        struct ag_app_pool_stats *row;
+        _Atomic uint64_t *counts;
+
+        if (i >= AG_APP_POOLS)
+            break;
+        row = &reader->stats->app_pools[i];
+        counts = reader->stats->slots[0].app_pools[i];
+        row->kind = (int32_t)kind_named(text_of(reader, pool, "kind"));
+        row->device = small_number(reader, pool, "device", -1);
+        row->destroyed = truth(reader, pool, "destroyed");
+        row->raised = truth(reader, pool, "threshold_raised");
+        row->has_levels = json_is_integer(json_object_get(pool, "reserved_high_bytes"));
+        row->reserved_high = number(reader, pool, "reserved_high_bytes");
+        row->used_high = number(reader, pool, "used_high_bytes");
+        counts[AG_APP_ALLOCS] = number(reader, pool, "allocs");
+        counts[AG_APP_BYTES] = number(reader, pool, "alloc_bytes");
+        counts[AG_APP_FAILED] = number(reader, pool, "failed");
+        counts[AG_APP_CALLS] = number(reader, pool, "other_calls");
+    }
+}
+
+static void read_marks(struct reader *reader, const json_t *root)
+{
+    const json_t *marks = list(reader, root, "marks"), *row;
+    size_t i;
+
+    json_array_foreach(marks, i, row)
+    {
+        struct ag_mark_stats *mark;
+
+        if (i >= AG_MARKS)
+            break;
+        mark = &reader->stats->marks[i];
+        copy_text(reader, row, "name", mark->name, sizeof(mark->name));
+        mark->count = number(reader, row, "count");
+        mark->first_ns = number(reader, row, "first_ns");
+        mark->last_ns = number(reader, row, "last_ns");
+        mark->bytes = number(reader, row, "bytes");
+        reader->stats->n_marks = (uint32_t)i + 1;
+    }
+}
+
+static void read_replay(struct reader *reader, const json_t *root)
+{
+    const json_t *replay = part(reader, root, "replay");
+    struct ag_stats_head *head = &reader->stats->head;
+    const char *state = text_of(reader, replay, "state");
+
+    if (!strcmp(state, "on"))
+        snprintf(head->replay, sizeof(head->replay), "on");
+    else if (!strcmp(state, "unavailable"))
+        copy_text(reader, replay, "reason", head->replay, sizeof(head->replay));
+    reader->stats->eager_ns = number(reader, replay, "eager_ns");
+    reader->stats->replayed_ns = number(reader, replay, "replayed_ns");
+    reader->stats->compared_unwaited = truth(reader, replay, "compared_unwaited");
+}
+
+static void read_report(struct reader *reader, const json_t *root, struct ag_moment *ret_moment)
+{
+    const json_t *schema = json_object_get(root, "schema");
+
+    if (!json_is_string(schema) || strcmp(json_string_value(schema), "allograft-stats/1") != 0) {
+        fault(reader, "schema", "is not \"allograft-stats/1\"");
+        return;
+    }
+    read_process(reader, root, ret_moment);
+    read_settings(reader, root);
+    read_rules(reader, root);
+    read_coverage(reader, root);
+    read_devices(reader, root);
+    read_pools(reader, root);
+    read_marks(reader, root);
+    read_replay(reader, root);
+    read_counters(reader, root);
+    reader->stats->pending_bytes.peak =
+        number(reader, part(reader, root, "frees"), "pending_peak_bytes");
+    reader->stats->cached_peak = number(reader, part(reader, root, "cache"), "peak_bytes");
+}
+
+bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
+                     struct ag_moment *ret_moment, char *why, size_t why_size)
+{
+    struct reader reader = {.stats = stats, .why = why, .why_size = why_size};
+    json_error_t error;
+    json_t *root = json_loadb(text, length, 0, &error);
+
+    if (!root) {
+        snprintf(why, why_size, "is JSON that cannot be read: line %d, column %d: %.120s",
+                 error.line, error.column, error.text);
+        return false;
+    }
+    read_report(&reader, root, ret_moment);
+    json_decref(root);
+    return !reader.bad;
+}
+
+#endif

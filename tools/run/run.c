@@ -1,0 +1,316 @@
+/* `allograft run`: checks every setting, then becomes the program with the library preloaded. */
+#include "tools/command.h"
+#include "interpose/settings/options.h"
+#include "tools/output.h"
+#include "interpose/report/unused.h"
+
+#include <errno.h>
+#include <gnu/libc-version.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+/* Checks one setting and puts it into the environment that the program inherits. */
+static int set_option(const char *key, size_t key_length, const char *value)
+{
+    char name[128], why[512];
+
+    if (settings_full_name(key, key_length, name, sizeof(name))) {
+        command_complain("--set %.*s: no setting has so long a name", 40, key);
+        return STATUS_USAGE;
+    }
+    if (ag_option_check(name, value, why, sizeof(why))) {
+        command_complain("%s", why);
+        return STATUS_USAGE;
+    }
+    if (setenv(name, value, 1)) {
+        command_complain("cannot set %s: %s", name, strerror(errno));
+        return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* Joins the rules given one by one; the first of them takes the place of what RULES was. */
+static int add_rule(const char *rule)
+{
+    static char *joined;
+    char *longer, why[700];
+    int status;
+
+    if (ag_option_check("ALLOGRAFT_RULES", rule, why, sizeof(why))) {
+        const char *column = strstr(why, "column ");
+
+        command_complain("--rule: %s", column ? column : why);
+        if (column)
+            settings_point_at(rule, strtoul(column + strlen("column "), NULL, 10));
+        return STATUS_USAGE;
+    }
+    if (asprintf(&longer, "%s%s%s", joined ? joined : "", joined ? "; " : "", rule) < 0)
+        return STATUS_FAILED;
+    free(joined);
+    joined = longer;
+    status = setenv("ALLOGRAFT_RULES", joined, 1);
+    return status ? STATUS_FAILED : STATUS_OK;
+}
+
+static int set_pair(const char *pair)
+{
+    const char *equals = strchr(pair, '=');
+
+    if (!equals || equals == pair) {
+        command_complain("--set %s: it takes KEY=VALUE, for example --set POLICY=native", pair);
+        return STATUS_USAGE;
+    }
+    return set_option(pair, (size_t)(equals - pair), equals + 1);
+}
+
+/* What is no setting. */
+struct extras {
+    bool audit, simulate;
+};
+
+/* Takes the options in their order. */
+static int apply_options(const struct command_line *line, struct extras *ret_extras)
+{
+    int status = STATUS_OK;
+
+    for (size_t i = 0; status == STATUS_OK && i < line->n_given; i++) {
+        const struct given *given = &line->given[i];
+
+        if (given->option == OPTION_run_audit)
+            ret_extras->audit = true;
+        else if (given->option == OPTION_run_simulate)
+            ret_extras->simulate = true;
+        else if (given->option == OPTION_run_rule)
+            status = add_rule(given->value);
+        else if (given->option == OPTION_run_set)
+            status = set_pair(given->value);
+        else /* a setting by its name */
+            status = set_option(given->name, strlen(given->name), given->value);
+    }
+    return status;
+}
+
+/* The library reads the file at the program's first CUDA call, wherever the program, or one that it
+ * starts, has gone to by then. */
+static int make_config_absolute(void)
+{
+    const char *path = getenv("ALLOGRAFT_CONFIG");
+    char absolute[PATH_MAX];
+
+    if (!path || !*path || *path == '/' || !strcasecmp(path, "off"))
+        return STATUS_OK;
+    if (!realpath(path, absolute) || setenv("ALLOGRAFT_CONFIG", absolute, 1)) {
+        command_complain("ALLOGRAFT_CONFIG=%s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* ---- LD_AUDIT ------------------------------------------------------------------------------ */
+
+/* "2.35" or later: before it the loader did not tell of bindings made at load time. */
+static bool loader_tells_all(void)
+{
+    unsigned major = 0, minor = 0;
+
+    return sscanf(gnu_get_libc_version(), "%u.%u", &major, &minor) == 2 &&
+           (major > 2 || (major == 2 && minor >= 35));
+}
+
+/* Has the loader ask the library that lies beside `library` about every binding. */
+static int add_audit(const char *library)
+{
+    const char *old = getenv("LD_AUDIT");
+    char path[PATH_MAX + 32], *joined;
+    int failed;
+
+    if (!loader_tells_all()) {
+        command_complain("run: --audit needs glibc 2.35 or later; this is %s",
+                         gnu_get_libc_version());
+        return STATUS_FAILED;
+    }
+    snprintf(path, sizeof(path), "%.*s/liballograft-audit.so",
+             (int)(strrchr(library, '/') - library), library); /* an absolute path */
+    if (access(path, R_OK)) {
+        command_complain("run: --audit: %s: %s", path, strerror(errno));
+        return STATUS_FAILED;
+    }
+    if (!old || !*old)
+        return setenv("LD_AUDIT", path, 1) ? STATUS_FAILED : STATUS_OK;
+    if (asprintf(&joined, "%s:%s", path, old) < 0)
+        return STATUS_FAILED;
+    failed = setenv("LD_AUDIT", joined, 1);
+    free(joined);
+    return failed ? STATUS_FAILED : STATUS_OK;
+}
+
+/* ---- NVTX ---------------------------------------------------------------------------------- */
+
+/* Has NVTX tell the library of ranges and names, where the settings ask for them. A tool that is to
+ * be told already keeps its place; the library then says so. */
+static int add_nvtx(const char *library)
+{
+    if (!settings_ask_for_nvtx())
+        return STATUS_OK;
+    return setenv("NVTX_INJECTION64_PATH", library, 0) ? STATUS_FAILED : STATUS_OK;
+}
+
+/* ---- programs without CUDA ----------------------------------------------------------------- */
+
+/* Has the library say at the end that there was no CUDA. The program starts without that, too. */
+static void mark_program(void)
+{
+    const char *counters = settings_watched_counters();
+    char mark[AG_TEXT_MAX + 100];
+
+    (void)unsetenv(AG_UNUSED_VARIABLE); /* of another `allograft run` around this one */
+    if (counters && !ag_unused_mark(counters, mark, sizeof(mark)))
+        (void)setenv(AG_UNUSED_VARIABLE, mark, 1);
+}
+
+/* ---- the program --------------------------------------------------------------------------- */
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+
+    return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
+/* The file that execvp will take for `program`: the first match in PATH that may be executed, else
+ * the first match at all. False when there is none. */
+static bool find_program(const char *program, char *path, size_t path_size)
+{
+    const char *folders = getenv("PATH");
+    bool found = false;
+
+    if (strchr(program, '/')) {
+        snprintf(path, path_size, "%s", program);
+        return is_file(path);
+    }
+    if (!folders)
+        folders = "/bin:/usr/bin";
+    for (;;) {
+        size_t length = strcspn(folders, ":");
+        char candidate[PATH_MAX];
+
+        snprintf(candidate, sizeof(candidate), "%.*s%s%s", (int)length, folders,
+                 length ? "/" : "./", program);
+        if (is_file(candidate) && (!found || !access(candidate, X_OK))) {
+            snprintf(path, path_size, "%s", candidate);
+            found = true;
+            if (!access(candidate, X_OK))
+                return true;
+        }
+        if (!folders[length])
+            return found;
+        folders += length + 1;
+    }
+}
+
+static void warn_if_not_preloadable(const char *path)
+{
+    const char *obstacle = preload_obstacle(path);
+
+    if (obstacle)
+        command_complain("warning: %s %s: no library can be preloaded, it runs without Allograft",
+                         path, obstacle);
+}
+
+/* Says why the program did not start and returns the status that shells give for it. */
+static int explain_exec_failure(const char *program, bool exists, int error)
+{
+    if (error == ENOENT && exists) {
+        command_complain("%s: the interpreter it names does not exist", program);
+        return STATUS_NOT_EXECUTABLE;
+    }
+    if (error == ENOENT || error == ENOTDIR) {
+        command_complain("%s: not found", program);
+        return STATUS_NOT_FOUND;
+    }
+    command_complain("%s: %s", program, strerror(error));
+    return STATUS_NOT_EXECUTABLE;
+}
+
+static int become_program(char **argv)
+{
+    char path[PATH_MAX];
+    bool exists = find_program(argv[0], path, sizeof(path));
+
+    if (exists)
+        warn_if_not_preloadable(path);
+    execvp(argv[0], argv);
+    return explain_exec_failure(argv[0], exists, errno);
+}
+
+/* The library writes where it is told when the program is done: not over the program, nor what it
+ * is given. */
+static int check_written(char **argv)
+{
+    static const char *const settings[] = {"ALLOGRAFT_STATS", "ALLOGRAFT_TRACE"};
+    const char *config = getenv("ALLOGRAFT_CONFIG");
+    char path[PATH_MAX];
+
+    if (find_program(argv[0], path, sizeof(path)))
+        output_keep_path(path);
+    if (config)
+        output_keep_path(config);
+    for (size_t i = 1; argv[i]; i++)
+        output_keep_path(argv[i]);
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const char *where = getenv(settings[i]);
+
+        if (!where || !output_is_kept(where))
+            continue;
+        command_complain("%s=%s: it is the program, or a file that it is given, and would be lost",
+                         settings[i], where);
+        return STATUS_USAGE;
+    }
+    return STATUS_OK;
+}
+
+int command_run(const struct command_line *line)
+{
+    char library[PATH_MAX], driver[PATH_MAX + 64];
+    struct extras extras = {false, false};
+    int status = apply_options(line, &extras);
+
+    if (status)
+        return status;
+    if (settings_check_environment())
+        return STATUS_USAGE;
+    status = make_config_absolute();
+    if (status)
+        return status;
+    status = check_written(line->words);
+    if (status)
+        return status;
+    status = locate_library(library, sizeof(library));
+    if (status)
+        return status;
+    status = preload_library(library);
+    if (status)
+        return status;
+    if (extras.simulate) {
+        status = simulate_driver(library, driver, sizeof(driver));
+        if (status)
+            return status;
+    }
+    status = add_nvtx(library);
+    if (status)
+        return status;
+    if (extras.audit) {
+        status = add_audit(library);
+        if (status)
+            return status;
+    }
+    mark_program();
+    return become_program(line->words);
+}

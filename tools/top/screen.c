@@ -1,0 +1,187 @@
+/* screen.c: takes a terminal over for a page that is shown again and again, and gives it back: see
+ * top.h.
+ *
+ * Signals are blocked but for the time of waiting, so none is missed between a look at the flags
+ * and the wait; their handlers only set flags. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/top/top.h"
+
+const char screen_line_end[] = "\033[K\n"; /* what was there before goes */
+
+/* Another page, no cursor, no wrapping at the edge; and back. */
+static const char enter[] = "\033[?1049h\033[?25l\033[?7l\033[H\033[J";
+static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
+
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGTSTP};
+#define N_WATCHED (sizeof(watched) / sizeof(watched[0]))
+
+static struct termios before;
+static struct sigaction actions_before[N_WATCHED];
+static sigset_t mask_before;
+static volatile sig_atomic_t came[N_WATCHED];
+
+static void note(int signal)
+{
+    for (size_t i = 0; i < N_WATCHED; i++) {
+        if (watched[i] == signal)
+            came[i] = 1;
+    }
+}
+
+static bool put(const char *bytes, size_t n)
+{
+    while (n) {
+        ssize_t written = ag_text_write_bytes(STDOUT_FILENO, bytes, n);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        bytes += written;
+        n -= (size_t)written;
+    }
+    return true;
+}
+
+static void take_over(void)
+{
+    struct termios mode = before;
+
+    mode.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    mode.c_cc[VMIN] = 0;
+    mode.c_cc[VTIME] = 0;
+    (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &mode);
+    (void)put(enter, strlen(enter));
+}
+
+static void give_back(void)
+{
+    (void)put(leave, strlen(leave));
+    (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
+}
+
+bool screen_begin(void)
+{
+    struct sigaction action = {.sa_handler = note};
+    sigset_t blocked;
+
+    if (!isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before))
+        return false;
+    (void)sigemptyset(&blocked);
+    for (size_t i = 0; i < N_WATCHED; i++) {
+        (void)sigaddset(&blocked, watched[i]);
+        (void)sigaction(watched[i], &action, &actions_before[i]);
+    }
+    (void)sigprocmask(SIG_BLOCK, &blocked, &mask_before);
+    take_over();
+    return true;
+}
+
+void screen_end(void)
+{
+    give_back();
+    for (size_t i = 0; i < N_WATCHED; i++)
+        (void)sigaction(watched[i], &actions_before[i], NULL);
+    (void)sigprocmask(SIG_SETMASK, &mask_before, NULL);
+}
+
+void screen_size(unsigned *ret_columns, unsigned *ret_lines)
+{
+    struct winsize size = {0};
+
+    *ret_columns = 80;
+    *ret_lines = 24;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col || !size.ws_row)
+        return;
+    *ret_columns = size.ws_col;
+    *ret_lines = size.ws_row;
+}
+
+bool screen_show(const struct ag_text *text)
+{
+    static const char home[] = "\033[H", rest[] = "\033[J";
+    struct ag_text page = {0};
+    size_t length = text->length;
+    bool good;
+
+    /* A newline at the bottom would scroll. */
+    if (length)
+        length--;
+    ag_text_add(&page, "%s%.*s%s", home, (int)length, text->data ? text->data : "", rest);
+    good = !page.truncated && put(page.data, page.length);
+    ag_text_finish(&page);
+    return good;
+}
+
+/* As if nobody had caught it: the shell has the terminal meanwhile. */
+static void stop(void)
+{
+    give_back();
+    (void)kill(getpid(), SIGSTOP);
+    take_over();
+}
+
+static enum screen_event take_flags(void)
+{
+    enum screen_event event = SCREEN_TIME;
+
+    for (size_t i = 0; i < N_WATCHED; i++) {
+        if (!came[i])
+            continue;
+        came[i] = 0;
+        if (watched[i] == SIGTSTP)
+            stop();
+        if (watched[i] != SIGTSTP && watched[i] != SIGWINCH)
+            return SCREEN_QUIT;
+        event = SCREEN_RESIZED;
+    }
+    return event;
+}
+
+/* Is there a key, and is it to end all? A terminal that went away ends it, too. */
+static bool asks_to_quit(void)
+{
+    char keys[64];
+    ssize_t n = read(STDIN_FILENO, keys, sizeof(keys));
+
+    return n <= 0 ? n == 0 || errno != EAGAIN
+                  : memchr(keys, 'q', (size_t)n) || memchr(keys, 'Q', (size_t)n);
+}
+
+enum screen_event screen_wait(double seconds)
+{
+    struct timespec left = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)},
+                    begin, now;
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    double elapsed;
+    int ready;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (;;) {
+        enum screen_event event;
+
+        ready = ppoll(&input, 1, &left, &mask_before);
+        event = take_flags();
+        if (event != SCREEN_TIME)
+            return event;
+        if (ready > 0 && asks_to_quit())
+            return SCREEN_QUIT;
+        if (!ready)
+            return SCREEN_TIME;
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        elapsed = (double)(now.tv_sec - begin.tv_sec) + (double)(now.tv_nsec - begin.tv_nsec) / 1e9;
+        if (elapsed >= seconds)
+            return SCREEN_TIME;
+        left.tv_sec = (time_t)(seconds - elapsed);
+        left.tv_nsec = (long)((seconds - elapsed - (double)left.tv_sec) * 1e9);
+    }
+}

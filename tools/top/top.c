@@ -1,0 +1,176 @@
+/* `allograft top`: the running processes under Allograft, again and again. */
+#include "tools/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/folder.h"
+#include "tools/top/top.h"
+
+struct wishes {
+    bool once, json, clean, has_interval;
+    double interval;
+    const char *folder;
+};
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+static void clean(int folder, const struct top_table *table)
+{
+    for (size_t i = 0; i < table->n; i++) {
+        if (table->rows[i].state == AG_RECORD_DEAD)
+            folder_remove_if_dead(folder, table->rows[i].file);
+    }
+}
+
+static int show_once(int folder, const struct wishes *wishes)
+{
+    struct top_table first = {0}, table = {0};
+    struct ag_text text = {0};
+    int status = STATUS_FAILED;
+    bool good = true;
+
+    if (folder >= 0 && wishes->has_interval) {
+        struct timespec pause = {
+            (time_t)wishes->interval,
+            (long)((wishes->interval - (double)(time_t)wishes->interval) * 1e9)};
+
+        good = top_look(folder, NULL, &first);
+        while (good && nanosleep(&pause, &pause) && errno == EINTR)
+            ;
+    }
+    if (folder >= 0)
+        good = good && top_look(folder, &first, &table);
+    if (good && wishes->json)
+        top_render_json(&text, &table);
+    else if (good)
+        top_render(&text, &table, 250, 0, "\n");
+    if (good && !text.truncated && fwrite(text.data, 1, text.length, stdout) == text.length &&
+        !fflush(stdout))
+        status = STATUS_OK;
+    else
+        command_complain(good ? "cannot write to standard output" : "the counters cannot be read");
+    if (wishes->clean && status == STATUS_OK)
+        clean(folder, &table);
+    ag_text_finish(&text);
+    top_finish(&first);
+    top_finish(&table);
+    return status;
+}
+
+static bool show_page(const struct top_table *table)
+{
+    struct ag_text text = {0};
+    unsigned columns, lines;
+    bool good;
+
+    screen_size(&columns, &lines);
+    top_render(&text, table, columns, lines, screen_line_end);
+    good = screen_show(&text);
+    ag_text_finish(&text);
+    return good;
+}
+
+/* The folder may come into being, or be made anew, while we look. */
+static int open_folder(const struct wishes *wishes, int *ret)
+{
+    char path[PATH_MAX];
+
+    if (!wishes->folder)
+        return folder_open_own(ret, path, sizeof(path));
+    *ret = open(wishes->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret >= 0)
+        return STATUS_OK;
+    command_complain("%s: %s", wishes->folder, strerror(errno));
+    return STATUS_FAILED;
+}
+
+/* The next look; what was seen before it is in *table. */
+static bool look(const struct wishes *wishes, struct top_table *table)
+{
+    struct top_table next = {0};
+    int folder;
+    bool good;
+
+    if (open_folder(wishes, &folder))
+        return false;
+    good = folder < 0 || top_look(folder, table, &next);
+    if (good && wishes->clean && folder >= 0)
+        clean(folder, &next);
+    if (folder >= 0)
+        close(folder);
+    top_finish(table);
+    *table = next;
+    return good;
+}
+
+static void show_always(const struct wishes *wishes)
+{
+    struct top_table table = {0};
+    enum screen_event event = SCREEN_TIME;
+
+    while (event != SCREEN_QUIT) {
+        if (event == SCREEN_TIME && !look(wishes, &table))
+            break;
+        if (!show_page(&table))
+            break;
+        event = screen_wait(wishes->interval);
+    }
+    top_finish(&table);
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+static int take_interval(const char *word, struct wishes *wishes)
+{
+    char *end = NULL;
+
+    wishes->interval = strtod(word, &end);
+    wishes->has_interval = true;
+    if (end != word && !*end && wishes->interval >= .05 && wishes->interval <= 86400)
+        return STATUS_OK;
+    command_complain("top: --interval=%s is not allowed; allowed: seconds, from 0.05 to 86400",
+                     word);
+    return STATUS_USAGE;
+}
+
+static int take_words(const struct command_line *line, struct wishes *wishes)
+{
+    wishes->folder = line->words[0];
+    for (size_t i = 0; i < line->n_given; i++) {
+        const struct given *given = &line->given[i];
+
+        wishes->json |= given->option == OPTION_top_json;
+        wishes->once |= given->option == OPTION_top_once || given->option == OPTION_top_json;
+        wishes->clean |= given->option == OPTION_top_clean;
+        if (given->option == OPTION_top_interval && take_interval(given->value, wishes))
+            return STATUS_USAGE;
+    }
+    return STATUS_OK;
+}
+
+int command_top(const struct command_line *line)
+{
+    struct wishes wishes = {.interval = 1};
+    int folder, status;
+
+    if (take_words(line, &wishes))
+        return STATUS_USAGE;
+    if (open_folder(&wishes, &folder))
+        return STATUS_FAILED;
+    if (wishes.once || !screen_begin()) {
+        status = show_once(folder, &wishes);
+    } else {
+        show_always(&wishes);
+        screen_end();
+        status = STATUS_OK;
+    }
+    if (folder >= 0)
+        close(folder);
+    return status;
+}

@@ -1,0 +1,318 @@
+/* top_view.c: the table of `allograft top`, as lines and as JSON: see top.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/top/top.h"
+
+/* ---- cells --------------------------------------------------------------------------------- */
+
+static const char *state_of(const struct top_row *row)
+{
+    if (row->state == AG_RECORD_ELSEWHERE)
+        return "elsewhere";
+    return row->state == AG_RECORD_RUNNING ? "running" : row->ended_by;
+}
+
+static uint64_t memory_of(const struct top_row *row)
+{
+    uint64_t sum = 0;
+
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        sum += row->current[place];
+    return sum;
+}
+
+/* "1.23k", "4.56M"; a second's. */
+static void rate_text(char *buffer, size_t size, double rate)
+{
+    static const char units[] = {'\0', 'k', 'M', 'G'};
+    unsigned i = 0;
+
+    while (rate >= 999.5 && i + 1 < sizeof(units)) {
+        rate /= 1000;
+        i++;
+    }
+    snprintf(buffer, size, rate >= 99.95 || (!i && rate == (double)(int)rate) ? "%.0f%c" : "%.1f%c",
+             rate, units[i]);
+}
+
+static void share_text(char *buffer, size_t size, bool known, uint64_t part, uint64_t whole)
+{
+    if (known && whole)
+        snprintf(buffer, size, "%.1f%%", 100.0 * (double)part / (double)whole);
+    else
+        snprintf(buffer, size, "-");
+}
+
+enum column {
+    PROCESS,
+    PROGRAM,
+    STATE,
+    MEMORY,
+    POOL,
+    ALLOCS,
+    FREES,
+    BYTES,
+    MANAGED,
+    NATIVE,
+    CACHED,
+    REPLAYED,
+    RANK,
+    SPILLED,
+    HOST_MEMORY,
+    PEAK,
+    TIME,
+    HOST,
+    N_COLUMNS
+};
+
+/* In the order in which they get room; shown in the order of `place`. */
+static const struct {
+    const char *title;
+    unsigned width, place;
+} columns_of[N_COLUMNS] = {
+    [PROCESS] = {"process", 8, 0},    [PROGRAM] = {"program", 16, 4},
+    [STATE] = {"state", 9, 5},        [MEMORY] = {"memory", 11, 6},
+    [POOL] = {"pool", 11, 7},         [ALLOCS] = {"alloc/s", 8, 13},
+    [FREES] = {"free/s", 8, 14},      [BYTES] = {"bytes/s", 11, 15},
+    [MANAGED] = {"managed", 11, 8},   [NATIVE] = {"native", 11, 9},
+    [CACHED] = {"cached", 7, 16},     [REPLAYED] = {"replayed", 8, 17},
+    [RANK] = {"rank", 5, 1},          [SPILLED] = {"spilled", 11, 10},
+    [HOST_MEMORY] = {"host", 11, 11}, [PEAK] = {"peak", 11, 12},
+    [TIME] = {"time", 10, 3},         [HOST] = {"on", 16, 2},
+};
+
+static bool is_left(enum column column)
+{
+    return column == PROGRAM || column == STATE || column == HOST;
+}
+
+static void size_cell(char *cell, size_t size, uint64_t bytes)
+{
+    if (bytes)
+        (void)ag_text_size(cell, size, bytes);
+    else
+        snprintf(cell, size, "-");
+}
+
+/* Of counters that may be anything. */
+static uint64_t whole(double value)
+{
+    return value < 1.8e19 ? (uint64_t)value : UINT64_MAX;
+}
+
+static void memory_cell(char *cell, size_t size, const struct top_row *row, enum column column)
+{
+    uint64_t peak = 0;
+
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        peak += row->peak[place];
+    size_cell(cell, size,
+              column == MEMORY        ? memory_of(row)
+              : column == POOL        ? row->current[AG_PLACE_POOL]
+              : column == MANAGED     ? row->current[AG_PLACE_MANAGED]
+              : column == NATIVE      ? row->current[AG_PLACE_NATIVE]
+              : column == SPILLED     ? row->current[AG_PLACE_SPILLED]
+              : column == HOST_MEMORY ? row->current[AG_PLACE_HOST]
+                                      : peak);
+}
+
+static void cell_of(char *cell, size_t size, const struct top_row *row, enum column column)
+{
+    switch (column) {
+    case PROCESS:
+        snprintf(cell, size, "%d", row->pid);
+        break;
+    case RANK:
+        snprintf(cell, size, row->rank < 0 ? "-" : "%d", row->rank);
+        break;
+    case PROGRAM:
+        snprintf(cell, size, "%s", row->program);
+        break;
+    case HOST:
+        snprintf(cell, size, "%s", row->host);
+        break;
+    case STATE:
+        snprintf(cell, size, "%s", state_of(row));
+        break;
+    case TIME:
+        snprintf(cell, size, "-");
+        if (row->elapsed_ns)
+            (void)ag_text_duration(cell, size, (double)row->elapsed_ns);
+        break;
+    case ALLOCS:
+        rate_text(cell, size, top_rate(row, row->now.allocs, row->before.allocs));
+        break;
+    case FREES:
+        rate_text(cell, size, top_rate(row, row->now.frees, row->before.frees));
+        break;
+    case BYTES:
+        size_cell(cell, size, whole(top_rate(row, row->now.bytes, row->before.bytes)));
+        break;
+    case CACHED:
+        share_text(cell, size, true, row->cache_hits, row->cache_hits + row->cache_misses);
+        break;
+    case REPLAYED:
+        share_text(cell, size, row->replay_on, row->now.replayed, row->now.operations);
+        break;
+    default:
+        memory_cell(cell, size, row, column);
+    }
+}
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+/* Which columns there is room for. */
+static void choose(bool shown[N_COLUMNS], unsigned columns)
+{
+    unsigned used = 0;
+
+    for (unsigned i = 0; i < N_COLUMNS; i++) {
+        shown[i] = used + columns_of[i].width + (used != 0) <= columns;
+        if (shown[i])
+            used += columns_of[i].width + (used != 0);
+        else
+            columns = used; /* a less important one does not get the room of this one */
+    }
+}
+
+/* `bytes` of a text that fill `width` columns at most; a character is one wide. */
+static int cut(const char *text, unsigned width)
+{
+    size_t at = 0;
+
+    for (unsigned n = 0; text[at]; n++) {
+        if (n == width)
+            break;
+        at++;
+        while (((unsigned char)text[at] & 0xc0) == 0x80)
+            at++;
+    }
+    return (int)at;
+}
+
+static unsigned length_of(const char *text)
+{
+    unsigned n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void add_line(struct ag_text *text, const struct top_row *row, const bool shown[N_COLUMNS],
+                     const char *line_end)
+{
+    bool first = true;
+
+    for (unsigned place = 0; place < N_COLUMNS; place++) {
+        unsigned column = 0, length, width;
+        char cell[264];
+
+        while (columns_of[column].place != place)
+            column++;
+        if (!shown[column])
+            continue;
+        if (row)
+            cell_of(cell, sizeof(cell), row, column);
+        else
+            snprintf(cell, sizeof(cell), "%s", columns_of[column].title);
+        width = columns_of[column].width;
+        cell[cut(cell, width)] = '\0';
+        length = length_of(cell);
+        ag_text_add(text, "%s%*s%s%*s", first ? "" : " ",
+                    is_left(column) ? 0 : (int)(width - length), "", cell,
+                    is_left(column) ? (int)(width - length) : 0, "");
+        first = false;
+    }
+    ag_text_add(text, "%s", line_end);
+}
+
+static void add_title(struct ag_text *text, const struct top_table *table, unsigned columns,
+                      const char *line_end)
+{
+    char title[160], memory[32];
+    unsigned n_running = 0, n_simulated = 0;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < table->n; i++) {
+        n_running += table->rows[i].state != AG_RECORD_DEAD;
+        n_simulated += table->rows[i].simulated;
+        sum += table->rows[i].state != AG_RECORD_DEAD ? memory_of(&table->rows[i]) : 0;
+    }
+    snprintf(title, sizeof(title), "allograft top: %u running with %s, %zu dead", n_running,
+             ag_text_size(memory, sizeof(memory), sum), table->n - n_running);
+    if (table->n_others)
+        snprintf(title + strlen(title), sizeof(title) - strlen(title), ", %u of other builds",
+                 table->n_others);
+    if (n_simulated)
+        snprintf(title + strlen(title), sizeof(title) - strlen(title),
+                 ", %u simulated: times mean nothing", n_simulated);
+    ag_text_add(text, "%.*s%s", cut(title, columns), title, line_end);
+}
+
+void top_render(struct ag_text *text, const struct top_table *table, unsigned columns,
+                unsigned lines, const char *line_end)
+{
+    bool shown[N_COLUMNS];
+
+    choose(shown, columns);
+    add_title(text, table, columns, line_end);
+    if (lines != 1)
+        add_line(text, NULL, shown, line_end);
+    for (size_t i = 0; i < table->n && (!lines || i + 2 < lines); i++)
+        add_line(text, &table->rows[i], shown, line_end);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+static void add_number(struct ag_text *text, const char *key, uint64_t value)
+{
+    ag_text_add(text, ",\"%s\":%llu", key, (unsigned long long)value);
+}
+
+static void add_row(struct ag_text *text, const struct top_row *row)
+{
+    ag_text_add(text, "{\"pid\":%d,\"rank\":", row->pid);
+    ag_text_add(text, row->rank < 0 ? "null" : "%d", row->rank);
+    ag_text_add(text, ",\"program\":");
+    ag_text_add_json(text, row->program);
+    ag_text_add(text, ",\"host\":");
+    ag_text_add_json(text, row->host);
+    ag_text_add(text, ",\"state\":");
+    ag_text_add_json(text, state_of(row));
+    ag_text_add(text, ",\"alive\":%s,\"simulated\":%s",
+                row->state == AG_RECORD_RUNNING ? "true" : "false",
+                row->simulated ? "true" : "false");
+    add_number(text, "elapsed_ns", row->elapsed_ns);
+    ag_text_add(text, ",\"memory\":{");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        ag_text_add(text, "%s\"%s\":{\"current_bytes\":%llu,\"peak_bytes\":%llu}", place ? "," : "",
+                    place_names[place], (unsigned long long)row->current[place],
+                    (unsigned long long)row->peak[place]);
+    ag_text_add(text, "}");
+    add_number(text, "allocs", row->now.allocs);
+    add_number(text, "frees", row->now.frees);
+    add_number(text, "alloc_bytes", row->now.bytes);
+    ag_text_add(text, ",\"allocs_per_s\":%.3f,\"frees_per_s\":%.3f,\"alloc_bytes_per_s\":%.3f",
+                top_rate(row, row->now.allocs, row->before.allocs),
+                top_rate(row, row->now.frees, row->before.frees),
+                top_rate(row, row->now.bytes, row->before.bytes));
+    add_number(text, "cache_hits", row->cache_hits);
+    add_number(text, "cache_misses", row->cache_misses);
+    ag_text_add(text, ",\"replay\":%s", row->replay_on ? "true" : "false");
+    add_number(text, "operations", row->now.operations);
+    add_number(text, "replayed", row->now.replayed);
+    ag_text_add(text, "}");
+}
+
+void top_render_json(struct ag_text *text, const struct top_table *table)
+{
+    ag_text_add(text, "{\"schema\":\"allograft-top/1\",\"other_builds\":%u,\"processes\":[",
+                table->n_others);
+    for (size_t i = 0; i < table->n; i++) {
+        ag_text_add(text, i ? ",\n " : "\n ");
+        add_row(text, &table->rows[i]);
+    }
+    ag_text_add(text, "]}\n");
+}

@@ -1,0 +1,307 @@
+/* html_trace.c: the card of a trace: memory and graphs over time, and who asked for memory. */
+#include "tools/report/html.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/trace/site_names.h"
+
+#define N_PARTS    400u /* of the time line, whatever the number of events */
+#define N_ROWS     16u  /* of the table that says the same */
+#define MOST_SITES 12u
+
+enum count { LAUNCHED, RELEASED, FLUSHED, N_COUNTS };
+
+struct timeline {
+    struct trace_bucket buckets[N_PARTS];
+    uint64_t counts[N_COUNTS][N_PARTS];
+    uint64_t begin_ns, length_ns;
+    uint64_t n_allocs, n_temporary, bytes;
+    uint64_t peak, peak_ns, at_peak[AG_TRACE_N_PLACES];
+    uint64_t most[AG_TRACE_N_PLACES]; /* of each placement, at any time */
+};
+
+static const char *colour_of(unsigned place)
+{
+    static const char *const colours[] = {"c0", "c1", "c2", "c3", "c4", "c5"};
+
+    return colours[place < 5 ? place : 5];
+}
+
+/* ---- what is drawn ------------------------------------------------------------------------- */
+
+static size_t part_at(const struct timeline *line, uint64_t ns)
+{
+    double share = line->length_ns && ns > line->begin_ns
+                       ? (double)(ns - line->begin_ns) / (double)line->length_ns
+                       : 0;
+
+    return share < 1 ? (size_t)(share * N_PARTS) : N_PARTS - 1;
+}
+
+static void take(const struct trace_state *state, void *data)
+{
+    const struct trace_event *event = &state->event;
+    struct timeline *line = data;
+    size_t part = part_at(line, event->began_ns);
+
+    line->counts[LAUNCHED][part] += event->kind == AG_TRACE_REPLAY;
+    line->counts[RELEASED][part] += event->kind == AG_TRACE_RELEASE;
+    line->counts[FLUSHED][part] += event->kind == AG_TRACE_FLUSH;
+    if (event->kind == AG_TRACE_ALLOC || event->kind == AG_TRACE_ALLOC_ASYNC) {
+        line->n_allocs++;
+        line->bytes += event->size;
+    }
+    line->n_temporary += state->known && state->temporary;
+    if (state->total > line->peak) {
+        line->peak = state->total;
+        line->peak_ns = event->began_ns;
+        memcpy(line->at_peak, state->level, sizeof(line->at_peak));
+    }
+}
+
+static void find_most(struct timeline *line)
+{
+    for (size_t i = 0; i < N_PARTS; i++) {
+        const uint64_t *most = line->buckets[i].most;
+
+        for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
+            line->most[place] = most[place] > line->most[place] ? most[place] : line->most[place];
+    }
+}
+
+/* ---- drawing ------------------------------------------------------------------------------- */
+
+static void plot_begin(struct ag_text *text, const char *colour, const char *name, const char *most)
+{
+    ag_text_add(text, "<p class=\"axis\"><span><i class=\"dot %s\"></i>", colour);
+    html_add(text, name);
+    ag_text_add(text,
+                "</span><span>%s</span></p>\n<svg class=\"plot\" viewBox=\"0 0 %u 100\" "
+                "preserveAspectRatio=\"none\" role=\"img\"><title>",
+                most, N_PARTS);
+    html_add(text, name);
+    ag_text_add(text, " over time</title><desc>%s; the table below has the numbers.</desc>", most);
+}
+
+/* A level, which is some share of the plot's height. */
+static void step_to(struct ag_text *text, size_t i, double share)
+{
+    ag_text_add(text, "V%.1fH%zu", 100 - 100 * (share < 1 ? share : 1), i + 1);
+}
+
+/* What was always there, and what was there at most. */
+static void add_level(struct ag_text *text, const struct trace *trace, const struct timeline *line,
+                      unsigned place)
+{
+    double most = (double)line->most[place];
+    char size[32], label[64];
+
+    if (most <= 0)
+        return;
+    snprintf(label, sizeof(label), "at most %s", unit_text(size, sizeof(size), UNIT_BYTES, most));
+    plot_begin(text, colour_of(place), trace_place(trace, place), label);
+    ag_text_add(text, "<path class=\"%s faint\" d=\"M0 100", colour_of(place));
+    for (size_t i = 0; i < N_PARTS; i++)
+        step_to(text, i, (double)line->buckets[i].most[place] / most);
+    ag_text_add(text, "V100Z\"/><path class=\"%s\" d=\"M0 100", colour_of(place));
+    for (size_t i = 0; i < N_PARTS; i++)
+        step_to(text, i, (double)line->buckets[i].least[place] / most);
+    ag_text_add(text, "V100Z\"/></svg>\n");
+}
+
+static void add_count(struct ag_text *text, const struct timeline *line, enum count which)
+{
+    static const char *const names[] = {"graphs launched", "segments submitted one by one",
+                                        "flushes"};
+    static const char *const colours[] = {"c2", "c4", "c5"};
+    uint64_t most = 0, sum = 0;
+    char number[32], label[64];
+
+    for (size_t i = 0; i < N_PARTS; i++) {
+        sum += line->counts[which][i];
+        most = line->counts[which][i] > most ? line->counts[which][i] : most;
+    }
+    if (!sum)
+        return;
+    snprintf(label, sizeof(label), "%s in all",
+             html_number(number, sizeof(number), UNIT_COUNT, (double)sum));
+    plot_begin(text, colours[which], names[which], label);
+    ag_text_add(text, "<path class=\"%s\" d=\"M0 100", colours[which]);
+    for (size_t i = 0; i < N_PARTS; i++)
+        step_to(text, i, (double)line->counts[which][i] / (double)most);
+    ag_text_add(text, "V100Z\"/></svg>\n");
+}
+
+static void add_axis(struct ag_text *text, const struct timeline *line)
+{
+    char begin[32], middle[32], end[32];
+
+    ag_text_add(
+        text, "<p class=\"axis soft\"><span>%s</span><span>%s</span><span>%s</span></p>\n",
+        unit_text(begin, sizeof(begin), UNIT_NS, (double)line->begin_ns),
+        unit_text(middle, sizeof(middle), UNIT_NS,
+                  (double)line->begin_ns + (double)line->length_ns / 2),
+        unit_text(end, sizeof(end), UNIT_NS, (double)line->begin_ns + (double)line->length_ns));
+}
+
+/* ---- the same in numbers ------------------------------------------------------------------- */
+
+static void add_row(struct ag_text *text, const struct timeline *line, unsigned row)
+{
+    size_t begin = row * N_PARTS / N_ROWS, end = (row + 1) * N_PARTS / N_ROWS;
+    char number[32];
+
+    ag_text_add(text, "<tr><th scope=\"row\">from %s</th>",
+                unit_text(number, sizeof(number), UNIT_NS, (double)line->buckets[begin].from_ns));
+    for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++) {
+        uint64_t most = 0;
+
+        if (!line->most[place])
+            continue;
+        for (size_t i = begin; i < end; i++)
+            most = line->buckets[i].most[place] > most ? line->buckets[i].most[place] : most;
+        ag_text_add(text, "<td class=\"num\">%s</td>",
+                    unit_text(number, sizeof(number), UNIT_BYTES, (double)most));
+    }
+    for (unsigned which = 0; which < N_COUNTS; which++) {
+        uint64_t sum = 0;
+
+        for (size_t i = begin; i < end; i++)
+            sum += line->counts[which][i];
+        ag_text_add(text, "<td class=\"num\">%s</td>",
+                    html_number(number, sizeof(number), UNIT_COUNT, (double)sum));
+    }
+    ag_text_add(text, "</tr>\n");
+}
+
+static void add_table(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+{
+    ag_text_add(
+        text, "<details><summary>The same in numbers</summary>\n<table>\n<caption>Most memory, and "
+              "events, in each part of the time</caption>\n<thead><tr><th scope=\"col\">time</th>");
+    for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++) {
+        if (!line->most[place])
+            continue;
+        ag_text_add(text, "<th scope=\"col\" class=\"num\">");
+        html_add(text, trace_place(trace, place));
+        ag_text_add(text, "</th>");
+    }
+    ag_text_add(text,
+                "<th scope=\"col\" class=\"num\">graphs</th><th scope=\"col\" class=\"num\">one by "
+                "one</th><th scope=\"col\" class=\"num\">flushes</th></tr></thead>\n<tbody>\n");
+    for (unsigned row = 0; row < N_ROWS; row++)
+        add_row(text, line, row);
+    ag_text_add(text, "</tbody>\n</table>\n</details>\n");
+}
+
+static void add_peak(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+{
+    char size[32], when[32], some[32], all[32];
+
+    if (!line->peak)
+        return;
+    ag_text_add(text, "<p>At the peak of all memory, %s after %s: ",
+                unit_text(size, sizeof(size), UNIT_BYTES, (double)line->peak),
+                unit_text(when, sizeof(when), UNIT_NS, (double)line->peak_ns));
+    for (unsigned place = 0, n = 0; place < AG_TRACE_N_PLACES; place++) {
+        if (!line->at_peak[place])
+            continue;
+        ag_text_add(text, n++ ? ", " : "");
+        html_add(text, trace_place(trace, place));
+        ag_text_add(text, " %s (%.1f %%)",
+                    unit_text(size, sizeof(size), UNIT_BYTES, (double)line->at_peak[place]),
+                    100 * (double)line->at_peak[place] / (double)line->peak);
+    }
+    ag_text_add(text, ".");
+    if (line->n_allocs)
+        ag_text_add(text, " Temporary, freed before any other allocation: %s of %s (%.1f %%).",
+                    html_number(some, sizeof(some), UNIT_COUNT, (double)line->n_temporary),
+                    html_number(all, sizeof(all), UNIT_COUNT, (double)line->n_allocs),
+                    100 * (double)line->n_temporary / (double)line->n_allocs);
+    ag_text_add(text, "</p>\n");
+}
+
+/* ---- call sites ---------------------------------------------------------------------------- */
+
+static void add_sites(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+{
+    struct trace_site sites[MOST_SITES];
+    long n = trace_sites(trace, AG_TRACE_NO_DEVICE, MOST_SITES, sites);
+    char name[512], label[sizeof(name) + SITE_NAME_BYTES + 64], number[32];
+    struct site_name functions[MOST_SITES];
+
+    if (n <= 0)
+        return;
+    site_names(trace, sites, (size_t)n, functions);
+    html_bars_begin(text, "Where memory is asked for, those with most bytes first", "call site",
+                    "bytes");
+    for (long i = 0; i < n; i++) {
+        (void)trace_site_name(trace, sites[i].module, sites[i].caller, name, sizeof(name));
+        snprintf(label, sizeof(label), "%s%s%.399s: %s allocations, %.0f %% temporary", name,
+                 *functions[i].text ? " " : "", functions[i].text,
+                 html_number(number, sizeof(number), UNIT_COUNT, (double)sites[i].n_allocs),
+                 sites[i].n_allocs ? 100 * (double)sites[i].n_temporary / (double)sites[i].n_allocs
+                                   : 0);
+        html_bar(text, "c1", label, UNIT_BYTES, (double)sites[i].bytes, (double)sites[0].bytes,
+                 (double)line->bytes);
+    }
+    html_bars_end(text);
+}
+
+/* ---- the card ------------------------------------------------------------------------------ */
+
+static void add_note(struct ag_text *text, const struct trace_info *info)
+{
+    char number[32];
+
+    ag_text_add(text, "<p class=\"note\">");
+    html_add(text, info->program);
+    if (info->rank >= 0)
+        ag_text_add(text, ", rank %d", info->rank);
+    ag_text_add(text, ", process %d on ", info->pid);
+    html_add(text, info->host);
+    ag_text_add(text, ": %s events",
+                html_number(number, sizeof(number), UNIT_COUNT, (double)info->n_events));
+    if (info->n_dropped)
+        ag_text_add(text, ", %s more were lost for want of room",
+                    html_number(number, sizeof(number), UNIT_COUNT, (double)info->n_dropped));
+    if (info->cut)
+        ag_text_add(text, "; the file ends in the middle of one");
+    if (info->simulated)
+        ag_text_add(text, "; it " TRACE_SIMULATED);
+    ag_text_add(text,
+                ". Times are from the begin of the process. Full colour: always that much in that "
+                "part of the time; light: at most.</p>\n");
+}
+
+bool html_add_trace(struct ag_text *text, const struct trace *trace)
+{
+    const struct trace_info *info = trace_info(trace);
+    struct timeline *line = calloc(1, sizeof(*line));
+    bool good;
+
+    if (!line)
+        return false;
+    line->begin_ns = info->opened_ns;
+    line->length_ns = info->last_ns > info->opened_ns ? info->last_ns - info->opened_ns : 0;
+    good = trace_memory(trace, AG_TRACE_NO_DEVICE, N_PARTS, line->buckets) &&
+           trace_walk(trace, AG_TRACE_NO_DEVICE, take, line);
+    if (good) {
+        find_most(line);
+        html_card_begin(text, true, "Memory over time", NULL);
+        add_note(text, info);
+        for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
+            add_level(text, trace, line, place);
+        for (unsigned which = 0; which < N_COUNTS; which++)
+            add_count(text, line, which);
+        add_axis(text, line);
+        add_peak(text, trace, line);
+        add_table(text, trace, line);
+        add_sites(text, trace, line);
+        html_card_end(text);
+    }
+    free(line);
+    return good;
+}

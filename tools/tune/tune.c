@@ -1,0 +1,591 @@
+/* `allograft tune`: tries settings on a program and says which are best. */
+#include "tools/tune/tune.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+#include "tools/command.h"
+#include "tools/report/html.h"
+#include "tools/output.h"
+
+static struct trial trials[] = {
+    {.name = "as it is", .settings = {NULL}},
+    {.name = "pool", .settings = {"ALLOGRAFT_POLICY=pool", NULL}},
+    {.name = "pool, frees that wait",
+     .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_FREE=sync", NULL}},
+    {.name = "managed", .settings = {"ALLOGRAFT_POLICY=managed", NULL}},
+    {.name = "graphs", .settings = {"ALLOGRAFT_POLICY=native", "ALLOGRAFT_GRAPH=all", NULL}},
+    {.name = "pool and graphs", .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_GRAPH=all", NULL}},
+};
+#define N_TRIALS    ((unsigned)(sizeof(trials) / sizeof(trials[0])))
+#define MOST_DOUBTS 2u /* runs as it is, before another output is taken for one */
+
+static struct {
+    unsigned runs;
+    enum tune_metric metric;
+    struct tune_output output;
+    uint64_t patience_ns;
+    struct output write, html; /* their paths are NULL where they are not wanted */
+    bool json, simulate;
+    char **argv;
+} wish = {
+    .runs = 5,
+    .write = {.command = "tune", .option = "--write", .kind = OUTPUT_SETTINGS},
+    .html = {.command = "tune", .option = "--html", .kind = OUTPUT_PAGE},
+};
+
+static bool simulated; /* the driver is, whoever asked for that: its times are not shown */
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+}
+
+/* ---- options ---- */
+
+/* stdout, none or file:PATH. */
+static int take_compare(const char *value)
+{
+    bool is_file = !strncmp(value, "file:", 5) && value[5];
+
+    if (!is_file && strcmp(value, "stdout") != 0 && strcmp(value, "none") != 0) {
+        command_complain("tune: --compare=%s is not allowed; allowed: stdout|file:PATH|none",
+                         value);
+        return STATUS_USAGE;
+    }
+    wish.output.ignored = !strcmp(value, "none");
+    wish.output.file = is_file ? value + 5 : NULL;
+    return STATUS_OK;
+}
+
+/* Times of the simulated driver are not to be compared; memory is. */
+static int refuse_times(int status)
+{
+    command_complain("tune: the simulated driver's times mean nothing; with --metric peak it "
+                     "compares memory");
+    return status;
+}
+
+/* The table has checked the other words and numbers. */
+static int take_words(const struct command_line *line)
+{
+    int status = STATUS_OK;
+
+    wish.argv = line->words;
+    for (size_t i = 0; status == STATUS_OK && i < line->n_given; i++) {
+        const char *value = line->given[i].value;
+
+        switch (line->given[i].option) {
+        case OPTION_tune_runs:
+            wish.runs = (unsigned)atoi(value);
+            break;
+        case OPTION_tune_timeout:
+            wish.patience_ns = strtoull(value, NULL, 10) * 1000000000u;
+            break;
+        case OPTION_tune_metric:
+            wish.metric = (enum tune_metric)ag_text_choice(value, "time|peak|both");
+            break;
+        case OPTION_tune_compare:
+            status = take_compare(value);
+            break;
+        case OPTION_tune_write:
+            wish.write.path = value;
+            break;
+        case OPTION_tune_html:
+            wish.html.path = value;
+            break;
+        case OPTION_tune_force:
+            wish.write.force = wish.html.force = true;
+            break;
+        case OPTION_tune_simulate:
+            wish.simulate = true;
+            break;
+        default:
+            wish.json = true;
+        }
+    }
+    if (status == STATUS_OK && wish.simulate && wish.metric != TUNE_PEAK)
+        return refuse_times(STATUS_USAGE);
+    return status;
+}
+
+/* ---- running ---- */
+
+static void show_progress(unsigned done, unsigned all, uint64_t began, const char *name)
+{
+    char bar[31], left[32] = "";
+    unsigned length = done < all ? done * 30 / all : 30;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    memset(bar, '-', 30);
+    memset(bar, '#', length);
+    bar[30] = '\0';
+    if (done)
+        ag_text_duration(left, sizeof(left), (double)(ag_clock_ns() - began) / done * (all - done));
+    fprintf(stderr, "\r\033[K[%s] %u of %u%s%s%s  %s", bar, done, all, *left ? ", about " : "",
+            left, *left ? " left" : "", name);
+    if (done == all)
+        fputs("\r\033[K", stderr);
+    fflush(stderr);
+}
+
+/* Runs the program as it is once more, to see which lines of it are always the same. */
+static bool learn(void)
+{
+    static const char *const none[] = {NULL};
+    struct tune_run run;
+
+    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.patience_ns, &run))
+        return false;
+    if (!stopped && !run.timed_out && run.status == wish.output.status)
+        tune_output_learn(&wish.output, &run.text);
+    tune_text_free(&run.text);
+    return !stopped;
+}
+
+/* Why the run does not count, or NULL. A difference counts only where the program as it is goes on
+ * to write the same. */
+static const char *fault_of(const struct tune_run *run)
+{
+    if (run->timed_out)
+        return "took too long";
+    if (run->status != wish.output.status)
+        return WIFSIGNALED(run->status) ? "ended by a signal" : "other exit status";
+    for (unsigned i = 0; i < MOST_DOUBTS && tune_output_differs(&wish.output, &run->text); i++) {
+        if (!learn())
+            break;
+    }
+    return !stopped && tune_output_differs(&wish.output, &run->text) ? "OTHER OUTPUT" : NULL;
+}
+
+static bool is_usable(const struct tune_run *run)
+{
+    bool signalled = WIFSIGNALED(run->status);
+
+    if (run->status)
+        command_complain("tune: %s does not end with success as it is (%s %d)%s%s", wish.argv[0],
+                         signalled ? "signal" : "exit status",
+                         signalled ? WTERMSIG(run->status) : WEXITSTATUS(run->status),
+                         *run->complaint ? ": " : "", run->complaint);
+    else if (wish.output.file && !run->has_output)
+        command_complain("tune: %s did not write %s", wish.argv[0], wish.output.file);
+    else
+        return true;
+    return false;
+}
+
+/* The program as it is: it must run, and write something. */
+static int try_as_it_is(void)
+{
+    static const char *const none[] = {NULL};
+    struct tune_run run;
+    int result = STATUS_FAILED;
+
+    if (wish.output.file && !tune_set_aside(wish.output.file))
+        return STATUS_FAILED;
+    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, UINT64_MAX / 4, &run)) {
+        command_complain("tune: %s could not be started: %s", wish.argv[0], strerror(errno));
+        if (wish.output.file)
+            tune_settle(wish.output.file, false);
+        return STATUS_FAILED;
+    }
+    if (wish.output.file)
+        tune_settle(wish.output.file, run.has_output);
+    if (!stopped && is_usable(&run)) {
+        wish.output.status = run.status;
+        tune_output_learn(&wish.output, &run.text);
+        if (!wish.patience_ns)
+            wish.patience_ns = 10 * run.ns + 60000000000u;
+        result = STATUS_OK;
+    }
+    tune_text_free(&run.text);
+    return result;
+}
+
+/* A first run as it is, one that counts its memory, and another as it is if that wrote something
+ * else: it may be a program that never writes the same twice. */
+static int try_it(const char *library)
+{
+    static const char *const counted[] = {"ALLOGRAFT_POLICY=native", NULL};
+    bool wanted = !wish.output.ignored;
+    struct tune_run run;
+    int result = try_as_it_is();
+
+    if (result != STATUS_OK)
+        return result;
+    if (!tune_run(wish.argv, library, counted, true, wish.output.file, wish.patience_ns, &run))
+        return STATUS_FAILED;
+    trials[0].peak_bytes = run.peak_bytes;
+    simulated = wish.simulate || run.simulated;
+    if (!stopped && !run.n_reports)
+        command_complain(
+            "tune: neither %s nor what it started made a CUDA call that came through, so "
+            "the settings change nothing. Usual reasons: none of it needs a GPU; a "
+            "program is statically linked, setuid, or was started without LD_PRELOAD "
+            "(sudo, env -i, a container, another host)",
+            wish.argv[0]);
+    if (!stopped)
+        (void)fault_of(&run);
+    tune_text_free(&run.text);
+    if (simulated && wish.metric != TUNE_PEAK)
+        return refuse_times(STATUS_FAILED);
+    if (wanted && wish.output.ignored)
+        command_complain("tune: nothing that %s writes can be compared: it tells times, or differs "
+                         "from run to run, also as it is (--compare file:PATH compares something "
+                         "else)",
+                         wish.argv[0]);
+    return STATUS_OK;
+}
+
+static void run_trial(struct trial *trial, const char *library)
+{
+    bool is_native = !trial->settings[0];
+    struct tune_run run;
+
+    if (trial->fault)
+        return;
+    if (!tune_run(wish.argv, is_native ? NULL : library, trial->settings, !is_native,
+                  wish.output.file, wish.patience_ns, &run)) {
+        trial->fault = "could not be started";
+        return;
+    }
+    if (stopped) { /* it got the Ctrl-C as well */
+        tune_text_free(&run.text);
+        return;
+    }
+    if (is_native && run.status == wish.output.status && !run.timed_out)
+        tune_output_learn(&wish.output, &run.text);
+    else
+        trial->fault = fault_of(&run);
+    tune_text_free(&run.text);
+    trial->times_ns[trial->n++] = run.ns;
+    if (run.peak_bytes > trial->peak_bytes)
+        trial->peak_bytes = run.peak_bytes;
+}
+
+/* In turns, beginning with another each time: what drifts falls on all alike. */
+static unsigned run_all(const char *library)
+{
+    unsigned all = wish.runs * N_TRIALS, done = 0, round = 0;
+    uint64_t began = ag_clock_ns();
+
+    for (; round < wish.runs && !stopped; round++) {
+        for (unsigned i = 0; i < N_TRIALS && !stopped; i++) {
+            struct trial *trial = &trials[(i + round) % N_TRIALS];
+
+            show_progress(done++, all, began, trial->name);
+            run_trial(trial, library);
+        }
+    }
+    show_progress(all, all, began, "");
+    return stopped && round ? round - 1 : round;
+}
+
+/* ---- showing ---- */
+
+#define SIMULATED "On the simulated driver, not on a GPU: times mean nothing and are not shown."
+
+/* A time of trial i's runs, or "-" where there is none to tell. */
+static const char *time_text(char *text, size_t capacity, const struct trial *trial, uint64_t ns)
+{
+    if (trial->n && !simulated)
+        return ag_text_duration(text, capacity, (double)ns);
+    snprintf(text, capacity, "-");
+    return text;
+}
+
+static void gain_text(char *text, size_t capacity, unsigned i)
+{
+    double gain = simulated ? 0 : tune_gain(trials, i, TUNE_TIME);
+
+    snprintf(text, capacity, gain > 0 ? "%.2fx" : "-", gain);
+}
+
+static void peak_text(char *text, size_t capacity, const struct trial *trial)
+{
+    if (trial->peak_bytes)
+        ag_text_size(text, capacity, trial->peak_bytes);
+    else
+        snprintf(text, capacity, "-");
+}
+
+static void show_settings(FILE *out, const struct trial *trial, const char *separator)
+{
+    for (unsigned i = 0; trial->settings[i]; i++)
+        fprintf(out, "%s%s", i ? separator : "", trial->settings[i]);
+}
+
+/* As a shell takes it. */
+static void show_word(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=:,./@%";
+
+    if (*word && !word[strspn(word, plain)]) {
+        printf(" %s", word);
+        return;
+    }
+    fputs(" '", stdout);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (char[]){*word, '\0'}, stdout);
+    fputs("'", stdout);
+}
+
+/* What of the output was not compared, or nothing. */
+static void left_out_text(char *text, size_t capacity)
+{
+    size_t n = wish.output.ignored ? 0 : tune_output_left_out(&wish.output);
+
+    text[0] = '\0';
+    if (n)
+        snprintf(text, capacity,
+                 "Lines not compared, since they tell times or differ from run to run as it is: "
+                 "%zu of %zu.",
+                 n, wish.output.text.n);
+}
+
+static void show_table(unsigned best, unsigned rounds)
+{
+    unsigned unsure = tune_unsure(trials, N_TRIALS, wish.metric);
+    char note[160], median[32], spread[32], gain[32], peak[32];
+
+    printf("Whole runs of %s, %u of each setting in turns%s\n", wish.argv[0], wish.runs,
+           stopped || simulated ? "" : "; spread: half of what the middle half of them covers");
+    printf("%s\n", simulated ? SIMULATED "\n" : "");
+    printf("%-24s %12s %12s %9s %12s  %s\n", "", "median", "spread", "speed-up", "peak", "output");
+    for (unsigned i = 0; i < N_TRIALS; i++) {
+        const struct trial *trial = &trials[i];
+
+        gain_text(gain, sizeof(gain), i);
+        peak_text(peak, sizeof(peak), trial);
+        printf("%c %-22s %12s %12s %9s %12s  %s\n", i == best && !trials[0].fault ? '*' : ' ',
+               trial->name, time_text(median, sizeof(median), trial, trial->median_ns),
+               time_text(spread, sizeof(spread), trial, trial->spread_ns), gain, peak,
+               trial->fault          ? trial->fault
+               : wish.output.ignored ? "not compared"
+                                     : "the same");
+    }
+    if (stopped)
+        printf("stopped after %u of %u rounds\n", rounds, wish.runs);
+    left_out_text(note, sizeof(note));
+    if (*note)
+        printf("%s\n", note);
+    if (!best) {
+        printf("\nBest as it is: nothing tried is better by more than chance.\n");
+        if (unsure && wish.runs < TUNE_MOST_RUNS)
+            printf(
+                "\"%s\" looked better, but runs differ as much among themselves: more would tell "
+                "(--runs %u).\n",
+                trials[unsure].name,
+                wish.runs * 3 < TUNE_MOST_RUNS ? wish.runs * 3 : TUNE_MOST_RUNS);
+        return;
+    }
+    printf("\nBest:\n  ");
+    show_settings(stdout, &trials[best], " ");
+    printf(" allograft run --");
+    for (unsigned i = 0; wish.argv[i]; i++)
+        show_word(wish.argv[i]);
+    printf("\n\nor as a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
+    show_settings(stdout, &trials[best], "\n  ");
+    printf("\n");
+}
+
+static void show_json(unsigned best, unsigned rounds)
+{
+    struct ag_text text = {0};
+
+    ag_text_add(
+        &text,
+        "{\"schema\":\"allograft-tune/1\",\"version\":\"" ALLOGRAFT_VERSION "\",\"rounds\":%u,"
+        "\"complete\":%s,\"simulated\":%s,\"compared\":%s,\"lines\":%zu,\"lines_left_out\":%zu,"
+        "\"best\":%u,\"trials\":[",
+        rounds, stopped ? "false" : "true", simulated ? "true" : "false",
+        wish.output.ignored ? "false" : "true", wish.output.text.n,
+        tune_output_left_out(&wish.output), best);
+    for (unsigned i = 0; i < N_TRIALS; i++) {
+        const struct trial *trial = &trials[i];
+
+        ag_text_add(&text, "%s\n {\"name\":\"%s\",\"settings\":[", i ? "," : "", trial->name);
+        for (unsigned k = 0; trial->settings[k]; k++)
+            ag_text_add(&text, "%s\"%s\"", k ? "," : "", trial->settings[k]);
+        ag_text_add(&text, "],\"runs\":%u,", trial->n);
+        if (simulated)
+            ag_text_add(&text, "\"median_ns\":null,\"spread_ns\":null,");
+        else
+            ag_text_add(&text, "\"median_ns\":%llu,\"spread_ns\":%llu,",
+                        (unsigned long long)trial->median_ns, (unsigned long long)trial->spread_ns);
+        ag_text_add(&text, "\"peak_bytes\":%llu,\"fault\":", (unsigned long long)trial->peak_bytes);
+        if (trial->fault)
+            ag_text_add_json(&text, trial->fault);
+        else
+            ag_text_add(&text, "null");
+        ag_text_add(&text, "}");
+    }
+    ag_text_add(&text, "]}");
+    puts(text.data ? text.data : "{}");
+    ag_text_finish(&text);
+}
+
+/* What came out of it, in a sentence or two. */
+static void add_outcome(struct ag_text *text, unsigned best)
+{
+    unsigned unsure = best ? 0 : tune_unsure(trials, N_TRIALS, wish.metric);
+    char note[160];
+
+    left_out_text(note, sizeof(note));
+    if (!best)
+        ag_text_add(text, "<p>Best as it is: nothing tried is better by more than chance.");
+    else
+        ag_text_add(text, "<p>Best: %s, <code>", trials[best].name);
+    for (unsigned i = 0; trials[best].settings[i]; i++)
+        ag_text_add(text, "%s%s", i ? " " : "", trials[best].settings[i]);
+    if (best)
+        ag_text_add(text, "</code>");
+    if (unsure)
+        ag_text_add(text,
+                    " \"%s\" looked better, but runs differ as much among themselves: more "
+                    "would tell.",
+                    trials[unsure].name);
+    ag_text_add(text, "%s%s</p>\n", *note ? " " : "", note);
+}
+
+/* A bar of the time, or of the memory where times mean nothing. */
+static void add_trial(struct ag_text *text, unsigned i, unsigned best, double most)
+{
+    const struct trial *trial = &trials[i];
+    const char *ending = i == best ? " (best)" : "", *fault = trial->fault ? trial->fault : "";
+    const char *comma = trial->fault ? ", " : "", *colour = i == best ? "c1" : "c0";
+    char label[256], spread[32], gain[32], peak[32];
+
+    if (simulated) {
+        snprintf(label, sizeof(label), "%s%s%s%s", trial->name, ending, comma, fault);
+        html_bar(text, colour, label, UNIT_BYTES, (double)trial->peak_bytes, most,
+                 (double)trials[0].peak_bytes);
+        return;
+    }
+    gain_text(gain, sizeof(gain), i);
+    peak_text(peak, sizeof(peak), trial);
+    snprintf(label, sizeof(label), "%s%s: %s, spread %s, peak %s%s%s", trial->name, ending, gain,
+             ag_text_duration(spread, sizeof(spread), (double)trial->spread_ns), peak, comma,
+             fault);
+    html_bar(text, colour, label, UNIT_NS, (double)trial->median_ns, most,
+             (double)trials[0].median_ns);
+}
+
+/* The card's heading and what stands above the bars. */
+static void begin_card(struct ag_text *text, unsigned best)
+{
+    html_card_begin(text, true, simulated ? "Peak of device memory" : "Time of whole runs", NULL);
+    ag_text_add(text,
+                "<p class=\"note\">%u runs of each setting in turns%s. Shares are of the program "
+                "as it is%s</p>\n",
+                wish.runs, stopped ? ", stopped before the last" : "",
+                simulated ? ". " SIMULATED
+                          : "; the spread is half of what the middle half of the runs covers.");
+    add_outcome(text, best);
+    html_bars_begin(text, "", "setting", simulated ? "peak" : "median");
+}
+
+static int write_html(unsigned best)
+{
+    struct ag_text text = {0};
+    uint64_t most = 0;
+    int status;
+
+    for (unsigned i = 0; i < N_TRIALS; i++) {
+        uint64_t length = simulated ? trials[i].peak_bytes : trials[i].median_ns;
+
+        most = length > most ? length : most;
+    }
+    html_begin(&text, "allograft tune");
+    ag_text_add(&text, "<header>\n<h1>allograft tune</h1>\n<p class=\"soft\" "
+                       "style=\"margin:0\"><code>");
+    for (unsigned i = 0; wish.argv[i]; i++) {
+        ag_text_add(&text, i ? " " : "");
+        html_add(&text, wish.argv[i]);
+    }
+    ag_text_add(&text, "</code></p>\n</header>\n%s<div class=\"cards\">\n",
+                simulated ? "<ul class=\"warnings\">\n<li>" SIMULATED "</li>\n</ul>\n" : "");
+    begin_card(&text, best);
+    for (unsigned i = 0; i < N_TRIALS; i++)
+        add_trial(&text, i, best, (double)most);
+    html_bars_end(&text);
+    html_card_end(&text);
+    ag_text_add(&text, "</div>\n");
+    html_end(&text);
+    status = output_write(&wish.html, text.data ? text.data : "", text.length);
+    ag_text_finish(&text);
+    return status;
+}
+
+static int write_config(unsigned best)
+{
+    struct ag_text text = {0};
+    int status;
+
+    ag_text_add(&text, "# Best of `allograft tune`: %s\n", trials[best].name);
+    for (unsigned i = 0; trials[best].settings[i]; i++)
+        ag_text_add(&text, "%s\n", trials[best].settings[i]);
+    if (!best)
+        ag_text_add(&text, "ALLOGRAFT_DISABLE=1\n");
+    status = output_write(&wish.write, text.data ? text.data : "", text.length);
+    ag_text_finish(&text);
+    return status;
+}
+
+/* Before anything runs: what is written must be no file that the program is, or is given. */
+static int check_outputs(void)
+{
+    const char *config = getenv("ALLOGRAFT_CONFIG");
+
+    for (unsigned i = 0; wish.argv[i]; i++)
+        output_keep_path(wish.argv[i]);
+    if (config)
+        output_keep_path(config);
+    if (wish.write.path && output_check(&wish.write))
+        return STATUS_FAILED;
+    return wish.html.path ? output_check(&wish.html) : STATUS_OK;
+}
+
+int command_tune(const struct command_line *line)
+{
+    const struct sigaction action = {.sa_handler = stop}, old_action = {.sa_handler = SIG_DFL};
+    char library[PATH_MAX], driver[PATH_MAX + 64];
+    unsigned best, rounds;
+    int status = take_words(line);
+
+    if (status)
+        return status;
+    if (settings_check_environment())
+        return STATUS_USAGE;
+    if (locate_library(library, sizeof(library)) != STATUS_OK || check_outputs() != STATUS_OK)
+        return STATUS_FAILED;
+    if (wish.simulate && simulate_driver(library, driver, sizeof(driver)) != STATUS_OK)
+        return STATUS_FAILED;
+    (void)sigaction(SIGINT, &action, NULL);
+    status = try_it(library);
+    rounds = status == STATUS_OK ? run_all(library) : 0;
+    (void)sigaction(SIGINT, &old_action, NULL);
+    if (status != STATUS_OK)
+        return status;
+    best = tune_judge(trials, N_TRIALS, wish.metric);
+    if (wish.json)
+        show_json(best, rounds);
+    else
+        show_table(best, rounds);
+    if (wish.write.path)
+        status = write_config(best);
+    if (wish.html.path && status == STATUS_OK)
+        status = write_html(best);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* One run of a program that is tuned: its time, what it wrote, and the memory its reports tell of.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+#include "tools/command.h"
+#include "tools/report/process.h"
+#include "tools/tune/tune.h"
+
+/* ---- a folder of its own ---- */
+
+/* Removes the folder, and what is in it. */
+static void drop_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    if (folder)
+        closedir(folder);
+    (void)rmdir(path);
+}
+
+static uint64_t peak_of(const struct process *process)
+{
+    uint64_t peak = 0;
+
+    for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
+        for (unsigned place = 0; place <= AG_PLACE_MANAGED; place++)
+            peak +=
+                atomic_load_explicit(&process->stats->bytes[row][place].peak, memory_order_relaxed);
+    }
+    return peak;
+}
+
+/* What the processes that left a report tell: how many they are, the sum of their
+ * peaks, and whose driver they had. */
+static void read_reports(const char *path, struct tune_run *ret)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    struct process process;
+
+    while (folder && (entry = readdir(folder))) {
+        size_t length = strlen(entry->d_name);
+
+        if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0)
+            continue;
+        ret->n_reports++;
+        if (process_read(dirfd(folder), entry->d_name, &process))
+            continue;
+        ret->peak_bytes += peak_of(&process);
+        ret->simulated |= process.stats->head.simulated != 0;
+        process_finish(&process);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+/* ---- what it wrote ---- */
+
+static void last_line(int fd, char *line, size_t capacity)
+{
+    char text[1024];
+    off_t end = lseek(fd, 0, SEEK_END),
+          from = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
+    ssize_t n = pread(fd, text, sizeof(text) - 1, from);
+    char *start;
+
+    line[0] = '\0';
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    if (n <= 0)
+        return;
+    text[n] = '\0';
+    start = strrchr(text, '\n');
+    snprintf(line, capacity, "%.*s", (int)capacity - 1, start ? start + 1 : text);
+    process_make_printable(line, capacity);
+}
+
+static int open_unnamed(const char *folder, const char *name)
+{
+    char path[PATH_MAX + 8];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    (void)unlink(path);
+    return fd;
+}
+
+/* ---- the file that is compared ---- */
+
+static bool name_aside(const char *path, char *aside, size_t capacity)
+{
+    return snprintf(aside, capacity, "%s.allograft-old", path) < (int)capacity;
+}
+
+bool tune_set_aside(const char *path)
+{
+    char aside[PATH_MAX];
+    struct stat st;
+
+    if (lstat(path, &st))
+        return true; /* what else may be wrong, the program says */
+    if (!S_ISREG(st.st_mode)) {
+        command_complain("tune: --compare file:%s: it is no regular file", path);
+        return false;
+    }
+    if (!name_aside(path, aside, sizeof(aside))) {
+        command_complain("tune: --compare file:%s: %s", path, strerror(ENAMETOOLONG));
+        return false;
+    }
+    if (!lstat(aside, &st)) {
+        command_complain(
+            "tune: --compare file:%s: an earlier `tune` left what was there as %s; move "
+            "it back, or remove it",
+            path, aside);
+        return false;
+    }
+    if (rename(path, aside)) {
+        command_complain("tune: --compare file:%s: it cannot be put aside: %s", path,
+                         strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+void tune_settle(const char *path, bool written)
+{
+    char aside[PATH_MAX];
+
+    if (!name_aside(path, aside, sizeof(aside)) || access(aside, F_OK))
+        return;
+    if (written ? unlink(aside) : rename(aside, path))
+        command_complain("tune: %s: %s", aside, strerror(errno));
+}
+
+/* ---- the run ---- */
+
+static void become(char **argv, const char *library, const char *const *settings, const char *stats,
+                   int out, int err)
+{
+    int nothing = open("/dev/null", O_RDONLY);
+
+    for (unsigned i = 0; settings[i]; i++) {
+        char name[64];
+        const char *equals = strchr(settings[i], '=');
+
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - settings[i]), settings[i]);
+        (void)setenv(name, equals + 1, 1);
+    }
+    (void)setenv("ALLOGRAFT_STATS", stats, 1);
+    if (library && preload_library(library) != STATUS_OK)
+        _exit(STATUS_FAILED);
+    if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
+        dup2(err, STDERR_FILENO) >= 0)
+        execvp(argv[0], argv);
+    dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
+    _exit(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
+}
+
+/* Waits for the child, and ends it when it takes too long. */
+static int wait_for(pid_t child, uint64_t patience_ns, bool *ret_timed_out)
+{
+    uint64_t deadline = ag_clock_ns() + patience_ns;
+    int status = 0;
+    pid_t got;
+
+    *ret_timed_out = false;
+    while ((got = waitpid(child, &status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+        if (!*ret_timed_out && ag_clock_ns() > deadline) {
+            *ret_timed_out = true;
+            (void)kill(child, SIGKILL);
+        }
+        (void)poll(NULL, 0, 1); /* far below what two runs differ by */
+    }
+    return status;
+}
+
+static bool run_in(const char *folder, char **argv, const char *library,
+                   const char *const *settings, bool counts, uint64_t patience_ns,
+                   struct tune_run *ret)
+{
+    int out = open_unnamed(folder, "out"), err = open_unnamed(folder, "err");
+    char stats[PATH_MAX];
+    uint64_t began;
+    pid_t child;
+
+    snprintf(stats, sizeof(stats), counts ? "%s/%%p.json" : "off", folder);
+    fflush(stdout);
+    began = ag_clock_ns();
+    child = out < 0 || err < 0 ? -1 : fork();
+    if (!child)
+        become(argv, library, settings, stats, out, err);
+    if (child > 0) {
+        ret->status = wait_for(child, patience_ns, &ret->timed_out);
+        ret->ns = ag_clock_ns() - began;
+        ret->has_output = tune_text_read(out, false, &ret->text);
+        last_line(err, ret->complaint, sizeof(ret->complaint));
+    }
+    if (out >= 0)
+        close(out);
+    if (err >= 0)
+        close(err);
+    return child > 0;
+}
+
+bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,
+              const char *output_file, uint64_t patience_ns, struct tune_run *ret)
+{
+    const char *tmp = getenv("TMPDIR");
+    char folder[PATH_MAX];
+    bool ran;
+
+    memset(ret, 0, sizeof(*ret));
+    snprintf(folder, sizeof(folder), "%s/allograft-tune-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder))
+        return false;
+    if (output_file)
+        (void)unlink(output_file); /* an old one would always be the same */
+    ran = run_in(folder, argv, library, settings, counts, patience_ns, ret);
+    if (output_file) {
+        int fd = open(output_file, O_RDONLY | O_CLOEXEC);
+
+        tune_text_free(&ret->text);
+        ret->has_output = tune_text_read(fd, true, &ret->text);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (counts)
+        read_reports(folder, ret);
+    drop_folder(folder);
+    return ran;
+}
