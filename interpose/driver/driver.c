@@ -30,7 +30,7 @@ struct driver_row {
 };
 
 static const struct driver_row rows[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) {#symbol, (void **)&ag_cu.symbol, NEED_##need},
+#define AG_HOOK(base, symbol, since, flavour, need, flush) {#symbol, (void **)&ag_cu.symbol, NEED_##need},
 #define AG_CALL AG_HOOK
 #include "interpose/driver/hooks.def"
 };
@@ -123,7 +123,7 @@ const char *ag_driver_path(void)
 void *ag_driver_pointer(enum ag_hook hook)
 {
     static void **const places[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) (void **)&ag_cu.symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) (void **)&ag_cu.symbol,
 #include "interpose/driver/hooks.def"
     };
 

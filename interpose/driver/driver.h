@@ -12,7 +12,7 @@
 #include "interpose/driver/symbols.h"
 
 struct ag_driver {
-#define AG_HOOK(base, symbol, since, flavour, need) __typeof__(&symbol) symbol;
+#define AG_HOOK(base, symbol, since, flavour, need, flush) __typeof__(&symbol) symbol;
 #define AG_CALL AG_HOOK
 #include "interpose/driver/hooks.def"
 };

@@ -14,7 +14,7 @@
 #define SUFFIX_PTDS _ptds
 #define PASTE(a, b, c, d) a##b##_v##c##d
 #define PFN(base, since, suffix) PASTE(PFN_, base, since, suffix)
-#define AG_HOOK(base, symbol, since, flavour, need)                                            \
+#define AG_HOOK(base, symbol, since, flavour, need, flush)                                            \
     _Static_assert(                                                                            \
         __builtin_types_compatible_p(__typeof__(&symbol), PFN(base, since, SUFFIX_##flavour)), \
         #symbol " has another signature in cudaTypedefs.h");
@@ -22,9 +22,9 @@
 #include "interpose/driver/hooks.def"
 
 static const struct ag_hook_info hooks[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) \
+#define AG_HOOK(base, symbol, since, flavour, need, flush) \
     {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_ALWAYS},
-#define AG_HOOK_IF(base, symbol, since, flavour, need, when) \
+#define AG_HOOK_IF(base, symbol, since, flavour, need, flush, when) \
     {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_##when},
 #include "interpose/driver/hooks.def"
 };

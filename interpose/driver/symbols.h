@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 enum ag_hook {
-#define AG_HOOK(base, symbol, since, flavour, need) AG_HOOK_##symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) AG_HOOK_##symbol,
 #include "interpose/driver/hooks.def"
     AG_N_HOOKS
 };

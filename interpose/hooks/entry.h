@@ -75,15 +75,18 @@ static inline bool ag_entry_substitutes(void)
     return atomic_load_explicit(&ag_entry_state, memory_order_acquire) == AG_ENTRY_ACTIVE;
 }
 
-/* Why what is withheld must go out before the hook does its work (passages.def), or -1. */
+/* The column `flush` of hooks.def: why withheld work is submitted before the hook does its own, or -1. */
+#define AG_BEFORE_FLUSH(why) AG_FLUSH_##why
+#define AG_BEFORE_MANUAL     (-1)
+#define AG_BEFORE_NO_FLUSH   (-1)
 static inline int ag_entry_first(enum ag_hook hook)
 {
     /* NOLINTBEGIN(bugprone-branch-clone): one branch for each row */
     switch ((int)hook) {
-#define AG_FIRST(symbol, why) \
-    case AG_HOOK_##symbol:    \
-        return AG_FLUSH_##why;
-#include "interpose/driver/passages.def"
+#define AG_HOOK(base, symbol, since, flavour, need, flush) \
+    case AG_HOOK_##symbol:                                 \
+        return AG_BEFORE_##flush;
+#include "interpose/driver/hooks.def"
     default:
         return -1;
     }

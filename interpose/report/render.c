@@ -20,7 +20,7 @@ static const struct stat_row stat_rows[] = {
 };
 
 static const char *const hook_names[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
 };
 

@@ -28,7 +28,7 @@ uint64_t ag_stats_fingerprint(void)
     static const char *const names[] = {
 #define AG_STAT(id, group, key, label) #group "." #key,
 #include "interpose/report/stats.def"
-#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
     };
     uint64_t hash = 0xcbf29ce484222325u;

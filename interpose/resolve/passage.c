@@ -29,8 +29,8 @@
 #define THUNK_BYTES 64u
 
 enum {
-#define AG_PASSAGE(symbol) NUMBER_##symbol,
-#include "interpose/driver/passages.def"
+#define AG_TRAMPOLINE(symbol, kind) NUMBER_##symbol,
+#include "interpose/resolve/trampolines.def"
     N_LISTED,
     N_PASSAGES = N_LISTED + AG_PASSAGE_SPARES
 };
@@ -42,15 +42,13 @@ static const struct listed {
     const char *name;
     enum kind kind;
 } listed[N_LISTED] = {
-#define AG_PASSAGE(symbol)        {#symbol, KIND_PLAIN},
-#define AG_PASSAGE_MEMORY(symbol) {#symbol, KIND_MEMORY},
-#define AG_PASSAGE_CODE(symbol)   {#symbol, KIND_CODE},
-#include "interpose/driver/passages.def"
+#define AG_TRAMPOLINE(symbol, kind) {#symbol, KIND_##kind},
+#include "interpose/resolve/trampolines.def"
 };
 
 static const char *const still[] = {
-#define AG_STILL(symbol) #symbol,
-#include "interpose/driver/passages.def"
+#define AG_NO_TRAMPOLINE(symbol) #symbol,
+#include "interpose/resolve/trampolines.def"
 };
 
 #define N_STILL (sizeof(still) / sizeof(still[0]))

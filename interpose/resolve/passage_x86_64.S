@@ -47,8 +47,8 @@
 	.p2align 6
 	.cfi_startproc				/* one description: none of them touches the stack */
 ag_passage_thunks:
-#define AG_PASSAGE(symbol) passage_exported symbol
-#include "interpose/driver/passages.def"
+#define AG_TRAMPOLINE(symbol, kind) passage_exported symbol
+#include "interpose/resolve/trampolines.def"
 	.type	passage_spare, @function
 passage_spare:
 	.rept	AG_PASSAGE_SPARES

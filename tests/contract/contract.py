@@ -62,33 +62,21 @@ class Row:
         self.args = args
         # HOOK and CALL name the base first, the driver's symbol second.
         self.symbol = args[1] if kind in ('HOOK', 'CALL') and len(args) > 1 else args[0]
+        # What happens to withheld work before the driver's function runs.
+        self.flush = {'HOOK': args[5:6], 'CALL': args[5:6], 'UNHOOKED': args[1:2]}.get(kind, [])
+        self.flush = self.flush[0] if self.flush else ''
 
 
 def read_rows(text):
     rows = []
     # A #define of a row's macro is no row.
     clean = blank_directives(blank_comments(text))
-    pattern = r'\bAG_(HOOK|CALL|UNHOOKED|LIBC)(?:_IF)?\s*\(((?:[^()"]|"(?:\\.|[^"\\])*")*)\)'
+    pattern = r'\bAG_(HOOK|CALL|UNHOOKED|LIBC)(?:_IF)?\s*\(((?:[^()"]|\(\w+\)|"(?:\\.|[^"\\])*")*)\)'
     for match in re.finditer(pattern, clean):
         args = re.findall(r'"(?:\\.|[^"\\])*"|[^,\s][^,"]*', match.group(2))
         rows.append(Row(match.group(1), [a.strip() for a in args],
                         clean.count('\n', 0, match.start()) + 1))
     return rows
-
-
-class Passage:
-    """One row of passages.def: kind PASSAGE (of any sort), FIRST, SELF or STILL."""
-
-    def __init__(self, kind, symbol, line):
-        self.kind = kind
-        self.symbol = symbol
-        self.line = line
-
-
-def read_passages(text):
-    clean = blank_directives(blank_comments(text))
-    return [Passage(m.group(1), m.group(2), clean.count('\n', 0, m.start()) + 1)
-            for m in re.finditer(r'\bAG_(PASSAGE|FIRST|SELF|STILL)(?:_[A-Z]+)?\(\s*(\w+)[^()]*\)', clean)]
 
 
 def list_files(root):

@@ -35,7 +35,7 @@ def row_problems(rows):
         if other is not row:
             found.append('line %d: %s has a row at line %d already'
                          % (row.line, row.symbol, other.line))
-        if row.kind in ('UNHOOKED', 'LIBC') and (len(row.args) < 2 or len(row.args[1]) < 6):
+        if row.kind in ('UNHOOKED', 'LIBC') and len(row.args[-1].strip('"')) < 4:
             found.append('line %d: %s is named without a reason' % (row.line, row.symbol))
     return found
 

@@ -10,16 +10,15 @@ import files
 import functions
 import layers
 import needed
-import passages
 import start
 
 ROWS = contract.read_rows('''
-#define AG_HOOK(base, symbol, since, flavour, need) X(symbol)
-/* AG_UNHOOKED(cuInComment, "a row in a comment is no row") */
-AG_HOOK(cuMemAlloc, cuMemAlloc_v2, 3020, AG_PLAIN, AG_REQUIRED)
-AG_HOOK_IF(cuLaunchKernel, cuLaunchKernel, 4000, LEGACY, OPTIONAL, LAUNCHES)
-AG_CALL(cuEventRecord, cuEventRecord, 2000, AG_PLAIN, AG_REQUIRED)
-AG_UNHOOKED(cuStreamQuery, "order is the driver's, and (here) commas")
+#define AG_HOOK(base, symbol, since, flavour, need, flush) X(symbol)
+/* AG_UNHOOKED(cuInComment, NO_FLUSH, "a row in a comment is no row") */
+AG_HOOK(cuMemAlloc, cuMemAlloc_v2, 3020, NONE, REQUIRED, FLUSH(FREE))
+AG_HOOK_IF(cuLaunchKernel, cuLaunchKernel, 4000, LEGACY, OPTIONAL, MANUAL, LAUNCHES)
+AG_CALL(cuEventRecord, cuEventRecord, 2000, LEGACY, REQUIRED, NO_FLUSH)
+AG_UNHOOKED(cuStreamQuery, NO_FLUSH, "order is the driver's, and (here) commas")
 AG_LIBC(_exit,
         "pays the barrier that is still owed")
 ''')
@@ -30,16 +29,16 @@ class Rows(unittest.TestCase):
         self.assertEqual([(r.kind, r.symbol) for r in ROWS],
                          [('HOOK', 'cuMemAlloc_v2'), ('HOOK', 'cuLaunchKernel'),
                           ('CALL', 'cuEventRecord'), ('UNHOOKED', 'cuStreamQuery'), ('LIBC', '_exit')])
-        self.assertEqual(ROWS[3].args[1], '"order is the driver\'s, and (here) commas"')
+        self.assertEqual(ROWS[3].args[2], '"order is the driver\'s, and (here) commas"')
         self.assertEqual([r.line for r in ROWS], [4, 5, 6, 7, 8])
 
     def test_twice(self):
         self.assertEqual(coverage.row_problems(ROWS), [])
-        twice = contract.read_rows('AG_HOOK(a, cuX, 1, P, R)\nAG_UNHOOKED(cuX, "a good reason")')
+        twice = contract.read_rows('AG_HOOK(a, cuX, 1, P, R)\nAG_UNHOOKED(cuX, NO_FLUSH, "a good reason")')
         self.assertEqual(len(coverage.row_problems(twice)), 1)
 
     def test_reason(self):
-        self.assertEqual(len(coverage.row_problems(contract.read_rows('AG_UNHOOKED(cuX, "")'))), 1)
+        self.assertEqual(len(coverage.row_problems(contract.read_rows('AG_UNHOOKED(cuX, NO_FLUSH, "")'))), 1)
 
     def test_missing(self):
         told = {'cuMemAlloc_v2', 'cuEventRecord', 'cuStreamQuery'}
@@ -55,38 +54,14 @@ class Exports(unittest.TestCase):
         self.assertEqual(len(exports.problems(right - {'_exit'}, ROWS)), 1)
         self.assertEqual(len(exports.problems(right | {'dlsym@@AG_1'}, ROWS)), 1)
 
-
-    def test_passages(self):
-        right = {'dlsym', 'cuMemAlloc_v2', 'cuLaunchKernel', '_exit', 'cuEventRecord'}
-        rows = contract.read_passages('AG_PASSAGE(cuEventRecord)\nAG_STILL(cuStreamQuery)')
-        self.assertEqual(exports.problems(right, ROWS, rows), [])
-        self.assertEqual(len(exports.problems(right - {'cuEventRecord'}, ROWS, rows)), 1)
-        self.assertEqual(len(exports.problems(right | {'cuStreamQuery'}, ROWS, rows)), 1)
-
-
-class Passages(unittest.TestCase):
-    RIGHT = '''
-#define AG_STILL(symbol) X(symbol)
-/* AG_PASSAGE(cuInComment) */
-AG_FIRST(cuMemAlloc_v2, FREE)
-AG_SELF(cuLaunchKernel)
-AG_PASSAGE_CODE(cuEventRecord)
-AG_STILL(cuStreamQuery)
-'''
-
-    def count(self, text):
-        return len(passages.problems(ROWS, contract.read_passages(text)))
-
-    def test_rows(self):
-        self.assertEqual(self.count(self.RIGHT), 0)
-        self.assertEqual(self.count(self.RIGHT.replace('AG_STILL(cuStreamQuery)', '')), 1)
-        self.assertEqual(self.count(self.RIGHT + 'AG_STILL(cuEventRecord)'), 1)
-        self.assertEqual(self.count(self.RIGHT + 'AG_STILL(cuNobodyKnows)'), 1)
-
-    def test_kinds(self):
-        self.assertEqual(self.count(self.RIGHT.replace('AG_SELF(', 'AG_PASSAGE(')), 1)
-        self.assertEqual(self.count(self.RIGHT.replace('AG_PASSAGE_CODE(', 'AG_SELF(')), 1)
-        self.assertEqual(self.count(self.RIGHT.replace('AG_STILL(cu', 'AG_FIRST(cu')), 1)
+    def test_trampolines(self):
+        right = {'dlsym', 'cuMemAlloc_v2', 'cuLaunchKernel', '_exit', 'cuArrayDestroy', 'cuGraphUpload'}
+        rows = ROWS + contract.read_rows('AG_UNHOOKED(cuArrayDestroy, TRAMPOLINE_MEMORY, "(why), so")\n'
+                                         'AG_CALL(cuGraphUpload, cuGraphUpload, 11010, LEGACY, OPTIONAL, TRAMPOLINE)\n'
+                                         'AG_UNHOOKED(cuInit, NO_FLUSH, "start")')
+        self.assertEqual(exports.problems(right, rows), [])
+        self.assertEqual(len(exports.problems(right - {'cuArrayDestroy'}, rows)), 1)
+        self.assertEqual(len(exports.problems(right | {'cuInit'}, rows)), 1)
 
 
 class Needed(unittest.TestCase):

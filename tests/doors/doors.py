@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """NVIDIA's own CUDA runtime on the stub driver: every look-up goes through Allograft's doors.
 
-Usage: doors.py --stub DIR --observer SO --hooks hooks.def --passages passages.def --lookups driver.def
+Usage: doors.py --stub DIR --observer SO --hooks hooks.def --lookups driver.def
                 [--library liballograft.so] [--path DIR]... PROGRAM
 
 Runs PROGRAM (built by nvcc, unmodified) with an observer before the library, which writes down
@@ -34,14 +34,15 @@ def check(condition, message):
 
 def hooked_symbols(path, when=None):
     """Always, or those that only some settings need."""
-    row = rf"^AG_HOOK_IF\(\w+, (\w+),.* {when}\)" if when else r"^AG_HOOK\(\w+, (\w+),"
+    row = rf"^AG_HOOK_IF\(\w+, (\w+),(?:[^()]|\(\w+\))*\b{when}\)" if when else r"^AG_HOOK\(\w+, (\w+),"
     with open(path) as f:
         return set(re.findall(row, f.read(), re.M))
 
 
-def passages(path):
+def trampolines(path):
+    row = r"^AG_(?:UNHOOKED\((\w+), TRAMPOLINE|CALL\(\w+, (\w+), [^)]*\bTRAMPOLINE)"
     with open(path) as f:
-        return set(re.findall(r"^AG_PASSAGE(?:_\w+)?\((\w+)\)", f.read(), re.M))
+        return {unhooked or called for unhooked, called in re.findall(row, f.read(), re.M)}
 
 
 def listed_lookups(path):
@@ -184,7 +185,7 @@ def test(options, directory):
         run = Run(options, directory, version, settings)
         replayed = "ALLOGRAFT_GRAPH" in settings
         hooked = always | (launches if settings else set()) | (graphs if replayed else set())
-        passed = passages(options.passages) if replayed else set()
+        passed = trampolines(options.hooks) if replayed else set()
         check(run.status == 0, f"the program ended with {run.status}\n{run.output}{run.errors}")
         code = code_of(run, "cudaMalloc")
         check(code != 0 if expected is None else code == expected,
@@ -207,7 +208,6 @@ def main():
     parser.add_argument("--stub", required=True)
     parser.add_argument("--observer", required=True)
     parser.add_argument("--hooks", required=True)
-    parser.add_argument("--passages", required=True)
     parser.add_argument("--lookups", required=True)
     parser.add_argument("--library")
     parser.add_argument("--path", action="append", default=[])

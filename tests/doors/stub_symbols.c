@@ -15,9 +15,9 @@ static __attribute__((noinline)) CUresult refuse(int which)
 #define DEFINE(symbol)                                                               \
     STUB_EXPORT __attribute__((weak)) CUresult stub_##symbol(void) __asm__(#symbol); \
     CUresult stub_##symbol(void) { return refuse(__COUNTER__); }
-#define AG_HOOK(base, symbol, since, flavour, need) DEFINE(symbol)
-#define AG_CALL(base, symbol, since, flavour, need) DEFINE(symbol)
-#define AG_UNHOOKED(symbol, reason)                 DEFINE(symbol)
+#define AG_HOOK(base, symbol, since, flavour, need, flush) DEFINE(symbol)
+#define AG_CALL(base, symbol, since, flavour, need, flush) DEFINE(symbol)
+#define AG_UNHOOKED(symbol, flush, reason)                 DEFINE(symbol)
 #include "interpose/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
@@ -25,7 +25,7 @@ static __attribute__((noinline)) CUresult refuse(int which)
 #undef AG_LIBC
 
 const struct stub_symbol stub_unhooked[] = {
-#define AG_UNHOOKED(symbol, reason) {NULL, #symbol, 0, STUB_NONE, (void *)stub_##symbol},
+#define AG_UNHOOKED(symbol, flush, reason) {NULL, #symbol, 0, STUB_NONE, (void *)stub_##symbol},
 #include "interpose/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
@@ -54,9 +54,9 @@ const struct stub_symbol stub_symbols[] = {
 #define ROW(base, symbol, since) {#base, #symbol, since, STUB_NONE, (void *)startup_##symbol},
     STARTUP(ROW)
 #undef ROW
-#define AG_HOOK(base, symbol, since, flavour, need) \
+#define AG_HOOK(base, symbol, since, flavour, need, flush) \
     {#base, #symbol, since, STUB_##flavour, (void *)stub_##symbol},
-#define AG_CALL(base, symbol, since, flavour, need) \
+#define AG_CALL(base, symbol, since, flavour, need, flush) \
     {#base, #symbol, since, STUB_##flavour, (void *)stub_##symbol},
 #include "interpose/driver/hooks.def"
 #undef AG_HOOK

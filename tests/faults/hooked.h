@@ -3,7 +3,7 @@
 #ifndef HOOKED_H
 #define HOOKED_H
 
-#define AG_HOOK(base, symbol, since, flavour, need) \
+#define AG_HOOK(base, symbol, since, flavour, need, flush) \
     void hooked_##symbol(void) __asm__(#symbol) __attribute__((weak));
 #include "interpose/driver/hooks.def"
 

@@ -161,7 +161,7 @@ void step_live(const struct step_block *blocks, size_t n)
 __attribute__((destructor)) static void tell_calls(void)
 {
     static const char *const symbols[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #define AG_CALL AG_HOOK
 #include "interpose/driver/hooks.def"
     };

@@ -55,7 +55,7 @@ static void say(void *data)
 
 static void find_driver(void)
 {
-#define AG_HOOK(base, symbol, since, flavour, need) \
+#define AG_HOOK(base, symbol, since, flavour, need, flush) \
     *(void **)&ag_cu.symbol = dlsym(RTLD_DEFAULT, #symbol);
 #define AG_CALL AG_HOOK
 #include "interpose/driver/hooks.def"

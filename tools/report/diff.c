@@ -230,7 +230,7 @@ static void compare_places(struct comparison *it)
 static void compare_hooks(struct comparison *it)
 {
     static const char *const names[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
     };
 

@@ -678,7 +678,7 @@ static void add_settings(struct ag_text *text, const struct job *job)
 static void add_hooks(struct ag_text *text, const struct job *job)
 {
     static const char *const names[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
     };
     char number[32];

@@ -39,7 +39,7 @@ static const struct stat_row {
 };
 
 static const char *const hook_names[] = {
-#define AG_HOOK(base, symbol, since, flavour, need) #symbol,
+#define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
 };
 
