@@ -142,7 +142,7 @@ suite_lint() {
 }
 
 # One check: the suites reach at least this share of the library's lines, in percent. (What they reach of
-# leave.c does not count: it ends the process before the counts are written.)
+# exit_hooks.c does not count: it ends the process before the counts are written.)
 COVERAGE_LEAST=90
 
 suite_coverage() {

@@ -1,4 +1,4 @@
-/* Makes, maps and removes the counters' file: see record.h.
+/* Makes, maps and removes the counters' file: see counters_file.h.
  *
  * Delicate, because a program must not notice: rules of this file
  * - no descriptor stays open, no memory is asked of malloc, errno is the caller's business;

@@ -2,7 +2,7 @@
  * when somebody reads; all are relaxed, none takes a lock.
  *
  * struct ag_stats is all that a report is made of: whose it is, the settings, the devices, the counts.
- * It fills whole pages, so that record.c can put a file's pages in their place: what was counted then
+ * It fills whole pages, so that counters_file.c can put a file's pages in their place: what was counted then
  * outlives the process, and the address that everybody counts at stays a constant. */
 #ifndef AG_STATS_H
 #define AG_STATS_H
@@ -107,7 +107,7 @@ struct ag_stats_head {
     uint32_t bytes;       /* sizeof(struct ag_stats) */
     uint64_t fingerprint; /* ag_stats_fingerprint() of the build that counts */
     int32_t pid, rank;    /* rank -1: none */
-    uint64_t process_start, pid_namespace; /* see record.h */
+    uint64_t process_start, pid_namespace; /* see counters_file.h */
     uint64_t started_ns, started_ticks;
     char version[32];
     char program[256];

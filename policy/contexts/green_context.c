@@ -1,4 +1,4 @@
-/* A table of green contexts: see green.h. */
+/* A table of green contexts: see green_context.h. */
 #include "policy/contexts/green_context.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Functions and their layouts: see params.h.
+/* Functions and their layouts: see kernel_params.h.
  *
  * Two tables, both read without a lock:
  * - Layouts are values: equal ones are kept once, under a number, and for good. A program has few

@@ -22,7 +22,7 @@ DEPTH = ['--extra-arg=-Xclang', '--extra-arg=-analyzer-config', '--extra-arg=-Xc
 
 # What cppcheck is not asked, with the reason.
 NOT_ASKED = (
-    'allocaCalled',        # arguments of exec, on the stack on purpose: see leave.c
+    'allocaCalled',        # arguments of exec, on the stack on purpose: see exit_hooks.c
     'constParameter',      # functions called through a pointer have the pointer's type
     'missingIncludeSystem',
     'unreadVariable',      # the last step of a list that a .def file unrolls
