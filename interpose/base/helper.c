@@ -25,6 +25,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/thread.h"
+#include "interpose/base/wait.h"
 
 #define STACK_BYTES (128u << 10)
 #define SLICE_NS    20000000u
@@ -67,11 +68,11 @@ static void *help(void *unused)
 /* Another thread may be starting it: that one will tell. */
 static bool wait_for_start(void)
 {
-    const struct timespec pause = {0, 50000};
+    struct ag_wait wait = {0};
     int state;
 
     while ((state = atomic_load(&self.state)) == STARTING)
-        (void)syscall(SYS_nanosleep, &pause, NULL);
+        ag_wait_turn(&wait);
     return state == RUNNING;
 }
 
