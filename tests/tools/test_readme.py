@@ -1,4 +1,4 @@
-"""README.md and HACKING.md against what the code says: tables, links, files they name."""
+"""README.md and docs/architecture.md against what the code says: tables, links, files they name."""
 
 import glob
 import json
@@ -214,7 +214,7 @@ class Jobs(CommandTest):
 class Names(CommandTest):
     def test_that_look_like_files_of_ours_are(self):
         folders = "interpose|policy|graph|tools|tests"
-        for document in ("README.md", "HACKING.md"):
+        for document in ("README.md", "docs/architecture.md"):
             named = set(re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./*-]*\w)", read(document)))
             self.assertGreater(len(named), 2)
             for name in named - {"tests/sim/demo/demo-sim"}:
@@ -224,7 +224,7 @@ class Names(CommandTest):
                 self.assertNotEqual(there, [], f"{document} names {name}")
 
     def test_of_links_are_files(self):
-        for document in ("README.md", "HACKING.md"):
+        for document in ("README.md", "docs/architecture.md"):
             for target in re.findall(r"\]\((?!http)([^)#]+)\)", read(document)):
                 self.assertTrue(os.path.exists(os.path.join(paths.root, target)), target)
 
