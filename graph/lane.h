@@ -12,14 +12,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "interpose/driver/abi.h"
 #include "graph/learn/history.h"
 #include "graph/learn/kinds.h"
 #include "graph/learn/matcher.h"
 #include "graph/learn/nap.h"
 #include "graph/record/op.h"
-#include "graph/replayer.h"
 #include "graph/record/staging.h"
+#include "graph/replayer.h"
+#include "interpose/driver/abi.h"
 
 #define AG_MAX_LANES 512u
 
@@ -193,8 +193,8 @@ void ag_watchdog_configure(uint64_t hold_ns);
 bool ag_watchdog_wake(void);
 /* Starts it, if it never was. */
 void ag_watchdog_start(void);
-/* The process ends: waits until all contexts have done what was submitted to them, for `patience_ns`
- * at most. */
+/* The process ends: waits until all contexts have done what was submitted to them, for
+ * `patience_ns` at most. */
 void ag_watchdog_last(uint64_t patience_ns);
 void ag_watchdog_forget(void);
 

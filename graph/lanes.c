@@ -7,16 +7,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "graph/lane.h"
+#include "graph/learn/marks.h"
 #include "interpose/base/arena.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/pages.h"
 #include "interpose/base/wait.h"
-#include "policy/contexts/context.h"
-#include "graph/lane.h"
-#include "graph/learn/marks.h"
-#include "policy/order.h"
 #include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order.h"
 
 #define MASK_WORDS  (AG_MAX_LANES / 64)
 #define CHUNK_BYTES (256u << 10)

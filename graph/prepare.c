@@ -1,8 +1,8 @@
 /* What the first operations of a program would wait for is made as its first context comes to life,
  * which takes some hundred times as long: memory of the first lanes, the tables of kernels'
  * parameters, and the watchdog. */
-#include "interpose/base/pages.h"
 #include "graph/lane.h"
+#include "interpose/base/pages.h"
 #include "policy/managed/kernel_params.h"
 
 void ag_replay_prepare(void)

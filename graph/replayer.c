@@ -19,20 +19,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/base/log.h"
-#include "graph/replay/builder.h"
-#include "policy/contexts/context.h"
-#include "graph/record/detail.h"
-#include "interpose/driver/driver.h"
 #include "graph/lane.h"
 #include "graph/learn/marks.h"
-#include "policy/order.h"
+#include "graph/record/detail.h"
+#include "graph/replay/builder.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/log.h"
+#include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order.h"
 
-#define PACE_EVERY       32u /* operations of a segment between two looks at the clock */
-#define PACE_FIRST       8u  /* ... of which the first comes early, for rounds that end soon */
-#define QUIET_BATCH      64u /* operations that a thread lets pass before it looks at the lane again */
+#define PACE_EVERY 32u /* operations of a segment between two looks at the clock */
+#define PACE_FIRST 8u  /* ... of which the first comes early, for rounds that end soon */
+/* operations that a thread lets pass before it looks at the lane again */
+#define QUIET_BATCH      64u
 #define CALL_PATIENCE_NS 100000000u
 #define LAST_PATIENCE_NS 100000000u /* for what a process that ends has submitted late */
 #define MAX_SEGMENT      (1u << 15) /* operations, whatever the settings say */

@@ -19,11 +19,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
 #include "graph/learn/marks.h"
 #include "graph/record/op.h"
-#include "interpose/settings/options.h"
+#include "interpose/driver/abi.h"
 #include "interpose/report/stats.h"
+#include "interpose/settings/options.h"
 
 struct ag_lane;
 struct ag_staged;
@@ -58,8 +58,8 @@ static inline bool ag_replay_holds(void)
                             0);
 }
 
-/* A stream that is not marked, or that sleeps, as the calling thread found it last: while nothing has changed
- * since, its operations may go to the driver without a further question. */
+/* A stream that is not marked, or that sleeps, as the calling thread found it last: while nothing
+ * has changed since, its operations may go to the driver without a further question. */
 struct ag_quiet {
     CUstream stream; /* never NULL */
     uint64_t version;
@@ -126,11 +126,12 @@ void ag_replay_refused(struct ag_lane *lane);
 
 /* Flushes. On return what was withheld has been submitted, by this thread or another. Cheap when
  * nothing is withheld. */
-/* Memory is about to be allocated in the order of the stream. Nothing that this stream withholds uses it, so
- * that stays withheld, but:
- * - on the legacy stream even this comes between what blocking streams did before and what they do after;
- * - what a per-thread stream withholds another thread sends from where its withholding began: what is to use
- *   the memory must be withheld from here. */
+/* Memory is about to be allocated in the order of the stream. Nothing that this stream withholds
+ * uses it, so that stays withheld, but:
+ * - on the legacy stream even this comes between what blocking streams did before and what they do
+ *   after;
+ * - what a per-thread stream withholds another thread sends from where its withholding began: what
+ *   is to use the memory must be withheld from here. */
 void ag_replay_allocates(CUstream stream, bool per_thread);
 void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why);
 void ag_replay_flush_context(enum ag_flush why); /* of the current context */

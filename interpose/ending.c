@@ -1,18 +1,20 @@
 /* The end of a process as the driver sees it: see ending.h.
  *
- * Natively a cudaFree has waited before the program goes on to its end. An ordered one has not, so the wait is
- * made now. How long? For as long as natively, where that can be told; else within a bound, since nothing may
- * keep a process from ending that would natively have ended:
- * - The thread that ends the process has itself made the last ordered free: natively it would not be here
- *   before the device had finished. It waits as long as that takes.
- * - Another thread has. Perhaps the one that leaves is here because that free returned (its thread was joined);
- *   perhaps it watches over a program that hangs. It waits for some seconds.
- * - The thread may be in the handler of a signal. Natively that would have interrupted the free, and ended the
- *   process at once. It waits shortly; and if the driver does not even answer, very shortly: the handler may
- *   have interrupted this thread within the driver, which then waits for the thread that is leaving.
+ * Natively a cudaFree has waited before the program goes on to its end. An ordered one has not, so
+ * the wait is made now. How long? For as long as natively, where that can be told; else within a
+ * bound, since nothing may keep a process from ending that would natively have ended:
+ * - The thread that ends the process has itself made the last ordered free: natively it would not
+ *   be here before the device had finished. It waits as long as that takes.
+ * - Another thread has. Perhaps the one that leaves is here because that free returned (its thread
+ *   was joined); perhaps it watches over a program that hangs. It waits for some seconds.
+ * - The thread may be in the handler of a signal. Natively that would have interrupted the free,
+ *   and ended the process at once. It waits shortly; and if the driver does not even answer, very
+ *   shortly: the handler may have interrupted this thread within the driver, which then waits for
+ *   the thread that is leaving.
  *
- * The thread that leaves never calls the driver: the helper does (base/helper.h), which exists since the first
- * free was ordered. Where no thread could be started, frees drain, and nothing is owed. */
+ * The thread that leaves never calls the driver: the helper does (base/helper.h), which exists
+ * since the first free was ordered. Where no thread could be started, frees drain, and nothing is
+ * owed. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,23 +25,23 @@
 
 #include "interpose/base/helper.h"
 
-#include "policy/app/app_pools.h"
-#include "interpose/hooks/entry.h"
-#include "policy/order.h"
 #include "graph/replayer.h"
+#include "interpose/hooks/entry.h"
+#include "policy/app/app_pools.h"
+#include "policy/order.h"
 
 #define SECOND_NS 1000000000u
 
-/* A driver that does not answer the thread that made the free for so long is waiting for that thread: its
- * handler was of a kind that ag_ending_in_handler() does not see. */
+/* A driver that does not answer the thread that made the free for so long is waiting for that
+ * thread: its handler was of a kind that ag_ending_in_handler() does not see. */
 static const struct ag_patience as_natively = {UINT64_MAX, 5ull * SECOND_NS};
 static const struct ag_patience for_another = {5ull * SECOND_NS, 5ull * SECOND_NS};
 static const struct ag_patience in_a_handler = {2ull * SECOND_NS, SECOND_NS / 5};
 
 static _Atomic bool is_for_good;
 
-/* May the calling thread be in a signal handler? A handler's signal is blocked meanwhile, unless it was
- * installed with SA_NODEFER: such a one is seen only on a stack of its own or inside a hook. */
+/* May the calling thread be in a signal handler? A handler's signal is blocked meanwhile, unless it
+ * was installed with SA_NODEFER: such a one is seen only on a stack of its own or inside a hook. */
 bool ag_ending_in_handler(void)
 {
     sigset_t blocked;

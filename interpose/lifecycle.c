@@ -1,13 +1,14 @@
 /* Beginning and end: see lifecycle.h.
  *
  * Nothing happens before the first hooked call, but that fork is told of us, that the mark of
- * `allograft run` is read (unused.c), that one fstat(2) tells what standard error is, and NVTX where
- * it is asked for (entry_nvtx.c). Settings are read, the driver is found, once, by whichever thread
- * comes first: it cannot be cancelled meanwhile, and a fork waits for it. At the end:
+ * `allograft run` is read (unused.c), that one fstat(2) tells what standard error is, and NVTX
+ * where it is asked for (entry_nvtx.c). Settings are read, the driver is found, once, by whichever
+ * thread comes first: it cannot be cancelled meanwhile, and a fork waits for it. At the end:
  * - an atexit handler, registered after the first context exists and so running before the driver's
  *   own, pays the wait that ordered frees owe;
  * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call.
- * Whoever leaves may be a crash handler with little stack: all of that is done on one of our own. */
+ * Whoever leaves may be a crash handler with little stack: all of that is done on one of our
+ * own. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -26,38 +27,38 @@
 #include "interpose/base/helper.h"
 #include "interpose/base/log.h"
 
-#include "policy/alloc.h"
+#include "graph/learn/marks.h"
+#include "graph/record/tuned.h"
+#include "graph/replayer.h"
 #include "interpose/api/api.h"
-#include "policy/app/app_async.h"
-#include "policy/app/app_pools.h"
-#include "policy/backends/backend.h"
-#include "policy/budget.h"
-#include "interpose/resolve/bypass.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
 #include "interpose/ending.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/hooks/own_stack.h"
+#include "interpose/report/counters_file.h"
+#include "interpose/report/report.h"
+#include "interpose/report/trace.h"
+#include "interpose/report/trace_writer.h"
+#include "interpose/report/unused.h"
+#include "interpose/resolve/bypass.h"
+#include "interpose/resolve/passage.h"
+#include "interpose/settings/pattern.h"
+#include "policy/alloc.h"
+#include "policy/app/app_async.h"
+#include "policy/app/app_pools.h"
+#include "policy/backends/backend.h"
+#include "policy/backends/managed_pool.h"
+#include "policy/backends/private_pool.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
-#include "policy/backends/managed_pool.h"
-#include "graph/learn/marks.h"
-#include "policy/order.h"
-#include "interpose/hooks/own_stack.h"
-#include "interpose/resolve/passage.h"
 #include "policy/managed/kernel_params.h"
-#include "interpose/settings/pattern.h"
-#include "policy/pressure.h"
-#include "policy/backends/private_pool.h"
-#include "interpose/report/counters_file.h"
-#include "graph/replayer.h"
-#include "interpose/report/report.h"
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
-#include "interpose/report/trace.h"
-#include "interpose/report/trace_writer.h"
-#include "graph/record/tuned.h"
-#include "interpose/report/unused.h"
+#include "policy/order.h"
+#include "policy/pressure.h"
 
 #define FORK_PATIENCE_S 1
 
@@ -104,8 +105,9 @@ static void release_beginning(void)
     (void)pthread_setcancelstate(cancel_state, NULL);
 }
 
-/* A fork waits for another thread's beginning, which the child would be in the middle of. Not for ever: it
- * may be waiting for something that the thread has which forks, such as the loader's lock. */
+/* A fork waits for another thread's beginning, which the child would be in the middle of. Not for
+ * ever: it may be waiting for something that the thread has which forks, such as the loader's
+ * lock. */
 static void before_fork(void)
 {
     struct timespec until;
@@ -451,11 +453,14 @@ static void warn_of_bypass(void)
         return;
     ag_bypass_look();
     if (atomic_load(&ag_stats.n_bypassing))
-        ag_log_warn("this process used CUDA, but none of its calls came through: %s reaches the driver "
-                    "past Allograft (RTLD_DEEPBIND)", ag_stats.bypassing[0]);
+        ag_log_warn(
+            "this process used CUDA, but none of its calls came through: %s reaches the driver "
+            "past Allograft (RTLD_DEEPBIND)",
+            ag_stats.bypassing[0]);
     else
-        ag_log_warn("this process used CUDA, but none of its calls came through: it may load libcuda "
-                    "with RTLD_DEEPBIND or be linked statically against the loader");
+        ag_log_warn(
+            "this process used CUDA, but none of its calls came through: it may load libcuda "
+            "with RTLD_DEEPBIND or be linked statically against the loader");
 }
 
 /* The end of a process of which no call came through. On a stack of our own. */
@@ -505,8 +510,8 @@ void ag_lifecycle_leave(const char *ended_by)
     if (ag_lifecycle_would_leave()) {
         struct leaving leaving = {.ended_by = ended_by, .for_good = strcmp(ended_by, "exec") != 0};
 
-        leaving.is_due = atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE &&
-                         ag_ending_is_due(leaving.for_good);
+        leaving.is_due =
+            atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE && ag_ending_is_due(leaving.for_good);
         leaving.in_handler = leaving.is_due && ag_ending_in_handler(); /* the stack tells */
         if (leaving.is_due || has_something_to_tell())
             ag_own_stack_run(settle, &leaving);
@@ -536,9 +541,9 @@ void ag_lifecycle_stay(void)
     errno = saved_errno;
 }
 
-/* The one constructor: it looks at standard error and at a few variables of the environment. Fork is
- * told here and not at the first hooked call, since it does not look at what was registered after it
- * had begun. */
+/* The one constructor: it looks at standard error and at a few variables of the environment. Fork
+ * is told here and not at the first hooked call, since it does not look at what was registered
+ * after it had begun. */
 __attribute__((constructor)) static void begin(void)
 {
     ag_log_bind();

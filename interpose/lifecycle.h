@@ -22,7 +22,8 @@ void ag_nvtx_offer(void);
 /* One line where the settings ask for NVTX and it will not tell us anything (entry_nvtx.c). */
 void ag_nvtx_tell(const struct ag_options *options);
 
-/* Is there a process to leave that used CUDA? Not a child by vfork, which only shares our memory. */
+/* Is there a process to leave that used CUDA? Not a child by vfork, which only shares our
+ * memory. */
 bool ag_lifecycle_would_leave(void);
 /* Before the process image goes by _exit or exec: the wait owed is paid, the report written. Does
  * nothing in a process that only shares our memory (vfork) or was forked with CUDA in use. */

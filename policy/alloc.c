@@ -1,30 +1,31 @@
 /* The way of one allocation and of one free through the policy: the file to read first.
  *
- * Allocation: which context? -> rules and decide.c: which shape? -> a cached block, or the backend's
- * driver call -> no room: pressure.c gives back, try again, then natively, then spilled -> ledger.c.
- * Free: ledger.c: is it the program's? -> order.c: what must come first -> the cache, or the pool. */
+ * Allocation: which context? -> rules and decide.c: which shape? -> a cached block, or the
+ * backend's driver call -> no room: pressure.c gives back, try again, then natively, then spilled
+ * -> ledger.c. Free: ledger.c: is it the program's? -> order.c: what must come first -> the cache,
+ * or the pool. */
 #include "policy/alloc.h"
 
 #include <sys/prctl.h>
 
-#include "policy/backends/backend.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
-#include "policy/budget.h"
+#include "interpose/driver/driver.h"
+#include "interpose/report/trace.h"
 #include "interpose/settings/caller.h"
+#include "policy/backends/backend.h"
+#include "policy/backends/managed_pool.h"
+#include "policy/backends/private_pool.h"
+#include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/decide.h"
-#include "interpose/driver/driver.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
-#include "policy/backends/managed_pool.h"
-#include "policy/order.h"
 #include "policy/managed/kernel_params.h"
-#include "policy/pressure.h"
-#include "policy/backends/private_pool.h"
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
-#include "interpose/report/trace.h"
+#include "policy/order.h"
+#include "policy/pressure.h"
 
 static struct ag_wish defaults = {.policy = AG_POLICY_POOL};
 static const struct ag_rules *rules;
@@ -158,8 +159,9 @@ static struct ag_shape shape_of(struct ag_device *device, enum ag_placement plac
 
     if (place != AG_PLACE_MANAGED)
         return shape;
-    return ag_decide_managed(wish, bytes, wish->backend != AG_MANAGED_PLAIN &&
-                                              ag_managed_pool(device, &pool) == CUDA_SUCCESS);
+    return ag_decide_managed(wish, bytes,
+                             wish->backend != AG_MANAGED_PLAIN &&
+                                 ag_managed_pool(device, &pool) == CUDA_SUCCESS);
 }
 
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
@@ -189,7 +191,7 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
 
 /* --- allocation --- */
 
-#define NO_BOOKS ((CUresult)-1) /* between functions of this file: no memory for the books */
+#define NO_BOOKS ((CUresult) - 1) /* between functions of this file: no memory for the books */
 
 /* A block of that shape, in the books and KEPT; the driver's error, or NO_BOOKS. */
 static CUresult take_from_driver(struct ag_context *context, struct ag_shape shape, size_t bytes,
@@ -216,9 +218,9 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_shape sha
     return NO_BOOKS;
 }
 
-/* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one: then the driver is
- * asked nothing but whether the context still works, for after an error of the device no allocation
- * succeeds natively. */
+/* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one: then the
+ * driver is asked nothing but whether the context still works, for after an error of the device no
+ * allocation succeeds natively. */
 static CUresult take(struct ag_context *context, struct ag_shape shape, size_t size,
                      struct ag_block **ret_block)
 {
@@ -247,8 +249,8 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_shape sh
     return result;
 }
 
-/* The first rung that holds: as planned; after what we hold went back; natively, for the driver's own
- * allocation has the last word on errors. */
+/* The first rung that holds: as planned; after what we hold went back; natively, for the driver's
+ * own allocation has the last word on errors. */
 static CUresult take_on_device(struct ag_context *context, struct ag_shape shape, size_t bytes,
                                struct ag_block **ret_block)
 {
@@ -327,8 +329,8 @@ static CUresult allocate(struct ag_context *context, struct ag_shape shape, size
 }
 
 /* The same when a green context is current: its memory is the primary's. */
-static CUresult allocate_from_inside(struct ag_context *context, struct ag_shape shape, size_t bytes,
-                                     struct ag_block **ret_block)
+static CUresult allocate_from_inside(struct ag_context *context, struct ag_shape shape,
+                                     size_t bytes, struct ag_block **ret_block)
 {
     bool pushed;
     CUresult result = ag_context_make_current(context, &pushed);
@@ -370,9 +372,10 @@ static void take_back(struct ag_block *block)
         block->lies_on = ag_residency_remove(block->address) + 1;
 }
 
-/* While a graph of the control API is captured: memory that was freed before, or the driver's, which gives
- * it in a capture to a thread that asks for that. */
-static CUresult allocate_private(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+/* While a graph of the control API is captured: memory that was freed before, or the driver's,
+ * which gives it in a capture to a thread that asks for that. */
+static CUresult allocate_private(struct ag_context *context, size_t bytes,
+                                 struct ag_block **ret_block)
 {
     const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
     CUstreamCaptureMode mode;
@@ -435,7 +438,8 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 /* Could an allocation be anything but native, or over a limit? */
 static bool redirects(void)
 {
-    return defaults.policy != AG_POLICY_NATIVE || rules || ag_budget_is_limited() || ag_spill_wanted();
+    return defaults.policy != AG_POLICY_NATIVE || rules || ag_budget_is_limited() ||
+           ag_spill_wanted();
 }
 
 /* The driver's own rows, after what we keep was given back if they do not fit beside it. */
@@ -629,12 +633,12 @@ static CUresult free_block(struct ag_block *block)
     return result;
 }
 
-/* A KEPT block of a pool of captures: what natively was done by now is, or is ordered, and the pool keeps it. */
+/* A KEPT block of a pool of captures: what natively was done by now is, or is ordered, and the pool
+ * keeps it. */
 static CUresult free_private(struct ag_block *block)
 {
     bool aside;
-    CUresult result =
-        ag_private_of_thread ? CUDA_SUCCESS : ag_order_free(block->context, &aside);
+    CUresult result = ag_private_of_thread ? CUDA_SUCCESS : ag_order_free(block->context, &aside);
 
     if (result != CUDA_SUCCESS) {
         give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
@@ -675,7 +679,8 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     if (claim == AG_CLAIM_NOT_LIVE)
         return CUDA_ERROR_INVALID_VALUE;
     if (claim == AG_CLAIM_UNKNOWN) {
-        /* The program's own pool memory goes at once: work that natively was done may still use it. */
+        /* The program's own pool memory goes at once: work that natively was done may still use
+         * it. */
         if (ag_order_owes())
             ag_order_pay(AG_STAT_PAID_DESTROY);
         return ag_cu.cuMemFree_v2(address);

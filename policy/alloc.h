@@ -7,14 +7,15 @@
 #include "interpose/driver/abi.h"
 #include "interpose/settings/options.h"
 
-/* What allocations get by default, and the rules (NULL for none; they must stay). Before the first. */
+/* What allocations get by default, and the rules (NULL for none; they must stay). Before the
+ * first. */
 void ag_alloc_configure(const struct ag_wish *defaults, const struct ag_rules *rules);
 
 /* A forked child counts its own allocations. */
 void ag_alloc_begin_child(void);
 
-/* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the call,
- * which tells the library that asks. */
+/* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the
+ * call, which tells the library that asks. */
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);
 /* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
@@ -26,8 +27,8 @@ void ag_alloc_learn_pitch(struct ag_context *context);
 /* cuMemFree_v2. Unknown addresses go to the driver. `caller`: as for ag_alloc(). */
 CUresult ag_free(CUdeviceptr address, const void *caller);
 
-/* cuMemFreeAsync, by the driver's function of the flavour that was called. Measured: the driver takes
- * memory of cuMemAlloc there (580.159), so ours goes back in stream order too. */
+/* cuMemFreeAsync, by the driver's function of the flavour that was called. Measured: the driver
+ * takes memory of cuMemAlloc there (580.159), so ours goes back in stream order too. */
 CUresult ag_free_async(CUdeviceptr address, CUstream stream,
                        CUresult (*free_async)(CUdeviceptr, CUstream),
                        CUresult (*synchronize)(CUstream));

@@ -6,9 +6,10 @@
  *   MEMPOOL_HANDLE              pool: our pool  none, as natively
  *   RANGE_SIZE                  the block's     what the program asked for
  *   ALLOWED_HANDLE_TYPES        pool: file      none, as natively: our pool is not the program's
- *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         1 as natively, since we give a handle (ipc.h); 0 where
- *                                               the device's pools cannot be handed over
- *   DEVICE_ORDINAL              where it lies   of another process' memory the opener's, as natively
+ *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         1 as natively, since we give a handle (ipc.h); 0
+ *                                               where the device's pools cannot be handed over
+ *   DEVICE_ORDINAL              where it lies   of another process' memory the opener's, as
+ *                                               natively
  *   IS_GPU_DIRECT_RDMA_CAPABLE  pool: 0         the truth
  *   IS_HW_DECOMPRESS_CAPABLE    pool: 0         the truth
  *   BUFFER_ID                   the block's     one of ours for each allocation, as natively
@@ -19,12 +20,12 @@
 
 #include <string.h>
 
+#include "interpose/driver/driver.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
-#include "interpose/driver/driver.h"
 #include "policy/ledger.h"
 #include "policy/pressure.h"
 
@@ -34,7 +35,8 @@ enum found {
     FOUND_FREED, /* ours, but not the program's: natively unknown */
 };
 
-/* The block in which the address lies, as the books have it; *ret_offset bytes behind its beginning. */
+/* The block in which the address lies, as the books have it; *ret_offset bytes behind its
+ * beginning. */
 static bool look(CUdeviceptr address, struct ag_block *ret_copy, size_t *ret_offset)
 {
     CUdeviceptr base = address;

@@ -1,10 +1,10 @@
 /* A count of bytes for each device: see budget.h. */
 #include "policy/budget.h"
 
-#include "policy/app/app_pools.h"
 #include "interpose/base/arena.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/map.h"
+#include "policy/app/app_pools.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 

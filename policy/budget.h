@@ -17,8 +17,8 @@ bool ag_budget_is_limited(void);
 /* Bytes that the program may have on a device with total_bytes; UINT64_MAX for no limit. */
 uint64_t ag_budget_of(uint64_t total_bytes);
 
-/* Takes `bytes` of the device's budget, for memory about to be asked of the driver. False, and nothing
- * taken, when they are not left. Any thread. */
+/* Takes `bytes` of the device's budget, for memory about to be asked of the driver. False, and
+ * nothing taken, when they are not left. Any thread. */
 bool ag_budget_take(struct ag_device *device, size_t bytes);
 /* Gives them back, once the driver has the memory again. */
 void ag_budget_give(struct ag_device *device, size_t bytes);
@@ -26,14 +26,15 @@ void ag_budget_give(struct ag_device *device, size_t bytes);
 /* Bytes the program may still have: what is left, and what our caches would give. */
 uint64_t ag_budget_left(struct ag_device *device);
 
-/* Bytes that ag_budget_take() took for memory without an address, which `handle` names. False when there
- * is no room to note it. */
+/* Bytes that ag_budget_take() took for memory without an address, which `handle` names. False when
+ * there is no room to note it. */
 bool ag_budget_note(struct ag_device *device, uint64_t handle, size_t bytes);
-/* The driver has it again, as far as its handle goes: gives back what was noted. Mapped memory lives on
- * natively; the program that lets go of the handle first gets it uncounted. */
+/* The driver has it again, as far as its handle goes: gives back what was noted. Mapped memory
+ * lives on natively; the program that lets go of the handle first gets it uncounted. */
 void ag_budget_noted_gone(uint64_t handle);
 
-/* Takes a KEPT block, which is about to go back to the driver, out of the books and off the budget. */
+/* Takes a KEPT block, which is about to go back to the driver, out of the books and off the
+ * budget. */
 void ag_budget_forget(struct ag_block *block);
 
 #endif

@@ -4,9 +4,9 @@
 #include "interpose/base/slot.h"
 #include "policy/ledger.h"
 
-#define SMALLEST 512u
+#define SMALLEST     512u
 #define LARGEST_STEP (2u * 1024u * 1024u)
-#define LOOKED_AT 16u /* blocks of a bin looked at: large sizes share bins */
+#define LOOKED_AT    16u /* blocks of a bin looked at: large sizes share bins */
 
 static unsigned log2_of(size_t value)
 {
@@ -44,7 +44,8 @@ void ag_cache_init(struct ag_cache *cache)
         ag_lock_init(&cache->shards[i].lock, AG_RANK_CACHE);
 }
 
-static void account_out(struct ag_cache *cache, struct ag_cache_shard *shard, struct ag_block *block)
+static void account_out(struct ag_cache *cache, struct ag_cache_shard *shard,
+                        struct ag_block *block)
 {
     shard->bytes -= block->size;
     ag_level_subtract(&cache->bytes, block->size);
@@ -74,7 +75,8 @@ static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard 
     for (unsigned i = 0; *link && i < LOOKED_AT; i++, link = &(*link)->next) {
         struct ag_block *block = *link;
 
-        if (block->size < size || block->size - size > size / 8 || !ag_shape_same(block->shape, shape))
+        if (block->size < size || block->size - size > size / 8 ||
+            !ag_shape_same(block->shape, shape))
             continue;
         *link = block->next;
         block->next = NULL;

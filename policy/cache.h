@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 #include "interpose/base/lock.h"
-#include "policy/shape.h"
 #include "interpose/report/stats.h"
+#include "policy/shape.h"
 
 #define AG_CACHE_SHARDS 16u
-#define AG_CACHE_BINS 256u /* 8 a doubling, from 512 B on */
+#define AG_CACHE_BINS   256u /* 8 a doubling, from 512 B on */
 
 struct ag_block;
 
@@ -37,15 +37,15 @@ struct ag_cache {
 size_t ag_cache_block_size(size_t bytes);
 
 void ag_cache_init(struct ag_cache *cache);
-/* A block of that shape of at least `size` (from ag_cache_block_size) and at most one eighth more, or
- * NULL. */
+/* A block of that shape of at least `size` (from ag_cache_block_size) and at most one eighth more,
+ * or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_shape shape);
-/* Keeps `block` if that leaves at most `limit` bytes in the cache (threads that come at once may each
- * put in one more). Blocks that had to make room, or
+/* Keeps `block` if that leaves at most `limit` bytes in the cache (threads that come at once may
+ * each put in one more). Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);
-/* Takes out blocks that take room on the device until they have at least `bytes` together; linked by
- * ->next. */
+/* Takes out blocks that take room on the device until they have at least `bytes` together; linked
+ * by ->next. */
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
 /* Empties the cache; all blocks linked by ->next. */
 struct ag_block *ag_cache_empty(struct ag_cache *cache);

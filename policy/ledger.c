@@ -5,7 +5,7 @@
 #include "interpose/base/map.h"
 #include "interpose/base/wait.h"
 
-#define SHARDS 64u
+#define SHARDS       64u
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */
 
 static struct {
@@ -97,8 +97,8 @@ uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
     return has;
 }
 
-/* Takes the LIVE block at `address` over into `state`. What it found when it was not LIVE: KEPT also when
- * there is none, *ret_block NULL then. */
+/* Takes the LIVE block at `address` over into `state`. What it found when it was not LIVE: KEPT
+ * also when there is none, *ret_block NULL then. */
 static int take_over(CUdeviceptr address, int state, struct ag_block **ret_block)
 {
     unsigned i = take(address);

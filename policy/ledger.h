@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "interpose/driver/abi.h"
-#include "policy/shape.h"
 #include "interpose/report/stats.h"
+#include "policy/shape.h"
 
 struct ag_context;
 
@@ -26,9 +26,9 @@ enum ag_block_state {
 struct ag_block {
     struct ag_block *next; /* list of whoever holds it while KEPT */
     CUdeviceptr address;
-    size_t size;                     /* bytes the driver gave */
-    _Atomic size_t requested;        /* bytes the program asked for */
-    struct ag_context *context;      /* whose memory it is */
+    size_t size;                /* bytes the driver gave */
+    _Atomic size_t requested;   /* bytes the program asked for */
+    struct ag_context *context; /* whose memory it is */
     struct ag_shape shape;
     _Atomic int placement; /* enum ag_placement: where it is counted */
     int lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
@@ -50,20 +50,20 @@ void ag_ledger_lend(struct ag_block *block, size_t requested);
  * has, or 0 when the block is gone. */
 uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number);
 
-/* False when no block in the books begins at `address`: most often right, never wrong when false. No
- * lock: for calls that mostly concern memory of others. */
+/* False when no block in the books begins at `address`: most often right, never wrong when false.
+ * No lock: for calls that mostly concern memory of others. */
 bool ag_ledger_may_have(CUdeviceptr address);
 
 enum ag_claim {
-    AG_CLAIM_OURS,    /* *ret_block is KEPT now and the caller's */
+    AG_CLAIM_OURS,     /* *ret_block is KEPT now and the caller's */
     AG_CLAIM_NOT_LIVE, /* known, but the program does not own it: freed already */
     AG_CLAIM_UNKNOWN,
 };
 /* The program frees `address`: at most one caller gets AG_CLAIM_OURS. */
 enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block);
 
-/* The block that begins at `address`, kept from being freed until ag_ledger_moved() gives it its new
- * shape, if it is LIVE; else NULL. */
+/* The block that begins at `address`, kept from being freed until ag_ledger_moved() gives it its
+ * new shape, if it is LIVE; else NULL. */
 struct ag_block *ag_ledger_move(CUdeviceptr address);
 void ag_ledger_moved(struct ag_block *block, struct ag_shape shape);
 
@@ -74,8 +74,8 @@ void ag_ledger_remove(struct ag_block *block);
 /* Copies what the books say of the block that begins at `base`. False when there is none. */
 bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);
 
-/* All blocks of `context`, linked by ->next, in the state they are in: for a context that dies, whose
- * memory the program does not touch any more. */
+/* All blocks of `context`, linked by ->next, in the state they are in: for a context that dies,
+ * whose memory the program does not touch any more. */
 struct ag_block *ag_ledger_claim_all(const struct ag_context *context);
 
 /* A forked child has no device memory. */

@@ -12,12 +12,13 @@
  *       destroyed ones, and everything later on those streams comes after it;
  *   (b) else cuCtxRecordEvent + cuCtxWaitEvent: all later work of the context waits for all earlier
  *       work, non-blocking and future streams included;
- *   (c) while a capture is open neither may be called ((b) ends a capture in any mode). A tiny block
- *       of the driver's own is then allocated and freed: that is legal, illegal and as long as the
- *       program's cudaFree natively. Under ALLOGRAFT_FREE=ordered the memory is set aside instead.
- * Since everything later waits for everything earlier, memory may be handed out again at once in the
- * same context. Others may not use it by themselves: with several contexts or peers auto drains,
- * and `ordered` makes the other contexts wait as well.
+ *   (c) while a capture is open neither may be called ((b) ends a capture in any mode). A tiny
+ *       block of the driver's own is then allocated and freed: that is legal, illegal and as long
+ *       as the program's cudaFree natively. Under ALLOGRAFT_FREE=ordered the memory is set aside
+ *       instead.
+ * Since everything later waits for everything earlier, memory may be handed out again at once in
+ * the same context. Others may not use it by themselves: with several contexts or peers auto
+ * drains, and `ordered` makes the other contexts wait as well.
  *
  * A free that drains only records an event behind the context's work and lets the host wait for it.
  * It must hold nothing back on the device: with several GPUs in a process, work that this one waits
@@ -28,10 +29,12 @@
  *
  * Rules of this file:
  * - The gate (ag_order_enter_gate) encloses every driver call that could end a capture or would be
- *   refused in one. Beginning a capture closes it first, and waits for those inside, for a bounded time.
+ *   refused in one. Beginning a capture closes it first, and waits for those inside, for a bounded
+ *   time.
  * - `placed` of a fence only grows after the driver took it; `ordered_paid` only after the host
  *   waited for it.
- * - A flag that makes (a) insufficient is set before, and read again after, the call it concerns. */
+ * - A flag that makes (a) insufficient is set before, and read again after, the call it
+ *   concerns. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -45,17 +48,18 @@
 #include "interpose/base/lock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/wait.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
+#include "policy/contexts/context.h"
 
 #define MAX_CAPTURES 256u
 #define GATE_WAIT_NS 100000000u
-#define PROBE_BYTES 4096u
+#define PROBE_BYTES  4096u
 
 static enum ag_free_mode mode = AG_FREE_AUTO;
 static _Atomic unsigned visible; /* bits of enum ag_visible */
 static _Atomic bool exiting;
-static _Atomic bool ever_ordered; /* what is owed now, contexts say; implies the helper that pays at the end */
+static _Atomic bool
+    ever_ordered; /* what is owed now, contexts say; implies the helper that pays at the end */
 
 /* --- the gate --- */
 
@@ -322,7 +326,8 @@ static enum placed place_now(struct ag_context *context, CUevent *event, fence_f
     return result == CUDA_SUCCESS ? PLACED : NOT_PLACED;
 }
 
-static enum placed place(struct ag_context *context, struct ag_fence *fence, fence_function *function)
+static enum placed place(struct ag_context *context, struct ag_fence *fence,
+                         fence_function *function)
 {
     uint64_t ticket = atomic_fetch_add_explicit(&fence->requested, 1, memory_order_seq_cst) + 1;
     struct ag_wait wait = {0};
@@ -352,8 +357,8 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
 {
     uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
 
-    while (now < to && !atomic_compare_exchange_weak_explicit(
-                           value, &now, to, memory_order_release, memory_order_relaxed))
+    while (now < to && !atomic_compare_exchange_weak_explicit(value, &now, to, memory_order_release,
+                                                              memory_order_relaxed))
         ;
 }
 
@@ -439,7 +444,8 @@ static uint64_t own_number(void)
     return number;
 }
 
-/* The calling thread owes the wait for what it has freed, together with others that did so at once. */
+/* The calling thread owes the wait for what it has freed, together with others that did so at
+ * once. */
 static void owe(struct ag_context *context)
 {
     uint64_t self = own_number();
@@ -469,8 +475,8 @@ enum ag_order_debtor ag_order_debtor(void)
     return debtor;
 }
 
-/* By the helper. It asks again and again, so that who waits for it sees whether the driver answers, and so that
- * it is out of the driver soon after nobody waits any more. */
+/* By the helper. It asks again and again, so that who waits for it sees whether the driver answers,
+ * and so that it is out of the driver soon after nobody waits any more. */
 static void pay_at_end(struct ag_context *context, void *data)
 {
     struct ag_wait wait = {0};
@@ -486,7 +492,8 @@ static void pay_at_end(struct ag_context *context, void *data)
     if (result == CUDA_ERROR_NOT_READY)
         return;
     *paid = true;
-    (void)ag_cu.cuEventSynchronize(context->ordered.event); /* what kernels print comes out in a wait only */
+    (void)ag_cu.cuEventSynchronize(
+        context->ordered.event); /* what kernels print comes out in a wait only */
     raise_to(&context->ordered_paid, placed);
 }
 
@@ -534,8 +541,8 @@ void ag_order_context_entered(void)
 {
     if (ag_context_count() < 2)
         return;
-    /* The new context waited for nothing so far: neither for what was allocated on a stream, nor for
-     * what frees were ordered behind. */
+    /* The new context waited for nothing so far: neither for what was allocated on a stream, nor
+     * for what frees were ordered behind. */
     ag_context_each(finish_streams, NULL);
     ag_order_pay(AG_STAT_PAID_VISIBLE);
     ag_order_note_visible(AG_VISIBLE_CONTEXTS);
@@ -571,7 +578,8 @@ static CUresult free_like_the_driver(struct ag_context *context)
     if (result != CUDA_SUCCESS)
         return result;
     result = ag_cu.cuMemAlloc_v2(&probe, 1);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) /* a managed one obeys the same rules and needs no room */
+    if (result ==
+        CUDA_ERROR_OUT_OF_MEMORY) /* a managed one obeys the same rules and needs no room */
         result = ag_cu.cuMemAllocManaged(&probe, PROBE_BYTES, CU_MEM_ATTACH_GLOBAL);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuMemFree_v2(probe);
@@ -590,7 +598,8 @@ bool ag_order_is_lasting(CUresult result)
 static bool is_native_answer(CUresult result)
 {
     return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-            result <= CUDA_ERROR_CAPTURED_EVENT) || ag_order_is_lasting(result);
+            result <= CUDA_ERROR_CAPTURED_EVENT) ||
+           ag_order_is_lasting(result);
 }
 
 CUresult ag_order_check(struct ag_context *context)
@@ -691,9 +700,10 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
     /* Asked again: what became visible before the barrier was placed has not been paid for. */
     reason = drain_reason();
     if (placed == NOT_PLACED || reason != AG_N_STATS)
-        return drain(context, reason == AG_N_STATS ? AG_STAT_DRAIN_NO_FENCE : reason, ret_set_aside);
-    ag_stats_add(needs_context_fence(context) ? AG_STAT_FREE_CONTEXT_FENCE
-                                              : AG_STAT_FREE_NULL_STREAM, 1);
+        return drain(context, reason == AG_N_STATS ? AG_STAT_DRAIN_NO_FENCE : reason,
+                     ret_set_aside);
+    ag_stats_add(
+        needs_context_fence(context) ? AG_STAT_FREE_CONTEXT_FENCE : AG_STAT_FREE_NULL_STREAM, 1);
     return CUDA_SUCCESS;
 }
 
@@ -711,8 +721,8 @@ bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
     return true;
 }
 
-/* All work from now on comes after what `stream` holds. It holds nothing unfinished unless a fence of
- * the whole context is behind it, which is when waiting for it could take long. */
+/* All work from now on comes after what `stream` holds. It holds nothing unfinished unless a fence
+ * of the whole context is behind it, which is when waiting for it could take long. */
 static CUresult publish(struct ag_context *context, CUstream stream)
 {
     CUresult result;
@@ -732,14 +742,14 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
     return result;
 }
 
-/* The private stream comes after all work that may use what is given back on it: after the barrier that
- * the last ordered free placed, for blocks were not used since they were freed. Not after anything
- * submitted later, which may be waiting for the host, which may be waiting for this memory. When frees
- * drain the host has waited already, and for those before that, it was paid. */
+/* The private stream comes after all work that may use what is given back on it: after the barrier
+ * that the last ordered free placed, for blocks were not used since they were freed. Not after
+ * anything submitted later, which may be waiting for the host, which may be waiting for this
+ * memory. When frees drain the host has waited already, and for those before that, it was paid. */
 static CUresult make_release_wait(struct ag_context *context)
 {
-    if (drain_reason() != AG_N_STATS || !atomic_load_explicit(&context->ordered.placed,
-                                                              memory_order_acquire))
+    if (drain_reason() != AG_N_STATS ||
+        !atomic_load_explicit(&context->ordered.placed, memory_order_acquire))
         return CUDA_SUCCESS;
     return ag_cu.cuStreamWaitEvent(context->free_stream, context->ordered.event, 0);
 }
@@ -861,7 +871,8 @@ static void settle_nonblocking(struct ag_context *context, void *unused)
         (void)drain_without_fence(context);
     if (placed != IN_CAPTURE)
         return;
-    previous = ag_order_relax_captures(); /* creating a stream is legal natively, whatever is captured */
+    previous =
+        ag_order_relax_captures(); /* creating a stream is legal natively, whatever is captured */
     (void)free_like_the_driver(context);
     ag_order_restore_captures(previous);
 }

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "interpose/driver/abi.h"
-#include "interpose/settings/options.h"
 #include "interpose/report/stats.h"
+#include "interpose/settings/options.h"
 
 struct ag_context;
 
@@ -34,13 +34,13 @@ void ag_order_configure(enum ag_free_mode mode);
 void ag_order_note_visible(enum ag_visible how);
 /* A context came to life. */
 void ag_order_context_entered(void);
-/* A non-blocking stream is about to be created in `context` (NULL: in one that could not be told); and
- * was. */
+/* A non-blocking stream is about to be created in `context` (NULL: in one that could not be told);
+ * and was. */
 void ag_order_nonblocking_coming(struct ag_context *context);
 void ag_order_nonblocking_created(struct ag_context *context);
 
-/* The error that everything in `context` returns since the device met one, or CUDA_SUCCESS. Cheap: 0.04 us
- * (H200). Not for a context in which nothing was freed yet. */
+/* The error that everything in `context` returns since the device met one, or CUDA_SUCCESS. Cheap:
+ * 0.04 us (H200). Not for a context in which nothing was freed yet. */
 CUresult ag_order_check(struct ag_context *context);
 /* Is a context in which this happened of no more use? */
 bool ag_order_is_lasting(CUresult result);
@@ -61,8 +61,8 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
  * ordered before it); the context is current until ag_order_release_end. False in a capture. */
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed);
 void ag_order_release_end(bool pushed);
-/* Has all work submitted to the context so far finished? Waits for that for `patience_ns` at most. False in
- * a capture. */
+/* Has all work submitted to the context so far finished? Waits for that for `patience_ns` at most.
+ * False in a capture. */
 bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns);
 /* The host waits until what was allocated from and given back to the pool so far has been done, for
  * `patience_ns` at most (UINT64_MAX: for ever): CUDA_ERROR_NOT_READY then. */
@@ -83,20 +83,21 @@ void ag_order_settle(struct ag_context *context);
 
 /* Captures. opening: before the call that begins one; no call of ours that would end it is under
  * way or begins from then on. opened: after it, with its success. ended: after a call that may
- * have ended the capture on `stream`. The last two are true when no capture is open any more: what was
- * set aside may be freed. */
+ * have ended the capture on `stream`. The last two are true when no capture is open any more: what
+ * was set aside may be freed. */
 bool ag_order_capture_open(void);
 void ag_order_capture_opening(void);
 bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
 bool ag_order_capture_ended(CUstream stream, bool per_thread);
-/* Around the destruction of a stream, which ends the capture that began on it: out of the list before,
- * since its handle may be another stream's at once, and no question about it after (the driver would
- * crash). dying: is there such a capture? Then died is to follow; true when none is open any more. */
+/* Around the destruction of a stream, which ends the capture that began on it: out of the list
+ * before, since its handle may be another stream's at once, and no question about it after (the
+ * driver would crash). dying: is there such a capture? Then died is to follow; true when none is
+ * open any more. */
 bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context);
 bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool success);
 
-/* While a thread is inside, no capture begins (for a bounded time). False while one is open; then do
- * not leave. Not to be nested. */
+/* While a thread is inside, no capture begins (for a bounded time). False while one is open; then
+ * do not leave. Not to be nested. */
 bool ag_order_enter_gate(void);
 void ag_order_leave_gate(void);
 

@@ -1,13 +1,13 @@
 /* The out-of-memory ladder and the bounds: see pressure.h. */
 #include "policy/pressure.h"
 
+#include "interpose/report/trace.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/order.h"
-#include "interpose/report/trace.h"
 
 static struct ag_size cache_limit, pending_limit;
 
@@ -33,18 +33,19 @@ void ag_pressure_pending(size_t bytes)
     ag_level_add(&ag_stats.pending_bytes, bytes);
 }
 
-/* What frees are ordered behind, a native cudaFree would have waited for: waiting for it now is no more
- * than natively. But natively it would have been the freeing thread that waits, and another one, which
- * allocates here, might have been what the device is waiting for. So no wait is for ever; and after one
- * that was in vain the next ones are short. */
-#define PATIENCE_NS 10000000000u
+/* What frees are ordered behind, a native cudaFree would have waited for: waiting for it now is no
+ * more than natively. But natively it would have been the freeing thread that waits, and another
+ * one, which allocates here, might have been what the device is waiting for. So no wait is for
+ * ever; and after one that was in vain the next ones are short. */
+#define PATIENCE_NS       10000000000u
 #define SHORT_PATIENCE_NS 10000000u
 
 static _Atomic bool waited_in_vain;
 
 static uint64_t patience(void)
 {
-    return atomic_load_explicit(&waited_in_vain, memory_order_relaxed) ? SHORT_PATIENCE_NS : PATIENCE_NS;
+    return atomic_load_explicit(&waited_in_vain, memory_order_relaxed) ? SHORT_PATIENCE_NS
+                                                                       : PATIENCE_NS;
 }
 
 struct wait {

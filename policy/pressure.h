@@ -24,8 +24,8 @@ void ag_pressure_bound_pending(const struct ag_device *device);
 /* Waits until every free so far has taken effect in its pool. */
 void ag_pressure_settle(void);
 
-/* Gives up cached blocks until the budget of `device` has `bytes` left, if that is enough. True when it
- * is worth another try. */
+/* Gives up cached blocks until the budget of `device` has `bytes` left, if that is enough. True
+ * when it is worth another try. */
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes);
 
 /* Empties the caches of `device`, waits for pending frees, trims its pools. True when a failed

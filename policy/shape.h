@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/settings/rules.h"
 #include "interpose/report/stats.h"
+#include "interpose/settings/rules.h"
 
 /* Which call of the driver it comes from, and so goes back by. */
 enum ag_source {

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/report/trace_format.h"
 #include "tools/command.h"
 #include "tools/report/process.h"
-#include "interpose/report/trace_format.h"
 
 #define HEAD_BYTES 4096u /* of a file, by which it is known */
 #define MOST_LINKS 40    /* one behind the other, as the kernel has it */

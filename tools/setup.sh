@@ -13,6 +13,9 @@ SETUP_CUDA_VERSION=13000
 SETUP_CUDA_PACKAGES=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*")
 SETUP_NVCC_PACKAGES=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*")
 
+# The formatter's layout changes from one version to the next.
+SETUP_CLANG_FORMAT_VERSION=18.1.8
+
 say() {
     printf '%s\n' "$*"
 }
@@ -107,6 +110,18 @@ setup_gcovr() {
     setup_venv
     say "Installing gcovr from Python's package registry into build-deps/"
     logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet gcovr || GCOVR=
+}
+
+# CLANG_FORMAT: the formatter, of the one version that .clang-format is written for; empty when it is
+# not to be had.
+setup_clang_format() {
+    export CLANG_FORMAT=$SETUP_DEPS/venv/bin/clang-format
+
+    [ ! -x "$CLANG_FORMAT" ] || return 0
+    setup_venv
+    say "Installing clang-format $SETUP_CLANG_FORMAT_VERSION from Python's package registry into build-deps/"
+    logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet \
+        "clang-format==$SETUP_CLANG_FORMAT_VERSION" || CLANG_FORMAT=
 }
 
 # A virtual environment of our own for what comes from Python's package registry.

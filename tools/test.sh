@@ -14,7 +14,7 @@ usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage]
   --clang      the same, built with clang                      (FOLDER-clang)
   --asan       the same, under AddressSanitizer and UBSan      (FOLDER-asan)
   --tsan       those about threads, under ThreadSanitizer      (FOLDER-tsan)
-  --lint       clang-tidy and cppcheck, where they are installed
+  --lint       clang-format; clang-tidy and cppcheck, where they are installed
   --coverage   which lines of the library the suites reach     (FOLDER-coverage)
   --gpu        tests/gpu/run.sh on the GPU of this machine
   --all        everything above
@@ -119,6 +119,7 @@ suite_lint() {
     say
     say "=== lint"
     setup_wanted clang-tidy cppcheck
+    setup_clang_format
     mkdir -p "$BUILD"
     : >"$log"
     if [ ! -f "$BUILD/compile_commands.json" ] && ! configure "$BUILD" "$log"; then
@@ -130,7 +131,7 @@ suite_lint() {
         broken "lint" "did not build" "$log"
         return
     fi
-    for name in clang-tidy cppcheck; do
+    for name in clang-format clang-tidy cppcheck; do
         python3 "$ROOT/tests/lint/lint.py" "$ROOT" "$BUILD" "$name" </dev/null 2>&1 | tee "$log"
         word=$(sed -n "s/^$name: //p" "$log" | tail -n 1)
         case $word in

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/base/pages.h"
 #include "graph/learn/history.h"
+#include "interpose/base/pages.h"
 
 #define FIRST_LOOK 2048
 #define LATER_LOOK 512u

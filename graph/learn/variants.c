@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/base/pages.h"
 #include "graph/replay/builder.h"
+#include "interpose/base/pages.h"
 
 #define MOST       32u
 #define PROBES     4u

@@ -2,8 +2,8 @@
 #ifndef AG_GRAPH_ARGUMENTS_H
 #define AG_GRAPH_ARGUMENTS_H
 
-#include "interpose/driver/abi.h"
 #include "graph/record/op.h"
+#include "interpose/driver/abi.h"
 #include "policy/managed/kernel_params.h"
 
 /* Points into the payload and into itself: not to be moved. */

@@ -10,14 +10,14 @@
 
 #include <stddef.h>
 
-#include "policy/answers.h"
-#include "interpose/base/slot.h"
-#include "policy/contexts/context.h"
-#include "interpose/driver/driver.h"
-#include "policy/ledger.h"
 #include "graph/record/op.h"
-#include "graph/replayer.h"
 #include "graph/record/staging.h"
+#include "graph/replayer.h"
+#include "interpose/base/slot.h"
+#include "interpose/driver/driver.h"
+#include "policy/answers.h"
+#include "policy/contexts/context.h"
+#include "policy/ledger.h"
 
 #define N_RANGES 16u
 

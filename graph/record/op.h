@@ -91,7 +91,9 @@ struct ag_kernel_call {
     bool has_clusters; /* of its own: the driver checks grids against them */
 };
 
-struct ag_layout; /* policy/managed/kernel_params.h; NULL when unknown: then only `extra` can be recorded */
+struct
+    /* policy/managed/kernel_params.h; NULL when unknown: then only `extra` can be recorded */
+    ag_layout;
 
 /* These fill op->signature, op->payload_bytes and the bytes at op->payload. False: such an
  * operation cannot be recorded (unknown layout, attributes with an effect outside a graph, too

@@ -16,11 +16,12 @@
 #include "interpose/base/pages.h"
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
-#include "policy/order.h"
 #include "interpose/report/stats.h"
+#include "policy/order.h"
 
-#define ALIGNMENT   64u
-#define PATIENCE_NS 500000u /* for the oldest slot; then the copy is the driver's, which may wait \
+#define ALIGNMENT 64u
+#define PATIENCE_NS \
+    500000u /* for the oldest slot; then the copy is the driver's, which may wait \
                              */
 
 enum slot_state {

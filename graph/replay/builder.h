@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
 #include "graph/record/op.h"
+#include "interpose/driver/abi.h"
 
 struct ag_graph;
 

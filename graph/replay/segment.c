@@ -16,16 +16,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "graph/lane.h"
+#include "graph/learn/variants.h"
+#include "graph/replay/builder.h"
+#include "graph/replay/verify.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
-#include "graph/replay/builder.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
-#include "graph/lane.h"
-#include "policy/order.h"
 #include "interpose/report/trace.h"
-#include "graph/learn/variants.h"
-#include "graph/replay/verify.h"
+#include "policy/contexts/context.h"
+#include "policy/order.h"
 
 #define SHORTEST     16u  /* operations of a segment that nothing flushes */
 #define FIRST        4u   /* of the first after a flush: the device is to start early */
@@ -290,8 +290,8 @@ void ag_segment_submit(struct ag_lane *lane)
 }
 
 /* May withholding begin: does the driver still take work for the stream? A context that the device
- * failed may have said so to a call that we do not look at, and each launch in it is to say so, too.
- * A later driver may begin captures by functions that we do not know. */
+ * failed may have said so to a call that we do not look at, and each launch in it is to say so,
+ * too. A later driver may begin captures by functions that we do not know. */
 static bool is_sound(struct ag_lane *lane)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
-#include "graph/replay/builder.h"
 #include "graph/record/op.h"
+#include "graph/replay/builder.h"
+#include "interpose/driver/abi.h"
 
 struct ag_context;
 

@@ -18,13 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "graph/lane.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/thread.h"
-#include "policy/contexts/context.h"
-#include "graph/lane.h"
-#include "policy/order.h"
 #include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order.h"
 
 #define PATIENT_LOOKS 8u   /* that one stretch may last */
 #define IDLE_LOOKS    200u /* before it goes to sleep */

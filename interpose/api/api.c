@@ -13,13 +13,13 @@
 #include <string.h>
 
 #include "interpose/base/clock.h"
-#include "policy/contexts/context.h"
+#include "interpose/driver/real_dlsym.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/lifecycle.h"
-#include "interpose/driver/real_dlsym.h"
 #include "interpose/report/report.h"
 #include "interpose/report/stats.h"
 #include "interpose/report/trace.h"
+#include "policy/contexts/context.h"
 
 AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);
 

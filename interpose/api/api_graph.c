@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "interpose/api/api.h"
-#include "policy/contexts/context.h"
 #include "interpose/hooks/entry.h"
-#include "policy/backends/private_pool.h"
 #include "interpose/report/stats.h"
+#include "policy/backends/private_pool.h"
+#include "policy/contexts/context.h"
 
 enum graph_state { EMPTY, OPEN, CAPTURED };
 

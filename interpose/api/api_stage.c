@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/learn/marks.h"
 #include "interpose/api/api.h"
 #include "interpose/base/log.h"
-#include "graph/learn/marks.h"
 #include "interpose/report/stats.h"
 
 #define MOST_NAME 64u

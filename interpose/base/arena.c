@@ -16,8 +16,8 @@ void *ag_arena_get(struct ag_arena *arena)
         memcpy(&arena->free_list, object, sizeof(void *));
     } else {
         if (arena->fresh == arena->fresh_end) {
-            char *slab = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            char *slab =
+                mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
             if (slab != MAP_FAILED) {
                 arena->fresh = slab;

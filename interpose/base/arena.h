@@ -17,7 +17,8 @@ struct ag_arena {
 
 /* A zeroed object, or NULL when the kernel gives no memory. Any thread. */
 void *ag_arena_get(struct ag_arena *arena);
-/* Takes an object back; its memory is never unmapped, so a stale reader sees an object, not a hole. */
+/* Takes an object back; its memory is never unmapped, so a stale reader sees an object, not a
+ * hole. */
 void ag_arena_put(struct ag_arena *arena, void *object);
 
 #endif

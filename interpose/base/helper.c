@@ -1,15 +1,17 @@
-/* The helper: a thread of ours that does what a thread of the program must not wait for without a bound.
+/* The helper: a thread of ours that does what a thread of the program must not wait for without a
+ * bound.
  *
- * As a process ends, the driver is to be asked for a last wait by a thread that may be in no state to ask:
- * a signal handler has interrupted it within the driver, whose lock it holds, or the device never finishes.
- * So the helper asks, and the thread that leaves waits for the helper, as long as it has reason to.
+ * As a process ends, the driver is to be asked for a last wait by a thread that may be in no state
+ * to ask: a signal handler has interrupted it within the driver, whose lock it holds, or the device
+ * never finishes. So the helper asks, and the thread that leaves waits for the helper, as long as
+ * it has reason to.
  *
- * Waiting is counted in slices, and a slice counts for no more than its length however late the thread
- * wakes: a process that was stopped for a while, or does not get the processor, is given as many slices as
- * another one.
+ * Waiting is counted in slices, and a slice counts for no more than its length however late the
+ * thread wakes: a process that was stopped for a while, or does not get the processor, is given as
+ * many slices as another one.
  *
- * The numbers: `asked` is the last work asked for, `done` the last that is finished, `given_up` the last
- * that nobody waits for any more. */
+ * The numbers: `asked` is the last work asked for, `done` the last that is finished, `given_up` the
+ * last that nobody waits for any more. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -58,7 +60,7 @@ static void *help(void *unused)
             sleep_on(&self.asked, asked, NULL);
         asked = atomic_load(&self.asked);
         atomic_store(&self.doing, asked);
-        atomic_load(&self.work)();
+        atomic_load (&self.work)();
         atomic_store(&self.done, asked);
         wake_all(&self.done);
     }

@@ -11,13 +11,14 @@ struct ag_patience {
     uint64_t silent_ns; /* without a beat */
 };
 
-/* Starts the thread, once; after that a load and a branch. False when there is none. Not in a signal
- * handler. */
+/* Starts the thread, once; after that a load and a branch. False when there is none. Not in a
+ * signal handler. */
 bool ag_helper_start(void);
-/* Has the thread do `work` and waits until it is done, or patience is over: false then, and when there is no
- * thread. Async-signal-safe. */
+/* Has the thread do `work` and waits until it is done, or patience is over: false then, and when
+ * there is no thread. Async-signal-safe. */
 bool ag_helper_do(void (*work)(void), const struct ag_patience *patience);
-/* For the work to say that it gets on. False when nobody waits for it any more: it is to end then. */
+/* For the work to say that it gets on. False when nobody waits for it any more: it is to end
+ * then. */
 bool ag_helper_beat(void);
 /* A forked child has no such thread. */
 void ag_helper_begin_child(void);

@@ -11,7 +11,8 @@ static _Thread_local unsigned held_ranks; /* one bit a rank */
 void ag_lock_note_taken(enum ag_lock_rank rank)
 {
     if (held_ranks >> rank) {
-        fprintf(stderr, "allograft: lock of rank %d taken under ranks %#x\n", (int)rank, held_ranks);
+        fprintf(stderr, "allograft: lock of rank %d taken under ranks %#x\n", (int)rank,
+                held_ranks);
         abort();
     }
     held_ranks |= 1u << rank;

@@ -11,16 +11,16 @@ void ag_log_set_level(enum ag_log_level level);
 /* Remembers what stderr is now: as the process begins, before the program can open a file. */
 void ag_log_bind(void);
 /* Why nothing may be written to descriptor 2, or NULL: it is no longer the file that it was then. A
- * program's file of data may have its number; and what a program put there in its place we cannot tell
- * from that. NULL too where nothing was bound. */
+ * program's file of data may have its number; and what a program put there in its place we cannot
+ * tell from that. NULL too where nothing was bound. */
 const char *ag_log_stderr_trouble(void);
-/* One line, at most 1 KiB, in a single write(2); keeps errno; async-signal-safe but for formatting. A
- * line that nobody takes is dropped. */
+/* One line, at most 1 KiB, in a single write(2); keeps errno; async-signal-safe but for formatting.
+ * A line that nobody takes is dropped. */
 void ag_log(enum ag_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define ag_log_error(...) ag_log(AG_LOG_ERROR, __VA_ARGS__)
-#define ag_log_warn(...) ag_log(AG_LOG_WARN, __VA_ARGS__)
-#define ag_log_info(...) ag_log(AG_LOG_INFO, __VA_ARGS__)
+#define ag_log_warn(...)  ag_log(AG_LOG_WARN, __VA_ARGS__)
+#define ag_log_info(...)  ag_log(AG_LOG_INFO, __VA_ARGS__)
 #define ag_log_debug(...) ag_log(AG_LOG_DEBUG, __VA_ARGS__)
 
 #endif

@@ -5,11 +5,12 @@
 #include <stdatomic.h>
 
 #define AG_SLOTS 32u
-/* The first threads have slots of their own, where a counter needs no locked instruction (a fifth of
- * a redirected allocation went into those); later threads share the rest. */
+/* The first threads have slots of their own, where a counter needs no locked instruction (a fifth
+ * of a redirected allocation went into those); later threads share the rest. */
 #define AG_OWN_SLOTS 20u
 
-extern _Thread_local unsigned ag_slot_of_thread; /* 0 until the thread's first call, then 1 + slot */
+extern _Thread_local unsigned
+    ag_slot_of_thread; /* 0 until the thread's first call, then 1 + slot */
 
 unsigned ag_slot_assign(void);
 

@@ -440,7 +440,8 @@ void ag_text_nearest_try(struct ag_text_nearest *nearest, const char *name)
 
     if (distance > most && length >= 3 && ag_text_begins(name, nearest->written))
         distance = most;
-    if (length > 1 && name[0] && name[1] && distance <= most && (!nearest->name || distance < nearest->distance)) {
+    if (length > 1 && name[0] && name[1] && distance <= most &&
+        (!nearest->name || distance < nearest->distance)) {
         nearest->name = name;
         nearest->distance = distance;
     }

@@ -1,4 +1,5 @@
-/* The only place that includes CUDA's headers: with every ABI of a name visible under its own symbol. */
+/* The only place that includes CUDA's headers: with every ABI of a name visible under its own
+ * symbol. */
 #ifndef AG_ABI_H
 #define AG_ABI_H
 

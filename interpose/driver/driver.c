@@ -30,7 +30,8 @@ struct driver_row {
 };
 
 static const struct driver_row rows[] = {
-#define AG_HOOK(base, symbol, since, flavour, need, flush) {#symbol, (void **)&ag_cu.symbol, NEED_##need},
+#define AG_HOOK(base, symbol, since, flavour, need, flush) \
+    {#symbol, (void **)&ag_cu.symbol, NEED_##need},
 #define AG_CALL AG_HOOK
 #include "interpose/driver/hooks.def"
 };

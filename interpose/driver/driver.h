@@ -13,7 +13,7 @@
 
 struct ag_driver {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) __typeof__(&symbol) symbol;
-#define AG_CALL AG_HOOK
+#define AG_CALL                                            AG_HOOK
 #include "interpose/driver/hooks.def"
 };
 

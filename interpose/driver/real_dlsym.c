@@ -1,4 +1,5 @@
-/* Finds libc's dlsym without dlsym: see real_dlsym.h. Used by the assembly of the dlsym door too. */
+/* Finds libc's dlsym without dlsym: see real_dlsym.h. Used by the assembly of the dlsym door
+ * too. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -14,8 +15,10 @@ typedef void *(*dlsym_function)(void *, const char *);
 dlsym_function ag_real_dlsym_find(void);
 dlsym_function ag_real_dlsym_pointer;
 
-/* A sanitizer's runtime calls dlsym before its own memory is set up: nothing here may be watched. */
-__attribute__((no_sanitize("address", "undefined", "thread"))) dlsym_function ag_real_dlsym_find(void)
+/* A sanitizer's runtime calls dlsym before its own memory is set up: nothing here may be
+ * watched. */
+__attribute__((no_sanitize("address", "undefined", "thread"))) dlsym_function
+ag_real_dlsym_find(void)
 {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
 

@@ -10,11 +10,11 @@
 /* The signature of each row is the header's: a version or flavour that does not fit fails here. */
 #define SUFFIX_NONE
 #define SUFFIX_LEGACY
-#define SUFFIX_PTSZ _ptsz
-#define SUFFIX_PTDS _ptds
-#define PASTE(a, b, c, d) a##b##_v##c##d
+#define SUFFIX_PTSZ              _ptsz
+#define SUFFIX_PTDS              _ptds
+#define PASTE(a, b, c, d)        a##b##_v##c##d
 #define PFN(base, since, suffix) PASTE(PFN_, base, since, suffix)
-#define AG_HOOK(base, symbol, since, flavour, need, flush)                                            \
+#define AG_HOOK(base, symbol, since, flavour, need, flush)                                     \
     _Static_assert(                                                                            \
         __builtin_types_compatible_p(__typeof__(&symbol), PFN(base, since, SUFFIX_##flavour)), \
         #symbol " has another signature in cudaTypedefs.h");

@@ -2,7 +2,7 @@
  *
  *     AG_ENTRY CUresult cuX(int a)
  *     {
- *         AG_ENTER(cuX, a);                      nested or inactive: the driver's own call, returned
+ *         AG_ENTER(cuX, a);                      nested or inactive: returns the driver's own
  *         return ag_entry_leave(what we do instead);
  *     }
  */
@@ -12,12 +12,12 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
 #include "graph/record/copies.h"
 #include "graph/replayer.h"
+#include "interpose/driver/abi.h"
 #include "interpose/report/stats.h"
 
-#define AG_ENTRY __attribute__((visibility("default")))
+#define AG_ENTRY               __attribute__((visibility("default")))
 #define AG_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 enum ag_entry_state {
@@ -26,11 +26,12 @@ enum ag_entry_state {
     AG_ENTRY_ACTIVE,
 };
 
-/* What hooks of launches do. Apart from the state, since launches that nobody watches must cost nothing. */
+/* What hooks of launches do. Apart from the state, since launches that nobody watches must cost
+ * nothing. */
 enum ag_entry_launches {
-    AG_LAUNCHES_NEW,     /* nothing was read yet */
-    AG_LAUNCHES_PASSED,  /* they jump to the driver's own */
-    AG_LAUNCHES_WATCHED, /* what they use is prefetched; recorded where streams are replayed */
+    AG_LAUNCHES_NEW,      /* nothing was read yet */
+    AG_LAUNCHES_PASSED,   /* they jump to the driver's own */
+    AG_LAUNCHES_WATCHED,  /* what they use is prefetched; recorded where streams are replayed */
     AG_LAUNCHES_RECORDED, /* only recorded */
 };
 
@@ -75,7 +76,8 @@ static inline bool ag_entry_substitutes(void)
     return atomic_load_explicit(&ag_entry_state, memory_order_acquire) == AG_ENTRY_ACTIVE;
 }
 
-/* The column `flush` of hooks.def: why withheld work is submitted before the hook does its own, or -1. */
+/* The column `flush` of hooks.def: why withheld work is submitted before the hook does its own, or
+ * -1. */
 #define AG_BEFORE_FLUSH(why) AG_FLUSH_##why
 #define AG_BEFORE_MANUAL     (-1)
 #define AG_BEFORE_NO_FLUSH   (-1)
@@ -128,27 +130,27 @@ static inline CUresult ag_entry_leave(CUresult result)
     return result;
 }
 
-/* A hook that only replay needs: without, the exported symbol, which linked programs call, jumps to the
- * driver's own. What is done else is in a function of its own, or the compiler would save registers
- * here. In `body`: AG_ENTER first. */
-#define AG_ENTRY_IF_REPLAYED(symbol, parameters, body, ...)                                         \
-    static __attribute__((noinline)) CUresult replayed_##symbol parameters                          \
-    {                                                                                               \
-        AG_ENTER(symbol, __VA_ARGS__);                                                              \
-        body;                                                                                       \
-    }                                                                                               \
-    AG_ENTRY CUresult symbol parameters                                                             \
-    {                                                                                               \
-        __typeof__(&symbol) way = ag_cu.symbol;                                                     \
-                                                                                                    \
-        if (AG_UNLIKELY(!way || atomic_load_explicit(&ag_entry_replay, memory_order_acquire) !=     \
-                                    AG_REPLAY_PASSED))                                              \
-            way = replayed_##symbol;                                                                \
-        return way(__VA_ARGS__);                                                                    \
+/* A hook that only replay needs: without, the exported symbol, which linked programs call, jumps to
+ * the driver's own. What is done else is in a function of its own, or the compiler would save
+ * registers here. In `body`: AG_ENTER first. */
+#define AG_ENTRY_IF_REPLAYED(symbol, parameters, body, ...)                                     \
+    static __attribute__((noinline)) CUresult replayed_##symbol parameters                      \
+    {                                                                                           \
+        AG_ENTER(symbol, __VA_ARGS__);                                                          \
+        body;                                                                                   \
+    }                                                                                           \
+    AG_ENTRY CUresult symbol parameters                                                         \
+    {                                                                                           \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                 \
+                                                                                                \
+        if (AG_UNLIKELY(!way || atomic_load_explicit(&ag_entry_replay, memory_order_acquire) != \
+                                    AG_REPLAY_PASSED))                                          \
+            way = replayed_##symbol;                                                            \
+        return way(__VA_ARGS__);                                                                \
     }
 
-#define AG_ENTER(symbol, ...)                                                \
-    if (!ag_entry_enter(AG_HOOK_##symbol, (void *const *)&ag_cu.symbol))     \
-        return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED
+#define AG_ENTER(symbol, ...)                                            \
+    if (!ag_entry_enter(AG_HOOK_##symbol, (void *const *)&ag_cu.symbol)) \
+    return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED
 
 #endif

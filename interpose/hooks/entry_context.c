@@ -1,15 +1,15 @@
 /* Hooks of contexts: who lives on which device, and whose memory goes when one dies. */
-#include "policy/alloc.h"
+#include "graph/replayer.h"
 #include "interpose/api/api.h"
-#include "policy/app/app_pools.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/lifecycle.h"
+#include "policy/alloc.h"
+#include "policy/app/app_pools.h"
+#include "policy/contexts/context.h"
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
-#include "interpose/lifecycle.h"
 #include "policy/order.h"
-#include "graph/replayer.h"
 
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device)
 {

@@ -1,5 +1,6 @@
-/* Hooks of memsets, where ALLOGRAFT_GRAPH replays streams: all are recorded (graph/record/copies.c).
- * Nobody waits for those without a stream either, as long as they fill device memory. */
+/* Hooks of memsets, where ALLOGRAFT_GRAPH replays streams: all are recorded
+ * (graph/record/copies.c). Nobody waits for those without a stream either, as long as they fill
+ * device memory. */
 #include "graph/record/copies.h"
 #include "interpose/hooks/entry_replay.h"
 

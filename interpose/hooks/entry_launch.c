@@ -4,10 +4,10 @@
  * Programs that are linked with the driver come here in any case, so a launch that nobody watches
  * is two loads, two comparisons and a jump: nothing is entered or counted. What is to be done about
  * the others stands in functions of their own, or the compiler would save registers here. */
+#include "graph/record/op.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
-#include "graph/record/op.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"
 

@@ -1,9 +1,9 @@
 /* Hooks of memory: allocation, free, and the questions about it. */
-#include "policy/alloc.h"
-#include "policy/answers.h"
 #include "graph/record/copies.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "policy/alloc.h"
+#include "policy/answers.h"
 #include "policy/order.h"
 
 AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -16,8 +16,8 @@ AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wi
                                      unsigned int element_bytes)
 {
     AG_ENTER(cuMemAllocPitch_v2, dptr, pitch, width, height, element_bytes);
-    return ag_entry_leave(ag_alloc_pitch(dptr, pitch, width, height, element_bytes,
-                                         __builtin_return_address(0)));
+    return ag_entry_leave(
+        ag_alloc_pitch(dptr, pitch, width, height, element_bytes, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)

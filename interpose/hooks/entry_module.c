@@ -1,16 +1,17 @@
-/* Hooks of module and library loading: what the code can do that the host could see, and memory for it;
- * and of attributes of functions, which graphs have as they were. */
+/* Hooks of module and library loading: what the code can do that the host could see, and memory for
+ * it; and of attributes of functions, which graphs have as they were. */
+#include "graph/record/tuned.h"
+#include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/image.h"
-#include "policy/order.h"
-#include "policy/managed/kernel_params.h"
 #include "interpose/resolve/passage.h"
+#include "policy/managed/kernel_params.h"
+#include "policy/order.h"
 #include "policy/pressure.h"
-#include "graph/replayer.h"
-#include "graph/record/tuned.h"
 
-/* Device printf comes out while the host waits: natively before what the host prints after cudaFree. */
+/* Device printf comes out while the host waits: natively before what the host prints after
+ * cudaFree. */
 static void note_code(bool prints)
 {
     if (ag_entry_replays_now())
@@ -19,34 +20,36 @@ static void note_code(bool prints)
         ag_order_note_visible(AG_VISIBLE_PRINTF);
 }
 
-/* `prints` is evaluated once, before the call. A failure for want of memory is tried again after what
- * we keep was given back. */
-#define LOADS(symbol, prints, parameters, ...)                                        \
-    AG_ENTRY CUresult symbol parameters                                               \
-    {                                                                                 \
-        CUresult result;                                                              \
-                                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                                \
-        note_code(prints);                                                            \
-        result = ag_cu.symbol(__VA_ARGS__);                                           \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())      \
-            result = ag_cu.symbol(__VA_ARGS__);                                       \
-        return ag_entry_leave(result);                                                \
+/* `prints` is evaluated once, before the call. A failure for want of memory is tried again after
+ * what we keep was given back. */
+#define LOADS(symbol, prints, parameters, ...)                                   \
+    AG_ENTRY CUresult symbol parameters                                          \
+    {                                                                            \
+        CUresult result;                                                         \
+                                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                           \
+        note_code(prints);                                                       \
+        result = ag_cu.symbol(__VA_ARGS__);                                      \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
+            result = ag_cu.symbol(__VA_ARGS__);                                  \
+        return ag_entry_leave(result);                                           \
     }
 
 LOADS(cuModuleLoad, ag_image_file_prints(file), (CUmodule * module, const char *file), module, file)
-LOADS(cuModuleLoadData, ag_image_prints(image), (CUmodule * module, const void *image), module, image)
+LOADS(cuModuleLoadData, ag_image_prints(image), (CUmodule * module, const void *image), module,
+      image)
 LOADS(cuModuleLoadDataEx, ag_image_prints(image),
       (CUmodule * module, const void *image, unsigned int n, CUjit_option *options, void **values),
       module, image, n, options, values)
-LOADS(cuModuleLoadFatBinary, ag_image_prints(image), (CUmodule * module, const void *image), module, image)
+LOADS(cuModuleLoadFatBinary, ag_image_prints(image), (CUmodule * module, const void *image), module,
+      image)
 LOADS(cuLibraryLoadData, ag_image_prints(code),
-      (CUlibrary * library, const void *code, CUjit_option *jit, void **jit_values, unsigned int n_jit,
-       CUlibraryOption *options, void **values, unsigned int n),
+      (CUlibrary * library, const void *code, CUjit_option *jit, void **jit_values,
+       unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n),
       library, code, jit, jit_values, n_jit, options, values, n)
 LOADS(cuLibraryLoadFromFile, ag_image_file_prints(file),
-      (CUlibrary * library, const char *file, CUjit_option *jit, void **jit_values, unsigned int n_jit,
-       CUlibraryOption *options, void **values, unsigned int n),
+      (CUlibrary * library, const char *file, CUjit_option *jit, void **jit_values,
+       unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n),
       library, file, jit, jit_values, n_jit, options, values, n)
 
 /* --- attributes of functions --- */
@@ -61,18 +64,18 @@ static CUresult took(CUresult result, const struct ag_tuned *tuned)
 {
     if (result == CUDA_SUCCESS)
         ag_tuned_note(tuned);
-    if (tuned->kind == AG_TUNED_ATTRIBUTE && tuned->attribute == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
-        ag_params_forget(); /* what is known of the function says that it has no clusters, perhaps */
+    if (tuned->kind == AG_TUNED_ATTRIBUTE &&
+        tuned->attribute == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
+        /* what is known of the function says that it has no clusters, perhaps */
+        ag_params_forget();
     return result;
 }
 
 /* The driver is called in any case. `...`: the call's arguments. */
-#define TUNES(symbol, what, parameters, ...)                                            \
-    AG_ENTRY_IF_REPLAYED(symbol, parameters,                                            \
-                         const struct ag_tuned tuned = what;                            \
-                         tuning(&tuned);                                                \
-                         return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &tuned)), \
-                         __VA_ARGS__)
+#define TUNES(symbol, what, parameters, ...)                                                     \
+    AG_ENTRY_IF_REPLAYED(symbol, parameters, const struct ag_tuned tuned = what; tuning(&tuned); \
+                         return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &tuned)),         \
+                                __VA_ARGS__)
 #define TUNED(...) ((struct ag_tuned){__VA_ARGS__})
 
 TUNES(cuFuncSetAttribute, TUNED(function, AG_TUNED_ATTRIBUTE, (int)attribute, -1, value),

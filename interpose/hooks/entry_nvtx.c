@@ -5,9 +5,9 @@
  * each opens what NVTX_INJECTION64_PATH names and lets InitializeInjectionNvtx2 fill in what it
  * likes; all else does nothing. There is no other way in: the weak pointer that NVTX looks at last
  * is hidden. So who runs under us needs the variable: `allograft run` sets it, and where the
- * library is preloaded without that, its one constructor (lifecycle.c) does, if, and only if, the settings of the
- * environment ask for NVTX. Nothing else is done then, neither there nor in the injection, which
- * reads the settings alone.
+ * library is preloaded without that, its one constructor (lifecycle.c) does, if, and only if, the
+ * settings of the environment ask for NVTX. Nothing else is done then, neither there nor in the
+ * injection, which reads the settings alone.
  *
  * Answers are those that a program without any injection gets. Domains and registered strings are
  * handed back to us as what we answered when they were made: all that is to be known of them is
@@ -24,11 +24,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "graph/learn/marks.h"
 #include "interpose/driver/abi.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/lifecycle.h"
-#include "graph/learn/marks.h"
 #include "interpose/hooks/nvtx_abi.h"
+#include "interpose/lifecycle.h"
 #include "interpose/settings/options.h"
 
 #define VARIABLE "NVTX_INJECTION64_PATH"
@@ -227,10 +227,8 @@ static const struct {
     bool is_name; /* for names of streams; else for ranges */
     ag_nvtx_function function;
 } ours[] = {
-#define OURS(module, place, is_name, function)                                   \
-    {                                                                            \
-        AG_NVTX_##module, AG_NVTX_##place, is_name, (ag_nvtx_function)(function) \
-    }
+#define OURS(module, place, is_name, function) \
+    {AG_NVTX_##module, AG_NVTX_##place, is_name, (ag_nvtx_function)(function)}
     OURS(CORE, MARK_EX, false, mark_ex),
     OURS(CORE, MARK_A, false, mark_a),
     OURS(CORE, MARK_W, false, mark_w),

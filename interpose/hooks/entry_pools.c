@@ -1,13 +1,14 @@
 /* Hooks of the stream-ordered allocator: the program's own pools, and what it takes from them.
  *
- * Everything passes through. Pools whose memory the host may read, and memory that other processes get,
- * make unfinished work visible (policy/order.c): noted before the call, as in entry_visible.c. */
-#include "policy/app/app_async.h"
-#include "policy/app/app_pools.h"
+ * Everything passes through. Pools whose memory the host may read, and memory that other processes
+ * get, make unfinished work visible (policy/order.c): noted before the call, as in
+ * entry_visible.c. */
+#include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "policy/app/app_async.h"
+#include "policy/app/app_pools.h"
 #include "policy/order.h"
-#include "graph/replayer.h"
 
 /* --- allocations and frees --- */
 
@@ -36,8 +37,8 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmem
 {
     AG_ENTER(cuMemAllocFromPoolAsync, dptr, bytes, pool, stream);
     allocating(stream, false);
-    return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, false,
-                                                 __builtin_return_address(0)));
+    return ag_entry_leave(
+        ag_app_alloc_from_pool(dptr, bytes, pool, stream, false, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
@@ -45,8 +46,8 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, 
 {
     AG_ENTER(cuMemAllocFromPoolAsync_ptsz, dptr, bytes, pool, stream);
     allocating(stream, true);
-    return ag_entry_leave(ag_app_alloc_from_pool(dptr, bytes, pool, stream, true,
-                                                 __builtin_return_address(0)));
+    return ag_entry_leave(
+        ag_app_alloc_from_pool(dptr, bytes, pool, stream, true, __builtin_return_address(0)));
 }
 
 /* What was submitted to the stream before has the memory still. */
@@ -109,27 +110,30 @@ AG_ENTRY CUresult cuMemPoolDestroy(CUmemoryPool pool)
     return ag_entry_leave(ag_app_pools_destroy(pool));
 }
 
-AG_ENTRY CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+AG_ENTRY CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                        void *value)
 {
     AG_ENTER(cuMemPoolSetAttribute, pool, attribute, value);
     return ag_entry_leave(ag_app_pools_set_attribute(pool, attribute, value));
 }
 
-AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                        void *value)
 {
     AG_ENTER(cuMemPoolGetAttribute, pool, attribute, value);
     return ag_entry_leave(ag_app_pools_get_attribute(pool, attribute, value));
 }
 
-#define TOUCHES(symbol, parameters, ...)                                                  \
-    AG_ENTRY CUresult symbol parameters                                                   \
-    {                                                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                                                    \
-        return ag_entry_leave(ag_app_pools_touched(ag_cu.symbol(__VA_ARGS__), pool));     \
+#define TOUCHES(symbol, parameters, ...)                                              \
+    AG_ENTRY CUresult symbol parameters                                               \
+    {                                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                                \
+        return ag_entry_leave(ag_app_pools_touched(ag_cu.symbol(__VA_ARGS__), pool)); \
     }
 
 TOUCHES(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), pool, keep)
-TOUCHES(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), pool, map, count)
+TOUCHES(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), pool,
+        map, count)
 TOUCHES(cuMemPoolGetAccess, (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation *location),
         flags, pool, location)
 TOUCHES(cuMemPoolImportPointer,
@@ -157,9 +161,9 @@ AG_ENTRY CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *e
 {
     AG_ENTER(cuMemPoolImportFromShareableHandle, pool, exported, type, flags);
     ag_order_note_visible(AG_VISIBLE_SHARED);
-    return ag_entry_leave(ag_app_pools_made(
-        ag_cu.cuMemPoolImportFromShareableHandle(pool, exported, type, flags), pool,
-        AG_APP_POOL_IMPORTED, NULL));
+    return ag_entry_leave(
+        ag_app_pools_made(ag_cu.cuMemPoolImportFromShareableHandle(pool, exported, type, flags),
+                          pool, AG_APP_POOL_IMPORTED, NULL));
 }
 
 AG_ENTRY CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
@@ -183,8 +187,8 @@ AG_ENTRY CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
     CUmemLocation location = on_device(device);
 
     AG_ENTER(cuDeviceGetDefaultMemPool, pool, device);
-    return ag_entry_leave(ag_app_pools_given(ag_cu.cuDeviceGetDefaultMemPool(pool, device), pool, false,
-                                             &location, CU_MEM_ALLOCATION_TYPE_PINNED));
+    return ag_entry_leave(ag_app_pools_given(ag_cu.cuDeviceGetDefaultMemPool(pool, device), pool,
+                                             false, &location, CU_MEM_ALLOCATION_TYPE_PINNED));
 }
 
 AG_ENTRY CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
@@ -201,8 +205,8 @@ AG_ENTRY CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
     CUmemLocation location = on_device(device);
 
     AG_ENTER(cuDeviceSetMemPool, device, pool);
-    return ag_entry_leave(ag_app_pools_chosen(ag_cu.cuDeviceSetMemPool(device, pool), pool, &location,
-                                              CU_MEM_ALLOCATION_TYPE_PINNED));
+    return ag_entry_leave(ag_app_pools_chosen(ag_cu.cuDeviceSetMemPool(device, pool), pool,
+                                              &location, CU_MEM_ALLOCATION_TYPE_PINNED));
 }
 
 AG_ENTRY CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location,
@@ -210,8 +214,8 @@ AG_ENTRY CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *loca
 {
     AG_ENTER(cuMemGetDefaultMemPool, pool, location, type);
     note_pool(location, type);
-    return ag_entry_leave(ag_app_pools_given(ag_cu.cuMemGetDefaultMemPool(pool, location, type), pool,
-                                             false, location, type));
+    return ag_entry_leave(ag_app_pools_given(ag_cu.cuMemGetDefaultMemPool(pool, location, type),
+                                             pool, false, location, type));
 }
 
 AG_ENTRY CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
@@ -219,13 +223,14 @@ AG_ENTRY CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
 {
     AG_ENTER(cuMemGetMemPool, pool, location, type);
     note_pool(location, type);
-    return ag_entry_leave(ag_app_pools_given(ag_cu.cuMemGetMemPool(pool, location, type), pool, true,
-                                             location, type));
+    return ag_entry_leave(ag_app_pools_given(ag_cu.cuMemGetMemPool(pool, location, type), pool,
+                                             true, location, type));
 }
 
-AG_ENTRY CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+AG_ENTRY CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
+                                  CUmemoryPool pool)
 {
     AG_ENTER(cuMemSetMemPool, location, type, pool);
-    return ag_entry_leave(ag_app_pools_chosen(ag_cu.cuMemSetMemPool(location, type, pool), pool,
-                                              location, type));
+    return ag_entry_leave(
+        ag_app_pools_chosen(ag_cu.cuMemSetMemPool(location, type, pool), pool, location, type));
 }

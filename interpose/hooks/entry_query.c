@@ -1,16 +1,16 @@
 /* Hooks of calls whose answer depends on the wait that an ordered free left owed. */
+#include "graph/record/tuned.h"
+#include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
-#include "policy/order.h"
 #include "policy/managed/kernel_params.h"
-#include "graph/replayer.h"
-#include "graph/record/tuned.h"
+#include "policy/order.h"
 
 #define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 
 /* A query natively finds the work before the last cudaFree finished. Was that wait owed when the
- * answer "not ready" was given? Then it is paid, and the driver has to be asked again. `owed`: before
- * it was asked, since another thread may have paid meanwhile. */
+ * answer "not ready" was given? Then it is paid, and the driver has to be asked again. `owed`:
+ * before it was asked, since another thread may have paid meanwhile. */
 static bool paid_for(CUresult result, bool owed)
 {
     if (result != CUDA_ERROR_NOT_READY || !(owed || ag_order_owes()))
@@ -19,41 +19,43 @@ static bool paid_for(CUresult result, bool owed)
     return true;
 }
 
-#define ASK_THE_DRIVER(symbol, ...)             \
-    do {                                        \
-        owed = ag_order_owes();                 \
-        result = ag_cu.symbol(__VA_ARGS__);     \
+#define ASK_THE_DRIVER(symbol, ...)         \
+    do {                                    \
+        owed = ag_order_owes();             \
+        result = ag_cu.symbol(__VA_ARGS__); \
     } while (--asks && paid_for(result, owed))
 
-#define ASKED_AGAIN(symbol, parameters, ...)     \
-    AG_ENTRY CUresult symbol parameters          \
-    {                                            \
-        unsigned asks = MOST_ASKS;               \
-        CUresult result;                         \
-        bool owed;                               \
-                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);           \
-        ASK_THE_DRIVER(symbol, __VA_ARGS__);     \
-        return ag_entry_leave(result);           \
+#define ASKED_AGAIN(symbol, parameters, ...) \
+    AG_ENTRY CUresult symbol parameters      \
+    {                                        \
+        unsigned asks = MOST_ASKS;           \
+        CUresult result;                     \
+        bool owed;                           \
+                                             \
+        AG_ENTER(symbol, __VA_ARGS__);       \
+        ASK_THE_DRIVER(symbol, __VA_ARGS__); \
+        return ag_entry_leave(result);       \
     }
 
 ASKED_AGAIN(cuEventQuery, (CUevent event), event)
-ASKED_AGAIN(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end), milliseconds, start, end)
-ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end), milliseconds, start, end)
+ASKED_AGAIN(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end), milliseconds,
+            start, end)
+ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end), milliseconds,
+            start, end)
 
 /* Of a stream, what is withheld is asked for as well: it goes out first. */
-#define STREAM_ASKED(symbol, per_thread)                                      \
-    AG_ENTRY CUresult symbol(CUstream stream)                                 \
-    {                                                                         \
-        unsigned asks = MOST_ASKS;                                            \
-        CUresult result;                                                      \
-        bool owed;                                                            \
-                                                                              \
-        AG_ENTER(symbol, stream);                                             \
-        if (ag_entry_replays_now())                                           \
-            ag_replay_flush_stream(stream, per_thread, AG_FLUSH_STREAM);      \
-        ASK_THE_DRIVER(symbol, stream);                                       \
-        return ag_entry_leave(replied(result));                               \
+#define STREAM_ASKED(symbol, per_thread)                                 \
+    AG_ENTRY CUresult symbol(CUstream stream)                            \
+    {                                                                    \
+        unsigned asks = MOST_ASKS;                                       \
+        CUresult result;                                                 \
+        bool owed;                                                       \
+                                                                         \
+        AG_ENTER(symbol, stream);                                        \
+        if (ag_entry_replays_now())                                      \
+            ag_replay_flush_stream(stream, per_thread, AG_FLUSH_STREAM); \
+        ASK_THE_DRIVER(symbol, stream);                                  \
+        return ag_entry_leave(replied(result));                          \
     }
 
 static CUresult replied(CUresult result)
@@ -65,13 +67,13 @@ STREAM_ASKED(cuStreamQuery, false)
 STREAM_ASKED(cuStreamQuery_ptsz, true)
 
 /* What is taken away here was in nobody's use any more natively, after a cudaFree. */
-#define PAID_FIRST(symbol, parameters, ...)                           \
-    AG_ENTRY CUresult symbol parameters                               \
-    {                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                \
-        if (ag_order_owes())                                          \
-            ag_order_pay(AG_STAT_PAID_DESTROY);                       \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));             \
+#define PAID_FIRST(symbol, parameters, ...)               \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        if (ag_order_owes())                              \
+            ag_order_pay(AG_STAT_PAID_DESTROY);           \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
     }
 
 static void forgotten(void)
@@ -85,14 +87,14 @@ static void forgotten(void)
 }
 
 /* Code that goes: its functions' handles may come back as others. */
-#define UNLOADS(symbol, parameters, ...)                              \
-    AG_ENTRY CUresult symbol parameters                               \
-    {                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                \
-        if (ag_order_owes())                                          \
-            ag_order_pay(AG_STAT_PAID_DESTROY);                       \
-        forgotten();                                                  \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));             \
+#define UNLOADS(symbol, parameters, ...)                  \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        if (ag_order_owes())                              \
+            ag_order_pay(AG_STAT_PAID_DESTROY);           \
+        forgotten();                                      \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
     }
 
 UNLOADS(cuModuleUnload, (CUmodule module), module)

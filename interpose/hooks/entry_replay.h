@@ -6,9 +6,9 @@
 #ifndef AG_ENTRY_REPLAY_H
 #define AG_ENTRY_REPLAY_H
 
+#include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
-#include "graph/replayer.h"
 
 static inline bool ag_entry_passes(void)
 {
@@ -58,8 +58,8 @@ static inline CUresult ag_entry_submitted(struct ag_lane *lane, CUresult result)
     }                                                                      \
     AG_JUMPS(symbol, parameters, __VA_ARGS__)
 
-/* As AG_FLUSHES; the host waits, so errors of what was let go earlier are told. The hook is left before: a signal
- * handler may jump out of a wait. */
+/* As AG_FLUSHES; the host waits, so errors of what was let go earlier are told. The hook is left
+ * before: a signal handler may jump out of a wait. */
 #define AG_WAITS(symbol, flush, parameters, ...)                           \
     static __attribute__((noinline)) CUresult replayed_##symbol parameters \
     {                                                                      \

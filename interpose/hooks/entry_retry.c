@@ -1,37 +1,39 @@
-/* Hooks of calls that fail for want of memory which a cache of ours may hold: that is given back, and the
- * driver asked once more. What of it counts against ALLOGRAFT_LIMIT, is counted. */
-#include "policy/budget.h"
-#include "policy/contexts/context.h"
+/* Hooks of calls that fail for want of memory which a cache of ours may hold: that is given back,
+ * and the driver asked once more. What of it counts against ALLOGRAFT_LIMIT, is counted. */
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
 #include "policy/order.h"
 #include "policy/pressure.h"
 
-#define RETRIED(symbol, parameters, ...)                                              \
-    AG_ENTRY CUresult symbol parameters                                               \
-    {                                                                                 \
-        CUresult result;                                                              \
-                                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                                \
-        result = ag_cu.symbol(__VA_ARGS__);                                           \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())      \
-            result = ag_cu.symbol(__VA_ARGS__);                                       \
-        return ag_entry_leave(result);                                                \
+#define RETRIED(symbol, parameters, ...)                                         \
+    AG_ENTRY CUresult symbol parameters                                          \
+    {                                                                            \
+        CUresult result;                                                         \
+                                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                           \
+        result = ag_cu.symbol(__VA_ARGS__);                                      \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
+            result = ag_cu.symbol(__VA_ARGS__);                                  \
+        return ag_entry_leave(result);                                           \
     }
 
-RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array, descriptor)
-RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor), array, descriptor)
+RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array,
+        descriptor)
+RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor), array,
+        descriptor)
 RETRIED(cuMipmappedArrayCreate,
         (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels),
         array, descriptor, levels)
 
 /* An executable graph takes memory of the device for its nodes. */
 RETRIED(cuGraphInstantiate,
-        (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec, graph,
-        node, text, size)
+        (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
+        graph, node, text, size)
 RETRIED(cuGraphInstantiate_v2,
-        (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec, graph,
-        node, text, size)
+        (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
+        graph, node, text, size)
 RETRIED(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
         exec, graph, flags)
 RETRIED(cuGraphInstantiateWithParams,

@@ -1,10 +1,10 @@
 /* Hooks of streams and captures: they decide which order of frees is exact (policy/order.c). */
-#include "policy/alloc.h"
-#include "policy/contexts/context.h"
+#include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "policy/alloc.h"
+#include "policy/contexts/context.h"
 #include "policy/order.h"
-#include "graph/replayer.h"
 
 /* Around the creation of a stream that will not wait for the NULL stream, if it is one. */
 static struct ag_context *coming(unsigned int flags)
@@ -111,14 +111,15 @@ static void opening(void)
 BEGINS(cuStreamBeginCapture, false, (CUstream stream), stream)
 BEGINS(cuStreamBeginCapture_ptsz, true, (CUstream stream), stream)
 BEGINS(cuStreamBeginCapture_v2, false, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
-BEGINS(cuStreamBeginCapture_v2_ptsz, true, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+BEGINS(cuStreamBeginCapture_v2_ptsz, true, (CUstream stream, CUstreamCaptureMode mode), stream,
+       mode)
 BEGINS(cuStreamBeginCaptureToGraph, false,
-       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-        size_t n, CUstreamCaptureMode mode),
+       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+        const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode),
        stream, graph, dependencies, edges, n, mode)
 BEGINS(cuStreamBeginCaptureToGraph_ptsz, true,
-       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-        size_t n, CUstreamCaptureMode mode),
+       (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+        const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode),
        stream, graph, dependencies, edges, n, mode)
 
 AG_ENTRY CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
@@ -144,8 +145,8 @@ static void altering(CUstream stream, bool per_thread)
     ag_replay_stream_altered(stream);
 }
 
-#define ALTERS(symbol, per_thread, parameters, ...)                                   \
-    AG_ENTRY_IF_REPLAYED(symbol, parameters, altering(stream, per_thread);            \
+#define ALTERS(symbol, per_thread, parameters, ...)                        \
+    AG_ENTRY_IF_REPLAYED(symbol, parameters, altering(stream, per_thread); \
                          return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)), __VA_ARGS__)
 
 ALTERS(cuStreamSetAttribute, false,

@@ -2,63 +2,70 @@
  * (policy/order.c). Noted before the call, so that no free in between can be ordered. */
 #include <string.h>
 
-#include "interpose/settings/caller.h"
+#include "graph/record/op.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
-#include "graph/record/op.h"
+#include "interpose/settings/caller.h"
 #include "policy/order.h"
 
-#define NOTED(how, symbol, parameters, ...)                         \
-    AG_ENTRY CUresult symbol parameters                             \
-    {                                                               \
-        AG_ENTER(symbol, __VA_ARGS__);                              \
-        ag_order_note_visible(how);                                 \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));           \
+#define NOTED(how, symbol, parameters, ...)               \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        ag_order_note_visible(how);                       \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
     }
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
-#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)         \
-    AG_ENTRY CUresult symbol parameters                             \
-    {                                                               \
-        AG_ENTER(symbol, __VA_ARGS__);                              \
+#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                      \
+    AG_ENTRY CUresult symbol parameters                                          \
+    {                                                                            \
+        AG_ENTER(symbol, __VA_ARGS__);                                           \
         if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY) \
-            ag_order_note_visible(how);                             \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));           \
+            ag_order_note_visible(how);                                          \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));                        \
     }
 
 NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemAllocHost_v2, (void **pp, size_t bytes), pp, bytes)
-NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemHostAlloc, (void **pp, size_t bytes, unsigned int flags),
-                      pp, bytes, flags)
-NOTED(AG_VISIBLE_REGISTERED, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags), p, bytes, flags)
+NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemHostAlloc,
+                      (void **pp, size_t bytes, unsigned int flags), pp, bytes, flags)
+NOTED(AG_VISIBLE_REGISTERED, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags), p,
+      bytes, flags)
 NOTED(AG_VISIBLE_MANAGED, cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytes, unsigned int flags),
       dptr, bytes, flags)
 NOTED(AG_VISIBLE_MANAGED, cuLibraryGetManaged,
-      (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name), dptr, bytes, library, name)
+      (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name), dptr, bytes,
+      library, name)
 NOTED(AG_VISIBLE_EXTERNAL, cuImportExternalMemory,
-      (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor), memory, descriptor)
+      (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor), memory,
+      descriptor)
 NOTED(AG_VISIBLE_EXTERNAL, cuImportExternalSemaphore,
       (CUexternalSemaphore * semaphore, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *descriptor),
       semaphore, descriptor)
 NOTED(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources,
-      (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources, stream)
+      (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
+      stream)
 NOTED(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources_ptsz,
-      (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources, stream)
-NOTED(AG_VISIBLE_SHARED, cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), handle, event)
-NOTED(AG_VISIBLE_SHARED, cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), event, handle)
+      (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
+      stream)
+NOTED(AG_VISIBLE_SHARED, cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), handle,
+      event)
+NOTED(AG_VISIBLE_SHARED, cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), event,
+      handle)
 NOTED(AG_VISIBLE_SHARED, cuMemExportToShareableHandle,
       (void *exported, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
        unsigned long long flags),
       exported, handle, type, flags)
 NOTED(AG_VISIBLE_SHARED, cuMemImportFromShareableHandle,
-      (CUmemGenericAllocationHandle * handle, void *exported, CUmemAllocationHandleType type), handle,
-      exported, type)
+      (CUmemGenericAllocationHandle * handle, void *exported, CUmemAllocationHandleType type),
+      handle, exported, type)
 NOTED(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback,
-      (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream, callback,
-      data, flags)
+      (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
+      callback, data, flags)
 NOTED(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback_ptsz,
-      (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream, callback,
-      data, flags)
+      (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
+      callback, data, flags)
 NOTED(AG_VISIBLE_HOST_FUNCTION, cuGraphAddHostNode,
       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
        const CUDA_HOST_NODE_PARAMS *parameters),
@@ -80,16 +87,16 @@ static bool take_host_function(CUstream stream, bool per_thread, CUhostFn functi
     return ag_replay_take(*ret_lane, &op);
 }
 
-#define HOST_FUNCTION(symbol, per_thread)                                                          \
-    AG_ENTRY CUresult symbol(CUstream stream, CUhostFn function, void *data)                       \
-    {                                                                                              \
-        struct ag_lane *lane;                                                                      \
-                                                                                                   \
-        AG_ENTER(symbol, stream, function, data);                                                  \
-        ag_order_note_visible(AG_VISIBLE_HOST_FUNCTION);                                           \
-        if (take_host_function(stream, per_thread, function, data, &lane))                         \
-            return ag_entry_leave(CUDA_SUCCESS);                                                   \
-        return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol(stream, function, data)));     \
+#define HOST_FUNCTION(symbol, per_thread)                                                      \
+    AG_ENTRY CUresult symbol(CUstream stream, CUhostFn function, void *data)                   \
+    {                                                                                          \
+        struct ag_lane *lane;                                                                  \
+                                                                                               \
+        AG_ENTER(symbol, stream, function, data);                                              \
+        ag_order_note_visible(AG_VISIBLE_HOST_FUNCTION);                                       \
+        if (take_host_function(stream, per_thread, function, data, &lane))                     \
+            return ag_entry_leave(CUDA_SUCCESS);                                               \
+        return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol(stream, function, data))); \
     }
 
 HOST_FUNCTION(cuLaunchHostFunc, false)
@@ -109,9 +116,9 @@ AG_ENTRY CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraph
     return ag_entry_leave(ag_cu.cuGraphAddNode(node, graph, dependencies, n, parameters));
 }
 
-AG_ENTRY CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-                                    const CUgraphEdgeData *edges, size_t n,
-                                    CUgraphNodeParams *parameters)
+AG_ENTRY CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
+                                    const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+                                    size_t n, CUgraphNodeParams *parameters)
 {
     AG_ENTER(cuGraphAddNode_v2, node, graph, dependencies, edges, n, parameters);
     note_node(parameters);
@@ -124,7 +131,8 @@ static CUresult note_global(CUresult result, const CUdeviceptr *dptr)
     unsigned managed = 0;
 
     if (result == CUDA_SUCCESS && dptr &&
-        ag_cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *dptr) == CUDA_SUCCESS &&
+        ag_cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *dptr) ==
+            CUDA_SUCCESS &&
         managed)
         ag_order_note_visible(AG_VISIBLE_MANAGED);
     return result;

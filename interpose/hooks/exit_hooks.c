@@ -1,8 +1,8 @@
 /* The exits that run no atexit handlers: _exit, _Exit and the exec family of libc, wrapped.
  *
  * A native cudaFree has waited before the program gets here; what an ordered one still owes is paid
- * first. Each wrapper ends in libc's own function; when exec fails, the program goes on, and where that can be
- * told beforehand (leave_exec.c), nothing is done. */
+ * first. Each wrapper ends in libc's own function; when exec fails, the program goes on, and where
+ * that can be told beforehand (leave_exec.c), nothing is done. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,11 +15,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "interpose/driver/real_dlsym.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/leave_exec.h"
-#include "interpose/lifecycle.h"
 #include "interpose/hooks/own_stack.h"
-#include "interpose/driver/real_dlsym.h"
+#include "interpose/lifecycle.h"
 
 #define NEXT(name) ((__typeof__(&name))find(#name))
 
@@ -137,19 +137,20 @@ static char *const *collect(char **argv, size_t n, const char *first, va_list ar
     return with_envp ? va_arg(args, char *const *) : NULL;
 }
 
-/* An array for the arguments, on the stack of the caller: nothing may fail between here and exec. */
-#define COLLECT(first, argv, envp, with_envp)                     \
-    do {                                                          \
-        va_list args;                                             \
-        size_t n;                                                 \
-                                                                  \
-        va_start(args, first);                                    \
-        n = count(first, args);                                   \
-        va_end(args);                                             \
-        (argv) = alloca(n * sizeof(char *));                      \
-        va_start(args, first);                                    \
-        (envp) = collect(argv, n, first, args, with_envp);        \
-        va_end(args);                                             \
+/* An array for the arguments, on the stack of the caller: nothing may fail between here and
+ * exec. */
+#define COLLECT(first, argv, envp, with_envp)              \
+    do {                                                   \
+        va_list args;                                      \
+        size_t n;                                          \
+                                                           \
+        va_start(args, first);                             \
+        n = count(first, args);                            \
+        va_end(args);                                      \
+        (argv) = alloca(n * sizeof(char *));               \
+        va_start(args, first);                             \
+        (envp) = collect(argv, n, first, args, with_envp); \
+        va_end(args);                                      \
     } while (0)
 
 AG_ENTRY int execl(const char *path, const char *arg, ...)

@@ -1,12 +1,13 @@
 /* The formats of device code, as far as finding a call of vprintf in it needs: see image.h.
  *
- * A wrapper (magic, version, pointer to the fat binary) comes from nvcc's host code. A fat binary is a
- * header of 16 bytes (magic, version, header size, size of the entries) and entries, each with a header
- * of its own: kind, version, header size, payload size, ..., flags at byte 40. A cubin is an ELF file
- * whose string tables name what it calls; PTX is text that names it.
+ * A wrapper (magic, version, pointer to the fat binary) comes from nvcc's host code. A fat binary
+ * is a header of 16 bytes (magic, version, header size, size of the entries) and entries, each with
+ * a header of its own: kind, version, header size, payload size, ..., flags at byte 40. A cubin is
+ * an ELF file whose string tables name what it calls; PTX is text that names it.
  *
  * The program may pass anything, and how much of it can be read is known only from headers that may
- * lie. So every byte is fetched through the kernel, which fails where a plain access would crash. */
+ * lie. So every byte is fetched through the kernel, which fails where a plain access would
+ * crash. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -22,11 +23,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define WRAPPER_MAGIC 0x466243b1u
-#define FAT_MAGIC 0xba55ed50u
-#define FLAG_ZSTD 0x8000u
+#define WRAPPER_MAGIC      0x466243b1u
+#define FAT_MAGIC          0xba55ed50u
+#define FLAG_ZSTD          0x8000u
 #define ENTRY_HEADER_LEAST 48u
-#define CHUNK 16384u
+#define CHUNK              16384u
 
 static const char callee[] = "vprintf";
 
@@ -101,7 +102,8 @@ static bool entries_print(struct span span, uint64_t offset, uint64_t size)
 {
     struct entry_header header;
 
-    while (size >= ENTRY_HEADER_LEAST && fetch(span, offset, &header, sizeof(header)) == sizeof(header)) {
+    while (size >= ENTRY_HEADER_LEAST &&
+           fetch(span, offset, &header, sizeof(header)) == sizeof(header)) {
         if (header.header_size < ENTRY_HEADER_LEAST || header.header_size > size ||
             header.payload_size > size - header.header_size)
             return false;
@@ -141,8 +143,7 @@ static bool span_prints(struct span span, bool may_be_wrapped)
     size_t got = fetch(span, 0, &start, sizeof(start));
 
     if (got >= sizeof(start.wrapper) && start.magic == WRAPPER_MAGIC)
-        return may_be_wrapped &&
-               span_prints((struct span){start.wrapper.fat, UINT64_MAX}, false);
+        return may_be_wrapped && span_prints((struct span){start.wrapper.fat, UINT64_MAX}, false);
     if (got >= sizeof(start.fat) && start.magic == FAT_MAGIC)
         return entries_print(span, start.fat.header_size, start.fat.entries_size);
     if (got >= sizeof(start.elf) && !memcmp(start.elf.e_ident, ELFMAG, SELFMAG))

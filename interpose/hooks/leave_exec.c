@@ -1,9 +1,9 @@
 /* Will an exec come to anything? See leave_exec.h.
  *
- * The report of a process that becomes another program has to be written before. Programs look for others by
- * trying one path after the other, so the common failures are told beforehand; what cannot be told that way
- * (a list of arguments that is too long, a format that nobody knows, want of memory) is tried, and costs a
- * report that another one follows. */
+ * The report of a process that becomes another program has to be written before. Programs look for
+ * others by trying one path after the other, so the common failures are told beforehand; what
+ * cannot be told that way (a list of arguments that is too long, a format that nobody knows, want
+ * of memory) is tried, and costs a report that another one follows. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -79,8 +79,8 @@ bool ag_leave_may_find(const char *file)
         int length = (int)strcspn(folders, ":"); /* none: the current folder */
 
         if (length < PATH_MAX && (size_t)length + strlen(file) + 3 < sizeof(path)) {
-            (void)snprintf(path, sizeof(path), "%.*s/%s", length ? length : 1, length ? folders : ".",
-                           file);
+            (void)snprintf(path, sizeof(path), "%.*s/%s", length ? length : 1,
+                           length ? folders : ".", file);
             if (ag_leave_may_start(path))
                 return true;
         }

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* May execve of that path start a program? False only where it is to fail: a file that is not there or may not be
- * executed, or a script whose interpreter is. Async-signal-safe. */
+/* May execve of that path start a program? False only where it is to fail: a file that is not there
+ * or may not be executed, or a script whose interpreter is. Async-signal-safe. */
 bool ag_leave_may_start(const char *path);
 /* Likewise for execvp, which looks along PATH, and for fexecve. */
 bool ag_leave_may_find(const char *file);

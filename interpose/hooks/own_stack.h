@@ -3,8 +3,9 @@
 #define AG_OWN_STACK_H
 
 /* Calls work(argument) on fresh stack of a size that does for the driver too: the caller may be a
- * signal handler on an alternate stack of a few KiB. Where there is no memory for one, on the caller's;
- * or, if that is an alternate stack, not at all: what overflows there kills the process. */
+ * signal handler on an alternate stack of a few KiB. Where there is no memory for one, on the
+ * caller's; or, if that is an alternate stack, not at all: what overflows there kills the
+ * process. */
 void ag_own_stack_run(void (*work)(void *argument), void *argument);
 
 #endif

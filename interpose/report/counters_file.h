@@ -27,7 +27,8 @@ struct ag_record_owner {
 enum ag_record_state {
     AG_RECORD_RUNNING,
     AG_RECORD_DEAD,
-    AG_RECORD_ELSEWHERE, /* in another container, where process ids mean something else; or unknown */
+    /* in another container, where process ids mean something else; or unknown */
+    AG_RECORD_ELSEWHERE,
 };
 
 #define AG_RECORD_NAME_MAX 112u
@@ -39,8 +40,8 @@ void ag_record_name(const struct ag_record_owner *owner, char name[AG_RECORD_NAM
 bool ag_record_parse_name(const char *name, struct ag_record_owner *ret);
 /* As far as process ids tell. */
 enum ag_record_state ag_record_state(const struct ag_record_owner *owner);
-/* Of the process that `path` in `folder` names. Whether it lives is told by the lock of the file; only
- * where that tells nothing, by process ids, which mean something else in another container. */
+/* Of the process that `path` in `folder` names. Whether it lives is told by the lock of the file;
+ * only where that tells nothing, by process ids, which mean something else in another container. */
 enum ag_record_state ag_record_file_state(int folder, const char *path);
 
 /* The folder that ALLOGRAFT_COUNTERS=`setting` means; false when it means none, or a long one. */

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/settings/options.h"
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
+#include "interpose/settings/options.h"
 
 struct stat_row {
     const char *group, *key, *label;

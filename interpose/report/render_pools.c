@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 static const char *const kind_names[] = {
-    [AG_APP_POOL_UNUSED] = "unknown",   [AG_APP_POOL_DEFAULT] = "default",
-    [AG_APP_POOL_CREATED] = "created",  [AG_APP_POOL_IMPORTED] = "imported",
-    [AG_APP_POOL_MANAGED] = "managed",  [AG_APP_POOL_OTHERS] = "others",
+    [AG_APP_POOL_UNUSED] = "unknown",  [AG_APP_POOL_DEFAULT] = "default",
+    [AG_APP_POOL_CREATED] = "created", [AG_APP_POOL_IMPORTED] = "imported",
+    [AG_APP_POOL_MANAGED] = "managed", [AG_APP_POOL_OTHERS] = "others",
 };
 
 /* One row, read once. */
@@ -115,9 +115,9 @@ static void text_pool(struct ag_text *text, const struct pool *pool)
         snprintf(device, sizeof(device), "%d", pool->device);
     if (pool->frees_known)
         snprintf(frees, sizeof(frees), "%llu", (unsigned long long)pool->frees);
-    ag_text_add(text, "    %-8s %6s %10llu %10s %12s %12s %12s%s%s\n", kind_names[pool->kind], device,
-                (unsigned long long)pool->counts[AG_APP_ALLOCS], frees, total, used, reserved,
-                pool->raised ? "  kept" : "", pool->destroyed ? "  destroyed" : "");
+    ag_text_add(text, "    %-8s %6s %10llu %10s %12s %12s %12s%s%s\n", kind_names[pool->kind],
+                device, (unsigned long long)pool->counts[AG_APP_ALLOCS], frees, total, used,
+                reserved, pool->raised ? "  kept" : "", pool->destroyed ? "  destroyed" : "");
 }
 
 /* Only pools that something was asked of: many programs look at the default pool and leave it. */

@@ -61,14 +61,16 @@ void ag_render_replay_json(struct ag_text *text, const struct ag_stats *stats)
 /* "12.3 %", or nothing of nothing. */
 static const char *share(char *buffer, size_t size, uint64_t part, uint64_t whole)
 {
-    (void)ag_text_print(buffer, size, "%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0.0);
+    (void)ag_text_print(buffer, size, "%.1f %%",
+                        whole ? 100.0 * (double)part / (double)whole : 0.0);
     return whole ? buffer : "";
 }
 
 /* "42.0 per launch" */
 static const char *per_launch(char *buffer, size_t size, uint64_t n, uint64_t launches)
 {
-    (void)ag_text_print(buffer, size, "%.1f a launch", launches ? (double)n / (double)launches : 0.0);
+    (void)ag_text_print(buffer, size, "%.1f a launch",
+                        launches ? (double)n / (double)launches : 0.0);
     return launches ? buffer : "";
 }
 
@@ -85,7 +87,8 @@ static const char *remark(const struct ag_stats *stats, unsigned id, char *buffe
         return share(buffer, size, count, counter(stats, AG_STAT_REPLAY_SEEN));
     case AG_STAT_REPLAY_LAUNCHES:
         (void)ag_text_print(buffer, size, "%.1f operations each",
-                 count ? (double)counter(stats, AG_STAT_REPLAY_REPLAYED) / (double)count : 0.0);
+                            count ? (double)counter(stats, AG_STAT_REPLAY_REPLAYED) / (double)count
+                                  : 0.0);
         return buffer;
     case AG_STAT_REPLAY_UPDATED:
         return per_launch(buffer, size, count, counter(stats, AG_STAT_REPLAY_LAUNCHES));

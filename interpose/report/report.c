@@ -16,12 +16,12 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/text.h"
-#include "interpose/report/deliver.h"
 #include "interpose/driver/driver.h"
-#include "interpose/settings/pattern.h"
 #include "interpose/report/counters_file.h"
+#include "interpose/report/deliver.h"
 #include "interpose/report/render.h"
 #include "interpose/report/stats.h"
+#include "interpose/settings/pattern.h"
 #include "interpose/version.h"
 
 static bool in_child;

@@ -13,7 +13,8 @@ void ag_report_describe_driver(const char *trouble);
 /* Writes the report where options->stats says; `ended_by`: "exit", "_exit", "quick_exit", "exec". A
  * forked child that called nothing of the driver writes none. 0 or -errno. */
 int ag_report_write(const struct ag_options *options, const char *ended_by);
-/* The report as it is now, to `where` as ALLOGRAFT_STATS has it; the process goes on. 0 or -errno. */
+/* The report as it is now, to `where` as ALLOGRAFT_STATS has it; the process goes on. 0 or
+ * -errno. */
 int ag_report_write_to(const char *where);
 /* From now on this is a forked child: all counters are zero, and a file without %p in its name gets
  * the process id appended. */

@@ -121,7 +121,7 @@ uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum 
 static unsigned row_of(int device)
 {
     return device < 0 || (unsigned)device >= AG_STATS_DEVICES ? AG_STATS_DEVICES - 1
-                                                               : (unsigned)device;
+                                                              : (unsigned)device;
 }
 
 static unsigned size_class(uint64_t bytes)

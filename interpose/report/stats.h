@@ -1,9 +1,10 @@
-/* Counters of everything the report tells. Hot ones are spread over slots of threads and only summed
- * when somebody reads; all are relaxed, none takes a lock.
+/* Counters of everything the report tells. Hot ones are spread over slots of threads and only
+ * summed when somebody reads; all are relaxed, none takes a lock.
  *
- * struct ag_stats is all that a report is made of: whose it is, the settings, the devices, the counts.
- * It fills whole pages, so that counters_file.c can put a file's pages in their place: what was counted then
- * outlives the process, and the address that everybody counts at stays a constant. */
+ * struct ag_stats is all that a report is made of: whose it is, the settings, the devices, the
+ * counts. It fills whole pages, so that counters_file.c can put a file's pages in their place: what
+ * was counted then outlives the process, and the address that everybody counts at stays a
+ * constant. */
 #ifndef AG_STATS_H
 #define AG_STATS_H
 
@@ -12,8 +13,8 @@
 #include <stdint.h>
 
 #include "interpose/base/slot.h"
-#include "interpose/settings/rules.h"
 #include "interpose/driver/symbols.h"
+#include "interpose/settings/rules.h"
 
 enum ag_stat {
 #define AG_STAT(id, group, key, label) AG_STAT_##id,
@@ -42,8 +43,8 @@ struct ag_rule_stats {
     _Atomic uint64_t hits, bytes;
 };
 
-/* The program's own stream-ordered pools (policy/app/app_pools.c): one row each; the last one stands for all
- * pools that have none of their own. */
+/* The program's own stream-ordered pools (policy/app/app_pools.c): one row each; the last one
+ * stands for all pools that have none of their own. */
 #define AG_APP_POOLS 64u
 
 enum ag_app_pool_kind {
@@ -60,8 +61,8 @@ struct ag_app_pool_stats {
     _Atomic int32_t kind;
     _Atomic int32_t device; /* ordinal; -1: on the host, or not known */
     _Atomic bool destroyed, raised, has_levels;
-    _Atomic uint64_t reserved_high, used_high;      /* where the driver was asked: has_levels */
-    _Atomic uint64_t before[AG_N_APP_COUNTS];       /* counted in the row before it was this pool's */
+    _Atomic uint64_t reserved_high, used_high; /* where the driver was asked: has_levels */
+    _Atomic uint64_t before[AG_N_APP_COUNTS];  /* counted in the row before it was this pool's */
 };
 
 /* Points with a name that the program passed (allograft_mark): a row each. */
@@ -85,7 +86,7 @@ struct ag_level {
 };
 
 #define AG_STATS_LAYOUT 3u
-#define AG_STATS_MAGIC "AGSTATS"
+#define AG_STATS_MAGIC  "AGSTATS"
 #ifdef __x86_64__
 #define AG_STATS_PAGE 4096u
 #else
@@ -102,11 +103,11 @@ enum ag_simulated {
 /* Whose counters these are. Filled once, before anybody else may read it; but for what
  * tells of the end. */
 struct ag_stats_head {
-    char magic[8];        /* AG_STATS_MAGIC */
-    uint32_t layout;      /* AG_STATS_LAYOUT */
-    uint32_t bytes;       /* sizeof(struct ag_stats) */
-    uint64_t fingerprint; /* ag_stats_fingerprint() of the build that counts */
-    int32_t pid, rank;    /* rank -1: none */
+    char magic[8];                         /* AG_STATS_MAGIC */
+    uint32_t layout;                       /* AG_STATS_LAYOUT */
+    uint32_t bytes;                        /* sizeof(struct ag_stats) */
+    uint64_t fingerprint;                  /* ag_stats_fingerprint() of the build that counts */
+    int32_t pid, rank;                     /* rank -1: none */
     uint64_t process_start, pid_namespace; /* see counters_file.h */
     uint64_t started_ns, started_ticks;
     char version[32];
@@ -119,7 +120,7 @@ struct ag_stats_head {
     char ended_by[16];  /* "exit", "_exit", "quick_exit", "exec"; "" while it runs */
     uint32_t simulated; /* enum ag_simulated */
     char kept_because[352]; /* why the report is only here at the end, or "" */
-    char settings[32768]; /* of each row: where it comes from, NUL, the value, NUL */
+    char settings[32768];   /* of each row: where it comes from, NUL, the value, NUL */
     uint32_t n_rules;
     char rules[AG_MAX_RULES][128]; /* as written */
 };
@@ -131,13 +132,13 @@ struct ag_stats_device {
 };
 
 #define AG_STATS_DEVICES_MET 64u
-#define AG_STATS_BYPASSING 8u
+#define AG_STATS_BYPASSING   8u
 
 struct ag_stats {
     _Alignas(AG_STATS_PAGE) struct ag_stats_head head;
     struct ag_stats_device devices[AG_STATS_DEVICES_MET]; /* in the order they were met */
     _Atomic uint32_t n_devices;
-    _Atomic uint32_t n_bypassing; /* may be more than there are names */
+    _Atomic uint32_t n_bypassing;            /* may be more than there are names */
     char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
     struct ag_stats_slot slots[AG_SLOTS];
     struct ag_app_pool_stats app_pools[AG_APP_POOLS];
@@ -156,12 +157,13 @@ extern struct ag_stats ag_stats;
 void ag_stats_reset(void);
 /* A number that differs between builds whose lists (counters, hooks, settings) or sizes differ. */
 uint64_t ag_stats_fingerprint(void);
-/* Replay was asked for; why it is unavailable, or NULL when it is on. Before anybody else counts. */
+/* Replay was asked for; why it is unavailable, or NULL when it is on. Before anybody else
+ * counts. */
 void ag_stats_replay(const char *unavailable);
 /* A device the report is to tell of; once for each, one thread at a time. */
 void ag_stats_device_met(int ordinal, const char *name, uint64_t total_bytes);
-/* The program passed the mark `ns` after the process began, with `bytes` allocated. False when there are rows
- * for no more names. A name longer than a row is cut. One thread at a time. */
+/* The program passed the mark `ns` after the process began, with `bytes` allocated. False when
+ * there are rows for no more names. A name longer than a row is cut. One thread at a time. */
 bool ag_stats_mark(const char *name, uint64_t ns, uint64_t bytes);
 uint64_t ag_stats_counter(enum ag_stat id);
 uint64_t ag_stats_hits(enum ag_hook hook);
@@ -221,8 +223,8 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
 
 #define AG_UNWAITED_ROUND 512u /* operations of what stands for a round where nobody waits */
 
-/* A round takes so long without graphs, and with. Unwaited: as many operations of a lane that nobody
- * waits for take the host so long. */
+/* A round takes so long without graphs, and with. Unwaited: as many operations of a lane that
+ * nobody waits for take the host so long. */
 static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns, bool unwaited)
 {
     ag_stats_add(AG_STAT_REPLAY_COMPARISONS, 1);

@@ -24,8 +24,8 @@
 #include <string.h>
 
 #include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
 #include "interpose/driver/symbols.h"
+#include "interpose/report/stats.h"
 
 #define MOST_RELOCATIONS 4000000u
 #define MOST_BYTES       (256u << 20) /* searched for the driver's name */

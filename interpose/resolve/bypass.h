@@ -20,8 +20,8 @@ struct ag_bypass_found {
     char file[96], symbol[96];
 };
 
-/* Is anything, of what was loaded since this was last asked, bound past us to what `judge` says must not
- * be? `judge` gets names that begin cu[A-Z]. */
+/* Is anything, of what was loaded since this was last asked, bound past us to what `judge` says
+ * must not be? `judge` gets names that begin cu[A-Z]. */
 bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
                     struct ag_bypass_found *ret_found);
 

@@ -17,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/base/log.h"
-#include "interpose/resolve/bypass.h"
 #include "graph/record/copies.h"
-#include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
-#include "interpose/driver/real_dlsym.h"
 #include "graph/replayer.h"
+#include "interpose/base/log.h"
+#include "interpose/driver/driver.h"
+#include "interpose/driver/real_dlsym.h"
+#include "interpose/hooks/entry.h"
 #include "interpose/report/stats.h"
+#include "interpose/resolve/bypass.h"
 
 #define THUNK_BYTES 64u
 

@@ -1,6 +1,7 @@
 /* Passages: what a program gets in place of functions of the driver that are not hooked, while
  * graph replay is asked for. A passage lets what is withheld go out, if anything is, and jumps on
- * to the driver's own function with every argument as it was. Which function has one: trampolines.def.
+ * to the driver's own function with every argument as it was. Which function has one:
+ * trampolines.def.
  *
  * The exported symbols are the listed passages, which linked programs reach in any case; without
  * replay they are a load, two comparisons and a jump. */

@@ -16,13 +16,13 @@
 
 #include <string.h>
 
-#include "interpose/driver/abi.h"
 #include "interpose/base/log.h"
+#include "interpose/driver/abi.h"
 #include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
-#include "interpose/resolve/passage.h"
-#include "interpose/report/stats.h"
 #include "interpose/driver/symbols.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/report/stats.h"
+#include "interpose/resolve/passage.h"
 
 /* For the assembly alone, hence no header. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
@@ -55,7 +55,8 @@ static void *by_passage(const char *name, void *real)
     return passage;
 }
 
-/* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the assembly. */
+/* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the
+ * assembly. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name)
 {
     void *real = ag_real_dlsym(handle, name);
@@ -94,7 +95,8 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
     hook = name ? ag_hook_by_base(name) : AG_N_HOOKS;
     if (hook != AG_N_HOOKS && is_wanted(hook)) {
         ag_stats_add(AG_STAT_DOOR_UNMATCHED, 1);
-        ag_log_debug("cuGetProcAddress gave %s at an address of no hooked symbol: left alone", name);
+        ag_log_debug("cuGetProcAddress gave %s at an address of no hooked symbol: left alone",
+                     name);
     }
     return real;
 }

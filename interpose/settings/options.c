@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "interpose/base/text.h"
-#include "interpose/settings/config.h"
 #include "interpose/report/unused.h"
+#include "interpose/settings/config.h"
 
 #define PREFIX "ALLOGRAFT_"
 

@@ -244,12 +244,13 @@ static bool parse_range(struct slice piece, bool (*parse)(struct slice, uint64_t
     return true;
 }
 
-static int take_size(const struct parser *parser, struct slice whole, const char *operator,
+static int take_size(const struct parser *parser, struct slice whole, const char *comparison,
                      struct slice value, struct ag_rule *rule)
 {
     static const char allowed[] = "bytes such as 4096, 64KiB or 1.5GiB; behind = also A..B";
     struct ag_range range = {0, UINT64_MAX};
-    bool exact = !strcmp(operator, "="), down = operator[0] == '<', or_equal = operator[1] == '=';
+    bool exact = !strcmp(comparison, "="), down = comparison[0] == '<',
+         or_equal = comparison[1] == '=';
     uint64_t bytes = 0;
 
     if (exact ? !parse_range(value, parse_bytes, &range) : !parse_bytes(value, &bytes))
@@ -314,7 +315,7 @@ static int take_glob(const struct parser *parser, const char *name, struct slice
     return 0;
 }
 
-/* The operator that `*rest` begins with, cut off it; NULL for none. */
+/* The comparison that `*rest` begins with, cut off it; NULL for none. */
 static const char *take_operator(struct slice *rest)
 {
     static const char *const operators[] = {">=", "<=", ">", "<", "="};
@@ -332,11 +333,11 @@ static const char *take_operator(struct slice *rest)
 }
 
 static int dispatch_condition(const struct parser *parser, struct slice whole, enum condition kind,
-                              const char *operator, struct slice value, struct ag_rule *rule)
+                              const char *comparison, struct slice value, struct ag_rule *rule)
 {
     switch (kind) {
     case C_SIZE:
-        return take_size(parser, whole, operator, value, rule);
+        return take_size(parser, whole, comparison, value, rule);
     case C_DEVICE:
         return take_device(parser, value, rule);
     case C_FROM:
@@ -356,7 +357,7 @@ static int take_condition(const struct parser *parser, struct slice whole, unsig
     bool any = is_word(whole, "*");
     char word[LONGEST_TOKEN];
     int kind = copy_token(any ? whole : name, word) ? ag_text_choice(word, condition_words) : -1;
-    const char *operator;
+    const char *comparison;
 
     if (kind < 0)
         return fail_unknown(parser, is_empty(name) ? whole : name, "a condition",
@@ -370,13 +371,13 @@ static int take_condition(const struct parser *parser, struct slice whole, unsig
     if (any)
         return 0;
     rest = trimmed((struct slice){name.end, whole.end});
-    operator= take_operator(&rest);
-    if (!operator||(kind != C_SIZE && *operator!= '='))
-        return fail(parser, operator ? rest.begin - strlen(operator) : rest.begin,
+    comparison = take_operator(&rest);
+    if (!comparison || (kind != C_SIZE && *comparison != '='))
+        return fail(parser, comparison ? rest.begin - strlen(comparison) : rest.begin,
                     "%s is followed by \"%.*s\"; allowed: %s", word,
-                    operator ? (int)strlen(operator) : shown(rest),
-                    operator ? operator : rest.begin, kind == C_SIZE ? ">= <= > < =" : "=");
-    return dispatch_condition(parser, whole, (enum condition)kind, operator, trimmed(rest), rule);
+                    comparison ? (int)strlen(comparison) : shown(rest),
+                    comparison ? comparison : rest.begin, kind == C_SIZE ? ">= <= > < =" : "=");
+    return dispatch_condition(parser, whole, (enum condition)kind, comparison, trimmed(rest), rule);
 }
 
 /* ---- actions ------------------------------------------------------------------------------- */

@@ -9,17 +9,17 @@
 
 #include "interpose/base/helper.h"
 
+#include "interpose/driver/driver.h"
+#include "interpose/report/trace.h"
+#include "interpose/settings/caller.h"
 #include "policy/alloc.h"
 #include "policy/app/app_pools.h"
-#include "policy/budget.h"
-#include "interpose/settings/caller.h"
-#include "policy/contexts/context.h"
-#include "interpose/driver/driver.h"
-#include "policy/ledger.h"
 #include "policy/backends/managed_pool.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
+#include "policy/ledger.h"
 #include "policy/order.h"
 #include "policy/pressure.h"
-#include "interpose/report/trace.h"
 
 static const struct ag_rules *rules; /* NULL: none says async=managed */
 static bool oversubscribe;
@@ -47,7 +47,8 @@ static bool is_builtin(CUstream stream)
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* The device that a stream is on, NULL when unknown. Asks the driver only where there are several. */
+/* The device that a stream is on, NULL when unknown. Asks the driver only where there are
+ * several. */
 static struct ag_device *device_of(CUstream stream)
 {
     struct ag_context *context = NULL;
@@ -147,8 +148,8 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
     return result;
 }
 
-/* ALLOGRAFT_LIMIT: as on a card of that size. In a capture the driver answers: its nodes take nothing
- * yet. Threads that ask at the same time may pass it together. */
+/* ALLOGRAFT_LIMIT: as on a card of that size. In a capture the driver answers: its nodes take
+ * nothing yet. Threads that ask at the same time may pass it together. */
 static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
 {
     if (!ag_budget_is_limited() || !device || !ret_address || ag_order_capture_open() ||
@@ -175,8 +176,8 @@ static int rule_of(size_t bytes, const struct ag_device *device, const void *cal
     return i >= 0 && says_managed(&rules->rule[i]) ? i : -1;
 }
 
-/* Managed memory may exceed the card, which programs do not expect and which can hang a GPU. What the
- * pool holds unused costs nothing more; it grows only by what is free. */
+/* Managed memory may exceed the card, which programs do not expect and which can hang a GPU. What
+ * the pool holds unused costs nothing more; it grows only by what is free. */
 static bool fits(CUmemoryPool pool, size_t bytes)
 {
     CUstreamCaptureMode previous;
@@ -187,16 +188,18 @@ static bool fits(CUmemoryPool pool, size_t bytes)
     if (oversubscribe || !ag_cu.cuMemPoolGetAttribute)
         return oversubscribe;
     previous = ag_order_relax_captures();
-    known = ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
-                CUDA_SUCCESS &&
-            ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS;
+    known =
+        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
+            CUDA_SUCCESS &&
+        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS;
     if (known && (reserved < used || bytes > reserved - used))
         known = ag_cu.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes <= free_bytes;
     ag_order_restore_captures(previous);
     return known;
 }
 
-/* From the device's managed pool. AG_N_STATS, or as which counter's case it has to be the driver's. */
+/* From the device's managed pool. AG_N_STATS, or as which counter's case it has to be the
+ * driver's. */
 static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstream stream,
                                   bool per_thread, struct ag_device *device)
 {
@@ -205,7 +208,8 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
 
     if (ag_order_capture_open())
         return AG_STAT_ASYNC_CAPTURE_OPEN;
-    if (ag_budget_is_limited()) /* what is freed of it is not counted: it cannot be held to a limit */
+    /* what is freed of it is not counted: it cannot be held to a limit */
+    if (ag_budget_is_limited())
         return AG_STAT_ASYNC_EXHAUSTED;
     result = ag_managed_pool(device, &pool);
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
@@ -298,7 +302,8 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
 
     if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block))
         return ag_free_async(address, stream, free_async,
-                             per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize);
+                             per_thread ? ag_cu.cuStreamSynchronize_ptsz
+                                        : ag_cu.cuStreamSynchronize);
     result = free_async(address, stream);
     if (result != CUDA_SUCCESS)
         return result;
@@ -330,7 +335,8 @@ void ag_app_answer_pool(CUmemoryPool *pool)
     if (!device)
         return;
     previous = ag_order_relax_captures();
-    if (!ag_cu.cuDeviceGetMemPool || ag_cu.cuDeviceGetMemPool(pool, device->ordinal) != CUDA_SUCCESS)
+    if (!ag_cu.cuDeviceGetMemPool ||
+        ag_cu.cuDeviceGetMemPool(pool, device->ordinal) != CUDA_SUCCESS)
         *pool = ag_app_pools_current_handle(device->ordinal);
     ag_order_restore_captures(previous);
 }

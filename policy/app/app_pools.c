@@ -1,22 +1,23 @@
 /* The table of the program's pools: see app_pools.h.
  *
- * A row is met for the first time when the program makes, imports, asks for or allocates from a pool,
- * and stays for the report when the pool is destroyed; only when the table is full, the oldest such row
- * is taken again and what it counted goes to the last row. The default pool of a device has a row
- * before anybody knows its handle: that is asked for when needed and when no capture is open.
+ * A row is met for the first time when the program makes, imports, asks for or allocates from a
+ * pool, and stays for the report when the pool is destroyed; only when the table is full, the
+ * oldest such row is taken again and what it counted goes to the last row. The default pool of a
+ * device has a row before anybody knows its handle: that is asked for when needed and when no
+ * capture is open.
  *
  * Rules of this file:
  * - Counting and looking up take no lock: handles and counters are atomics, a row is never freed.
  * - Out of the table before the driver destroys a pool: it may give out the same handle at once.
- * - cuMemPoolGetAttribute and cuMemPoolSetAttribute end captures: ours are made under RELAXED, and those
- *   that can wait are not made while one is open. */
+ * - cuMemPoolGetAttribute and cuMemPoolSetAttribute end captures: ours are made under RELAXED, and
+ *   those that can wait are not made while one is open. */
 #include "policy/app/app_pools.h"
 
 #include "interpose/base/helper.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/wait.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
+#include "policy/contexts/context.h"
 #include "policy/order.h"
 
 #define OTHERS (AG_APP_POOLS - 1)
@@ -224,8 +225,8 @@ CUmemoryPool ag_app_pools_current_handle(int ordinal)
     return handle_of(ag_app_pools_current(ordinal));
 }
 
-/* The handles of default pools that were never asked for: a program may know one from an attribute of
- * its memory. */
+/* The handles of default pools that were never asked for: a program may know one from an attribute
+ * of its memory. */
 static void ask_defaults(void)
 {
     const struct ag_device *device;
@@ -259,8 +260,8 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
 {
     uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
 
-    while (now < to && !atomic_compare_exchange_weak_explicit(
-                           value, &now, to, memory_order_relaxed, memory_order_relaxed))
+    while (now < to && !atomic_compare_exchange_weak_explicit(value, &now, to, memory_order_relaxed,
+                                                              memory_order_relaxed))
         ;
 }
 
@@ -278,7 +279,8 @@ static void ask_levels(unsigned i)
     previous = ag_order_relax_captures();
     pool = handle_of(i);
     if (pool &&
-        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved) == CUDA_SUCCESS &&
+        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved) ==
+            CUDA_SUCCESS &&
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used) == CUDA_SUCCESS) {
         raise_to(&told->reserved_high, reserved);
         raise_to(&told->used_high, used);
@@ -295,8 +297,7 @@ static int begin_threshold(struct row *row)
     int state = atomic_load_explicit(&row->keep, memory_order_acquire);
     struct ag_wait wait = {0};
 
-    while (state == KEEP_BUSY ||
-           !atomic_compare_exchange_weak(&row->keep, &state, KEEP_BUSY)) {
+    while (state == KEEP_BUSY || !atomic_compare_exchange_weak(&row->keep, &state, KEEP_BUSY)) {
         ag_wait_turn(&wait);
         state = atomic_load_explicit(&row->keep, memory_order_acquire);
     }
@@ -311,11 +312,13 @@ static enum keep_state raise_threshold(unsigned i, struct row *row)
     size_t total = 0;
 
     if (!pool || ag_cu.cuDeviceTotalMem_v2(&total, told_of(row)->device) != CUDA_SUCCESS ||
-        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) != CUDA_SUCCESS)
+        ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) !=
+            CUDA_SUCCESS)
         return KEEP_LEFT;
     wanted = ag_size_bytes(keep, total);
     if (threshold || !wanted ||
-        ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted) != CUDA_SUCCESS)
+        ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted) !=
+            CUDA_SUCCESS)
         return KEEP_LEFT;
     row->kept_bytes = wanted;
     told_of(row)->raised = true;
@@ -334,8 +337,8 @@ void ag_app_pools_keep(unsigned i)
         return;
     state = begin_threshold(row);
     if (state == KEEP_OPEN && is_device(told_of(row)->device) &&
-        told_of(row)->kind != AG_APP_POOL_IMPORTED &&
-        ag_cu.cuMemPoolSetAttribute && ag_cu.cuMemPoolGetAttribute) {
+        told_of(row)->kind != AG_APP_POOL_IMPORTED && ag_cu.cuMemPoolSetAttribute &&
+        ag_cu.cuMemPoolGetAttribute) {
         previous = ag_order_relax_captures();
         state = raise_threshold(i, row);
         ag_order_restore_captures(previous);
@@ -351,8 +354,7 @@ static CUresult set_threshold(CUmemoryPool pool, void *value)
     unsigned i = ag_app_pools_find(pool);
     struct row *row = i == OTHERS ? NULL : &table.rows[i];
     int before = row ? begin_threshold(row) : KEEP_LEFT;
-    CUresult result =
-        ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
+    CUresult result = ag_cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
 
     if (row)
         atomic_store_explicit(&row->keep, result == CUDA_SUCCESS ? KEEP_LEFT : before,
@@ -373,7 +375,8 @@ CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attri
     return ag_app_pools_touched(ag_cu.cuMemPoolSetAttribute(pool, attribute, value), pool);
 }
 
-/* Is the threshold ours? Asked before and after the driver's answer: it may become ours meanwhile. */
+/* Is the threshold ours? Asked before and after the driver's answer: it may become ours
+ * meanwhile. */
 static bool is_raised(unsigned i)
 {
     struct row *row = i == NO_ROW ? NULL : &table.rows[i];
@@ -442,8 +445,9 @@ CUresult ag_app_pools_given(CUresult result, const CUmemoryPool *pool, bool curr
         return result;
     if (look(*pool) == NO_ROW) {
         if (!is_for_async(location, type))
-            (void)enter(*pool, type == CU_MEM_ALLOCATION_TYPE_MANAGED ? AG_APP_POOL_MANAGED
-                                                                      : AG_APP_POOL_DEFAULT,
+            (void)enter(*pool,
+                        type == CU_MEM_ALLOCATION_TYPE_MANAGED ? AG_APP_POOL_MANAGED
+                                                               : AG_APP_POOL_DEFAULT,
                         ordinal_of(location));
         else if (!current || !table.current[location->id])
             bind_default(location->id, *pool);

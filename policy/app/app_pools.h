@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "interpose/driver/abi.h"
-#include "interpose/settings/options.h"
 #include "interpose/report/stats.h"
+#include "interpose/settings/options.h"
 
 struct ag_device;
 
@@ -21,13 +21,14 @@ void ag_app_pools_configure(struct ag_size keep);
 unsigned ag_app_pools_current(int ordinal);
 /* Its handle, as far as the table knows. May ask the driver, for the default pool's. */
 CUmemoryPool ag_app_pools_current_handle(int ordinal);
-/* Row of a pool that an allocation names, to count in (ag_stats_app_pool). A handle that is met for the
- * first time may be asked about. */
+/* Row of a pool that an allocation names, to count in (ag_stats_app_pool). A handle that is met for
+ * the first time may be asked about. */
 unsigned ag_app_pools_find(CUmemoryPool pool);
-/* Before an allocation from the row's pool: its release threshold, if that is still to be raised. */
+/* Before an allocation from the row's pool: its release threshold, if that is still to be
+ * raised. */
 void ag_app_pools_keep(unsigned row);
 
-/* --- what the other calls do, around the driver's own; each returns `result`, or what it got --- */
+/* --- what the other calls do, around the driver's own; each returns the driver's result --- */
 
 /* After the program created, imported or asked for a pool. `location` NULL: of an unknown place. */
 CUresult ag_app_pools_made(CUresult result, const CUmemoryPool *pool, enum ag_app_pool_kind kind,
@@ -46,11 +47,11 @@ CUresult ag_app_pools_destroy(CUmemoryPool pool);
 CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 
-/* The primary context of a device is about to end. Pools and their attributes outlive it (580.159); handles
- * are not trusted to. */
+/* The primary context of a device is about to end. Pools and their attributes outlive it (580.159);
+ * handles are not trusted to. */
 void ag_app_pools_device_ending(int ordinal);
-/* The process ends and the driver is still there: asks each pool for its highest levels. By the helper
- * (base/helper.h). */
+/* The process ends and the driver is still there: asks each pool for its highest levels. By the
+ * helper (base/helper.h). */
 void ag_app_pools_exit(void);
 /* Is there any pool of the program's to ask? */
 bool ag_app_pools_met(void);
@@ -61,8 +62,8 @@ void ag_app_pools_forget_all(void);
 
 /* Bytes of the device's memory that the program has from its pools. */
 uint64_t ag_app_pools_used(const struct ag_device *device);
-/* Bytes that pools of the device hold unused because of ALLOGRAFT_APP_POOL_KEEP: natively the device
- * would have them back. */
+/* Bytes that pools of the device hold unused because of ALLOGRAFT_APP_POOL_KEEP: natively the
+ * device would have them back. */
 uint64_t ag_app_pools_held(const struct ag_device *device);
 /* Gives those bytes back, as far as nothing uses them. */
 void ag_app_pools_trim(const struct ag_device *device);

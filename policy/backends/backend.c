@@ -1,9 +1,9 @@
 /* Where a block comes from and how it goes back, by its shape: see backend.h. */
 #include "policy/backends/backend.h"
 
-#include "policy/budget.h"
 #include "interpose/driver/driver.h"
 #include "policy/backends/managed_pool.h"
+#include "policy/budget.h"
 #include "policy/order.h"
 #include "policy/pressure.h"
 

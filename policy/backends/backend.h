@@ -2,20 +2,20 @@
 #ifndef AG_POLICY_BACKEND_H
 #define AG_POLICY_BACKEND_H
 
+#include "interpose/settings/options.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
-#include "interpose/settings/options.h"
 
-/* At least `bytes` of that shape, usable by all work submitted from now on. `context` is current. On
- * success *ret_address and *ret_size (bytes the driver gave); on failure both untouched. */
+/* At least `bytes` of that shape, usable by all work submitted from now on. `context` is current.
+ * On success *ret_address and *ret_size (bytes the driver gave); on failure both untouched. */
 CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
                              CUdeviceptr *ret_address, size_t *ret_size);
 
-/* Gives blocks (linked by ->next), whose users are ordered before now, back to where they came from; out
- * of the books first. Single allocations go by the driver's own free, which waits for the context: within
- * a call of the program that natively waits for nothing, `patience_ns` bounds that (else UINT64_MAX).
- * Those that cannot go back now (a capture is open, or the wait was too long) are returned, still in the
- * books. */
+/* Gives blocks (linked by ->next), whose users are ordered before now, back to where they came
+ * from; out of the books first. Single allocations go by the driver's own free, which waits for the
+ * context: within a call of the program that natively waits for nothing, `patience_ns` bounds that
+ * (else UINT64_MAX). Those that cannot go back now (a capture is open, or the wait was too long)
+ * are returned, still in the books. */
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
                                     uint64_t patience_ns);
 
@@ -28,10 +28,10 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
 void ag_pool_trim(struct ag_device *device);
 /* Bytes that our pools hold from the device and nobody uses. */
 uint64_t ag_pool_idle(struct ag_device *device);
-/* What a pool of ours on the device needs, new as it is: it keeps `keep` for later, at most what the
- * program may have, and all devices that could enable peer access may use it: natively they need
- * nothing more than cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds without
- * copying. *ret_opened: all of them could be let in. Destroys the pool on failure. */
+/* What a pool of ours on the device needs, new as it is: it keeps `keep` for later, at most what
+ * the program may have, and all devices that could enable peer access may use it: natively they
+ * need nothing more than cuCtxEnablePeerAccess, and a copy into a pool that is not open succeeds
+ * without copying. *ret_opened: all of them could be let in. Destroys the pool on failure. */
 CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struct ag_size keep,
                         bool *ret_opened);
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
@@ -46,11 +46,13 @@ CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag
                              CUdeviceptr *ret_address, size_t *ret_size);
 /* A single managed allocation on the device of that many bytes went back to the driver. */
 void ag_managed_freed(struct ag_device *device, size_t bytes);
-/* Bytes of those that cuMemGetInfo does not tell as free although whoever asks for them gets them. */
+/* Bytes of those that cuMemGetInfo does not tell as free although whoever asks for them gets
+ * them. */
 uint64_t ag_managed_kept(struct ag_device *device);
 /* Is there room for `bytes` more of that shape, on the device or the host? */
 bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_shape shape);
-/* Moves the managed block to the device: it prefers to lie there from now on. The driver's answer. */
+/* Moves the managed block to the device: it prefers to lie there from now on. The driver's
+ * answer. */
 CUresult ag_managed_move_to_device(struct ag_context *context, CUdeviceptr address, size_t bytes);
 
 #endif

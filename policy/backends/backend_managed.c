@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "policy/decide.h"
 #include "interpose/driver/driver.h"
+#include "policy/decide.h"
 #include "policy/order.h"
 
 #define HOST_SHARE_PERCENT 90u /* of the host's memory that ours may take, so that it lives on */
@@ -48,12 +48,13 @@ static bool fits_host(const struct ag_device *device, size_t bytes)
                      ag_stats_current(device->ordinal, AG_PLACE_SPILLED);
     uint64_t bound = host_memory("MemTotal:") / 100 * HOST_SHARE_PERCENT;
 
-    return !bound || (taken <= bound && bytes <= bound - taken && bytes <= host_memory("MemAvailable:"));
+    return !bound ||
+           (taken <= bound && bytes <= bound - taken && bytes <= host_memory("MemAvailable:"));
 }
 
-/* The driver does not give back at once what managed pages leave: cuMemGetInfo tells 64 MiB less after
- * 64 MiB were prefetched and freed (H200). The next managed allocation, or any other that needs it, gets
- * it. */
+/* The driver does not give back at once what managed pages leave: cuMemGetInfo tells 64 MiB less
+ * after 64 MiB were prefetched and freed (H200). The next managed allocation, or any other that
+ * needs it, gets it. */
 void ag_managed_freed(struct ag_device *device, size_t bytes)
 {
     atomic_fetch_add_explicit(&device->managed_kept, bytes, memory_order_relaxed);
@@ -74,8 +75,8 @@ static void note_taken(struct ag_device *device, size_t bytes)
                                                     memory_order_relaxed, memory_order_relaxed));
 }
 
-/* Managed memory may exceed the card, which programs do not expect of cudaMalloc (and which can hang a
- * GPU): what natively would not fit does not fit here. */
+/* Managed memory may exceed the card, which programs do not expect of cudaMalloc (and which can
+ * hang a GPU): what natively would not fit does not fit here. */
 static bool fits_device(struct ag_device *device, size_t bytes)
 {
     uint64_t taken = ag_stats_current(device->ordinal, AG_PLACE_MANAGED);
@@ -96,17 +97,19 @@ bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_shape s
 
 /* --- where --- */
 
-static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location)
+static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
+                       CUmemLocation location)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
     if (ag_cu.cuMemAdvise_v2)
         result = ag_cu.cuMemAdvise_v2(address, bytes, advice, location);
     else if (ag_cu.cuMemAdvise && location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
-        result = ag_cu.cuMemAdvise(address, bytes, advice, location.type == CU_MEM_LOCATION_TYPE_HOST
-                                                               ? CU_DEVICE_CPU
-                                                               : location.id);
-    ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_MANAGED_ADVICE : AG_STAT_MANAGED_ADVICE_FAILED, 1);
+        result = ag_cu.cuMemAdvise(address, bytes, advice,
+                                   location.type == CU_MEM_LOCATION_TYPE_HOST ? CU_DEVICE_CPU
+                                                                              : location.id);
+    ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_MANAGED_ADVICE : AG_STAT_MANAGED_ADVICE_FAILED,
+                 1);
     return result;
 }
 
@@ -117,9 +120,9 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
     if (ag_cu.cuMemPrefetchAsync_v2)
         result = ag_cu.cuMemPrefetchAsync_v2(address, bytes, location, 0, stream);
     else if (ag_cu.cuMemPrefetchAsync && location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
-        result = ag_cu.cuMemPrefetchAsync(address, bytes, location.type == CU_MEM_LOCATION_TYPE_HOST
-                                                              ? CU_DEVICE_CPU
-                                                              : location.id, stream);
+        result = ag_cu.cuMemPrefetchAsync(
+            address, bytes,
+            location.type == CU_MEM_LOCATION_TYPE_HOST ? CU_DEVICE_CPU : location.id, stream);
     if (result == CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_MANAGED_PREFETCH, 1);
         ag_stats_add(AG_STAT_MANAGED_PREFETCH_BYTES, bytes);
@@ -160,9 +163,10 @@ static void advise_peers(const struct ag_device *device, CUdeviceptr address, si
     }
 }
 
-/* Only makes it faster: failures are counted, and not the program's business. Whole pages: the driver
- * rounds managed allocations up to them. */
-static void place(struct ag_context *context, CUdeviceptr address, size_t bytes, struct ag_shape shape)
+/* Only makes it faster: failures are counted, and not the program's business. Whole pages: the
+ * driver rounds managed allocations up to them. */
+static void place(struct ag_context *context, CUdeviceptr address, size_t bytes,
+                  struct ag_shape shape)
 {
     struct ag_device *device = context->device;
     CUmemLocation where;

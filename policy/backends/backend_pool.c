@@ -27,8 +27,8 @@ static bool open_to_peers(CUmemoryPool pool, int ordinal)
         return true;
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     for (int peer = 0; peer < count; peer++) {
-        if (peer == ordinal ||
-            ag_cu.cuDeviceCanAccessPeer(&can, peer, ordinal) != CUDA_SUCCESS || !can)
+        if (peer == ordinal || ag_cu.cuDeviceCanAccessPeer(&can, peer, ordinal) != CUDA_SUCCESS ||
+            !can)
             continue;
         access.location.id = peer;
         opened = ag_cu.cuMemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS && opened;
@@ -73,8 +73,8 @@ static CUresult make_pool(struct ag_device *device)
 
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device->ordinal;
-    (void)ag_cu.cuDeviceGetAttribute(
-        &handles, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, device->ordinal);
+    (void)ag_cu.cuDeviceGetAttribute(&handles, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+                                     device->ordinal);
     if (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         result = ag_cu.cuMemPoolCreate(&device->pool, &properties);

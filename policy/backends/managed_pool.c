@@ -1,10 +1,10 @@
 /* The managed pool of a device: see managed_pool.h. */
 #include "policy/backends/managed_pool.h"
 
-#include "policy/backends/backend.h"
 #include "interpose/base/log.h"
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
+#include "policy/backends/backend.h"
 #include "policy/order.h"
 
 #define FIRST_DRIVER 13000 /* pools of managed memory */

@@ -1,20 +1,24 @@
-/* The managed pool of a device (CUDA 13): stream-ordered allocations that are managed memory. One for
- * each device, shared by redirected cudaMalloc and by what rules redirect of cudaMallocAsync. */
+/* The managed pool of a device (CUDA 13): stream-ordered allocations that are managed memory. One
+ * for each device, shared by redirected cudaMalloc and by what rules redirect of
+ * cudaMallocAsync. */
 #ifndef AG_POLICY_MANAGED_POOL_H
 #define AG_POLICY_MANAGED_POOL_H
 
 #include <stdbool.h>
 
 #include "interpose/driver/abi.h"
-#include "policy/contexts/context.h"
 #include "interpose/settings/options.h"
+#include "policy/contexts/context.h"
 
-/* The pool, made on first use, with a context of the process current. CUDA_SUCCESS and *ret_pool, or,
- * *ret_pool untouched:
+/* The pool, made on first use, with a context of the process current. CUDA_SUCCESS and *ret_pool,
+ * or, *ret_pool untouched:
  * CUDA_ERROR_NOT_SUPPORTED           the device or the driver has no managed pools;
- * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED   a capture is open and the pool is not made yet: ask again;
- * else                               why the driver refused, remembered: every later call says so too.
- * Any thread. What is allocated from it: cuMemAdvise is refused (801), prefetch works, no export. */
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED   a capture is open and the pool is not made yet: ask
+ *                                         again;
+ * else                               why the driver refused, remembered: every later call says so
+ *                                    too.
+ * Any thread. What is allocated from it: cuMemAdvise is refused (801), prefetch works, no
+ * export. */
 CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool);
 
 /* The pool, or NULL when it is not made. Makes no driver call. */

@@ -1,21 +1,22 @@
 /* Pools of captures: see private_pool.h.
  *
- * Why freed memory waits for the next capture before it is used again: within one capture only the edges of
- * the graph order its users, and a capture may have forked. Captures after each other are replayed in that
- * order, by the rules for sharing a pool. */
+ * Why freed memory waits for the next capture before it is used again: within one capture only the
+ * edges of the graph order its users, and a capture may have forked. Captures after each other are
+ * replayed in that order, by the rules for sharing a pool. */
 #include "policy/backends/private_pool.h"
 
 #include <stdlib.h>
 
-#include "policy/alloc.h"
 #include "interpose/base/lock.h"
+#include "policy/alloc.h"
 
 struct pool {
     struct pool *next;
     uint64_t number;
     unsigned users;
     bool capturing;
-    struct ag_block *free, *freed; /* before the capture that is open, or the next; since it began */
+    struct ag_block *free,
+        *freed; /* before the capture that is open, or the next; since it began */
 };
 
 _Thread_local uint64_t ag_private_of_thread;

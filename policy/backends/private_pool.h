@@ -1,6 +1,6 @@
-/* Memory that programs allocate while they capture a graph of the control API: it stays where it is, also
- * when it is freed, until no graph uses its pool any more. A pool is a number and a rule about frees: the
- * memory itself is the driver's, one allocation each. */
+/* Memory that programs allocate while they capture a graph of the control API: it stays where it
+ * is, also when it is freed, until no graph uses its pool any more. A pool is a number and a rule
+ * about frees: the memory itself is the driver's, one allocation each. */
 #ifndef AG_POLICY_PRIVATE_POOL_H
 #define AG_POLICY_PRIVATE_POOL_H
 
@@ -13,18 +13,19 @@
 /* The pool that the calling thread captures into; 0: none. */
 extern _Thread_local uint64_t ag_private_of_thread;
 
-/* Another graph uses the pool, made if there is none of that number; false when memory for the books runs
- * out. The last one that lets go ends it: what the program has freed goes back to the driver, what it has
- * not becomes like any other memory. Not inside a hook. */
+/* Another graph uses the pool, made if there is none of that number; false when memory for the
+ * books runs out. The last one that lets go ends it: what the program has freed goes back to the
+ * driver, what it has not becomes like any other memory. Not inside a hook. */
 bool ag_private_hold(uint64_t number);
 void ag_private_let_go(uint64_t number);
 
-/* The calling thread allocates from the pool, which is held, from now on: false when another capture does. */
+/* The calling thread allocates from the pool, which is held, from now on: false when another
+ * capture does. */
 bool ag_private_begin(uint64_t number);
 void ag_private_end(void);
 
-/* A KEPT block of `context`, of at least `bytes` and not much larger, freed before the capture that the calling
- * thread has open; or NULL. */
+/* A KEPT block of `context`, of at least `bytes` and not much larger, freed before the capture that
+ * the calling thread has open; or NULL. */
 struct ag_block *ag_private_take(const struct ag_context *context, size_t bytes);
 /* The block in the program's hands belongs to the calling thread's pool. */
 void ag_private_mark(struct ag_block *block);

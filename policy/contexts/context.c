@@ -7,11 +7,11 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/wait.h"
-#include "policy/budget.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/stats.h"
+#include "policy/budget.h"
 #include "policy/contexts/green_context.h"
 #include "policy/order.h"
-#include "interpose/report/stats.h"
 
 #define VISIT_NS 1000000000u
 

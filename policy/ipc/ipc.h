@@ -27,8 +27,8 @@ enum ag_ipc_sharing {
 };
 /* The program frees `block`: nobody opens it any more. */
 enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block);
-/* The context of `block` is about to go. True when another process has it open: natively it stays until
- * it is closed there, and so it is freed by a later free of the program. */
+/* The context of `block` is about to go. True when another process has it open: natively it stays
+ * until it is closed there, and so it is freed by a later free of the program. */
 bool ag_ipc_orphan(const struct ag_block *block);
 /* Gives kept blocks of `context` that nobody has open any more back to their pool. */
 void ag_ipc_give_back(struct ag_context *context);

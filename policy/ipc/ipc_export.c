@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "policy/answers.h"
-#include "policy/backends/backend.h"
 #include "interpose/base/arena.h"
 #include "interpose/base/log.h"
 #include "interpose/base/map.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
+#include "policy/answers.h"
+#include "policy/backends/backend.h"
+#include "policy/contexts/context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ipc/ipc_lease.h"
 #include "policy/ipc/ipc_socket.h"

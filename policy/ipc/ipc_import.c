@@ -16,8 +16,8 @@
 #include "interpose/base/arena.h"
 #include "interpose/base/log.h"
 #include "interpose/base/map.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
+#include "policy/contexts/context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ipc/ipc_lease.h"
 #include "policy/ipc/ipc_socket.h"
@@ -238,8 +238,8 @@ static void say_why(int error, const struct ag_ipc_handle *handle)
                       : error == -EPROTO    ? "gave an answer that is none"
                       : error == -EMFILE || error == -ENFILE
                           ? "cannot be asked, since this process has no file descriptors left"
-                                            : "cannot be reached: it has ended, or has a network "
-                                              "namespace of its own (another container)";
+                          : "cannot be reached: it has ended, or has a network "
+                            "namespace of its own (another container)";
 
     ag_stats_add(AG_STAT_IPC_UNREACHABLE, 1);
     if (!atomic_flag_test_and_set(&said))

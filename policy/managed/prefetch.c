@@ -10,13 +10,13 @@
 #include <string.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/driver/driver.h"
+#include "interpose/report/stats.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
-#include "interpose/driver/driver.h"
-#include "policy/order.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
-#include "interpose/report/stats.h"
+#include "policy/order.h"
 
 struct look {
     int device;

@@ -1,18 +1,18 @@
 /* The list of spilled blocks, and their way back: see spill.h.
  *
- * Addresses of managed memory stay as they are wherever the pages lie, and the driver keeps kernels that
- * run meanwhile exact, so a block can be moved under a program that knows nothing of it. Only a free must
- * not come in between: ledger.h, MOVING. */
+ * Addresses of managed memory stay as they are wherever the pages lie, and the driver keeps kernels
+ * that run meanwhile exact, so a block can be moved under a program that knows nothing of it. Only
+ * a free must not come in between: ledger.h, MOVING. */
 #include "policy/managed/spill.h"
 
-#include "policy/backends/backend.h"
 #include "interpose/base/lock.h"
+#include "interpose/driver/driver.h"
+#include "interpose/report/trace.h"
+#include "policy/backends/backend.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
-#include "interpose/driver/driver.h"
 #include "policy/order.h"
 #include "policy/pressure.h"
-#include "interpose/report/trace.h"
 
 #define MAX_SPILLED 4096u /* of those spilled beyond it none comes back */
 
@@ -104,8 +104,8 @@ static uint64_t free_on_device(struct ag_device *device)
     return free_bytes + ag_managed_kept(device);
 }
 
-/* Room on the budget and on the device, taken from the budget; caches are given up for it only if that
- * is enough. In a context of the device. */
+/* Room on the budget and on the device, taken from the budget; caches are given up for it only if
+ * that is enough. In a context of the device. */
 static bool take_room(struct ag_device *device, size_t bytes)
 {
     uint64_t free_bytes = free_on_device(device);
@@ -144,7 +144,8 @@ static void move(struct ag_block *block)
 
     if (ag_context_make_current(block->context, &pushed) == CUDA_SUCCESS &&
         take_room(device, block->size)) {
-        if (ag_managed_move_to_device(block->context, block->address, block->size) == CUDA_SUCCESS) {
+        if (ag_managed_move_to_device(block->context, block->address, block->size) ==
+            CUDA_SUCCESS) {
             shape.prefer = AG_PREFER_DEVICE;
             shape.spilled = false;
             ag_stats_moved(device->ordinal, AG_PLACE_SPILLED, ag_shape_placement(shape),

@@ -1,12 +1,12 @@
-/* Memory that did not fit on its device: on the host, and back when there is room (ALLOGRAFT_OOM=spill,
- * ALLOGRAFT_UNSPILL). */
+/* Memory that did not fit on its device: on the host, and back when there is room
+ * (ALLOGRAFT_OOM=spill, ALLOGRAFT_UNSPILL). */
 #ifndef AG_POLICY_SPILL_H
 #define AG_POLICY_SPILL_H
 
 #include <stdbool.h>
 
-#include "policy/ledger.h"
 #include "interpose/settings/options.h"
+#include "policy/ledger.h"
 
 struct ag_device;
 
@@ -19,8 +19,8 @@ void ag_spill_add(const struct ag_block *block);
 /* The program has freed it, moved or not; before it can become anybody else's. */
 void ag_spill_remove(CUdeviceptr address);
 
-/* After a free: moves what was spilled first, and fits by now, to `device`. At most one block, for the
- * driver moves it while the caller waits. Not in a capture. */
+/* After a free: moves what was spilled first, and fits by now, to `device`. At most one block, for
+ * the driver moves it while the caller waits. Not in a capture. */
 void ag_spill_move_back(struct ag_device *device);
 
 /* A forked child has no memory. */

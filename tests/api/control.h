@@ -16,14 +16,15 @@ extern bool intercepted;
 
 /* Ends the program unless `call` returns `status`; says why it did not. */
 #define EXPECT(status, call) expect(status, call, __FILE__, __LINE__, #call)
-void expect(allograft_status status, allograft_status got, const char *file, int line, const char *call);
+void expect(allograft_status status, allograft_status got, const char *file, int line,
+            const char *call);
 /* Ends the program unless it holds. */
-#define CHECK(condition)                                                \
-    do {                                                                \
-        if (!(condition)) {                                             \
-            say("%s:%d: not so: %s", __FILE__, __LINE__, #condition);   \
-            _exit(97);                                                  \
-        }                                                               \
+#define CHECK(condition)                                              \
+    do {                                                              \
+        if (!(condition)) {                                           \
+            say("%s:%d: not so: %s", __FILE__, __LINE__, #condition); \
+            _exit(97);                                                \
+        }                                                             \
     } while (0)
 
 CUstream new_stream(void);

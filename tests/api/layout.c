@@ -1,11 +1,13 @@
-/* The structs of allograft.h as this compiler lays them out, one line a field: for the Python package's mirrors. */
+/* The structs of allograft.h as this compiler lays them out, one line a field: for the Python
+ * package's mirrors. */
 #include <stdio.h>
 
 #include "allograft.h"
 
 #define STRUCT(type) printf("%s %zu\n", #type, sizeof(struct type))
-#define FIELD(type, name) \
-    printf("%s.%s %zu %zu\n", #type, #name, offsetof(struct type, name), sizeof(((struct type *)0)->name))
+#define FIELD(type, name)                                                \
+    printf("%s.%s %zu %zu\n", #type, #name, offsetof(struct type, name), \
+           sizeof(((struct type *)0)->name))
 
 int main(void)
 {

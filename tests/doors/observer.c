@@ -36,10 +36,13 @@ static const char *file_name(const char *path)
 static void write_down(const char *door, const char *name, int version, cuuint64_t flags, void *got)
 {
     Dl_info info = {.dli_fname = "-", .dli_sname = NULL};
-    if (got != NULL && dladdr(got, &info) == 0) info.dli_fname = "-";
+    if (got != NULL && dladdr(got, &info) == 0)
+        info.dli_fname = "-";
     const char *symbol = info.dli_saddr == got ? info.dli_sname : NULL;
-    if (observer.log == NULL) observer.log = fopen(getenv("OBSERVER_LOG"), "w");
-    if (observer.log == NULL) abort();
+    if (observer.log == NULL)
+        observer.log = fopen(getenv("OBSERVER_LOG"), "w");
+    if (observer.log == NULL)
+        abort();
     fprintf(observer.log, "%s \"%s\" %d %llu %s %s %zx\n", door, name, version,
             (unsigned long long)flags, file_name(info.dli_fname), symbol != NULL ? symbol : "-",
             got != NULL ? (size_t)((char *)got - (char *)info.dli_fbase) : 0);
@@ -68,7 +71,8 @@ static CUresult observed_ask_v2(const char *name, void **pfn, int version, cuuin
 /* A look-up function is replaced by one of the above, so that the next look-up is seen too. */
 static void *stand_between(const char *name, void *got, int version)
 {
-    if (got == NULL) return got;
+    if (got == NULL)
+        return got;
     if (strcmp(name, "cuGetProcAddress_v2") == 0 ||
         (strcmp(name, "cuGetProcAddress") == 0 && version >= 12000)) {
         observer.ask_v2 = (ask_v2_fn)got;
@@ -87,21 +91,25 @@ static dlsym_fn find_libc_dlsym(void)
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
     for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++) {
         dlsym_fn found = (dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-        if (found != NULL) return found;
+        if (found != NULL)
+            return found;
     }
     abort();
 }
 
 static dlsym_fn next_dlsym(void)
 {
-    if (observer.next != NULL) return observer.next;
+    if (observer.next != NULL)
+        return observer.next;
     dlsym_fn found = find_libc_dlsym();
     const char *path = getenv("OBSERVER_NEXT");
     if (path != NULL) {
         void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-        if (library == NULL) abort();
+        if (library == NULL)
+            abort();
         found = (dlsym_fn)found(library, "dlsym");
-        if (found == NULL) abort();
+        if (found == NULL)
+            abort();
     }
     observer.next = found;
     return found;
@@ -112,7 +120,8 @@ OBSERVER_EXPORT void *dlsym(void *restrict handle, const char *restrict name)
 {
     bool of_driver = name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
     dlsym_fn next = next_dlsym();
-    if (!of_driver || handle == RTLD_NEXT || handle == RTLD_DEFAULT) return next(handle, name);
+    if (!of_driver || handle == RTLD_NEXT || handle == RTLD_DEFAULT)
+        return next(handle, name);
     void *got = next(handle, name);
     write_down("dlsym", name, 0, 0, got);
     return stand_between(name, got, 0);

@@ -6,7 +6,8 @@
 
 __global__ void nothing(int *p)
 {
-    if (p) *p = 1;
+    if (p)
+        *p = 1;
 }
 
 int main()

@@ -38,9 +38,12 @@ static const struct stub_symbol *find_symbol(const char *name, int version, bool
 {
     const struct stub_symbol *best = NULL;
     for (const struct stub_symbol *s = stub_symbols; s->base != NULL; s++) {
-        if (strcmp(s->base, name) != 0 || s->since > version) continue;
-        if (s->flavour != STUB_NONE && (s->flavour >= STUB_PTSZ) != per_thread) continue;
-        if (best == NULL || s->since > best->since) best = s;
+        if (strcmp(s->base, name) != 0 || s->since > version)
+            continue;
+        if (s->flavour != STUB_NONE && (s->flavour >= STUB_PTSZ) != per_thread)
+            continue;
+        if (best == NULL || s->since > best->since)
+            best = s;
     }
     return best;
 }
@@ -49,10 +52,13 @@ static const struct stub_symbol *find_symbol(const char *name, int version, bool
 static bool is_form_of(const char *symbol, const char *name, bool per_thread)
 {
     size_t length = strlen(name);
-    if (strncmp(symbol, name, length) != 0) return false;
+    if (strncmp(symbol, name, length) != 0)
+        return false;
     symbol += length;
-    if (symbol[0] == '_' && symbol[1] == 'v' && symbol[2] != '\0') symbol += 3;
-    if (per_thread && (strcmp(symbol, "_ptsz") == 0 || strcmp(symbol, "_ptds") == 0)) return true;
+    if (symbol[0] == '_' && symbol[1] == 'v' && symbol[2] != '\0')
+        symbol += 3;
+    if (per_thread && (strcmp(symbol, "_ptsz") == 0 || strcmp(symbol, "_ptds") == 0))
+        return true;
     return symbol[0] == '\0';
 }
 
@@ -73,12 +79,15 @@ static struct answer *answer_of(const char *name, int version, cuuint64_t flags)
 {
     for (unsigned i = 0; i < stub.n; i++) {
         struct answer *a = &stub.answers[i];
-        if (strcmp(a->name, name) == 0 && a->version == version && a->flags == flags) return a;
+        if (strcmp(a->name, name) == 0 && a->version == version && a->flags == flags)
+            return a;
     }
-    if (stub.n == MAX_ANSWERS || strlen(name) >= sizeof(stub.answers[0].name)) return NULL;
+    if (stub.n == MAX_ANSWERS || strlen(name) >= sizeof(stub.answers[0].name))
+        return NULL;
     bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const struct stub_symbol *known = find_symbol(name, version, per_thread);
-    if (known == NULL) known = find_unhooked(name, per_thread);
+    if (known == NULL)
+        known = find_unhooked(name, per_thread);
     struct answer *a = &stub.answers[stub.n++];
     memcpy(a->name, name, strlen(name) + 1);
     a->version = version;
@@ -91,16 +100,19 @@ static struct answer *answer_of(const char *name, int version, cuuint64_t flags)
 static void write_log(const struct answer *a)
 {
     const char *path = getenv("STUB_LOG");
-    if (path == NULL) return;
-    if (stub.log == NULL) stub.log = fopen(path, "w");
+    if (path == NULL)
+        return;
+    if (stub.log == NULL)
+        stub.log = fopen(path, "w");
     /* Answers must be functions of ours: a preloaded library with symbols of the same names must
      * not have got between (that is what -Bsymbolic is for). */
     Dl_info info, own;
-    if (stub.log == NULL || dladdr(a->address, &info) == 0) abort();
-    if (dladdr((void *)write_log, &own) == 0 || own.dli_fbase != info.dli_fbase) abort();
-    fprintf(stub.log, "\"%s\" %d %llu %s %zx\n", a->name, a->version,
-            (unsigned long long)a->flags, a->symbol,
-            (size_t)((char *)a->address - (char *)info.dli_fbase));
+    if (stub.log == NULL || dladdr(a->address, &info) == 0)
+        abort();
+    if (dladdr((void *)write_log, &own) == 0 || own.dli_fbase != info.dli_fbase)
+        abort();
+    fprintf(stub.log, "\"%s\" %d %llu %s %zx\n", a->name, a->version, (unsigned long long)a->flags,
+            a->symbol, (size_t)((char *)a->address - (char *)info.dli_fbase));
     (void)fflush(stub.log);
 }
 
@@ -110,8 +122,10 @@ STUB_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cud
     struct answer *a = NULL;
     pthread_mutex_lock(&stub.lock);
     /* NVIDIA's runtime starts by asking for the empty name. */
-    if (symbol[0] != '\0') a = answer_of(symbol, cudaVersion, flags);
-    if (a != NULL) write_log(a);
+    if (symbol[0] != '\0')
+        a = answer_of(symbol, cudaVersion, flags);
+    if (a != NULL)
+        write_log(a);
     pthread_mutex_unlock(&stub.lock);
     *pfn = a != NULL ? a->address : NULL;
     if (status != NULL) {
@@ -159,7 +173,8 @@ STUB_EXPORT CUresult cuDeviceGetCount(int *count)
 
 STUB_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-    if (ordinal != 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (ordinal != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
     *device = 0;
     return CUDA_SUCCESS;
 }

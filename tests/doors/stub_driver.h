@@ -21,7 +21,8 @@ struct stub_symbol {
 /* Ends with an entry whose base is NULL. */
 extern const struct stub_symbol stub_symbols[];
 
-/* Exported, too, but cuGetProcAddress's names and versions for them are not listed: "base" is NULL. */
+/* Exported, too, but cuGetProcAddress's names and versions for them are not listed: "base" is
+ * NULL. */
 extern const struct stub_symbol stub_unhooked[];
 extern const unsigned stub_n_unhooked;
 

@@ -14,7 +14,10 @@ static __attribute__((noinline)) CUresult refuse(int which)
 
 #define DEFINE(symbol)                                                               \
     STUB_EXPORT __attribute__((weak)) CUresult stub_##symbol(void) __asm__(#symbol); \
-    CUresult stub_##symbol(void) { return refuse(__COUNTER__); }
+    CUresult stub_##symbol(void)                                                     \
+    {                                                                                \
+        return refuse(__COUNTER__);                                                  \
+    }
 #define AG_HOOK(base, symbol, since, flavour, need, flush) DEFINE(symbol)
 #define AG_CALL(base, symbol, since, flavour, need, flush) DEFINE(symbol)
 #define AG_UNHOOKED(symbol, flush, reason)                 DEFINE(symbol)
@@ -37,13 +40,16 @@ const unsigned stub_n_unhooked = sizeof(stub_unhooked) / sizeof(*stub_unhooked);
 
 /* Asked for by NVIDIA's runtime while it starts. Where Allograft's list has the symbol too, both
  * rows name the same function. */
-#define STARTUP(S)                                                                \
-    S(cuInit, cuInit, 2000) S(cuDriverGetVersion, cuDriverGetVersion, 2020)       \
-    S(cuGetExportTable, cuGetExportTable, 3000) S(cuDeviceGet, cuDeviceGet, 2000) \
-    S(cuModuleGetLoadingMode, cuModuleGetLoadingMode, 11070)                      \
-    S(cuDeviceGetCount, cuDeviceGetCount, 2000) S(cuDeviceGetName, cuDeviceGetName, 2000) \
-    S(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020)                                \
-    S(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000)                           \
+#define STARTUP(S)                                           \
+    S(cuInit, cuInit, 2000)                                  \
+    S(cuDriverGetVersion, cuDriverGetVersion, 2020)          \
+    S(cuGetExportTable, cuGetExportTable, 3000)              \
+    S(cuDeviceGet, cuDeviceGet, 2000)                        \
+    S(cuModuleGetLoadingMode, cuModuleGetLoadingMode, 11070) \
+    S(cuDeviceGetCount, cuDeviceGetCount, 2000)              \
+    S(cuDeviceGetName, cuDeviceGetName, 2000)                \
+    S(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020)           \
+    S(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000)      \
     S(cuDeviceGetUuid, cuDeviceGetUuid, 9020)
 
 #define DECLARE(base, symbol, since) extern CUresult startup_##symbol(void) __asm__(#symbol);
@@ -63,18 +69,26 @@ const struct stub_symbol stub_symbols[] = {
 #undef AG_CALL
 #undef AG_UNHOOKED
 #undef AG_LIBC
-    {0},
+        {0},
 };
 
-#define ONE(n) static CUresult anonymous_##n(void) { return refuse(10000 + n); }
-#define NAME(n) (void *)anonymous_##n,
+#define ONE(n)                          \
+    static CUresult anonymous_##n(void) \
+    {                                   \
+        return refuse(10000 + n);       \
+    }
+#define NAME(n)   (void *)anonymous_##n,
 #define TEN(M, n) M(n##0) M(n##1) M(n##2) M(n##3) M(n##4) M(n##5) M(n##6) M(n##7) M(n##8) M(n##9)
-#define HUNDRED(M, n)                                                                          \
-    TEN(M, n##0) TEN(M, n##1) TEN(M, n##2) TEN(M, n##3) TEN(M, n##4) TEN(M, n##5) TEN(M, n##6) \
-    TEN(M, n##7) TEN(M, n##8) TEN(M, n##9)
-#define THOUSAND(M)                                                               \
-    HUNDRED(M, 1) HUNDRED(M, 2) HUNDRED(M, 3) HUNDRED(M, 4) HUNDRED(M, 5)         \
-    HUNDRED(M, 6) HUNDRED(M, 7) HUNDRED(M, 8) HUNDRED(M, 9)
+#define HUNDRED(M, n) \
+    TEN(M, n##0)      \
+    TEN(M, n##1)      \
+    TEN(M, n##2)      \
+    TEN(M, n##3) TEN(M, n##4) TEN(M, n##5) TEN(M, n##6) TEN(M, n##7) TEN(M, n##8) TEN(M, n##9)
+#define THOUSAND(M) \
+    HUNDRED(M, 1)   \
+    HUNDRED(M, 2)   \
+    HUNDRED(M, 3)   \
+    HUNDRED(M, 4) HUNDRED(M, 5) HUNDRED(M, 6) HUNDRED(M, 7) HUNDRED(M, 8) HUNDRED(M, 9)
 
 THOUSAND(ONE)
 

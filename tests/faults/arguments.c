@@ -16,7 +16,8 @@ static const struct {
     const char *name;
     any_function function;
 } hooked[] = {
-#define AG_HOOK(base, symbol, since, flavour, need, flush) {#symbol, (any_function)(void *)hooked_##symbol},
+#define AG_HOOK(base, symbol, since, flavour, need, flush) \
+    {#symbol, (any_function)(void *)hooked_##symbol},
 #include "interpose/driver/hooks.def"
 };
 

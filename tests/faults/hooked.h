@@ -1,5 +1,5 @@
-/* hooked.h: every hooked symbol as a function without a type, under a name that cuda.h's macros leave
- * alone; NULL where nobody has it. */
+/* hooked.h: every hooked symbol as a function without a type, under a name that cuda.h's macros
+ * leave alone; NULL where nobody has it. */
 #ifndef HOOKED_H
 #define HOOKED_H
 

@@ -11,7 +11,8 @@
 
 static _Atomic long n_mappings;
 
-/* Mappings made so far, for who asks "how many are there to fail?", into the file FAIL_MMAP_COUNT. */
+/* Mappings made so far, for who asks "how many are there to fail?", into the file
+ * FAIL_MMAP_COUNT. */
 __attribute__((destructor)) static void tell(void)
 {
     const char *path = getenv("FAIL_MMAP_COUNT");

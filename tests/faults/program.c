@@ -1,14 +1,14 @@
 /* The programs of the fault tests: what a CUDA program does, in several mixtures, each call a step.
  *
- * What a program does next depends only on what its calls returned, so that natively and preloaded it
- * does the same. */
+ * What a program does next depends only on what its calls returned, so that natively and preloaded
+ * it does the same. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "step.h"
 
 #define N_BLOCKS 12u
-#define MIB (1024u * 1024u)
+#define MIB      (1024u * 1024u)
 
 static struct step_block blocks[N_BLOCKS];
 
@@ -294,8 +294,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } programs[] = {
         {"mix", mix},         {"contexts", contexts}, {"release", release}, {"capture", capture},
-        {"queries", queries}, {"tight", tight},       {"owing", owing},
-        {"pools", pools},
+        {"queries", queries}, {"tight", tight},       {"owing", owing},     {"pools", pools},
     };
 
     for (size_t i = 0; argc > 1 && i < sizeof(programs) / sizeof(programs[0]); i++) {

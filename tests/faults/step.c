@@ -162,7 +162,7 @@ __attribute__((destructor)) static void tell_calls(void)
 {
     static const char *const symbols[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
-#define AG_CALL AG_HOOK
+#define AG_CALL                                            AG_HOOK
 #include "interpose/driver/hooks.def"
     };
     const char *path = getenv("STEP_CALLS");

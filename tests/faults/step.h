@@ -3,7 +3,8 @@
  *
  *     cuMemAlloc_v2 3: 0          the third call of that symbol by this program gave 0
  *
- * So a run in which one call fails can be held against a native run in which the same call fails. */
+ * So a run in which one call fails can be held against a native run in which the same call
+ * fails. */
 #ifndef STEP_H
 #define STEP_H
 
@@ -21,8 +22,8 @@ void step_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define STEP_NAME(symbol) #symbol
 /* The symbol that cuda.h makes of a name. */
-#define STEP_SYMBOL(name) STEP_NAME(name)
-#define STEP(name, ...) step_said(STEP_SYMBOL(name), name(__VA_ARGS__), true)
+#define STEP_SYMBOL(name)             STEP_NAME(name)
+#define STEP(name, ...)               step_said(STEP_SYMBOL(name), name(__VA_ARGS__), true)
 #define STEP_READY(surely, name, ...) step_said(STEP_SYMBOL(name), name(__VA_ARGS__), surely)
 
 /* Initialises the driver, makes the primary context of `device` current, loads the kernels. */

@@ -1,8 +1,8 @@
 /* Threads that allocate and free, of which some end in the middle: by return, pthread_exit, or
  * cancelled where the program allows it. Arguments: threads, steps, seed.
  *
- * Prints the same natively and preloaded, unless a call failed that the program made: those codes are
- * counted apart. */
+ * Prints the same natively and preloaded, unless a call failed that the program made: those codes
+ * are counted apart. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include "sim.h"
 
 #define MOST_THREADS 32
-#define N_HELD 6
+#define N_HELD       6
 
 static CUcontext context;
 static unsigned n_steps;
@@ -86,7 +86,8 @@ static void *work(void *arguments)
 int main(int argc, char **argv)
 {
     static struct worker workers[MOST_THREADS];
-    unsigned n_threads = argc > 1 ? (unsigned)atoi(argv[1]) : 4, seed = argc > 3 ? atoi(argv[3]) : 1;
+    unsigned n_threads = argc > 1 ? (unsigned)atoi(argv[1]) : 4,
+             seed = argc > 3 ? atoi(argv[3]) : 1;
 
     n_steps = argc > 2 ? (unsigned)atoi(argv[2]) : 200;
     if (n_threads > MOST_THREADS || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||

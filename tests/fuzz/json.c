@@ -1,4 +1,5 @@
-/* JSON strings: whatever the bytes, a string a strict reader takes; of valid UTF-8, the same again. */
+/* JSON strings: whatever the bytes, a string a strict reader takes; of valid UTF-8, the same
+ * again. */
 #include "interpose/base/text.h"
 
 #include <string.h>

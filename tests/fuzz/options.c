@@ -1,6 +1,6 @@
-/* Environment blocks: strings separated by NUL bytes. Every member of the settings ends in its range,
- * what is told is one line each, and a value is bad exactly when the check of one value says so. Of a
- * file of settings only the name is looked at: config.c is for those. */
+/* Environment blocks: strings separated by NUL bytes. Every member of the settings ends in its
+ * range, what is told is one line each, and a value is bad exactly when the check of one value says
+ * so. Of a file of settings only the name is looked at: config.c is for those. */
 #include "interpose/settings/options.h"
 
 #include <errno.h>
@@ -23,25 +23,31 @@ static void check_ranges(const struct ag_options *options)
 {
     FUZZ_CHECK(options->policy <= AG_POLICY_MANAGED && options->free_mode <= AG_FREE_SYNC);
     FUZZ_CHECK(options->log <= AG_LOG_DEBUG);
-    FUZZ_CHECK(options->managed_backend <= AG_MANAGED_POOL && options->prefer.kind <= AG_PREFER_NONE);
+    FUZZ_CHECK(options->managed_backend <= AG_MANAGED_POOL &&
+               options->prefer.kind <= AG_PREFER_NONE);
     FUZZ_CHECK(options->access <= AG_ACCESS_NONE && options->prefetch <= AG_PREFETCH_OFF);
     FUZZ_CHECK(options->oom <= AG_OOM_SPILL && options->rules.n <= AG_MAX_RULES);
     FUZZ_CHECK(!options->cache.percent || options->cache.value <= 100);
     FUZZ_CHECK(!options->pool_keep.percent || options->pool_keep.value <= 100);
     FUZZ_CHECK(!options->pending.percent || options->pending.value <= 100);
-    FUZZ_CHECK(options->graph.n <= AG_MAX_STREAM_WORDS && options->graph_iteration.kind <= AG_ITERATION_NVTX);
+    FUZZ_CHECK(options->graph.n <= AG_MAX_STREAM_WORDS &&
+               options->graph_iteration.kind <= AG_ITERATION_NVTX);
     for (unsigned i = 0; i < options->graph.n; i++) {
         const struct ag_stream_word *word = &options->graph.word[i];
 
         FUZZ_CHECK(word->kind <= AG_STREAMS_NAME && memchr(word->name, 0, sizeof(word->name)));
         FUZZ_CHECK((word->kind == AG_STREAMS_NAME) == !!*word->name);
-        FUZZ_CHECK(word->kind != AG_STREAMS_NTH || (word->number > 0 && word->number <= UINT32_MAX));
-        FUZZ_CHECK(word->kind != AG_STREAMS_PRIORITY || (word->number >= -1000 && word->number <= 1000));
+        FUZZ_CHECK(word->kind != AG_STREAMS_NTH ||
+                   (word->number > 0 && word->number <= UINT32_MAX));
+        FUZZ_CHECK(word->kind != AG_STREAMS_PRIORITY ||
+                   (word->number >= -1000 && word->number <= 1000));
     }
     FUZZ_CHECK(memchr(options->graph_iteration.name, 0, AG_GLOB_MAX));
     FUZZ_CHECK(memchr(options->graph_iteration.domain, 0, AG_GLOB_MAX));
-    FUZZ_CHECK((options->graph_iteration.kind == AG_ITERATION_NVTX) == !!*options->graph_iteration.name);
-    FUZZ_CHECK((options->graph_segment.kind == AG_SEGMENT_FIXED) == (options->graph_segment.n >= 4));
+    FUZZ_CHECK((options->graph_iteration.kind == AG_ITERATION_NVTX) ==
+               !!*options->graph_iteration.name);
+    FUZZ_CHECK((options->graph_segment.kind == AG_SEGMENT_FIXED) ==
+               (options->graph_segment.n >= 4));
     FUZZ_CHECK(options->graph_segment.kind <= AG_SEGMENT_FIXED && options->graph_segment.n <= 4096);
     FUZZ_CHECK(options->graph_warmup >= 1 && options->graph_warmup <= 1000);
     FUZZ_CHECK(options->graph_staging_slot >= 4096 && options->graph_staging_slot <= 64 << 20);
@@ -59,7 +65,8 @@ static int met_before(char **environment, char **string, size_t length)
     return 0;
 }
 
-/* How many of the strings set a variable of ours, for the first time, to a value that is not allowed. */
+/* How many of the strings set a variable of ours, for the first time, to a value that is not
+ * allowed. */
 static unsigned count_bad(char **environment)
 {
     unsigned n = 0;

@@ -1,10 +1,10 @@
-/* Reports as JSON, and traces on their pages: whatever the bytes, no crash; what is read of a report is
- * written and read again the same, and no text steers a terminal or becomes markup. */
+/* Reports as JSON, and traces on their pages: whatever the bytes, no crash; what is read of a
+ * report is written and read again the same, and no text steers a terminal or becomes markup. */
 #include <stdarg.h>
 #include <string.h>
 
-#include "tools/command.h"
 #include "fuzz.h"
+#include "tools/command.h"
 #include "tools/report/html.h"
 
 /* Of the command; nothing here complains. */

@@ -1,5 +1,5 @@
-/* Feeds a fuzzer's target every file of the folders named, and some thousand variations of each that
- * are the same in every run: the test where libFuzzer is not to be had. */
+/* Feeds a fuzzer's target every file of the folders named, and some thousand variations of each
+ * that are the same in every run: the test where libFuzzer is not to be had. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "fuzz.h"
 
-#define LONGEST 65536u
+#define LONGEST      65536u
 #define N_VARIATIONS 3000u
 
 static uint64_t state = 1;

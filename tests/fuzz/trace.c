@@ -1,5 +1,5 @@
-/* Traces: whatever the bytes are, the reader refuses them in one line, or gives events in order, levels
- * that add up, and output that ends. */
+/* Traces: whatever the bytes are, the reader refuses them in one line, or gives events in order,
+ * levels that add up, and output that ends. */
 #include "tools/trace/trace_out.h"
 
 #include <string.h>
@@ -37,7 +37,8 @@ static void check(const struct trace *trace)
     for (unsigned i = 0; i < 256; i++)
         kinds += info->n_kinds[i];
     FUZZ_CHECK(kinds == info->n_events && info->last_ns >= info->opened_ns);
-    FUZZ_CHECK(strlen(info->program) < 256 && strlen(info->host) < 72 && strlen(info->allograft) < 32);
+    FUZZ_CHECK(strlen(info->program) < 256 && strlen(info->host) < 72 &&
+               strlen(info->allograft) < 32);
     FUZZ_CHECK(trace_walk(trace, 0, look, &seen) && seen.n <= 2 * info->n_events);
     FUZZ_CHECK(trace_memory(trace, AG_TRACE_NO_DEVICE, 7, buckets));
     for (unsigned i = 0; i < 7; i++) {

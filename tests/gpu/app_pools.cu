@@ -1,10 +1,10 @@
 /*
  * The program's own stream-ordered pools.
- *   bytes   allocations from the default pool and one of its own, on four streams, in a graph: the words
- *           that kernels left, codes and attributes, one line each
+ *   bytes   allocations from the default pool and one of its own, on four streams, in a graph: the
+ *           words that kernels left, codes and attributes, one line each
  *   pairs   ns for cudaMallocAsync + cudaFreeAsync, `name value` lines
- *   loop    us for an iteration that allocates, computes, frees and waits: by default the pool gives
- *           everything back at that wait
+ *   loop    us for an iteration that allocates, computes, frees and waits: by default the pool
+ *           gives everything back at that wait
  */
 #include "check.h"
 

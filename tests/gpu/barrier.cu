@@ -125,8 +125,8 @@ int main(int argc, char **argv)
 #ifdef MANAGED_VARIABLE
         {"variable", make_variable},
 #endif
-        {"pinned", make_pinned},   {"registered", make_registered}, {"mapped", make_mapped},
-        {"managed", make_managed}, {"copied", make_copied},
+        {"pinned", make_pinned},     {"registered", make_registered}, {"mapped", make_mapped},
+        {"managed", make_managed},   {"copied", make_copied},
     };
     const char *wanted = argc > 1 ? argv[1] : "";
     barrier = !(argc > 2 && !strcmp(argv[2], "nobarrier"));

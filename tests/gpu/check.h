@@ -9,7 +9,7 @@
 #include <time.h>
 
 /* Exit statuses: 0 the promise held, 1 it was broken, 2 the test could not be made. */
-#define EXIT_BROKEN 1
+#define EXIT_BROKEN   1
 #define EXIT_UNUSABLE 2
 
 static inline void check_failed(const char *file, int line, const char *what, int code)
@@ -20,11 +20,11 @@ static inline void check_failed(const char *file, int line, const char *what, in
 }
 
 /* A call that must succeed for the test to make sense; runtime and driver have 0 as success. */
-#define MUST(call)                                                                                 \
-    do {                                                                                           \
-        int must_code = (int)(call);                                                               \
-        if (must_code != 0)                                                                        \
-            check_failed(__FILE__, __LINE__, #call, must_code);                                    \
+#define MUST(call)                                              \
+    do {                                                        \
+        int must_code = (int)(call);                            \
+        if (must_code != 0)                                     \
+            check_failed(__FILE__, __LINE__, #call, must_code); \
     } while (0)
 
 static inline double now_s(void)
@@ -42,7 +42,7 @@ static inline double now_s(void)
 
 /* Few blocks on purpose: other kernels must find room beside one that spins. */
 #define FEW_BLOCKS 32
-#define THREADS 256
+#define THREADS    256
 
 __device__ static inline void spin_ns(unsigned long long ns)
 {

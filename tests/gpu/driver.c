@@ -1,6 +1,6 @@
 /* A driver-API program: module from a file, allocations of several sizes, streams, codes. */
-#include "check.h"
 #include "driver.h"
+#include "check.h"
 
 static CUmodule module;
 static CUfunction scale;

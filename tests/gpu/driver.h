@@ -14,7 +14,7 @@
 #include <dlfcn.h>
 
 #define STRING_OF(x) #x
-#define STRING(x) STRING_OF(x)
+#define STRING(x)    STRING_OF(x)
 
 static inline void *driver_symbol(const char *name)
 {

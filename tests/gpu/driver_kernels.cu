@@ -7,7 +7,7 @@ extern "C" __global__ void scale(unsigned *words, unsigned n, unsigned factor)
 }
 
 extern "C" __global__ void late_set(unsigned *words, unsigned n, unsigned value,
-                                      unsigned long long ns)
+                                    unsigned long long ns)
 {
     unsigned long long start, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));

@@ -1,6 +1,7 @@
 /*
- * Ends of a process at moments when the driver is busy: in a signal handler that interrupted a call of
- * it, and beside a kernel that never ends, which a freeing thread waits for. usage: ends WAY [ARG]
+ * Ends of a process at moments when the driver is busy: in a signal handler that interrupted a call
+ * of it, and beside a kernel that never ends, which a freeing thread waits for. usage: ends WAY
+ * [ARG]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -31,7 +32,8 @@ static void leave(int)
     _exit(STATUS_OF_HANDLER);
 }
 
-/* The alarm comes while the loop is somewhere in the driver; the handler ends the process at once. */
+/* The alarm comes while the loop is somewhere in the driver; the handler ends the process at
+ * once. */
 static void interrupted(const char *way, long after_us)
 {
     struct itimerval timer = {};
@@ -80,7 +82,8 @@ static void *watch(void *how_)
     return NULL;
 }
 
-/* The kernel waits for a word that nobody writes; the freeing thread waits for it, natively in cudaFree. */
+/* The kernel waits for a word that nobody writes; the freeing thread waits for it, natively in
+ * cudaFree. */
 static void endless(const char *how)
 {
     unsigned *flag, *p;
@@ -96,7 +99,8 @@ static void endless(const char *how)
     MUST(cudaDeviceSynchronize());
 }
 
-/* The same without pinned memory, which makes frees wait on the host: the kernel spins on device memory. */
+/* The same without pinned memory, which makes frees wait on the host: the kernel spins on device
+ * memory. */
 static void endless_on_device(const char *how)
 {
     unsigned *flag, *p;
@@ -120,6 +124,7 @@ int main(int argc, char **argv)
         endless(argv[2]);
     else if (argc > 2 && !strcmp(argv[1], "endless-device"))
         endless_on_device(argv[2]);
-    fprintf(stderr, "usage: ends alloc|async MICROSECONDS, ends endless|endless-device _exit|exit|exec|sigterm\n");
+    fprintf(stderr, "usage: ends alloc|async MICROSECONDS, ends endless|endless-device "
+                    "_exit|exit|exec|sigterm\n");
     return EXIT_UNUSABLE;
 }

@@ -297,8 +297,7 @@ static void copies(void)
             round(by);
             MUST(cudaStreamSynchronize(by.stream));
         };
-        waited_in_turns_us(
-            400, [&] { waited(own); }, [&] { waited(marked); }, &by_own, &replayed);
+        waited_in_turns_us(400, [&] { waited(own); }, [&] { waited(marked); }, &by_own, &replayed);
         figure("copy_kib", n, "us", replayed);
         figure("copy_own_kib", n, "us", by_own);
         figure("copy_to_own_kib", n, "times", replayed / by_own);

@@ -1,10 +1,11 @@
-/* Memory between two processes by IPC handles: every life of it, and every answer, so that a run with
- * the library can be held against the native one.
+/* Memory between two processes by IPC handles: every life of it, and every answer, so that a run
+ * with the library can be held against the native one.
  *
  * usage: ipc [DEVICE_OF_GUEST] [LIFE]
- * Each life has two processes that begin before either has to do with CUDA: the host says everything,
- * the guest does as it is told over a socket. Without LIFE all are run. The life "facts" prints what the
- * driver answers in corners, and times; it is for reading, not for comparing. */
+ * Each life has two processes that begin before either has to do with CUDA: the host says
+ * everything, the guest does as it is told over a socket. Without LIFE all are run. The life
+ * "facts" prints what the driver answers in corners, and times; it is for reading, not for
+ * comparing. */
 #include "check.h"
 
 #include <cuda.h>
@@ -14,13 +15,31 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORDS (MIB / 4)
-#define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-#define LONG_NS 200000000ull
+#define WORDS     (MIB / 4)
+#define LAZY      CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+#define LONG_NS   200000000ull
 #define EXIT_SKIP 77
 
-enum order { OPEN, CLOSE, FREE, FREE_ASYNC, SAME, COUNT, FILL, LAUNCH, RANGE, ATTRIBUTES, EXPORT, CAPTURE,
-             PEER_COPY, RUNTIME, RESET, OTHER_CONTEXT, COUNT_ABOVE, DIE };
+enum order {
+    OPEN,
+    CLOSE,
+    FREE,
+    FREE_ASYNC,
+    SAME,
+    COUNT,
+    FILL,
+    LAUNCH,
+    RANGE,
+    ATTRIBUTES,
+    EXPORT,
+    CAPTURE,
+    PEER_COPY,
+    RUNTIME,
+    RESET,
+    OTHER_CONTEXT,
+    COUNT_ABOVE,
+    DIE
+};
 
 struct message {
     enum order order;
@@ -102,9 +121,11 @@ static reply attributes(CUdeviceptr p)
     (void)cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, p);
     (void)cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p);
     (void)cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p);
-    snprintf(r.text, sizeof r.text, "type %u managed %u own context %d pool %d legacy %u ordinal %u "
-             "handle types %llu size %zu start %d", type, managed, context == current, pool != NULL,
-             legacy, ordinal, types, size, start == p);
+    snprintf(r.text, sizeof r.text,
+             "type %u managed %u own context %d pool %d legacy %u ordinal %u "
+             "handle types %llu size %zu start %d",
+             type, managed, context == current, pool != NULL, legacy, ordinal, types, size,
+             start == p);
     r.number = rdma;
     return r;
 }
@@ -161,7 +182,8 @@ static reply by_runtime(const message &m)
         MUST(cudaPointerGetAttributes(&a, p));
         r.number = wrong_words((CUdeviceptr)p, WORDS, m.value);
         int closed = cudaIpcCloseMemHandle(p);
-        snprintf(r.text, sizeof r.text, "type %d device %d close %d", (int)a.type, a.device, closed);
+        snprintf(r.text, sizeof r.text, "type %d device %d close %d", (int)a.type, a.device,
+                 closed);
     }
     (void)cudaGetLastError();
     return r;
@@ -194,12 +216,24 @@ static reply obey(const message &m)
     reply r = {};
     double began = now_s();
     switch (m.order) {
-    case OPEN: r.code = cuIpcOpenMemHandle(p, m.handle, m.flags); break;
-    case CLOSE: r.code = cuIpcCloseMemHandle(*p); break;
-    case FREE: r.code = cuMemFree(*p); break;
-    case FREE_ASYNC: r.code = cuMemFreeAsync(*p, NULL); break;
-    case SAME: r.number = *p == opened[m.value]; break;
-    case COUNT: r.number = wrong_words(*p, WORDS, m.value); break;
+    case OPEN:
+        r.code = cuIpcOpenMemHandle(p, m.handle, m.flags);
+        break;
+    case CLOSE:
+        r.code = cuIpcCloseMemHandle(*p);
+        break;
+    case FREE:
+        r.code = cuMemFree(*p);
+        break;
+    case FREE_ASYNC:
+        r.code = cuMemFreeAsync(*p, NULL);
+        break;
+    case SAME:
+        r.number = *p == opened[m.value];
+        break;
+    case COUNT:
+        r.number = wrong_words(*p, WORDS, m.value);
+        break;
     case FILL:
         fill<<<32, 256>>>((unsigned *)*p, WORDS, m.value);
         r.code = cuCtxSynchronize();
@@ -212,19 +246,34 @@ static reply obey(const message &m)
         r.code = cuMemGetAddressRange(&base, &r.number, *p + m.value);
         snprintf(r.text, sizeof r.text, "base %lld", r.code ? -1 : (long long)(*p - base));
         break;
-    case ATTRIBUTES: r = attributes(*p); break;
-    case EXPORT: r.code = cuIpcGetMemHandle(&handle, *p); break;
-    case CAPTURE: r = in_capture(m); break;
-    case PEER_COPY: r = peer_copy(*p); break;
-    case RUNTIME: r = by_runtime(m); break;
-    case OTHER_CONTEXT: r = other_context(m); break;
+    case ATTRIBUTES:
+        r = attributes(*p);
+        break;
+    case EXPORT:
+        r.code = cuIpcGetMemHandle(&handle, *p);
+        break;
+    case CAPTURE:
+        r = in_capture(m);
+        break;
+    case PEER_COPY:
+        r = peer_copy(*p);
+        break;
+    case RUNTIME:
+        r = by_runtime(m);
+        break;
+    case OTHER_CONTEXT:
+        r = other_context(m);
+        break;
     case RESET:
         r.code = cudaDeviceReset();
         MUST(cudaSetDevice(guest_device));
         MUST(cudaFree(NULL));
         break;
-    case COUNT_ABOVE: r = count_above(m); break;
-    case DIE: _exit(0);
+    case COUNT_ABOVE:
+        r = count_above(m);
+        break;
+    case DIE:
+        _exit(0);
     }
     r.ms = (now_s() - began) * 1e3;
     return r;
@@ -575,7 +624,10 @@ static void facts(void)
     (void)tell(CLOSE, 0);
     memset(&other, 0x5a, sizeof other);
     SAY_CODE("a handle of 0x5a", tell(OPEN, 0, other).code);
-    memcpy(&other, "\xa6" "algripc\1\0\0\0somebody else's handle, in a format of its own.......", 64);
+    memcpy(&other,
+           "\xa6"
+           "algripc\1\0\0\0somebody else's handle, in a format of its own.......",
+           64);
     SAY_CODE("a handle of somebody else's", tell(OPEN, 0, other).code);
     double began = now_s();
     for (int i = 0; i < 100; i++)
@@ -636,7 +688,8 @@ static const struct {
     {"refused", refused, false},
     {"captures", captures, false},
     {"guest_dies", guest_dies, false},
-    {"pair", pair, false}, /* the last one runs in the process that was started, and so is reported */
+    {"pair", pair,
+     false}, /* the last one runs in the process that was started, and so is reported */
     {"host_dies_early", host_dies_early, true},
     {"facts", facts, false},
 };
@@ -676,7 +729,8 @@ int main(int argc, char **argv)
         bool last = wanted || i == N_COMPARED - 1;
         if (wanted ? strcmp(wanted, lives[i].name) != 0 : i >= N_COMPARED)
             continue;
-        /* On another device than its own, pool memory ends with the process it is of (see README). */
+        /* On another device than its own, pool memory ends with the process it is of (see
+         * README). */
         if (!wanted && guest_device && lives[i].run == host_dies_late)
             continue;
         if (last) {

@@ -1,8 +1,9 @@
 /*
  * What launches cost and bring about, as `name value` lines:
- *   cost [N]  an empty kernel that gets eight pointers, by the runtime, by the driver's linked symbol, and by the
- *             driver's own function past whatever is preloaded, and what the first two take more than that;
- *             with N further blocks, one of which no kernel ever gets
+ *   cost [N]  an empty kernel that gets eight pointers, by the runtime, by the driver's linked
+ *             symbol, and by the driver's own function past whatever is preloaded, and what the
+ *             first two take more than that; with N further blocks, one of which no kernel ever
+ *             gets
  *   first     2 GiB that nobody has touched: the launch that touches them first, and the next
  *   held      launches behind, and beside, a kernel that waits for the host: they return at once
  *   layouts   what the driver tells of parameters, of every kind of handle: facts, not measured
@@ -15,8 +16,8 @@
 #include <functional>
 #include <vector>
 
-__global__ void given(const char *, const char *, const char *, const char *, const char *, const char *,
-                      const char *, const char *)
+__global__ void given(const char *, const char *, const char *, const char *, const char *,
+                      const char *, const char *, const char *)
 {
 }
 
@@ -43,9 +44,9 @@ __global__ void fill(uint4 *to, size_t n, unsigned value)
 }
 
 /*
- * Time of a launch by each way, in batches that the device takes without delay: of the quickest tenth of them, for
- * what the host does besides only makes them longer. The ways in turn, so that the whole process being slower than
- * another shows in all of them alike.
+ * Time of a launch by each way, in batches that the device takes without delay: of the quickest
+ * tenth of them, for what the host does besides only makes them longer. The ways in turn, so that
+ * the whole process being slower than another shows in all of them alike.
  */
 static std::vector<double> launch_ns(const std::vector<std::function<void(int)>> &ways)
 {
@@ -150,7 +151,8 @@ __global__ void add(unsigned *words, const unsigned *seen)
     words[MIB] += *seen;
 }
 
-/* Whoever waits for the kernel before the host has let it go waits for ever: the run is ended then. */
+/* Whoever waits for the kernel before the host has let it go waits for ever: the run is ended
+ * then. */
 static int held(void)
 {
     cudaStream_t streams[2];
@@ -192,8 +194,8 @@ static int held(void)
     return wrong ? EXIT_BROKEN : 0;
 }
 
-static void say_layout(const char *name, const char *how, CUresult (*ask)(void *, size_t, size_t *, size_t *),
-                       void *handle)
+static void say_layout(const char *name, const char *how,
+                       CUresult (*ask)(void *, size_t, size_t *, size_t *), void *handle)
 {
     size_t i, offset, size;
     CUresult code;

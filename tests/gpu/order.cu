@@ -112,9 +112,8 @@ static void cross_priority(void)
 static void cross_copy_engine(void)
 {
     cudaStream_t t = new_stream(cudaStreamNonBlocking);
-    cross(new_stream(cudaStreamNonBlocking), [=] {
-        MUST(cudaMemcpyAsync(Z, X, n_words * sizeof *X, cudaMemcpyDeviceToDevice, t));
-    });
+    cross(new_stream(cudaStreamNonBlocking),
+          [=] { MUST(cudaMemcpyAsync(Z, X, n_words * sizeof *X, cudaMemcpyDeviceToDevice, t)); });
 }
 
 static void cross_late_stream(void)

@@ -1,5 +1,6 @@
 /* Two GPUs: copies between them with and without peer access, kernels on the other's memory, frees
- * from the other device, and work of one GPU that waits for work of the other. Skips with one GPU. */
+ * from the other device, and work of one GPU that waits for work of the other. Skips with one
+ * GPU. */
 #include "check.h"
 
 #include <atomic>

@@ -1,6 +1,6 @@
 /*
- * What this driver does about pools where its documentation is silent, one line each. Its answers are what
- * policy/app/app_pools.c and app_async.c assume. usage: pool_facts [dma-buf]
+ * What this driver does about pools where its documentation is silent, one line each. Its answers
+ * are what policy/app/app_pools.c and app_async.c assume. usage: pool_facts [dma-buf]
  */
 #include "check.h"
 
@@ -40,7 +40,8 @@ static void in_capture(CUstreamCaptureMode mode)
     codes[2] = cuStreamGetCtx(other, &found);
     codes[3] = cuStreamIsCapturing(other, &status);
     codes[4] = cuStreamEndCapture(stream, &graph);
-    printf("capture %d: default pool %d, current pool %d, context of a stream %d, is capturing %d, end %d\n",
+    printf("capture %d: default pool %d, current pool %d, context of a stream %d, is capturing %d, "
+           "end %d\n",
            (int)mode, codes[0], codes[1], codes[2], codes[3], codes[4]);
 }
 
@@ -58,12 +59,13 @@ static void reset(void)
     MUST(cuCtxSetCurrent(context));
     MUST(cuDeviceGetDefaultMemPool(&after, device));
     code = cuMemPoolGetAttribute(after, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
-    printf("after a reset: same default pool %d, code %d, its threshold %llu\n", before == after, code,
-           (unsigned long long)value);
+    printf("after a reset: same default pool %d, code %d, its threshold %llu\n", before == after,
+           code, (unsigned long long)value);
     fflush(stdout);
     value = 77;
     code = cuMemPoolGetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
-    printf("after a reset: a created pool: code %d, threshold %llu\n", code, (unsigned long long)value);
+    printf("after a reset: a created pool: code %d, threshold %llu\n", code,
+           (unsigned long long)value);
 }
 
 static void managed(void)
@@ -75,7 +77,8 @@ static void managed(void)
     MUST(cuDeviceGetCount(&count));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = count - 1;
-    printf("a managed pool opened to device %d: code %d\n", count - 1, cuMemPoolSetAccess(pool, &access, 1));
+    printf("a managed pool opened to device %d: code %d\n", count - 1,
+           cuMemPoolSetAccess(pool, &access, 1));
     printf("a managed pool made current: code %d\n", cuDeviceSetMemPool(device, pool));
     MUST(cuMemPoolDestroy(pool));
 }
@@ -132,7 +135,8 @@ static void ask_dma_buf(const char *what, CUdeviceptr (*take)(void))
     if (!child) {
         begin();
         _exit(cuMemGetHandleForAddressRange(&handle, take(), 2 << 20,
-                                            CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) & 0xff);
+                                            CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) &
+              0xff);
     }
     (void)waitpid(child, &status, 0);
     if (WIFSIGNALED(status))

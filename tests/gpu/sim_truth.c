@@ -1527,7 +1527,8 @@ static size_t free_mib(void)
     return bytes >> 20;
 }
 
-/* What a process held that ended just before comes free only by and by: a second without a change. */
+/* What a process held that ended just before comes free only by and by: a second without a
+ * change. */
 static size_t steady_free_mib(void)
 {
     enum { LOOKS = 200, SAME = 20, PAUSE_US = 50000 };
@@ -1987,7 +1988,8 @@ static void group_contexts(void)
         now == context ? "the same" : "another");
 }
 
-/* What frees or is asked while no context is current; and then with the context, whether that had freed it. */
+/* What frees or is asked while no context is current; and then with the context, whether that had
+ * freed it. */
 static void free_without_context(const char *id, const char *name, CUdeviceptr p)
 {
     CUresult code, again;

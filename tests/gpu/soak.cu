@@ -53,7 +53,8 @@ struct buffer {
     cudaEvent_t filled;
 };
 
-class Worker {
+class Worker
+{
   public:
     explicit Worker(int id) : id_(id), random_(id + 1)
     {

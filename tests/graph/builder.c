@@ -1,5 +1,5 @@
-/* graph/replay/builder.c and graph/replay/submit.c: the same bytes one by one and as a graph, whatever changes
- * from launch to launch; what nodes are given; what cannot be done. */
+/* graph/replay/builder.c and graph/replay/submit.c: the same bytes one by one and as a graph,
+ * whatever changes from launch to launch; what nodes are given; what cannot be done. */
 #include "world.h"
 
 #include <string.h>

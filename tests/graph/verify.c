@@ -1,5 +1,5 @@
-/* graph/replay/verify.c: right graphs are found right and wrong ones wrong, and in any case, also when
- * calls of the driver fail, the memory ends as if the operations had run once. */
+/* graph/replay/verify.c: right graphs are found right and wrong ones wrong, and in any case, also
+ * when calls of the driver fail, the memory ends as if the operations had run once. */
 #include "graph/replay/verify.h"
 
 #include <fcntl.h>

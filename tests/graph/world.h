@@ -5,11 +5,11 @@
 
 #include "interpose/driver/abi.h"
 
-#include "tests/unit/check.h"
+#include "graph/record/op.h"
 #include "graph/replay/builder.h"
 #include "interpose/driver/driver.h"
-#include "graph/record/op.h"
 #include "sim.h"
+#include "tests/unit/check.h"
 
 #define OK(call) CHECK_SAID((call) == CUDA_SUCCESS, "SIM_SEED=%s", getenv("SIM_SEED"))
 

@@ -1,4 +1,5 @@
-/* Locks itself in when it is done with CUDA: a filter of system calls lets it write and end, and nothing else. */
+/* Locks itself in when it is done with CUDA: a filter of system calls lets it write and end, and
+ * nothing else. */
 #include <cuda.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -10,8 +11,8 @@
 #include "device.h"
 #include "say.h"
 
-#define ALLOW(number)                                               \
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),            \
+#define ALLOW(number)                                    \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 /* Of the simulated driver's own end, futex. */

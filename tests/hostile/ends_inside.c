@@ -1,5 +1,5 @@
-/* A signal handler ends the process by _exit while its thread is inside the driver, whose lock it holds: in
- * the middle of a launch. What the program did before is its first argument. */
+/* A signal handler ends the process by _exit while its thread is inside the driver, whose lock it
+ * holds: in the middle of a launch. What the program did before is its first argument. */
 #include <cuda.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* A kernel never ends. The free after it would natively wait for ever; what ends the process after half a
- * second is a thread that watches over it or the handler of a signal, in the way the first argument names. */
+/* A kernel never ends. The free after it would natively wait for ever; what ends the process after
+ * half a second is a thread that watches over it or the handler of a signal, in the way the first
+ * argument names. */
 #include <cuda.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Tries to become other programs, in vain each time, as a search along a list of folders does; then goes on
- * allocating and freeing. The argument is a folder to write to. */
+/* Tries to become other programs, in vain each time, as a search along a list of folders does; then
+ * goes on allocating and freeing. The argument is a folder to write to. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <errno.h>
@@ -29,10 +29,10 @@ static void make_file(const char *name, const char *text, mode_t mode)
         _exit(98);
 }
 
-#define IN_VAIN(call)                        \
-    do {                                     \
-        int result = (call);                 \
-                                             \
+#define IN_VAIN(call)                            \
+    do {                                         \
+        int result = (call);                     \
+                                                 \
         say("%s: %d, %d", #call, result, errno); \
     } while (0)
 

@@ -1,5 +1,6 @@
-/* The last calls are a kernel that takes a while and a free, which natively waits for it: what the kernel
- * says must come out, whoever ends the process. First argument: who; second: milliseconds the kernel takes. */
+/* The last calls are a kernel that takes a while and a free, which natively waits for it: what the
+ * kernel says must come out, whoever ends the process. First argument: who; second: milliseconds
+ * the kernel takes. */
 #include <cuda.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* A wait with a time limit: the handler of an alarm jumps out of the driver's wait, where the driver holds no
- * lock. Then the program goes on, in its own way of waiting each time. */
+/* A wait with a time limit: the handler of an alarm jumps out of the driver's wait, where the
+ * driver holds no lock. Then the program goes on, in its own way of waiting each time. */
 #include <cuda.h>
 #include <setjmp.h>
 #include <signal.h>

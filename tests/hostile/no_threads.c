@@ -1,5 +1,5 @@
-/* No thread can be started any more, as where the user may have no more processes: memory is allocated and freed
- * nevertheless, and the last free's wait is made however the process ends. */
+/* No thread can be started any more, as where the user may have no more processes: memory is
+ * allocated and freed nevertheless, and the last free's wait is made however the process ends. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>
@@ -13,10 +13,12 @@
 static bool refused;
 
 /* In place of libc's, for libraries as well. */
-__attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+__attribute__((visibility("default"))) int pthread_create(pthread_t *thread,
+                                                          const pthread_attr_t *attributes,
                                                           void *(*run)(void *), void *argument)
 {
-    __typeof__(&pthread_create) next = (__typeof__(&pthread_create))dlsym(RTLD_NEXT, "pthread_create");
+    __typeof__(&pthread_create) next =
+        (__typeof__(&pthread_create))dlsym(RTLD_NEXT, "pthread_create");
 
     return refused ? EAGAIN : next(thread, attributes, run, argument);
 }

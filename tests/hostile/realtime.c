@@ -14,7 +14,7 @@
 /* Of the time of the processor, which other programs take nothing of: a turn is some ten
  * microseconds. */
 #define LONG_TURN_NS 150000000u
-#define LONGEST_POLL_NS                                                      \
+#define LONGEST_POLL_NS \
     6000000000u /* of the clock on the wall: it comes at once, or not at all \
                  */
 

@@ -1,5 +1,5 @@
-/* A thread that is to be cancelled makes calls of the driver, which are no cancellation points: the first of the
- * process, or the one that makes the first context. Then the main thread uses CUDA. */
+/* A thread that is to be cancelled makes calls of the driver, which are no cancellation points: the
+ * first of the process, or the one that makes the first context. Then the main thread uses CUDA. */
 #include <cuda.h>
 #include <pthread.h>
 #include <string.h>

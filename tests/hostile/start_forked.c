@@ -1,5 +1,5 @@
-/* A thread makes the first call of the driver, in which the library reads its settings and looks around, while
- * others fork. Each child uses CUDA itself, and ends. */
+/* A thread makes the first call of the driver, in which the library reads its settings and looks
+ * around, while others fork. Each child uses CUDA itself, and ends. */
 #include <cuda.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 #include "../preload/say.h"
 
-#define N_CHILDREN 12
+#define N_CHILDREN  12
 #define PATIENCE_MS 8000
 
 static pthread_barrier_t go;
@@ -50,7 +50,8 @@ static pid_t begin_child(void)
     return child;
 }
 
-/* The child's own alarm would be natively as good, and need no patience here; but what hangs is to be seen. */
+/* The child's own alarm would be natively as good, and need no patience here; but what hangs is to
+ * be seen. */
 static void wait_for(pid_t child)
 {
     int status = 0;

@@ -1,6 +1,7 @@
-# clang-tidy and cppcheck over the library and the command, without a single warning.
+# clang-format over every source in C, C++ and CUDA; clang-tidy and cppcheck over the library and the
+# command, without a single warning.
 #
-#     lint.py ROOT BUILD [clang-tidy|cppcheck]...
+#     lint.py ROOT BUILD [clang-format|clang-tidy|cppcheck]...
 #
 # BUILD is a configured build folder (its compile_commands.json says how each file is compiled). The
 # last lines say what became of each tool: "clang-tidy: ok", "failed" or "skipped" (not installed).
@@ -9,10 +10,13 @@
 import concurrent.futures
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 
+FORMATTER = 'clang-format version 18.1.8'
+COLUMNS = 100
 FOLDERS = ('interpose', 'policy', 'graph', 'tools')
 JOBS = int(os.environ.get('TEST_JOBS', str(os.cpu_count() or 1)))
 
@@ -66,7 +70,36 @@ def cppcheck(root, build, files):
     return done.returncode == 0
 
 
-TOOLS = {'clang-tidy': clang_tidy, 'cppcheck': cppcheck}
+def formatter():
+    """The clang-format of the version that .clang-format is written for: others lay out differently."""
+    for path in (os.environ.get('CLANG_FORMAT'), shutil.which('clang-format')):
+        if path and FORMATTER in subprocess.run([path, '--version'], stdout=subprocess.PIPE,
+                                                universal_newlines=True).stdout:
+            return path
+    return None
+
+
+def clang_format(root, build, files):
+    del build, files  # headers and tests as well
+    found = [os.path.join(folder, name) for folder in (*FOLDERS, 'tests')
+             for folder, _, names in os.walk(os.path.join(root, folder)) for name in names]
+    formatted = sorted(path for path in found if path.endswith(('.c', '.h', '.cu', '.cpp')))
+    done = subprocess.run([formatter(), '--dry-run', '--Werror', *formatted], cwd=root,
+                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, universal_newlines=True)
+    differing = sorted(set(re.findall(r'^(\S+?):\d+:\d+: error', done.stderr, re.M)))
+    # What it leaves alone: comments, and the tables of .def files.
+    longer = [path for path in formatted + [path for path in found if path.endswith('.def')]
+              for line in open(path, encoding='utf-8') if len(line.rstrip('\n')) > COLUMNS]
+    for path in differing:
+        print('%s: differs from what tools/format.sh makes of it' % os.path.relpath(path, root))
+    for path in sorted(set(longer)):
+        print('%s: has lines of more than %d columns' % (os.path.relpath(path, root), COLUMNS))
+    if done.returncode and not differing:
+        print(done.stderr)
+    return not done.returncode and not longer
+
+
+TOOLS = {'clang-format': clang_format, 'clang-tidy': clang_tidy, 'cppcheck': cppcheck}
 
 
 def main():
@@ -76,7 +109,7 @@ def main():
         sys.exit('no source of %s in %s' % (', '.join(FOLDERS), build))
     outcome = {}
     for name in sys.argv[3:] or TOOLS:
-        if shutil.which(name) is None:
+        if not (formatter() if name == 'clang-format' else shutil.which(name)):
             outcome[name] = 'skipped'
         else:
             outcome[name] = 'ok' if TOOLS[name](root, build, files) else 'failed'

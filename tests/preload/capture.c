@@ -89,8 +89,8 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
     SAY_CODE("free", cuMemFree(p));
 }
 
-/* A stream that joined the capture, and one that did not, are gone before it ends; then the one that it
- * began on goes, which ends it. Nobody may ask about a stream that is gone. */
+/* A stream that joined the capture, and one that did not, are gone before it ends; then the one
+ * that it began on goes, which ends it. Nobody may ask about a stream that is gone. */
 static void streams_that_go(void)
 {
     CUstream origin, joined, other;

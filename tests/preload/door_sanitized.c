@@ -1,5 +1,5 @@
-/* The calls of workload.h in a program built with AddressSanitizer; `overflow`: then an error of its
- * own that the sanitizer finds. */
+/* The calls of workload.h in a program built with AddressSanitizer; `overflow`: then an error of
+ * its own that the sanitizer finds. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

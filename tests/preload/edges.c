@@ -45,7 +45,8 @@ static void frees(void)
     SAY_CODE("free async what is not stream-ordered", cuMemFreeAsync(p, NULL));
     SAY_CODE("free it", cuMemFree(p));
     SAY_CODE("free it twice", cuMemFree(p));
-    /* The driver takes such an address without a look (580.159); nobody may get its memory twice. */
+    /* The driver takes such an address without a look (580.159); nobody may get its memory
+     * twice. */
     (void)cuMemFreeAsync(p, NULL);
     SAY_CODE("free inside after that", cuMemFree(p + 256));
     SAY_CODE("free the other", cuMemFree(other));

@@ -1,4 +1,5 @@
-/* A redirect that thinks of nothing but speed, to show that the tests of the order would catch it. */
+/* A redirect that thinks of nothing but speed, to show that the tests of the order would catch
+ * it. */
 #include <cuda.h>
 
 #define EXPORT __attribute__((visibility("default")))

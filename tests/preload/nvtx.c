@@ -1,5 +1,6 @@
-/* Every way NVTX has of saying that a range begins or that something happened, and of naming a stream;
- * what it answers. Built against NVIDIA's headers (NVTX_HEADERS) or against our own likeness of them. */
+/* Every way NVTX has of saying that a range begins or that something happened, and of naming a
+ * stream; what it answers. Built against NVIDIA's headers (NVTX_HEADERS) or against our own
+ * likeness of them. */
 #ifdef NVTX_HEADERS
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtCuda.h>
@@ -24,7 +25,8 @@ SAME(offsetof(struct ag_nvtx_event, message), offsetof(nvtxEventAttributes_t, me
 SAME(sizeof(struct ag_nvtx_resource), sizeof(nvtxResourceAttributes_t));
 SAME(offsetof(struct ag_nvtx_resource, type), offsetof(nvtxResourceAttributes_t, identifierType));
 SAME(offsetof(struct ag_nvtx_resource, identifier), offsetof(nvtxResourceAttributes_t, identifier));
-SAME(offsetof(struct ag_nvtx_resource, message_type), offsetof(nvtxResourceAttributes_t, messageType));
+SAME(offsetof(struct ag_nvtx_resource, message_type),
+     offsetof(nvtxResourceAttributes_t, messageType));
 SAME(offsetof(struct ag_nvtx_resource, message), offsetof(nvtxResourceAttributes_t, message));
 SAME((int)AG_NVTX_MESSAGE_ASCII, (int)NVTX_MESSAGE_TYPE_ASCII);
 SAME((int)AG_NVTX_MESSAGE_UNICODE, (int)NVTX_MESSAGE_TYPE_UNICODE);
@@ -55,7 +57,8 @@ SAME((int)AG_NVTX_NAME_CU_STREAM_W, (int)NVTX_CBID_CUDA_NameCuStreamW);
 SAME((int)AG_NVTX_NAME_CUDA_STREAM_A, (int)NVTX_CBID_CUDART_NameCudaStreamA);
 SAME((int)AG_NVTX_NAME_CUDA_STREAM_W, (int)NVTX_CBID_CUDART_NameCudaStreamW);
 SAME(sizeof(struct ag_nvtx_callbacks), sizeof(NvtxExportTableCallbacks));
-SAME(offsetof(struct ag_nvtx_callbacks, get_table), offsetof(NvtxExportTableCallbacks, GetModuleFunctionTable));
+SAME(offsetof(struct ag_nvtx_callbacks, get_table),
+     offsetof(NvtxExportTableCallbacks, GetModuleFunctionTable));
 #endif
 
 static nvtxEventAttributes_t event(int type)
@@ -213,7 +216,8 @@ static void go_round(void)
     NEED(cuStreamDestroy(stream));
 }
 
-/* A stream loses its name amid a round that repeats, and gets it back: the last kernel's words stay. */
+/* A stream loses its name amid a round that repeats, and gets it back: the last kernel's words
+ * stay. */
 static void rename_stream(void)
 {
     CUstream stream;

@@ -1,5 +1,5 @@
-/* nvtx_own.h: the part of NVTX (version 3) that nvtx.c needs, as NVIDIA's headers have it: so that a
- * library injected into NVTX is tested where those are not. */
+/* nvtx_own.h: the part of NVTX (version 3) that nvtx.c needs, as NVIDIA's headers have it: so that
+ * a library injected into NVTX is tested where those are not. */
 #ifndef NVTX_OWN_H
 #define NVTX_OWN_H
 
@@ -29,7 +29,8 @@ enum { NVTX_OWN_MODULES = 7, NVTX_OWN_PLACES = 16 };
 static ag_nvtx_function nvtx_own[NVTX_OWN_MODULES][NVTX_OWN_PLACES];
 static ag_nvtx_function *nvtx_own_tables[NVTX_OWN_MODULES][NVTX_OWN_PLACES + 1];
 
-static int nvtx_own_get_table(enum ag_nvtx_module module, ag_nvtx_function ***ret_table, unsigned *ret_size)
+static int nvtx_own_get_table(enum ag_nvtx_module module, ag_nvtx_function ***ret_table,
+                              unsigned *ret_size)
 {
     static const unsigned sizes[NVTX_OWN_MODULES] = {0, 16, 9, 15, 7, 16, 7};
 
@@ -74,28 +75,29 @@ static ag_nvtx_function nvtx_own_function(enum ag_nvtx_module module, unsigned p
 }
 
 /* A function of NVTX: calls what was filled in, else answers `otherwise`. */
-#define NVTX_OWN(type, name, module, place, otherwise, parameters, ...)                       \
-    static inline type name parameters                                                        \
-    {                                                                                         \
-        type(*function) parameters =                                                          \
-            (type(*) parameters)nvtx_own_function(AG_NVTX_##module, AG_NVTX_##place);         \
-                                                                                              \
-        return function ? function(__VA_ARGS__) : (type)otherwise;                            \
+#define NVTX_OWN(type, name, module, place, otherwise, parameters, ...)               \
+    static inline type name parameters                                                \
+    {                                                                                 \
+        type(*function) parameters =                                                  \
+            (type(*) parameters)nvtx_own_function(AG_NVTX_##module, AG_NVTX_##place); \
+                                                                                      \
+        return function ? function(__VA_ARGS__) : (type)otherwise;                    \
     }
-#define NVTX_OWN_VOID(name, module, place, parameters, ...)                                   \
-    static inline void name parameters                                                        \
-    {                                                                                         \
-        void(*function) parameters =                                                          \
-            (void(*) parameters)nvtx_own_function(AG_NVTX_##module, AG_NVTX_##place);         \
-                                                                                              \
-        if (function)                                                                         \
-            function(__VA_ARGS__);                                                            \
+#define NVTX_OWN_VOID(name, module, place, parameters, ...)                           \
+    static inline void name parameters                                                \
+    {                                                                                 \
+        void(*function) parameters =                                                  \
+            (void(*) parameters)nvtx_own_function(AG_NVTX_##module, AG_NVTX_##place); \
+                                                                                      \
+        if (function)                                                                 \
+            function(__VA_ARGS__);                                                    \
     }
 
 NVTX_OWN_VOID(nvtxMarkEx, CORE, MARK_EX, (const nvtxEventAttributes_t *event), event)
 NVTX_OWN_VOID(nvtxMarkA, CORE, MARK_A, (const char *name), name)
 NVTX_OWN_VOID(nvtxMarkW, CORE, MARK_W, (const wchar_t *name), name)
-NVTX_OWN(uint64_t, nvtxRangeStartEx, CORE, RANGE_START_EX, 0, (const nvtxEventAttributes_t *event), event)
+NVTX_OWN(uint64_t, nvtxRangeStartEx, CORE, RANGE_START_EX, 0, (const nvtxEventAttributes_t *event),
+         event)
 NVTX_OWN(uint64_t, nvtxRangeStartA, CORE, RANGE_START_A, 0, (const char *name), name)
 NVTX_OWN(uint64_t, nvtxRangeStartW, CORE, RANGE_START_W, 0, (const wchar_t *name), name)
 NVTX_OWN(int, nvtxRangePushEx, CORE, RANGE_PUSH_EX, -2, (const nvtxEventAttributes_t *event), event)
@@ -114,12 +116,15 @@ NVTX_OWN(nvtxStringHandle_t, nvtxDomainRegisterStringA, CORE2, DOMAIN_REGISTER_S
 NVTX_OWN(nvtxStringHandle_t, nvtxDomainRegisterStringW, CORE2, DOMAIN_REGISTER_STRING_W, 0,
          (nvtxDomainHandle_t domain, const wchar_t *name), domain, name)
 NVTX_OWN(nvtxDomainHandle_t, nvtxDomainCreateA, CORE2, DOMAIN_CREATE_A, 0, (const char *name), name)
-NVTX_OWN(nvtxDomainHandle_t, nvtxDomainCreateW, CORE2, DOMAIN_CREATE_W, 0, (const wchar_t *name), name)
-NVTX_OWN_VOID(nvtxNameCuStreamA, CUDA, NAME_CU_STREAM_A, (CUstream stream, const char *name), stream, name)
-NVTX_OWN_VOID(nvtxNameCuStreamW, CUDA, NAME_CU_STREAM_W, (CUstream stream, const wchar_t *name), stream, name)
-NVTX_OWN_VOID(nvtxNameCudaStreamA, CUDART, NAME_CUDA_STREAM_A, (CUstream stream, const char *name), stream,
-              name)
-NVTX_OWN_VOID(nvtxNameCudaStreamW, CUDART, NAME_CUDA_STREAM_W, (CUstream stream, const wchar_t *name),
+NVTX_OWN(nvtxDomainHandle_t, nvtxDomainCreateW, CORE2, DOMAIN_CREATE_W, 0, (const wchar_t *name),
+         name)
+NVTX_OWN_VOID(nvtxNameCuStreamA, CUDA, NAME_CU_STREAM_A, (CUstream stream, const char *name),
               stream, name)
+NVTX_OWN_VOID(nvtxNameCuStreamW, CUDA, NAME_CU_STREAM_W, (CUstream stream, const wchar_t *name),
+              stream, name)
+NVTX_OWN_VOID(nvtxNameCudaStreamA, CUDART, NAME_CUDA_STREAM_A, (CUstream stream, const char *name),
+              stream, name)
+NVTX_OWN_VOID(nvtxNameCudaStreamW, CUDART, NAME_CUDA_STREAM_W,
+              (CUstream stream, const wchar_t *name), stream, name)
 
 #endif

@@ -16,7 +16,7 @@
 #define LINKED_cuMemcpyBatchAsync_v2  cuMemcpyBatchAsync_v2
 #define LINKED_cuCtxGetCurrent        cuCtxGetCurrent
 #define LINKED_cuGetExportTable       cuGetExportTable
-#define LINKED_cuAllograftFuture      (__typeof__(&cuAllograftFuture))dlsym(driver, "cuAllograftFuture")
+#define LINKED_cuAllograftFuture      (typeof(&cuAllograftFuture))dlsym(driver, "cuAllograftFuture")
 
 /* Names as they are exported, and as cuGetProcAddress knows them. */
 #define FUNCTIONS(X)                                     \

@@ -1,5 +1,6 @@
-/* A library that reads by the driver; opened with RTLD_DEEPBIND, it does so past everything that was
- * preloaded. Its tables also name a function that no list knows, if it is compiled with FUTURE. */
+/* A library that reads by the driver; opened with RTLD_DEEPBIND, it does so past everything that
+ * was preloaded. Its tables also name a function that no list knows, if it is compiled with
+ * FUTURE. */
 #include "sim.h"
 
 CUresult read_past(void *to, CUdeviceptr from, size_t bytes);

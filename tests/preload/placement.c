@@ -1,6 +1,7 @@
 /* Where memory lies, how much there is, and what becomes of what does not fit: a program that asks.
  *
- *     placement where BYTES     one allocation, what the driver says of it, the same again after a free
+ *     placement where BYTES     one allocation, what the driver says of it, the same again after a
+ *                               free
  *     placement budget          1 MiB pieces until there is no more, then one back, one more
  *     placement spill           4 MiB pieces, all in use, the first freed one by one
  *     placement threads         four threads that allocate, use and free
@@ -23,7 +24,8 @@ static int range_attribute(CUmem_range_attribute which, CUdeviceptr p, size_t by
 {
     int value = -99;
 
-    return cuMemRangeGetAttribute(&value, sizeof(value), which, p, bytes) == CUDA_SUCCESS ? value : -98;
+    return cuMemRangeGetAttribute(&value, sizeof(value), which, p, bytes) == CUDA_SUCCESS ? value
+                                                                                          : -98;
 }
 
 static int is_managed(CUdeviceptr p)
@@ -44,7 +46,8 @@ static void say_where(CUdeviceptr p, size_t bytes)
         say("prefers: %d", range_attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, bytes));
         say("accessed by: %d", range_attribute(CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, p, bytes));
         say("read mostly: %d", range_attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, p, bytes));
-        say("brought to: %d", range_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, bytes));
+        say("brought to: %d",
+            range_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, bytes));
     }
     NEED(cuMemGetAddressRange(&base, &size, p + bytes / 2));
     say("range: %d %d", base == p, size == bytes);
@@ -201,7 +204,8 @@ static void *free_elsewhere(void *unused)
     return NULL;
 }
 
-/* Natively the first thread gets its memory and lets the kernel go on, whatever the other waits for. */
+/* Natively the first thread gets its memory and lets the kernel go on, whatever the other waits
+ * for. */
 static void waits(void)
 {
     static const size_t sizes[] = {sizeof(void *)};

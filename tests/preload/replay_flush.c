@@ -8,8 +8,8 @@
 #include "replay.h"
 #include "say.h"
 
-/* Much shorter than what the test lets work be withheld. What is let go comes at once, but the machine may
- * be busy; what is not is waited for in vain. */
+/* Much shorter than what the test lets work be withheld. What is let go comes at once, but the
+ * machine may be busy; what is not is waited for in vain. */
 #define SEEN_MS   10000
 #define UNSEEN_MS 200
 

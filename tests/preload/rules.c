@@ -1,5 +1,6 @@
-/* Allocations that differ in size, thread, calling module and number, for rules to tell apart. With a
- * number as argument, the program fails unless that one has an IPC handle, as the driver's has. */
+/* Allocations that differ in size, thread, calling module and number, for rules to tell apart. With
+ * a number as argument, the program fails unless that one has an IPC handle, as the driver's
+ * has. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -71,8 +71,8 @@ SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 /* Calls of a driver symbol (its full name) that reached the simulation so far. */
 SIM_EXPORT unsigned long sim_calls(const char *symbol);
 
-/* From now on `what` runs inside each call of `symbol` (its full name), with the driver's lock held or not: as a
- * signal handler does that interrupts the driver there. NULL: no more. */
+/* From now on `what` runs inside each call of `symbol` (its full name), with the driver's lock held
+ * or not: as a signal handler does that interrupts the driver there. NULL: no more. */
 SIM_EXPORT void sim_inside(const char *symbol, bool locked, void (*what)(void));
 
 /* A function of the driver that is newer than any list of them. Copies as cuMemcpyDtoH does, and

@@ -1,5 +1,5 @@
-/* tools/tune/tune_judge.c: what is better by more than chance, and the simpler of those about as good.
- * tools/tune/tune_output.c: which lines are compared. */
+/* tools/tune/tune_judge.c: what is better by more than chance, and the simpler of those about as
+ * good. tools/tune/tune_output.c: which lines are compared. */
 #include <stdio.h>
 #include <string.h>
 

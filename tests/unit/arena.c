@@ -1,4 +1,5 @@
-/* base/arena.c: objects are zeroed, never overlap, come back, and stay readable; also from threads. */
+/* base/arena.c: objects are zeroed, never overlap, come back, and stay readable; also from
+ * threads. */
 #include "interpose/base/arena.h"
 
 #include <pthread.h>

@@ -5,15 +5,15 @@
 #include <string.h>
 
 #include "check.h"
-#include "policy/ledger.h"
 #include "interpose/report/stats.h"
+#include "policy/ledger.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
-/* Never smaller than asked, at most an eighth and 2 MiB more (512 B for the smallest), a fixed point,
- * and never smaller for more. */
+/* Never smaller than asked, at most an eighth and 2 MiB more (512 B for the smallest), a fixed
+ * point, and never smaller for more. */
 static void check_size(size_t bytes)
 {
     size_t size = ag_cache_block_size(bytes), most = bytes / 8;
@@ -109,7 +109,8 @@ static void serves(void)
     CHECK(cache->bytes.peak == bytes_in(cache));
     CHECK(!ag_cache_take(cache, 512, shape) && !ag_cache_take(cache, 2 * MIB, shape));
     CHECK(!ag_cache_take(cache, MIB / 2, shape));
-    CHECK(ag_cache_take(cache, MIB, shape) == b && ag_cache_take(cache, MIB, shape) == a && !a->next);
+    CHECK(ag_cache_take(cache, MIB, shape) == b && ag_cache_take(cache, MIB, shape) == a &&
+          !a->next);
     CHECK(ag_cache_take(cache, MIB + 128 * KIB, shape) == c);
     CHECK(!ag_cache_take(cache, MIB, shape) && bytes_in(cache) == 0);
     free(a);
@@ -190,8 +191,8 @@ static void edges_of_the_limit(void)
 
 /* --- threads: blocks of their own go in, anybody's come out --- */
 
-#define N_THREADS 4u
-#define N_STEPS 30000u
+#define N_THREADS     4u
+#define N_STEPS       30000u
 #define THREADS_LIMIT (64 * MIB)
 
 static struct ag_cache *shared;

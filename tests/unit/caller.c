@@ -1,6 +1,6 @@
-/* caller.c: names and kinds of modules, before and after they are closed and others lie where they lay, from
- * many threads, and when there are more of them than are kept. argv[1] is the module caller_module.c was
- * built into; with argv[2], all of it as under a glibc before 2.35. */
+/* caller.c: names and kinds of modules, before and after they are closed and others lie where they
+ * lay, from many threads, and when there are more of them than are kept. argv[1] is the module
+ * caller_module.c was built into; with argv[2], all of it as under a glibc before 2.35. */
 #include "interpose/settings/caller.h"
 
 #include <dlfcn.h>
@@ -82,10 +82,10 @@ static const struct {
     const char *name;
     enum ag_caller caller;
 } cases[] = {
-    {"libnccl.so.2", AG_CALLER_EXPORTER},      {"libmpi_cxx.so", AG_CALLER_EXPORTER},
-    {"libucs.so.0", AG_CALLER_EXPORTER},       {"libcufile.so.0", AG_CALLER_EXPORTER},
+    {"libnccl.so.2", AG_CALLER_EXPORTER},       {"libmpi_cxx.so", AG_CALLER_EXPORTER},
+    {"libucs.so.0", AG_CALLER_EXPORTER},        {"libcufile.so.0", AG_CALLER_EXPORTER},
     {"libcublasLt.so", AG_CALLER_CUDA_LIBRARY}, {"libcufft.so.12", AG_CALLER_CUDA_LIBRARY},
-    {"libmylibnccl.so", AG_CALLER_PROGRAM},    {"libcudart.so.13", AG_CALLER_PROGRAM},
+    {"libmylibnccl.so", AG_CALLER_PROGRAM},     {"libcudart.so.13", AG_CALLER_PROGRAM},
 };
 static const char *names[N_OF(cases)];
 
@@ -103,7 +103,8 @@ static void tells_kinds(void)
         same += address == before;
         for (int again = 0; again < 2; again++) { /* what is kept says the same */
             names[i] = ag_caller_module(address);
-            CHECK_SAID(names[i] && !strcmp(names[i], cases[i].name), "%s: %s", cases[i].name, names[i]);
+            CHECK_SAID(names[i] && !strcmp(names[i], cases[i].name), "%s: %s", cases[i].name,
+                       names[i]);
             CHECK_SAID(ag_caller_of(address) == cases[i].caller, "%s", cases[i].name);
         }
         CHECK(!dlclose(module));
@@ -151,7 +152,8 @@ static void is_one_name_in_all_threads(void)
     }
 }
 
-/* More modules than there is room for: unknown, but of the right kind, and the others stay known. */
+/* More modules than there is room for: unknown, but of the right kind, and the others stay
+ * known. */
 static void has_a_bound(void)
 {
     unsigned unknown = 0;

@@ -1,4 +1,5 @@
-/* check.h: what the unit tests share: a check that says where it failed, and reproducible chance. */
+/* check.h: what the unit tests share: a check that says where it failed, and reproducible
+ * chance. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -9,14 +10,14 @@
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* `format`, ... says what made it fail: the input, or the step of a random run. */
-#define CHECK_SAID(condition, ...)                                             \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
+#define CHECK_SAID(condition, ...)                                                  \
+    do {                                                                            \
+        if (!(condition)) {                                                         \
             fprintf(stderr, "%s:%d: not so: %s; ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                      \
-            fputc('\n', stderr);                                               \
-            exit(1);                                                           \
-        }                                                                      \
+            fprintf(stderr, __VA_ARGS__);                                           \
+            fputc('\n', stderr);                                                    \
+            exit(1);                                                                \
+        }                                                                           \
     } while (0)
 
 #define CHECK(condition) CHECK_SAID(condition, "no more to say")

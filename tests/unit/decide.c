@@ -15,11 +15,13 @@ static void check_row(unsigned bits, enum ag_policy policy)
     if (policy == AG_POLICY_NATIVE) {
         CHECK(decision.place == AG_PLACE_NATIVE && decision.fallback == AG_N_STATS);
     } else if (facts.known_context && !request.capture_open && could) {
-        CHECK_SAID(decision.place == (policy == AG_POLICY_POOL ? AG_PLACE_POOL : AG_PLACE_MANAGED) &&
-                       decision.fallback == AG_N_STATS, "bits %#x policy %d", bits, (int)policy);
+        CHECK_SAID(decision.place ==
+                           (policy == AG_POLICY_POOL ? AG_PLACE_POOL : AG_PLACE_MANAGED) &&
+                       decision.fallback == AG_N_STATS,
+                   "bits %#x policy %d", bits, (int)policy);
     } else {
-        enum ag_stat why = !facts.known_context      ? AG_STAT_FALLBACK_NO_CONTEXT
-                           : request.capture_open    ? AG_STAT_FALLBACK_CAPTURE
+        enum ag_stat why = !facts.known_context       ? AG_STAT_FALLBACK_NO_CONTEXT
+                           : request.capture_open     ? AG_STAT_FALLBACK_CAPTURE
                            : policy == AG_POLICY_POOL ? AG_STAT_FALLBACK_NO_POOL
                                                       : AG_STAT_FALLBACK_NO_MANAGED;
 

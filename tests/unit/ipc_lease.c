@@ -1,4 +1,5 @@
-/* policy/ipc/ipc_lease.c: a lease is seen by the exporter as long as somebody has it, whoever dies. */
+/* policy/ipc/ipc_lease.c: a lease is seen by the exporter as long as somebody has it, whoever
+ * dies. */
 #include "policy/ipc/ipc_lease.h"
 
 #include <fcntl.h>

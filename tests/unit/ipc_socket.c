@@ -1,5 +1,6 @@
-/* policy/ipc/ipc_socket.c: who asks properly gets the descriptor; strangers, babblers, silent ones and
- * crowds get nothing and keep nobody out; who answers nonsense, or not at all, is not believed. */
+/* policy/ipc/ipc_socket.c: who asks properly gets the descriptor; strangers, babblers, silent ones
+ * and crowds get nothing and keep nobody out; who answers nonsense, or not at all, is not
+ * believed. */
 #include "policy/ipc/ipc_socket.h"
 
 #include <errno.h>

@@ -75,7 +75,8 @@ static void blocks_of_a_context(void)
     unsigned n = 0;
 
     for (unsigned i = 0; i < N; i++) {
-        struct ag_block *block = ag_ledger_enter(BASE + i * 512ull, 512, i % 3 ? A : B, native_shape);
+        struct ag_block *block =
+            ag_ledger_enter(BASE + i * 512ull, 512, i % 3 ? A : B, native_shape);
 
         CHECK(block);
         if (i % 2)
@@ -109,7 +110,7 @@ static void blocks_of_a_context(void)
 /* --- threads --- */
 
 #define N_THREADS 4u
-#define N_BLOCKS 2000u
+#define N_BLOCKS  2000u
 
 static pthread_barrier_t ready;
 static _Atomic unsigned n_claimed, n_refused;

@@ -1,5 +1,5 @@
-/* base/lock.c with AG_LOCK_CHECKS: locks taken in the order of their ranks pass, any other order and
- * a lock held where none may be held end the process with a line that says so. */
+/* base/lock.c with AG_LOCK_CHECKS: locks taken in the order of their ranks pass, any other order
+ * and a lock held where none may be held end the process with a line that says so. */
 #include "interpose/base/lock.h"
 
 #include <stdio.h>

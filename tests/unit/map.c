@@ -68,8 +68,8 @@ static void agrees_with_a_model(unsigned kind)
     ag_map_finish(&map);
 }
 
-/* Takes leave no hole in a run of neighbours and no place that only looks taken: each possible table
- * of up to 7 keys in a small window, each key taken out. */
+/* Takes leave no hole in a run of neighbours and no place that only looks taken: each possible
+ * table of up to 7 keys in a small window, each key taken out. */
 static void closes_holes(void)
 {
     uint64_t keys[64];
@@ -91,7 +91,8 @@ static void closes_holes(void)
         CHECK(map.capacity == 256);
         CHECK(ag_map_take(&map, keys[gone]) == &value);
         for (unsigned i = 0; i < 24; i++)
-            CHECK_SAID((ag_map_get(&map, keys[i]) != NULL) == (i != gone), "%u without %u", i, gone);
+            CHECK_SAID((ag_map_get(&map, keys[i]) != NULL) == (i != gone), "%u without %u", i,
+                       gone);
         for (unsigned i = 0; i < 24; i++)
             (void)ag_map_take(&map, keys[i]);
         for (size_t place = 0; place < map.capacity; place++)

@@ -1,5 +1,5 @@
-/* marks.c: what every word of ALLOGRAFT_GRAPH means of a stream, names that come, change and go, and
- * the halves of an iteration's mark. */
+/* marks.c: what every word of ALLOGRAFT_GRAPH means of a stream, names that come, change and go,
+ * and the halves of an iteration's mark. */
 #include "graph/learn/marks.h"
 
 #include <pthread.h>
@@ -57,7 +57,8 @@ static void means_what_it_says(void)
         set(cases[i].graph, "auto");
         CHECK_SAID(ag_marks_any() == (i > 0), "%s", cases[i].graph);
         CHECK_SAID(ag_marks_stream(&legacy) == cases[i].legacy, "%s: legacy", cases[i].graph);
-        CHECK_SAID(ag_marks_stream(&per_thread) == cases[i].per_thread, "%s: per-thread", cases[i].graph);
+        CHECK_SAID(ag_marks_stream(&per_thread) == cases[i].per_thread, "%s: per-thread",
+                   cases[i].graph);
         CHECK_SAID(ag_marks_stream(&first) == cases[i].first, "%s: first", cases[i].graph);
         CHECK_SAID(ag_marks_stream(&third) == cases[i].third, "%s: third", cases[i].graph);
         CHECK(!ag_marks_by_range() && ag_marks_by_name() == !strcmp(cases[i].graph, "name:*"));
@@ -81,7 +82,8 @@ static void follows_names(void)
     ag_marks_name(NULL, "train");
     CHECK(ag_marks_stream(&legacy) && ag_marks_stream(&first));
     ag_marks_name(first.handle, "x");
-    CHECK(!ag_marks_stream(&first) && ag_marks_stream(&legacy) && ag_marks_version() == version + 2);
+    CHECK(!ag_marks_stream(&first) && ag_marks_stream(&legacy) &&
+          ag_marks_version() == version + 2);
     ag_marks_forget(CU_STREAM_LEGACY);
     CHECK(!ag_marks_stream(&legacy) && ag_marks_version() == version + 3);
     ag_marks_forget(CU_STREAM_LEGACY);
@@ -118,7 +120,8 @@ static void knows_iterations(void)
 {
     set("all", "nvtx:step ?*");
     CHECK(ag_marks_by_range());
-    CHECK(ag_marks_is_iteration("step 1") && !ag_marks_is_iteration("step ") && !ag_marks_is_iteration(NULL));
+    CHECK(ag_marks_is_iteration("step 1") && !ag_marks_is_iteration("step ") &&
+          !ag_marks_is_iteration(NULL));
     CHECK(ag_marks_is_domain("") && ag_marks_is_domain(NULL) && ag_marks_is_domain("any"));
     set("all", "nvtx:step@");
     CHECK(ag_marks_is_domain("") && ag_marks_is_domain(NULL) && !ag_marks_is_domain("any"));
@@ -161,7 +164,8 @@ static void is_off_when_all_is(void)
 
     CHECK(ag_options_read(environment, &options, nothing) == 0);
     ag_marks_configure(&options);
-    CHECK(!ag_marks_any() && !ag_marks_by_name() && !ag_marks_by_range() && !ag_marks_stream(&legacy));
+    CHECK(!ag_marks_any() && !ag_marks_by_name() && !ag_marks_by_range() &&
+          !ag_marks_stream(&legacy));
 }
 
 int main(void)

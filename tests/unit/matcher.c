@@ -1,4 +1,5 @@
-/* graph/learn/matcher.c: random segments against a plain table of paths, with little room and with much.
+/* graph/learn/matcher.c: random segments against a plain table of paths, with little room and with
+ * much.
  */
 #include "graph/learn/matcher.h"
 

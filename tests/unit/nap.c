@@ -1,5 +1,5 @@
-/* graph/learn/nap.c: a lane that gains nothing sleeps, what begins to repeat is found soon, and long
- * rounds are not slept through. */
+/* graph/learn/nap.c: a lane that gains nothing sleeps, what begins to repeat is found soon, and
+ * long rounds are not slept through. */
 #include "graph/learn/nap.h"
 
 #include "check.h"

@@ -1,4 +1,5 @@
-/* graph/record/op.c and graph/record/detail.c: what is packed is what was given, and nothing else. */
+/* graph/record/op.c and graph/record/detail.c: what is packed is what was given, and nothing
+ * else. */
 #include "graph/record/op.h"
 
 #include <pthread.h>

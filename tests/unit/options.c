@@ -1,17 +1,17 @@
-/* options.c and config.c: every row of options.def, bad values, unknown names, the words of `allowed`
- * in the order of the enumerations; the file, its mistakes, and what goes before what. */
+/* options.c and config.c: every row of options.def, bad values, unknown names, the words of
+ * `allowed` in the order of the enumerations; the file, its mistakes, and what goes before what. */
 #include "interpose/settings/options.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/text.h"
 #include "check.h"
+#include "interpose/base/text.h"
 #include "interpose/settings/config.h"
 
 /* What the parser told. */
@@ -71,7 +71,8 @@ static void rows_are_whole(void)
         CHECK_SAID(ag_option_check(info->name, info->default_text, why, sizeof(why)) == 0, "%s: %s",
                    info->name, why);
         for (size_t j = 0; j < i; j++)
-            CHECK_SAID(strcmp(info->name, ag_option_info(j)->name), "%s is there twice", info->name);
+            CHECK_SAID(strcmp(info->name, ag_option_info(j)->name), "%s is there twice",
+                       info->name);
     }
 }
 
@@ -103,28 +104,40 @@ static const char *allowed_of(const char *name)
 
 struct words {
     const char *name;
-    size_t offset, size; /* of the member, read as a number */
+    size_t offset, size;  /* of the member, read as a number */
     const char *words[6]; /* by the value of the enumeration */
 };
 
 #define MEMBER(member) offsetof(struct ag_options, member), sizeof(((struct ag_options *)0)->member)
 
 static const struct words expected_words[] = {
-    {"ALLOGRAFT_POLICY", MEMBER(policy),
+    {"ALLOGRAFT_POLICY",
+     MEMBER(policy),
      {[AG_POLICY_POOL] = "pool", [AG_POLICY_NATIVE] = "native", [AG_POLICY_MANAGED] = "managed"}},
-    {"ALLOGRAFT_FREE", MEMBER(free_mode),
+    {"ALLOGRAFT_FREE",
+     MEMBER(free_mode),
      {[AG_FREE_AUTO] = "auto", [AG_FREE_ORDERED] = "ordered", [AG_FREE_SYNC] = "sync"}},
-    {"ALLOGRAFT_LOG", MEMBER(log),
-     {[AG_LOG_OFF] = "off", [AG_LOG_ERROR] = "error", [AG_LOG_WARN] = "warn", [AG_LOG_INFO] = "info",
+    {"ALLOGRAFT_LOG",
+     MEMBER(log),
+     {[AG_LOG_OFF] = "off",
+      [AG_LOG_ERROR] = "error",
+      [AG_LOG_WARN] = "warn",
+      [AG_LOG_INFO] = "info",
       [AG_LOG_DEBUG] = "debug"}},
-    {"ALLOGRAFT_MANAGED_BACKEND", MEMBER(managed_backend),
+    {"ALLOGRAFT_MANAGED_BACKEND",
+     MEMBER(managed_backend),
      {[AG_MANAGED_AUTO] = "auto", [AG_MANAGED_PLAIN] = "plain", [AG_MANAGED_POOL] = "pool"}},
-    {"ALLOGRAFT_PREFER", MEMBER(prefer.kind),
-     {[AG_PREFER_DEVICE] = "device", [AG_PREFER_HOST] = "host", [AG_PREFER_NUMA] = "numa:N",
+    {"ALLOGRAFT_PREFER",
+     MEMBER(prefer.kind),
+     {[AG_PREFER_DEVICE] = "device",
+      [AG_PREFER_HOST] = "host",
+      [AG_PREFER_NUMA] = "numa:N",
       [AG_PREFER_NONE] = "none"}},
-    {"ALLOGRAFT_ACCESS", MEMBER(access),
+    {"ALLOGRAFT_ACCESS",
+     MEMBER(access),
      {[AG_ACCESS_DEVICE] = "device", [AG_ACCESS_PEERS] = "peers", [AG_ACCESS_NONE] = "none"}},
-    {"ALLOGRAFT_PREFETCH", MEMBER(prefetch),
+    {"ALLOGRAFT_PREFETCH",
+     MEMBER(prefetch),
      {[AG_PREFETCH_ALLOC] = "alloc", [AG_PREFETCH_LAUNCH] = "launch", [AG_PREFETCH_OFF] = "off"}},
     {"ALLOGRAFT_OOM", MEMBER(oom), {[AG_OOM_ERROR] = "error", [AG_OOM_SPILL] = "spill"}},
     {"ALLOGRAFT_DISABLE", MEMBER(disable), {[false] = "0", [true] = "1"}},
@@ -132,10 +145,15 @@ static const struct words expected_words[] = {
     {"ALLOGRAFT_UNSPILL", MEMBER(unspill), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_OVERSUBSCRIBE", MEMBER(oversubscribe), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_GRAPH_PROFIT", MEMBER(graph_profit), {[false] = "0", [true] = "1"}},
-    {"ALLOGRAFT_GRAPH_ITERATION", MEMBER(graph_iteration.kind),
-     {[AG_ITERATION_AUTO] = "auto", [AG_ITERATION_SYNC] = "sync", [AG_ITERATION_NVTX] = "nvtx:NAME"}},
-    {"ALLOGRAFT_GRAPH_SEGMENT", MEMBER(graph_segment.kind),
-     {[AG_SEGMENT_GROWING] = "growing", [AG_SEGMENT_ITERATION] = "iteration",
+    {"ALLOGRAFT_GRAPH_ITERATION",
+     MEMBER(graph_iteration.kind),
+     {[AG_ITERATION_AUTO] = "auto",
+      [AG_ITERATION_SYNC] = "sync",
+      [AG_ITERATION_NVTX] = "nvtx:NAME"}},
+    {"ALLOGRAFT_GRAPH_SEGMENT",
+     MEMBER(graph_segment.kind),
+     {[AG_SEGMENT_GROWING] = "growing",
+      [AG_SEGMENT_ITERATION] = "iteration",
       [AG_SEGMENT_FIXED] = "4..4096"}},
 };
 
@@ -152,7 +170,8 @@ static void words_follow_the_enumerations(void)
             unsigned value = 0;
 
             CHECK_SAID(nth_word(allowed_of(expected->name), i, in_list, sizeof(in_list)) ==
-                           (word != NULL), "%s has another number of words", expected->name);
+                           (word != NULL),
+                       "%s has another number of words", expected->name);
             if (!word)
                 break;
             CHECK_SAID(!strcmp(word, in_list), "%s: word %u is %s", expected->name, i, in_list);
@@ -173,8 +192,8 @@ static void words_follow_the_enumerations(void)
 /* No enumeration or switch of the list was forgotten above. */
 static void every_word_is_expected(void)
 {
-    static const char *const others[] = {"SIZE", "TEXT", "PATH", "RULES", "STREAMS", "COUNT",
-                                         "BYTES"};
+    static const char *const others[] = {"SIZE",    "TEXT",  "PATH", "RULES",
+                                         "STREAMS", "COUNT", "BYTES"};
 
     for (size_t i = 0; i < ag_options_count(); i++) {
         bool met = false;
@@ -215,8 +234,8 @@ static void reads_sizes_and_text(void)
 /* Each row refuses what it cannot be; the default stands in its place, one line says all. */
 static void refuses_bad_values(void)
 {
-    static const char *const bad[] = {"", "poo", "pooll", "pool|native", "2", "-1", "yes", " 0",
-                                      "200%", "1 GiB", "%n%s", "\xff"};
+    static const char *const bad[] = {"",    "poo", "pooll", "pool|native", "2",    "-1",
+                                      "yes", " 0",  "200%",  "1 GiB",       "%n%s", "\xff"};
     struct ag_options options;
     char why[300], variable[100];
 
@@ -283,9 +302,11 @@ static void reads_ranges(void)
         {"ALLOGRAFT_GRAPH_HOLD_US=10", "ALLOGRAFT_GRAPH_HOLD_US=9", 10, MEMBER(graph_hold_us)},
         {"ALLOGRAFT_GRAPH_HOLD_US=60000000", "ALLOGRAFT_GRAPH_HOLD_US=60000001", 60000000,
          MEMBER(graph_hold_us)},
-        {"ALLOGRAFT_GRAPH_GRAPHS=65536", "ALLOGRAFT_GRAPH_GRAPHS=65537", 65536, MEMBER(graph_graphs)},
+        {"ALLOGRAFT_GRAPH_GRAPHS=65536", "ALLOGRAFT_GRAPH_GRAPHS=65537", 65536,
+         MEMBER(graph_graphs)},
         {"ALLOGRAFT_GRAPH_GRAPHS=1", "ALLOGRAFT_GRAPH_GRAPHS=0", 1, MEMBER(graph_graphs)},
-        {"ALLOGRAFT_GRAPH_STAGING=4096", "ALLOGRAFT_GRAPH_STAGING=4097", 4096, MEMBER(graph_staging)},
+        {"ALLOGRAFT_GRAPH_STAGING=4096", "ALLOGRAFT_GRAPH_STAGING=4097", 4096,
+         MEMBER(graph_staging)},
         {"ALLOGRAFT_GRAPH_STAGING=1", "ALLOGRAFT_GRAPH_STAGING=0", 1, MEMBER(graph_staging)},
         {"ALLOGRAFT_GRAPH_VERIFY=0", "ALLOGRAFT_GRAPH_VERIFY=1000001", 0, MEMBER(graph_verify)},
         {"ALLOGRAFT_GRAPH_STAGING_SLOT=4096", "ALLOGRAFT_GRAPH_STAGING_SLOT=4095", 4096,
@@ -299,7 +320,8 @@ static void reads_ranges(void)
         {"ALLOGRAFT_GRAPH_WARMUP=0007", "ALLOGRAFT_GRAPH_WARMUP=18446744073709551618", 7,
          MEMBER(graph_warmup)},
         {"ALLOGRAFT_GRAPH_SEGMENT=4", "ALLOGRAFT_GRAPH_SEGMENT=3", 4, MEMBER(graph_segment.n)},
-        {"ALLOGRAFT_GRAPH_SEGMENT=4096", "ALLOGRAFT_GRAPH_SEGMENT=4097", 4096, MEMBER(graph_segment.n)},
+        {"ALLOGRAFT_GRAPH_SEGMENT=4096", "ALLOGRAFT_GRAPH_SEGMENT=4097", 4096,
+         MEMBER(graph_segment.n)},
     };
     struct ag_options options;
 
@@ -308,8 +330,10 @@ static void reads_ranges(void)
 
         CHECK_SAID(read_these(&options, cases[i].good, NULL) == 0 && !n_told, "%s", cases[i].good);
         memcpy(&value, (char *)&options + cases[i].offset, cases[i].size);
-        CHECK_SAID(value == cases[i].value, "%s gave %llu", cases[i].good, (unsigned long long)value);
-        CHECK_SAID(read_these(&options, cases[i].bad, NULL) == -EINVAL && n_told == 1, "%s", cases[i].bad);
+        CHECK_SAID(value == cases[i].value, "%s gave %llu", cases[i].good,
+                   (unsigned long long)value);
+        CHECK_SAID(read_these(&options, cases[i].bad, NULL) == -EINVAL && n_told == 1, "%s",
+                   cases[i].bad);
         CHECK_SAID(strstr(told[0].line, cases[i].bad) && strstr(told[0].line, "; allowed: "), "%s",
                    told[0].line);
     }
@@ -328,16 +352,22 @@ static void reads_streams(void)
     CHECK(options.graph.word[0].kind == AG_STREAMS_ALL);
     CHECK(read_these(&options, "ALLOGRAFT_GRAPH=off", NULL) == 0 && options.graph.n == 0);
     CHECK(read_these(&options, "ALLOGRAFT_GRAPH=", NULL) == 0 && options.graph.n == 0);
-    CHECK(read_these(&options, "ALLOGRAFT_GRAPH= Legacy\t,PER-THREAD,nonBlocking , priority:-5,"
-                               "Priority:0,nth:4294967295,name:my *,name:off", NULL) == 0 && !n_told);
+    CHECK(read_these(&options,
+                     "ALLOGRAFT_GRAPH= Legacy\t,PER-THREAD,nonBlocking , priority:-5,"
+                     "Priority:0,nth:4294967295,name:my *,name:off",
+                     NULL) == 0 &&
+          !n_told);
     CHECK(options.graph.n == 8);
     for (unsigned i = 0; i < 3; i++)
         CHECK(options.graph.word[i].kind == (enum ag_stream_word_kind)(AG_STREAMS_LEGACY + i));
     CHECK(options.graph.word[3].kind == AG_STREAMS_PRIORITY && options.graph.word[3].number == -5);
     CHECK(options.graph.word[4].kind == AG_STREAMS_PRIORITY && options.graph.word[4].number == 0);
-    CHECK(options.graph.word[5].kind == AG_STREAMS_NTH && options.graph.word[5].number == UINT32_MAX);
-    CHECK(options.graph.word[6].kind == AG_STREAMS_NAME && !strcmp(options.graph.word[6].name, "my *"));
-    CHECK(options.graph.word[7].kind == AG_STREAMS_NAME && !strcmp(options.graph.word[7].name, "off"));
+    CHECK(options.graph.word[5].kind == AG_STREAMS_NTH &&
+          options.graph.word[5].number == UINT32_MAX);
+    CHECK(options.graph.word[6].kind == AG_STREAMS_NAME &&
+          !strcmp(options.graph.word[6].name, "my *"));
+    CHECK(options.graph.word[7].kind == AG_STREAMS_NAME &&
+          !strcmp(options.graph.word[7].name, "off"));
 }
 
 static void refuses_bad_streams(void)
@@ -347,13 +377,23 @@ static void refuses_bad_streams(void)
     static const struct {
         const char *text, *place;
     } cases[] = {
-        {"al", "column 1: \"al\""}, {"all,", "column 5: \"\""}, {",all", "column 1: \"\""},
-        {"all, off", "column 6: \"off\""}, {"off,all", "column 1: \"off\""}, {" ", "column 2: \"\""},
-        {"legacy,  nth:0 ,all", "column 10: \"nth:0\""}, {"nth:", "column 1: \"nth:\""},
-        {"nth:-1", "column 1: \"nth:-1\""}, {"nth:4294967296", "column 1: \"nth:4294967296\""},
-        {"priority:", "column 1: \"priority:\""}, {"priority:-", "column 1: \"priority:-\""},
-        {"priority:+1", "column 1: \"priority:+1\""}, {"priority:1001", "column 1: \"priority:1001\""},
-        {"name:", "column 1: \"name:\""}, {"all legacy", "column 1: \"all legacy\""}, {"1", "column 1: \"1\""},
+        {"al", "column 1: \"al\""},
+        {"all,", "column 5: \"\""},
+        {",all", "column 1: \"\""},
+        {"all, off", "column 6: \"off\""},
+        {"off,all", "column 1: \"off\""},
+        {" ", "column 2: \"\""},
+        {"legacy,  nth:0 ,all", "column 10: \"nth:0\""},
+        {"nth:", "column 1: \"nth:\""},
+        {"nth:-1", "column 1: \"nth:-1\""},
+        {"nth:4294967296", "column 1: \"nth:4294967296\""},
+        {"priority:", "column 1: \"priority:\""},
+        {"priority:-", "column 1: \"priority:-\""},
+        {"priority:+1", "column 1: \"priority:+1\""},
+        {"priority:1001", "column 1: \"priority:1001\""},
+        {"name:", "column 1: \"name:\""},
+        {"all legacy", "column 1: \"all legacy\""},
+        {"1", "column 1: \"1\""},
     };
     char why[400], expected[400], text[2000] = "name:";
     struct ag_options options;
@@ -369,16 +409,20 @@ static void refuses_bad_streams(void)
     memset(text + 5, 'x', 64);
     CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == -EINVAL);
     memset(text + 5, 'x', 1900);
-    CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == -EINVAL && strstr(why, "allowed:"));
+    CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == -EINVAL &&
+          strstr(why, "allowed:"));
     strcpy(text, "nth:1");
     for (unsigned i = 1; i < AG_MAX_STREAM_WORDS; i++)
         strcat(text, ",nth:1");
     CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == 0);
     strcat(text, ",nth:2");
     CHECK(ag_option_check("ALLOGRAFT_GRAPH", text, why, sizeof(why)) == -EINVAL);
-    CHECK_SAID(!strcmp(why, "ALLOGRAFT_GRAPH: column 97: \"nth:2\" is not allowed; allowed: up to 16 words"),
-               "%s", why);
-    CHECK(read_these(&options, "ALLOGRAFT_GRAPH=all,x", NULL) == -EINVAL && n_told == 1 && !options.graph.n);
+    CHECK_SAID(
+        !strcmp(why,
+                "ALLOGRAFT_GRAPH: column 97: \"nth:2\" is not allowed; allowed: up to 16 words"),
+        "%s", why);
+    CHECK(read_these(&options, "ALLOGRAFT_GRAPH=all,x", NULL) == -EINVAL && n_told == 1 &&
+          !options.graph.n);
 }
 
 static void reads_iterations(void)
@@ -392,12 +436,15 @@ static void reads_iterations(void)
     CHECK(!strcmp(options.graph_iteration.name, "train step*"));
     CHECK(!strcmp(options.graph_iteration.domain, "*"));
     CHECK(read_these(&options, "ALLOGRAFT_GRAPH_ITERATION=NVTX:a@b@My.Domain", NULL) == 0);
-    CHECK(!strcmp(options.graph_iteration.name, "a@b") && !strcmp(options.graph_iteration.domain, "My.Domain"));
+    CHECK(!strcmp(options.graph_iteration.name, "a@b") &&
+          !strcmp(options.graph_iteration.domain, "My.Domain"));
     CHECK(read_these(&options, "ALLOGRAFT_GRAPH_ITERATION=nvtx:a@", NULL) == 0);
     CHECK(!strcmp(options.graph_iteration.name, "a") && !*options.graph_iteration.domain);
     for (size_t i = 0; i < N_OF(bad); i++)
-        CHECK_SAID(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", bad[i], why, sizeof(why)) == -EINVAL &&
-                       strstr(why, "; allowed: auto|sync|nvtx:NAME"), "%s", bad[i]);
+        CHECK_SAID(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", bad[i], why, sizeof(why)) ==
+                           -EINVAL &&
+                       strstr(why, "; allowed: auto|sync|nvtx:NAME"),
+                   "%s", bad[i]);
     memset(text + 5, 'x', 63);
     CHECK(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", text, why, sizeof(why)) == 0);
     text[68] = 'x';
@@ -430,7 +477,8 @@ static void knows_who_may_replay(void)
     CHECK(!replays("ALLOGRAFT_GRAPH=", NULL) && !replays("ALLOGRAFT_GRAPH=OFF", NULL));
     CHECK(!replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=1"));
     CHECK(replays("ALLOGRAFT_CONFIG=/some/where", NULL) && !replays("ALLOGRAFT_CONFIG=off", NULL));
-    CHECK(!replays("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_GRAPH=off")); /* which goes before it */
+    CHECK(
+        !replays("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_GRAPH=off")); /* which goes before it */
     CHECK(!asks_for_nvtx("ALLOGRAFT_GRAPH=all", NULL) && !asks_for_nvtx(NULL, NULL));
     CHECK(asks_for_nvtx("ALLOGRAFT_GRAPH=legacy,name:x", NULL));
     CHECK(asks_for_nvtx("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
@@ -494,9 +542,11 @@ static void reads_a_file(void)
     CHECK_SAID(!strcmp(ag_option_value(&options, AG_OPTION_RULES), "nth=1:native;; *:pool"), "%s",
                ag_option_value(&options, AG_OPTION_RULES));
     CHECK(options.origins[AG_OPTION_POLICY].kind == AG_ORIGIN_FILE);
-    CHECK(options.origins[AG_OPTION_POLICY].line == 4 && options.origins[AG_OPTION_RULES].line == 7);
+    CHECK(options.origins[AG_OPTION_POLICY].line == 4 &&
+          options.origins[AG_OPTION_RULES].line == 7);
     strcpy(options.config.text, "/etc/a.conf"); /* which ag_options_read() does */
-    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_POLICY, origin, sizeof(origin)), "/etc/a.conf:4"));
+    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_POLICY, origin, sizeof(origin)),
+                  "/etc/a.conf:4"));
     CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_LIMIT, origin, sizeof(origin)), "default"));
 }
 
@@ -506,24 +556,32 @@ static void refuses_bad_lines(void)
     static const struct {
         const char *text, *line;
     } cases[] = {
-        {"POLICY", "a.conf:1: column 7: no '=' behind \"POLICY\"; allowed: NAME=value, or # and a comment"},
+        {"POLICY",
+         "a.conf:1: column 7: no '=' behind \"POLICY\"; allowed: NAME=value, or # and a comment"},
         {"\n  POLICY  \n",
          "a.conf:2: column 11: no '=' behind \"POLICY\"; allowed: NAME=value, or # and a comment"},
         {"\n\n =pool", "a.conf:3: column 2: no name before '='; allowed: NAME=value"},
-        {"POLICY = fast", "a.conf:1: column 10: POLICY=fast is not allowed; allowed: pool|native|managed"},
+        {"POLICY = fast",
+         "a.conf:1: column 10: POLICY=fast is not allowed; allowed: pool|native|managed"},
         {"POLICY=", "a.conf:1: column 8: POLICY= is not allowed; allowed: pool|native|managed"},
         {"  POLCY=pool", "a.conf:1: column 3: unknown setting POLCY; did you mean POLICY?"},
-        {"ALLOGRAFT_LIMT=1", "a.conf:1: column 1: unknown setting ALLOGRAFT_LIMT; did you mean LIMIT?"},
+        {"ALLOGRAFT_LIMT=1",
+         "a.conf:1: column 1: unknown setting ALLOGRAFT_LIMT; did you mean LIMIT?"},
         {"ALLOGRAFT_LIBRARY=/x.so", NULL},
         {"export POLICY=pool", NULL},
-        {"CONFIG=b.conf", "a.conf:1: column 1: CONFIG names another file; allowed: all other settings"},
-        {"FREE=sync\n\nALLOGRAFT_FREE=auto", "a.conf:3: column 1: FREE was set in line 1; allowed: once"},
-        {"STATS=\"x.json\"", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
+        {"CONFIG=b.conf",
+         "a.conf:1: column 1: CONFIG names another file; allowed: all other settings"},
+        {"FREE=sync\n\nALLOGRAFT_FREE=auto",
+         "a.conf:3: column 1: FREE was set in line 1; allowed: once"},
+        {"STATS=\"x.json\"",
+         "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
         {"RULES='*:pool'", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
         {"RULES=*:pool\n RULES = nth=1,szie>1:pool\n",
-         "a.conf:2: column 16: unknown condition \"szie\"; allowed: size, device, from, nth, thread, *; "
+         "a.conf:2: column 16: unknown condition \"szie\"; allowed: size, device, from, nth, "
+         "thread, *; "
          "did you mean size?"},
-        {"FREE=s\x01\x7f", "a.conf:1: column 6: FREE=s?? is not allowed; allowed: auto|ordered|sync"},
+        {"FREE=s\x01\x7f",
+         "a.conf:1: column 6: FREE=s?? is not allowed; allowed: auto|ordered|sync"},
     };
     struct ag_options options;
     char text[300];
@@ -535,8 +593,10 @@ static void refuses_bad_lines(void)
         CHECK_SAID(!cases[i].line || !strcmp(told[0].line, cases[i].line), "%s\n gave %s\n not  %s",
                    text, told[0].line, cases[i].line);
     }
-    CHECK(ag_options_read_text("b", (char[]){"FREE=sync\nA\0=1\nLOG=off"}, 22, &options, tell) == -EINVAL);
-    CHECK_SAID(!strcmp(told[1].line, "b:2: column 2: a NUL byte; allowed: text"), "%s", told[1].line);
+    CHECK(ag_options_read_text("b", (char[]){"FREE=sync\nA\0=1\nLOG=off"}, 22, &options, tell) ==
+          -EINVAL);
+    CHECK_SAID(!strcmp(told[1].line, "b:2: column 2: a NUL byte; allowed: text"), "%s",
+               told[1].line);
     CHECK(options.free_mode == AG_FREE_SYNC && options.log == AG_LOG_OFF);
 }
 
@@ -566,17 +626,20 @@ static void the_environment_goes_before_the_file(void)
 
     write_config(text, strlen(text));
     CHECK(read_with_config(&options, NULL) == 0 && !n_told);
-    CHECK(options.policy == AG_POLICY_NATIVE && options.rules.n == 2 && options.limit.value == 2ull << 30);
+    CHECK(options.policy == AG_POLICY_NATIVE && options.rules.n == 2 &&
+          options.limit.value == 2ull << 30);
     snprintf(expected, sizeof(expected), "%s:2", config_path);
     CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_RULES, origin, sizeof(origin)), expected));
     CHECK(!strcmp(ag_option_value(&options, AG_OPTION_CONFIG), config_path));
     CHECK(read_with_config(&options, "ALLOGRAFT_RULES=thread=x:managed") == 0 && !n_told);
     CHECK(options.rules.n == 1 && options.rules.needs == AG_NEED_THREAD);
     CHECK(options.policy == AG_POLICY_NATIVE);
-    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_RULES, origin, sizeof(origin)), "environment"));
+    CHECK(!strcmp(ag_option_origin(&options, AG_OPTION_RULES, origin, sizeof(origin)),
+                  "environment"));
     CHECK(!strcmp(ag_option_value(&options, AG_OPTION_RULES), "thread=x:managed"));
     CHECK(read_with_config(&options, "ALLOGRAFT_RULES=") == 0 && options.rules.n == 0);
-    CHECK(read_with_config(&options, "ALLOGRAFT_POLICY=pool") == 0 && options.policy == AG_POLICY_POOL);
+    CHECK(read_with_config(&options, "ALLOGRAFT_POLICY=pool") == 0 &&
+          options.policy == AG_POLICY_POOL);
     CHECK(options.origins[AG_OPTION_POLICY].kind == AG_ORIGIN_ENVIRONMENT);
     CHECK(!strcmp(ag_option_value(&options, AG_OPTION_POLICY), "pool"));
 }
@@ -593,12 +656,13 @@ static void refuses_bad_files(void)
     CHECK(read_with_config(&options, NULL) == 0 && options.limit.value == 1);
     write_config(large, sizeof(large));
     CHECK(read_with_config(&options, NULL) == -EINVAL && n_told == 1 && options.limit.value != 1);
-    snprintf(expected, sizeof(expected), "ALLOGRAFT_CONFIG=%s too large; allowed: 65536 bytes", config_path);
+    snprintf(expected, sizeof(expected), "ALLOGRAFT_CONFIG=%s too large; allowed: 65536 bytes",
+             config_path);
     CHECK_SAID(!strcmp(told[0].line, expected), "%s", told[0].line);
     unlink(config_path);
     CHECK(read_with_config(&options, NULL) == -EINVAL && n_told == 1);
-    snprintf(expected, sizeof(expected), "ALLOGRAFT_CONFIG=%s cannot be read: No such file or directory",
-             config_path);
+    snprintf(expected, sizeof(expected),
+             "ALLOGRAFT_CONFIG=%s cannot be read: No such file or directory", config_path);
     CHECK_SAID(!strcmp(told[0].line, expected), "%s", told[0].line);
     CHECK(!mkfifo(config_path, 0600)); /* nobody writes: reading would wait for ever */
     CHECK(read_with_config(&options, NULL) == -EINVAL && n_told == 1);
@@ -647,7 +711,8 @@ static void names_the_nearest(void)
         snprintf(variable, sizeof(variable), "%s=1", cases[i].name);
         CHECK(read_these(&options, variable, NULL) == 0 && n_told == 1);
         CHECK_SAID(told[0].level == AG_LOG_WARN && strstr(told[0].line, cases[i].name) &&
-                       strstr(told[0].line, cases[i].nearest), "%s", told[0].line);
+                       strstr(told[0].line, cases[i].nearest),
+                   "%s", told[0].line);
         CHECK(ag_option_check(cases[i].name, "1", why, sizeof(why)) == -ENOENT);
         CHECK_SAID(strstr(why, cases[i].nearest), "%s", why);
     }

@@ -1,4 +1,5 @@
-/* policy/managed/kernel_params.c: layouts as a driver of this file tells them, until they are to be forgotten. */
+/* policy/managed/kernel_params.c: layouts as a driver of this file tells them, until they are to be
+ * forgotten. */
 #include "policy/managed/kernel_params.h"
 
 #include <pthread.h>
@@ -11,7 +12,7 @@
 struct ag_driver ag_cu;
 
 /* What handle i stands for: its number says how many parameters, its layer which sizes. */
-#define HANDLE(n) ((CUfunction)(uintptr_t)(0x1000u + (n)*16u))
+#define HANDLE(n) ((CUfunction)(uintptr_t)(0x1000u + (n) * 16u))
 
 static _Atomic unsigned asked; /* calls of either kind */
 static _Atomic size_t layer;   /* what is loaded now: handles mean something else in each */

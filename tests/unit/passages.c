@@ -1,5 +1,6 @@
-/* interpose/resolve/passage.c and its thunks: what a program puts into registers and on the stack arrives,
- * whatever happens in between, and every function of the driver gets the passage that is meant. */
+/* interpose/resolve/passage.c and its thunks: what a program puts into registers and on the stack
+ * arrives, whatever happens in between, and every function of the driver gets the passage that is
+ * meant. */
 #include "interpose/resolve/passage.h"
 
 #include <errno.h>
@@ -10,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "interpose/resolve/bypass.h"
 #include "check.h"
 #include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
 #include "interpose/driver/real_dlsym.h"
+#include "interpose/hooks/entry.h"
+#include "interpose/resolve/bypass.h"
 
 #define A_NAME     "cuMemBatchDecompressAsync"
 #define LARGE_NAME "cuStreamBatchMemOp_v2"
@@ -223,16 +224,13 @@ void *ag_driver_symbol(const char *name)
         const char *name;
         void *real;
     } known[] = {
-        {A_NAME, (void *)takes_all},
-        {LARGE_NAME, (void *)returns_much},
+        {A_NAME, (void *)takes_all},       {LARGE_NAME, (void *)returns_much},
         {ANY_NAME, (void *)takes_any},
 #if defined(__x86_64__)
         {CHAIN_NAME, (void *)tells_chain},
 #endif
-        {CODE_NAME, (void *)counts},
-        {PLAIN_NAME, (void *)of_others},
-        {STILL_NAME, (void *)spoil},
-        {"cuCtxGetFlags", (void *)work},
+        {CODE_NAME, (void *)counts},       {PLAIN_NAME, (void *)of_others},
+        {STILL_NAME, (void *)spoil},       {"cuCtxGetFlags", (void *)work},
         {TWIN_NAME, (void *)work},
     };
 

@@ -1,15 +1,15 @@
-/* policy/managed/prefetch.c on a driver of this file: what is prefetched before which launch, where and
- * when not. */
+/* policy/managed/prefetch.c on a driver of this file: what is prefetched before which launch, where
+ * and when not. */
 #include "policy/managed/prefetch.h"
 
 #include <string.h>
 
 #include "check.h"
-#include "policy/contexts/context.h"
 #include "interpose/driver/driver.h"
-#include "policy/order.h"
+#include "policy/contexts/context.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
+#include "policy/order.h"
 
 #define MIB      (1ull << 20)
 #define BLOCK(i) (0x7f0000000000u + ((uint64_t)(i) << 32))

@@ -7,7 +7,8 @@
 #include "interpose/settings/options.h"
 
 /* The report of what was counted, as text or JSON; memory of the function. */
-static const char *report(void (*render)(struct ag_text *, const struct ag_stats *, const struct ag_moment *))
+static const char *report(void (*render)(struct ag_text *, const struct ag_stats *,
+                                         const struct ag_moment *))
 {
     static const struct ag_moment moment = {.alive = true};
     static char copy[40000];
@@ -58,7 +59,8 @@ static void says_why_it_is_unavailable(void)
     ag_stats_replay("the driver has no \"cuX\"");
     has_not(report(ag_render_text), "  replay\n");
     has(report(ag_render_text), "  warning: nothing was replayed: the driver has no \"cuX\"\n");
-    has(report(ag_render_json), "\"state\":\"unavailable\",\"reason\":\"the driver has no \\\"cuX\\\"\",");
+    has(report(ag_render_json),
+        "\"state\":\"unavailable\",\"reason\":\"the driver has no \\\"cuX\\\"\",");
 }
 
 static void shows_shares(void)
@@ -78,7 +80,8 @@ static void shows_shares(void)
     ag_stats_add(AG_STAT_FLUSH_STREAM, 30);
     ag_stats_add(AG_STAT_FLUSH_END, 10);
     text = report(ag_render_text);
-    has(text, "\n  replay\n    streams marked                                                    2\n");
+    has(text,
+        "\n  replay\n    streams marked                                                    2\n");
     has(text, " 2000\n");
     has(text, " 1880  94.0 %\n");
     has(text, " 20  1.0 %\n");
@@ -115,7 +118,8 @@ static void warns(void)
     ag_stats_reset();
     ag_stats_replay(NULL);
     has(report(ag_render_text), "warning: ALLOGRAFT_GRAPH marks no stream");
-    has(report(ag_render_text), "    launched in graphs                                                0\n");
+    has(report(ag_render_text),
+        "    launched in graphs                                                0\n");
     set_iteration("nvtx:step");
     has(report(ag_render_text), "warning: no range or mark of NVTX");
     ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);

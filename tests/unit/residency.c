@@ -1,11 +1,12 @@
-/* policy/managed/residency.c: what is thought to lie where, who goes when room runs out, and threads. */
+/* policy/managed/residency.c: what is thought to lie where, who goes when room runs out, and
+ * threads. */
 #include "policy/managed/residency.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "interpose/base/clock.h"
 #include "check.h"
+#include "interpose/base/clock.h"
 
 #define MIB      (1ull << 20)
 #define BLOCK(i) (0x7f0000000000u + ((uint64_t)(i) << 32))

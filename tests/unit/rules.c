@@ -27,19 +27,42 @@ static void globs(void)
         const char *glob, *text;
         bool match;
     } cases[] = {
-        {"", "", true},           {"", "a", false},          {"*", "", true},
-        {"*", "abc", true},       {"**", "abc", true},       {"?", "", false},
-        {"?", "a", true},         {"?", "ab", false},        {"a", "A", false},
-        {"abc", "abc", true},     {"abc", "abcd", false},    {"abcd", "abc", false},
-        {"a*", "a", true},        {"a*", "ba", false},       {"*c", "abc", true},
-        {"*c", "abcd", false},    {"a*c", "ac", true},       {"a*c", "abcbc", true},
-        {"a*c", "abcb", false},   {"*b*", "abc", true},      {"*b*", "aac", false},
-        {"a?c", "abc", true},     {"a?c", "ac", false},      {"?*", "", false},
-        {"?*", "a", true},        {"*?", "a", true},         {"*a*b*c*", "xxaxxbxxc", true},
-        {"*a*b*c*", "xxbxxaxxc", false},                     {"*aab", "aaaab", true},
-        {"libnccl*", "libnccl.so.2", true},                  {"libnccl*", "nlibnccl.so", false},
-        {"[a]", "a", false},      {"[a]", "[a]", true},      {"\\*", "*", false},
-        {"*.so.?", "libx.so.2", true},                       {"*.so.?", "libx.so.12", false},
+        {"", "", true},
+        {"", "a", false},
+        {"*", "", true},
+        {"*", "abc", true},
+        {"**", "abc", true},
+        {"?", "", false},
+        {"?", "a", true},
+        {"?", "ab", false},
+        {"a", "A", false},
+        {"abc", "abc", true},
+        {"abc", "abcd", false},
+        {"abcd", "abc", false},
+        {"a*", "a", true},
+        {"a*", "ba", false},
+        {"*c", "abc", true},
+        {"*c", "abcd", false},
+        {"a*c", "ac", true},
+        {"a*c", "abcbc", true},
+        {"a*c", "abcb", false},
+        {"*b*", "abc", true},
+        {"*b*", "aac", false},
+        {"a?c", "abc", true},
+        {"a?c", "ac", false},
+        {"?*", "", false},
+        {"?*", "a", true},
+        {"*?", "a", true},
+        {"*a*b*c*", "xxaxxbxxc", true},
+        {"*a*b*c*", "xxbxxaxxc", false},
+        {"*aab", "aaaab", true},
+        {"libnccl*", "libnccl.so.2", true},
+        {"libnccl*", "nlibnccl.so", false},
+        {"[a]", "a", false},
+        {"[a]", "[a]", true},
+        {"\\*", "*", false},
+        {"*.so.?", "libx.so.2", true},
+        {"*.so.?", "libx.so.12", false},
     };
     static char many_stars[64], many_letters[4000];
 
@@ -123,8 +146,9 @@ static void other_conditions(void)
     CHECK(!holds("thread=worker:pool", (struct ag_asked){.thread = "worker 1"}));
     CHECK(!holds("thread=worker:pool", (struct ag_asked){.thread = NULL}));
     /* All of them must hold. */
-    CHECK(holds("size>=2,device=1,nth=3,from=a,thread=b:pool",
-                (struct ag_asked){.bytes = 2, .device = 1, .nth = 3, .module = "a", .thread = "b"}));
+    CHECK(
+        holds("size>=2,device=1,nth=3,from=a,thread=b:pool",
+              (struct ag_asked){.bytes = 2, .device = 1, .nth = 3, .module = "a", .thread = "b"}));
     CHECK(rules.needs == (AG_NEED_MODULE | AG_NEED_THREAD | AG_NEED_NTH));
     for (unsigned wrong = 0; wrong < 5; wrong++)
         CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 2 - (wrong == 0),
@@ -138,14 +162,17 @@ static void the_first_decides(void)
 {
     parses("size>=1GiB:managed,prefer=host,access=device; from=libnccl*:native; *:pool");
     CHECK(rules.n == 3 && rules.needs == AG_NEED_MODULE);
-    CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1 << 30, .module = "libnccl.so"}) == 0);
+    CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1 << 30, .module = "libnccl.so"}) ==
+          0);
     CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1, .module = "libnccl.so"}) == 1);
     CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1, .module = "a.out"}) == 2);
     /* What exports memory is only met by from=. */
     CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1 << 30, .exporter = true}) == -1);
-    CHECK(ag_rules_match(&rules, &(struct ag_asked){.module = "libnccl.so", .exporter = true}) == 1);
+    CHECK(ag_rules_match(&rules, &(struct ag_asked){.module = "libnccl.so", .exporter = true}) ==
+          1);
     CHECK(!strcmp(rules.rule[0].text, "size>=1GiB:managed,prefer=host,access=device"));
-    CHECK(!strcmp(rules.rule[1].text, "from=libnccl*:native") && !strcmp(rules.rule[2].text, "*:pool"));
+    CHECK(!strcmp(rules.rule[1].text, "from=libnccl*:native") &&
+          !strcmp(rules.rule[2].text, "*:pool"));
     parses("");
     CHECK(rules.n == 0 && match_size(1) == -1);
     parses(" ;; \n; ");
@@ -161,7 +188,8 @@ static void adds(void)
     CHECK(ag_rules_add("from=a:pool; *:pol", 100, &rules, why, sizeof(why)) == -EINVAL);
     CHECK_SAID(!strncmp(why, "column 115: unknown action \"pol\"", 32), "%s", why);
     CHECK(rules.n == 3 && rules.needs == (AG_NEED_NTH | AG_NEED_THREAD));
-    CHECK(ag_rules_parse("*:pol", &rules, why, sizeof(why)) == -EINVAL && rules.n == 0 && !rules.needs);
+    CHECK(ag_rules_parse("*:pol", &rules, why, sizeof(why)) == -EINVAL && rules.n == 0 &&
+          !rules.needs);
 }
 
 /* Every action writes its part of the wish and no other. */
@@ -195,8 +223,13 @@ static void wishes(void)
         {"managed , prefer = none , async = managed",
          {.policy = AG_POLICY_MANAGED, .prefer = {AG_PREFER_NONE, 0}, .async_managed = true}},
     };
-    const struct ag_wish others = {AG_POLICY_NATIVE, AG_MANAGED_POOL, {AG_PREFER_NUMA, 77},
-                                   AG_ACCESS_PEERS, AG_PREFETCH_OFF, true, true};
+    const struct ag_wish others = {AG_POLICY_NATIVE,
+                                   AG_MANAGED_POOL,
+                                   {AG_PREFER_NUMA, 77},
+                                   AG_ACCESS_PEERS,
+                                   AG_PREFETCH_OFF,
+                                   true,
+                                   true};
     char text[100];
 
     for (size_t i = 0; i < N_OF(cases); i++) {
@@ -209,22 +242,29 @@ static void wishes(void)
         ag_rule_apply(&rules.rule[0], &wish);
         says = rules.rule[0].says;
         CHECK_SAID(says, "%s", text);
-        CHECK_SAID(wish.policy == (says & 1u << AG_SAYS_POLICY ? said : &others)->policy, "%s", text);
-        CHECK_SAID(wish.backend == (says & 1u << AG_SAYS_BACKEND ? said : &others)->backend, "%s", text);
-        CHECK_SAID(wish.prefer.kind == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.kind &&
-                       wish.prefer.node == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.node,
-                   "%s", text);
-        CHECK_SAID(wish.access == (says & 1u << AG_SAYS_ACCESS ? said : &others)->access, "%s", text);
-        CHECK_SAID(wish.prefetch == (says & 1u << AG_SAYS_PREFETCH ? said : &others)->prefetch, "%s",
+        CHECK_SAID(wish.policy == (says & 1u << AG_SAYS_POLICY ? said : &others)->policy, "%s",
                    text);
+        CHECK_SAID(wish.backend == (says & 1u << AG_SAYS_BACKEND ? said : &others)->backend, "%s",
+                   text);
+        CHECK_SAID(
+            wish.prefer.kind == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.kind &&
+                wish.prefer.node == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.node,
+            "%s", text);
+        CHECK_SAID(wish.access == (says & 1u << AG_SAYS_ACCESS ? said : &others)->access, "%s",
+                   text);
+        CHECK_SAID(wish.prefetch == (says & 1u << AG_SAYS_PREFETCH ? said : &others)->prefetch,
+                   "%s", text);
         CHECK_SAID(wish.read_mostly ==
-                       (says & 1u << AG_SAYS_READ_MOSTLY ? said : &others)->read_mostly, "%s", text);
+                       (says & 1u << AG_SAYS_READ_MOSTLY ? said : &others)->read_mostly,
+                   "%s", text);
         CHECK_SAID(wish.async_managed ==
-                       (says & 1u << AG_SAYS_ASYNC ? said : &others)->async_managed, "%s", text);
+                       (says & 1u << AG_SAYS_ASYNC ? said : &others)->async_managed,
+                   "%s", text);
         /* Nothing but zeros where it says nothing: what was said is what differs. */
         CHECK_SAID(strchr(text, ',') || !(says & (says - 1)), "%s says %x", text, says);
     }
-    CHECK(rules.rule[0].says == (1u << AG_SAYS_POLICY | 1u << AG_SAYS_PREFER | 1u << AG_SAYS_ASYNC));
+    CHECK(rules.rule[0].says ==
+          (1u << AG_SAYS_POLICY | 1u << AG_SAYS_PREFER | 1u << AG_SAYS_ASYNC));
 }
 
 static void blanks_do_not_matter(void)
@@ -233,8 +273,9 @@ static void blanks_do_not_matter(void)
 
     parses("size>=1GiB,device=0,nth=1..4:managed,prefer=numa:1;from=a b:native");
     tight = rules;
-    parses("\n size >= 1GiB ,\tdevice = 0 , nth = 1 .. 4 : managed , prefer = numa:1 ;\n\r from = a b "
-           ": native ; ");
+    parses(
+        "\n size >= 1GiB ,\tdevice = 0 , nth = 1 .. 4 : managed , prefer = numa:1 ;\n\r from = a b "
+        ": native ; ");
     CHECK(rules.n == 2 && rules.needs == tight.needs);
     for (unsigned i = 0; i < 2; i++) {
         memset(rules.rule[i].text, 0, sizeof(rules.rule[i].text));
@@ -264,10 +305,10 @@ static const struct {
     {N40 N40 "=1:pool", "column 1: unknown condition \"" N40 "\"" C_ALLOWED},
     {"a\nb=1:pool", "column 1: unknown condition \"a\"" C_ALLOWED},
     {"%n\x01\x7f:pool", "column 1: unknown condition \"%n??\"" C_ALLOWED},
-    {"nth=1",
-     "column 6: no ':' behind the conditions; allowed: CONDITION[,CONDITION...]:ACTION[,ACTION...]"},
-    {" nth=1 ;*:pool",
-     "column 7: no ':' behind the conditions; allowed: CONDITION[,CONDITION...]:ACTION[,ACTION...]"},
+    {"nth=1", "column 6: no ':' behind the conditions; allowed: "
+              "CONDITION[,CONDITION...]:ACTION[,ACTION...]"},
+    {" nth=1 ;*:pool", "column 7: no ':' behind the conditions; allowed: "
+                       "CONDITION[,CONDITION...]:ACTION[,ACTION...]"},
     {"size:pool", "column 5: size is followed by \"\"; allowed: >= <= > < ="},
     {"size!4:pool", "column 5: size is followed by \"!4\"; allowed: >= <= > < ="},
     {"device>4:pool", "column 7: device is followed by \">\"; allowed: ="},
@@ -289,16 +330,20 @@ static const struct {
     {"size=2..1:pool",
      "column 6: the range \"2..1\" ends before it begins; allowed: A..B with A at most B"},
     {"size<0:pool", "column 6: no size is less than 0; allowed: size<1 and up"},
-    {"size>=4, size<4:pool", "column 10: \"size<4\" and the sizes before it leave no size; allowed: "
-                             "sizes that overlap"},
+    {"size>=4, size<4:pool",
+     "column 10: \"size<4\" and the sizes before it leave no size; allowed: "
+     "sizes that overlap"},
     {"size=1,size=2:pool", "column 8: \"size=2\" and the sizes before it leave no size; allowed: "
                            "sizes that overlap"},
     {"device=:pool", "column 8: device has no value; allowed: a device's number, from 0"},
-    {"device=-1:pool", "column 8: \"-1\" is no value of device; allowed: a device's number, from 0"},
-    {"device=0x1:pool", "column 8: \"0x1\" is no value of device; allowed: a device's number, from 0"},
+    {"device=-1:pool",
+     "column 8: \"-1\" is no value of device; allowed: a device's number, from 0"},
+    {"device=0x1:pool",
+     "column 8: \"0x1\" is no value of device; allowed: a device's number, from 0"},
     {"device=2147483648:pool",
      "column 8: \"2147483648\" is no value of device; allowed: a device's number, from 0"},
-    {"device=1..2:pool", "column 8: \"1..2\" is no value of device; allowed: a device's number, from 0"},
+    {"device=1..2:pool",
+     "column 8: \"1..2\" is no value of device; allowed: a device's number, from 0"},
     {"device=1,Device=1:pool", "column 10: a second \"Device\" in one rule; allowed: one"},
     {"nth=:pool", "column 5: nth has no value; allowed: N or A..B, from 1"},
     {"nth=0:pool", "column 5: \"0\" is no value of nth; allowed: N or A..B, from 1"},
@@ -330,14 +375,19 @@ static const struct {
     {"*:=1", "column 3: an action is missing" A_ALLOWED},
     {"*:pool:native", "column 3: unknown action \"pool:native\"" A_ALLOWED},
     {"*:" N40 N40, "column 3: unknown action \"" N40 "\"" A_ALLOWED},
-    {"*:pool,managed", "column 8: a second placement, \"managed\"; allowed: one of pool|native|managed"},
+    {"*:pool,managed",
+     "column 8: a second placement, \"managed\"; allowed: one of pool|native|managed"},
     {"*:pool,pool", "column 8: a second placement, \"pool\"; allowed: one of pool|native|managed"},
     {"*:prefer", "column 9: prefer has no value; allowed: device|host|numa:N|none"},
     {"*:prefer=", "column 10: prefer has no value; allowed: device|host|numa:N|none"},
-    {"*:prefer=moon", "column 10: \"moon\" is no value of prefer; allowed: device|host|numa:N|none"},
-    {"*:prefer=numa:N", "column 10: \"numa:N\" is no value of prefer; allowed: device|host|numa:N|none"},
-    {"*:prefer=numa:", "column 10: \"numa:\" is no value of prefer; allowed: device|host|numa:N|none"},
-    {"*:prefer=numa:-1", "column 10: \"numa:-1\" is no value of prefer; allowed: device|host|numa:N|none"},
+    {"*:prefer=moon",
+     "column 10: \"moon\" is no value of prefer; allowed: device|host|numa:N|none"},
+    {"*:prefer=numa:N",
+     "column 10: \"numa:N\" is no value of prefer; allowed: device|host|numa:N|none"},
+    {"*:prefer=numa:",
+     "column 10: \"numa:\" is no value of prefer; allowed: device|host|numa:N|none"},
+    {"*:prefer=numa:-1",
+     "column 10: \"numa:-1\" is no value of prefer; allowed: device|host|numa:N|none"},
     {"*:backend=none", "column 11: \"none\" is no value of backend; allowed: auto|plain|pool"},
     {"*:access=host", "column 10: \"host\" is no value of access; allowed: device|peers|none"},
     {"*:prefetch=on", "column 12: \"on\" is no value of prefetch; allowed: alloc|launch|off"},
@@ -347,13 +397,14 @@ static const struct {
     {"*:prefer=" N40 N40,
      "column 10: \"" N40 "\" is no value of prefer; allowed: device|host|numa:N|none"},
     {"*:access=none,access=none", "column 15: a second \"access\" in one rule; allowed: one"},
-    {"*:read_mostly,read_mostly=0", "column 15: a second \"read_mostly\" in one rule; allowed: one"},
+    {"*:read_mostly,read_mostly=0",
+     "column 15: a second \"read_mostly\" in one rule; allowed: one"},
     {"*:native,prefer=host",
      "column 10: \"prefer=host\": a rule cannot ask for native memory and say how managed memory "
      "behaves; allowed: one of the two"},
-    {"*:read_mostly,native",
-     "column 15: \"native\": a rule cannot ask for native memory and say how managed memory behaves; "
-     "allowed: one of the two"},
+    {"*:read_mostly,native", "column 15: \"native\": a rule cannot ask for native memory and say "
+                             "how managed memory behaves; "
+                             "allowed: one of the two"},
 };
 
 static void refuses(void)
@@ -368,7 +419,8 @@ static void refuses(void)
     }
     /* Cut where there is no room, and nothing written where there is none at all. */
     memset(why, 'x', sizeof(why));
-    CHECK(ag_rules_parse("*:pol", &rules, why, 8) == -EINVAL && !strcmp(why, "column ") && why[8] == 'x');
+    CHECK(ag_rules_parse("*:pol", &rules, why, 8) == -EINVAL && !strcmp(why, "column ") &&
+          why[8] == 'x');
     CHECK(ag_rules_parse("*:pol", &rules, why, 1) == -EINVAL && !*why);
     CHECK(ag_rules_parse("*:pol", &rules, NULL, 0) == -EINVAL);
     parses("*:native,async=managed"); /* of the program's own pools, no contradiction */
@@ -386,11 +438,11 @@ static void bounds(void)
     CHECK(rules.n == AG_MAX_RULES);
     memcpy(text + AG_MAX_RULES * 7, " nth=1:pool", 12);
     CHECK(ag_rules_parse(text, &rules, why, sizeof(why)) == -EINVAL);
-    CHECK_SAID(!strcmp(why, "column 450: \"nth=1:pool\" is one rule too many; allowed: 64 rules"), "%s",
-               why);
+    CHECK_SAID(!strcmp(why, "column 450: \"nth=1:pool\" is one rule too many; allowed: 64 rules"),
+               "%s", why);
     /* Globs as long as can be; the text of the rule is cut. */
-    snprintf(long_rule, sizeof(long_rule), "from=%s12345678901234567890123,thread=%s12345678901234567890123:pool",
-             N40, N40);
+    snprintf(long_rule, sizeof(long_rule),
+             "from=%s12345678901234567890123,thread=%s12345678901234567890123:pool", N40, N40);
     parses(long_rule);
     CHECK(strlen(rules.rule[0].from) == 63 && strlen(rules.rule[0].thread) == 63);
     CHECK(strlen(rules.rule[0].text) == 127 && !strncmp(rules.rule[0].text, long_rule, 127));
@@ -408,8 +460,10 @@ static void prints(void)
         {"size<1025:native", "size<=1KiB", "native", ""},
         {"size>=1g,size<=2048m:managed,prefer=numa:2,read_mostly", "size=1GiB..2GiB", "managed",
          "prefer=numa:2,read_mostly=1"},
-        {"size=3000 , device=1:async=pass,access=none", "size=3000,device=1", "", "access=none,async=pass"},
-        {"THREAD=T*,nth=3..3,FROM=L?b:Backend=PLAIN", "from=L?b,nth=3,thread=T*", "", "backend=plain"},
+        {"size=3000 , device=1:async=pass,access=none", "size=3000,device=1", "",
+         "access=none,async=pass"},
+        {"THREAD=T*,nth=3..3,FROM=L?b:Backend=PLAIN", "from=L?b,nth=3,thread=T*", "",
+         "backend=plain"},
         {"nth=1..2:async=managed", "nth=1..2", "", "async=managed"},
         {"size=9007199254740992:pool", "size=8192TiB", "pool", ""},
         {"size>9007199254740992:pool", "size>=9007199254740993", "pool", ""},
@@ -462,7 +516,8 @@ static void finds_hidden_rules(void)
 
     for (size_t i = 0; i < N_OF(cases); i++) {
         parses(cases[i].text);
-        CHECK_SAID(ag_rules_hidden_by(&rules, rules.n - 1) == cases[i].hidden_by, "%s", cases[i].text);
+        CHECK_SAID(ag_rules_hidden_by(&rules, rules.n - 1) == cases[i].hidden_by, "%s",
+                   cases[i].text);
         CHECK(ag_rules_hidden_by(&rules, 0) == -1);
     }
 }

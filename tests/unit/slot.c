@@ -1,12 +1,12 @@
-/* base/slot.c: a thread keeps its slot, the first threads have one of their own, the others share the
- * rest evenly. */
+/* base/slot.c: a thread keeps its slot, the first threads have one of their own, the others share
+ * the rest evenly. */
 #include "interpose/base/slot.h"
 
 #include <pthread.h>
 
 #include "check.h"
 
-#define ROUNDS 3u
+#define ROUNDS       3u
 #define SHARED_SLOTS (AG_SLOTS - AG_OWN_SLOTS)
 
 static _Atomic unsigned taken[AG_SLOTS];

@@ -1,4 +1,5 @@
-/* policy/managed/spans.c: random ranges of every size against a plain array, and readers beside a writer.
+/* policy/managed/spans.c: random ranges of every size against a plain array, and readers beside a
+ * writer.
  */
 #include "policy/managed/spans.h"
 

@@ -1,15 +1,15 @@
-/* graph/record/staging.c: slots come round when their events have passed, and never before; threads share
- * them. The driver here is a few counters: an event is done when the test says so. */
+/* graph/record/staging.c: slots come round when their events have passed, and never before; threads
+ * share them. The driver here is a few counters: an event is done when the test says so. */
 #include "graph/record/staging.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "interpose/base/clock.h"
 #include "check.h"
+#include "interpose/base/clock.h"
 #include "interpose/driver/driver.h"
-#include "policy/order.h"
 #include "interpose/report/stats.h"
+#include "policy/order.h"
 
 struct ag_driver ag_cu;
 

@@ -19,10 +19,11 @@ static uint64_t histogram(unsigned class)
     return PLACE_SUM(0, AG_PLACE_POOL, sizes[class]);
 }
 
-/* Class c holds sizes above 2^(c+8) and up to 2^(c+9); the first also all below, the last all above. */
+/* Class c holds sizes above 2^(c+8) and up to 2^(c+9); the first also all below, the last all
+ * above. */
 static void counts_sizes(void)
 {
-    for (unsigned class = 0; class < AG_SIZE_CLASSES; class++) {
+    for (unsigned class = 0; class < AG_SIZE_CLASSES; class ++) {
         uint64_t up_to = 1ull << (class + 9);
         const uint64_t inside[] = {class ? up_to / 2 + 1 : 1, up_to};
 
@@ -83,7 +84,7 @@ static void keeps_places_apart(void)
 }
 
 #define N_THREADS 40u /* more than there are slots */
-#define N_COUNTS 2000u
+#define N_COUNTS  2000u
 
 static void *count(void *unused)
 {
@@ -107,8 +108,10 @@ static void counts_in_threads(void)
         CHECK(!pthread_create(&threads[i], NULL, count, NULL));
     for (unsigned i = 0; i < N_THREADS; i++)
         CHECK(!pthread_join(threads[i], NULL));
-    CHECK(ag_stats_counter(AG_STAT_CACHE_HIT) == 2 * n && ag_stats_counter(AG_STAT_CACHE_MISS) == 0);
-    CHECK(ag_stats_hits((enum ag_hook)(AG_N_HOOKS - 1)) == n && ag_stats_hits((enum ag_hook)0) == 0);
+    CHECK(ag_stats_counter(AG_STAT_CACHE_HIT) == 2 * n &&
+          ag_stats_counter(AG_STAT_CACHE_MISS) == 0);
+    CHECK(ag_stats_hits((enum ag_hook)(AG_N_HOOKS - 1)) == n &&
+          ag_stats_hits((enum ag_hook)0) == 0);
     CHECK(PLACE_SUM(0, AG_PLACE_POOL, allocs) == n && histogram(3) == n);
     CHECK(ag_level_current(&ag_stats.bytes[0][AG_PLACE_POOL]) == 0);
     CHECK(ag_stats.bytes[0][AG_PLACE_POOL].peak >= 4096);

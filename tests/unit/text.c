@@ -54,11 +54,60 @@ static const struct {
 };
 
 static const char *const bad_sizes[] = {
-    "", " ", " 1", "1 ", "1 GiB", "-1", "+1", "-0", ".5", "k", "GiB", "%", "1kk", "1kibb", "1ki",
-    "1bb", "1gbi", "1x", "1iB", "1%%", "1%k", "1k%", "100.1%", "101%", "1e9%", "1e3", "maximum", "max1",
-    "1max", "ma", "nan", "inf", "infinity", "1e", "1e999", "1e19", "99999999999999999999999999",
-    "8388608TiB", "16777217TiB", "1e16TiB", "0x10", "0X10", "0x", "1,5k", "1'000", "1_000", "1\n", "\t1", "1;2",
-    "\xff", "1\xff", "1\xc3\xa9", "%s%s%n", "1%n",
+    "",
+    " ",
+    " 1",
+    "1 ",
+    "1 GiB",
+    "-1",
+    "+1",
+    "-0",
+    ".5",
+    "k",
+    "GiB",
+    "%",
+    "1kk",
+    "1kibb",
+    "1ki",
+    "1bb",
+    "1gbi",
+    "1x",
+    "1iB",
+    "1%%",
+    "1%k",
+    "1k%",
+    "100.1%",
+    "101%",
+    "1e9%",
+    "1e3",
+    "maximum",
+    "max1",
+    "1max",
+    "ma",
+    "nan",
+    "inf",
+    "infinity",
+    "1e",
+    "1e999",
+    "1e19",
+    "99999999999999999999999999",
+    "8388608TiB",
+    "16777217TiB",
+    "1e16TiB",
+    "0x10",
+    "0X10",
+    "0x",
+    "1,5k",
+    "1'000",
+    "1_000",
+    "1\n",
+    "\t1",
+    "1;2",
+    "\xff",
+    "1\xff",
+    "1\xc3\xa9",
+    "%s%s%n",
+    "1%n",
 };
 
 static void reads_sizes(void)
@@ -82,8 +131,8 @@ static void reads_sizes(void)
     }
 }
 
-/* A very long number, and every short text over an alphabet of what sizes are made of: nothing but 0
- * and -EINVAL, and no percentage over 100. */
+/* A very long number, and every short text over an alphabet of what sizes are made of: nothing but
+ * 0 and -EINVAL, and no percentage over 100. */
 static void reads_hostile_sizes(void)
 {
     static const char alphabet[] = "019.%kKiBbmtgxe-+ ";
@@ -141,9 +190,9 @@ static void writes_durations(void)
         double nanoseconds;
         const char *text;
     } cases[] = {
-        {0, "0 ns"},           {1, "1 ns"},           {999, "999 ns"},
-        {1000, "1.00 us"},     {12300, "12.30 us"},   {1e6, "1.00 ms"},
-        {1234567, "1.23 ms"},  {1e9, "1.00 s"},       {3.6e12, "3600.00 s"},
+        {0, "0 ns"},          {1, "1 ns"},         {999, "999 ns"},
+        {1000, "1.00 us"},    {12300, "12.30 us"}, {1e6, "1.00 ms"},
+        {1234567, "1.23 ms"}, {1e9, "1.00 s"},     {3.6e12, "3600.00 s"},
     };
     char buffer[32];
 
@@ -164,23 +213,25 @@ static void writes_json_strings(void)
         {"plain", "\"plain\""},
         {"a\"b\\c/d", "\"a\\\"b\\\\c/d\""},
         {"\x01\n\t\x1f\x7f", "\"\\u0001\\u000a\\u0009\\u001f\\u007f\""},
-        {"\xc3\xa9", "\"\xc3\xa9\""},                         /* two bytes */
-        {"\xe2\x82\xac", "\"\xe2\x82\xac\""},                 /* three */
-        {"\xf0\x9f\x8e\x89", "\"\xf0\x9f\x8e\x89\""},         /* four */
-        {"\xf4\x8f\xbf\xbf", "\"\xf4\x8f\xbf\xbf\""},         /* the last code point */
-        {"\xf4\x90\x80\x80", "\"" BAD BAD BAD BAD "\""},      /* one behind it */
-        {"\xed\x9f\xbf", "\"\xed\x9f\xbf\""},                 /* before the surrogates */
-        {"\xed\xa0\x80", "\"" BAD BAD BAD "\""},              /* a surrogate */
-        {"\xc0\x80", "\"" BAD BAD "\""},                      /* NUL, written too long */
+        {"\xc3\xa9", "\"\xc3\xa9\""},                    /* two bytes */
+        {"\xe2\x82\xac", "\"\xe2\x82\xac\""},            /* three */
+        {"\xf0\x9f\x8e\x89", "\"\xf0\x9f\x8e\x89\""},    /* four */
+        {"\xf4\x8f\xbf\xbf", "\"\xf4\x8f\xbf\xbf\""},    /* the last code point */
+        {"\xf4\x90\x80\x80", "\"" BAD BAD BAD BAD "\""}, /* one behind it */
+        {"\xed\x9f\xbf", "\"\xed\x9f\xbf\""},            /* before the surrogates */
+        {"\xed\xa0\x80", "\"" BAD BAD BAD "\""},         /* a surrogate */
+        {"\xc0\x80", "\"" BAD BAD "\""},                 /* NUL, written too long */
         {"\xc1\xbf", "\"" BAD BAD "\""},
         {"\xe0\x9f\xbf", "\"" BAD BAD BAD "\""},
         {"\xf0\x8f\xbf\xbf", "\"" BAD BAD BAD BAD "\""},
-        {"\x80", "\"" BAD "\""},                              /* alone */
+        {"\x80", "\"" BAD "\""}, /* alone */
         {"\xff\xfe", "\"" BAD BAD "\""},
-        {"\xc3", "\"" BAD "\""},                              /* cut off at the end */
+        {"\xc3", "\"" BAD "\""}, /* cut off at the end */
         {"\xe2\x82", "\"" BAD BAD "\""},
         {"\xf0\x9f\x8e", "\"" BAD BAD BAD "\""},
-        {"a\xc3" "b", "\"a" BAD "b\""},
+        {"a\xc3"
+         "b",
+         "\"a" BAD "b\""},
         {"%s%n%d", "\"%s%n%d\""},
     };
 #undef BAD
@@ -292,7 +343,8 @@ static void compares_english_letters(void)
     CHECK(ag_text_begins("NVTX:step", "nvtx:") && ag_text_begins("nvtx:", "NVTX:"));
     CHECK(!ag_text_begins("nvtx", "nvtx:") && ag_text_begins("", "") && !ag_text_begins("", "a"));
     CHECK(!strcmp(ag_text_find("a LAUNCH b", "launch"), "LAUNCH b"));
-    CHECK(!ag_text_find("launc", "launch") && !ag_text_find("", "a") && *ag_text_find("", "") == '\0');
+    CHECK(!ag_text_find("launc", "launch") && !ag_text_find("", "a") &&
+          *ag_text_find("", "") == '\0');
 }
 
 static void measures_distance(void)

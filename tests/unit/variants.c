@@ -1,10 +1,11 @@
-/* graph/learn/variants.c: sets of payloads that take turns, with graphs that only remember theirs. */
+/* graph/learn/variants.c: sets of payloads that take turns, with graphs that only remember
+ * theirs. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/replay/builder.h"
 #include "check.h"
 #include "graph/learn/variants.h"
+#include "graph/replay/builder.h"
 
 #define MOST_OPS 40
 
@@ -75,7 +76,8 @@ static uint32_t launch_set(uint32_t set, uint32_t but)
     return launch();
 }
 
-/* So many sets in turns end with a graph each, whichever operation has a payload of its own every time. */
+/* So many sets in turns end with a graph each, whichever operation has a payload of its own every
+ * time. */
 static void test_sets_in_turns(void)
 {
     for (uint32_t n = 5; n <= MOST_OPS; n += 7) {

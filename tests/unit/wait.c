@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "interpose/base/clock.h"
 #include "check.h"
+#include "interpose/base/clock.h"
 
 #define WAITED_NS 400000000u
 

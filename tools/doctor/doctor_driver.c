@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "interpose/base/text.h"
-#include "tools/doctor/doctor.h"
 #include "interpose/driver/driver.h"
+#include "tools/doctor/doctor.h"
 
 /* "cuMemAlloc_v2" without its ending, as cuGetProcAddress has it. */
 static void base_name(const char *symbol, char *base, size_t capacity)

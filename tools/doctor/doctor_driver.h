@@ -6,13 +6,25 @@
 
 #include "interpose/driver/abi.h"
 
-#define DOCTOR_CALLS(X)                                                                     \
-    X(cuInit)                                                                               \
-    X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGetCount) X(cuDeviceGetName)          \
-        X(cuDeviceGetAttribute) X(cuDeviceTotalMem_v2) X(cuDeviceCanAccessPeer)             \
-            X(cuDevicePrimaryCtxRetain) X(cuCtxPushCurrent_v2) X(cuCtxSynchronize)          \
-                X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoDAsync_v2) \
-                    X(cuMemsetD32Async) X(cuStreamCreate) X(cuStreamSynchronize)
+#define DOCTOR_CALLS(X)         \
+    X(cuInit)                   \
+    X(cuDriverGetVersion)       \
+    X(cuGetErrorName)           \
+    X(cuDeviceGetCount)         \
+    X(cuDeviceGetName)          \
+    X(cuDeviceGetAttribute)     \
+    X(cuDeviceTotalMem_v2)      \
+    X(cuDeviceCanAccessPeer)    \
+    X(cuDevicePrimaryCtxRetain) \
+    X(cuCtxPushCurrent_v2)      \
+    X(cuCtxSynchronize)         \
+    X(cuMemAlloc_v2)            \
+    X(cuMemFree_v2)             \
+    X(cuMemcpyDtoH_v2)          \
+    X(cuMemcpyDtoDAsync_v2)     \
+    X(cuMemsetD32Async)         \
+    X(cuStreamCreate)           \
+    X(cuStreamSynchronize)
 
 struct doctor_calls {
 #define DOCTOR_CALL(symbol) __typeof__(&symbol) symbol;

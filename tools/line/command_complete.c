@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "interpose/settings/options.h"
 #include "tools/command.h"
 #include "tools/folder.h"
-#include "interpose/settings/options.h"
 
 /* The word that is completed; what stands before `rest`, such as "--policy=", stays. */
 struct word {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "interpose/base/text.h"
-#include "tools/command.h"
 #include "interpose/settings/options.h"
+#include "tools/command.h"
 
 const struct command commands[N_COMMANDS] = {
 #define COMMAND(name, ...) {COMMAND_##name, #name, __VA_ARGS__, command_##name},

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/settings/options.h"
 #include "tools/report/diff_words.h"
 #include "tools/report/job.h"
-#include "interpose/settings/options.h"
 
 enum whole { WHOLE_TIME, WHOLE_LEVEL, WHOLE_BYTES, WHOLE_OPERATIONS, WHOLE_CALLS, N_WHOLES };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/command.h"
 #include "interpose/settings/options.h"
+#include "tools/command.h"
 #include "tools/trace/trace_file.h"
 
 const char *const place_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host", "spilled"};

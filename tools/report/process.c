@@ -147,7 +147,8 @@ const char *process_read(int folder, const char *path, struct process *ret)
         return strerror(errno);
     output_keep(fd);
     process.stats = process_new_stats();
-    fault = process.stats ? read_into(fd, folder, path, &process) : "cannot be read: there is no memory";
+    fault = process.stats ? read_into(fd, folder, path, &process)
+                          : "cannot be read: there is no memory";
     close(fd);
     if (fault) {
         process_finish(&process);

@@ -14,7 +14,7 @@ struct process {
     struct ag_stats *stats; /* own memory; no text in it holds a control character */
     struct ag_moment moment;
     enum ag_record_state state; /* of counters */
-    bool is_plain; /* see process_make_plain() */
+    bool is_plain;              /* see process_make_plain() */
 };
 
 /* Counters that are all zero; of pages that nobody touches, most of them. NULL: no memory. */

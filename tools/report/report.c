@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "tools/folder.h"
-#include "tools/report/job.h"
 #include "tools/output.h"
+#include "tools/report/job.h"
 #include "tools/report/report_list.h"
 
 struct wishes {

@@ -1,7 +1,7 @@
 /* Checks the settings in force here, points at mistakes, and prints what `options --check` shows.
  */
-#include "tools/command.h"
 #include "interpose/settings/options.h"
+#include "tools/command.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

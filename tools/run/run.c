@@ -1,8 +1,8 @@
 /* `allograft run`: checks every setting, then becomes the program with the library preloaded. */
-#include "tools/command.h"
-#include "interpose/settings/options.h"
-#include "tools/output.h"
 #include "interpose/report/unused.h"
+#include "interpose/settings/options.h"
+#include "tools/command.h"
+#include "tools/output.h"
 
 #include <errno.h>
 #include <gnu/libc-version.h>

@@ -1,6 +1,6 @@
 /* `allograft options`: every setting as a table, and how their names are written. */
-#include "tools/command.h"
 #include "interpose/settings/options.h"
+#include "tools/command.h"
 
 #include <ctype.h>
 #include <errno.h>

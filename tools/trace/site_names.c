@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/trace/elf_symbols.h"
 #include "tools/mapping.h"
+#include "tools/trace/elf_symbols.h"
 
 #define MOST_DEMANGLED 64u
 

@@ -1,5 +1,5 @@
-/* Reads traces (interpose/report/trace_format.h): events in order of time, what memory there was, who
- * asked for it. Files may be cut, damaged or made to harm: what cannot be is refused or passed
+/* Reads traces (interpose/report/trace_format.h): events in order of time, what memory there was,
+ * who asked for it. Files may be cut, damaged or made to harm: what cannot be is refused or passed
  * over. */
 #ifndef TOOLS_TRACE_FILE_H
 #define TOOLS_TRACE_FILE_H

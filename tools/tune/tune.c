@@ -11,8 +11,8 @@
 
 #include "interpose/base/clock.h"
 #include "tools/command.h"
-#include "tools/report/html.h"
 #include "tools/output.h"
+#include "tools/report/html.h"
 
 static struct trial trials[] = {
     {.name = "as it is", .settings = {NULL}},

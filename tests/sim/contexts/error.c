@@ -11,10 +11,7 @@ struct row {
     char text[64]; /* made of the name when first asked for */
 };
 
-#define ROW(code)       \
-    {                   \
-        code, #code, "" \
-    }
+#define ROW(code) {code, #code, ""}
 
 static struct row rows[] = {
     ROW(CUDA_SUCCESS),

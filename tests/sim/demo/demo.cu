@@ -13,13 +13,13 @@
 
 #include <cuda_runtime.h>
 
-#define CHECK(call)                                                                     \
-    do {                                                                                \
-        cudaError_t error_ = (call);                                                    \
-        if (error_ != cudaSuccess) {                                                    \
-            fprintf(stderr, "demo: %s: %s\n", #call, cudaGetErrorString(error_));       \
-            exit(1);                                                                    \
-        }                                                                               \
+#define CHECK(call)                                                               \
+    do {                                                                          \
+        cudaError_t error_ = (call);                                              \
+        if (error_ != cudaSuccess) {                                              \
+            fprintf(stderr, "demo: %s: %s\n", #call, cudaGetErrorString(error_)); \
+            exit(1);                                                              \
+        }                                                                         \
     } while (0)
 
 static const int side = 512;
@@ -30,24 +30,28 @@ static const int threads = 256;
 __global__ void spread(const unsigned *from, unsigned *to, int side)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= side * side) return;
+    if (i >= side * side)
+        return;
     int x = i % side, y = i / side;
     int left = (x + side - 1) % side, right = (x + 1) % side;
     int up = (y + side - 1) % side, down = (y + 1) % side;
     to[i] = (4 * from[i] + from[y * side + left] + from[y * side + right] + from[up * side + x] +
-             from[down * side + x]) / 8;
+             from[down * side + x]) /
+            8;
 }
 
 __global__ void tally(const unsigned *field, unsigned *counts, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) atomicAdd(&counts[field[i] % 64], 1u);
+    if (i < n)
+        atomicAdd(&counts[field[i] % 64], 1u);
 }
 
 __global__ void season(unsigned *field, const unsigned *counts, int n, unsigned step)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) field[i] = (field[i] + counts[(i + step) % 64]) & 0xffffff;
+    if (i < n)
+        field[i] = (field[i] + counts[(i + step) % 64]) & 0xffffff;
 }
 
 static unsigned checksum(const unsigned *device_field)
@@ -55,7 +59,8 @@ static unsigned checksum(const unsigned *device_field)
     std::vector<unsigned> field(cells);
     CHECK(cudaMemcpy(field.data(), device_field, cells * sizeof(unsigned), cudaMemcpyDeviceToHost));
     unsigned sum = 2166136261u;
-    for (unsigned word : field) sum = (sum ^ word) * 16777619u;
+    for (unsigned word : field)
+        sum = (sum ^ word) * 16777619u;
     return sum;
 }
 
@@ -66,7 +71,8 @@ int main(int argc, char **argv)
     printf("demo: every step takes two buffers with cudaMalloc and gives two back with cudaFree\n");
 
     std::vector<unsigned> start(cells);
-    for (int i = 0; i < cells; i++) start[i] = (unsigned)i * 2654435761u >> 8;
+    for (int i = 0; i < cells; i++)
+        start[i] = (unsigned)i * 2654435761u >> 8;
 
     cudaStream_t work, count;
     cudaEvent_t spread_done, tally_done;

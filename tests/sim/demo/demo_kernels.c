@@ -10,14 +10,16 @@ SIM_KERNEL(_Z6spreadPKjPji, sizeof(void *), sizeof(void *), sizeof(int))
     size_t n_bytes = side * side * sizeof(unsigned);
     const unsigned *from = sim_reach(SIM_ARG(call, 0, CUdeviceptr), n_bytes, false);
     unsigned *to = sim_reach(SIM_ARG(call, 1, CUdeviceptr), n_bytes, true);
-    if (from == NULL || to == NULL) return;
+    if (from == NULL || to == NULL)
+        return;
     for (size_t y = 0; y < side; y++) {
         const unsigned *row = from + y * side;
         const unsigned *above = from + (y + side - 1) % side * side;
         const unsigned *below = from + (y + 1) % side * side;
         for (size_t x = 0; x < side; x++) {
             to[y * side + x] = (4 * row[x] + row[(x + side - 1) % side] + row[(x + 1) % side] +
-                                above[x] + below[x]) / 8;
+                                above[x] + below[x]) /
+                               8;
         }
     }
 }
@@ -28,8 +30,10 @@ SIM_KERNEL(_Z5tallyPKjPji, sizeof(void *), sizeof(void *), sizeof(int))
     size_t n = (size_t)SIM_ARG(call, 2, int);
     const unsigned *field = sim_reach(SIM_ARG(call, 0, CUdeviceptr), n * sizeof(unsigned), false);
     unsigned *counts = sim_reach(SIM_ARG(call, 1, CUdeviceptr), BINS * sizeof(unsigned), true);
-    if (field == NULL || counts == NULL) return;
-    for (size_t i = 0; i < n; i++) counts[field[i] % BINS]++;
+    if (field == NULL || counts == NULL)
+        return;
+    for (size_t i = 0; i < n; i++)
+        counts[field[i] % BINS]++;
 }
 
 /* season(unsigned *field, const unsigned *counts, int n, unsigned step) */
@@ -40,6 +44,8 @@ SIM_KERNEL(_Z6seasonPjPKjij, sizeof(void *), sizeof(void *), sizeof(int), sizeof
     unsigned *field = sim_reach(SIM_ARG(call, 0, CUdeviceptr), n * sizeof(unsigned), true);
     const unsigned *counts =
         sim_reach(SIM_ARG(call, 1, CUdeviceptr), BINS * sizeof(unsigned), false);
-    if (field == NULL || counts == NULL) return;
-    for (size_t i = 0; i < n; i++) field[i] = (field[i] + counts[(i + step) % BINS]) & 0xffffff;
+    if (field == NULL || counts == NULL)
+        return;
+    for (size_t i = 0; i < n; i++)
+        field[i] = (field[i] + counts[(i + step) % BINS]) & 0xffffff;
 }

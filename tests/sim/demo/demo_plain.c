@@ -5,13 +5,13 @@
 
 #include <cuda_runtime_api.h>
 
-#define CHECK(call)                                                                     \
-    do {                                                                                \
-        cudaError_t error_ = (call);                                                    \
-        if (error_ != cudaSuccess) {                                                    \
-            fprintf(stderr, "demo: %s: %s\n", #call, cudaGetErrorString(error_));       \
-            exit(1);                                                                    \
-        }                                                                               \
+#define CHECK(call)                                                               \
+    do {                                                                          \
+        cudaError_t error_ = (call);                                              \
+        if (error_ != cudaSuccess) {                                              \
+            fprintf(stderr, "demo: %s: %s\n", #call, cudaGetErrorString(error_)); \
+            exit(1);                                                              \
+        }                                                                         \
     } while (0)
 
 enum { SIDE = 512, CELLS = SIDE * SIDE, BINS = 64, THREADS = 256 };
@@ -41,14 +41,16 @@ static unsigned checksum(const unsigned *device_field)
     static unsigned field[CELLS];
     CHECK(cudaMemcpy(field, device_field, sizeof(field), cudaMemcpyDeviceToHost));
     unsigned sum = 2166136261u;
-    for (size_t i = 0; i < CELLS; i++) sum = (sum ^ field[i]) * 16777619u;
+    for (size_t i = 0; i < CELLS; i++)
+        sum = (sum ^ field[i]) * 16777619u;
     return sum;
 }
 
 static unsigned *first_field(void)
 {
     static unsigned start[CELLS];
-    for (size_t i = 0; i < CELLS; i++) start[i] = (unsigned)i * 2654435761u >> 8;
+    for (size_t i = 0; i < CELLS; i++)
+        start[i] = (unsigned)i * 2654435761u >> 8;
     void *field;
     CHECK(cudaMalloc(&field, sizeof(start)));
     CHECK(cudaMemcpy(field, start, sizeof(start), cudaMemcpyHostToDevice));

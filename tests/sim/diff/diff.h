@@ -48,8 +48,8 @@ struct traits {
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT, END_EXEC, N_ENDINGS } ending;
     bool faults; /* before it ends, a kernel does what breaks the context */
     unsigned n_ops, n_threads;
-    bool rounds; /* much of it comes again and again (rounds.c) */
-    bool polls;  /* the host waits for memory without any call of the driver */
+    bool rounds;           /* much of it comes again and again (rounds.c) */
+    bool polls;            /* the host waits for memory without any call of the driver */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 

@@ -114,8 +114,8 @@ static void short_round(struct world *w, unsigned lane, CUdeviceptr p, const cha
         (void)did(w, launch_fill(w, lane, p, 64, i), "a round %s", when);
 }
 
-/* The same launches again and again, and then in a context that is broken, of which no wait has told: of each
- * its own launch must. */
+/* The same launches again and again, and then in a context that is broken, of which no wait has
+ * told: of each its own launch must. */
 static void fault_in_rounds(struct world *w, unsigned lane)
 {
     const struct shape bad = {.grid = {1, 1, 1}, .block = 64};
@@ -165,6 +165,6 @@ void process_fault(struct world *w)
     }
     if (buffer &&
         did(w, cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, buffer->p),
-             "memory type after that"))
+            "memory type after that"))
         say(w, "it is %u", type);
 }

@@ -173,7 +173,8 @@ static void open_peers(struct world *w)
     }
 }
 
-/* What has a lane by then keeps it; other streams, the legacy one if it was not used yet, find none. */
+/* What has a lane by then keeps it; other streams, the legacy one if it was not used yet, find
+ * none. */
 static void make_bystanders(struct world *w)
 {
     CUresult result = CUDA_SUCCESS;

@@ -41,39 +41,47 @@ static struct {
 /* Also called by the functions below, all with the lock held. */
 static cudaError_t load_binary(struct binary *binary)
 {
-    if (binary->library != NULL) return cudaSuccess;
+    if (binary->library != NULL)
+        return cudaSuccess;
     return (cudaError_t)DRV(LibraryLoadData, 12000)(&binary->library, binary->image, NULL, NULL, 0,
                                                     NULL, NULL, 0);
 }
 
 static cudaError_t load_kernel(struct kernel *kernel)
 {
-    if (kernel->handle != NULL) return cudaSuccess;
+    if (kernel->handle != NULL)
+        return cudaSuccess;
     cudaError_t error = load_binary(kernel->binary);
-    if (error != cudaSuccess) return error;
-    if (!mr_driver_offer_kernel(kernel->name)) return cudaErrorInvalidDeviceFunction;
-    CUresult result = DRV(LibraryGetKernel, 12000)(&kernel->handle, kernel->binary->library,
-                                                   kernel->name);
-    if (result == CUDA_ERROR_NOT_FOUND) return cudaErrorInvalidDeviceFunction;
+    if (error != cudaSuccess)
+        return error;
+    if (!mr_driver_offer_kernel(kernel->name))
+        return cudaErrorInvalidDeviceFunction;
+    CUresult result =
+        DRV(LibraryGetKernel, 12000)(&kernel->handle, kernel->binary->library, kernel->name);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return cudaErrorInvalidDeviceFunction;
     return (cudaError_t)result;
 }
 
 static cudaError_t load_variable(struct variable *variable)
 {
-    if (variable->address != 0) return cudaSuccess;
+    if (variable->address != 0)
+        return cudaSuccess;
     cudaError_t error = load_binary(variable->binary);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     bool managed = variable->host_pointer != NULL;
     mr_driver_offer_variable(variable->name, variable->n_bytes, managed);
     size_t n_bytes;
     CUlibrary library = variable->binary->library;
     CUresult result =
-        managed ? DRV(LibraryGetManaged, 12000)(&variable->address, &n_bytes, library,
-                                                variable->name)
-                : DRV(LibraryGetGlobal, 12000)(&variable->address, &n_bytes, library,
-                                               variable->name);
-    if (result == CUDA_ERROR_NOT_FOUND) return cudaErrorInvalidSymbol;
-    if (result == CUDA_SUCCESS && managed) *variable->host_pointer = (void *)variable->address;
+        managed
+            ? DRV(LibraryGetManaged, 12000)(&variable->address, &n_bytes, library, variable->name)
+            : DRV(LibraryGetGlobal, 12000)(&variable->address, &n_bytes, library, variable->name);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return cudaErrorInvalidSymbol;
+    if (result == CUDA_SUCCESS && managed)
+        *variable->host_pointer = (void *)variable->address;
     return (cudaError_t)result;
 }
 
@@ -81,7 +89,8 @@ void **__cudaRegisterFatBinary(void *wrapper)
 {
     const struct fat_binary_wrapper *fat = wrapper;
     struct binary *binary = calloc(1, sizeof(*binary));
-    if (binary == NULL) abort();
+    if (binary == NULL)
+        abort();
     binary->image = fat->data;
     pthread_mutex_lock(&registry.lock);
     registry.n_binaries++;
@@ -99,7 +108,8 @@ static void add_kernel(struct binary *binary, const void *host_stub, const char 
                        CUkernel handle)
 {
     struct kernel *kernel = calloc(1, sizeof(*kernel));
-    if (kernel == NULL) abort();
+    if (kernel == NULL)
+        abort();
     *kernel = (struct kernel){registry.kernels, binary, host_stub, name, handle};
     registry.kernels = kernel;
 }
@@ -118,7 +128,8 @@ void __cudaRegisterFunction(void **handle, const char *host_stub, char *device_s
 static void add_variable(const struct variable *like)
 {
     struct variable *variable = malloc(sizeof(*variable));
-    if (variable == NULL) abort();
+    if (variable == NULL)
+        abort();
     *variable = *like;
     pthread_mutex_lock(&registry.lock);
     variable->next = registry.variables;
@@ -193,20 +204,25 @@ void __cudaUnregisterFatBinary(void **handle)
     forget_binary(binary);
     bool last = --registry.n_binaries == 0;
     pthread_mutex_unlock(&registry.lock);
-    if (binary->library != NULL) (void)DRV(LibraryUnload, 12000)(binary->library);
+    if (binary->library != NULL)
+        (void)DRV(LibraryUnload, 12000)(binary->library);
     free(binary);
-    if (last) mr_release_contexts();
+    if (last)
+        mr_release_contexts();
 }
 
 cudaError_t mr_kernel_of(const void *func, CUkernel *ret_kernel)
 {
-    if (func == NULL) return cudaErrorInvalidDeviceFunction;
+    if (func == NULL)
+        return cudaErrorInvalidDeviceFunction;
     cudaError_t error = cudaErrorInvalidDeviceFunction;
     pthread_mutex_lock(&registry.lock);
     for (struct kernel *k = registry.kernels; k != NULL; k = k->next) {
-        if (k->host_stub != func && (const void *)k->handle != func) continue;
+        if (k->host_stub != func && (const void *)k->handle != func)
+            continue;
         error = load_kernel(k);
-        if (error == cudaSuccess) *ret_kernel = k->handle;
+        if (error == cudaSuccess)
+            *ret_kernel = k->handle;
         break;
     }
     pthread_mutex_unlock(&registry.lock);
@@ -218,7 +234,8 @@ const void *mr_host_stub_of(CUkernel handle)
     const void *host_stub = NULL;
     pthread_mutex_lock(&registry.lock);
     for (struct kernel *k = registry.kernels; k != NULL; k = k->next) {
-        if (k->handle == handle) host_stub = k->host_stub;
+        if (k->handle == handle)
+            host_stub = k->host_stub;
     }
     pthread_mutex_unlock(&registry.lock);
     return host_stub;
@@ -229,7 +246,8 @@ cudaError_t mr_variable_of(const void *host_variable, CUdeviceptr *ret_address, 
     cudaError_t error = cudaErrorInvalidSymbol;
     pthread_mutex_lock(&registry.lock);
     for (struct variable *v = registry.variables; v != NULL; v = v->next) {
-        if (v->host_variable != host_variable) continue;
+        if (v->host_variable != host_variable)
+            continue;
         error = load_variable(v);
         *ret_address = v->address;
         *ret_bytes = v->n_bytes;
@@ -241,9 +259,11 @@ cudaError_t mr_variable_of(const void *host_variable, CUdeviceptr *ret_address, 
 
 cudaError_t mr_library_kernel(CUlibrary library, const char *name, CUkernel *ret_kernel)
 {
-    if (!mr_driver_offer_kernel(name)) return cudaErrorSymbolNotFound;
+    if (!mr_driver_offer_kernel(name))
+        return cudaErrorSymbolNotFound;
     CUresult result = DRV(LibraryGetKernel, 12000)(ret_kernel, library, name);
-    if (result != CUDA_SUCCESS) return (cudaError_t)result;
+    if (result != CUDA_SUCCESS)
+        return (cudaError_t)result;
     if (mr_host_stub_of(*ret_kernel) == NULL) {
         pthread_mutex_lock(&registry.lock);
         add_kernel(NULL, NULL, NULL, *ret_kernel);
@@ -257,7 +277,8 @@ cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)
     CUdeviceptr address = 0;
     size_t n_bytes;
     cudaError_t error = MR_RUN(mr_variable_of(symbol, &address, &n_bytes));
-    if (error == cudaSuccess) *devPtr = (void *)address;
+    if (error == cudaSuccess)
+        *devPtr = (void *)address;
     return error;
 }
 

@@ -6,14 +6,16 @@
 /* Which side of a copy is host memory; with cudaMemcpyDefault the driver tells by the address. */
 static CUmemorytype source_type(enum cudaMemcpyKind kind)
 {
-    if (kind == cudaMemcpyDefault) return CU_MEMORYTYPE_UNIFIED;
+    if (kind == cudaMemcpyDefault)
+        return CU_MEMORYTYPE_UNIFIED;
     return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyHostToHost ? CU_MEMORYTYPE_HOST
                                                                           : CU_MEMORYTYPE_DEVICE;
 }
 
 static CUmemorytype target_type(enum cudaMemcpyKind kind)
 {
-    if (kind == cudaMemcpyDefault) return CU_MEMORYTYPE_UNIFIED;
+    if (kind == cudaMemcpyDefault)
+        return CU_MEMORYTYPE_UNIFIED;
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToHost ? CU_MEMORYTYPE_HOST
                                                                           : CU_MEMORYTYPE_DEVICE;
 }
@@ -76,9 +78,12 @@ static cudaError_t part_of_variable(const void *symbol, size_t n_bytes, size_t o
     CUdeviceptr base;
     size_t size;
     cudaError_t error = mr_enter();
-    if (error == cudaSuccess) error = mr_variable_of(symbol, &base, &size);
-    if (error != cudaSuccess) return error;
-    if (offset > size || n_bytes > size - offset) return cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        error = mr_variable_of(symbol, &base, &size);
+    if (error != cudaSuccess)
+        return error;
+    if (offset > size || n_bytes > size - offset)
+        return cudaErrorInvalidValue;
     *ret_address = (void *)(base + offset);
     return cudaSuccess;
 }
@@ -104,7 +109,8 @@ cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t 
 {
     void *p;
     cudaError_t error = part_of_variable(symbol, count, offset, &p);
-    if (error == cudaSuccess) error = (cudaError_t)copy_async(p, src, count, kind, stream);
+    if (error == cudaSuccess)
+        error = (cudaError_t)copy_async(p, src, count, kind, stream);
     return mr_finish(error);
 }
 
@@ -113,7 +119,8 @@ cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t coun
 {
     void *p;
     cudaError_t error = part_of_variable(symbol, count, offset, &p);
-    if (error == cudaSuccess) error = (cudaError_t)copy_async(dst, p, count, kind, stream);
+    if (error == cudaSuccess)
+        error = (cudaError_t)copy_async(dst, p, count, kind, stream);
     return mr_finish(error);
 }
 
@@ -139,7 +146,8 @@ static CUDA_MEMCPY2D describe_2d(void *dst, size_t dst_pitch, const void *src, s
 cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
                          size_t height, enum cudaMemcpyKind kind)
 {
-    if (width > dpitch || width > spitch) return mr_finish(cudaErrorInvalidPitchValue);
+    if (width > dpitch || width > spitch)
+        return mr_finish(cudaErrorInvalidPitchValue);
     CUDA_MEMCPY2D c = describe_2d(dst, dpitch, src, spitch, width, height, kind);
     return MR_RUN(DRV_STREAM(Memcpy2DUnaligned, 3020, 7000)(&c));
 }
@@ -148,7 +156,8 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t 
                               size_t width, size_t height, enum cudaMemcpyKind kind,
                               cudaStream_t stream)
 {
-    if (width > dpitch || width > spitch) return mr_finish(cudaErrorInvalidPitchValue);
+    if (width > dpitch || width > spitch)
+        return mr_finish(cudaErrorInvalidPitchValue);
     CUDA_MEMCPY2D c = describe_2d(dst, dpitch, src, spitch, width, height, kind);
     return MR_RUN(DRV_STREAM(Memcpy2DAsync, 3020, 7000)(&c, stream));
 }
@@ -158,8 +167,10 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t 
 #ifndef CUDA_API_PER_THREAD_DEFAULT_STREAM
 cudaError_t mr_describe_copy(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *ret_copy)
 {
-    if (p == NULL) return cudaErrorInvalidValue;
-    if (p->srcArray != NULL || p->dstArray != NULL) return cudaErrorNotSupported;
+    if (p == NULL)
+        return cudaErrorInvalidValue;
+    if (p->srcArray != NULL || p->dstArray != NULL)
+        return cudaErrorNotSupported;
     *ret_copy = (CUDA_MEMCPY3D){
         .srcXInBytes = p->srcPos.x,
         .srcY = p->srcPos.y,
@@ -189,7 +200,8 @@ cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
 {
     CUDA_MEMCPY3D c;
     cudaError_t error = mr_describe_copy(p, &c);
-    if (error != cudaSuccess) return mr_finish(error);
+    if (error != cudaSuccess)
+        return mr_finish(error);
     return MR_RUN(DRV_STREAM(Memcpy3D, 3020, 7000)(&c));
 }
 
@@ -197,7 +209,8 @@ cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t st
 {
     CUDA_MEMCPY3D c;
     cudaError_t error = mr_describe_copy(p, &c);
-    if (error != cudaSuccess) return mr_finish(error);
+    if (error != cudaSuccess)
+        return mr_finish(error);
     return MR_RUN(DRV_STREAM(Memcpy3DAsync, 3020, 7000)(&c, stream));
 }
 

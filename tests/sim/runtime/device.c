@@ -88,11 +88,14 @@ static CUresult fill_properties(struct cudaDeviceProp *prop, int device)
 {
     memset(prop, 0, sizeof(*prop));
     CUresult result = DRV(DeviceGetName, 2000)(prop->name, sizeof(prop->name), device);
-    if (result != CUDA_SUCCESS) return result;
+    if (result != CUDA_SUCCESS)
+        return result;
     result = DRV(DeviceTotalMem, 3020)(&prop->totalGlobalMem, device);
-    if (result != CUDA_SUCCESS) return result;
+    if (result != CUDA_SUCCESS)
+        return result;
     result = DRV_AS(DeviceGetUuid, 9020, 11040)((CUuuid *)&prop->uuid, device);
-    if (result != CUDA_SUCCESS) return result;
+    if (result != CUDA_SUCCESS)
+        return result;
     for (size_t i = 0; i < sizeof(properties) / sizeof(*properties); i++) {
         const struct property *p = &properties[i];
         int value = 0;
@@ -108,7 +111,8 @@ static CUresult fill_properties(struct cudaDeviceProp *prop, int device)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
-    if (prop == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (prop == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     return MR_RUN_NO_CONTEXT(fill_properties(prop, device));
 }
 
@@ -122,8 +126,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
 cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int srcDevice,
                                       int dstDevice)
 {
-    return MR_RUN_NO_CONTEXT(DRV(DeviceGetP2PAttribute, 8000)(
-        value, (CUdevice_P2PAttribute)attr, srcDevice, dstDevice));
+    return MR_RUN_NO_CONTEXT(
+        DRV(DeviceGetP2PAttribute, 8000)(value, (CUdevice_P2PAttribute)attr, srcDevice, dstDevice));
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
@@ -163,16 +167,19 @@ cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig)
 
 cudaError_t cudaDriverGetVersion(int *driverVersion)
 {
-    if (driverVersion == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (driverVersion == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     *driverVersion = 0;
     /* Without a driver the version is 0, which is no error; an old driver still tells its own. */
-    if (mr_driver_load() != cudaSuccess && mr_driver_asker() == NULL) return cudaSuccess;
+    if (mr_driver_load() != cudaSuccess && mr_driver_asker() == NULL)
+        return cudaSuccess;
     return mr_finish((cudaError_t)DRV(DriverGetVersion, 2020)(driverVersion));
 }
 
 cudaError_t cudaRuntimeGetVersion(int *runtimeVersion)
 {
-    if (runtimeVersion == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (runtimeVersion == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     *runtimeVersion = CUDART_VERSION;
     return cudaSuccess;
 }

@@ -29,7 +29,7 @@ static const struct {
     int version;
     cuuint64_t flags;
 } questions[MR_N_LOOKUPS] = {
-#define LEGACY(base, since) {"cu" #base, since, 0},
+#define LEGACY(base, since)     {"cu" #base, since, 0},
 #define PER_THREAD(base, since) {"cu" #base, since, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM},
 #include "driver.def"
 #undef LEGACY
@@ -52,7 +52,8 @@ static void ask_all(void)
     for (size_t i = 0; i < MR_N_LOOKUPS; i++) {
         found = NULL;
         if (driver.ask(questions[i].name, &found, questions[i].version, questions[i].flags,
-                       &status) != CUDA_SUCCESS || found == NULL) {
+                       &status) != CUDA_SUCCESS ||
+            found == NULL) {
             found = (void *)missing;
         }
         mr_calls[i] = (mr_function)found;
@@ -67,15 +68,19 @@ static void load(void)
 {
     driver.result = cudaErrorInsufficientDriver;
     driver.handle = dlopen("libcuda.so.1", RTLD_NOW);
-    if (driver.handle == NULL) return;
+    if (driver.handle == NULL)
+        return;
     driver.ask = (PFN_cuGetProcAddress_v12000)dlsym(driver.handle, "cuGetProcAddress_v2");
-    if (driver.ask == NULL) return;
+    if (driver.ask == NULL)
+        return;
     driver.register_kernel = dlsym(driver.handle, "sim_register_kernel");
     driver.register_global = dlsym(driver.handle, "sim_register_global");
     ask_all();
     int version = 0;
-    if (DRV(DriverGetVersion, 2020)(&version) != CUDA_SUCCESS) return;
-    if (version / 1000 < CUDART_VERSION / 1000) return;
+    if (DRV(DriverGetVersion, 2020)(&version) != CUDA_SUCCESS)
+        return;
+    if (version / 1000 < CUDART_VERSION / 1000)
+        return;
     driver.result = cudaSuccess;
 }
 
@@ -94,7 +99,8 @@ PFN_cuGetProcAddress_v12000 mr_driver_asker(void)
 static void *program_symbol(const char *prefix, const char *kernel_name)
 {
     char *symbol = NULL;
-    if (asprintf(&symbol, "%s%s", prefix, kernel_name) < 0) return NULL;
+    if (asprintf(&symbol, "%s%s", prefix, kernel_name) < 0)
+        return NULL;
     void *found = dlsym(RTLD_DEFAULT, symbol);
     free(symbol);
     return found;
@@ -102,12 +108,14 @@ static void *program_symbol(const char *prefix, const char *kernel_name)
 
 bool mr_driver_offer_kernel(const char *kernel_name)
 {
-    if (driver.register_kernel == NULL) return true;
+    if (driver.register_kernel == NULL)
+        return true;
     sim_kernel_fn function = (sim_kernel_fn)program_symbol("sim_kernel_", kernel_name);
     if (function == NULL) {
         fprintf(stderr,
                 "mini runtime: the program has no host function sim_kernel_%s "
-                "(is it linked with -rdynamic?)\n", kernel_name);
+                "(is it linked with -rdynamic?)\n",
+                kernel_name);
         return false;
     }
     const struct sim_kernel_params *params = program_symbol("sim_params_", kernel_name);
@@ -118,5 +126,6 @@ bool mr_driver_offer_kernel(const char *kernel_name)
 
 void mr_driver_offer_variable(const char *name, size_t n_bytes, bool managed)
 {
-    if (driver.register_global != NULL) driver.register_global(name, n_bytes, managed, NULL);
+    if (driver.register_global != NULL)
+        driver.register_global(name, n_bytes, managed, NULL);
 }

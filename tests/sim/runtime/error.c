@@ -29,7 +29,8 @@ cudaError_t mr_finish(cudaError_t error)
 {
     if (error != cudaSuccess) {
         last = error;
-        if (destroys_context(error)) __atomic_store_n(&context_error, error, __ATOMIC_RELAXED);
+        if (destroys_context(error))
+            __atomic_store_n(&context_error, error, __ATOMIC_RELAXED);
     }
     return error;
 }
@@ -54,31 +55,79 @@ cudaError_t cudaGetLastError(void)
 }
 
 /* The codes that programs and tests meet; every other one is "unrecognized error code". */
-#define ERRORS(E)                                                                                  \
-    E(InvalidValue) E(MemoryAllocation) E(InitializationError) E(CudartUnloading)                  \
-    E(InvalidConfiguration) E(InvalidPitchValue) E(InvalidSymbol) E(InvalidHostPointer)            \
-    E(InvalidDevicePointer) E(InvalidMemcpyDirection) E(InsufficientDriver)                        \
-    E(CallRequiresNewerDriver) E(DevicesUnavailable) E(InvalidDeviceFunction) E(NoDevice)          \
-    E(InvalidDevice) E(SoftwareValidityNotEstablished) E(InvalidKernelImage)                       \
-    E(DeviceUninitialized) E(NoKernelImageForDevice) E(ECCUncorrectable) E(UnsupportedLimit)       \
-    E(PeerAccessUnsupported) E(InvalidPtx) E(InvalidSource) E(FileNotFound)                        \
-    E(SharedObjectInitFailed) E(OperatingSystem) E(InvalidResourceHandle) E(IllegalState)          \
-    E(SymbolNotFound) E(NotReady) E(IllegalAddress) E(LaunchOutOfResources) E(LaunchTimeout)       \
-    E(PeerAccessAlreadyEnabled) E(PeerAccessNotEnabled) E(SetOnActiveProcess)                      \
-    E(ContextIsDestroyed) E(Assert) E(TooManyPeers) E(HostMemoryAlreadyRegistered)                 \
-    E(HostMemoryNotRegistered) E(HardwareStackError) E(IllegalInstruction) E(MisalignedAddress)    \
-    E(InvalidAddressSpace) E(InvalidPc) E(LaunchFailure) E(CooperativeLaunchTooLarge)              \
-    E(NotPermitted) E(NotSupported) E(SystemNotReady) E(StreamCaptureUnsupported)                  \
-    E(StreamCaptureInvalidated) E(StreamCaptureMerge) E(StreamCaptureUnmatched)                    \
-    E(StreamCaptureUnjoined) E(StreamCaptureIsolation) E(StreamCaptureImplicit) E(CapturedEvent)   \
-    E(StreamCaptureWrongThread) E(Timeout) E(GraphExecUpdateFailure) E(Unknown)
+#define ERRORS(E)                     \
+    E(InvalidValue)                   \
+    E(MemoryAllocation)               \
+    E(InitializationError)            \
+    E(CudartUnloading)                \
+    E(InvalidConfiguration)           \
+    E(InvalidPitchValue)              \
+    E(InvalidSymbol)                  \
+    E(InvalidHostPointer)             \
+    E(InvalidDevicePointer)           \
+    E(InvalidMemcpyDirection)         \
+    E(InsufficientDriver)             \
+    E(CallRequiresNewerDriver)        \
+    E(DevicesUnavailable)             \
+    E(InvalidDeviceFunction)          \
+    E(NoDevice)                       \
+    E(InvalidDevice)                  \
+    E(SoftwareValidityNotEstablished) \
+    E(InvalidKernelImage)             \
+    E(DeviceUninitialized)            \
+    E(NoKernelImageForDevice)         \
+    E(ECCUncorrectable)               \
+    E(UnsupportedLimit)               \
+    E(PeerAccessUnsupported)          \
+    E(InvalidPtx)                     \
+    E(InvalidSource)                  \
+    E(FileNotFound)                   \
+    E(SharedObjectInitFailed)         \
+    E(OperatingSystem)                \
+    E(InvalidResourceHandle)          \
+    E(IllegalState)                   \
+    E(SymbolNotFound)                 \
+    E(NotReady)                       \
+    E(IllegalAddress)                 \
+    E(LaunchOutOfResources)           \
+    E(LaunchTimeout)                  \
+    E(PeerAccessAlreadyEnabled)       \
+    E(PeerAccessNotEnabled)           \
+    E(SetOnActiveProcess)             \
+    E(ContextIsDestroyed)             \
+    E(Assert)                         \
+    E(TooManyPeers)                   \
+    E(HostMemoryAlreadyRegistered)    \
+    E(HostMemoryNotRegistered)        \
+    E(HardwareStackError)             \
+    E(IllegalInstruction)             \
+    E(MisalignedAddress)              \
+    E(InvalidAddressSpace)            \
+    E(InvalidPc)                      \
+    E(LaunchFailure)                  \
+    E(CooperativeLaunchTooLarge)      \
+    E(NotPermitted)                   \
+    E(NotSupported)                   \
+    E(SystemNotReady)                 \
+    E(StreamCaptureUnsupported)       \
+    E(StreamCaptureInvalidated)       \
+    E(StreamCaptureMerge)             \
+    E(StreamCaptureUnmatched)         \
+    E(StreamCaptureUnjoined)          \
+    E(StreamCaptureIsolation)         \
+    E(StreamCaptureImplicit)          \
+    E(CapturedEvent)                  \
+    E(StreamCaptureWrongThread)       \
+    E(Timeout)                        \
+    E(GraphExecUpdateFailure)         \
+    E(Unknown)
 
 const char *cudaGetErrorName(cudaError_t error)
 {
     switch ((int)error) {
     case cudaSuccess:
         return "cudaSuccess";
-#define NAME(e)         \
+#define NAME(e)        \
     case cudaError##e: \
         return "cudaError" #e;
         ERRORS(NAME)

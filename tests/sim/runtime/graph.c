@@ -13,7 +13,8 @@ MR_SAME_SIZE(cudaKernelNodeAttrValue, CUkernelNodeAttrValue);
 static cudaError_t current_context(CUcontext *ret_context)
 {
     cudaError_t error = mr_enter();
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return (cudaError_t)DRV(CtxGetCurrent, 4000)(ret_context);
 }
 
@@ -50,8 +51,10 @@ static cudaError_t kernel_params(const struct cudaKernelNodeParams *p,
 {
     CUkernel kernel;
     cudaError_t error = p == NULL ? cudaErrorInvalidValue : mr_enter();
-    if (error == cudaSuccess) error = mr_kernel_of(p->func, &kernel);
-    if (error != cudaSuccess) return error;
+    if (error == cudaSuccess)
+        error = mr_kernel_of(p->func, &kernel);
+    if (error != cudaSuccess)
+        return error;
     *ret_params = (CUDA_KERNEL_NODE_PARAMS){
         .gridDimX = p->gridDim.x,
         .gridDimY = p->gridDim.y,
@@ -72,9 +75,9 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
                                    const struct cudaKernelNodeParams *pNodeParams)
 {
     CUDA_KERNEL_NODE_PARAMS params;
-    return MR_RUN_AFTER(kernel_params(pNodeParams, &params),
-                        DRV(GraphAddKernelNode, 12000)(pGraphNode, graph, pDependencies,
-                                                       numDependencies, &params));
+    return MR_RUN_AFTER(
+        kernel_params(pNodeParams, &params),
+        DRV(GraphAddKernelNode, 12000)(pGraphNode, graph, pDependencies, numDependencies, &params));
 }
 
 cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
@@ -98,7 +101,8 @@ cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node,
 {
     CUDA_KERNEL_NODE_PARAMS p;
     cudaError_t error = MR_RUN(DRV(GraphKernelNodeGetParams, 12000)(node, &p));
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     const void *stub = mr_host_stub_of(p.kern);
     *pNodeParams = (struct cudaKernelNodeParams){
         .func = stub != NULL ? (void *)stub : (void *)p.kern,
@@ -114,15 +118,15 @@ cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node,
 cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode, cudaKernelNodeAttrID attr,
                                             cudaKernelNodeAttrValue *value_out)
 {
-    return MR_RUN(DRV(GraphKernelNodeGetAttribute, 11000)(
-        hNode, (CUkernelNodeAttrID)attr, (CUkernelNodeAttrValue *)value_out));
+    return MR_RUN(DRV(GraphKernelNodeGetAttribute, 11000)(hNode, (CUkernelNodeAttrID)attr,
+                                                          (CUkernelNodeAttrValue *)value_out));
 }
 
 cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t hNode, cudaKernelNodeAttrID attr,
                                             const cudaKernelNodeAttrValue *value)
 {
-    return MR_RUN(DRV(GraphKernelNodeSetAttribute, 11000)(
-        hNode, (CUkernelNodeAttrID)attr, (const CUkernelNodeAttrValue *)value));
+    return MR_RUN(DRV(GraphKernelNodeSetAttribute, 11000)(hNode, (CUkernelNodeAttrID)attr,
+                                                          (const CUkernelNodeAttrValue *)value));
 }
 
 cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc)
@@ -151,7 +155,8 @@ cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
     CUcontext context = NULL;
     CUDA_MEMCPY3D c;
     cudaError_t error = current_context(&context);
-    if (error == cudaSuccess) error = mr_describe_copy(pCopyParams, &c);
+    if (error == cudaSuccess)
+        error = mr_describe_copy(pCopyParams, &c);
     return MR_RUN_AFTER(error, DRV(GraphAddMemcpyNode, 10000)(pGraphNode, graph, pDependencies,
                                                               numDependencies, &c, context));
 }
@@ -186,7 +191,8 @@ cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t hGraphExec, cudaGra
     CUcontext context = NULL;
     CUDA_MEMCPY3D c;
     cudaError_t error = current_context(&context);
-    if (error == cudaSuccess) error = mr_describe_copy(pNodeParams, &c);
+    if (error == cudaSuccess)
+        error = mr_describe_copy(pNodeParams, &c);
     return MR_RUN_AFTER(error,
                         DRV(GraphExecMemcpyNodeSetParams, 10020)(hGraphExec, node, &c, context));
 }
@@ -218,7 +224,8 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
                                    const struct cudaMemsetParams *pMemsetParams)
 {
     CUcontext context = NULL;
-    if (pMemsetParams == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (pMemsetParams == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     CUDA_MEMSET_NODE_PARAMS params = memset_params(pMemsetParams);
     return MR_RUN_AFTER(current_context(&context),
                         DRV(GraphAddMemsetNode, 10000)(pGraphNode, graph, pDependencies,
@@ -228,7 +235,8 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
 cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node,
                                          const struct cudaMemsetParams *pNodeParams)
 {
-    if (pNodeParams == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (pNodeParams == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     CUDA_MEMSET_NODE_PARAMS params = memset_params(pNodeParams);
     return MR_RUN(DRV(GraphMemsetNodeSetParams, 10000)(node, &params));
 }
@@ -237,17 +245,19 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec, cudaGra
                                              const struct cudaMemsetParams *pNodeParams)
 {
     CUcontext context = NULL;
-    if (pNodeParams == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (pNodeParams == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     CUDA_MEMSET_NODE_PARAMS params = memset_params(pNodeParams);
-    return MR_RUN_AFTER(current_context(&context), DRV(GraphExecMemsetNodeSetParams, 10020)(
-                                                       hGraphExec, node, &params, context));
+    return MR_RUN_AFTER(current_context(&context), DRV(GraphExecMemsetNodeSetParams,
+                                                       10020)(hGraphExec, node, &params, context));
 }
 
 cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, struct cudaMemsetParams *pNodeParams)
 {
     CUDA_MEMSET_NODE_PARAMS p;
     cudaError_t error = MR_RUN(DRV(GraphMemsetNodeGetParams, 10000)(node, &p));
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     *pNodeParams = (struct cudaMemsetParams){(void *)p.dst, p.pitch, p.value,
                                              p.elementSize, p.width, p.height};
     return cudaSuccess;
@@ -278,13 +288,13 @@ cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node,
 cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
                                            const struct cudaHostNodeParams *pNodeParams)
 {
-    return MR_RUN(DRV(GraphExecHostNodeSetParams, 10020)(
-        hGraphExec, node, (const CUDA_HOST_NODE_PARAMS *)pNodeParams));
+    return MR_RUN(DRV(GraphExecHostNodeSetParams,
+                      10020)(hGraphExec, node, (const CUDA_HOST_NODE_PARAMS *)pNodeParams));
 }
 
 cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                       const cudaGraphNode_t *pDependencies,
-                                       size_t numDependencies, cudaGraph_t childGraph)
+                                       const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                       cudaGraph_t childGraph)
 {
     return MR_RUN(DRV(GraphAddChildGraphNode, 10000)(pGraphNode, graph, pDependencies,
                                                      numDependencies, childGraph));
@@ -304,8 +314,7 @@ cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec, cud
 cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                   const cudaGraphNode_t *pDependencies, size_t numDependencies)
 {
-    return MR_RUN(
-        DRV(GraphAddEmptyNode, 10000)(pGraphNode, graph, pDependencies, numDependencies));
+    return MR_RUN(DRV(GraphAddEmptyNode, 10000)(pGraphNode, graph, pDependencies, numDependencies));
 }
 
 cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
@@ -349,8 +358,8 @@ cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *pGraphNode, cudaGraph_t gra
                                     const cudaGraphNode_t *pDependencies, size_t numDependencies,
                                     void *dptr)
 {
-    return MR_RUN(DRV(GraphAddMemFreeNode, 11040)(pGraphNode, graph, pDependencies,
-                                                  numDependencies, (CUdeviceptr)dptr));
+    return MR_RUN(DRV(GraphAddMemFreeNode, 11040)(pGraphNode, graph, pDependencies, numDependencies,
+                                                  (CUdeviceptr)dptr));
 }
 
 cudaError_t cudaDeviceGraphMemTrim(int device)
@@ -371,7 +380,8 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *p
 {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     cudaError_t error = MR_RUN(DRV(GraphNodeGetType, 10000)(node, &type));
-    if (error == cudaSuccess) *pType = (enum cudaGraphNodeType)type;
+    if (error == cudaSuccess)
+        *pType = (enum cudaGraphNodeType)type;
     return error;
 }
 
@@ -389,15 +399,15 @@ cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *pRootNodes
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to,
                               cudaGraphEdgeData *edgeData, size_t *numEdges)
 {
-    return MR_RUN(DRV(GraphGetEdges, 12030)(graph, from, to, (CUgraphEdgeData *)edgeData,
-                                            numEdges));
+    return MR_RUN(
+        DRV(GraphGetEdges, 12030)(graph, from, to, (CUgraphEdgeData *)edgeData, numEdges));
 }
 
 cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies,
                                          cudaGraphEdgeData *edgeData, size_t *pNumDependencies)
 {
-    return MR_RUN(DRV(GraphNodeGetDependencies, 12030)(
-        node, pDependencies, (CUgraphEdgeData *)edgeData, pNumDependencies));
+    return MR_RUN(DRV(GraphNodeGetDependencies,
+                      12030)(node, pDependencies, (CUgraphEdgeData *)edgeData, pNumDependencies));
 }
 
 cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes,
@@ -411,16 +421,16 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *f
                                      const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData,
                                      size_t numDependencies)
 {
-    return MR_RUN(DRV(GraphAddDependencies, 12030)(
-        graph, from, to, (const CUgraphEdgeData *)edgeData, numDependencies));
+    return MR_RUN(DRV(GraphAddDependencies,
+                      12030)(graph, from, to, (const CUgraphEdgeData *)edgeData, numDependencies));
 }
 
 cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
                                         const cudaGraphNode_t *to,
                                         const cudaGraphEdgeData *edgeData, size_t numDependencies)
 {
-    return MR_RUN(DRV(GraphRemoveDependencies, 12030)(
-        graph, from, to, (const CUgraphEdgeData *)edgeData, numDependencies));
+    return MR_RUN(DRV(GraphRemoveDependencies,
+                      12030)(graph, from, to, (const CUgraphEdgeData *)edgeData, numDependencies));
 }
 
 cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node)
@@ -458,15 +468,16 @@ cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t graphExec, unsigned long long 
 {
     cuuint64_t value = 0;
     cudaError_t error = MR_RUN(DRV(GraphExecGetFlags, 12000)(graphExec, &value));
-    if (error == cudaSuccess) *flags = value;
+    if (error == cudaSuccess)
+        *flags = value;
     return error;
 }
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
                                 cudaGraphExecUpdateResultInfo *resultInfo)
 {
-    return MR_RUN(DRV(GraphExecUpdate, 12000)(hGraphExec, hGraph,
-                                              (CUgraphExecUpdateResultInfo *)resultInfo));
+    return MR_RUN(
+        DRV(GraphExecUpdate, 12000)(hGraphExec, hGraph, (CUgraphExecUpdateResultInfo *)resultInfo));
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
@@ -477,8 +488,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
 cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHostFn_t destroy,
                                  unsigned initialRefcount, unsigned flags)
 {
-    return MR_RUN(
-        DRV(UserObjectCreate, 11030)(object_out, ptr, destroy, initialRefcount, flags));
+    return MR_RUN(DRV(UserObjectCreate, 11030)(object_out, ptr, destroy, initialRefcount, flags));
 }
 
 cudaError_t cudaUserObjectRetain(cudaUserObject_t object, unsigned count)

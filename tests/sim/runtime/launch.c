@@ -23,7 +23,8 @@ static _Thread_local struct {
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                      struct CUstream_st *stream)
 {
-    if (pending.depth == MAX_NESTED_LAUNCHES) return 1;
+    if (pending.depth == MAX_NESTED_LAUNCHES)
+        return 1;
     pending.entries[pending.depth].grid = grid;
     pending.entries[pending.depth].block = block;
     pending.entries[pending.depth].shared_bytes = shared_bytes;
@@ -34,7 +35,8 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
 
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes, void *stream)
 {
-    if (pending.depth == 0) return mr_finish(cudaErrorInvalidConfiguration);
+    if (pending.depth == 0)
+        return mr_finish(cudaErrorInvalidConfiguration);
     pending.depth--;
     *grid = pending.entries[pending.depth].grid;
     *block = pending.entries[pending.depth].block;
@@ -58,7 +60,8 @@ static cudaError_t function_of(const void *symbol, CUfunction *ret_function)
 {
     CUkernel kernel;
     cudaError_t error = mr_kernel_of(symbol, &kernel);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return (cudaError_t)DRV(KernelGetFunction, 12000)(ret_function, kernel);
 }
 
@@ -73,12 +76,14 @@ static cudaError_t get_attributes(struct cudaFuncAttributes *ret_attributes, con
     int device;
     int values[CU_FUNC_ATTRIBUTE_MAX] = {0};
     cudaError_t error = mr_kernel_of(func, &kernel);
-    if (error == cudaSuccess) error = mr_current_device(&device);
+    if (error == cudaSuccess)
+        error = mr_current_device(&device);
     for (int i = 0; error == cudaSuccess && i < CU_FUNC_ATTRIBUTE_MAX; i++) {
         error = (cudaError_t)DRV(KernelGetAttribute, 12000)(&values[i], (CUfunction_attribute)i,
                                                             kernel, device);
     }
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     *ret_attributes = (struct cudaFuncAttributes){
         .sharedSizeBytes = (size_t)values[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES],
         .constSizeBytes = (size_t)values[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES],
@@ -111,7 +116,8 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
     CUkernel kernel = NULL;
     int device = 0;
     cudaError_t error = MR_RUN(mr_kernel_of(func, &kernel));
-    if (error == cudaSuccess) error = mr_current_device(&device);
+    if (error == cudaSuccess)
+        error = mr_current_device(&device);
     return mr_finish(error != cudaSuccess ? error : set_attribute(kernel, attr, value, device));
 }
 
@@ -126,7 +132,8 @@ cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheCon
     CUkernel kernel = NULL;
     int device = 0;
     cudaError_t error = MR_RUN(mr_kernel_of(func, &kernel));
-    if (error == cudaSuccess) error = mr_current_device(&device);
+    if (error == cudaSuccess)
+        error = mr_current_device(&device);
     if (error == cudaSuccess) {
         error = (cudaError_t)DRV(KernelSetCacheConfig, 12000)(kernel, (CUfunc_cache)cacheConfig,
                                                               device);
@@ -138,7 +145,8 @@ cudaError_t cudaFuncGetName(const char **name, const void *func)
 {
     CUkernel kernel = NULL;
     cudaError_t error = MR_RUN(mr_kernel_of(func, &kernel));
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return mr_finish((cudaError_t)DRV(KernelGetName, 12030)(name, kernel));
 }
 
@@ -147,9 +155,10 @@ cudaError_t cudaFuncGetParamInfo(const void *func, size_t paramIndex, size_t *pa
 {
     CUkernel kernel = NULL;
     cudaError_t error = MR_RUN(mr_kernel_of(func, &kernel));
-    if (error != cudaSuccess) return error;
-    return mr_finish((cudaError_t)DRV(KernelGetParamInfo, 12040)(kernel, paramIndex, paramOffset,
-                                                                 paramSize));
+    if (error != cudaSuccess)
+        return error;
+    return mr_finish(
+        (cudaError_t)DRV(KernelGetParamInfo, 12040)(kernel, paramIndex, paramOffset, paramSize));
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, const void *func,
@@ -159,7 +168,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlock
 {
     CUkernel kernel = NULL;
     cudaError_t error = MR_RUN(mr_kernel_of(func, &kernel));
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return mr_finish((cudaError_t)DRV(OccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000)(
         numBlocks, (CUfunction)kernel, blockSize, dynamicSMemSize, flags));
 }
@@ -176,7 +186,8 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, c
 {
     CUkernel kernel = NULL;
     cudaError_t error = MR_RUN(mr_kernel_of(func, &kernel));
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return mr_finish((cudaError_t)DRV(OccupancyAvailableDynamicSMemPerBlock, 10020)(
         dynamicSmemSize, (CUfunction)kernel, numBlocks, blockSize));
 }

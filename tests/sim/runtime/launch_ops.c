@@ -9,9 +9,9 @@ MR_SAME_SIZE(cudaLaunchAttribute, CUlaunchAttribute);
 static CUresult launch(CUkernel kernel, dim3 grid, dim3 block, void **args, size_t shared_bytes,
                        cudaStream_t stream)
 {
-    return DRV_STREAM(LaunchKernel, 4000, 7000)(
-        (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-        (unsigned)shared_bytes, stream, args, NULL);
+    return DRV_STREAM(LaunchKernel, 4000, 7000)((CUfunction)kernel, grid.x, grid.y, grid.z, block.x,
+                                                block.y, block.z, (unsigned)shared_bytes, stream,
+                                                args, NULL);
 }
 
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
@@ -22,7 +22,8 @@ cudaError_t __cudaLaunchKernel
     (cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared_bytes,
      cudaStream_t stream)
 {
-    if (kernel == NULL) return mr_finish(cudaErrorInvalidDeviceFunction);
+    if (kernel == NULL)
+        return mr_finish(cudaErrorInvalidDeviceFunction);
     return MR_RUN(launch(kernel, grid, block, args, shared_bytes, stream));
 }
 
@@ -31,7 +32,8 @@ static cudaError_t find_and_launch(const void *func, dim3 grid, dim3 block, void
 {
     CUkernel kernel;
     cudaError_t error = mr_kernel_of(func, &kernel);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return (cudaError_t)launch(kernel, grid, block, args, shared_bytes, stream);
 }
 
@@ -46,7 +48,8 @@ static cudaError_t launch_configured(const cudaLaunchConfig_t *config, const voi
 {
     CUkernel kernel;
     cudaError_t error = mr_kernel_of(func, &kernel);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     CUlaunchConfig driver_config = {
         .gridDimX = config->gridDim.x,
         .gridDimY = config->gridDim.y,
@@ -59,8 +62,8 @@ static cudaError_t launch_configured(const cudaLaunchConfig_t *config, const voi
         .attrs = (CUlaunchAttribute *)config->attrs,
         .numAttrs = config->numAttrs,
     };
-    return (cudaError_t)DRV_STREAM(LaunchKernelEx, 11060, 11060)(&driver_config,
-                                                                 (CUfunction)kernel, args, NULL);
+    return (cudaError_t)DRV_STREAM(LaunchKernelEx, 11060, 11060)(&driver_config, (CUfunction)kernel,
+                                                                 args, NULL);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)
@@ -73,10 +76,11 @@ static cudaError_t launch_cooperative(const void *func, dim3 grid, dim3 block, v
 {
     CUkernel kernel;
     cudaError_t error = mr_kernel_of(func, &kernel);
-    if (error != cudaSuccess) return error;
-    return (cudaError_t)DRV_STREAM(LaunchCooperativeKernel, 9000, 9000)(
-        (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-        (unsigned)shared_bytes, stream, args);
+    if (error != cudaSuccess)
+        return error;
+    return (cudaError_t)DRV_STREAM(LaunchCooperativeKernel, 9000,
+                                   9000)((CUfunction)kernel, grid.x, grid.y, grid.z, block.x,
+                                         block.y, block.z, (unsigned)shared_bytes, stream, args);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
@@ -94,6 +98,6 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userD
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
                                   void *userData, unsigned flags)
 {
-    return MR_RUN(DRV_STREAM(StreamAddCallback, 5000, 7000)(
-        stream, (CUstreamCallback)(void *)callback, userData, flags));
+    return MR_RUN(DRV_STREAM(StreamAddCallback, 5000,
+                             7000)(stream, (CUstreamCallback)(void *)callback, userData, flags));
 }

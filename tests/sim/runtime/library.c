@@ -13,8 +13,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
 
 cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *fileName,
                                     enum cudaJitOption *jitOptions, void **jitOptionsValues,
-                                    unsigned numJitOptions,
-                                    enum cudaLibraryOption *libraryOptions,
+                                    unsigned numJitOptions, enum cudaLibraryOption *libraryOptions,
                                     void **libraryOptionValues, unsigned numLibraryOptions)
 {
     return MR_RUN(DRV(LibraryLoadFromFile, 12000)(

@@ -12,11 +12,13 @@ enum { PITCH_ELEMENT_BYTES = 4 };
 
 cudaError_t cudaMalloc(void **devPtr, size_t size)
 {
-    if (devPtr == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (devPtr == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     /* The driver refuses 0 bytes, the runtime answers with a null pointer. */
     if (size == 0) {
         cudaError_t error = mr_enter();
-        if (error == cudaSuccess) *devPtr = NULL;
+        if (error == cudaSuccess)
+            *devPtr = NULL;
         return mr_finish(error);
     }
     return MR_RUN(DRV(MemAlloc, 3020)((CUdeviceptr *)devPtr, size));
@@ -29,9 +31,10 @@ cudaError_t cudaFree(void *devPtr)
 
 cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
 {
-    if (devPtr == NULL || pitch == NULL) return mr_finish(cudaErrorInvalidValue);
-    return MR_RUN(DRV(MemAllocPitch, 3020)((CUdeviceptr *)devPtr, pitch, width, height,
-                                           PITCH_ELEMENT_BYTES));
+    if (devPtr == NULL || pitch == NULL)
+        return mr_finish(cudaErrorInvalidValue);
+    return MR_RUN(
+        DRV(MemAllocPitch, 3020)((CUdeviceptr *)devPtr, pitch, width, height, PITCH_ELEMENT_BYTES));
 }
 
 cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent)
@@ -62,7 +65,8 @@ cudaError_t cudaMallocHost(void **ptr, size_t size)
 
 cudaError_t cudaFreeHost(void *ptr)
 {
-    if (ptr == NULL) return mr_finish(mr_enter());
+    if (ptr == NULL)
+        return mr_finish(mr_enter());
     return MR_RUN(DRV(MemFreeHost, 2000)(ptr));
 }
 
@@ -106,10 +110,10 @@ static cudaError_t get_pointer_attributes(struct cudaPointerAttributes *ret_attr
     void *answers[] = {&memory_type, &ordinal, &managed, &device_pointer, &host_pointer};
     CUresult result = DRV(PointerGetAttributes, 7000)(sizeof(wanted) / sizeof(*wanted), wanted,
                                                       answers, (CUdeviceptr)ptr);
-    if (result != CUDA_SUCCESS) return (cudaError_t)result;
-    *ret_attributes = (struct cudaPointerAttributes){.device = ordinal,
-                                                     .devicePointer = device_pointer,
-                                                     .hostPointer = host_pointer};
+    if (result != CUDA_SUCCESS)
+        return (cudaError_t)result;
+    *ret_attributes = (struct cudaPointerAttributes){
+        .device = ordinal, .devicePointer = device_pointer, .hostPointer = host_pointer};
     if (memory_type == 0) {
         ret_attributes->type = cudaMemoryTypeUnregistered;
         ret_attributes->device = cudaInvalidDeviceId;
@@ -125,7 +129,8 @@ static cudaError_t get_pointer_attributes(struct cudaPointerAttributes *ret_attr
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
 {
-    if (attributes == NULL) return mr_finish(cudaErrorInvalidValue);
+    if (attributes == NULL)
+        return mr_finish(cudaErrorInvalidValue);
     return MR_RUN(get_pointer_attributes(attributes, ptr));
 }
 
@@ -162,7 +167,8 @@ static cudaError_t enable_peer(int device, unsigned flags)
 {
     CUcontext peer;
     cudaError_t error = mr_primary_context(device, &peer);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return (cudaError_t)DRV(CtxEnablePeerAccess, 4000)(peer, flags);
 }
 
@@ -170,7 +176,8 @@ static cudaError_t disable_peer(int device)
 {
     CUcontext peer;
     cudaError_t error = mr_primary_context(device, &peer);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     return (cudaError_t)DRV(CtxDisablePeerAccess, 4000)(peer);
 }
 
@@ -189,10 +196,13 @@ static cudaError_t copy_between(void *dst, int dst_device, const void *src, int 
 {
     CUcontext to, from;
     cudaError_t error = mr_primary_context(dst_device, &to);
-    if (error == cudaSuccess) error = mr_primary_context(src_device, &from);
-    if (error != cudaSuccess) return error;
+    if (error == cudaSuccess)
+        error = mr_primary_context(src_device, &from);
+    if (error != cudaSuccess)
+        return error;
     CUdeviceptr d = (CUdeviceptr)dst, s = (CUdeviceptr)src;
-    if (async) return (cudaError_t)DRV(MemcpyPeerAsync, 4000)(d, to, s, from, n_bytes, stream);
+    if (async)
+        return (cudaError_t)DRV(MemcpyPeerAsync, 4000)(d, to, s, from, n_bytes, stream);
     return (cudaError_t)DRV(MemcpyPeer, 4000)(d, to, s, from, n_bytes);
 }
 

@@ -20,7 +20,7 @@
 
 /* One slot a row of driver.def, its name carries base name, version and flavour. */
 enum mr_lookup {
-#define LEGACY(base, since) MR_##base##_##since,
+#define LEGACY(base, since)     MR_##base##_##since,
 #define PER_THREAD(base, since) MR_##base##_##since##_PT,
 #include "driver.def"
 #undef LEGACY
@@ -102,9 +102,9 @@ cudaError_t mr_describe_copy(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *r
 #define MR_RUN(call) MR_RUN_AFTER(mr_enter(), call)
 /* For functions that need the driver but no context. */
 #define MR_RUN_NO_CONTEXT(call) MR_RUN_AFTER(mr_init(), call)
-#define MR_RUN_AFTER(entering, call)                                        \
-    __extension__({                                                         \
-        cudaError_t entered_ = (entering);                                  \
+#define MR_RUN_AFTER(entering, call)                                         \
+    __extension__({                                                          \
+        cudaError_t entered_ = (entering);                                   \
         mr_finish(entered_ != cudaSuccess ? entered_ : (cudaError_t)(call)); \
     })
 

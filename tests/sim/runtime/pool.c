@@ -33,15 +33,15 @@ cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *memPool, struct cudaMemLocat
 cudaError_t cudaMemGetMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location,
                               enum cudaMemAllocationType type)
 {
-    return MR_RUN(DRV(MemGetMemPool, 13000)(memPool, (CUmemLocation *)location,
-                                            (CUmemAllocationType)type));
+    return MR_RUN(
+        DRV(MemGetMemPool, 13000)(memPool, (CUmemLocation *)location, (CUmemAllocationType)type));
 }
 
 cudaError_t cudaMemSetMemPool(struct cudaMemLocation *location, enum cudaMemAllocationType type,
                               cudaMemPool_t memPool)
 {
-    return MR_RUN(DRV(MemSetMemPool, 13000)((CUmemLocation *)location, (CUmemAllocationType)type,
-                                            memPool));
+    return MR_RUN(
+        DRV(MemSetMemPool, 13000)((CUmemLocation *)location, (CUmemAllocationType)type, memPool));
 }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps)
@@ -100,8 +100,8 @@ cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *s
 
 cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr)
 {
-    return MR_RUN(DRV(MemPoolExportPointer, 11020)((CUmemPoolPtrExportData *)exportData,
-                                                   (CUdeviceptr)ptr));
+    return MR_RUN(
+        DRV(MemPoolExportPointer, 11020)((CUmemPoolPtrExportData *)exportData, (CUdeviceptr)ptr));
 }
 
 cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,

@@ -29,12 +29,12 @@ struct sim_kernel_params {
 #define SIM_KERNEL_LINKAGE
 #endif
 
-#define SIM_KERNEL(name, ...)                                                        \
-    static const size_t sim_sizes_##name[] = {__VA_ARGS__};                          \
-    SIM_KERNEL_LINKAGE SIM_EXPORT const struct sim_kernel_params sim_params_##name; \
-    const struct sim_kernel_params sim_params_##name = {                             \
-        sizeof(sim_sizes_##name) / sizeof(size_t), sim_sizes_##name};                \
-    SIM_KERNEL_LINKAGE SIM_EXPORT void sim_kernel_##name(const struct sim_kernel_call *call); \
+#define SIM_KERNEL(name, ...)                                                                      \
+    static const size_t sim_sizes_##name[] = {__VA_ARGS__};                                        \
+    SIM_KERNEL_LINKAGE SIM_EXPORT const struct sim_kernel_params sim_params_##name;                \
+    const struct sim_kernel_params sim_params_##name = {sizeof(sim_sizes_##name) / sizeof(size_t), \
+                                                        sim_sizes_##name};                         \
+    SIM_KERNEL_LINKAGE SIM_EXPORT void sim_kernel_##name(const struct sim_kernel_call *call);      \
     void sim_kernel_##name(const struct sim_kernel_call *call)
 
 /* The value of a kernel parameter. */
@@ -54,9 +54,11 @@ static inline void *sim_reach(CUdeviceptr p, size_t n_bytes, bool write)
     static access_fn access;
     if (access == NULL) {
         void *libcuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-        if (libcuda == NULL) return NULL;
+        if (libcuda == NULL)
+            return NULL;
         access = (access_fn)dlsym(libcuda, "sim_kernel_access");
-        if (access == NULL) return NULL;
+        if (access == NULL)
+            return NULL;
     }
     return access(p, n_bytes, write);
 }

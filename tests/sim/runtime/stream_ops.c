@@ -7,15 +7,14 @@ MR_SAME_SIZE(cudaGraphEdgeData, CUgraphEdgeData);
 
 cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
 {
-    return MR_RUN(
-        DRV_STREAM(MemAllocAsync, 11020, 11020)((CUdeviceptr *)devPtr, size, hStream));
+    return MR_RUN(DRV_STREAM(MemAllocAsync, 11020, 11020)((CUdeviceptr *)devPtr, size, hStream));
 }
 
 cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
                                     cudaStream_t stream)
 {
-    return MR_RUN(DRV_STREAM(MemAllocFromPoolAsync, 11020, 11020)((CUdeviceptr *)ptr, size,
-                                                                  memPool, stream));
+    return MR_RUN(
+        DRV_STREAM(MemAllocFromPoolAsync, 11020, 11020)((CUdeviceptr *)ptr, size, memPool, stream));
 }
 
 cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
@@ -61,15 +60,15 @@ cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
 cudaError_t cudaStreamGetAttribute(cudaStream_t hStream, cudaStreamAttrID attr,
                                    cudaStreamAttrValue *value_out)
 {
-    return MR_RUN(DRV_STREAM(StreamGetAttribute, 11000, 11000)(
-        hStream, (CUstreamAttrID)attr, (CUstreamAttrValue *)value_out));
+    return MR_RUN(DRV_STREAM(StreamGetAttribute, 11000, 11000)(hStream, (CUstreamAttrID)attr,
+                                                               (CUstreamAttrValue *)value_out));
 }
 
 cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, cudaStreamAttrID attr,
                                    const cudaStreamAttrValue *value)
 {
-    return MR_RUN(DRV_STREAM(StreamSetAttribute, 11000, 11000)(
-        hStream, (CUstreamAttrID)attr, (const CUstreamAttrValue *)value));
+    return MR_RUN(DRV_STREAM(StreamSetAttribute, 11000, 11000)(hStream, (CUstreamAttrID)attr,
+                                                               (const CUstreamAttrValue *)value));
 }
 
 /* Events */
@@ -93,8 +92,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
-    return MR_RUN(
-        DRV_STREAM(StreamBeginCapture, 10010, 10010)(stream, (CUstreamCaptureMode)mode));
+    return MR_RUN(DRV_STREAM(StreamBeginCapture, 10010, 10010)(stream, (CUstreamCaptureMode)mode));
 }
 
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
@@ -112,11 +110,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
     return MR_RUN(DRV_STREAM(StreamEndCapture, 10000, 10000)(stream, pGraph));
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
-                                  enum cudaStreamCaptureStatus *pCaptureStatus)
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 {
-    return MR_RUN(DRV_STREAM(StreamIsCapturing, 10000, 10000)(
-        stream, (CUstreamCaptureStatus *)pCaptureStatus));
+    return MR_RUN(DRV_STREAM(StreamIsCapturing, 10000,
+                             10000)(stream, (CUstreamCaptureStatus *)pCaptureStatus));
 }
 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
@@ -130,7 +127,8 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
     cudaError_t error = MR_RUN(DRV_STREAM(StreamGetCaptureInfo, 12030, 12030)(
         stream, (CUstreamCaptureStatus *)captureStatus_out, &id, graph_out, dependencies_out,
         (const CUgraphEdgeData **)edgeData_out, numDependencies_out));
-    if (error == cudaSuccess && id_out != NULL) *id_out = id;
+    if (error == cudaSuccess && id_out != NULL)
+        *id_out = id;
     return error;
 }
 
@@ -169,13 +167,16 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
 {
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
-    if (flags == cudaEnableDefault) flags = cudaEnablePerThreadDefaultStream;
+    if (flags == cudaEnableDefault)
+        flags = cudaEnablePerThreadDefaultStream;
 #endif
     cudaError_t error = mr_init();
-    if (error != cudaSuccess) return mr_finish(error);
+    if (error != cudaSuccess)
+        return mr_finish(error);
     *funcPtr = NULL;
     CUresult result = mr_driver_asker()(symbol, funcPtr, (int)cudaVersion, flags, &status);
-    if (driverStatus != NULL) *driverStatus = (enum cudaDriverEntryPointQueryResult)status;
+    if (driverStatus != NULL)
+        *driverStatus = (enum cudaDriverEntryPointQueryResult)status;
     /* A name that is not there is an answer in driverStatus, not an error. */
     return mr_finish(result == CUDA_ERROR_NOT_FOUND && driverStatus != NULL ? cudaSuccess
                                                                             : (cudaError_t)result);

@@ -429,8 +429,8 @@ static void *background(void *unused)
     return unused;
 }
 
-/* A device shares no processor with the program: neither a core that the calling thread is bound to nor its
- * real-time priority concerns it. */
+/* A device shares no processor with the program: neither a core that the calling thread is bound to
+ * nor its real-time priority concerns it. */
 static bool start_apart(void)
 {
     const struct sched_param param = {0};

@@ -24,7 +24,8 @@ static void expect_all(const void *device, unsigned value)
 {
     unsigned host[N];
     OK(cudaMemcpy(host, device, BYTES, cudaMemcpyDeviceToHost));
-    for (int i = 0; i < N; i++) EXPECT(host[i] == value);
+    for (int i = 0; i < N; i++)
+        EXPECT(host[i] == value);
 }
 
 static void *device_words(void)
@@ -97,7 +98,8 @@ static void test_flat_copies(void)
 {
     unsigned host[N], back[N];
     void *a = device_words(), *b = device_words();
-    for (unsigned i = 0; i < N; i++) host[i] = i * i;
+    for (unsigned i = 0; i < N; i++)
+        host[i] = i * i;
     OK(cudaMemcpy(a, host, BYTES, cudaMemcpyHostToDevice));
     OK(cudaMemcpy(b, a, BYTES, cudaMemcpyDeviceToDevice));
     OK(cudaMemcpy(back, b, BYTES, cudaMemcpyDefault));
@@ -119,13 +121,15 @@ static void test_pitched_copies(void)
 {
     enum { WIDTH = 16, HEIGHT = 8, DEPTH = 4 };
     unsigned char volume[DEPTH][HEIGHT][WIDTH], back[2][3][5];
-    for (int i = 0; i < DEPTH * HEIGHT * WIDTH; i++) (&volume[0][0][0])[i] = (unsigned char)i;
+    for (int i = 0; i < DEPTH * HEIGHT * WIDTH; i++)
+        (&volume[0][0][0])[i] = (unsigned char)i;
     void *p;
     size_t pitch;
     OK(cudaMallocPitch(&p, &pitch, WIDTH, HEIGHT));
     OK(cudaMemcpy2D(p, pitch, volume, WIDTH, WIDTH, HEIGHT, cudaMemcpyHostToDevice));
     OK(cudaMemcpy2D(back, 5, (char *)p + 2 * pitch + 7, pitch, 5, 3, cudaMemcpyDeviceToHost));
-    for (int y = 0; y < 3; y++) EXPECT(memcmp(back[0][y], &volume[0][2 + y][7], 5) == 0);
+    for (int y = 0; y < 3; y++)
+        EXPECT(memcmp(back[0][y], &volume[0][2 + y][7], 5) == 0);
     RETURNS(cudaErrorInvalidPitchValue,
             cudaMemcpy2D(p, 1, volume, WIDTH, WIDTH, HEIGHT, cudaMemcpyHostToDevice));
     (void)cudaGetLastError();
@@ -244,7 +248,8 @@ static void test_capture(void)
     EXPECT(n_nodes == 2);
     OK(cudaGraphInstantiate(&exec, graph, 0));
     OK(cudaGraphDestroy(graph));
-    for (int i = 0; i < 3; i++) OK(cudaGraphLaunch(exec, stream));
+    for (int i = 0; i < 3; i++)
+        OK(cudaGraphLaunch(exec, stream));
     OK(cudaStreamSynchronize(stream));
     expect_all(b, 6);
     OK(cudaGraphExecDestroy(exec));

@@ -18,13 +18,15 @@ __managed__ unsigned shared_words[N];
 __global__ void fill(unsigned *p, unsigned value, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) p[i] = value;
+    if (i < n)
+        p[i] = value;
 }
 
 __global__ void add(unsigned *to, const unsigned *from, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) to[i] += from[i];
+    if (i < n)
+        to[i] += from[i];
 }
 
 __global__ void shape(unsigned *p)
@@ -35,11 +37,11 @@ __global__ void shape(unsigned *p)
     p[6] = sizeof(scratch[0]) * 16;
 }
 
-template <typename T>
-__global__ void scale(T *p, T by, int n)
+template <typename T> __global__ void scale(T *p, T by, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) p[i] *= by;
+    if (i < n)
+        p[i] *= by;
 }
 
 __global__ void without_host_function(unsigned *p)
@@ -66,19 +68,22 @@ static void test_launches()
     OK(cudaFree(p));
 
     double host[N], *d;
-    for (int i = 0; i < N; i++) host[i] = i;
+    for (int i = 0; i < N; i++)
+        host[i] = i;
     OK(cudaMalloc(&d, sizeof(host)));
     OK(cudaMemcpy(d, host, sizeof(host), cudaMemcpyHostToDevice));
     scale<double><<<4, 256>>>(d, 0.5, N);
     OK(cudaMemcpy(host, d, sizeof(host), cudaMemcpyDeviceToHost));
-    for (int i = 0; i < N; i++) EXPECT(host[i] == i * 0.5);
+    for (int i = 0; i < N; i++)
+        EXPECT(host[i] == i * 0.5);
     OK(cudaFree(d));
 }
 
 static void test_variables()
 {
     unsigned host[N], back[N];
-    for (int i = 0; i < N; i++) host[i] = i + 1;
+    for (int i = 0; i < N; i++)
+        host[i] = i + 1;
     OK(cudaMemcpyToSymbol(table, host, sizeof(host)));
     void *address;
     size_t size;
@@ -87,7 +92,8 @@ static void test_variables()
     EXPECT(size == sizeof(table));
     add<<<4, 256>>>((unsigned *)address, (const unsigned *)address, N);
     OK(cudaMemcpyFromSymbol(back, table, sizeof(back)));
-    for (int i = 0; i < N; i++) EXPECT(back[i] == 2 * host[i]);
+    for (int i = 0; i < N; i++)
+        EXPECT(back[i] == 2 * host[i]);
     OK(cudaMemcpyFromSymbol(back, table, 8, 16));
     EXPECT(back[0] == 10 && back[1] == 12);
     OK(cudaMemcpyToSymbol(factors, host, sizeof(factors)));
@@ -122,7 +128,8 @@ static void work_alone(unsigned value, bool *right)
         add<<<4, 256>>>(q, p, N);
         std::vector<unsigned> back(N);
         OK(cudaMemcpy(back.data(), q, N * sizeof(unsigned), cudaMemcpyDeviceToHost));
-        for (unsigned word : back) *right = *right && word == value + round;
+        for (unsigned word : back)
+            *right = *right && word == value + round;
         OK(cudaFree(p));
         OK(cudaFree(q));
     }
@@ -133,9 +140,12 @@ static void test_threads()
     enum { THREADS = 8 };
     bool right[THREADS];
     std::vector<std::thread> threads;
-    for (unsigned i = 0; i < THREADS; i++) threads.emplace_back(work_alone, 100 * i, &right[i]);
-    for (std::thread &thread : threads) thread.join();
-    for (bool r : right) EXPECT(r);
+    for (unsigned i = 0; i < THREADS; i++)
+        threads.emplace_back(work_alone, 100 * i, &right[i]);
+    for (std::thread &thread : threads)
+        thread.join();
+    for (bool r : right)
+        EXPECT(r);
 }
 
 static void test_capture()
@@ -167,7 +177,8 @@ int main()
     test_variables();
     test_errors();
     test_threads();
-    if (driver_has_graphs()) test_capture();
+    if (driver_has_graphs())
+        test_capture();
     printf("ok\n");
     return 0;
 }
