@@ -3,14 +3,14 @@
  *
  * Every hook of an operation on a stream:
  *
- *     struct ag_lane *lane = ag_replay_enter(stream, per_thread);
- *     if (lane) {
- *         struct ag_op op = {.payload = ag_replay_room(lane)};
- *         if (ag_op_...(&op, ...) ? ag_replay_take(lane, &op) : ag_replay_pass(lane))
+ *     struct ag_stream *stream = ag_replay_enter(stream, per_thread);
+ *     if (stream) {
+ *         struct ag_op op = {.payload = ag_replay_room(stream)};
+ *         if (ag_op_...(&op, ...) ? ag_replay_take(stream, &op) : ag_replay_pass(stream))
  *             return CUDA_SUCCESS;          withheld
  *     }
  *     result = the driver's call;
- *     if (result && lane) ag_replay_refused(lane);
+ *     if (result && stream) ag_replay_refused(stream);
  */
 #ifndef AG_GRAPH_REPLAYER_H
 #define AG_GRAPH_REPLAYER_H
@@ -25,7 +25,7 @@
 #include "interpose/report/stats.h"
 #include "interpose/settings/options.h"
 
-struct ag_lane;
+struct ag_stream;
 struct ag_staged;
 struct ag_ring;
 struct ag_context;
@@ -48,7 +48,7 @@ enum ag_flush {
     AG_N_FLUSH
 };
 
-/* Lanes with withheld operations, in the whole process. Anything that must see them read this
+/* Streams with withheld operations, in the whole process. Anything that must see them read this
  * first. */
 extern _Atomic uint32_t ag_replay_withheld;
 
@@ -60,19 +60,19 @@ static inline bool ag_replay_holds(void)
 
 /* A stream that is not marked, or that sleeps, as the calling thread found it last: while nothing
  * has changed since, its operations may go to the driver without a further question. */
-struct ag_quiet {
+struct ag_fast_path {
     CUstream stream; /* never NULL */
     uint64_t version;
-    const _Atomic uint32_t *held; /* lanes that hold what it comes after */
+    const _Atomic uint32_t *held; /* streams that hold what it comes after */
     uint32_t left;                /* operations, until somebody is to look again */
     bool asleep;                  /* they are counted */
 };
-extern _Thread_local struct ag_quiet ag_quiet;
-extern _Atomic uint32_t ag_lane_changes; /* lanes that went, or woke */
+extern _Thread_local struct ag_fast_path ag_fast_path;
+extern _Atomic uint32_t ag_stream_changes; /* streams that went, or woke */
 
 static inline uint64_t ag_replay_version(void)
 {
-    return (uint64_t)atomic_load_explicit(&ag_lane_changes, memory_order_acquire) +
+    return (uint64_t)atomic_load_explicit(&ag_stream_changes, memory_order_acquire) +
            ag_marks_version();
 }
 
@@ -82,19 +82,19 @@ static inline CUstream ag_replay_stream(CUstream stream, bool per_thread)
 }
 
 /* Is this such a stream, for a wait or a question? */
-static inline bool ag_replay_is_quiet(CUstream stream)
+static inline bool ag_replay_is_on_fast_path(CUstream stream)
 {
-    return ag_quiet.stream == stream && ag_quiet.version == ag_replay_version() &&
-           !atomic_load_explicit(ag_quiet.held, memory_order_seq_cst);
+    return ag_fast_path.stream == stream && ag_fast_path.version == ag_replay_version() &&
+           !atomic_load_explicit(ag_fast_path.held, memory_order_seq_cst);
 }
 
 /* Likewise, for an operation, which is counted. */
 static inline bool ag_replay_lets_pass(CUstream stream)
 {
-    if (!ag_replay_is_quiet(stream) || !ag_quiet.left || ag_marks_met)
+    if (!ag_replay_is_on_fast_path(stream) || !ag_fast_path.left || ag_marks_met)
         return false;
-    ag_quiet.left--;
-    if (ag_quiet.asleep) {
+    ag_fast_path.left--;
+    if (ag_fast_path.asleep) {
         ag_stats_add_again(AG_STAT_REPLAY_SEEN, 1);
         ag_stats_add_again(AG_STAT_REPLAY_SLEPT, 1);
     }
@@ -107,22 +107,22 @@ void ag_replay_prepare(void);
 /* Is replay on? (Asked for, and the driver can.) */
 bool ag_replay_on(void);
 
-/* The lane of a stream, owned by the calling thread until take or pass; NULL: not marked, or
+/* The stream of a stream, owned by the calling thread until take or pass; NULL: not marked, or
  * nothing is to be recorded now (a capture is open). What must go out before this operation has. */
-struct ag_lane *ag_replay_enter(CUstream stream, bool per_thread);
+struct ag_stream *ag_replay_enter(CUstream stream, bool per_thread);
 /* Room for the payload of one operation: AG_MAX_PAYLOAD bytes, aligned, until take or pass. */
-unsigned char *ag_replay_room(struct ag_lane *lane);
-/* The ring and the slots of the lane, for copies from pageable memory; NULL ring: flush and copy.
+unsigned char *ag_replay_room(struct ag_stream *stream);
+/* The ring and the slots of the stream, for copies from pageable memory; NULL ring: flush and copy.
  */
-struct ag_ring *ag_replay_ring(struct ag_lane *lane, struct ag_staged **ret_staged);
+struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_staged);
 /* Would take() withhold an operation now? (Else staging its data would be for nothing.) */
-bool ag_replay_would_withhold(struct ag_lane *lane, const struct ag_op *op);
-/* Both give the lane back. take: true when withheld. pass: the operation is not recorded; what was
- * withheld goes out, always false. */
-bool ag_replay_take(struct ag_lane *lane, const struct ag_op *op);
-bool ag_replay_pass(struct ag_lane *lane, enum ag_flush why);
+bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op);
+/* Both give the stream back. take: true when withheld. pass: the operation is not recorded; what
+ * was withheld goes out, always false. */
+bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op);
+bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why);
 /* The driver refused the operation that was passed last: it is no part of the segment. */
-void ag_replay_refused(struct ag_lane *lane);
+void ag_replay_refused(struct ag_stream *stream);
 
 /* Flushes. On return what was withheld has been submitted, by this thread or another. Cheap when
  * nothing is withheld. */
@@ -145,7 +145,7 @@ CUresult ag_replay_late(CUresult result);
 /* Functions, attributes or modules change: flushes, and every graph and trie goes. */
 void ag_replay_forget_code(enum ag_flush why);
 /* A stream came to life, or is about to be destroyed; likewise a context (before: flushes; after:
- * its lanes are gone). */
+ * its streams are gone). */
 void ag_replay_stream_created(CUstream stream, unsigned flags, int priority);
 void ag_replay_stream_dying(CUstream stream);
 void ag_replay_context_dying(struct ag_context *context);

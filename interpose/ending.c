@@ -34,9 +34,9 @@
 
 /* A driver that does not answer the thread that made the free for so long is waiting for that
  * thread: its handler was of a kind that ag_ending_in_handler() does not see. */
-static const struct ag_patience as_natively = {UINT64_MAX, 5ull * SECOND_NS};
-static const struct ag_patience for_another = {5ull * SECOND_NS, 5ull * SECOND_NS};
-static const struct ag_patience in_a_handler = {2ull * SECOND_NS, SECOND_NS / 5};
+static const struct ag_timeout as_natively = {UINT64_MAX, 5ull * SECOND_NS};
+static const struct ag_timeout for_another = {5ull * SECOND_NS, 5ull * SECOND_NS};
+static const struct ag_timeout in_a_handler = {2ull * SECOND_NS, SECOND_NS / 5};
 
 static _Atomic bool is_for_good;
 
@@ -61,7 +61,7 @@ bool ag_ending_in_handler(void)
     return false;
 }
 
-static const struct ag_patience *patience_of(enum ag_order_debtor debtor, bool in_handler)
+static const struct ag_timeout *timeout_of(enum ag_order_debtor debtor, bool in_handler)
 {
     if (in_handler)
         return &in_a_handler;
@@ -87,11 +87,11 @@ bool ag_ending_is_due(bool for_good)
 void ag_ending_pay(bool for_good, bool in_handler)
 {
     enum ag_order_debtor debtor = ag_order_debtor();
-    const struct ag_patience *patience = patience_of(debtor, in_handler);
+    const struct ag_timeout *timeout = timeout_of(debtor, in_handler);
 
     atomic_store(&is_for_good, for_good);
     ag_entry_depth++; /* a handler that ends the process meanwhile finds us inside */
-    if (!ag_helper_do(ask_driver, patience) && debtor != AG_OWED_BY_NOBODY)
+    if (!ag_helper_do(ask_driver, timeout) && debtor != AG_OWED_BY_NOBODY)
         ag_stats_add(AG_STAT_UNPAID_EXIT, 1);
     ag_entry_depth--;
 }

@@ -28,7 +28,7 @@
 #include "interpose/base/log.h"
 
 #include "graph/learn/marks.h"
-#include "graph/record/tuned.h"
+#include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
@@ -41,7 +41,7 @@
 #include "interpose/report/trace_writer.h"
 #include "interpose/report/unused.h"
 #include "interpose/resolve/bypass.h"
-#include "interpose/resolve/passage.h"
+#include "interpose/resolve/trampoline.h"
 #include "interpose/settings/pattern.h"
 #include "policy/alloc.h"
 #include "policy/app/app_async.h"
@@ -150,7 +150,7 @@ static void begin_child(void)
     ag_alloc_begin_child();
     ag_residency_forget_all();
     ag_params_forget_in_child();
-    ag_tuned_begin_child();
+    ag_func_attrs_begin_child();
     ag_replay_begin_child();
     ag_ipc_forget_exports();
     ag_ipc_forget_imports();
@@ -269,7 +269,7 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
 
 static enum ag_entry_replay replay_under(enum ag_entry_state state)
 {
-    if (state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_passage_over())
+    if (state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_trampoline_over())
         return AG_REPLAY_ON;
     return AG_REPLAY_PASSED;
 }
@@ -306,7 +306,7 @@ enum ag_entry_state ag_entry_start(void)
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
                               memory_order_release);
         if (replay_under((enum ag_entry_state)state) == AG_REPLAY_ON)
-            ag_passage_index();
+            ag_trampoline_index();
         atomic_store_explicit(&ag_entry_replay, replay_under((enum ag_entry_state)state),
                               memory_order_release);
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);

@@ -315,7 +315,7 @@ static CUresult place_mark(struct ag_context *context, CUevent event)
 /* By the thread that has the turn. */
 static enum placed place_now(struct ag_context *context, CUevent *event, fence_function *function)
 {
-    CUresult result = ag_context_equip(context);
+    CUresult result = ag_context_init_resources(context);
 
     if (result != CUDA_SUCCESS)
         return NOT_PLACED;
@@ -608,7 +608,7 @@ CUresult ag_order_check(struct ag_context *context)
     CUresult result;
 
     if (!ag_cu.cuStreamIsCapturing ||
-        !atomic_load_explicit(&context->equipment_state, memory_order_acquire))
+        !atomic_load_explicit(&context->resources_state, memory_order_acquire))
         return CUDA_SUCCESS;
     result = ag_cu.cuStreamIsCapturing(context->free_stream, &status);
     return ag_order_is_lasting(result) ? result : CUDA_SUCCESS;
@@ -627,7 +627,7 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
     CUresult result;
 
     if (mode == AG_FREE_ORDERED && !atomic_load_explicit(&exiting, memory_order_relaxed) &&
-        ag_context_equip(context) == CUDA_SUCCESS)
+        ag_context_init_resources(context) == CUDA_SUCCESS)
         return set_aside(ag_cu.cuStreamQuery(context->free_stream), ret_set_aside);
     result = free_like_the_driver(context);
     if (result != CUDA_SUCCESS)
@@ -715,7 +715,7 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
 
 bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
 {
-    if (ag_context_equip(context) != CUDA_SUCCESS || !ag_order_enter_gate())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_order_enter_gate())
         return false;
     *ret_stream = context->alloc_stream;
     return true;
@@ -756,7 +756,7 @@ static CUresult make_release_wait(struct ag_context *context)
 
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed)
 {
-    if (ag_context_equip(context) != CUDA_SUCCESS || !ag_order_enter_gate())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_order_enter_gate())
         return false;
     if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
         ag_order_leave_gate();
@@ -769,31 +769,31 @@ bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bo
     return false;
 }
 
-/* One turn of asking whether something is done; false when patience is over. */
-static bool wait_a_little(struct ag_wait *wait, uint64_t began, uint64_t patience_ns)
+/* One turn of asking whether something is done; false when timeout is over. */
+static bool wait_a_little(struct ag_wait *wait, uint64_t began, uint64_t timeout_ns)
 {
-    if (ag_clock_ns() - began > patience_ns)
+    if (ag_clock_ns() - began > timeout_ns)
         return false;
     ag_wait_turn(wait);
     return true;
 }
 
-static CUresult wait_for_stream(CUstream stream, uint64_t patience_ns)
+static CUresult wait_for_stream(CUstream stream, uint64_t timeout_ns)
 {
     struct ag_wait wait = {0};
     uint64_t began;
     CUresult result;
 
-    if (patience_ns == UINT64_MAX)
+    if (timeout_ns == UINT64_MAX)
         return ag_cu.cuStreamSynchronize(stream);
     began = ag_clock_ns();
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
-           wait_a_little(&wait, began, patience_ns))
+           wait_a_little(&wait, began, timeout_ns))
         ;
     return result;
 }
 
-bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns)
+bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     CUstreamCaptureMode previous;
     uint64_t began = ag_clock_ns();
@@ -810,25 +810,25 @@ bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns)
     }
     previous = ag_order_relax_captures(); /* one may begin meanwhile */
     while ((result = ag_cu.cuEventQuery(context->draining.event)) == CUDA_ERROR_NOT_READY &&
-           wait_a_little(&wait, began, patience_ns))
+           wait_a_little(&wait, began, timeout_ns))
         ;
     ag_order_restore_captures(previous);
     return result != CUDA_ERROR_NOT_READY;
 }
 
-CUresult ag_order_wait_released(struct ag_context *context, uint64_t patience_ns)
+CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns)
 {
     bool in_capture = ag_order_capture_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CUresult result;
 
-    if (!atomic_load_explicit(&context->equipment_state, memory_order_acquire))
+    if (!atomic_load_explicit(&context->resources_state, memory_order_acquire))
         return CUDA_SUCCESS;
     if (in_capture)
         previous = ag_order_relax_captures();
-    result = wait_for_stream(context->free_stream, patience_ns);
+    result = wait_for_stream(context->free_stream, timeout_ns);
     if (result == CUDA_SUCCESS) /* allocations that failed half-way went back on it */
-        result = wait_for_stream(context->alloc_stream, patience_ns);
+        result = wait_for_stream(context->alloc_stream, timeout_ns);
     if (in_capture)
         ag_order_restore_captures(previous);
     return result;
@@ -862,7 +862,7 @@ static void settle_nonblocking(struct ag_context *context, void *unused)
     (void)unused;
     /* What was freed or allocated in the order of the NULL stream so far holds for the new stream
      * too, once it waits. In a capture no barrier may be placed; the driver's own free waits. */
-    if (!atomic_load_explicit(&context->equipment_state, memory_order_acquire))
+    if (!atomic_load_explicit(&context->resources_state, memory_order_acquire))
         return; /* nothing was ever ordered here */
     if (drain_reason() != AG_N_STATS)
         return; /* the host has waited for everything that was freed */

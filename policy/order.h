@@ -61,12 +61,12 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
  * ordered before it); the context is current until ag_order_release_end. False in a capture. */
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed);
 void ag_order_release_end(bool pushed);
-/* Has all work submitted to the context so far finished? Waits for that for `patience_ns` at most.
+/* Has all work submitted to the context so far finished? Waits for that for `timeout_ns` at most.
  * False in a capture. */
-bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns);
+bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns);
 /* The host waits until what was allocated from and given back to the pool so far has been done, for
- * `patience_ns` at most (UINT64_MAX: for ever): CUDA_ERROR_NOT_READY then. */
-CUresult ag_order_wait_released(struct ag_context *context, uint64_t patience_ns);
+ * `timeout_ns` at most (UINT64_MAX: for ever): CUDA_ERROR_NOT_READY then. */
+CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns);
 
 /* Does the host owe a wait? Waits until all work before the last ordered free has finished. */
 bool ag_order_owes(void);

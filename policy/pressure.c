@@ -37,19 +37,19 @@ void ag_pressure_pending(size_t bytes)
  * more than natively. But natively it would have been the freeing thread that waits, and another
  * one, which allocates here, might have been what the device is waiting for. So no wait is for
  * ever; and after one that was in vain the next ones are short. */
-#define PATIENCE_NS       10000000000u
+#define TIMEOUT_NS        10000000000u
 #define SHORT_PATIENCE_NS 10000000u
 
 static _Atomic bool waited_in_vain;
 
-static uint64_t patience(void)
+static uint64_t timeout(void)
 {
     return atomic_load_explicit(&waited_in_vain, memory_order_relaxed) ? SHORT_PATIENCE_NS
-                                                                       : PATIENCE_NS;
+                                                                       : TIMEOUT_NS;
 }
 
 struct wait {
-    uint64_t patience_ns;
+    uint64_t timeout_ns;
     bool in_vain;
 };
 
@@ -57,15 +57,15 @@ static void wait_released(struct ag_context *context, void *data)
 {
     struct wait *wait = data;
 
-    if (ag_order_wait_released(context, wait->patience_ns) == CUDA_ERROR_NOT_READY)
+    if (ag_order_wait_released(context, wait->timeout_ns) == CUDA_ERROR_NOT_READY)
         wait->in_vain = true;
 }
 
-/* All frees so far have taken effect, as far as patience goes. */
+/* All frees so far have taken effect, as far as timeout goes. */
 static void settle_pending(enum ag_stat why)
 {
     uint64_t pending = ag_level_current(&ag_stats.pending_bytes);
-    struct wait wait = {.patience_ns = patience()};
+    struct wait wait = {.timeout_ns = timeout()};
 
     ag_context_each(wait_released, &wait);
     atomic_store_explicit(&waited_in_vain, wait.in_vain, memory_order_relaxed);
@@ -107,7 +107,7 @@ static void give_up_cached(struct ag_context *context, void *data)
         return;
     ag_trace_step(AG_STAT_LADDER_CACHE, context->device->ordinal,
                   room->bytes == UINT64_MAX ? 0 : room->bytes);
-    blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), patience());
+    blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), timeout());
     if (blocks && !ag_order_capture_open()) {
         atomic_store_explicit(&waited_in_vain, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);

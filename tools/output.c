@@ -266,7 +266,7 @@ int output_check(struct output *output)
 static const int ending_signals[] = {SIGHUP, SIGINT, SIGTERM};
 static char *volatile left_behind; /* the name of a file that is not whole */
 
-/* Nothing is left when the user loses patience. */
+/* Nothing is left when the user loses timeout. */
 static void tidy_and_end(int signal)
 {
     if (left_behind)

@@ -6,7 +6,7 @@
  * The anchor is the smallest context that was seen within the window: once a whole round has
  * passed, that is the same place every round, wherever one began to look. Where it is not seen any
  * more (a prologue had it, or the program does something else now), the smallest one since then
- * serves, its understudy, with a window of its own that doubles while it does not repeat; it takes
+ * serves, its candidate, with a window of its own that doubles while it does not repeat; it takes
  * over when the window is over. Both need a few numbers, and no table of the past.
  *
  * After an irregularity the state must soon be what it is after every such: so an irregular end
@@ -19,17 +19,17 @@
 
 #include "interpose/base/pages.h"
 
-#define CONTEXT        16u /* operations; as long as the usual shortest segment */
-#define NO_CONTEXT     UINT64_MAX
-#define FIRST_PATIENCE 256u  /* of the understudy, in operations */
-#define RUN_TO_ACT     32u   /* regular rounds, after which the understudy acts within rounds */
-#define LEAST_QUIET    512u  /* operations without a flush, after which anchors count */
-#define MOST_FLUSHED   8192u /* operations between flushes that make iterations */
-#define LEAST_TAIL     7u    /* operations left before a flush, beside the one that comes */
-#define FIRST_TAIL     10u   /* ... by a round's first graph: see below */
-#define SLOW_TAIL      2u    /* ... of a slow program, with it */
-#define LEAST_CAP      8u    /* where operations come slowly: see below */
-#define EAGER_NS       4000u /* that an operation may take because it is not withheld */
+#define CONTEXT         16u /* operations; as long as the usual shortest segment */
+#define NO_CONTEXT      UINT64_MAX
+#define FIRST_PROBATION 256u  /* of the candidate, in operations */
+#define RUN_TO_ACT      32u   /* regular rounds, after which the candidate acts within rounds */
+#define LEAST_QUIET     512u  /* operations without a flush, after which anchors count */
+#define MOST_FLUSHED    8192u /* operations between flushes that make iterations */
+#define LEAST_TAIL      7u    /* operations left before a flush, beside the one that comes */
+#define FIRST_TAIL      10u   /* ... by a round's first graph: see below */
+#define SLOW_TAIL       2u    /* ... of a slow program, with it */
+#define LEAST_CAP       8u    /* where operations come slowly: see below */
+#define EAGER_NS        4000u /* that an operation may take because it is not withheld */
 
 /* Of operations that are withheld, in ns, without what launching a graph takes (H200): */
 #define LAUNCH_NS   2000u
@@ -65,8 +65,8 @@ struct ag_history {
     uint64_t flushed_after[2];       /* contexts, of the last flushes */
     uint64_t between, usual_between; /* operations between the last two flushes; when that came
                                         twice in a row, else 0 */
-    struct anchor anchor, understudy;
-    uint64_t patience;
+    struct anchor anchor, candidate;
+    uint64_t probation;
     const struct anchor *acting;
     uint64_t n_iterations;
 
@@ -92,8 +92,8 @@ static void begin_anchor(const struct ag_history *history, struct anchor *anchor
 
 static void begin_understudy(struct ag_history *history)
 {
-    begin_anchor(history, &history->understudy, NO_CONTEXT);
-    history->patience = FIRST_PATIENCE;
+    begin_anchor(history, &history->candidate, NO_CONTEXT);
+    history->probation = FIRST_PROBATION;
 }
 
 /* What the operation at this position, which is at this anchor or not, says about it. */
@@ -128,28 +128,28 @@ static bool is_alive(const struct anchor *anchor, uint64_t position)
 
 static enum event watch_understudy(struct ag_history *history)
 {
-    struct anchor *understudy = &history->understudy;
+    struct anchor *candidate = &history->candidate;
     enum event event;
 
-    if (history->context < understudy->context) {
-        begin_anchor(history, understudy, history->context);
+    if (history->context < candidate->context) {
+        begin_anchor(history, candidate, history->context);
         return EV_NONE;
     }
-    event = note(understudy, history->position, history->context == understudy->context);
-    if (history->position - understudy->at >= history->patience) {
-        begin_anchor(history, understudy, NO_CONTEXT);
-        if (history->patience < AG_HISTORY_WINDOW)
-            history->patience *= 2;
+    event = note(candidate, history->position, history->context == candidate->context);
+    if (history->position - candidate->at >= history->probation) {
+        begin_anchor(history, candidate, NO_CONTEXT);
+        if (history->probation < AG_HISTORY_WINDOW)
+            history->probation *= 2;
         return EV_NONE;
     }
     return event;
 }
 
-/* The anchor is silent for this operation: does its understudy act? */
+/* The anchor is silent for this operation: does its candidate act? */
 static bool understudy_acts(const struct ag_history *history)
 {
     return !is_alive(&history->anchor, history->position) ||
-           (history->understudy.run >= RUN_TO_ACT && history->understudy.usual <= history->cap);
+           (history->candidate.run >= RUN_TO_ACT && history->candidate.usual <= history->cap);
 }
 
 static enum event watch(struct ag_history *history)
@@ -169,7 +169,7 @@ static enum event watch(struct ag_history *history)
     }
     event = note(anchor, history->position, false);
     if (history->position - anchor->at >= AG_HISTORY_WINDOW) {
-        *anchor = history->understudy;
+        *anchor = history->candidate;
         begin_understudy(history);
         return EV_NONE;
     }
@@ -180,7 +180,7 @@ static enum event watch(struct ag_history *history)
     event = watch_understudy(history);
     if (!understudy_acts(history))
         return EV_NONE;
-    history->acting = &history->understudy;
+    history->acting = &history->candidate;
     return event;
 }
 
@@ -192,12 +192,12 @@ static void sooner(uint64_t *deadline, const struct ag_history *history, uint64_
 
 static void set_deadline(struct ag_history *history)
 {
-    const struct anchor *anchor = &history->anchor, *understudy = &history->understudy;
+    const struct anchor *anchor = &history->anchor, *candidate = &history->candidate;
     uint64_t deadline = anchor->at + AG_HISTORY_WINDOW;
 
     sooner(&deadline, history, anchor->at + anchor->usual);
-    sooner(&deadline, history, understudy->at + understudy->usual);
-    sooner(&deadline, history, understudy->at + history->patience);
+    sooner(&deadline, history, candidate->at + candidate->usual);
+    sooner(&deadline, history, candidate->at + history->probation);
     history->deadline = deadline;
 }
 
@@ -408,12 +408,12 @@ static void flushed(struct ag_history *history)
     leave_short_tail(history);
 }
 
-static struct ag_spares spares;
+static struct ag_freelist freelist;
 
 void ag_history_prepare(void)
 {
     struct ag_history *history =
-        ag_spares_are_enough(&spares) ? NULL : ag_pages_get(sizeof(*history));
+        ag_freelist_is_full(&freelist) ? NULL : ag_pages_get(sizeof(*history));
 
     if (!history)
         return;
@@ -423,7 +423,7 @@ void ag_history_prepare(void)
 
 struct ag_history *ag_history_new(const struct ag_history_limits *limits)
 {
-    struct ag_history *history = ag_spares_take_or_get(&spares, sizeof(*history));
+    struct ag_history *history = ag_freelist_take_or_get(&freelist, sizeof(*history));
 
     if (!history)
         return NULL;
@@ -443,15 +443,15 @@ void ag_history_free(struct ag_history *history)
     if (!history)
         return;
     *history = (struct ag_history){0};
-    ag_spares_put_or_free(&spares, history, sizeof(*history));
+    ag_freelist_put_or_free(&freelist, history, sizeof(*history));
 }
 
 /* Most operations: no anchor, none missing, and no reason to end. */
 static inline bool passes_by(const struct ag_history *history)
 {
     return history->context > history->anchor.context &&
-           history->context > history->understudy.context &&
-           history->position < history->deadline && history->length < history->target;
+           history->context > history->candidate.context && history->position < history->deadline &&
+           history->length < history->target;
 }
 
 static bool decide(struct ag_history *history, bool mark)

@@ -1,4 +1,4 @@
-/* Rounds of several kinds on one lane (training, validation, a look at the loss), each with a
+/* Rounds of several kinds on one stream (training, validation, a look at the loss), each with a
  * comparison of its own: what is faster with graphs for one is slower for another. Pure: the caller
  * has the clock.
  *

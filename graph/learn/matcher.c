@@ -25,7 +25,7 @@
 #define LEAST_JUDGED 8192u
 #define PART_BYTES   4096u /* what each part of the memory begins at a multiple of */
 #define FIRST_READY  224u  /* nodes that are made ahead of time: 8 pages, with those beside them */
-#define MOST_TIDIED  1024u /* nodes that are cleared, so that another lane may use the memory */
+#define MOST_TIDIED  1024u /* nodes that are cleared, so that another stream may use the memory */
 
 enum mark { EVICTABLE, KEPT, DOOMED };
 
@@ -56,7 +56,7 @@ struct ag_matcher {
     uint32_t *notes;   /* what came where it would have branched off, by hash; 0 for none */
 };
 
-static struct ag_spares spares; /* of the usual size */
+static struct ag_freelist freelist; /* of the usual size */
 
 /* --- memory --- */
 
@@ -114,7 +114,7 @@ static struct ag_matcher *make(uint32_t max_nodes)
     return matcher;
 }
 
-/* Is little to be cleared, for the next lane? */
+/* Is little to be cleared, for the next stream? */
 static bool is_tidy(const struct ag_matcher *matcher)
 {
     return matcher->max_nodes == AG_MATCHER_NODES && matcher->n_fresh <= MOST_TIDIED &&
@@ -132,18 +132,18 @@ static void tidy_up(struct ag_matcher *matcher)
 
 void ag_matcher_prepare(void)
 {
-    struct ag_matcher *matcher = ag_spares_are_enough(&spares) ? NULL : make(AG_MATCHER_NODES);
+    struct ag_matcher *matcher = ag_freelist_is_full(&freelist) ? NULL : make(AG_MATCHER_NODES);
 
     if (!matcher)
         return;
     ag_pages_ready(matcher, sizeof(*matcher) + FIRST_READY * sizeof(matcher->beside[0]));
     ag_pages_ready(matcher->nodes, FIRST_READY * sizeof(matcher->nodes[0]));
-    ag_spares_put_or_free(&spares, matcher, matcher->bytes);
+    ag_freelist_put_or_free(&freelist, matcher, matcher->bytes);
 }
 
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
 {
-    struct ag_matcher *spare = max_nodes == AG_MATCHER_NODES ? ag_spares_take(&spares) : NULL;
+    struct ag_matcher *spare = max_nodes == AG_MATCHER_NODES ? ag_freelist_take(&freelist) : NULL;
 
     return spare ? spare : make(max_nodes);
 }
@@ -155,12 +155,12 @@ void ag_matcher_free(struct ag_matcher *matcher,
         return;
     for (uint32_t i = 0; i < matcher->n_graphs; i++)
         drop(matcher->graphs[i]->graphs, data);
-    if (!is_tidy(matcher) || ag_spares_are_enough(&spares)) {
+    if (!is_tidy(matcher) || ag_freelist_is_full(&freelist)) {
         ag_pages_free(matcher, matcher->bytes);
         return;
     }
     tidy_up(matcher);
-    ag_spares_put_or_free(&spares, matcher, matcher->bytes);
+    ag_freelist_put_or_free(&freelist, matcher, matcher->bytes);
 }
 
 struct ag_node *ag_matcher_root(struct ag_matcher *matcher)

@@ -1,5 +1,5 @@
 /* A trie of the segments a stream has been seen to submit, keyed by signatures. Pure: knows no
- * CUDA, no clock. One per lane; its owner is the only one that calls.
+ * CUDA, no clock. One per stream; its owner is the only one that calls.
  *
  * A segment is the run of operations from one end (a flush, a boundary) to the next. It is a path
  * from the root; the node where it ended has `ends` counted, and may carry graphs. */

@@ -1,6 +1,6 @@
 /* Is a replayed iteration faster than an eager one? Pure: the caller has the clock.
  *
- * A round is what lies between two ends of iterations on a lane. After the first rounds of a kind
+ * A round is what lies between two ends of iterations on a stream. After the first rounds of a kind
  * have been replayed, a few run eagerly and a few replayed in turns, the faster way is kept (replay
  * may take 1.01 times as long as eager), and the question comes again after 64 rounds, twice as
  * many each time it is answered the same way, up to 65536. What disturbs rounds makes them longer:

@@ -20,7 +20,7 @@
 #define WORTH      4u          /* part of the nodes that changed, for which a graph is worth it */
 #define STALE      (8u * MOST) /* launches without being picked */
 #define RENT       4u          /* changes of all nodes, the cost of which is worth a graph's */
-#define PATIENCE   4u          /* graphs that seemed right and were not, more than were right */
+#define TOLERANCE  4u          /* graphs that seemed right and were not, more than were right */
 
 struct fingerprint {
     uint32_t of[PROBES];
@@ -221,5 +221,5 @@ void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops,
 bool ag_variants_wants(const struct ag_variants *variants)
 {
     return variants->recurs && variants->n < MOST && variants->paid >= RENT * variants->n_ops &&
-           variants->wrong <= variants->right + PATIENCE;
+           variants->wrong <= variants->right + TOLERANCE;
 }

@@ -6,7 +6,7 @@
  * bring a few sets of payloads in turns: then each has its graph, of which nothing has to change.
  *
  * Which graph is taken decides what it costs, never what is done: the launch brings every node up
- * to date. Not locked: belongs to a lane, whose owner calls. Makes no driver call. */
+ * to date. Not locked: belongs to a stream, whose owner calls. Makes no driver call. */
 #ifndef AG_GRAPH_VARIANTS_H
 #define AG_GRAPH_VARIANTS_H
 

@@ -229,10 +229,10 @@ static bool fits(enum ag_copy_way way, enum ag_memory to, enum ag_memory from)
     }
 }
 
-bool ag_copies_line(struct ag_lane *lane, enum ag_copy_way way, uint64_t to, uint64_t from,
+bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to, uint64_t from,
                     uint64_t bytes)
 {
-    struct ag_op op = {.payload = ag_replay_room(lane)};
+    struct ag_op op = {.payload = ag_replay_room(stream)};
     enum ag_memory to_memory = bytes ? ag_copies_memory(to, bytes) : AG_MEMORY_UNKNOWN;
     enum ag_memory from_memory = to_memory ? ag_copies_memory(from, bytes) : AG_MEMORY_UNKNOWN;
     struct ag_staged *staged;
@@ -240,19 +240,19 @@ bool ag_copies_line(struct ag_lane *lane, enum ag_copy_way way, uint64_t to, uin
 
     if (!fits(way, to_memory, from_memory) ||
         !ag_op_copy(&op, to, type_of(to_memory), from, type_of(from_memory), bytes))
-        return ag_replay_pass(lane, AG_FLUSH_COPY);
+        return ag_replay_pass(stream, AG_FLUSH_COPY);
     if (from_memory == AG_MEMORY_PAGEABLE)
         op.signature.word[0] |= AG_OP_IS_STAGED;
-    if (from_memory == AG_MEMORY_PAGEABLE && ag_replay_would_withhold(lane, &op)) {
+    if (from_memory == AG_MEMORY_PAGEABLE && ag_replay_would_withhold(stream, &op)) {
         const void *slot;
 
-        ring = ag_replay_ring(lane, &staged);
+        ring = ag_replay_ring(stream, &staged);
         slot = ring ? ag_ring_put(ring, staged, (const void *)(uintptr_t)from, bytes) : NULL;
         if (!slot)
-            return ag_replay_pass(lane, AG_FLUSH_COPY);
+            return ag_replay_pass(stream, AG_FLUSH_COPY);
         ((struct ag_copy_payload *)(void *)op.payload)->from = (uintptr_t)slot;
     }
-    return ag_replay_take(lane, &op);
+    return ag_replay_take(stream, &op);
 }
 
 /* One side of a box: where it lies, and how. */
@@ -330,25 +330,25 @@ static bool is_whole(CUDA_MEMCPY3D *copy)
     return true;
 }
 
-bool ag_copies_box(struct ag_lane *lane, const CUDA_MEMCPY3D *copy)
+bool ag_copies_box(struct ag_stream *stream, const CUDA_MEMCPY3D *copy)
 {
-    struct ag_op op = {.payload = ag_replay_room(lane)};
+    struct ag_op op = {.payload = ag_replay_room(stream)};
     CUDA_MEMCPY3D settled;
 
     if (!copy)
-        return ag_replay_pass(lane, AG_FLUSH_COPY);
+        return ag_replay_pass(stream, AG_FLUSH_COPY);
     settled = *copy;
     if (!is_whole(&settled) || !ag_op_copy_shaped(&op, &settled))
-        return ag_replay_pass(lane, AG_FLUSH_COPY);
-    return ag_replay_take(lane, &op);
+        return ag_replay_pass(stream, AG_FLUSH_COPY);
+    return ag_replay_take(stream, &op);
 }
 
-bool ag_copies_rectangle(struct ag_lane *lane, const CUDA_MEMCPY2D *copy)
+bool ag_copies_rectangle(struct ag_stream *stream, const CUDA_MEMCPY2D *copy)
 {
     CUDA_MEMCPY3D box;
 
     if (!copy)
-        return ag_replay_pass(lane, AG_FLUSH_COPY);
+        return ag_replay_pass(stream, AG_FLUSH_COPY);
     box = (CUDA_MEMCPY3D){
         .srcXInBytes = copy->srcXInBytes,
         .srcY = copy->srcY,
@@ -368,7 +368,7 @@ bool ag_copies_rectangle(struct ag_lane *lane, const CUDA_MEMCPY2D *copy)
         .Height = copy->Height,
         .Depth = 1,
     };
-    return ag_copies_box(lane, &box);
+    return ag_copies_box(stream, &box);
 }
 
 /* --- fills --- */
@@ -388,18 +388,18 @@ static uint64_t filled(const struct ag_fill *fill)
     return (fill->rows - 1) * fill->pitch + fill->columns * fill->width;
 }
 
-bool ag_copies_fill(struct ag_lane *lane, const struct ag_fill *fill)
+bool ag_copies_fill(struct ag_stream *stream, const struct ag_fill *fill)
 {
-    struct ag_op op = {.payload = ag_replay_room(lane)};
+    struct ag_op op = {.payload = ag_replay_room(stream)};
     uint64_t bytes = filled(fill);
     bool waits =
         fill->is_blocking && atomic_load_explicit(&some_are_synchronous, memory_order_acquire);
 
     if (waits || !bytes || ag_copies_memory(fill->to, bytes) != AG_MEMORY_DEVICE)
-        return ag_replay_pass(lane, AG_FLUSH_COPY);
+        return ag_replay_pass(stream, AG_FLUSH_COPY);
     if (fill->is_line ? !ag_op_fill(&op, fill->to, fill->width, fill->value, fill->columns)
                       : !ag_op_fill_shaped(&op, fill->to, fill->pitch, fill->width, fill->value,
                                            fill->columns, fill->rows))
-        return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(lane, &op);
+        return ag_replay_pass(stream, AG_FLUSH_UNRECORDED);
+    return ag_replay_take(stream, &op);
 }

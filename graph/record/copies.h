@@ -13,7 +13,7 @@
 
 #include "interpose/driver/abi.h"
 
-struct ag_lane;
+struct ag_stream;
 
 enum ag_memory {
     AG_MEMORY_UNKNOWN, /* managed, of another device, partly one thing and partly another, not there
@@ -48,12 +48,12 @@ enum ag_copy_way {
     AG_COPY_BLOCKING, /* as within, by a call without a stream */
 };
 
-/* Each records one operation on `lane`, or lets go what must be with the driver before it, and
- * gives the lane back. True: withheld, the call has been made. */
-bool ag_copies_line(struct ag_lane *lane, enum ag_copy_way way, uint64_t to, uint64_t from,
+/* Each records one operation on `stream`, or lets go what must be with the driver before it, and
+ * gives the stream back. True: withheld, the call has been made. */
+bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to, uint64_t from,
                     uint64_t bytes);
-bool ag_copies_rectangle(struct ag_lane *lane, const CUDA_MEMCPY2D *copy);
-bool ag_copies_box(struct ag_lane *lane, const CUDA_MEMCPY3D *copy);
+bool ag_copies_rectangle(struct ag_stream *stream, const CUDA_MEMCPY2D *copy);
+bool ag_copies_box(struct ag_stream *stream, const CUDA_MEMCPY3D *copy);
 
 /* A memset; rows of `columns` elements of `width` bytes. */
 struct ag_fill {
@@ -62,6 +62,6 @@ struct ag_fill {
     uint32_t value;
     bool is_line, is_blocking; /* is_blocking: by a call without a stream */
 };
-bool ag_copies_fill(struct ag_lane *lane, const struct ag_fill *fill);
+bool ag_copies_fill(struct ag_stream *stream, const struct ag_fill *fill);
 
 #endif

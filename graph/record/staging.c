@@ -1,9 +1,9 @@
 /* A ring of pinned slots: see staging.h.
  *
- * A slot is FREE, HELD (by the copies of a lane, or by a thread that asks whether it may have it),
- * or SENT: its event stands behind the work that reads it. The lock guards states and links alone;
- * whoever holds a slot is the only one that touches the rest of it, so no driver call is made
- * under the lock.
+ * A slot is FREE, HELD (by the copies of a stream, or by a thread that asks whether it may have
+ * it), or SENT: its event stands behind the work that reads it. The lock guards states and links
+ * alone; whoever holds a slot is the only one that touches the rest of it, so no driver call is
+ * made under the lock.
  *
  * The slot that was sent last is taken again if it is done already, as it is where a program waits
  * each iteration: it lies in the processor's cache, and the nodes that read it need no update. */
@@ -20,7 +20,7 @@
 #include "policy/order.h"
 
 #define ALIGNMENT 64u
-#define PATIENCE_NS \
+#define TIMEOUT_NS \
     500000u /* for the oldest slot; then the copy is the driver's, which may wait \
                              */
 
@@ -34,7 +34,7 @@ enum slot_state {
 struct slot {
     CUevent ready;
     enum slot_state state;
-    uint32_t next; /* of the same lane: 1 + number, 0 for none; its holder's */
+    uint32_t next; /* of the same stream: 1 + number, 0 for none; its holder's */
 };
 
 struct ag_ring {
@@ -105,8 +105,8 @@ static void set_state(struct ag_ring *ring, uint32_t number, enum slot_state sta
     ag_lock_release(&ring->lock);
 }
 
-/* The oldest slot that no lane holds, now HELD by the caller; false when lanes hold all of them.
- * *ret_sent: it may still be read. */
+/* The oldest slot that no stream holds, now HELD by the caller; false when streams hold all of
+ * them. *ret_sent: it may still be read. */
 static bool hold_oldest(struct ag_ring *ring, uint32_t *ret_number, bool *ret_sent)
 {
     bool found = false;
@@ -171,7 +171,7 @@ static bool is_ready(struct slot *slot)
 
     if (result == CUDA_ERROR_NOT_READY) {
         ag_stats_add(AG_STAT_STAGING_STALLS, 1);
-        until = ag_clock_ns() + PATIENCE_NS;
+        until = ag_clock_ns() + TIMEOUT_NS;
         do {
             ag_wait_turn(&wait);
             result = ag_cu.cuEventQuery(slot->ready);

@@ -16,7 +16,7 @@ struct ag_ring_limits {
     uint64_t slot_bytes; /* of one; at least 64 */
 };
 
-/* The slots that operations withheld on one lane use; zeroed before use. */
+/* The slots that operations withheld on one stream use; zeroed before use. */
 struct ag_staged {
     uint32_t first, last; /* 1 + number of the slot; each names the next */
     uint64_t filled;      /* bytes of the last slot */
@@ -35,7 +35,7 @@ const void *ag_ring_memory(const struct ag_ring *ring);
 /* Copies `bytes` from `source` into a slot of `staged`, behind what it holds if there is room;
  * returns where they are (device-accessible as a host address), or NULL: larger than a slot, or the
  * ring is full and its oldest slot is still in use after a bounded wait (counted as a stall). Any
- * lane; the context is current. */
+ * stream; the context is current. */
 void *ag_ring_put(struct ag_ring *ring, struct ag_staged *staged, const void *source, size_t bytes);
 /* Everything that reads the slots of `staged` has been submitted to `stream`: they are free once it
  * is done. Empties `staged`, also on an error, with which its slots are lost: nobody knows when

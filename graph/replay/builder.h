@@ -1,5 +1,5 @@
 /* A segment's graph: built with node functions (the program's streams are never captured), updated
- * where a payload changed, launched. Not locked: a graph belongs to one lane, whose owner calls.
+ * where a payload changed, launched. Not locked: a graph belongs to one stream, whose owner calls.
  * Every function makes driver calls: in the context, current, of the stream; outside captures; with
  * no lock held. */
 #ifndef AG_GRAPH_BUILDER_H

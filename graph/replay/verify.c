@@ -18,7 +18,7 @@
 #define MAX_BLOCKS  128u
 #define MAX_BYTES   (256ull << 20) /* of all blocks; twice as much is needed beside them */
 #define CHUNK_BYTES (256ull << 10) /* compared at a time */
-#define PATIENCE_NS 2000000000ull
+#define TIMEOUT_NS  2000000000ull
 #define ALIGN       256u
 
 struct block {
@@ -199,7 +199,7 @@ static bool wait_for(CUstream stream)
     CUresult result;
 
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
-        if (ag_clock_ns() - began > PATIENCE_NS)
+        if (ag_clock_ns() - began > TIMEOUT_NS)
             return false;
         ag_wait_turn(&wait);
     }
@@ -290,7 +290,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
         if (!take_op(&verify, &ops[i]))
             return AG_VERIFY_SKIPPED;
     }
-    if (!ag_order_wait_idle(context, PATIENCE_NS) || !get_room(&verify))
+    if (!ag_order_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
         return AG_VERIFY_SKIPPED;
     if (put_aside(&verify, verify.before) &&
         ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)

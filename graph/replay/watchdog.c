@@ -1,8 +1,8 @@
 /* The thread that releases withheld work when nothing comes: a host that polls memory which a
  * withheld kernel is to write must not wait for ever.
  *
- * Withholding reads no clock: each operation changes the lane's `turn`, each beginning its
- * `stretch`. The watchdog looks every half of the time allowed. A lane whose turn has not changed
+ * Withholding reads no clock: each operation changes the stream's `turn`, each beginning its
+ * `stretch`. The watchdog looks every half of the time allowed. A stream whose turn has not changed
  * since the last look, or whose stretch is the same for the eighth time, goes out. While nothing
  * was withheld for some looks it sleeps on `asleep`, which withholding reads; so waking it costs a
  * system call only then.
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "graph/lane.h"
+#include "graph/stream.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/thread.h"
@@ -47,7 +47,7 @@ static uint64_t look_ns = 100000;
 
 static struct look {
     uint32_t turn, stretch, same_stretch;
-} looks[AG_MAX_LANES];
+} looks[AG_MAX_STREAMS];
 
 struct round {
     bool any;
@@ -58,37 +58,37 @@ void ag_watchdog_configure(uint64_t hold_ns)
     look_ns = hold_ns / 2 ? hold_ns / 2 : 1;
 }
 
-static void release(struct ag_lane *lane, uint32_t stretch)
+static void release(struct ag_stream *stream, uint32_t stretch)
 {
     bool pushed = false;
 
-    if (!ag_lane_own_within(lane, 0)) /* who owns it is getting on */
+    if (!ag_stream_own_within(stream, 0)) /* who owns it is getting on */
         return;
-    if (lane->mode == AG_LANE_HOLDING &&
-        atomic_load_explicit(&lane->stretch, memory_order_relaxed) == stretch &&
-        ag_context_make_current(lane->context, &pushed) == CUDA_SUCCESS) {
-        ag_segment_flushed(lane, AG_FLUSH_WATCHDOG);
+    if (stream->mode == AG_STREAM_HOLDING &&
+        atomic_load_explicit(&stream->stretch, memory_order_relaxed) == stretch &&
+        ag_context_make_current(stream->context, &pushed) == CUDA_SUCCESS) {
+        ag_segment_flushed(stream, AG_FLUSH_WATCHDOG);
         ag_stats_add(AG_STAT_REPLAY_WATCHDOG, 1);
         /* The segment goes on where it is, one by one: where it ends is for the program to say. */
-        ag_segment_submit(lane);
+        ag_segment_submit(stream);
         ag_context_restore(pushed);
     }
-    ag_lane_disown(lane);
+    ag_stream_disown(stream);
 }
 
-static void look_at(struct ag_lane *lane, void *data)
+static void look_at(struct ag_stream *stream, void *data)
 {
-    struct look *last = &looks[atomic_load_explicit(&lane->number, memory_order_relaxed)];
-    uint32_t turn = atomic_load_explicit(&lane->turn, memory_order_relaxed);
-    uint32_t stretch = atomic_load_explicit(&lane->stretch, memory_order_relaxed);
+    struct look *last = &looks[atomic_load_explicit(&stream->number, memory_order_relaxed)];
+    uint32_t turn = atomic_load_explicit(&stream->turn, memory_order_relaxed);
+    uint32_t stretch = atomic_load_explicit(&stream->stretch, memory_order_relaxed);
     struct round *round = data;
 
-    if (!atomic_load_explicit(&lane->holding, memory_order_acquire))
+    if (!atomic_load_explicit(&stream->holding, memory_order_acquire))
         return;
     round->any = true;
     last->same_stretch = last->stretch == stretch ? last->same_stretch + 1 : 0;
     if (last->same_stretch && (last->turn == turn || last->same_stretch >= PATIENT_LOOKS))
-        release(lane, stretch);
+        release(stream, stretch);
     last->turn = turn;
     last->stretch = stretch;
 }
@@ -133,13 +133,13 @@ static void *watch(void *unused)
         sleep_on(&at_end.state, NOT_ASKED, look_ns);
         if (atomic_load_explicit(&at_end.state, memory_order_acquire) == ASKED)
             wait_at_the_end();
-        ag_lane_each_open(look_at, &round);
+        ag_stream_each_open(look_at, &round);
         idle = round.any ? 0 : idle + 1;
         if (idle < IDLE_LOOKS)
             continue;
         atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
         round.any = false;
-        ag_lane_each_open(look_at, &round); /* what began before it could see that we sleep */
+        ag_stream_each_open(look_at, &round); /* what began before it could see that we sleep */
         if (!round.any && atomic_load(&at_end.state) != ASKED)
             sleep_on(&state, ASLEEP, FOR_EVER_NS);
         atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
@@ -173,12 +173,12 @@ bool ag_watchdog_wake(void)
     return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
 }
 
-void ag_watchdog_last(uint64_t patience_ns)
+void ag_watchdog_last(uint64_t timeout_ns)
 {
-    uint64_t now = ag_clock_ns(), until = now + patience_ns;
+    uint64_t now = ag_clock_ns(), until = now + timeout_ns;
 
     /* It is to be out of the driver, which may be ended next, when this thread goes on. */
-    atomic_store(&at_end.until, until - patience_ns / 10);
+    atomic_store(&at_end.until, until - timeout_ns / 10);
     atomic_store(&at_end.state, ASKED);
     if (!ag_watchdog_wake())
         return;

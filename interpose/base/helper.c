@@ -95,10 +95,10 @@ static uint64_t less(uint64_t left, uint64_t took)
     return left == UINT64_MAX ? left : left > took ? left - took : 0;
 }
 
-/* Not before `ticket` is done, unless patience is over. */
-static bool wait_for(uint32_t ticket, const struct ag_patience *patience)
+/* Not before `ticket` is done, unless timeout is over. */
+static bool wait_for(uint32_t ticket, const struct ag_timeout *timeout)
 {
-    uint64_t left = patience->most_ns, silent_left = patience->silent_ns, before = ag_clock_ns();
+    uint64_t left = timeout->most_ns, silent_left = timeout->silent_ns, before = ag_clock_ns();
     uint32_t beats = atomic_load(&self.beats), done;
 
     while ((int32_t)((done = atomic_load(&self.done)) - ticket) < 0) {
@@ -114,12 +114,12 @@ static bool wait_for(uint32_t ticket, const struct ag_patience *patience)
         took = took < SLICE_NS ? took : SLICE_NS;
         beats = atomic_load(&self.beats);
         left = less(left, took);
-        silent_left = beats == beats_before ? less(silent_left, took) : patience->silent_ns;
+        silent_left = beats == beats_before ? less(silent_left, took) : timeout->silent_ns;
     }
     return true;
 }
 
-bool ag_helper_do(void (*work)(void), const struct ag_patience *patience)
+bool ag_helper_do(void (*work)(void), const struct ag_timeout *timeout)
 {
     uint32_t ticket;
     bool done;
@@ -129,7 +129,7 @@ bool ag_helper_do(void (*work)(void), const struct ag_patience *patience)
     atomic_store(&self.work, work);
     ticket = atomic_fetch_add(&self.asked, 1) + 1;
     wake_all(&self.asked);
-    done = wait_for(ticket, patience);
+    done = wait_for(ticket, timeout);
     if (!done)
         atomic_store(&self.given_up, ticket);
     return done;

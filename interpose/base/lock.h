@@ -9,25 +9,25 @@
 #include <stdbool.h>
 
 enum ag_lock_rank {
-    AG_RANK_GREEN = 1, /* table of green contexts */
-    AG_RANK_CONTEXTS,  /* table of contexts and of devices */
-    AG_RANK_CAPTURES,  /* list of open captures */
-    AG_RANK_API,       /* what programs made through the control API */
-    AG_RANK_PRIVATE,   /* pools of captures */
-    AG_RANK_APP_POOLS, /* table of the program's pools */
-    AG_RANK_CACHE,     /* one shard of a cache of freed blocks */
-    AG_RANK_LEDGER,    /* one shard of the ledger */
-    AG_RANK_BUDGET,    /* memory without an address, on the budget */
-    AG_RANK_SPILLED,   /* list of spilled blocks */
-    AG_RANK_RESIDENCY, /* the estimate of where managed blocks lie */
-    AG_RANK_TUNED,     /* attributes of functions as last set */
-    AG_RANK_PARAMS,    /* layouts of kernels' parameters */
-    AG_RANK_IPC,       /* what is given to, or taken from, other processes */
-    AG_RANK_LANES,     /* table of streams that may be replayed */
-    AG_RANK_MARKS,     /* streams with a name that NVTX gave */
-    AG_RANK_DETAILS,   /* bytes of signatures */
-    AG_RANK_STAGING,   /* slots of a ring */
-    AG_RANK_ARENA,     /* free list of fixed-size objects */
+    AG_RANK_GREEN = 1,  /* table of green contexts */
+    AG_RANK_CONTEXTS,   /* table of contexts and of devices */
+    AG_RANK_CAPTURES,   /* list of open captures */
+    AG_RANK_API,        /* what programs made through the control API */
+    AG_RANK_PRIVATE,    /* pools of captures */
+    AG_RANK_APP_POOLS,  /* table of the program's pools */
+    AG_RANK_CACHE,      /* one shard of a cache of freed blocks */
+    AG_RANK_LEDGER,     /* one shard of the ledger */
+    AG_RANK_BUDGET,     /* memory without an address, on the budget */
+    AG_RANK_SPILLED,    /* list of spilled blocks */
+    AG_RANK_RESIDENCY,  /* the estimate of where managed blocks lie */
+    AG_RANK_FUNC_ATTRS, /* attributes of functions as last set */
+    AG_RANK_PARAMS,     /* layouts of kernels' parameters */
+    AG_RANK_IPC,        /* what is given to, or taken from, other processes */
+    AG_RANK_STREAMS,    /* table of streams that may be replayed */
+    AG_RANK_MARKS,      /* streams with a name that NVTX gave */
+    AG_RANK_DETAILS,    /* bytes of signatures */
+    AG_RANK_STAGING,    /* slots of a ring */
+    AG_RANK_ARENA,      /* free list of fixed-size objects */
 };
 
 struct ag_lock {

@@ -45,47 +45,47 @@ void ag_pages_ready(void *first, size_t bytes)
         (void)__atomic_fetch_or(begins + at, 0, __ATOMIC_RELAXED); /* written to, and unchanged */
 }
 
-void *ag_spares_take(struct ag_spares *spares)
+void *ag_freelist_take(struct ag_freelist *freelist)
 {
     void *block = NULL;
 
-    for (unsigned i = 0; i < AG_SPARES && !block; i++) {
-        if (atomic_load_explicit(&spares->block[i], memory_order_relaxed))
-            block = atomic_exchange_explicit(&spares->block[i], NULL, memory_order_acquire);
+    for (unsigned i = 0; i < AG_FREELIST_BLOCKS && !block; i++) {
+        if (atomic_load_explicit(&freelist->block[i], memory_order_relaxed))
+            block = atomic_exchange_explicit(&freelist->block[i], NULL, memory_order_acquire);
     }
     return block;
 }
 
-bool ag_spares_put(struct ag_spares *spares, void *block)
+bool ag_freelist_put(struct ag_freelist *freelist, void *block)
 {
-    for (unsigned i = 0; i < AG_SPARES; i++) {
+    for (unsigned i = 0; i < AG_FREELIST_BLOCKS; i++) {
         void *none = NULL;
 
-        if (atomic_compare_exchange_strong_explicit(&spares->block[i], &none, block,
+        if (atomic_compare_exchange_strong_explicit(&freelist->block[i], &none, block,
                                                     memory_order_release, memory_order_relaxed))
             return true;
     }
     return false;
 }
 
-bool ag_spares_are_enough(struct ag_spares *spares)
+bool ag_freelist_is_full(struct ag_freelist *freelist)
 {
     unsigned n = 0;
 
-    for (unsigned i = 0; i < AG_SPARES; i++)
-        n += atomic_load_explicit(&spares->block[i], memory_order_relaxed) != NULL;
-    return n == AG_SPARES;
+    for (unsigned i = 0; i < AG_FREELIST_BLOCKS; i++)
+        n += atomic_load_explicit(&freelist->block[i], memory_order_relaxed) != NULL;
+    return n == AG_FREELIST_BLOCKS;
 }
 
-void *ag_spares_take_or_get(struct ag_spares *spares, size_t bytes)
+void *ag_freelist_take_or_get(struct ag_freelist *freelist, size_t bytes)
 {
-    void *block = ag_spares_take(spares);
+    void *block = ag_freelist_take(freelist);
 
     return block ? block : ag_pages_get(bytes);
 }
 
-void ag_spares_put_or_free(struct ag_spares *spares, void *block, size_t bytes)
+void ag_freelist_put_or_free(struct ag_freelist *freelist, void *block, size_t bytes)
 {
-    if (!ag_spares_put(spares, block))
+    if (!ag_freelist_put(freelist, block))
         ag_pages_free(block, bytes);
 }

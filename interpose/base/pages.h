@@ -17,19 +17,19 @@ void ag_pages_free(void *pages, size_t bytes);
 void ag_pages_ready(void *first, size_t bytes);
 
 /* Blocks of one size that were made ahead of time. Any thread; no lock is taken. */
-#define AG_SPARES 8u
-struct ag_spares {
-    _Atomic(void *) block[AG_SPARES];
+#define AG_FREELIST_BLOCKS 8u
+struct ag_freelist {
+    _Atomic(void *) block[AG_FREELIST_BLOCKS];
 };
 
 /* One of them, the caller's from now on; NULL when there is none. */
-void *ag_spares_take(struct ag_spares *spares);
+void *ag_freelist_take(struct ag_freelist *freelist);
 /* False: there are enough, and the block is still the caller's. */
-bool ag_spares_put(struct ag_spares *spares, void *block);
-bool ag_spares_are_enough(struct ag_spares *spares);
+bool ag_freelist_put(struct ag_freelist *freelist, void *block);
+bool ag_freelist_is_full(struct ag_freelist *freelist);
 /* One of them, as it was put, or new pages of that size; NULL without memory. */
-void *ag_spares_take_or_get(struct ag_spares *spares, size_t bytes);
+void *ag_freelist_take_or_get(struct ag_freelist *freelist, size_t bytes);
 /* Keeps the block of pages, or frees it where there are enough. */
-void ag_spares_put_or_free(struct ag_spares *spares, void *block, size_t bytes);
+void ag_freelist_put_or_free(struct ag_freelist *freelist, void *block, size_t bytes);
 
 #endif

@@ -212,10 +212,10 @@ static ssize_t write_some(int fd, mode_t kind, const char *bytes, size_t n)
     return ag_text_write_bytes(fd, bytes, S_ISREG(kind) || n < PIPE_BUF ? n : PIPE_BUF);
 }
 
-int ag_text_write_within(int fd, const char *bytes, size_t n, int patience_ms)
+int ag_text_write_within(int fd, const char *bytes, size_t n, int timeout_ms)
 {
-    const uint64_t patience_ns = (uint64_t)patience_ms * 1000000u;
-    uint64_t until_ns = ag_clock_ns() + patience_ns;
+    const uint64_t timeout_ns = (uint64_t)timeout_ms * 1000000u;
+    uint64_t until_ns = ag_clock_ns() + timeout_ns;
     struct stat st;
 
     if (fstat(fd, &st))
@@ -234,7 +234,7 @@ int ag_text_write_within(int fd, const char *bytes, size_t n, int patience_ms)
             continue;
         bytes += written;
         n -= (size_t)written;
-        until_ns = ag_clock_ns() + patience_ns;
+        until_ns = ag_clock_ns() + timeout_ns;
     }
     return 0;
 }

@@ -34,9 +34,9 @@ ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n);
 /* Writes all of it; 0 or -errno. */
 int ag_text_write(const struct ag_text *text, int fd);
 /* The same of `n` bytes for whoever must not hang: a pipe, socket or terminal that takes nothing
- * for `patience_ms` gives -ETIMEDOUT. Of a pipe to which others write at the same moment this is
+ * for `timeout_ms` gives -ETIMEDOUT. Of a pipe to which others write at the same moment this is
  * only sure when `fd` does not block. */
-int ag_text_write_within(int fd, const char *bytes, size_t n, int patience_ms);
+int ag_text_write_within(int fd, const char *bytes, size_t n, int timeout_ms);
 
 /* "4096", "64KiB", "1.5GiB", "80%", "max". Decimal and binary suffixes both mean powers of 1024.
  * *ret_percent tells whether *ret_value is a percentage. Returns 0, or -EINVAL with both untouched.

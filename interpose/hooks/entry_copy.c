@@ -10,9 +10,9 @@ static inline uint64_t at(const void *host)
 
 /* --- on a stream --- */
 
-#define LINE(symbol, per_thread, way, to_type, to_address, from_type, from_address)             \
-    AG_RECORDED(                                                                                \
-        symbol, stream, per_thread, ag_copies_line(lane, way, to_address, from_address, bytes), \
+#define LINE(symbol, per_thread, way, to_type, to_address, from_type, from_address)              \
+    AG_RECORDED(                                                                                 \
+        symbol, stream, per_thread, ag_copies_line(state, way, to_address, from_address, bytes), \
         (to_type to, from_type from, size_t bytes, CUstream stream), to, from, bytes, stream)
 
 LINE(cuMemcpyHtoDAsync_v2, false, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *, at(from))
@@ -24,9 +24,9 @@ LINE(cuMemcpyDtoDAsync_v2_ptsz, true, AG_COPY_WITHIN, CUdeviceptr, to, CUdevicep
 LINE(cuMemcpyAsync, false, AG_COPY_ANY, CUdeviceptr, to, CUdeviceptr, from)
 LINE(cuMemcpyAsync_ptsz, true, AG_COPY_ANY, CUdeviceptr, to, CUdeviceptr, from)
 
-#define SHAPED(symbol, per_thread, take, type)                                                     \
-    AG_RECORDED(symbol, stream, per_thread, take(lane, copy), (const type *copy, CUstream stream), \
-                copy, stream)
+#define SHAPED(symbol, per_thread, take, type)                 \
+    AG_RECORDED(symbol, stream, per_thread, take(state, copy), \
+                (const type *copy, CUstream stream), copy, stream)
 
 SHAPED(cuMemcpy2DAsync_v2, false, ag_copies_rectangle, CUDA_MEMCPY2D)
 SHAPED(cuMemcpy2DAsync_v2_ptsz, true, ag_copies_rectangle, CUDA_MEMCPY2D)
@@ -34,8 +34,9 @@ SHAPED(cuMemcpy3DAsync_v2, false, ag_copies_box, CUDA_MEMCPY3D)
 SHAPED(cuMemcpy3DAsync_v2_ptsz, true, ag_copies_box, CUDA_MEMCPY3D)
 
 /* Without a stream, but nobody waits for it: work of the default stream like any other. */
-#define WITHIN(symbol, per_thread)                                                                 \
-    AG_RECORDED(symbol, NULL, per_thread, ag_copies_line(lane, AG_COPY_BLOCKING, to, from, bytes), \
+#define WITHIN(symbol, per_thread)                                        \
+    AG_RECORDED(symbol, NULL, per_thread,                                 \
+                ag_copies_line(state, AG_COPY_BLOCKING, to, from, bytes), \
                 (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
 
 WITHIN(cuMemcpyDtoD_v2, false)

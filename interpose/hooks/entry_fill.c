@@ -4,7 +4,7 @@
 #include "graph/record/copies.h"
 #include "interpose/hooks/entry_replay.h"
 
-static bool take_line(struct ag_lane *lane, bool blocking, CUdeviceptr to, unsigned width,
+static bool take_line(struct ag_stream *state, bool blocking, CUdeviceptr to, unsigned width,
                       uint32_t value, size_t count)
 {
     const struct ag_fill fill = {.to = to,
@@ -15,10 +15,10 @@ static bool take_line(struct ag_lane *lane, bool blocking, CUdeviceptr to, unsig
                                  .is_line = true,
                                  .is_blocking = blocking};
 
-    return ag_copies_fill(lane, &fill);
+    return ag_copies_fill(state, &fill);
 }
 
-static bool take_rows(struct ag_lane *lane, bool blocking, CUdeviceptr to, size_t pitch,
+static bool take_rows(struct ag_stream *state, bool blocking, CUdeviceptr to, size_t pitch,
                       unsigned width, uint32_t value, size_t columns, size_t rows)
 {
     const struct ag_fill fill = {.to = to,
@@ -29,25 +29,25 @@ static bool take_rows(struct ag_lane *lane, bool blocking, CUdeviceptr to, size_
                                  .value = value,
                                  .is_blocking = blocking};
 
-    return ag_copies_fill(lane, &fill);
+    return ag_copies_fill(state, &fill);
 }
 
-#define LINE(symbol, per_thread, type)                                                      \
-    AG_RECORDED(                                                                            \
-        symbol, stream, per_thread, take_line(lane, false, to, sizeof(type), value, count), \
+#define LINE(symbol, per_thread, type)                                                       \
+    AG_RECORDED(                                                                             \
+        symbol, stream, per_thread, take_line(state, false, to, sizeof(type), value, count), \
         (CUdeviceptr to, type value, size_t count, CUstream stream), to, value, count, stream)
-#define LINE_BLOCKING(symbol, per_thread, type)                                                  \
-    AG_RECORDED(symbol, NULL, per_thread, take_line(lane, true, to, sizeof(type), value, count), \
+#define LINE_BLOCKING(symbol, per_thread, type)                                                   \
+    AG_RECORDED(symbol, NULL, per_thread, take_line(state, true, to, sizeof(type), value, count), \
                 (CUdeviceptr to, type value, size_t count), to, value, count)
 #define ROWS(symbol, per_thread, type)                                                            \
     AG_RECORDED(                                                                                  \
         symbol, stream, per_thread,                                                               \
-        take_rows(lane, false, to, pitch, sizeof(type), value, columns, rows),                    \
+        take_rows(state, false, to, pitch, sizeof(type), value, columns, rows),                   \
         (CUdeviceptr to, size_t pitch, type value, size_t columns, size_t rows, CUstream stream), \
         to, pitch, value, columns, rows, stream)
 #define ROWS_BLOCKING(symbol, per_thread, type)                                              \
     AG_RECORDED(symbol, NULL, per_thread,                                                    \
-                take_rows(lane, true, to, pitch, sizeof(type), value, columns, rows),        \
+                take_rows(state, true, to, pitch, sizeof(type), value, columns, rows),       \
                 (CUdeviceptr to, size_t pitch, type value, size_t columns, size_t rows), to, \
                 pitch, value, columns, rows)
 

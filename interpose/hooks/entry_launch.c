@@ -40,30 +40,30 @@ static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool pe
         ag_prefetch_before(&launch);
 }
 
-/* Gives the lane back. True: withheld. */
-static bool record(struct ag_lane *lane, struct ag_kernel_call *call)
+/* Gives the state back. True: withheld. */
+static bool record(struct ag_stream *state, struct ag_kernel_call *call)
 {
-    struct ag_op op = {.payload = ag_replay_room(lane)};
+    struct ag_op op = {.payload = ag_replay_room(state)};
     const struct ag_layout *layout = call->function ? ag_params_of(call->function) : NULL;
 
     /* Without a layout nobody knows which kind of handle it is. */
     if (!layout)
-        return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
+        return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
     call->is_cukernel = layout->is_kernel;
     call->has_clusters = layout->has_clusters;
     if (!ag_op_kernel(&op, call, layout))
-        return ag_replay_pass(lane, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(lane, &op);
+        return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
+    return ag_replay_take(state, &op);
 }
 
-/* Before the driver's launch. True: it is withheld. *ret_lane: the stream's, NULL when it is not
+/* Before the driver's launch. True: it is withheld. *ret_state: the stream's, NULL when it is not
  * replayed. */
 static bool watch(struct ag_kernel_call *call, CUstream stream, bool per_thread,
-                  struct ag_lane **ret_lane)
+                  struct ag_stream **ret_state)
 {
     prefetch(call, stream, per_thread);
-    *ret_lane = ag_entry_passes() ? NULL : ag_replay_enter(stream, per_thread);
-    return *ret_lane && record(*ret_lane, call);
+    *ret_state = ag_entry_passes() ? NULL : ag_replay_enter(stream, per_thread);
+    return *ret_state && record(*ret_state, call);
 }
 
 static inline bool passes(void)
@@ -83,35 +83,35 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
     return true;
 }
 
-#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                            \
-    static __attribute__((noinline)) CUresult watched_##symbol parameters                         \
-    {                                                                                             \
-        struct ag_kernel_call call = call_of;                                                     \
-        struct ag_lane *lane;                                                                     \
-                                                                                                  \
-        if (!enter(AG_HOOK_##symbol))                                                             \
-            return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED;           \
-        if (watch(&call, stream, per_thread, &lane))                                              \
-            return ag_entry_leave(CUDA_SUCCESS);                                                  \
-        return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
-                                                                    : CUDA_ERROR_NOT_SUPPORTED)); \
-    }                                                                                             \
-    /* Jumps on as well, where it may. */                                                         \
-    static __attribute__((noinline)) CUresult looked_at_##symbol parameters                       \
-    {                                                                                             \
-        __typeof__(&symbol) way = ag_cu.symbol;                                                   \
-                                                                                                  \
-        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))                         \
-            way = watched_##symbol;                                                               \
-        return way(__VA_ARGS__);                                                                  \
-    }                                                                                             \
-    AG_ENTRY CUresult symbol parameters                                                           \
-    {                                                                                             \
-        __typeof__(&symbol) way = ag_cu.symbol;                                                   \
-                                                                                                  \
-        if (AG_UNLIKELY(!passes() || !way))                                                       \
-            way = looked_at_##symbol;                                                             \
-        return way(__VA_ARGS__);                                                                  \
+#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                             \
+    static __attribute__((noinline)) CUresult watched_##symbol parameters                          \
+    {                                                                                              \
+        struct ag_kernel_call call = call_of;                                                      \
+        struct ag_stream *state;                                                                   \
+                                                                                                   \
+        if (!enter(AG_HOOK_##symbol))                                                              \
+            return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED;            \
+        if (watch(&call, stream, per_thread, &state))                                              \
+            return ag_entry_leave(CUDA_SUCCESS);                                                   \
+        return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
+                                                                     : CUDA_ERROR_NOT_SUPPORTED)); \
+    }                                                                                              \
+    /* Jumps on as well, where it may. */                                                          \
+    static __attribute__((noinline)) CUresult looked_at_##symbol parameters                        \
+    {                                                                                              \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                    \
+                                                                                                   \
+        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))                          \
+            way = watched_##symbol;                                                                \
+        return way(__VA_ARGS__);                                                                   \
+    }                                                                                              \
+    AG_ENTRY CUresult symbol parameters                                                            \
+    {                                                                                              \
+        __typeof__(&symbol) way = ag_cu.symbol;                                                    \
+                                                                                                   \
+        if (AG_UNLIKELY(!passes() || !way))                                                        \
+            way = looked_at_##symbol;                                                              \
+        return way(__VA_ARGS__);                                                                   \
     }
 
 /* As arguments. */

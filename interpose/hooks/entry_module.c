@@ -1,11 +1,11 @@
 /* Hooks of module and library loading: what the code can do that the host could see, and memory for
  * it; and of attributes of functions, which graphs have as they were. */
-#include "graph/record/tuned.h"
+#include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/image.h"
-#include "interpose/resolve/passage.h"
+#include "interpose/resolve/trampoline.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order.h"
 #include "policy/pressure.h"
@@ -15,7 +15,7 @@
 static void note_code(bool prints)
 {
     if (ag_entry_replays_now())
-        ag_passage_look_around(); /* a library came with the code */
+        ag_trampoline_look_around(); /* a library came with the code */
     if (prints)
         ag_order_note_visible(AG_VISIBLE_PRINTF);
 }
@@ -54,38 +54,38 @@ LOADS(cuLibraryLoadFromFile, ag_image_file_prints(file),
 
 /* --- attributes of functions --- */
 
-static void tuning(const struct ag_tuned *tuned)
+static void tuning(const struct ag_func_attrs *func_attrs)
 {
-    if (!ag_tuned_holds(tuned))
+    if (!ag_func_attrs_holds(func_attrs))
         ag_replay_forget_code(AG_FLUSH_CODE);
 }
 
-static CUresult took(CUresult result, const struct ag_tuned *tuned)
+static CUresult took(CUresult result, const struct ag_func_attrs *func_attrs)
 {
     if (result == CUDA_SUCCESS)
-        ag_tuned_note(tuned);
-    if (tuned->kind == AG_TUNED_ATTRIBUTE &&
-        tuned->attribute == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
+        ag_func_attrs_note(func_attrs);
+    if (func_attrs->kind == AG_FUNC_ATTRIBUTE &&
+        func_attrs->attribute == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
         /* what is known of the function says that it has no clusters, perhaps */
         ag_params_forget();
     return result;
 }
 
 /* The driver is called in any case. `...`: the call's arguments. */
-#define TUNES(symbol, what, parameters, ...)                                                     \
-    AG_ENTRY_IF_REPLAYED(symbol, parameters, const struct ag_tuned tuned = what; tuning(&tuned); \
-                         return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &tuned)),         \
-                                __VA_ARGS__)
-#define TUNED(...) ((struct ag_tuned){__VA_ARGS__})
+#define TUNES(symbol, what, parameters, ...)                                                   \
+    AG_ENTRY_IF_REPLAYED(                                                                      \
+        symbol, parameters, const struct ag_func_attrs func_attrs = what; tuning(&func_attrs); \
+        return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &func_attrs)), __VA_ARGS__)
+#define TUNED(...) ((struct ag_func_attrs){__VA_ARGS__})
 
-TUNES(cuFuncSetAttribute, TUNED(function, AG_TUNED_ATTRIBUTE, (int)attribute, -1, value),
+TUNES(cuFuncSetAttribute, TUNED(function, AG_FUNC_ATTRIBUTE, (int)attribute, -1, value),
       (CUfunction function, CUfunction_attribute attribute, int value), function, attribute, value)
-TUNES(cuKernelSetAttribute, TUNED(kernel, AG_TUNED_ATTRIBUTE, (int)attribute, device, value),
+TUNES(cuKernelSetAttribute, TUNED(kernel, AG_FUNC_ATTRIBUTE, (int)attribute, device, value),
       (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device), attribute,
       value, kernel, device)
-TUNES(cuFuncSetCacheConfig, TUNED(function, AG_TUNED_CACHE, 0, -1, (int)config),
+TUNES(cuFuncSetCacheConfig, TUNED(function, AG_FUNC_CACHE, 0, -1, (int)config),
       (CUfunction function, CUfunc_cache config), function, config)
-TUNES(cuKernelSetCacheConfig, TUNED(kernel, AG_TUNED_CACHE, 0, device, (int)config),
+TUNES(cuKernelSetCacheConfig, TUNED(kernel, AG_FUNC_CACHE, 0, device, (int)config),
       (CUkernel kernel, CUfunc_cache config, CUdevice device), kernel, config, device)
-TUNES(cuFuncSetSharedMemConfig, TUNED(function, AG_TUNED_BANKS, 0, -1, (int)config),
+TUNES(cuFuncSetSharedMemConfig, TUNED(function, AG_FUNC_BANKS, 0, -1, (int)config),
       (CUfunction function, CUsharedconfig config), function, config)

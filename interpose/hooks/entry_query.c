@@ -1,5 +1,5 @@
 /* Hooks of calls whose answer depends on the wait that an ordered free left owed. */
-#include "graph/record/tuned.h"
+#include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
@@ -80,7 +80,7 @@ static void forgotten(void)
 {
     if (ag_entry_replays_now()) {
         ag_replay_forget_code(AG_FLUSH_CODE);
-        ag_tuned_forget();
+        ag_func_attrs_forget();
         ag_copies_forget(); /* variables go, too */
     }
     ag_params_forget();

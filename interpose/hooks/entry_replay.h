@@ -16,10 +16,10 @@ static inline bool ag_entry_passes(void)
 }
 
 /* After the driver's own call of an operation that was not withheld. */
-static inline CUresult ag_entry_submitted(struct ag_lane *lane, CUresult result)
+static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult result)
 {
-    if (AG_UNLIKELY(result != CUDA_SUCCESS && lane))
-        ag_replay_refused(lane);
+    if (AG_UNLIKELY(result != CUDA_SUCCESS && state))
+        ag_replay_refused(state);
     return result;
 }
 
@@ -33,19 +33,19 @@ static inline CUresult ag_entry_submitted(struct ag_lane *lane, CUresult result)
         return way(__VA_ARGS__);                     \
     }
 
-/* An operation on `stream`. record: an expression that gives the `lane` back, true when the
+/* An operation on `stream`. record: an expression that gives the `state` back, true when the
  * operation was withheld (ag_replay_take, ag_replay_pass). */
-#define AG_RECORDED(symbol, stream, per_thread, record, parameters, ...)            \
-    static __attribute__((noinline)) CUresult replayed_##symbol parameters          \
-    {                                                                               \
-        struct ag_lane *lane;                                                       \
-                                                                                    \
-        AG_ENTER(symbol, __VA_ARGS__);                                              \
-        lane = ag_replay_enter(stream, per_thread);                                 \
-        if (lane && (record))                                                       \
-            return ag_entry_leave(CUDA_SUCCESS);                                    \
-        return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol(__VA_ARGS__))); \
-    }                                                                               \
+#define AG_RECORDED(symbol, stream, per_thread, record, parameters, ...)             \
+    static __attribute__((noinline)) CUresult replayed_##symbol parameters           \
+    {                                                                                \
+        struct ag_stream *state;                                                     \
+                                                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                                               \
+        state = ag_replay_enter(stream, per_thread);                                 \
+        if (state && (record))                                                       \
+            return ag_entry_leave(CUDA_SUCCESS);                                     \
+        return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(__VA_ARGS__))); \
+    }                                                                                \
     AG_JUMPS(symbol, parameters, __VA_ARGS__)
 
 /* A call that is nothing to record: `flush` lets go what has to be with the driver before it. */

@@ -72,31 +72,31 @@ NOTED(AG_VISIBLE_HOST_FUNCTION, cuGraphAddHostNode,
       node, graph, dependencies, n, parameters)
 NOTED(AG_VISIBLE_PEERS, cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), peer, flags)
 
-/* The lane of its stream, if that is replayed, where it may be recorded. True: withheld. */
+/* The state of its stream, if that is replayed, where it may be recorded. True: withheld. */
 static bool take_host_function(CUstream stream, bool per_thread, CUhostFn function, void *data,
-                               struct ag_lane **ret_lane)
+                               struct ag_stream **ret_state)
 {
     struct ag_op op;
 
-    *ret_lane = ag_entry_replays_now() ? ag_replay_enter(stream, per_thread) : NULL;
-    if (!*ret_lane)
+    *ret_state = ag_entry_replays_now() ? ag_replay_enter(stream, per_thread) : NULL;
+    if (!*ret_state)
         return false;
-    op.payload = ag_replay_room(*ret_lane);
+    op.payload = ag_replay_room(*ret_state);
     if (!ag_op_host(&op, function, data))
-        return ag_replay_pass(*ret_lane, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(*ret_lane, &op);
+        return ag_replay_pass(*ret_state, AG_FLUSH_UNRECORDED);
+    return ag_replay_take(*ret_state, &op);
 }
 
-#define HOST_FUNCTION(symbol, per_thread)                                                      \
-    AG_ENTRY CUresult symbol(CUstream stream, CUhostFn function, void *data)                   \
-    {                                                                                          \
-        struct ag_lane *lane;                                                                  \
-                                                                                               \
-        AG_ENTER(symbol, stream, function, data);                                              \
-        ag_order_note_visible(AG_VISIBLE_HOST_FUNCTION);                                       \
-        if (take_host_function(stream, per_thread, function, data, &lane))                     \
-            return ag_entry_leave(CUDA_SUCCESS);                                               \
-        return ag_entry_leave(ag_entry_submitted(lane, ag_cu.symbol(stream, function, data))); \
+#define HOST_FUNCTION(symbol, per_thread)                                                       \
+    AG_ENTRY CUresult symbol(CUstream stream, CUhostFn function, void *data)                    \
+    {                                                                                           \
+        struct ag_stream *state;                                                                \
+                                                                                                \
+        AG_ENTER(symbol, stream, function, data);                                               \
+        ag_order_note_visible(AG_VISIBLE_HOST_FUNCTION);                                        \
+        if (take_host_function(stream, per_thread, function, data, &state))                     \
+            return ag_entry_leave(CUDA_SUCCESS);                                                \
+        return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(stream, function, data))); \
     }
 
 HOST_FUNCTION(cuLaunchHostFunc, false)

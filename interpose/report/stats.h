@@ -223,7 +223,7 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
 
 #define AG_UNWAITED_ROUND 512u /* operations of what stands for a round where nobody waits */
 
-/* A round takes so long without graphs, and with. Unwaited: as many operations of a lane that
+/* A round takes so long without graphs, and with. Unwaited: as many operations of a stream that
  * nobody waits for take the host so long. */
 static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns, bool unwaited)
 {

@@ -57,7 +57,7 @@ enum ag_trace_kind {
     AG_TRACE_FAILED,      /* an allocation that failed: placement wished; code: the CUresult */
     AG_TRACE_MOVED,       /* a spilled block that the program has is in `placement` now */
     AG_TRACE_STEP, /* a step of budget and pressure, code: its text; size: bytes wanted, or 0 */
-    /* Replay. stream: the lane's; size: operations. */
+    /* Replay. stream: the stream's; size: operations. */
     AG_TRACE_REPLAY = 16, /* launched as a graph; address: nodes updated */
     AG_TRACE_RELEASE,     /* withheld, then submitted one by one */
     AG_TRACE_FLUSH,       /* what is withheld must go out; code: the text of the reason */

@@ -34,7 +34,7 @@
 #define MS          1000000u
 #define SOONEST_NS  MS
 #define LATEST_NS   (50u * MS)
-#define PATIENCE_NS (10000ull * MS) /* that the end of a process takes */
+#define TIMEOUT_NS  (10000ull * MS) /* that the end of a process takes */
 #define PORTION     1024u           /* units written at once */
 #define STACK_BYTES (128u * 1024u)
 #define HIGH_FD     512
@@ -291,7 +291,7 @@ void ag_trace_finish(const char *ended_by)
         [AG_TRACE_END_AT_ONCE] = "_exit",
         [AG_TRACE_END_EXEC] = "exec",
     };
-    uint64_t until = ag_clock_ns() + PATIENCE_NS;
+    uint64_t until = ag_clock_ns() + TIMEOUT_NS;
     uint16_t code = 0;
 
     if (!atomic_load(&ag_trace_active))

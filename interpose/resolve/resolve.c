@@ -22,7 +22,7 @@
 #include "interpose/driver/symbols.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/report/stats.h"
-#include "interpose/resolve/passage.h"
+#include "interpose/resolve/trampoline.h"
 
 /* For the assembly alone, hence no header. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
@@ -41,18 +41,18 @@ static bool is_wanted(enum ag_hook hook)
 }
 
 /* What is not hooked is only stood in for where streams may be replayed. */
-static void *by_passage(const char *name, void *real)
+static void *by_trampoline(const char *name, void *real)
 {
-    void *passage;
+    void *trampoline;
 
     if (!ag_entry_replays() || !ag_driver_owns(real))
         return real;
-    passage = ag_passage_of_name(name, real);
-    if (passage != real) {
+    trampoline = ag_trampoline_of_name(name, real);
+    if (trampoline != real) {
         ag_driver_note_address(real);
         ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
     }
-    return passage;
+    return trampoline;
 }
 
 /* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the
@@ -66,7 +66,7 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name)
         return real;
     hook = ag_hook_by_name(name);
     if (hook == AG_N_HOOKS)
-        return by_passage(name, real);
+        return by_trampoline(name, real);
     if (real == ag_hook_info(hook)->entry || !is_wanted(hook) || !ag_driver_owns(real))
         return real;
     ag_driver_note_address(real);
@@ -91,7 +91,7 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
         return ag_hook_info(hook)->entry;
     }
     if (ag_entry_replays())
-        return ag_passage_of_address(real);
+        return ag_trampoline_of_address(real);
     hook = name ? ag_hook_by_base(name) : AG_N_HOOKS;
     if (hook != AG_N_HOOKS && is_wanted(hook)) {
         ag_stats_add(AG_STAT_DOOR_UNMATCHED, 1);

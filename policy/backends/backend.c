@@ -122,20 +122,20 @@ static struct ag_block *joined(struct ag_block *first, struct ag_block *second)
 
 /* What of the list must stay, for the driver's wait would be too long. */
 static struct ag_block *hold_back(struct ag_context *context, struct ag_block **blocks,
-                                  uint64_t patience_ns)
+                                  uint64_t timeout_ns)
 {
-    struct ag_block *singles = patience_ns == UINT64_MAX ? NULL : take_singles(blocks);
+    struct ag_block *singles = timeout_ns == UINT64_MAX ? NULL : take_singles(blocks);
 
-    if (!singles || !ag_order_wait_idle(context, patience_ns))
+    if (!singles || !ag_order_wait_idle(context, timeout_ns))
         return singles;
     *blocks = joined(singles, *blocks);
     return NULL;
 }
 
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
-                                    uint64_t patience_ns)
+                                    uint64_t timeout_ns)
 {
-    struct ag_block *held = hold_back(context, &blocks, patience_ns);
+    struct ag_block *held = hold_back(context, &blocks, timeout_ns);
     CUstream stream;
     bool pushed;
 

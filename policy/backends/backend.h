@@ -13,11 +13,11 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
 
 /* Gives blocks (linked by ->next), whose users are ordered before now, back to where they came
  * from; out of the books first. Single allocations go by the driver's own free, which waits for the
- * context: within a call of the program that natively waits for nothing, `patience_ns` bounds that
+ * context: within a call of the program that natively waits for nothing, `timeout_ns` bounds that
  * (else UINT64_MAX). Those that cannot go back now (a capture is open, or the wait was too long)
  * are returned, still in the books. */
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
-                                    uint64_t patience_ns);
+                                    uint64_t timeout_ns);
 
 /* Our pool can serve that device. Makes it on first use; not inside a capture. */
 bool ag_pool_ready(struct ag_device *device);

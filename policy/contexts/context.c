@@ -16,14 +16,14 @@
 #define VISIT_NS 1000000000u
 
 static struct {
-    struct ag_lock lock; /* guards entries, spares, primary references, the devices' list */
+    struct ag_lock lock; /* guards entries, freelist, primary references, the devices' list */
     _Atomic(struct ag_context *) contexts[AG_MAX_CONTEXTS];
     struct ag_device devices[AG_MAX_DEVICES];
     _Atomic unsigned n_devices;
     _Atomic unsigned n_contexts;
     /* Goes up when a context dies, so that threads drop what they remember. */
     _Atomic unsigned generation;
-    struct ag_context *spares; /* memory of contexts that are gone, linked by ->next_spare */
+    struct ag_context *freelist; /* memory of contexts that are gone, linked by ->next_spare */
 } table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
 
 static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
@@ -135,8 +135,8 @@ static int device_of(CUcontext handle)
 /* With the table's lock held. */
 static void put_spare(struct ag_context *spare)
 {
-    spare->next_spare = table.spares;
-    table.spares = spare;
+    spare->next_spare = table.freelist;
+    table.freelist = spare;
 }
 
 void ag_context_recycle(struct ag_context *context)
@@ -151,7 +151,7 @@ void ag_context_recycle(struct ag_context *context)
 /* Somebody may visit one for ever: a thread that was cancelled at it. */
 static struct ag_context *take_spare(void)
 {
-    struct ag_context **link = &table.spares, *spare;
+    struct ag_context **link = &table.freelist, *spare;
 
     ag_lock_take(&table.lock);
     while ((spare = *link) && atomic_load_explicit(&spare->visitors, memory_order_seq_cst))
@@ -170,7 +170,7 @@ static void clear(struct ag_context *spare)
     spare->ordered.event = spare->draining.event = spare->alloc_event = NULL;
     spare->alloc_stream = spare->free_stream = NULL;
     atomic_store_explicit(&spare->has_nonblocking_stream, false, memory_order_relaxed);
-    atomic_store_explicit(&spare->equipment_state, 0, memory_order_relaxed);
+    atomic_store_explicit(&spare->resources_state, 0, memory_order_relaxed);
     ag_order_settle(spare);
     atomic_store_explicit(&spare->leaving, false, memory_order_relaxed);
 }
@@ -346,7 +346,7 @@ void ag_context_forget(struct ag_context *context)
 void ag_context_forget_all(void)
 {
     ag_lock_init(&table.lock, AG_RANK_CONTEXTS); /* the thread that held it is the parent's */
-    table.spares = NULL;
+    table.freelist = NULL;
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
         atomic_store_explicit(&table.contexts[i], NULL, memory_order_relaxed);
     atomic_store_explicit(&table.n_contexts, 0, memory_order_relaxed);
@@ -440,7 +440,7 @@ void ag_context_restore(bool pushed)
         (void)ag_cu.cuCtxPopCurrent_v2(&popped);
 }
 
-enum equipment { NOT_EQUIPPED, BEING_EQUIPPED, EQUIPPED };
+enum resources { NOT_MADE, BEING_MADE, MADE };
 
 static void drop_event(CUevent *event)
 {
@@ -449,7 +449,7 @@ static void drop_event(CUevent *event)
     *event = NULL;
 }
 
-static void drop_equipment(struct ag_context *context)
+static void drop_resources(struct ag_context *context)
 {
     drop_event(&context->ordered.event);
     drop_event(&context->draining.event);
@@ -460,7 +460,7 @@ static void drop_equipment(struct ag_context *context)
 }
 
 /* The context is current. */
-static CUresult make_equipment(struct ag_context *context)
+static CUresult make_resources(struct ag_context *context)
 {
     CUresult result = ag_cu.cuEventCreate(&context->ordered.event, CU_EVENT_DISABLE_TIMING);
 
@@ -474,31 +474,30 @@ static CUresult make_equipment(struct ag_context *context)
         result = ag_cu.cuStreamCreate(&context->free_stream, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)
         return result;
-    drop_equipment(context);
+    drop_resources(context);
     return result;
 }
 
-CUresult ag_context_equip(struct ag_context *context)
+CUresult ag_context_init_resources(struct ag_context *context)
 {
-    int state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
+    int state = atomic_load_explicit(&context->resources_state, memory_order_acquire);
     struct ag_wait wait = {0};
     CUresult result;
     bool pushed;
 
-    while (state != EQUIPPED) {
-        if (state == NOT_EQUIPPED &&
-            atomic_compare_exchange_strong(&context->equipment_state, &state, BEING_EQUIPPED)) {
+    while (state != MADE) {
+        if (state == NOT_MADE &&
+            atomic_compare_exchange_strong(&context->resources_state, &state, BEING_MADE)) {
             result = ag_context_make_current(context, &pushed);
             if (result == CUDA_SUCCESS)
-                result = make_equipment(context);
+                result = make_resources(context);
             ag_context_restore(pushed);
-            atomic_store_explicit(&context->equipment_state,
-                                  result == CUDA_SUCCESS ? EQUIPPED : NOT_EQUIPPED,
-                                  memory_order_release);
+            atomic_store_explicit(&context->resources_state,
+                                  result == CUDA_SUCCESS ? MADE : NOT_MADE, memory_order_release);
             return result;
         }
         ag_wait_turn(&wait); /* another thread is at it */
-        state = atomic_load_explicit(&context->equipment_state, memory_order_acquire);
+        state = atomic_load_explicit(&context->resources_state, memory_order_acquire);
     }
     return CUDA_SUCCESS;
 }

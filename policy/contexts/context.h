@@ -55,8 +55,8 @@ struct ag_context {
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     unsigned primary_references;         /* of a primary context; under the table's lock */
 
-    /* Made on first need by ag_context_equip(), with the fences' events: */
-    _Atomic int equipment_state;
+    /* Made on first need by ag_context_init_resources(), with the fences' events: */
+    _Atomic int resources_state;
     CUevent alloc_event;
     CUstream alloc_stream, free_stream; /* private, non-blocking */
 
@@ -96,7 +96,7 @@ void ag_context_primary_released(int device);
 void ag_context_ending(struct ag_context *context);
 /* The context is gone: nobody finds it any more. */
 void ag_context_forget(struct ag_context *context);
-/* No lane or block of it is left either: another context may have its memory, once. */
+/* No stream or block of it is left either: another context may have its memory, once. */
 void ag_context_recycle(struct ag_context *context);
 
 /* Calls `visit` for every live context, without a lock held; none of them ends meanwhile. */
@@ -114,7 +114,7 @@ uint64_t ag_device_cached(struct ag_device *device);
 
 /* Makes the context's private streams and events. CUDA_SUCCESS, or why not. Not inside a capture.
  */
-CUresult ag_context_equip(struct ag_context *context);
+CUresult ag_context_init_resources(struct ag_context *context);
 
 /* Makes `context` current if it is not. *ret_pushed tells ag_context_restore() what to undo. */
 CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed);

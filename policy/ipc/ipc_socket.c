@@ -228,7 +228,7 @@ static void serve(int guest)
 }
 
 /* Milliseconds until the first guest must go; -1 for never. */
-static int patience(void)
+static int timeout(void)
 {
     uint64_t now = ag_clock_ns();
 
@@ -247,7 +247,7 @@ static void turn(bool open)
     for (unsigned i = 0; i < n; i++)
         polls[i] = (struct pollfd){.fd = self.guests[i].fd, .events = POLLIN};
     polls[n] = (struct pollfd){.fd = open ? self.listener.fd : -1, .events = POLLIN};
-    if (poll(polls, n + 1, open ? patience() : 20) < 0)
+    if (poll(polls, n + 1, open ? timeout() : 20) < 0)
         return;
     now = ag_clock_ns();
     for (unsigned i = n; i-- > 0;) {

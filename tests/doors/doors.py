@@ -116,7 +116,7 @@ def code_of(run, call):
 
 
 def check_answers(run, hooked, library, passed):
-    """Hooked symbols come from the library, the same symbol, and so do passages; where there are any,
+    """Hooked symbols come from the library, the same symbol, and so do trampolines; where there are any,
     what no list knows comes from it, too. All else is the stub's own answer."""
     check(len(run.lookups()) > 300, f"only {len(run.lookups())} look-ups seen")
     substituted = 0
@@ -133,11 +133,11 @@ def check_answers(run, hooked, library, passed):
             substituted += 1
         elif library and symbol in passed:
             check(got_library == library and got_symbol == symbol,
-                  f"{door} {question}: expected a passage to {symbol}, "
+                  f"{door} {question}: expected a trampoline to {symbol}, "
                   f"got {got_symbol} of {got_library}")
         elif library and passed and symbol == "-":
             check(got_library == library,
-                  f"{door} {question}: expected a spare passage, got {got_symbol} of {got_library}")
+                  f"{door} {question}: expected a spare trampoline, got {got_symbol} of {got_library}")
         elif door == "get_proc_address":
             check(got_library == STUB and got_offset == offset,
                   f"{door} {question}: expected the driver's own answer at {offset}, "
@@ -198,7 +198,7 @@ def test(options, directory):
             check_same_questions(run, listed_lookups(options.lookups))
         asked = {run.stub[s[1]][0] for s in run.lookups()}
         check(launches & asked, "no launch was looked up")
-        check(not replayed or len(passed & asked) > 50, "few passages were looked up")
+        check(not replayed or len(passed & asked) > 50, "few trampolines were looked up")
         print(f"driver version {version}: {len(run.lookups())} look-ups, "
               f"{substituted} substituted, cudaMalloc returned {code}")
 

@@ -26,10 +26,10 @@ static struct ag_op ops[N];
 static bool is_busy;
 
 /* policy/order.c, as far as it is wanted. */
-bool ag_order_wait_idle(struct ag_context *context, uint64_t patience_ns)
+bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     (void)context;
-    (void)patience_ns;
+    (void)timeout_ns;
     return !is_busy && cuCtxSynchronize() == CUDA_SUCCESS;
 }
 

@@ -189,7 +189,7 @@ static void make_blend(struct ag_op *op, uint64_t *payload)
     CHECK(ag_op_kernel(op, &call, ag_params_of(call.function)));
 }
 
-static void make_quiet(struct ag_op *op, uint64_t *payload)
+static void cache_fast_path(struct ag_op *op, uint64_t *payload)
 {
     struct ag_kernel_call call = {
         .function = world.quiet,
@@ -250,7 +250,7 @@ void world_make(struct made *made, enum what what, uint64_t fixed, uint64_t payl
         make_blend(op, &payload);
         break;
     case WHAT_QUIET:
-        make_quiet(op, &payload);
+        cache_fast_path(op, &payload);
         break;
     case WHAT_DEVICE_COPY:
     case WHAT_TO_DEVICE:

@@ -50,7 +50,7 @@ static pid_t begin_child(void)
     return child;
 }
 
-/* The child's own alarm would be natively as good, and need no patience here; but what hangs is to
+/* The child's own alarm would be natively as good, and need no timeout here; but what hangs is to
  * be seen. */
 static void wait_for(pid_t child)
 {

@@ -71,7 +71,7 @@ class Doors(Case):
                     self.assertEqual(owners, {owner})
 
     def test_replayed(self):
-        # The driver's own pointers come from either door all the same, or passages do.
+        # The driver's own pointers come from either door all the same, or trampolines do.
         for command in (['preload_door_linked'], ['preload_door_dlsym'], ['preload_door_dlsym', 'default'],
                         ['preload_door_get_proc', 'legacy'], ['preload_door_get_proc', 'per-thread']):
             with self.subTest(command=command):

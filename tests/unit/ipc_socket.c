@@ -55,7 +55,7 @@ static double now(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-static void nap(unsigned ms)
+static void backoff(unsigned ms)
 {
     struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l};
 
@@ -120,10 +120,10 @@ static int knock(void)
 static ssize_t hear(int fd)
 {
     char bytes[512];
-    struct timeval patience = {.tv_sec = 5};
+    struct timeval timeout = {.tv_sec = 5};
     ssize_t n;
 
-    CHECK(!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)));
+    CHECK(!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)));
     n = recv(fd, bytes, sizeof(bytes), 0);
     return n < 0 && errno == ECONNRESET ? 0 : n;
 }
@@ -133,7 +133,7 @@ static void wait_until(atomic_uint *counter, unsigned value)
     double until = now() + 5;
 
     while (atomic_load(counter) < value && now() < until)
-        nap(5);
+        backoff(5);
     CHECK_SAID(atomic_load(counter) >= value, "%u of %u", atomic_load(counter), value);
 }
 
@@ -190,7 +190,7 @@ static unsigned quiet_descriptors(void)
 
     CHECK(is_served(1));
     for (unsigned i = 0; i < 20; i++) {
-        nap(5);
+        backoff(5);
         fewer = open_descriptors();
         n = fewer < n ? fewer : n;
     }
@@ -203,7 +203,7 @@ static bool descriptors_are(unsigned n)
     double until = now() + 5;
 
     while (open_descriptors() != n && now() < until)
-        nap(5);
+        backoff(5);
     return open_descriptors() == n;
 }
 
@@ -266,7 +266,7 @@ static void *knock_often(void *stop)
 {
     while (!atomic_load((atomic_bool *)stop)) {
         CHECK(!close(knock()));
-        nap(1);
+        backoff(1);
     }
     return NULL;
 }
@@ -297,7 +297,7 @@ static void test_no_descriptors(void)
     struct ag_ipc_request request = {.token = right, .number = 3};
 
     CHECK(!close(fd));
-    nap(20);
+    backoff(20);
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0 && !getrlimit(RLIMIT_NOFILE, &before));
     none = (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = before.rlim_max};
@@ -309,7 +309,7 @@ static void test_no_descriptors(void)
     CHECK(!connect(fd, (struct sockaddr *)&name, size));
     ag_ipc_write_request(bytes, &request);
     CHECK(send(fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes));
-    nap(100);
+    backoff(100);
     CHECK(!setrlimit(RLIMIT_NOFILE, &before));
     CHECK(hear(fd) == AG_IPC_REPLY_BYTES);
     CHECK(!close(fd));
@@ -521,7 +521,7 @@ static void test_closed_under_it(void)
     CHECK(dup2(mine, listener) == listener);
     fd = try_to_knock(&error); /* wakes the thread, if the name is not gone already */
     CHECK(!connect(guest, (struct sockaddr *)&name, size));
-    nap(100);
+    backoff(100);
     CHECK(!close(fd));
     fd = accept(mine, NULL, NULL);
     CHECK_SAID(fd >= 0, "%s: somebody else has let him in", strerror(errno));

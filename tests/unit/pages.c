@@ -1,5 +1,5 @@
 /* base/pages.c: pages are cleared, are there when they were made ready, and keep what was written;
- * spares go to one caller each, and are a few at most; also from threads. */
+ * freelist go to one caller each, and are a few at most; also from threads. */
 #include "interpose/base/pages.h"
 
 #include <pthread.h>
@@ -43,42 +43,42 @@ static void ready_pages_are_there(void)
 
 static void spares_are_few(void)
 {
-    static struct ag_spares spares;
-    char blocks[AG_SPARES + 1];
+    static struct ag_freelist freelist;
+    char blocks[AG_FREELIST_BLOCKS + 1];
     unsigned seen = 0;
 
-    CHECK(!ag_spares_take(&spares));
-    for (unsigned i = 0; i < AG_SPARES; i++) {
-        CHECK(!ag_spares_are_enough(&spares));
-        CHECK(ag_spares_put(&spares, &blocks[i]));
+    CHECK(!ag_freelist_take(&freelist));
+    for (unsigned i = 0; i < AG_FREELIST_BLOCKS; i++) {
+        CHECK(!ag_freelist_is_full(&freelist));
+        CHECK(ag_freelist_put(&freelist, &blocks[i]));
     }
-    CHECK(ag_spares_are_enough(&spares));
-    CHECK(!ag_spares_put(&spares, &blocks[AG_SPARES]));
-    for (unsigned i = 0; i < AG_SPARES; i++) {
-        const char *block = ag_spares_take(&spares);
+    CHECK(ag_freelist_is_full(&freelist));
+    CHECK(!ag_freelist_put(&freelist, &blocks[AG_FREELIST_BLOCKS]));
+    for (unsigned i = 0; i < AG_FREELIST_BLOCKS; i++) {
+        const char *block = ag_freelist_take(&freelist);
 
         CHECK(block && !(seen & 1u << (block - blocks)));
         seen |= 1u << (block - blocks);
     }
-    CHECK(!ag_spares_take(&spares));
+    CHECK(!ag_freelist_take(&freelist));
 }
 
 /* --- threads --- */
 
-static struct ag_spares shared;
+static struct ag_freelist shared;
 
 /* Whoever has a block is the only one. */
 static void *take_and_put(void *unused)
 {
     (void)unused;
     for (unsigned i = 0; i < 100000; i++) {
-        unsigned *block = ag_spares_take(&shared);
+        unsigned *block = ag_freelist_take(&shared);
 
         if (!block)
             continue;
         CHECK(++*block == 1);
         --*block;
-        CHECK(ag_spares_put(&shared, block));
+        CHECK(ag_freelist_put(&shared, block));
     }
     return NULL;
 }
@@ -89,14 +89,14 @@ static void threads(void)
     pthread_t thread[4];
 
     for (unsigned i = 0; i < N_OF(blocks); i++)
-        CHECK(ag_spares_put(&shared, &blocks[i]));
+        CHECK(ag_freelist_put(&shared, &blocks[i]));
     for (unsigned i = 0; i < N_OF(thread); i++)
         CHECK(!pthread_create(&thread[i], NULL, take_and_put, NULL));
     for (unsigned i = 0; i < N_OF(thread); i++)
         CHECK(!pthread_join(thread[i], NULL));
     for (unsigned i = 0; i < N_OF(blocks); i++)
-        CHECK(ag_spares_take(&shared));
-    CHECK(!ag_spares_take(&shared));
+        CHECK(ag_freelist_take(&shared));
+    CHECK(!ag_freelist_take(&shared));
 }
 
 int main(void)

@@ -157,7 +157,7 @@ static void goes_round(void)
     for (int i = 0; i < 4; i++)
         CHECK(ag_ring_put(ring, &staged[i], &byte, 1) == memory + i * SLOT);
     began = ag_clock_ns();
-    CHECK(!ag_ring_put(ring, &staged[4], &byte, 1)); /* lanes hold all: nothing to wait for */
+    CHECK(!ag_ring_put(ring, &staged[4], &byte, 1)); /* streams hold all: nothing to wait for */
     CHECK(counted(AG_STAT_STAGING_STALLS) == stalls && counted(AG_STAT_STAGING_FULL) == full + 1);
     for (int i = 0; i < 4; i++)
         CHECK(ag_ring_sent(ring, &staged[i], CU_STREAM_LEGACY) == CUDA_SUCCESS);

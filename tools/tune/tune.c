@@ -30,7 +30,7 @@ static struct {
     unsigned runs;
     enum tune_metric metric;
     struct tune_output output;
-    uint64_t patience_ns;
+    uint64_t timeout_ns;
     struct output write, html; /* their paths are NULL where they are not wanted */
     bool json, simulate;
     char **argv;
@@ -89,7 +89,7 @@ static int take_words(const struct command_line *line)
             wish.runs = (unsigned)atoi(value);
             break;
         case OPTION_tune_timeout:
-            wish.patience_ns = strtoull(value, NULL, 10) * 1000000000u;
+            wish.timeout_ns = strtoull(value, NULL, 10) * 1000000000u;
             break;
         case OPTION_tune_metric:
             wish.metric = (enum tune_metric)ag_text_choice(value, "time|peak|both");
@@ -145,7 +145,7 @@ static bool learn(void)
     static const char *const none[] = {NULL};
     struct tune_run run;
 
-    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.patience_ns, &run))
+    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.timeout_ns, &run))
         return false;
     if (!stopped && !run.timed_out && run.status == wish.output.status)
         tune_output_learn(&wish.output, &run.text);
@@ -204,8 +204,8 @@ static int try_as_it_is(void)
     if (!stopped && is_usable(&run)) {
         wish.output.status = run.status;
         tune_output_learn(&wish.output, &run.text);
-        if (!wish.patience_ns)
-            wish.patience_ns = 10 * run.ns + 60000000000u;
+        if (!wish.timeout_ns)
+            wish.timeout_ns = 10 * run.ns + 60000000000u;
         result = STATUS_OK;
     }
     tune_text_free(&run.text);
@@ -223,7 +223,7 @@ static int try_it(const char *library)
 
     if (result != STATUS_OK)
         return result;
-    if (!tune_run(wish.argv, library, counted, true, wish.output.file, wish.patience_ns, &run))
+    if (!tune_run(wish.argv, library, counted, true, wish.output.file, wish.timeout_ns, &run))
         return STATUS_FAILED;
     trials[0].peak_bytes = run.peak_bytes;
     simulated = wish.simulate || run.simulated;
@@ -255,7 +255,7 @@ static void run_trial(struct trial *trial, const char *library)
     if (trial->fault)
         return;
     if (!tune_run(wish.argv, is_native ? NULL : library, trial->settings, !is_native,
-                  wish.output.file, wish.patience_ns, &run)) {
+                  wish.output.file, wish.timeout_ns, &run)) {
         trial->fault = "could not be started";
         return;
     }

@@ -80,9 +80,9 @@ bool tune_set_aside(const char *path);
 /* Afterwards: it may go where the program wrote a new one, else it comes back. */
 void tune_settle(const char *path, bool written);
 
-/* Runs argv with the settings, for at most `patience_ns`; `library` is preloaded unless NULL. Its
+/* Runs argv with the settings, for at most `timeout_ns`; `library` is preloaded unless NULL. Its
  * reports, if `counts`, tell the peak. False when it could not be started. */
 bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,
-              const char *output_file, uint64_t patience_ns, struct tune_run *ret);
+              const char *output_file, uint64_t timeout_ns, struct tune_run *ret);
 
 #endif

@@ -174,9 +174,9 @@ static void become(char **argv, const char *library, const char *const *settings
 }
 
 /* Waits for the child, and ends it when it takes too long. */
-static int wait_for(pid_t child, uint64_t patience_ns, bool *ret_timed_out)
+static int wait_for(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
 {
-    uint64_t deadline = ag_clock_ns() + patience_ns;
+    uint64_t deadline = ag_clock_ns() + timeout_ns;
     int status = 0;
     pid_t got;
 
@@ -192,7 +192,7 @@ static int wait_for(pid_t child, uint64_t patience_ns, bool *ret_timed_out)
 }
 
 static bool run_in(const char *folder, char **argv, const char *library,
-                   const char *const *settings, bool counts, uint64_t patience_ns,
+                   const char *const *settings, bool counts, uint64_t timeout_ns,
                    struct tune_run *ret)
 {
     int out = open_unnamed(folder, "out"), err = open_unnamed(folder, "err");
@@ -207,7 +207,7 @@ static bool run_in(const char *folder, char **argv, const char *library,
     if (!child)
         become(argv, library, settings, stats, out, err);
     if (child > 0) {
-        ret->status = wait_for(child, patience_ns, &ret->timed_out);
+        ret->status = wait_for(child, timeout_ns, &ret->timed_out);
         ret->ns = ag_clock_ns() - began;
         ret->has_output = tune_text_read(out, false, &ret->text);
         last_line(err, ret->complaint, sizeof(ret->complaint));
@@ -220,7 +220,7 @@ static bool run_in(const char *folder, char **argv, const char *library,
 }
 
 bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,
-              const char *output_file, uint64_t patience_ns, struct tune_run *ret)
+              const char *output_file, uint64_t timeout_ns, struct tune_run *ret)
 {
     const char *tmp = getenv("TMPDIR");
     char folder[PATH_MAX];
@@ -232,7 +232,7 @@ bool tune_run(char **argv, const char *library, const char *const *settings, boo
         return false;
     if (output_file)
         (void)unlink(output_file); /* an old one would always be the same */
-    ran = run_in(folder, argv, library, settings, counts, patience_ns, ret);
+    ran = run_in(folder, argv, library, settings, counts, timeout_ns, ret);
     if (output_file) {
         int fd = open(output_file, O_RDONLY | O_CLOEXEC);
 

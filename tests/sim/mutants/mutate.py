@@ -36,15 +36,21 @@ def read(path):
             for kind, name, policy, what, body in ROW.findall(text)]
 
 
+def pattern(old):
+    """Whole lines, however the formatter breaks and aligns them."""
+    return re.compile(r'^[ \t]*' + r'\s+'.join(map(re.escape, old.split())) + r'[ \t]*\n', re.M)
+
+
 def mutated(rows, source, text):
     n = 0
     for number, (name, _, _, places, _) in enumerate(rows, 1):
         for file, old, new in places:
             if file != source:
                 continue
-            if text.count(old) != 1:
+            if len(pattern(old).findall(text)) != 1:
                 continue
-            text = text.replace(old, new.replace('MUTANT', '(ag_mutant() == %d)' % number))
+            there = new.replace('MUTANT', '(ag_mutant() == %d)' % number)
+            text = pattern(old).sub(lambda _: there, text)
             n += 1
     return SWITCH + '#line 1\n' + text if n else text
 
@@ -54,7 +60,7 @@ def problems(rows, root):
     for name, _, _, places, _ in rows:
         for file, old, _ in places:
             with open(root + '/' + file, encoding='utf-8') as f:
-                n = f.read().count(old)
+                n = len(pattern(old).findall(f.read()))
             if n != 1:
                 found.append('%s: the place of %s is there %d times' % (file, name, n))
     return found

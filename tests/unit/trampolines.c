@@ -1,7 +1,7 @@
-/* interpose/resolve/passage.c and its thunks: what a program puts into registers and on the stack
- * arrives, whatever happens in between, and every function of the driver gets the passage that is
- * meant. */
-#include "interpose/resolve/passage.h"
+/* interpose/resolve/trampoline.c and its thunks: what a program puts into registers and on the
+ * stack arrives, whatever happens in between, and every function of the driver gets the trampoline
+ * that is meant. */
+#include "interpose/resolve/trampoline.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -27,7 +27,7 @@
 #define TWIN_NAME  "cuMemcpyAtoA"         /* at the address of one that is still */
 #define GONE_NAME  "cuStreamWriteValue64" /* not in this driver */
 
-/* --- what passage.c calls --- */
+/* --- what trampoline.c calls --- */
 
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
@@ -249,21 +249,21 @@ void *ag_real_dlsym(void *handle, const char *name)
 
 /* --- the checks --- */
 
-static void *passage(const char *name)
+static void *trampoline(const char *name)
 {
     void *real = (void *)name; /* of nobody */
-    void *found = ag_passage_of_name(name, real);
+    void *found = ag_trampoline_of_name(name, real);
 
     /* A spare one would be another for another address. */
-    CHECK_SAID(found == ag_passage_of_name(name, (void *)(name + 1)), "%s", name);
+    CHECK_SAID(found == ag_trampoline_of_name(name, (void *)(name + 1)), "%s", name);
     return found;
 }
 
 /* Without a driver nothing starts; with one, the first call starts everything. */
 static void before_the_start(void)
 {
-    CUresult (*way)(void) = (CUresult(*)(void))passage(A_NAME);
-    CUresult (*gone)(void) = (CUresult(*)(void))passage(GONE_NAME);
+    CUresult (*way)(void) = (CUresult(*)(void))trampoline(A_NAME);
+    CUresult (*gone)(void) = (CUresult(*)(void))trampoline(GONE_NAME);
 
     CHECK(way() == CUDA_ERROR_STUB_LIBRARY);
     CHECK(gone() == CUDA_ERROR_NOT_SUPPORTED);
@@ -294,7 +294,7 @@ static __attribute__((noinline)) void call_all(void *way)
 
 static void call_large(void)
 {
-    struct large large = ((__typeof__(&returns_much))passage(LARGE_NAME))(41, last);
+    struct large large = ((__typeof__(&returns_much))trampoline(LARGE_NAME))(41, last);
 
     for (unsigned i = 0; i < N_OF(large.word); i++)
         CHECK(large.word[i] == 41 + i);
@@ -302,12 +302,12 @@ static void call_large(void)
 
 static void call_others(void)
 {
-    __typeof__(&takes_any) any = (__typeof__(&takes_any))passage(ANY_NAME);
+    __typeof__(&takes_any) any = (__typeof__(&takes_any))trampoline(ANY_NAME);
 
     CHECK(any(9, 1., 2., 4., 8., 16., 32., 64., 128., 256.) == 511.);
     CHECK(any(0) == 0.);
 #if defined(__x86_64__)
-    void *way = passage(CHAIN_NAME);
+    void *way = trampoline(CHAIN_NAME);
     uint64_t chain = 0x1234567887654321u, found = 0xabcdef;
 
     __asm__ volatile("movq %2, %%r10\n\tcall *%1"
@@ -326,7 +326,7 @@ static void arguments_arrive(void)
         unsigned before = flushes;
 
         atomic_store(&ag_replay_withheld, withheld);
-        call_all(passage(A_NAME));
+        call_all(trampoline(A_NAME));
         call_large();
         CHECK(flushes == before + 2 * withheld);
         call_others();
@@ -334,7 +334,7 @@ static void arguments_arrive(void)
     }
     ag_entry_depth = 1; /* one of our own calls */
     flushes = 0;
-    call_all(passage(A_NAME));
+    call_all(trampoline(A_NAME));
     CHECK(ag_entry_depth == 1 && !flushes);
     ag_entry_depth = 0;
     atomic_store(&ag_replay_withheld, 0);
@@ -342,7 +342,7 @@ static void arguments_arrive(void)
 
 static __attribute__((noinline)) void *call_and_tell(void)
 {
-    call_all(passage(A_NAME));
+    call_all(trampoline(A_NAME));
     return __builtin_return_address(0);
 }
 
@@ -365,11 +365,11 @@ static void backtraces_go_through(void)
 /* Before replay is on, such a function is like any other; then every call concerns us. */
 static void what_code_depends_on(void)
 {
-    CUresult (*way)(void) = (CUresult(*)(void))passage(CODE_NAME);
-    CUresult (*other)(void) = (CUresult(*)(void))passage("cuSurfRefSetArray");
+    CUresult (*way)(void) = (CUresult(*)(void))trampoline(CODE_NAME);
+    CUresult (*other)(void) = (CUresult(*)(void))trampoline("cuSurfRefSetArray");
 
     atomic_store(&ag_entry_replay, AG_REPLAY_ON);
-    ag_passage_index();
+    ag_trampoline_index();
     CHECK(way() == CUDA_SUCCESS && way() == CUDA_SUCCESS && empty_calls == 2);
     CHECK(forgets == 2);
     CHECK(other() == CUDA_ERROR_NOT_SUPPORTED && forgets == 3);
@@ -382,17 +382,17 @@ static void look_ups(void)
 {
     void *real = (void *)before_the_start;
 
-    CHECK(ag_passage_of_name(STILL_NAME, real) == real);
-    CHECK(ag_passage_of_address((void *)spoil) == (void *)spoil);
-    CHECK(ag_passage_of_address((void *)takes_all) == passage(A_NAME));
-    CHECK(ag_passage_of_address((void *)work) == passage(TWIN_NAME));
-    CHECK(passage("cuGraphLaunch") != passage("cuGraphLaunch_ptsz"));
+    CHECK(ag_trampoline_of_name(STILL_NAME, real) == real);
+    CHECK(ag_trampoline_of_address((void *)spoil) == (void *)spoil);
+    CHECK(ag_trampoline_of_address((void *)takes_all) == trampoline(A_NAME));
+    CHECK(ag_trampoline_of_address((void *)work) == trampoline(TWIN_NAME));
+    CHECK(trampoline("cuGraphLaunch") != trampoline("cuGraphLaunch_ptsz"));
 }
 
 #define N_THREADS 4
 #define N_SHARED  100
 
-static char unknown[AG_PASSAGE_SPARES + 8]; /* addresses */
+static char unknown[AG_TRAMPOLINE_SPARES + 8]; /* addresses */
 static void *given[N_THREADS][N_SHARED];
 
 static void *ask_for_spares(void *argument)
@@ -402,7 +402,7 @@ static void *ask_for_spares(void *argument)
 
     for (unsigned i = 0; i < 20 * N_SHARED; i++) {
         unsigned k = i < 19 * N_SHARED ? (unsigned)chance_below(&seed, N_SHARED) : i % N_SHARED;
-        void *found = ag_passage_of_name("cuNobodyKnows", &unknown[k]);
+        void *found = ag_trampoline_of_name("cuNobodyKnows", &unknown[k]);
 
         CHECK(found != &unknown[k] && (!given[me][k] || given[me][k] == found));
         given[me][k] = found;
@@ -414,10 +414,10 @@ static void *ask_for_spares(void *argument)
 static void spares(void)
 {
     pthread_t threads[N_THREADS];
-    void *first_too_many = &unknown[AG_PASSAGE_SPARES];
+    void *first_too_many = &unknown[AG_TRAMPOLINE_SPARES];
     unsigned before = flushes;
 
-    CHECK(ag_passage_of_address((void *)counts) == passage(CODE_NAME));
+    CHECK(ag_trampoline_of_address((void *)counts) == trampoline(CODE_NAME));
     for (uintptr_t i = 0; i < N_THREADS; i++)
         CHECK(!pthread_create(&threads[i], NULL, ask_for_spares, (void *)i));
     for (unsigned i = 0; i < N_THREADS; i++)
@@ -428,10 +428,10 @@ static void spares(void)
         for (unsigned i = 0; i < k; i++)
             CHECK(given[0][i] != given[0][k]);
     }
-    for (unsigned k = N_SHARED; k < AG_PASSAGE_SPARES - 1; k++)
-        CHECK(ag_passage_of_address(&unknown[k]) != &unknown[k]);
+    for (unsigned k = N_SHARED; k < AG_TRAMPOLINE_SPARES - 1; k++)
+        CHECK(ag_trampoline_of_address(&unknown[k]) != &unknown[k]);
     /* The last one, for a function that can be called. What it does to memory is not known. */
-    CUresult (*way)(void) = (CUresult(*)(void))ag_passage_of_address((void *)of_nobody);
+    CUresult (*way)(void) = (CUresult(*)(void))ag_trampoline_of_address((void *)of_nobody);
     uint64_t epoch = atomic_load(&ag_copies_epoch);
 
     CHECK(way != of_nobody && way() == CUDA_ERROR_UNKNOWN && flushes == before);
@@ -440,11 +440,11 @@ static void spares(void)
     CHECK(way() == CUDA_ERROR_UNKNOWN && flushes == before + 1);
     atomic_store(&ag_replay_withheld, 0);
 
-    CHECK(!exits && !ag_passage_over());
-    CHECK(ag_passage_of_address(first_too_many) == first_too_many);
-    CHECK(ag_passage_of_name("cuNobodyKnows", first_too_many) == first_too_many);
-    CHECK(exits == 1 && ag_passage_over() && !ag_entry_depth);
-    CHECK(ag_passage_of_name("cuNobodyKnows", &unknown[3]) == given[0][3]);
+    CHECK(!exits && !ag_trampoline_over());
+    CHECK(ag_trampoline_of_address(first_too_many) == first_too_many);
+    CHECK(ag_trampoline_of_name("cuNobodyKnows", first_too_many) == first_too_many);
+    CHECK(exits == 1 && ag_trampoline_over() && !ag_entry_depth);
+    CHECK(ag_trampoline_of_name("cuNobodyKnows", &unknown[3]) == given[0][3]);
 }
 
 static double ns_of(CUresult (*way)(void))
@@ -466,13 +466,13 @@ static double ns_of(CUresult (*way)(void))
 
 static void cost(void)
 {
-    CUresult (*way)(void) = (CUresult(*)(void))passage(PLAIN_NAME);
+    CUresult (*way)(void) = (CUresult(*)(void))trampoline(PLAIN_NAME);
     double plain = ns_of(of_others), passed = ns_of(way), flushed;
 
     atomic_store(&ag_replay_withheld, 1);
     flushed = ns_of(way);
     atomic_store(&ag_replay_withheld, 0);
-    printf("a call: %.1f ns; by a passage: %.1f ns; with a flush of nothing: %.1f ns\n", plain,
+    printf("a call: %.1f ns; by a trampoline: %.1f ns; with a flush of nothing: %.1f ns\n", plain,
            passed, flushed);
 }
 

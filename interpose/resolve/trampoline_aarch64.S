@@ -1,59 +1,59 @@
-/* The passages for aarch64: thunks before functions of the driver that are not hooked (passage.h).
+/* The trampolines for aarch64: thunks before functions of the driver that are not hooked (trampoline.h).
  *
  * Each stands in the program's call of a function whose parameters it does not know, so it must keep
  * every register that may carry one, and the stack as it is: it leaves by a jump. x16 and x17 are the
- * only ones it may use. All have one size: passage.c counts on it. */
+ * only ones it may use. All have one size: trampoline.c counts on it. */
 #if defined(__aarch64__)
 
-#include "interpose/resolve/passage.h"
+#include "interpose/resolve/trampoline.h"
 
 	.hidden	ag_replay_withheld
-	.hidden	ag_passage_ways
-	.hidden	ag_passage_enter
-	.hidden	ag_passage_thunks
+	.hidden	ag_trampoline_ways
+	.hidden	ag_trampoline_enter
+	.hidden	ag_trampolines
 
-	.set	passage_number, 0
+	.set	trampoline_number, 0
 
-	.macro	passage_thunk
+	.macro	trampoline
 	hint	#34				/* bti c */
 	adrp	x17, ag_replay_withheld
 	ldr	w17, [x17, #:lo12:ag_replay_withheld]
 	cbnz	w17, 1f
-	adrp	x16, ag_passage_ways+8*passage_number
-	ldr	x16, [x16, #:lo12:ag_passage_ways+8*passage_number]
+	adrp	x16, ag_trampoline_ways+8*trampoline_number
+	ldr	x16, [x16, #:lo12:ag_trampoline_ways+8*trampoline_number]
 	cbz	x16, 1f
 	br	x16
-1:	mov	w16, #passage_number
-	b	passage_slow
+1:	mov	w16, #trampoline_number
+	b	trampoline_slow
 	.p2align 6
-	.set	passage_number, passage_number+1
+	.set	trampoline_number, trampoline_number+1
 	.endm
 
-	.macro	passage_exported symbol
+	.macro	trampoline_exported symbol
 	.globl	\symbol
 	.type	\symbol, %function
 \symbol:
-	passage_thunk
+	trampoline
 	.size	\symbol, .-\symbol
 	.endm
 
 	.text
-	.globl	ag_passage_thunks
+	.globl	ag_trampolines
 	.p2align 6
 	.cfi_startproc				/* one description: none of them touches the stack */
-ag_passage_thunks:
-#define AG_TRAMPOLINE(symbol, kind) passage_exported symbol
+ag_trampolines:
+#define AG_TRAMPOLINE(symbol, kind) trampoline_exported symbol
 #include "interpose/resolve/trampolines.def"
-	.type	passage_spare, %function
-passage_spare:
-	.rept	AG_PASSAGE_SPARES
-	passage_thunk
+	.type	trampoline_spare, %function
+trampoline_spare:
+	.rept	AG_TRAMPOLINE_SPARES
+	trampoline
 	.endr
-	.size	passage_spare, .-passage_spare
+	.size	trampoline_spare, .-trampoline_spare
 	.cfi_endproc
 
-	.type	passage_slow, %function
-passage_slow:					/* (w16: number) */
+	.type	trampoline_slow, %function
+trampoline_slow:					/* (w16: number) */
 	.cfi_startproc
 	stp	x29, x30, [sp, #-224]!
 	.cfi_adjust_cfa_offset 224
@@ -70,7 +70,7 @@ passage_slow:					/* (w16: number) */
 	stp	q4, q5, [sp, #160]
 	stp	q6, q7, [sp, #192]
 	mov	w0, w16
-	bl	ag_passage_enter
+	bl	ag_trampoline_enter
 	mov	x16, x0
 	ldp	x0, x1, [sp, #16]
 	ldp	x2, x3, [sp, #32]
@@ -87,7 +87,7 @@ passage_slow:					/* (w16: number) */
 	.cfi_restore x30
 	br	x16
 	.cfi_endproc
-	.size	passage_slow, .-passage_slow
+	.size	trampoline_slow, .-trampoline_slow
 
 #endif
 	.section .note.GNU-stack, "", %progbits

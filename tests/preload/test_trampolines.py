@@ -17,9 +17,9 @@ def owners(result):
     return dict(re.findall(r'^(cu\w+) belongs to (\S+)$', result.out, re.MULTILINE))
 
 
-class Passages(Case):
+class Trampolines(Case):
     def through(self, door, variants, **more):
-        return self.same([program('preload_passages'), door], variants=variants, drop=OWNERS, **more)
+        return self.same([program('preload_trampolines'), door], variants=variants, drop=OWNERS, **more)
 
     def test_doors(self):
         for door in DOORS:
@@ -47,12 +47,12 @@ class Passages(Case):
                     self.assertEqual(set(found.values()), {DRIVER})
 
     def test_a_stream_destroyed_by_an_old_call(self):
-        for _, result in self.same([program('preload_passages'), 'old'], variants=[HELD], seeds=SEEDS):
+        for _, result in self.same([program('preload_trampolines'), 'old'], variants=[HELD], seeds=SEEDS):
             self.assertGreater(result.report()['replay']['withheld'], 100)
 
     def library(self, *words):
         """Rounds in which a library looks, by functions of the driver that it is bound to."""
-        results = self.same([program('preload_passages'), *words], variants=[HELD], quiet=False)
+        results = self.same([program('preload_trampolines'), *words], variants=[HELD], quiet=False)
         self.assertEqual(len(results), 1)
         return results[0][1].report()['replay'], results[0][1].err
 

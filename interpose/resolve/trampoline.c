@@ -1,15 +1,15 @@
-/* The table behind the passages: see passage.h.
+/* The table behind the trampolines: see trampoline.h.
  *
- * Delicate, because a passage may be called in any state of the process: before anything of ours
+ * Delicate, because a trampoline may be called in any state of the process: before anything of ours
  * has started, in the middle of a hook, in a process without a driver. Rules:
- * - A thunk takes its own way (passage_<arch>.S) when nothing is withheld and its row of
- *   ag_passage_ways is filled; a row stays empty where every call concerns us.
+ * - A thunk takes its own way (trampoline_<arch>.S) when nothing is withheld and its row of
+ *   ag_trampoline_ways is filled; a row stays empty where every call concerns us.
  * - Rows are filled by whoever comes first; all would fill in the same.
- * - Inside our own hooks a passage does nothing: those calls are ours. */
+ * - Inside our own hooks a trampoline does nothing: those calls are ours. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/resolve/passage.h"
+#include "interpose/resolve/trampoline.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -32,7 +32,7 @@ enum {
 #define AG_TRAMPOLINE(symbol, kind) NUMBER_##symbol,
 #include "interpose/resolve/trampolines.def"
     N_LISTED,
-    N_PASSAGES = N_LISTED + AG_PASSAGE_SPARES
+    N_TRAMPOLINES = N_LISTED + AG_TRAMPOLINE_SPARES
 };
 
 /* What is to be done beside flushing. */
@@ -54,18 +54,18 @@ static const char *const still[] = {
 #define N_STILL (sizeof(still) / sizeof(still[0]))
 
 /* For the assembly alone, hence no header. */
-extern const char ag_passage_thunks[];
-_Atomic(void *) ag_passage_ways[N_PASSAGES]; /* where a thunk jumps by itself, or NULL */
-void *ag_passage_enter(unsigned number);
+extern const char ag_trampolines[];
+_Atomic(void *) ag_trampoline_ways[N_TRAMPOLINES]; /* where a thunk jumps by itself, or NULL */
+void *ag_trampoline_enter(unsigned number);
 
-static _Atomic(void *) reals[N_PASSAGES]; /* the driver's functions, as far as they are known */
+static _Atomic(void *) reals[N_TRAMPOLINES]; /* the driver's functions, as far as they are known */
 static _Atomic bool over;
 
 /* --- by address --- */
 
 struct address_row {
     const void *address;
-    int number; /* of a passage; -1: none */
+    int number; /* of a trampoline; -1: none */
 };
 
 static struct address_row by_address[N_LISTED + N_STILL];
@@ -73,7 +73,7 @@ static size_t n_by_address;
 
 static void *thunk(unsigned number)
 {
-    return (void *)(ag_passage_thunks + (size_t)number * THUNK_BYTES);
+    return (void *)(ag_trampolines + (size_t)number * THUNK_BYTES);
 }
 
 static CUresult not_supported(void)
@@ -97,7 +97,7 @@ static void *fill(unsigned number, void *real)
 {
     atomic_store_explicit(&reals[number], real, memory_order_relaxed);
     if (!always_enters(number))
-        atomic_store_explicit(&ag_passage_ways[number], real, memory_order_release);
+        atomic_store_explicit(&ag_trampoline_ways[number], real, memory_order_release);
     return real;
 }
 
@@ -129,8 +129,8 @@ static void before(unsigned number)
         ag_replay_flush_all(AG_FLUSH_CALL);
 }
 
-/* The long way of a passage: returns where it is to jump. */
-void *ag_passage_enter(unsigned number)
+/* The long way of a trampoline: returns where it is to jump. */
+void *ag_trampoline_enter(unsigned number)
 {
     int saved_errno = errno;
     void *real;
@@ -157,7 +157,7 @@ static int compare_addresses(const void *a, const void *b)
 
     if (x->address != y->address)
         return x->address > y->address ? 1 : -1;
-    return (y->number > x->number) - (y->number < x->number); /* a passage before none */
+    return (y->number > x->number) - (y->number < x->number); /* a trampoline before none */
 }
 
 static void note_address(const void *address, int number)
@@ -166,7 +166,7 @@ static void note_address(const void *address, int number)
         by_address[n_by_address++] = (struct address_row){address, number};
 }
 
-void ag_passage_index(void)
+void ag_trampoline_index(void)
 {
     n_by_address = 0;
     for (unsigned i = 0; i < N_LISTED; i++) {
@@ -178,7 +178,7 @@ void ag_passage_index(void)
     for (size_t i = 0; i < N_STILL; i++)
         note_address(ag_driver_symbol(still[i]), -1);
     qsort(by_address, n_by_address, sizeof(*by_address), compare_addresses);
-    ag_passage_look_around();
+    ag_trampoline_look_around();
 }
 
 static const struct address_row *find_address(const void *address)
@@ -211,20 +211,20 @@ static void end_replay(const char *why)
     errno = saved_errno;
 }
 
-/* The spare passage of an address, the same one each time. */
+/* The spare trampoline of an address, the same one each time. */
 static void *spare_of(void *real)
 {
-    for (unsigned i = N_LISTED; i < N_PASSAGES; i++) {
+    for (unsigned i = N_LISTED; i < N_TRAMPOLINES; i++) {
         void *there = NULL;
 
         if (atomic_compare_exchange_strong(&reals[i], &there, real) || there == real)
             return thunk(i);
     }
-    end_replay("the driver has more unknown functions than there are passages");
+    end_replay("the driver has more unknown functions than there are trampolines");
     return real;
 }
 
-void *ag_passage_of_address(void *real)
+void *ag_trampoline_of_address(void *real)
 {
     const struct address_row *row = find_address(real);
 
@@ -233,7 +233,7 @@ void *ag_passage_of_address(void *real)
     return row->number < 0 ? real : thunk((unsigned)row->number);
 }
 
-void *ag_passage_of_name(const char *name, void *real)
+void *ag_trampoline_of_name(const char *name, void *real)
 {
     for (unsigned i = 0; i < N_LISTED; i++) {
         if (!strcmp(name, listed[i].name))
@@ -246,12 +246,12 @@ void *ag_passage_of_name(const char *name, void *real)
     return spare_of(real);
 }
 
-bool ag_passage_over(void)
+bool ag_trampoline_over(void)
 {
     return atomic_load_explicit(&over, memory_order_relaxed);
 }
 
-/* --- what has no passage --- */
+/* --- what has no trampoline --- */
 
 static enum ag_bypass_verdict judge(const char *symbol)
 {
@@ -266,7 +266,7 @@ static enum ag_bypass_verdict judge(const char *symbol)
     return ag_hook_by_name(symbol) == AG_N_HOOKS ? AG_BYPASS_NAMED : AG_BYPASS_BOUND;
 }
 
-void ag_passage_look_around(void)
+void ag_trampoline_look_around(void)
 {
     struct ag_bypass_found found;
     char why[256];

@@ -1,8 +1,8 @@
-/* The passages for x86-64: thunks before functions of the driver that are not hooked (passage.h).
+/* The trampolines for x86-64: thunks before functions of the driver that are not hooked (trampoline.h).
  *
  * Each stands in the program's call of a function whose parameters it does not know, so it must keep
  * every register that may carry one, and the stack as it is: it leaves by a jump. r11 is the only one
- * it may use. All have one size: passage.c counts on it. */
+ * it may use. All have one size: trampoline.c counts on it. */
 #if defined(__x86_64__)
 
 #ifdef __CET__
@@ -11,54 +11,54 @@
 #define _CET_ENDBR
 #endif
 
-#include "interpose/resolve/passage.h"
+#include "interpose/resolve/trampoline.h"
 
 	.hidden	ag_replay_withheld
-	.hidden	ag_passage_ways
-	.hidden	ag_passage_enter
-	.hidden	ag_passage_thunks
+	.hidden	ag_trampoline_ways
+	.hidden	ag_trampoline_enter
+	.hidden	ag_trampolines
 
-	.set	passage_number, 0
+	.set	trampoline_number, 0
 
-	.macro	passage_thunk
+	.macro	trampoline
 	_CET_ENDBR
-	movq	ag_passage_ways+8*passage_number(%rip), %r11
+	movq	ag_trampoline_ways+8*trampoline_number(%rip), %r11
 	cmpl	$0, ag_replay_withheld(%rip)
 	jne	1f
 	testq	%r11, %r11
 	jz	1f
 	jmp	*%r11
-1:	movl	$passage_number, %r11d
-	jmp	passage_slow
+1:	movl	$trampoline_number, %r11d
+	jmp	trampoline_slow
 	.p2align 6
-	.set	passage_number, passage_number+1
+	.set	trampoline_number, trampoline_number+1
 	.endm
 
-	.macro	passage_exported symbol
+	.macro	trampoline_exported symbol
 	.globl	\symbol
 	.type	\symbol, @function
 \symbol:
-	passage_thunk
+	trampoline
 	.size	\symbol, .-\symbol
 	.endm
 
 	.text
-	.globl	ag_passage_thunks
+	.globl	ag_trampolines
 	.p2align 6
 	.cfi_startproc				/* one description: none of them touches the stack */
-ag_passage_thunks:
-#define AG_TRAMPOLINE(symbol, kind) passage_exported symbol
+ag_trampolines:
+#define AG_TRAMPOLINE(symbol, kind) trampoline_exported symbol
 #include "interpose/resolve/trampolines.def"
-	.type	passage_spare, @function
-passage_spare:
-	.rept	AG_PASSAGE_SPARES
-	passage_thunk
+	.type	trampoline_spare, @function
+trampoline_spare:
+	.rept	AG_TRAMPOLINE_SPARES
+	trampoline
 	.endr
-	.size	passage_spare, .-passage_spare
+	.size	trampoline_spare, .-trampoline_spare
 	.cfi_endproc
 
-	.type	passage_slow, @function
-passage_slow:					/* (r11d: number) */
+	.type	trampoline_slow, @function
+trampoline_slow:					/* (r11d: number) */
 	.cfi_startproc
 	pushq	%rbp
 	.cfi_adjust_cfa_offset 8
@@ -84,7 +84,7 @@ passage_slow:					/* (r11d: number) */
 	movaps	%xmm6, 160(%rsp)
 	movaps	%xmm7, 176(%rsp)
 	movl	%r11d, %edi
-	call	ag_passage_enter
+	call	ag_trampoline_enter
 	movq	%rax, %r11
 	movq	(%rsp), %rdi
 	movq	8(%rsp), %rsi
@@ -107,7 +107,7 @@ passage_slow:					/* (r11d: number) */
 	.cfi_restore rbp
 	jmp	*%r11
 	.cfi_endproc
-	.size	passage_slow, .-passage_slow
+	.size	trampoline_slow, .-trampoline_slow
 
 #endif
 	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,643 @@
+/* The table of streams, their ownership, and the memory of their payloads: see stream.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "graph/learn/marks.h"
+#include "graph/stream.h"
+#include "interpose/base/arena.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
+#include "interpose/base/pages.h"
+#include "interpose/base/wait.h"
+#include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order.h"
+
+#define MASK_WORDS  (AG_MAX_STREAMS / 64)
+#define CHUNK_BYTES (256u << 10)
+#define FIRST_PLAIN offsetof(struct ag_stream, shared)
+#define FIRST_OPS   512u
+#define READY_OPS   192u        /* of these, those that are made ahead of time: a segment's */
+#define READY_CHUNK (12u << 10) /* and of the first chunk, as many bytes */
+
+_Atomic uint32_t ag_replay_withheld, ag_stream_changes;
+_Atomic bool ag_stream_any_late;
+_Thread_local struct ag_fast_path ag_fast_path;
+
+static struct {
+    struct ag_lock lock; /* guards entering and leaving; readers take none */
+    _Atomic(struct ag_stream *) stream[AG_MAX_STREAMS];
+    _Atomic uint32_t used; /* places ever used: the first so many */
+    _Atomic uint64_t open[MASK_WORDS];
+    _Atomic uint32_t generation; /* goes up when one comes or goes: what threads remember ends */
+    _Atomic bool specials_barred;
+    uint64_t n_streams;     /* created by the program */
+    struct ag_stream *free; /* retired ones: somebody may still look at them */
+    struct ag_context_state shared[AG_MAX_CONTEXTS];
+} table = {.lock = AG_LOCK_INIT(AG_RANK_STREAMS)};
+
+/* Streams that hold something, by what they are ordered against. */
+static _Atomic uint32_t held_legacy, held_blocking;
+
+static struct ag_arena stream_arena = AG_ARENA_INIT(struct ag_stream);
+
+uint32_t ag_stream_thread(void)
+{
+    static _Atomic uint32_t last;
+    static _Thread_local uint32_t tag;
+
+    if (!tag)
+        tag = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return tag;
+}
+
+/* --- finding --- */
+
+static bool is_special(CUstream stream)
+{
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+bool ag_stream_is_of(const struct ag_stream *stream, const struct ag_context *context,
+                     CUstream handle)
+{
+    const memory_order relaxed = memory_order_relaxed;
+
+    if (atomic_load_explicit(&stream->handle, relaxed) != handle ||
+        (is_special(handle) && atomic_load_explicit(&stream->context, relaxed) != context))
+        return false;
+    return handle != CU_STREAM_PER_THREAD ||
+           atomic_load_explicit(&stream->thread, relaxed) == ag_stream_thread();
+}
+
+static struct ag_stream *look_up(const struct ag_context *context, CUstream handle)
+{
+    uint32_t used = atomic_load_explicit(&table.used, memory_order_acquire);
+
+    for (uint32_t i = 0; i < used; i++) {
+        struct ag_stream *stream = atomic_load_explicit(&table.stream[i], memory_order_acquire);
+
+        if (stream && ag_stream_is_of(stream, context, handle))
+            return stream;
+    }
+    return NULL;
+}
+
+struct ag_stream *ag_stream_find(CUstream stream)
+{
+    return is_special(stream) ? NULL : look_up(NULL, stream);
+}
+
+/* The shared of a context, or with NULL an empty one; NULL when there is none. */
+static struct ag_context_state *find_context_state(const struct ag_context *context)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        if (atomic_load_explicit(&table.shared[i].context, memory_order_acquire) == context)
+            return &table.shared[i];
+    }
+    return NULL;
+}
+
+struct ag_context_state *ag_context_state_of(struct ag_context *context)
+{
+    struct ag_context_state *shared = find_context_state(context);
+
+    if (shared)
+        return shared;
+    ag_lock_take(&table.lock);
+    shared = find_context_state(context); /* another thread may have been quicker */
+    if (!shared) {
+        shared = find_context_state(NULL);
+        if (shared)
+            atomic_store_explicit(&shared->context, context, memory_order_release);
+    }
+    ag_lock_release(&table.lock);
+    return shared;
+}
+
+/* Else *ret_owner is who owns it. */
+static bool try_own(struct ag_stream *stream, uint32_t tag, uint32_t *ret_owner)
+{
+    *ret_owner = 0;
+    return atomic_compare_exchange_strong_explicit(&stream->owner, ret_owner, tag,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+/* Those who still look at it may own it for a moment, until they see that it is dead. */
+static void own_retired(struct ag_stream *stream)
+{
+    struct ag_wait wait = {0};
+    uint32_t owner;
+
+    while (!try_own(stream, ag_stream_thread(), &owner))
+        ag_wait_turn(&wait);
+}
+
+/* An unused stream, owned: a retired one may still be looked at, so what is atomic is not
+ * overwritten. */
+static struct ag_stream *take_unused(void)
+{
+    struct ag_stream *stream = table.free;
+
+    if (!stream)
+        stream = ag_arena_get(&stream_arena);
+    else
+        table.free = stream->next_free;
+    if (stream)
+        own_retired(stream);
+    return stream;
+}
+
+void ag_context_state_leave(struct ag_context *context)
+{
+    struct ag_context_state *shared = find_context_state(context);
+
+    if (!shared)
+        return;
+    ag_ring_free(atomic_exchange(&shared->ring, NULL), true);
+    atomic_store_explicit(&shared->ring_tried, false, memory_order_relaxed);
+    atomic_store_explicit(&shared->failed, false, memory_order_relaxed);
+    atomic_store_explicit(&shared->late, CUDA_SUCCESS, memory_order_relaxed);
+    atomic_store_explicit(&shared->context, NULL, memory_order_release);
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+}
+
+static void copy_shared(struct ag_stream *stream, const struct ag_stream *fresh, uint32_t place)
+{
+    const memory_order relaxed = memory_order_relaxed;
+
+    atomic_store_explicit(&stream->number, place, relaxed);
+    atomic_store_explicit(&stream->handle, fresh->handle, relaxed);
+    atomic_store_explicit(&stream->context, fresh->context, relaxed);
+    atomic_store_explicit(&stream->thread, fresh->thread, relaxed);
+    atomic_store_explicit(&stream->tid, fresh->tid, relaxed);
+    atomic_store_explicit(&stream->marked, fresh->marked, relaxed);
+    atomic_store_explicit(&stream->is_legacy, fresh->is_legacy, relaxed);
+    atomic_store_explicit(&stream->is_blocking, fresh->is_blocking, relaxed);
+    atomic_store_explicit(&stream->marks_version, fresh->marks_version, relaxed);
+}
+
+/* Enters a stream with the facts of `fresh`. */
+static struct ag_stream *enter(const struct ag_stream *fresh)
+{
+    struct ag_stream *stream = NULL;
+    uint32_t place = 0;
+
+    ag_lock_take(&table.lock);
+    while (place < AG_MAX_STREAMS &&
+           atomic_load_explicit(&table.stream[place], memory_order_relaxed))
+        place++;
+    if (place < AG_MAX_STREAMS)
+        stream = take_unused();
+    if (stream) {
+        memcpy((char *)stream + FIRST_PLAIN, (const char *)fresh + FIRST_PLAIN,
+               sizeof(*stream) - FIRST_PLAIN);
+        stream->may_replay = true;
+        copy_shared(stream, fresh, place);
+        atomic_store_explicit(&stream->dead, false, memory_order_relaxed);
+        atomic_store_explicit(&stream->asleep, false, memory_order_relaxed);
+        ag_stream_disown(stream);
+        atomic_store_explicit(&table.stream[place], stream, memory_order_release);
+        if (place >= atomic_load_explicit(&table.used, memory_order_relaxed))
+            atomic_store_explicit(&table.used, place + 1, memory_order_release);
+        atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    }
+    ag_lock_release(&table.lock);
+    return stream;
+}
+
+static bool is_marked(const struct ag_stream *stream)
+{
+    struct ag_stream_facts facts = {
+        .handle = stream->handle,
+        .nonblocking = !stream->is_blocking && !stream->is_legacy,
+        .priority = stream->priority,
+        .number = stream->stream_number,
+    };
+
+    return ag_marks_stream(&facts);
+}
+
+/* Apart, as every operation comes by and hardly one goes in. */
+__attribute__((noinline)) static void remark(struct ag_stream *stream)
+{
+    bool was_marked;
+
+    if (!ag_stream_own(stream))
+        return;
+    was_marked = stream->marked;
+    stream->marks_version = ag_marks_version();
+    stream->marked = is_marked(stream);
+    if (stream->marked && !was_marked)
+        ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
+    if (!stream->marked) { /* what comes now goes past it */
+        ag_segment_settle(stream);
+        ag_segment_end(stream, true, AG_FLUSH_CALL);
+    }
+    ag_stream_disown(stream);
+}
+
+void ag_stream_remark(struct ag_stream *stream)
+{
+    if (atomic_load_explicit(&stream->marks_version, memory_order_relaxed) != ag_marks_version())
+        remark(stream);
+}
+
+static struct ag_stream *make(struct ag_context *context, CUstream handle, bool blocking,
+                              int priority, uint64_t number)
+{
+    struct ag_stream fresh = {
+        .handle = handle,
+        .context = context,
+        .shared = ag_context_state_of(context),
+        .is_legacy = handle == CU_STREAM_LEGACY,
+        .is_blocking = blocking && handle != CU_STREAM_LEGACY,
+        .thread = handle == CU_STREAM_PER_THREAD ? ag_stream_thread() : 0,
+        .tid = gettid(),
+        .priority = priority,
+        .stream_number = number,
+        .marks_version = ag_marks_version(),
+    };
+    struct ag_stream *stream = NULL;
+
+    fresh.marked = is_marked(&fresh);
+    if (fresh.shared)
+        stream = enter(&fresh);
+    if (stream && fresh.marked)
+        ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
+    return stream;
+}
+
+/* Threads come and go, and their streams with them: without a call that would tell. */
+static void reap(struct ag_stream *stream, void *data)
+{
+    uint32_t thread = atomic_load_explicit(&stream->thread, memory_order_relaxed);
+
+    if (!thread || atomic_load_explicit(&stream->context, memory_order_relaxed) != data ||
+        syscall(SYS_tgkill, getpid(), stream->tid, 0) == 0 || errno != ESRCH ||
+        !ag_stream_own(stream))
+        return;
+    if (stream->thread != thread) { /* it was retired, and is another's now */
+        ag_stream_disown(stream);
+        return;
+    }
+    ag_segment_submit(stream);
+    ag_stream_retire(stream, false);
+}
+
+/* The stream that the calling thread asked for last, or that there was none to be had. */
+static _Thread_local struct {
+    struct ag_context *context;
+    CUstream handle;
+    struct ag_stream *stream;
+    uint32_t generation;
+} last;
+
+/* Of the counts of streams that hold something, the one that concerns such an operation. The two
+ * special streams mean others in another context: there, nothing may be withheld at all. */
+static const _Atomic uint32_t *count_of_held(const struct ag_stream *stream, CUstream handle)
+{
+    static const _Atomic uint32_t none;
+
+    if (is_special(handle))
+        return &ag_replay_withheld;
+    return atomic_load_explicit(&stream->is_blocking, memory_order_relaxed) ? &held_legacy : &none;
+}
+
+static bool is_awake(const struct ag_stream *stream)
+{
+    return atomic_load_explicit(&stream->marked, memory_order_relaxed) &&
+           !atomic_load_explicit(&stream->asleep, memory_order_acquire);
+}
+
+struct ag_stream *ag_stream_resting(CUstream handle)
+{
+    const memory_order relaxed = memory_order_relaxed;
+    struct ag_stream *stream = last.stream;
+    struct ag_fast_path fast;
+
+    if (!stream || last.handle != handle || is_awake(stream))
+        return NULL;
+    /* First the version, then what holds as long as it does. */
+    fast = (struct ag_fast_path){.stream = handle, .version = ag_replay_version()};
+    if (last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
+        atomic_load_explicit(&stream->marks_version, relaxed) != ag_marks_version() ||
+        is_awake(stream))
+        return NULL;
+    fast.held = count_of_held(stream, handle);
+    if (atomic_load_explicit(fast.held, memory_order_seq_cst))
+        return NULL;
+    fast.asleep = atomic_load_explicit(&stream->marked, relaxed);
+    ag_fast_path = fast;
+    return stream;
+}
+
+bool ag_stream_sleeps(struct ag_stream *stream)
+{
+    const memory_order relaxed = memory_order_relaxed;
+    uint32_t left = atomic_load_explicit(&stream->backoff_left, relaxed);
+
+    if (!atomic_load_explicit(&stream->asleep, memory_order_acquire) || !left || ag_marks_met)
+        return false;
+    atomic_store_explicit(&stream->backoff_left, left - 1, relaxed);
+    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
+    ag_stats_add(AG_STAT_REPLAY_SLEPT, 1);
+    return true;
+}
+
+struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
+{
+    uint32_t generation = atomic_load_explicit(&table.generation, memory_order_acquire);
+    struct ag_stream *stream;
+
+    if (last.handle == handle && last.context == context && last.generation == generation)
+        return last.stream;
+    stream = look_up(context, handle);
+    if (!stream && handle == CU_STREAM_PER_THREAD && !ag_order_capture_open())
+        ag_stream_each(reap, context);
+    if (!stream && context && is_special(handle) &&
+        !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))
+        stream = make(context, handle, true, 0, 0);
+    if (stream && stream->context != context)
+        stream = NULL; /* the driver refuses a stream of another context */
+    last.stream = stream;
+    last.handle = handle;
+    last.context = context;
+    last.generation = generation;
+    return stream;
+}
+
+void ag_stream_bar(CUstream stream)
+{
+    /* Others get one when they are announced, and are new then. */
+    if (is_special(stream))
+        atomic_store_explicit(&table.specials_barred, true, memory_order_relaxed);
+}
+
+void ag_stream_announce(struct ag_context *context, CUstream stream, bool blocking, int priority)
+{
+    uint64_t number;
+
+    ag_lock_take(&table.lock);
+    number = ++table.n_streams;
+    ag_lock_release(&table.lock);
+    (void)make(context, stream, blocking, priority, number);
+}
+
+void ag_stream_each_open(void (*visit)(struct ag_stream *stream, void *data), void *data)
+{
+    for (unsigned i = 0; i < MASK_WORDS; i++) {
+        uint64_t word = atomic_load_explicit(&table.open[i], memory_order_acquire);
+
+        for (; word; word &= word - 1) {
+            struct ag_stream *stream = atomic_load_explicit(
+                &table.stream[i * 64 + (unsigned)__builtin_ctzll(word)], memory_order_acquire);
+
+            if (stream)
+                visit(stream, data);
+        }
+    }
+}
+
+void ag_stream_each(void (*visit)(struct ag_stream *stream, void *data), void *data)
+{
+    uint32_t used = atomic_load_explicit(&table.used, memory_order_acquire);
+
+    for (uint32_t i = 0; i < used; i++) {
+        struct ag_stream *stream = atomic_load_explicit(&table.stream[i], memory_order_acquire);
+
+        if (stream)
+            visit(stream, data);
+    }
+}
+
+/* --- ownership and what others read --- */
+
+/* It is another's: until it is not, or is retired. */
+__attribute__((noinline)) static bool wait_for_owner(struct ag_stream *stream, uint64_t timeout_ns)
+{
+    uint64_t until = timeout_ns == UINT64_MAX ? UINT64_MAX : 0;
+    uint32_t tag = ag_stream_thread(), owner;
+    struct ag_wait wait = {0};
+
+    while (!try_own(stream, tag, &owner)) {
+        if (atomic_load_explicit(&stream->dead, memory_order_relaxed) || owner == tag)
+            return false;
+        if (until != UINT64_MAX) {
+            uint64_t now = ag_clock_ns();
+
+            if (!until)
+                until = now + timeout_ns;
+            if (now > until)
+                return false;
+        }
+        ag_wait_turn(&wait);
+    }
+    return true;
+}
+
+bool ag_stream_own_within(struct ag_stream *stream, uint64_t timeout_ns)
+{
+    uint32_t owner;
+
+    if (!try_own(stream, ag_stream_thread(), &owner) && !wait_for_owner(stream, timeout_ns))
+        return false;
+    if (!atomic_load_explicit(&stream->dead, memory_order_relaxed))
+        return true;
+    ag_stream_disown(stream);
+    return false;
+}
+
+void ag_stream_disown(struct ag_stream *stream)
+{
+    atomic_store_explicit(&stream->owner, 0, memory_order_release);
+}
+
+void ag_stream_set_open(struct ag_stream *stream, bool open)
+{
+    _Atomic uint64_t *word = &table.open[stream->number / 64];
+    uint64_t bit = (uint64_t)1 << stream->number % 64;
+
+    if (atomic_load_explicit(&stream->open, memory_order_relaxed) == open)
+        return;
+    atomic_store_explicit(&stream->open, open, memory_order_relaxed);
+    if (open) {
+        atomic_fetch_or_explicit(word, bit, memory_order_seq_cst);
+        atomic_fetch_add_explicit(&ag_replay_withheld, 1, memory_order_seq_cst);
+    } else {
+        atomic_fetch_and_explicit(word, ~bit, memory_order_seq_cst);
+        atomic_fetch_sub_explicit(&ag_replay_withheld, 1, memory_order_seq_cst);
+    }
+}
+
+void ag_stream_set_holding(struct ag_stream *stream, bool holding)
+{
+    _Atomic uint32_t *count = stream->is_legacy ? &held_legacy : &held_blocking;
+
+    if (atomic_load_explicit(&stream->holding, memory_order_relaxed) == holding)
+        return;
+    atomic_store_explicit(&stream->holding, holding, memory_order_seq_cst);
+    if (!stream->is_legacy && !stream->is_blocking)
+        return;
+    if (holding)
+        atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
+    else
+        atomic_fetch_sub_explicit(count, 1, memory_order_seq_cst);
+}
+
+bool ag_stream_conflicts(bool is_legacy, bool is_blocking)
+{
+    if (is_legacy)
+        return atomic_load_explicit(&held_blocking, memory_order_seq_cst) != 0;
+    return is_blocking && atomic_load_explicit(&held_legacy, memory_order_seq_cst) != 0;
+}
+
+bool ag_stream_own(struct ag_stream *stream)
+{
+    return ag_stream_own_within(stream, UINT64_MAX);
+}
+
+/* --- memory that is kept for other streams; it is not cleared --- */
+
+static struct ag_freelist spare_chunks, spare_ops;
+
+/* --- ends --- */
+
+void ag_stream_retire(struct ag_stream *stream, bool context_gone)
+{
+    ag_stream_set_holding(stream, false);
+    ag_stream_set_open(stream, false);
+    ag_segment_leave(stream, context_gone);
+    if (stream->history)
+        ag_history_free(stream->history);
+    stream->history = NULL;
+    ag_backoff_free(stream->backoff);
+    stream->backoff = NULL;
+    atomic_store_explicit(&stream->asleep, false, memory_order_relaxed);
+    ag_store_free(&stream->store);
+    if (stream->max_ops == FIRST_OPS)
+        ag_freelist_put_or_free(&spare_ops, stream->ops, FIRST_OPS * sizeof(*stream->ops));
+    else
+        ag_pages_free(stream->ops, stream->max_ops * sizeof(*stream->ops));
+    stream->ops = NULL;
+    stream->n_ops = stream->max_ops = 0;
+    atomic_store_explicit(&stream->dead, true, memory_order_release);
+    ag_lock_take(&table.lock);
+    atomic_store_explicit(&table.stream[stream->number], NULL, memory_order_release);
+    stream->next_free = table.free;
+    table.free = stream;
+    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
+    ag_stream_disown(stream);
+    ag_lock_release(&table.lock);
+}
+
+void ag_stream_forget_all(void)
+{
+    ag_lock_init(&table.lock, AG_RANK_STREAMS);
+    for (unsigned i = 0; i < AG_MAX_STREAMS; i++)
+        atomic_store(&table.stream[i], NULL);
+    for (unsigned i = 0; i < MASK_WORDS; i++)
+        atomic_store(&table.open[i], 0);
+    memset(table.shared, 0, sizeof(table.shared));
+    table.free = NULL;
+    atomic_store(&table.used, 0);
+    atomic_store(&table.specials_barred, false);
+    atomic_fetch_add(&table.generation, 1);
+    atomic_fetch_add(&ag_stream_changes, 1);
+    atomic_store(&held_legacy, 0);
+    atomic_store(&held_blocking, 0);
+    atomic_store(&ag_replay_withheld, 0);
+    ag_lock_init(&stream_arena.lock, AG_RANK_ARENA);
+}
+
+/* --- memory --- */
+
+struct ag_chunk {
+    struct ag_chunk *next;
+    _Alignas(8) unsigned char bytes[CHUNK_BYTES - 16];
+};
+
+/* The pages that the usual segment needs are there. */
+static void put_by_fresh(struct ag_freelist *freelist, size_t bytes, size_t ready)
+{
+    void *pages = ag_freelist_is_full(freelist) ? NULL : ag_pages_get(bytes);
+
+    if (!pages)
+        return;
+    ag_pages_ready(pages, ready);
+    ag_freelist_put_or_free(freelist, pages, bytes);
+}
+
+void ag_stream_prepare(void)
+{
+    ag_matcher_prepare();
+    ag_history_prepare();
+    ag_backoff_prepare();
+    put_by_fresh(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
+    put_by_fresh(&spare_ops, FIRST_OPS * sizeof(struct ag_op), READY_OPS * sizeof(struct ag_op));
+}
+
+unsigned char *ag_store_room(struct ag_store *store)
+{
+    struct ag_chunk **next = store->chunk ? &store->chunk->next : &store->first;
+
+    if (store->chunk && store->at + AG_MAX_PAYLOAD <= sizeof(store->chunk->bytes))
+        return store->chunk->bytes + store->at;
+    if (!*next)
+        *next = store->first ? ag_pages_get(sizeof(struct ag_chunk))
+                             : ag_freelist_take_or_get(&spare_chunks, sizeof(struct ag_chunk));
+    if (!*next)
+        return NULL;
+    store->chunk = *next;
+    store->at = 0;
+    return store->chunk->bytes;
+}
+
+void ag_store_take(struct ag_store *store, uint32_t bytes)
+{
+    store->at += (bytes + 7) & ~7u;
+}
+
+void ag_store_reset(struct ag_store *store)
+{
+    store->chunk = store->first;
+    store->at = 0;
+}
+
+void ag_store_free(struct ag_store *store)
+{
+    while (store->first) {
+        struct ag_chunk *next = store->first->next;
+
+        store->first->next = NULL;
+        ag_freelist_put_or_free(&spare_chunks, store->first, sizeof(*store->first));
+        store->first = next;
+    }
+    *store = (struct ag_store){0};
+}
+
+bool ag_stream_reserve(struct ag_stream *stream)
+{
+    uint32_t max = stream->max_ops ? stream->max_ops * 2 : FIRST_OPS;
+    struct ag_op *ops;
+
+    if (stream->n_ops < stream->max_ops)
+        return true;
+    ops = stream->ops ? ag_pages_get(max * sizeof(*ops))
+                      : ag_freelist_take_or_get(&spare_ops, max * sizeof(*ops));
+    if (!ops)
+        return false;
+    if (stream->ops) {
+        memcpy(ops, stream->ops, stream->n_ops * sizeof(*ops));
+        ag_pages_free(stream->ops, stream->max_ops * sizeof(*ops));
+    }
+    stream->ops = ops;
+    stream->max_ops = max;
+    return true;
+}

@@ -1,0 +1,36 @@
+/* Trampolines: what a program gets in place of functions of the driver that are not hooked, while
+ * graph replay is asked for. A trampoline lets what is withheld go out, if anything is, and jumps
+ * on to the driver's own function with every argument as it was. Which function has one:
+ * trampolines.def.
+ *
+ * The exported symbols are the listed trampolines, which linked programs reach in any case; without
+ * replay they are a load, two comparisons and a jump. */
+#ifndef AG_TRAMPOLINE_H
+#define AG_TRAMPOLINE_H
+
+/* For functions that no row of hooks.def names. */
+#define AG_TRAMPOLINE_SPARES 128
+
+#ifndef __ASSEMBLER__
+
+#include <stdbool.h>
+
+/* What the program is to get for the driver's function `real`, found by its exported name: a
+ * trampoline, or `real`. Takes no lock and opens nothing: safe inside dlsym. */
+void *ag_trampoline_of_name(const char *name, void *real);
+/* The same for what the driver's own look-up answered. After ag_trampoline_index(). */
+void *ag_trampoline_of_address(void *real);
+
+/* Finds every listed function of the driver; once, at start, and only where trampolines are handed
+ * out: else each is found when it is first called. */
+void ag_trampoline_index(void);
+
+/* Has anything been loaded that reaches the driver past us, by RTLD_DEEPBIND or being linked with a
+ * function that no row names? Then replay ends. Not inside dlsym. */
+void ag_trampoline_look_around(void);
+/* Has replay ended for that, or because there were more functions that no row names than there are
+ * spare trampolines? */
+bool ag_trampoline_over(void);
+
+#endif
+#endif
