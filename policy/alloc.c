@@ -1,6 +1,6 @@
 /* The way of one allocation and of one free through the policy: the file to read first.
  *
- * Allocation: which context? -> rules and decide.c: which shape? -> a cached block, or the
+ * Allocation: which context? -> rules and decide.c: which memory descriptor? -> a cached block, or the
  * backend's driver call -> no room: pressure.c gives back, try again, then natively, then spilled
  * -> ledger.c. Free: ledger.c: is it the program's? -> order.c: what must come first -> the cache,
  * or the pool. */
@@ -147,18 +147,19 @@ void ag_alloc_begin_child(void)
 
 struct plan {
     struct ag_decision decision;
-    struct ag_shape shape;
+    struct ag_mem_desc desc;
     int rule;
 };
 
-static struct ag_shape shape_of(struct ag_device *device, enum ag_placement place,
-                                const struct ag_wish *wish, size_t bytes)
+static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement place,
+                                  const struct ag_wish *wish, size_t bytes)
 {
-    struct ag_shape shape = {.source = place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
+    struct ag_mem_desc desc = {.source =
+                                   place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
     CUmemoryPool pool;
 
     if (place != AG_PLACE_MANAGED)
-        return shape;
+        return desc;
     return ag_decide_managed(wish, bytes,
                              wish->backend != AG_MANAGED_PLAIN &&
                                  ag_managed_pool(device, &pool) == CUDA_SUCCESS);
@@ -185,7 +186,7 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
                     context->device->ordinal);
     if (plan.decision.fallback != AG_N_STATS)
         ag_stats_add(plan.decision.fallback, 1);
-    plan.shape = shape_of(context->device, plan.decision.place, &wish, bytes);
+    plan.desc = desc_of(context->device, plan.decision.place, &wish, bytes);
     return plan;
 }
 
@@ -193,12 +194,12 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
 
 #define NO_BOOKS ((CUresult) - 1) /* between functions of this file: no memory for the books */
 
-/* A block of that shape, in the books and KEPT; the driver's error, or NO_BOOKS. */
-static CUresult take_from_driver(struct ag_context *context, struct ag_shape shape, size_t bytes,
+/* A block of that memory descriptor, in the books and KEPT; the driver's error, or NO_BOOKS. */
+static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                  struct ag_block **ret_block)
 {
     struct ag_device *device = context->device;
-    bool budgeted = ag_shape_is_on_device(shape);
+    bool budgeted = ag_mem_desc_is_on_device(desc);
     CUdeviceptr address;
     size_t size;
     CUresult result;
@@ -206,8 +207,8 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_shape sha
     if (budgeted && !ag_budget_take(device, bytes) &&
         (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = ag_backend_allocate(context, bytes, shape, &address, &size);
-    *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, shape) : NULL;
+    result = ag_backend_allocate(context, bytes, desc, &address, &size);
+    *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, desc) : NULL;
     if (*ret_block)
         return CUDA_SUCCESS;
     if (budgeted)
@@ -221,15 +222,15 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_shape sha
 /* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one: then the
  * driver is asked nothing but whether the context still works, for after an error of the device no
  * allocation succeeds natively. */
-static CUresult take(struct ag_context *context, struct ag_shape shape, size_t size,
+static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t size,
                      struct ag_block **ret_block)
 {
     CUresult result = CUDA_SUCCESS;
 
-    *ret_block = ag_cache_take(&context->cache, size, shape);
+    *ret_block = ag_cache_take(&context->cache, size, desc);
     ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
     if (!*ret_block)
-        return take_from_driver(context, shape, size, ret_block);
+        return take_from_driver(context, desc, size, ret_block);
     result = ag_order_check(context);
     if (result != CUDA_SUCCESS)
         (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
@@ -237,13 +238,13 @@ static CUresult take(struct ag_context *context, struct ag_shape shape, size_t s
 }
 
 /* What we hold goes back; then `bytes` and no more. */
-static CUresult take_after_relief(struct ag_context *context, struct ag_shape shape, size_t bytes,
+static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                   struct ag_block **ret_block)
 {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (ag_pressure_relieve(context->device))
-        result = take_from_driver(context, shape, bytes, ret_block);
+        result = take_from_driver(context, desc, bytes, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
     return result;
@@ -251,17 +252,17 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_shape sh
 
 /* The first rung that holds: as planned; after what we hold went back; natively, for the driver's
  * own allocation has the last word on errors. */
-static CUresult take_on_device(struct ag_context *context, struct ag_shape shape, size_t bytes,
+static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                struct ag_block **ret_block)
 {
-    const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
-    bool relieved = false, planned = shape.source != AG_SOURCE_NATIVE;
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
+    bool relieved = false, planned = desc.source != AG_SOURCE_NATIVE;
     CUresult result;
 
-    if (planned && (shape.source != AG_SOURCE_POOL || bytes <= context->device->total_bytes)) {
-        result = take(context, shape, ag_cache_block_size(bytes), ret_block);
+    if (planned && (desc.source != AG_SOURCE_POOL || bytes <= context->device->total_bytes)) {
+        result = take(context, desc, ag_cache_block_size(bytes), ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-            result = take_after_relief(context, shape, bytes, ret_block);
+            result = take_after_relief(context, desc, bytes, ret_block);
             relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it was not for want of memory */
         }
         if (result == CUDA_SUCCESS || result == NO_BOOKS)
@@ -309,16 +310,16 @@ static CUresult refuse(void)
 }
 
 /* The ladder. */
-static CUresult allocate(struct ag_context *context, struct ag_shape shape, size_t bytes,
+static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                          struct ag_block **ret_block)
 {
-    bool over_limit = ag_shape_is_on_device(shape) && bytes > ag_budget_left(context->device);
+    bool over_limit = ag_mem_desc_is_on_device(desc) && bytes > ag_budget_left(context->device);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (over_limit)
         ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
     else
-        result = take_on_device(context, shape, bytes, ret_block);
+        result = take_on_device(context, desc, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = spill(context, bytes, ret_block);
     else if (over_limit)
@@ -329,14 +330,14 @@ static CUresult allocate(struct ag_context *context, struct ag_shape shape, size
 }
 
 /* The same when a green context is current: its memory is the primary's. */
-static CUresult allocate_from_inside(struct ag_context *context, struct ag_shape shape,
+static CUresult allocate_from_inside(struct ag_context *context, struct ag_mem_desc desc,
                                      size_t bytes, struct ag_block **ret_block)
 {
     bool pushed;
     CUresult result = ag_context_make_current(context, &pushed);
 
     if (result == CUDA_SUCCESS)
-        result = allocate(context, shape, bytes, ret_block);
+        result = allocate(context, desc, bytes, ret_block);
     ag_context_restore(pushed);
     return result;
 }
@@ -356,9 +357,9 @@ static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct a
 /* The program has the block from now on. */
 static void give(struct ag_block *block, size_t bytes)
 {
-    if (block->shape.spilled)
+    if (block->desc.spilled)
         ag_spill_add(block);
-    if (block->shape.prefetch == AG_PREFETCH_LAUNCH && ag_shape_is_on_device(block->shape))
+    if (block->desc.prefetch == AG_PREFETCH_LAUNCH && ag_mem_desc_is_on_device(block->desc))
         ag_residency_add(block->address, block->size, block->lies_on - 1);
     ag_ledger_give(block, bytes);
 }
@@ -366,9 +367,9 @@ static void give(struct ag_block *block, size_t bytes)
 /* The program has freed the block; before anybody else may get the memory. */
 static void take_back(struct ag_block *block)
 {
-    if (block->shape.spilled)
+    if (block->desc.spilled)
         ag_spill_remove(block->address);
-    if (block->shape.prefetch == AG_PREFETCH_LAUNCH)
+    if (block->desc.prefetch == AG_PREFETCH_LAUNCH)
         block->lies_on = ag_residency_remove(block->address) + 1;
 }
 
@@ -377,7 +378,7 @@ static void take_back(struct ag_block *block)
 static CUresult allocate_private(struct ag_context *context, size_t bytes,
                                  struct ag_block **ret_block)
 {
-    const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
     CUstreamCaptureMode mode;
     CUresult result = CUDA_SUCCESS;
 
@@ -399,8 +400,8 @@ static CUresult allocate_planned(struct ag_context *context, size_t bytes, const
 {
     if (__builtin_expect(ag_private_of_thread != 0, 0))
         return allocate_private(context, bytes, ret_block);
-    return ag_context_is_inside() ? allocate_from_inside(context, plan->shape, bytes, ret_block)
-                                  : allocate(context, plan->shape, bytes, ret_block);
+    return ag_context_is_inside() ? allocate_from_inside(context, plan->desc, bytes, ret_block)
+                                  : allocate(context, plan->desc, bytes, ret_block);
 }
 
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
@@ -420,8 +421,8 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     if (result == NO_BOOKS)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
-        note_failed(context->device->ordinal, ag_shape_placement(plan.shape), bytes, caller, began,
-                    result);
+        note_failed(context->device->ordinal, ag_mem_desc_placement(plan.desc), bytes, caller,
+                    began, result);
         return result;
     }
     *ret_address = block->address;
@@ -613,7 +614,7 @@ static CUresult free_native(struct ag_block *block)
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
-    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.shape);
+    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
     if (block)
         ag_ledger_give(block, copy.requested);
     return result;
@@ -622,7 +623,7 @@ static CUresult free_native(struct ag_block *block)
 /* `block` is KEPT and the caller's; the program's again when the free is refused. */
 static CUresult free_block(struct ag_block *block)
 {
-    bool native = block->shape.source == AG_SOURCE_NATIVE;
+    bool native = block->desc.source == AG_SOURCE_NATIVE;
     size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     CUresult result;
 
@@ -703,7 +704,7 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*synchronize)(CUstream))
 {
     CUdeviceptr address = block->address;
-    bool plain = block->shape.source == AG_SOURCE_PLAIN;
+    bool plain = block->desc.source == AG_SOURCE_PLAIN;
     CUresult result = CUDA_SUCCESS;
 
     ag_ledger_remove(block);
@@ -742,13 +743,13 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
         (void)ag_ipc_freed(&copy);
-        if (ag_shape_is_on_device(copy.shape))
+        if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
         note_freed(&freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    block = ag_ledger_enter(address, copy.size, copy.context, copy.shape);
+    block = ag_ledger_enter(address, copy.size, copy.context, copy.desc);
     if (block) {
         block->export_number = copy.export_number;
         give(block, copy.requested);
@@ -787,7 +788,7 @@ static void give_up(CUdeviceptr address, struct ag_block *block)
 
 static bool is_of_a_pool(const struct ag_block *block)
 {
-    return block->shape.source == AG_SOURCE_POOL || block->shape.source == AG_SOURCE_MANAGED_POOL;
+    return block->desc.source == AG_SOURCE_POOL || block->desc.source == AG_SOURCE_MANAGED_POOL;
 }
 
 static void note_gone(const struct ag_block *block)

@@ -1,4 +1,4 @@
-/* Where a block comes from and how it goes back, by its shape: see backend.h. */
+/* Where a block comes from and how it goes back, by its memory descriptor: see backend.h. */
 #include "policy/backends/backend.h"
 
 #include "interpose/driver/driver.h"
@@ -20,29 +20,29 @@ static CUresult allocate_native(size_t bytes, CUdeviceptr *ret_address, size_t *
 }
 
 static CUresult allocate_managed_pool(struct ag_context *context, size_t bytes,
-                                      struct ag_shape shape, CUdeviceptr *ret_address,
+                                      struct ag_mem_desc desc, CUdeviceptr *ret_address,
                                       size_t *ret_size)
 {
     CUmemoryPool pool;
     CUresult result;
 
-    if (!ag_managed_fits(context, bytes, shape))
+    if (!ag_managed_fits(context, bytes, desc))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_managed_pool(context->device, &pool);
     return result == CUDA_SUCCESS ? ag_pool_allocate(context, pool, bytes, ret_address, ret_size)
                                   : result;
 }
 
-CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size)
 {
-    switch ((enum ag_source)shape.source) {
+    switch ((enum ag_source)desc.source) {
     case AG_SOURCE_POOL:
         return ag_pool_allocate(context, context->device->pool, bytes, ret_address, ret_size);
     case AG_SOURCE_PLAIN:
-        return ag_managed_allocate(context, bytes, shape, ret_address, ret_size);
+        return ag_managed_allocate(context, bytes, desc, ret_address, ret_size);
     case AG_SOURCE_MANAGED_POOL:
-        return allocate_managed_pool(context, bytes, shape, ret_address, ret_size);
+        return allocate_managed_pool(context, bytes, desc, ret_address, ret_size);
     case AG_SOURCE_NATIVE:
         break;
     }
@@ -70,8 +70,8 @@ static void free_waiting(CUdeviceptr address)
 static void release_one(struct ag_context *context, struct ag_block *block, CUstream stream)
 {
     CUdeviceptr address = block->address;
-    enum ag_source source = (enum ag_source)block->shape.source;
-    bool on_device = ag_shape_is_on_device(block->shape);
+    enum ag_source source = (enum ag_source)block->desc.source;
+    bool on_device = ag_mem_desc_is_on_device(block->desc);
     size_t size = block->size;
 
     ag_budget_forget(block);
@@ -88,7 +88,7 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
 
 static bool is_single(const struct ag_block *block)
 {
-    return block->shape.source == AG_SOURCE_PLAIN || block->shape.source == AG_SOURCE_NATIVE;
+    return block->desc.source == AG_SOURCE_PLAIN || block->desc.source == AG_SOURCE_NATIVE;
 }
 
 /* Takes single allocations out of the list. */

@@ -263,7 +263,7 @@ static void settle(const struct ag_block *block)
 
 static bool can_export(const struct ag_block *block)
 {
-    return block->shape.source == AG_SOURCE_POOL && ag_cu.cuMemPoolExportToShareableHandle &&
+    return block->desc.source == AG_SOURCE_POOL && ag_cu.cuMemPoolExportToShareableHandle &&
            ag_cu.cuMemPoolExportPointer && start_listening();
 }
 
@@ -300,7 +300,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
     if (!handle || !ag_answer_redirected(address, &block))
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {
-        say_not_exported(ag_shape_is_managed(block.shape));
+        say_not_exported(ag_mem_desc_is_managed(block.desc));
         return ag_cu.cuIpcGetMemHandle(handle, address);
     }
     if (!ag_stats_counter(AG_STAT_IPC_EXPORTED))

@@ -276,7 +276,7 @@ static CUresult map_block(struct import *import, const struct ag_ipc_reply *repl
     if (is_taken(address))
         return CUDA_ERROR_MAP_FAILED;
     import->block = ag_ledger_enter(address, reply->size, import->context,
-                                    (struct ag_shape){.source = AG_SOURCE_POOL});
+                                    (struct ag_mem_desc){.source = AG_SOURCE_POOL});
     if (!import->block) {
         (void)ag_cu.cuMemFree_v2(address);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -11,8 +11,8 @@ static char context_a, context_b;
 #define A ((struct ag_context *)(void *)&context_a)
 #define B ((struct ag_context *)(void *)&context_b)
 
-static const struct ag_shape pool_shape = {.source = AG_SOURCE_POOL};
-static const struct ag_shape native_shape = {.source = AG_SOURCE_NATIVE};
+static const struct ag_mem_desc pool_shape = {.source = AG_SOURCE_POOL};
+static const struct ag_mem_desc native_shape = {.source = AG_SOURCE_NATIVE};
 
 #define BASE 0x7f0000000000ull
 
