@@ -356,7 +356,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     /* Asked when the stream is ours: who opens a capture announces it, then takes each stream in
      * turn.
      */
-    if (ag_order_capture_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
+    if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
         !init_resources(stream)) {
         ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
         ag_stream_disown(stream);

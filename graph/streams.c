@@ -358,7 +358,7 @@ struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
     if (last.handle == handle && last.context == context && last.generation == generation)
         return last.stream;
     stream = look_up(context, handle);
-    if (!stream && handle == CU_STREAM_PER_THREAD && !ag_order_capture_open())
+    if (!stream && handle == CU_STREAM_PER_THREAD && !ag_capture_is_open())
         ag_stream_each(reap, context);
     if (!stream && context && is_special(handle) &&
         !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))

@@ -167,7 +167,7 @@ static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement pl
 
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
 {
-    struct ag_request request = {.bytes = bytes, .capture_open = ag_order_capture_open()};
+    struct ag_request request = {.bytes = bytes, .capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.known_context = true};
     struct ag_wish wish = defaults;
     struct plan plan = {.rule = -1};
@@ -285,12 +285,11 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
     if (!context->device->has_managed)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* In a capture the driver decides whether any allocation is legal. */
-    result = ag_order_capture_open()
-                 ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
-                 : take(context, ag_decide_spilled(), size, ret_block);
+    result = ag_capture_is_open() ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
+                                  : take(context, ag_decide_spilled(), size, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_SPILL, context->device->ordinal, bytes);
-    else if (result != NO_BOOKS && !ag_order_capture_open())
+    else if (result != NO_BOOKS && !ag_capture_is_open())
         result = CUDA_ERROR_OUT_OF_MEMORY; /* whatever managed memory failed for */
     return result;
 }
@@ -301,7 +300,7 @@ static CUresult refuse(void)
     CUdeviceptr probe;
     CUresult result = CUDA_SUCCESS;
 
-    if (ag_order_capture_open()) {
+    if (ag_capture_is_open()) {
         result = ag_cu.cuMemAlloc_v2(&probe, 1);
         if (result == CUDA_SUCCESS)
             (void)ag_cu.cuMemFree_v2(probe);
@@ -384,9 +383,9 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
 
     *ret_block = ag_private_take(context, bytes);
     if (!*ret_block) {
-        mode = ag_order_relax_captures();
+        mode = ag_capture_relax();
         result = take_from_driver(context, native, bytes, ret_block);
-        ag_order_restore_captures(mode);
+        ag_capture_restore(mode);
     }
     if (result == CUDA_SUCCESS) {
         ag_private_mark(*ret_block);
@@ -488,7 +487,7 @@ void ag_alloc_learn_pitch(struct ag_context *context)
     bool pushed;
 
     if (!redirects() || atomic_load_explicit(granule, memory_order_relaxed) ||
-        ag_order_capture_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
+        ag_capture_is_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
         return;
     atomic_store_explicit(granule, ask_granule(), memory_order_relaxed);
     ag_context_restore(pushed);
@@ -562,7 +561,7 @@ static void put_aside(struct ag_block *block)
         block->next = first;
     } while (!atomic_compare_exchange_weak_explicit(&set_aside, &first, block, memory_order_seq_cst,
                                                     memory_order_relaxed));
-    if (!ag_order_capture_open()) /* it closed meanwhile */
+    if (!ag_capture_is_open()) /* it closed meanwhile */
         ag_alloc_capture_closed();
 }
 
@@ -650,7 +649,7 @@ static CUresult free_private(struct ag_block *block)
 
 void ag_alloc_pool_ended(struct ag_block *blocks)
 {
-    CUstreamCaptureMode mode = ag_order_relax_captures();
+    CUstreamCaptureMode mode = ag_capture_relax();
     bool pushed;
 
     while (blocks) {
@@ -663,7 +662,7 @@ void ag_alloc_pool_ended(struct ag_block *blocks)
         ag_context_restore(pushed);
         ag_budget_give(copy.context->device, copy.size);
     }
-    ag_order_restore_captures(mode);
+    ag_capture_restore(mode);
 }
 
 CUresult ag_free(CUdeviceptr address, const void *caller)
@@ -812,7 +811,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     /* Other contexts' work that natively was done when this one ends may use its memory. */
     if (ag_order_owes())
         ag_order_pay(AG_STAT_PAID_DESTROY);
-    if (current && !ag_order_capture_open())
+    if (current && !ag_capture_is_open())
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);

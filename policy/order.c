@@ -28,7 +28,7 @@
  * before it was placed (the driver is slower for 16 threads than for one).
  *
  * Rules of this file:
- * - The gate (ag_order_enter_gate) encloses every driver call that could end a capture or would be
+ * - The capture guard encloses every driver call that could end a capture or would be
  *   refused in one. Beginning a capture closes it first, and waits for those inside, for a bounded
  *   time.
  * - `placed` of a fence only grows after the driver took it; `ordered_paid` only after the host
@@ -52,7 +52,7 @@
 #include "policy/contexts/context.h"
 
 #define MAX_CAPTURES 256u
-#define GATE_WAIT_NS 100000000u
+#define GUARD_WAIT_NS 100000000u
 #define PROBE_BYTES  4096u
 
 static enum ag_free_mode mode = AG_FREE_AUTO;
@@ -61,17 +61,17 @@ static _Atomic bool exiting;
 static _Atomic bool
     ever_ordered; /* what is owed now, contexts say; implies the helper that pays at the end */
 
-/* --- the gate --- */
+/* --- the capture guard --- */
 
 static struct {
     _Alignas(64) _Atomic unsigned inside;
-} gate[AG_SLOTS];
+} guard[AG_SLOTS];
 
 static _Atomic unsigned open_captures;
 
-bool ag_order_enter_gate(void)
+bool ag_capture_guard_enter(void)
 {
-    _Atomic unsigned *inside = &gate[ag_slot()].inside;
+    _Atomic unsigned *inside = &guard[ag_slot()].inside;
 
     atomic_fetch_add_explicit(inside, 1, memory_order_seq_cst);
     if (!atomic_load_explicit(&open_captures, memory_order_seq_cst))
@@ -80,19 +80,19 @@ bool ag_order_enter_gate(void)
     return false;
 }
 
-void ag_order_leave_gate(void)
+void ag_capture_guard_leave(void)
 {
-    atomic_fetch_sub_explicit(&gate[ag_slot()].inside, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&guard[ag_slot()].inside, 1, memory_order_release);
 }
 
-static void wait_for_gate(void)
+static void wait_for_guarded(void)
 {
-    uint64_t until = ag_clock_ns() + GATE_WAIT_NS;
+    uint64_t until = ag_clock_ns() + GUARD_WAIT_NS;
 
     for (unsigned i = 0; i < AG_SLOTS; i++) {
         struct ag_wait wait = {0};
 
-        while (atomic_load_explicit(&gate[i].inside, memory_order_acquire)) {
+        while (atomic_load_explicit(&guard[i].inside, memory_order_acquire)) {
             if (ag_clock_ns() > until) {
                 ag_log_debug("a capture begins beside a driver call of ours that takes long");
                 return;
@@ -123,18 +123,18 @@ static CUstream normalise(CUstream stream, bool per_thread, int *ret_thread)
     return stream;
 }
 
-bool ag_order_capture_open(void)
+bool ag_capture_is_open(void)
 {
     return atomic_load_explicit(&open_captures, memory_order_seq_cst) != 0;
 }
 
-void ag_order_capture_opening(void)
+void ag_capture_opening(void)
 {
     atomic_fetch_add_explicit(&open_captures, 1, memory_order_seq_cst);
-    wait_for_gate();
+    wait_for_guarded();
 }
 
-bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success)
+bool ag_capture_opened(CUstream stream, bool per_thread, bool success)
 {
     struct ag_context *context = success ? ag_context_current() : NULL;
     bool last = false;
@@ -148,7 +148,7 @@ bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success)
         captures.open[captures.n].stream = stream;
         captures.open[captures.n].thread = thread;
         captures.open[captures.n++].context = context;
-    } /* else the gate stays closed for good, which is slow and exact */
+    } /* else the guard stays closed for good, which is slow and exact */
     ag_lock_release(&captures.lock);
     return last;
 }
@@ -175,11 +175,11 @@ static bool drop_capture_on(CUstream stream, int thread)
     return last;
 }
 
-bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context)
+bool ag_capture_stream_destroying(CUstream stream, struct ag_context **ret_context)
 {
     bool captures_here = false;
 
-    if (!ag_order_capture_open())
+    if (!ag_capture_is_open())
         return false;
     ag_lock_take(&captures.lock);
     for (unsigned i = 0; i < captures.n && !captures_here; i++) {
@@ -193,7 +193,7 @@ bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context)
     return captures_here;
 }
 
-bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool success)
+bool ag_capture_stream_destroyed(CUstream stream, struct ag_context *context, bool success)
 {
     bool last = false;
 
@@ -209,12 +209,12 @@ bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool succ
     return last;
 }
 
-bool ag_order_capture_ended(CUstream stream, bool per_thread)
+bool ag_capture_ended(CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     int thread;
 
-    if (!ag_order_capture_open())
+    if (!ag_capture_is_open())
         return false;
     stream = normalise(stream, per_thread, &thread);
     if (ag_cu.cuStreamIsCapturing && ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
@@ -223,7 +223,7 @@ bool ag_order_capture_ended(CUstream stream, bool per_thread)
     return drop_capture_on(stream, thread);
 }
 
-CUstreamCaptureMode ag_order_relax_captures(void)
+CUstreamCaptureMode ag_capture_relax(void)
 {
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -232,7 +232,7 @@ CUstreamCaptureMode ag_order_relax_captures(void)
     return previous;
 }
 
-void ag_order_restore_captures(CUstreamCaptureMode previous)
+void ag_capture_restore(CUstreamCaptureMode previous)
 {
     if (ag_cu.cuThreadExchangeStreamCaptureMode)
         (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
@@ -284,7 +284,7 @@ static CUresult record_on_null_stream(struct ag_context *context, CUevent event)
     return result;
 }
 
-/* Places the fence behind all work so far. With the gate entered. */
+/* Places the fence behind all work so far. Inside the capture guard. */
 typedef CUresult fence_function(struct ag_context *context, CUevent event);
 
 /* A barrier: everything later comes after it too. Ways (a) and (b). */
@@ -319,10 +319,10 @@ static enum placed place_now(struct ag_context *context, CUevent *event, fence_f
 
     if (result != CUDA_SUCCESS)
         return NOT_PLACED;
-    if (!ag_order_enter_gate())
+    if (!ag_capture_guard_enter())
         return IN_CAPTURE;
     result = function(context, *event);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     return result == CUDA_SUCCESS ? PLACED : NOT_PLACED;
 }
 
@@ -365,15 +365,15 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
 /* The host waits for `event`, whatever is captured meanwhile. */
 static CUresult wait_on_host(CUevent event)
 {
-    bool in_capture = ag_order_capture_open();
+    bool in_capture = ag_capture_is_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CUresult result;
 
     if (in_capture)
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
     result = ag_cu.cuEventSynchronize(event);
     if (in_capture)
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     return result;
 }
 
@@ -499,11 +499,11 @@ static void pay_at_end(struct ag_context *context, void *data)
 
 void ag_order_pay_at_end(void)
 {
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
     bool paid = false;
 
     ag_context_each(pay_at_end, &paid);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     if (paid)
         ag_stats_add(AG_STAT_PAID_EXIT, 1);
 }
@@ -658,7 +658,7 @@ static CUresult drain(struct ag_context *context, enum ag_stat reason, bool *ret
     if (placed == IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
     result = placed == PLACED ? wait_on_host(context->draining.event) : CUDA_ERROR_NOT_SUPPORTED;
-    if (result != CUDA_SUCCESS && !ag_order_capture_open())
+    if (result != CUDA_SUCCESS && !ag_capture_is_open())
         result = drain_without_fence(context); /* what it says, a native free would say */
     if (result != CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_FREE_REFUSED, 1);
@@ -687,7 +687,7 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
     enum placed placed;
 
     *ret_set_aside = false;
-    if (ag_order_capture_open())
+    if (ag_capture_is_open())
         return free_in_capture(context, ret_set_aside);
     if (reason != AG_N_STATS)
         return drain(context, reason, ret_set_aside);
@@ -715,7 +715,7 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
 
 bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
 {
-    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_order_enter_gate())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
         return false;
     *ret_stream = context->alloc_stream;
     return true;
@@ -738,7 +738,7 @@ CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresul
 {
     if (result == CUDA_SUCCESS)
         result = publish(context, stream);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     return result;
 }
 
@@ -756,10 +756,10 @@ static CUresult make_release_wait(struct ag_context *context)
 
 bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed)
 {
-    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_order_enter_gate())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
         return false;
     if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
-        ag_order_leave_gate();
+        ag_capture_guard_leave();
         return false;
     }
     *ret_stream = context->free_stream;
@@ -808,36 +808,36 @@ bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
     case IN_CAPTURE:
         return false;
     }
-    previous = ag_order_relax_captures(); /* one may begin meanwhile */
+    previous = ag_capture_relax(); /* one may begin meanwhile */
     while ((result = ag_cu.cuEventQuery(context->draining.event)) == CUDA_ERROR_NOT_READY &&
            wait_a_little(&wait, began, timeout_ns))
         ;
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     return result != CUDA_ERROR_NOT_READY;
 }
 
 CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns)
 {
-    bool in_capture = ag_order_capture_open();
+    bool in_capture = ag_capture_is_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CUresult result;
 
     if (!atomic_load_explicit(&context->resources_state, memory_order_acquire))
         return CUDA_SUCCESS;
     if (in_capture)
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
     result = wait_for_stream(context->free_stream, timeout_ns);
     if (result == CUDA_SUCCESS) /* allocations that failed half-way went back on it */
         result = wait_for_stream(context->alloc_stream, timeout_ns);
     if (in_capture)
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     return result;
 }
 
 void ag_order_release_end(bool pushed)
 {
     ag_context_restore(pushed);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
 }
 
 static void note_nonblocking(struct ag_context *context, void *unused)
@@ -871,10 +871,9 @@ static void settle_nonblocking(struct ag_context *context, void *unused)
         (void)drain_without_fence(context);
     if (placed != IN_CAPTURE)
         return;
-    previous =
-        ag_order_relax_captures(); /* creating a stream is legal natively, whatever is captured */
+    previous = ag_capture_relax(); /* creating a stream is legal natively, whatever is captured */
     (void)free_like_the_driver(context);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
 void ag_order_nonblocking_created(struct ag_context *context)
@@ -892,5 +891,5 @@ void ag_order_forget_all(void)
     atomic_store(&visible, 0);
     captures.n = 0;
     for (unsigned i = 0; i < AG_SLOTS; i++)
-        atomic_store(&gate[i].inside, 0);
+        atomic_store(&guard[i].inside, 0);
 }

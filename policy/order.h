@@ -85,25 +85,25 @@ void ag_order_settle(struct ag_context *context);
  * way or begins from then on. opened: after it, with its success. ended: after a call that may
  * have ended the capture on `stream`. The last two are true when no capture is open any more: what
  * was set aside may be freed. */
-bool ag_order_capture_open(void);
-void ag_order_capture_opening(void);
-bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success);
-bool ag_order_capture_ended(CUstream stream, bool per_thread);
+bool ag_capture_is_open(void);
+void ag_capture_opening(void);
+bool ag_capture_opened(CUstream stream, bool per_thread, bool success);
+bool ag_capture_ended(CUstream stream, bool per_thread);
 /* Around the destruction of a stream, which ends the capture that began on it: out of the list
  * before, since its handle may be another stream's at once, and no question about it after (the
  * driver would crash). dying: is there such a capture? Then died is to follow; true when none is
  * open any more. */
-bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context);
-bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool success);
+bool ag_capture_stream_destroying(CUstream stream, struct ag_context **ret_context);
+bool ag_capture_stream_destroyed(CUstream stream, struct ag_context *context, bool success);
 
 /* While a thread is inside, no capture begins (for a bounded time). False while one is open; then
  * do not leave. Not to be nested. */
-bool ag_order_enter_gate(void);
-void ag_order_leave_gate(void);
+bool ag_capture_guard_enter(void);
+void ag_capture_guard_leave(void);
 
 /* Calls in between neither fail in, nor end, a capture that is open somewhere. */
-CUstreamCaptureMode ag_order_relax_captures(void);
-void ag_order_restore_captures(CUstreamCaptureMode previous);
+CUstreamCaptureMode ag_capture_relax(void);
+void ag_capture_restore(CUstreamCaptureMode previous);
 
 /* A forked child: no captures, nothing owed. */
 void ag_order_forget_all(void);

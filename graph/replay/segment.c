@@ -240,10 +240,10 @@ static void sent_to_proxy(struct ag_stream *stream)
 /* Has what was sent to the proxy been done? */
 static bool is_behind(struct ag_stream *stream)
 {
-    CUstreamCaptureMode mode = ag_order_relax_captures();
+    CUstreamCaptureMode mode = ag_capture_relax();
     CUresult result = ag_cu.cuEventQuery(stream->behind);
 
-    ag_order_restore_captures(mode);
+    ag_capture_restore(mode);
     return result == CUDA_SUCCESS;
 }
 
@@ -452,10 +452,10 @@ static void build(struct ag_stream *stream)
             return;
     }
     if ((stream->thread && stream->thread != ag_stream_thread()) || !make_room(stream) ||
-        !ag_order_enter_gate())
+        !ag_capture_guard_enter())
         return;
     result = build_from(stream, &graph);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     if (graph && !carry(stream, graph)) {
         ag_graph_destroy(graph);
         graph = NULL;
@@ -648,12 +648,12 @@ struct ag_ring *ag_segment_ring(struct ag_stream *stream)
 
     if (ring || atomic_load_explicit(&shared->ring_tried, memory_order_acquire))
         return ring;
-    if (!ag_order_enter_gate())
+    if (!ag_capture_guard_enter())
         return NULL;
     if (!atomic_exchange(&shared->ring_tried, true)) {
         ring = ag_ring_new(&state.ring);
         atomic_store_explicit(&shared->ring, ring, memory_order_release);
     }
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     return atomic_load_explicit(&shared->ring, memory_order_acquire);
 }

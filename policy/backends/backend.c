@@ -61,10 +61,10 @@ static void free_after_wait(struct ag_context *context, CUdeviceptr address)
 /* What no pool holds goes by the driver's own free, which waits for the device. */
 static void free_waiting(CUdeviceptr address)
 {
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
 
     (void)ag_cu.cuMemFree_v2(address);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
 static void release_one(struct ag_context *context, struct ag_block *block, CUstream stream)

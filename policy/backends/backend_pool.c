@@ -162,12 +162,12 @@ uint64_t ag_pool_idle(struct ag_device *device)
 
     if (!ag_cu.cuMemPoolGetAttribute || (!has_pool(device) && !managed))
         return 0;
-    previous = ag_order_relax_captures(); /* it ends a capture otherwise */
+    previous = ag_capture_relax(); /* it ends a capture otherwise */
     if (has_pool(device))
         idle += idle_in(device->pool);
     if (managed)
         idle += idle_in(managed);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     return idle;
 }
 

@@ -276,9 +276,9 @@ static bool give_out(CUipcMemHandle *handle, const struct ag_block *block)
         return false;
     settle(block);
     if (!number) {
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
         number = export_block(block);
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     }
     return number && write_handle(handle, number);
 }
@@ -385,13 +385,13 @@ static void free_orphans(void)
 
     if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
         return;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     while ((orphan = take_orphan())) {
         (void)ag_cu.cuMemFree_v2(orphan->address);
         ag_arena_put(&orphan_arena, orphan);
         atomic_fetch_sub_explicit(&n_orphans, 1, memory_order_relaxed);
     }
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
 enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)

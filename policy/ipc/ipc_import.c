@@ -321,9 +321,9 @@ static CUresult bring(struct import *import, bool *ret_unknown)
         say_why(error, &import->handle);
     if (*ret_unknown)
         return CUDA_ERROR_INVALID_VALUE;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     result = map_with_pool(import, &reply, fds);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     for (unsigned i = 0; i < AG_IPC_DESCRIPTORS; i++)
         (void)close(fds[i]);
     if (result != CUDA_SUCCESS) {
@@ -469,7 +469,7 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
  * which is legal in a capture. */
 static CUresult finish_work(struct ag_context *context)
 {
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
     CUdeviceptr probe = 0;
     bool aside;
     CUresult result = ag_order_free(context, &aside);
@@ -477,7 +477,7 @@ static CUresult finish_work(struct ag_context *context)
     if (result == CUDA_SUCCESS && aside && ag_cu.cuMemAlloc_v2(&probe, 1) == CUDA_SUCCESS)
         (void)ag_cu.cuMemFree_v2(probe); /* the driver's own free waits */
     ag_order_pay(AG_STAT_PAID_DESTROY);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     return result;
 }
 
@@ -486,7 +486,7 @@ static CUresult finish_work(struct ag_context *context)
 static void unmap(struct import *import)
 {
     CUdeviceptr address = import->block->address;
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
     CUresult result;
 
     ag_ledger_remove(import->block);
@@ -494,7 +494,7 @@ static void unmap(struct import *import)
     if (result != CUDA_SUCCESS)
         ag_log_debug("an import could not be given back: %s", ag_driver_error_name(result));
     leave(import);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     drop_entry(import);
 }
 

@@ -169,8 +169,7 @@ void ag_spill_move_back(struct ag_device *device)
     CUdeviceptr address;
     size_t size;
 
-    if (!unspill || !atomic_load_explicit(&spilled.n, memory_order_relaxed) ||
-        ag_order_capture_open())
+    if (!unspill || !atomic_load_explicit(&spilled.n, memory_order_relaxed) || ag_capture_is_open())
         return;
     address = first_that_fits(device, ag_budget_left(device), &size);
     block = address ? ag_ledger_move(address) : NULL;
