@@ -681,8 +681,8 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     if (claim == AG_CLAIM_UNKNOWN) {
         /* The program's own pool memory goes at once: work that natively was done may still use
          * it. */
-        if (ag_order_owes())
-            ag_order_pay(AG_STAT_PAID_DESTROY);
+        if (ag_host_wait_pending())
+            ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
         return ag_cu.cuMemFree_v2(address);
     }
     freed.place = (enum ag_placement)block->placement;
@@ -809,8 +809,8 @@ void ag_alloc_context_dying(struct ag_context *context)
 
     ag_private_context_dying(context);
     /* Other contexts' work that natively was done when this one ends may use its memory. */
-    if (ag_order_owes())
-        ag_order_pay(AG_STAT_PAID_DESTROY);
+    if (ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     if (current && !ag_capture_is_open())
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);

@@ -31,7 +31,7 @@
  * - The capture guard encloses every driver call that could end a capture or would be
  *   refused in one. Beginning a capture closes it first, and waits for those inside, for a bounded
  *   time.
- * - `placed` of a fence only grows after the driver took it; `ordered_paid` only after the host
+ * - `placed` of a fence only grows after the driver took it; `ordered_completed` only after the host
  *   waited for it.
  * - A flag that makes (a) insufficient is set before, and read again after, the call it
  *   concerns. */
@@ -51,9 +51,9 @@
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 
-#define MAX_CAPTURES 256u
+#define MAX_CAPTURES  256u
 #define GUARD_WAIT_NS 100000000u
-#define PROBE_BYTES  4096u
+#define PROBE_BYTES   4096u
 
 static enum ag_free_mode mode = AG_FREE_AUTO;
 static _Atomic unsigned visible; /* bits of enum ag_visible */
@@ -380,7 +380,7 @@ static CUresult wait_on_host(CUevent event)
 static bool is_owed(struct ag_context *context, uint64_t *ret_placed)
 {
     *ret_placed = atomic_load_explicit(&context->ordered.placed, memory_order_acquire);
-    return *ret_placed > atomic_load_explicit(&context->ordered_paid, memory_order_acquire);
+    return *ret_placed > atomic_load_explicit(&context->ordered_completed, memory_order_acquire);
 }
 
 static void pay_context(struct ag_context *context, void *data)
@@ -391,7 +391,7 @@ static void pay_context(struct ag_context *context, void *data)
     if (!is_owed(context, &placed))
         return;
     (void)wait_on_host(context->ordered.event);
-    raise_to(&context->ordered_paid, placed);
+    raise_to(&context->ordered_completed, placed);
     *paid = true;
 }
 
@@ -403,16 +403,16 @@ static bool owes(struct ag_context *context)
 }
 
 /* Until the wait is over, also if another thread is waiting already. */
-bool ag_order_owes(void)
+bool ag_host_wait_pending(void)
 {
     return atomic_load_explicit(&ever_ordered, memory_order_acquire) && ag_context_any(owes);
 }
 
-void ag_order_pay(enum ag_stat why)
+void ag_host_wait_complete(enum ag_stat why)
 {
     bool paid = false;
 
-    if (!ag_order_owes())
+    if (!ag_host_wait_pending())
         return;
     ag_context_each(pay_context, &paid);
     if (paid)
@@ -421,7 +421,7 @@ void ag_order_pay(enum ag_stat why)
 
 void ag_order_settle(struct ag_context *context)
 {
-    raise_to(&context->ordered_paid,
+    raise_to(&context->ordered_completed,
              atomic_load_explicit(&context->ordered.placed, memory_order_acquire));
     ag_lock_take(&captures.lock);
     for (unsigned i = captures.n; i-- > 0;) {
@@ -456,23 +456,23 @@ static void owe(struct ag_context *context)
 
 static void note_who_owes(struct ag_context *context, void *data)
 {
-    enum ag_order_debtor *debtor = data;
+    enum ag_host_wait_owner *owner = data;
     uint64_t placed;
 
-    if (!is_owed(context, &placed) || *debtor == AG_OWED_BY_OTHERS)
+    if (!is_owed(context, &placed) || *owner == AG_HOST_WAIT_OF_OTHERS)
         return;
-    *debtor = atomic_load_explicit(&context->ordered_by, memory_order_relaxed) == own_number()
-                  ? AG_OWED_BY_CALLER
-                  : AG_OWED_BY_OTHERS;
+    *owner = atomic_load_explicit(&context->ordered_by, memory_order_relaxed) == own_number()
+                 ? AG_HOST_WAIT_OF_CALLER
+                 : AG_HOST_WAIT_OF_OTHERS;
 }
 
-enum ag_order_debtor ag_order_debtor(void)
+enum ag_host_wait_owner ag_host_wait_owner(void)
 {
-    enum ag_order_debtor debtor = AG_OWED_BY_NOBODY;
+    enum ag_host_wait_owner owner = AG_HOST_WAIT_OF_NOBODY;
 
     if (atomic_load_explicit(&ever_ordered, memory_order_acquire))
-        ag_context_each(note_who_owes, &debtor);
-    return debtor;
+        ag_context_each(note_who_owes, &owner);
+    return owner;
 }
 
 /* By the helper. It asks again and again, so that who waits for it sees whether the driver answers,
@@ -494,10 +494,10 @@ static void pay_at_end(struct ag_context *context, void *data)
     *paid = true;
     (void)ag_cu.cuEventSynchronize(
         context->ordered.event); /* what kernels print comes out in a wait only */
-    raise_to(&context->ordered_paid, placed);
+    raise_to(&context->ordered_completed, placed);
 }
 
-void ag_order_pay_at_end(void)
+void ag_host_wait_complete_at_exit(void)
 {
     CUstreamCaptureMode previous = ag_capture_relax();
     bool paid = false;
@@ -505,7 +505,7 @@ void ag_order_pay_at_end(void)
     ag_context_each(pay_at_end, &paid);
     ag_capture_restore(previous);
     if (paid)
-        ag_stats_add(AG_STAT_PAID_EXIT, 1);
+        ag_stats_add(AG_STAT_WAITED_EXIT, 1);
 }
 
 void ag_order_exit(void)
@@ -528,7 +528,7 @@ void ag_order_note_visible(enum ag_visible how)
         return;
     if (atomic_fetch_or_explicit(&visible, bit, memory_order_seq_cst) & bit)
         return;
-    ag_order_pay(AG_STAT_PAID_VISIBLE);
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
 }
 
 static void finish_streams(struct ag_context *context, void *unused)
@@ -544,7 +544,7 @@ void ag_order_context_entered(void)
     /* The new context waited for nothing so far: neither for what was allocated on a stream, nor
      * for what frees were ordered behind. */
     ag_context_each(finish_streams, NULL);
-    ag_order_pay(AG_STAT_PAID_VISIBLE);
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
     ag_order_note_visible(AG_VISIBLE_CONTEXTS);
 }
 
@@ -664,7 +664,7 @@ static CUresult drain(struct ag_context *context, enum ag_stat reason, bool *ret
         ag_stats_add(AG_STAT_FREE_REFUSED, 1);
         return result;
     }
-    raise_to(&context->ordered_paid, owed);
+    raise_to(&context->ordered_completed, owed);
     ag_stats_add(AG_STAT_FREE_DRAINED, 1);
     ag_stats_add(reason, 1);
     return CUDA_SUCCESS;

@@ -69,13 +69,13 @@ bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns);
 CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns);
 
 /* Does the host owe a wait? Waits until all work before the last ordered free has finished. */
-bool ag_order_owes(void);
-void ag_order_pay(enum ag_stat why);
+bool ag_host_wait_pending(void);
+void ag_host_wait_complete(enum ag_stat why);
 /* The process ends: whose free is it that the host still owes a wait for? Several: others'. */
-enum ag_order_debtor { AG_OWED_BY_NOBODY, AG_OWED_BY_CALLER, AG_OWED_BY_OTHERS };
-enum ag_order_debtor ag_order_debtor(void);
+enum ag_host_wait_owner { AG_HOST_WAIT_OF_NOBODY, AG_HOST_WAIT_OF_CALLER, AG_HOST_WAIT_OF_OTHERS };
+enum ag_host_wait_owner ag_host_wait_owner(void);
 /* By the helper (base/helper.h): pays, unless nobody waits for it any more. */
-void ag_order_pay_at_end(void);
+void ag_host_wait_complete_at_exit(void);
 /* From now on every free drains. */
 void ag_order_exit(void);
 /* The context dies, its events and captures with it: nothing can be owed there any more. */

@@ -80,13 +80,13 @@ static void settle_pending(enum ag_stat why)
 void ag_pressure_bound_pending(const struct ag_device *device)
 {
     if (ag_level_current(&ag_stats.pending_bytes) > ag_size_bytes(pending_limit, size_of(device)))
-        settle_pending(AG_STAT_PAID_PENDING);
+        settle_pending(AG_STAT_WAITED_PENDING);
 }
 
 void ag_pressure_settle(void)
 {
     if (ag_level_current(&ag_stats.pending_bytes))
-        settle_pending(AG_STAT_PAID_PENDING);
+        settle_pending(AG_STAT_WAITED_PENDING);
 }
 
 struct room {
@@ -143,7 +143,7 @@ bool ag_pressure_relieve(struct ag_device *device)
     if (ag_capture_is_open())
         return false;
     ag_context_each(give_up_cached, &room);
-    settle_pending(AG_STAT_PAID_PRESSURE);
+    settle_pending(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);

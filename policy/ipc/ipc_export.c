@@ -257,7 +257,7 @@ static bool write_handle(CUipcMemHandle *handle, uint64_t number)
 /* Work of ours on the memory is over, as it is when natively the allocation has returned. */
 static void settle(const struct ag_block *block)
 {
-    ag_order_pay(AG_STAT_PAID_VISIBLE);
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
     (void)ag_order_wait_released(block->context, UINT64_MAX);
 }
 

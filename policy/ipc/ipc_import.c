@@ -476,7 +476,7 @@ static CUresult finish_work(struct ag_context *context)
 
     if (result == CUDA_SUCCESS && aside && ag_cu.cuMemAlloc_v2(&probe, 1) == CUDA_SUCCESS)
         (void)ag_cu.cuMemFree_v2(probe); /* the driver's own free waits */
-    ag_order_pay(AG_STAT_PAID_DESTROY);
+    ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     ag_capture_restore(previous);
     return result;
 }
