@@ -240,7 +240,7 @@ CUresult ag_replay_late(CUresult result)
 
     if (result == CUDA_SUCCESS && !atomic_load_explicit(&ag_stream_any_late, memory_order_acquire))
         return result;
-    if ((result != CUDA_SUCCESS && !ag_order_is_lasting(result)) || !ag_replay_on())
+    if ((result != CUDA_SUCCESS && !ag_error_is_sticky(result)) || !ag_replay_on())
         return result;
     context = ag_context_current();
     shared = context ? ag_context_state_of(context) : NULL;

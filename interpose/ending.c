@@ -80,7 +80,7 @@ static void ask_driver(void)
 bool ag_ending_is_due(bool for_good)
 {
     if (for_good)
-        ag_order_exit();
+        ag_drain_exiting();
     return ag_host_wait_owner() != AG_HOST_WAIT_OF_NOBODY || ag_replay_on() || ag_app_pools_met();
 }
 

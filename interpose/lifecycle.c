@@ -143,7 +143,7 @@ static void begin_child(void)
     ag_ledger_forget_all();
     ag_private_forget_all();
     ag_api_begin_child();
-    ag_order_forget_all();
+    ag_free_forget_all();
     ag_helper_begin_child();
     ag_app_pools_forget_all();
     ag_spill_forget_all();
@@ -197,7 +197,7 @@ static void configure(void)
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
-    ag_order_configure(options.free_mode);
+    ag_drain_configure(options.free_mode);
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
     ag_app_async_configure(&options.rules, options.oversubscribe);

@@ -231,7 +231,7 @@ static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t
     ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
     if (!*ret_block)
         return take_from_driver(context, desc, size, ret_block);
-    result = ag_order_check(context);
+    result = ag_context_sticky_error(context);
     if (result != CUDA_SUCCESS)
         (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
     return result;
@@ -575,7 +575,7 @@ void ag_alloc_capture_closed(void)
 
         blocks = block->next;
         /* After an error the context is broken: the block stays in the books until that goes. */
-        if (ag_order_free(block->context, &again) != CUDA_SUCCESS)
+        if (ag_free_order(block->context, &again) != CUDA_SUCCESS)
             continue;
         if (again)
             put_aside(block);
@@ -588,7 +588,7 @@ void ag_alloc_capture_closed(void)
 static CUresult free_ordered(struct ag_block *block)
 {
     bool aside;
-    CUresult result = ag_order_free(block->context, &aside);
+    CUresult result = ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -638,7 +638,7 @@ static CUresult free_block(struct ag_block *block)
 static CUresult free_private(struct ag_block *block)
 {
     bool aside;
-    CUresult result = ag_private_of_thread ? CUDA_SUCCESS : ag_order_free(block->context, &aside);
+    CUresult result = ag_private_of_thread ? CUDA_SUCCESS : ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS) {
         give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
@@ -833,5 +833,5 @@ void ag_alloc_context_dying(struct ag_context *context)
     }
     ag_pool_trim(context->device);
     ag_context_restore(pushed);
-    ag_order_settle(context);
+    ag_free_context_gone(context);
 }

@@ -419,7 +419,7 @@ void ag_host_wait_complete(enum ag_stat why)
         ag_stats_add(why, 1);
 }
 
-void ag_order_settle(struct ag_context *context)
+void ag_free_context_gone(struct ag_context *context)
 {
     raise_to(&context->ordered_completed,
              atomic_load_explicit(&context->ordered.placed, memory_order_acquire));
@@ -508,19 +508,19 @@ void ag_host_wait_complete_at_exit(void)
         ag_stats_add(AG_STAT_WAITED_EXIT, 1);
 }
 
-void ag_order_exit(void)
+void ag_drain_exiting(void)
 {
     atomic_store_explicit(&exiting, true, memory_order_seq_cst);
 }
 
 /* --- who can see --- */
 
-void ag_order_configure(enum ag_free_mode new_mode)
+void ag_drain_configure(enum ag_free_mode new_mode)
 {
     mode = new_mode;
 }
 
-void ag_order_note_visible(enum ag_visible how)
+void ag_drain_note_visible(enum ag_visible how)
 {
     unsigned bit = 1u << how;
 
@@ -534,10 +534,10 @@ void ag_order_note_visible(enum ag_visible how)
 static void finish_streams(struct ag_context *context, void *unused)
 {
     (void)unused;
-    (void)ag_order_wait_released(context, UINT64_MAX);
+    (void)ag_private_stream_wait(context, UINT64_MAX);
 }
 
-void ag_order_context_entered(void)
+void ag_free_context_entered(void)
 {
     if (ag_context_count() < 2)
         return;
@@ -545,7 +545,7 @@ void ag_order_context_entered(void)
      * for what frees were ordered behind. */
     ag_context_each(finish_streams, NULL);
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
-    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
 }
 
 /* Why a free has to drain, as an AG_STAT_DRAIN_* row; AG_N_STATS when it need not. */
@@ -587,7 +587,7 @@ static CUresult free_like_the_driver(struct ag_context *context)
     return result;
 }
 
-bool ag_order_is_lasting(CUresult result)
+bool ag_error_is_sticky(CUresult result)
 {
     return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
            result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_DEINITIALIZED;
@@ -599,10 +599,10 @@ static bool is_native_answer(CUresult result)
 {
     return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
             result <= CUDA_ERROR_CAPTURED_EVENT) ||
-           ag_order_is_lasting(result);
+           ag_error_is_sticky(result);
 }
 
-CUresult ag_order_check(struct ag_context *context)
+CUresult ag_context_sticky_error(struct ag_context *context)
 {
     CUstreamCaptureStatus status;
     CUresult result;
@@ -611,7 +611,7 @@ CUresult ag_order_check(struct ag_context *context)
         !atomic_load_explicit(&context->resources_state, memory_order_acquire))
         return CUDA_SUCCESS;
     result = ag_cu.cuStreamIsCapturing(context->free_stream, &status);
-    return ag_order_is_lasting(result) ? result : CUDA_SUCCESS;
+    return ag_error_is_sticky(result) ? result : CUDA_SUCCESS;
 }
 
 /* The memory waits for the end of the capture, if the call was legal. */
@@ -681,7 +681,7 @@ static bool may_owe(void)
     return true;
 }
 
-CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
+CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_stat reason = drain_reason();
     enum placed placed;
@@ -713,7 +713,7 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
  * process, a thread that exits while its per-thread stream still waits for a barrier never returns
  * from the driver (580.159, tests/gpu/order.cu cross-per-thread). */
 
-bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
+bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
 {
     if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
         return false;
@@ -734,7 +734,7 @@ static CUresult publish(struct ag_context *context, CUstream stream)
     return result == CUDA_SUCCESS ? wait_everywhere(context, context->alloc_event) : result;
 }
 
-CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresult result)
+CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result)
 {
     if (result == CUDA_SUCCESS)
         result = publish(context, stream);
@@ -754,7 +754,8 @@ static CUresult make_release_wait(struct ag_context *context)
     return ag_cu.cuStreamWaitEvent(context->free_stream, context->ordered.event, 0);
 }
 
-bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed)
+bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
+                                     bool *ret_pushed)
 {
     if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
         return false;
@@ -765,7 +766,7 @@ bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bo
     *ret_stream = context->free_stream;
     if (make_release_wait(context) == CUDA_SUCCESS)
         return true;
-    ag_order_release_end(*ret_pushed);
+    ag_private_stream_end_release(*ret_pushed);
     return false;
 }
 
@@ -793,7 +794,7 @@ static CUresult wait_for_stream(CUstream stream, uint64_t timeout_ns)
     return result;
 }
 
-bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
+bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     CUstreamCaptureMode previous;
     uint64_t began = ag_clock_ns();
@@ -816,7 +817,7 @@ bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
     return result != CUDA_ERROR_NOT_READY;
 }
 
-CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns)
+CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns)
 {
     bool in_capture = ag_capture_is_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -834,7 +835,7 @@ CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns)
     return result;
 }
 
-void ag_order_release_end(bool pushed)
+void ag_private_stream_end_release(bool pushed)
 {
     ag_context_restore(pushed);
     ag_capture_guard_leave();
@@ -846,7 +847,7 @@ static void note_nonblocking(struct ag_context *context, void *unused)
     atomic_store_explicit(&context->has_nonblocking_stream, true, memory_order_seq_cst);
 }
 
-void ag_order_nonblocking_coming(struct ag_context *context)
+void ag_fence_nonblocking_coming(struct ag_context *context)
 {
     if (context)
         note_nonblocking(context, NULL);
@@ -876,7 +877,7 @@ static void settle_nonblocking(struct ag_context *context, void *unused)
     ag_capture_restore(previous);
 }
 
-void ag_order_nonblocking_created(struct ag_context *context)
+void ag_free_nonblocking_created(struct ag_context *context)
 {
     if (context)
         settle_nonblocking(context, NULL);
@@ -884,7 +885,7 @@ void ag_order_nonblocking_created(struct ag_context *context)
         ag_context_each(settle_nonblocking, NULL);
 }
 
-void ag_order_forget_all(void)
+void ag_free_forget_all(void)
 {
     atomic_store(&open_captures, 0);
     atomic_store(&ever_ordered, false);

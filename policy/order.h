@@ -28,45 +28,46 @@ enum ag_visible {
     AG_N_VISIBLE
 };
 
-void ag_order_configure(enum ag_free_mode mode);
+void ag_drain_configure(enum ag_free_mode mode);
 
 /* From now on frees drain under ALLOGRAFT_FREE=auto. Call it before the call that makes it so. */
-void ag_order_note_visible(enum ag_visible how);
+void ag_drain_note_visible(enum ag_visible how);
 /* A context came to life. */
-void ag_order_context_entered(void);
+void ag_free_context_entered(void);
 /* A non-blocking stream is about to be created in `context` (NULL: in one that could not be told);
  * and was. */
-void ag_order_nonblocking_coming(struct ag_context *context);
-void ag_order_nonblocking_created(struct ag_context *context);
+void ag_fence_nonblocking_coming(struct ag_context *context);
+void ag_free_nonblocking_created(struct ag_context *context);
 
 /* The error that everything in `context` returns since the device met one, or CUDA_SUCCESS. Cheap:
  * 0.04 us (H200). Not for a context in which nothing was freed yet. */
-CUresult ag_order_check(struct ag_context *context);
+CUresult ag_context_sticky_error(struct ag_context *context);
 /* Is a context in which this happened of no more use? */
-bool ag_order_is_lasting(CUresult result);
+bool ag_error_is_sticky(CUresult result);
 
 /* What a free of memory of `context` has to do first.
  * CUDA_SUCCESS: with *ret_set_aside false, all work that may use the memory is ordered before
  * everything submitted to the context from now on (or has finished); with true, a capture is open
- * and the memory must stay untouched until it closes (ag_order_capture_closed).
+ * and the memory must stay untouched until it closes (ag_alloc_capture_closed).
  * Else: the error a native cudaFree would have returned; the memory stays the program's. */
-CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside);
+CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside);
 
 /* Around the driver's allocation for `context`, which is current: which stream to allocate on, and
  * then making the memory valid for all work submitted from now on. begin: false in a capture. */
-bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream);
-CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresult result);
+bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream);
+CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result);
 
 /* The stream on which memory of `context` may be given back to its pool now (its earlier users are
- * ordered before it); the context is current until ag_order_release_end. False in a capture. */
-bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed);
-void ag_order_release_end(bool pushed);
+ * ordered before it); the context is current until ag_private_stream_end_release. False in a capture. */
+bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
+                                     bool *ret_pushed);
+void ag_private_stream_end_release(bool pushed);
 /* Has all work submitted to the context so far finished? Waits for that for `timeout_ns` at most.
  * False in a capture. */
-bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns);
+bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns);
 /* The host waits until what was allocated from and given back to the pool so far has been done, for
  * `timeout_ns` at most (UINT64_MAX: for ever): CUDA_ERROR_NOT_READY then. */
-CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns);
+CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns);
 
 /* Does the host owe a wait? Waits until all work before the last ordered free has finished. */
 bool ag_host_wait_pending(void);
@@ -77,9 +78,9 @@ enum ag_host_wait_owner ag_host_wait_owner(void);
 /* By the helper (base/helper.h): pays, unless nobody waits for it any more. */
 void ag_host_wait_complete_at_exit(void);
 /* From now on every free drains. */
-void ag_order_exit(void);
+void ag_drain_exiting(void);
 /* The context dies, its events and captures with it: nothing can be owed there any more. */
-void ag_order_settle(struct ag_context *context);
+void ag_free_context_gone(struct ag_context *context);
 
 /* Captures. opening: before the call that begins one; no call of ours that would end it is under
  * way or begins from then on. opened: after it, with its success. ended: after a call that may
@@ -106,6 +107,6 @@ CUstreamCaptureMode ag_capture_relax(void);
 void ag_capture_restore(CUstreamCaptureMode previous);
 
 /* A forked child: no captures, nothing owed. */
-void ag_order_forget_all(void);
+void ag_free_forget_all(void);
 
 #endif

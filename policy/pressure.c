@@ -57,7 +57,7 @@ static void wait_released(struct ag_context *context, void *data)
 {
     struct wait *wait = data;
 
-    if (ag_order_wait_released(context, wait->timeout_ns) == CUDA_ERROR_NOT_READY)
+    if (ag_private_stream_wait(context, wait->timeout_ns) == CUDA_ERROR_NOT_READY)
         wait->in_vain = true;
 }
 

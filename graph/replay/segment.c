@@ -98,7 +98,7 @@ static void note_error(struct ag_stream *stream, CUresult error)
 
     ag_stats_add(AG_STAT_REPLAY_LATE_ERRORS, 1);
     ag_log_debug("withheld work failed as it was submitted: %s", ag_driver_error_name(error));
-    if (ag_order_is_lasting(error))
+    if (ag_error_is_sticky(error))
         atomic_store_explicit(&stream->shared->failed, true, memory_order_relaxed);
     else
         (void)atomic_compare_exchange_strong(&stream->shared->late, &none, (int)error);
@@ -298,7 +298,7 @@ static bool is_sound(struct ag_stream *stream)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = ag_cu.cuStreamIsCapturing(stream->handle, &status);
 
-    if (ag_order_is_lasting(result))
+    if (ag_error_is_sticky(result))
         atomic_store_explicit(&stream->shared->failed, true, memory_order_relaxed);
     return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }

@@ -290,7 +290,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
         if (!take_op(&verify, &ops[i]))
             return AG_VERIFY_SKIPPED;
     }
-    if (!ag_order_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
+    if (!ag_fence_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
         return AG_VERIFY_SKIPPED;
     if (put_aside(&verify, verify.before) &&
         ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)

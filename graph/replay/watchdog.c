@@ -111,7 +111,7 @@ static void await_idle(struct ag_context *context, void *unused)
     uint64_t now = ag_clock_ns(), until = atomic_load(&at_end.until);
 
     (void)unused;
-    (void)ag_order_wait_idle(context, now < until ? until - now : 0);
+    (void)ag_fence_wait_idle(context, now < until ? until - now : 0);
 }
 
 static void wait_at_the_end(void)

@@ -13,7 +13,7 @@ static struct ag_context *coming(unsigned int flags)
 
     if (flags & CU_STREAM_NON_BLOCKING) {
         context = ag_context_current();
-        ag_order_nonblocking_coming(context);
+        ag_fence_nonblocking_coming(context);
     }
     return context;
 }
@@ -21,7 +21,7 @@ static struct ag_context *coming(unsigned int flags)
 static CUresult created(struct ag_context *context, unsigned int flags, CUresult result)
 {
     if ((flags & CU_STREAM_NON_BLOCKING) && result == CUDA_SUCCESS)
-        ag_order_nonblocking_created(context);
+        ag_free_nonblocking_created(context);
     return result;
 }
 
@@ -59,7 +59,7 @@ AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, uns
                                          int priority)
 {
     AG_ENTER(cuGreenCtxStreamCreate, stream, green, flags, priority);
-    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
     return ag_entry_leave(ag_cu.cuGreenCtxStreamCreate(stream, green, flags, priority));
 }
 

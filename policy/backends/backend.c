@@ -54,7 +54,7 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
 /* When the driver will not free it in stream order: once all work that may use it is done. */
 static void free_after_wait(struct ag_context *context, CUdeviceptr address)
 {
-    (void)ag_order_wait_released(context, UINT64_MAX);
+    (void)ag_private_stream_wait(context, UINT64_MAX);
     (void)ag_cu.cuMemFree_v2(address);
 }
 
@@ -126,7 +126,7 @@ static struct ag_block *hold_back(struct ag_context *context, struct ag_block **
 {
     struct ag_block *singles = timeout_ns == UINT64_MAX ? NULL : take_singles(blocks);
 
-    if (!singles || !ag_order_wait_idle(context, timeout_ns))
+    if (!singles || !ag_fence_wait_idle(context, timeout_ns))
         return singles;
     *blocks = joined(singles, *blocks);
     return NULL;
@@ -139,7 +139,7 @@ struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block 
     CUstream stream;
     bool pushed;
 
-    if (!blocks || !ag_order_release_begin(context, &stream, &pushed))
+    if (!blocks || !ag_private_stream_begin_release(context, &stream, &pushed))
         return joined(held, blocks);
     while (blocks) {
         struct ag_block *block = blocks;
@@ -147,6 +147,6 @@ struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block 
         blocks = block->next;
         release_one(context, block, stream);
     }
-    ag_order_release_end(pushed);
+    ag_private_stream_end_release(pushed);
     return held;
 }

@@ -184,10 +184,11 @@ static void place(struct ag_context *context, CUdeviceptr address, size_t bytes,
         (void)advise(address, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, device_location(device));
     /* To the host nothing is brought: the pages come into being there as they are touched. */
     if (desc.prefetch != AG_PREFETCH_ALLOC || !ag_mem_desc_is_on_device(desc) ||
-        !ag_order_alloc_begin(context, &stream))
+        !ag_private_stream_begin_alloc(context, &stream))
         return;
     (void)prefetch(address, bytes, where, stream);
-    (void)ag_order_alloc_end(context, stream, CUDA_ERROR_UNKNOWN); /* nothing waits for it */
+    (void)ag_private_stream_end_alloc(context, stream,
+                                      CUDA_ERROR_UNKNOWN); /* nothing waits for it */
 }
 
 CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
@@ -216,11 +217,11 @@ CUresult ag_managed_move_to_device(struct ag_context *context, CUdeviceptr addre
     CUstream stream;
     CUresult result;
 
-    if (!ag_order_alloc_begin(context, &stream))
+    if (!ag_private_stream_begin_alloc(context, &stream))
         return CUDA_ERROR_NOT_READY;
     result = advise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here);
     if (result == CUDA_SUCCESS)
         result = prefetch(address, bytes, here, stream);
-    (void)ag_order_alloc_end(context, stream, CUDA_ERROR_UNKNOWN);
+    (void)ag_private_stream_end_alloc(context, stream, CUDA_ERROR_UNKNOWN);
     return result;
 }

@@ -119,10 +119,10 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
     CUstream stream;
     CUresult result, ended;
 
-    if (!ag_order_alloc_begin(context, &stream))
+    if (!ag_private_stream_begin_alloc(context, &stream))
         return CUDA_ERROR_NOT_SUPPORTED;
     result = ag_cu.cuMemAllocFromPoolAsync(&address, bytes, pool, stream);
-    ended = ag_order_alloc_end(context, stream, result);
+    ended = ag_private_stream_end_alloc(context, stream, result);
     if (result == CUDA_SUCCESS && ended != CUDA_SUCCESS)
         (void)ag_cu.cuMemFreeAsync(address, stream);
     if (ended != CUDA_SUCCESS)

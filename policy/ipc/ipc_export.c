@@ -258,7 +258,7 @@ static bool write_handle(CUipcMemHandle *handle, uint64_t number)
 static void settle(const struct ag_block *block)
 {
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
-    (void)ag_order_wait_released(block->context, UINT64_MAX);
+    (void)ag_private_stream_wait(block->context, UINT64_MAX);
 }
 
 static bool can_export(const struct ag_block *block)
@@ -296,7 +296,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct ag_block block;
 
-    ag_order_note_visible(AG_VISIBLE_SHARED);
+    ag_drain_note_visible(AG_VISIBLE_SHARED);
     if (!handle || !ag_answer_redirected(address, &block))
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {

@@ -445,7 +445,7 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
     bool unknown = false;
     CUresult result;
 
-    ag_order_note_visible(AG_VISIBLE_SHARED);
+    ag_drain_note_visible(AG_VISIBLE_SHARED);
     if (!ag_ipc_read_handle((const uint8_t *)handle->reserved, &named))
         return native(ret_address, *handle, flags);
     context = ag_context_current();
@@ -472,7 +472,7 @@ static CUresult finish_work(struct ag_context *context)
     CUstreamCaptureMode previous = ag_capture_relax();
     CUdeviceptr probe = 0;
     bool aside;
-    CUresult result = ag_order_free(context, &aside);
+    CUresult result = ag_free_order(context, &aside);
 
     if (result == CUDA_SUCCESS && aside && ag_cu.cuMemAlloc_v2(&probe, 1) == CUDA_SUCCESS)
         (void)ag_cu.cuMemFree_v2(probe); /* the driver's own free waits */

@@ -37,10 +37,6 @@ void ag_capture_restore(CUstreamCaptureMode previous)
     CHECK(previous == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-void ag_order_relax(void)
-{
-}
-
 static CUresult alloc_host(void **ret, size_t bytes, unsigned flags)
 {
     CHECK(bytes <= sizeof(memory) && !flags);
