@@ -182,7 +182,7 @@ static void after_fork_in_child(void)
 
 static void configure(void)
 {
-    const struct ag_wish wish = {
+    const struct ag_request_params params = {
         .policy = options.policy,
         .backend = options.managed_backend,
         .prefer = options.prefer,
@@ -192,7 +192,7 @@ static void configure(void)
     };
 
     ag_log_set_level(options.log);
-    ag_alloc_configure(&wish, &options.rules);
+    ag_alloc_configure(&params, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);
@@ -253,7 +253,7 @@ static bool asks_for_launches(void)
     for (unsigned i = 0; i < options.rules.n && !asks; i++) {
         const struct ag_rule *rule = &options.rules.rule[i];
 
-        asks = (rule->says & 1u << AG_SAYS_PREFETCH) && rule->wish.prefetch == AG_PREFETCH_LAUNCH;
+        asks = (rule->says & 1u << AG_SAYS_PREFETCH) && rule->params.prefetch == AG_PREFETCH_LAUNCH;
     }
     return asks;
 }
