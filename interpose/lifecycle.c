@@ -134,29 +134,29 @@ static void begin_child(void)
     bool had_contexts = ag_context_count() > 0;
 
     own_pid = getpid();
-    ag_report_in_child();
-    ag_trace_in_child();
+    ag_report_begin_child();
+    ag_trace_begin_child();
     atomic_flag_clear(&recorded);
     atomic_store(&reported, false);
-    ag_context_forget_all();
-    ag_green_forget_all();
-    ag_ledger_forget_all();
-    ag_private_forget_all();
+    ag_context_begin_child();
+    ag_green_begin_child();
+    ag_ledger_begin_child();
+    ag_private_begin_child();
     ag_api_begin_child();
-    ag_order_forget_all();
+    ag_order_begin_child();
     ag_helper_begin_child();
-    ag_app_pools_forget_all();
-    ag_spill_forget_all();
+    ag_app_pools_begin_child();
+    ag_spill_begin_child();
     ag_alloc_begin_child();
-    ag_residency_forget_all();
-    ag_params_forget_in_child();
+    ag_residency_begin_child();
+    ag_params_begin_child();
     ag_func_attrs_begin_child();
     ag_replay_begin_child();
-    ag_ipc_forget_exports();
-    ag_ipc_forget_imports();
+    ag_ipc_export_begin_child();
+    ag_ipc_import_begin_child();
     for (unsigned i = 0; ag_device_met(i); i++) {
-        ag_pool_forget(ag_device_met(i));
-        ag_managed_pool_forget(ag_device_met(i));
+        ag_pool_begin_child(ag_device_met(i));
+        ag_managed_pool_begin_child(ag_device_met(i));
         ag_stats_device_met(ag_device_met(i)->ordinal, ag_device_met(i)->name,
                             ag_device_met(i)->total_bytes);
     }

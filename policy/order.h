@@ -106,6 +106,6 @@ CUstreamCaptureMode ag_order_relax_captures(void);
 void ag_order_restore_captures(CUstreamCaptureMode previous);
 
 /* A forked child: no captures, nothing owed. */
-void ag_order_forget_all(void);
+void ag_order_begin_child(void);
 
 #endif
