@@ -642,6 +642,6 @@ void ag_replay_begin_child(void)
     atomic_store(&over, false);
     ag_detail_begin_child();
     ag_marks_begin_child();
-    ag_stream_forget_all();
-    ag_watchdog_forget();
+    ag_stream_begin_child();
+    ag_watchdog_begin_child();
 }

@@ -152,7 +152,7 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone);
 struct ag_context_state *ag_context_state_of(struct ag_context *context);
 /* The context is gone, and no stream of it is left. */
 void ag_context_state_leave(struct ag_context *context);
-void ag_stream_forget_all(void);
+void ag_stream_begin_child(void);
 
 /* Room for `bytes` (at most AG_MAX_PAYLOAD), or NULL without memory. take: it is used. */
 unsigned char *ag_store_room(struct ag_store *store);
@@ -198,6 +198,6 @@ void ag_watchdog_start(void);
 /* The process ends: waits until all contexts have done what was submitted to them, for
  * `timeout_ns` at most. */
 void ag_watchdog_last(uint64_t timeout_ns);
-void ag_watchdog_forget(void);
+void ag_watchdog_begin_child(void);
 
 #endif

@@ -537,7 +537,7 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone)
     ag_lock_release(&table.lock);
 }
 
-void ag_stream_forget_all(void)
+void ag_stream_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_STREAMS);
     for (unsigned i = 0; i < AG_MAX_STREAMS; i++)

@@ -27,14 +27,15 @@
 #include "policy/order.h"
 #include "policy/pressure.h"
 
-static struct ag_wish defaults = {.policy = AG_POLICY_POOL};
+static struct ag_request_params defaults = {.policy = AG_POLICY_POOL};
 static const struct ag_rules *rules;
 static _Atomic uint64_t n_asked; /* allocations so far, while a rule counts them */
 
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
 static _Atomic(struct ag_block *) set_aside;
 
-void ag_alloc_configure(const struct ag_wish *new_defaults, const struct ag_rules *new_rules)
+void ag_alloc_configure(const struct ag_request_params *new_defaults,
+                        const struct ag_rules *new_rules)
 {
     defaults = *new_defaults;
     rules = new_rules && new_rules->n ? new_rules : NULL;
@@ -111,11 +112,11 @@ static void note_freed(const struct freed *freed)
         });
 }
 
-/* --- what is wished, and what is possible --- */
+/* --- what is requested, and what is possible --- */
 
-/* The rule that applies, or -1; what it says is written over *wish. */
+/* The rule that applies, or -1; what it says is written over *params. */
 static int apply_rules(struct ag_context *context, size_t bytes, const void *caller, bool exporter,
-                       struct ag_wish *wish)
+                       struct ag_request_params *params)
 {
     struct ag_asked asked = {
         .bytes = bytes, .device = context->device->ordinal, .exporter = exporter};
@@ -130,7 +131,7 @@ static int apply_rules(struct ag_context *context, size_t bytes, const void *cal
         asked.thread = thread;
     rule = ag_rules_match(rules, &asked);
     if (rule >= 0)
-        ag_rule_apply(&rules->rule[rule], wish);
+        ag_rule_apply(&rules->rule[rule], params);
     return rule;
 }
 
@@ -152,7 +153,7 @@ struct plan {
 };
 
 static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement place,
-                                  const struct ag_wish *wish, size_t bytes)
+                                  const struct ag_request_params *params, size_t bytes)
 {
     struct ag_mem_desc desc = {.source =
                                    place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
@@ -160,8 +161,8 @@ static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement pl
 
     if (place != AG_PLACE_MANAGED)
         return desc;
-    return ag_decide_managed(wish, bytes,
-                             wish->backend != AG_MANAGED_PLAIN &&
+    return ag_decide_managed(params, bytes,
+                             params->backend != AG_MANAGED_PLAIN &&
                                  ag_managed_pool(device, &pool) == CUDA_SUCCESS);
 }
 
@@ -169,24 +170,24 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
 {
     struct ag_request request = {.bytes = bytes, .capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.known_context = true};
-    struct ag_wish wish = defaults;
+    struct ag_request_params params = defaults;
     struct plan plan = {.rule = -1};
     bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
 
     if (rules)
-        plan.rule = apply_rules(context, bytes, caller, exporter, &wish);
+        plan.rule = apply_rules(context, bytes, caller, exporter, &params);
     request.exported = exporter && !names_placement(plan.rule);
-    if (!request.capture_open && wish.policy == AG_POLICY_POOL)
+    if (!request.capture_open && params.policy == AG_POLICY_POOL)
         facts.has_pool = ag_pool_ready(context->device);
     facts.has_managed = context->device->has_managed;
-    plan.decision = ag_decide(&request, &facts, wish.policy);
+    plan.decision = ag_decide(&request, &facts, params.policy);
     if (plan.decision.fallback == AG_STAT_FALLBACK_NO_MANAGED &&
         !ag_stats_counter(plan.decision.fallback))
         ag_log_warn("device %d has no concurrent managed access: its memory stays native",
                     context->device->ordinal);
     if (plan.decision.fallback != AG_N_STATS)
         ag_stats_add(plan.decision.fallback, 1);
-    plan.desc = desc_of(context->device, plan.decision.place, &wish, bytes);
+    plan.desc = desc_of(context->device, plan.decision.place, &params, bytes);
     return plan;
 }
 

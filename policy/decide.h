@@ -32,9 +32,9 @@ struct ag_decision {
  * against 0.2 ms), beyond it later (2 GiB: 28 ms against 7 to 11). */
 #define AG_MANAGED_POOL_UP_TO (32u * 1024u * 1024u)
 
-/* The memory descriptor of managed memory that serves the wish. Memory of the managed pool takes no advice:
- * where the wish needs some, single allocations serve it. */
-struct ag_mem_desc ag_decide_managed(const struct ag_wish *wish, size_t bytes,
+/* The memory descriptor of managed memory that serves the params. Memory of the managed pool takes no advice:
+ * where the params needs some, single allocations serve it. */
+struct ag_mem_desc ag_decide_managed(const struct ag_request_params *params, size_t bytes,
                                      bool has_managed_pool);
 
 /* The memory descriptor of what did not fit: on the host, read by the device over the bus. Not marked as

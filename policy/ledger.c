@@ -208,7 +208,7 @@ struct ag_block *ag_ledger_claim_all(const struct ag_context *context)
     return all;
 }
 
-void ag_ledger_forget_all(void)
+void ag_ledger_begin_child(void)
 {
     for (unsigned i = 0; i < SHARDS; i++)
         ag_map_finish(&shards[i].map);

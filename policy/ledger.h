@@ -79,6 +79,6 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);
 struct ag_block *ag_ledger_claim_all(const struct ag_context *context);
 
 /* A forked child has no device memory. */
-void ag_ledger_forget_all(void);
+void ag_ledger_begin_child(void);
 
 #endif

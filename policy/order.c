@@ -885,7 +885,7 @@ void ag_free_nonblocking_created(struct ag_context *context)
         ag_context_each(settle_nonblocking, NULL);
 }
 
-void ag_free_forget_all(void)
+void ag_free_begin_child(void)
 {
     atomic_store(&open_captures, 0);
     atomic_store(&ever_ordered, false);

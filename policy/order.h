@@ -107,6 +107,6 @@ CUstreamCaptureMode ag_capture_relax(void);
 void ag_capture_restore(CUstreamCaptureMode previous);
 
 /* A forked child: no captures, nothing owed. */
-void ag_free_forget_all(void);
+void ag_free_begin_child(void);
 
 #endif

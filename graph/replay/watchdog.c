@@ -188,7 +188,7 @@ void ag_watchdog_last(uint64_t timeout_ns)
     atomic_store(&at_end.state, NOT_ASKED);
 }
 
-void ag_watchdog_forget(void)
+void ag_watchdog_begin_child(void)
 {
     atomic_store(&state, NOT_STARTED);
     atomic_store(&at_end.state, NOT_ASKED);

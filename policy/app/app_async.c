@@ -27,7 +27,7 @@ static _Atomic uint64_t n_asked; /* for nth=: cudaMallocAsync has numbers of its
 
 static bool says_managed(const struct ag_rule *rule)
 {
-    return (rule->says & 1u << AG_SAYS_ASYNC) && rule->wish.async_managed;
+    return (rule->says & 1u << AG_SAYS_ASYNC) && rule->params.async_managed;
 }
 
 void ag_app_async_configure(const struct ag_rules *new_rules, bool new_oversubscribe)
@@ -227,7 +227,7 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
     return AG_N_STATS;
 }
 
-/* True when a rule wished it and it worked. */
+/* True when a rule asked for it and it worked. */
 static bool redirected(const struct request *request)
 {
     struct ag_device *device = request->ret_address ? device_of(request->stream) : NULL;

@@ -519,7 +519,7 @@ bool ag_app_pools_met(void)
     return n_rows() > 0;
 }
 
-void ag_app_pools_forget_all(void)
+void ag_app_pools_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_APP_POOLS);
     atomic_store(&table.n, 0);

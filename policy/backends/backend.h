@@ -37,7 +37,7 @@ CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struc
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
 void ag_pool_configure(struct ag_size keep);
 /* A forked child has no pools. */
-void ag_pool_forget(struct ag_device *device);
+void ag_pool_begin_child(struct ag_device *device);
 
 /* ALLOGRAFT_OVERSUBSCRIBE. */
 void ag_managed_configure(bool oversubscribe);

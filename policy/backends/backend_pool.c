@@ -171,7 +171,7 @@ uint64_t ag_pool_idle(struct ag_device *device)
     return idle;
 }
 
-void ag_pool_forget(struct ag_device *device)
+void ag_pool_begin_child(struct ag_device *device)
 {
     atomic_store(&device->pool_state, POOL_NONE);
 }

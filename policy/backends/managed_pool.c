@@ -105,7 +105,7 @@ void ag_managed_pool_trim(struct ag_device *device)
         (void)ag_cu.cuMemPoolTrimTo(device->managed_pool, 0);
 }
 
-void ag_managed_pool_forget(struct ag_device *device)
+void ag_managed_pool_begin_child(struct ag_device *device)
 {
     atomic_store(&device->managed_state, POOL_NONE);
 }

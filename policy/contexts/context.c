@@ -343,7 +343,7 @@ void ag_context_forget(struct ag_context *context)
     ag_lock_release(&table.lock);
 }
 
-void ag_context_forget_all(void)
+void ag_context_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_CONTEXTS); /* the thread that held it is the parent's */
     table.freelist = NULL;

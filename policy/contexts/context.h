@@ -121,6 +121,6 @@ CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed);
 void ag_context_restore(bool pushed);
 
 /* A forked child has no contexts. */
-void ag_context_forget_all(void);
+void ag_context_begin_child(void);
 
 #endif

@@ -445,10 +445,10 @@ void ag_ipc_forget_held(const struct ag_context *context)
     (void)take_held(context, true);
 }
 
-void ag_ipc_forget_exports(void)
+void ag_ipc_export_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
-    ag_ipc_listen_forget();
+    ag_ipc_listen_begin_child();
     for (unsigned i = 0; i < self.n_pools; i++) {
         if (is_still_the_pools(&self.pools[i]))
             (void)close(self.pools[i].fd);

@@ -593,7 +593,7 @@ void ag_ipc_context_entered(const struct ag_context *context)
     }
 }
 
-void ag_ipc_forget_imports(void)
+void ag_ipc_import_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
     for (struct foreign_pool *pool = self.pools; pool; pool = pool->next)

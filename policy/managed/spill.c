@@ -179,7 +179,7 @@ void ag_spill_move_back(struct ag_device *device)
         ag_ledger_moved(block, block->desc);
 }
 
-void ag_spill_forget_all(void)
+void ag_spill_begin_child(void)
 {
     atomic_store(&spilled.n, 0);
 }
