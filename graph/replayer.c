@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "graph/learn/marks.h"
-#include "graph/record/detail.h"
+#include "graph/record/intern.h"
 #include "graph/replay/builder.h"
 #include "graph/stream.h"
 #include "interpose/base/clock.h"
@@ -640,7 +640,7 @@ void ag_replay_begin_child(void)
 {
     atomic_store(&on, false);
     atomic_store(&over, false);
-    ag_detail_begin_child();
+    ag_intern_begin_child();
     ag_marks_begin_child();
     ag_stream_forget_all();
     ag_watchdog_forget();

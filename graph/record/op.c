@@ -3,9 +3,9 @@
  * The words of a signature beside the kind and its flags:
  *                 1         2           3              4             5
  *   kernel        function  block x, y  block z,       attributes    grid, where the driver
- *                                       shared bytes   (a detail)    checks it
+ *                                       shared bytes   (interned)    checks it
  *   copy          to type   from type
- *   copy, shaped  the CUDA_MEMCPY3D (a detail)
+ *   copy, shaped  the CUDA_MEMCPY3D (interned)
  *   fill          width
  *   fill, shaped  to        pitch       width, value   columns       rows
  *   host
@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "graph/record/detail.h"
+#include "graph/record/intern.h"
 #include "policy/managed/kernel_params.h"
 
 #define MAX_ATTRIBUTES   16u
@@ -83,7 +83,7 @@ static bool take_attributes(struct ag_signature *signature, const struct ag_kern
                             bool *fixed)
 {
     CUlaunchAttribute kept[MAX_ATTRIBUTES];
-    const struct ag_detail *detail;
+    const struct ag_interned *interned;
     uint32_t n = 0, seen = 0;
 
     for (uint32_t i = 0; i < call->n_attributes; i++) {
@@ -108,9 +108,9 @@ static bool take_attributes(struct ag_signature *signature, const struct ag_kern
     }
     if (!n)
         return true;
-    detail = ag_detail_of(kept, n * (uint32_t)sizeof(kept[0]));
-    signature->word[4] = (uint64_t)(uintptr_t)detail;
-    return detail;
+    interned = ag_intern(kept, n * (uint32_t)sizeof(kept[0]));
+    signature->word[4] = (uint64_t)(uintptr_t)interned;
+    return interned;
 }
 
 /* --- a kernel's parameters --- */
@@ -231,14 +231,14 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
 void ag_op_kernel_shape(const struct ag_signature *signature, struct ag_kernel_shape *ret_shape)
 {
     const uint64_t *word = signature->word;
-    const struct ag_detail *detail = (const struct ag_detail *)(uintptr_t)word[4];
+    const struct ag_interned *interned = (const struct ag_interned *)(uintptr_t)word[4];
 
     *ret_shape = (struct ag_kernel_shape){
         .function = (CUfunction)(uintptr_t)word[1],
         .block = {(uint32_t)word[2], (uint32_t)(word[2] >> 32), (uint32_t)word[3]},
         .shared_bytes = (uint32_t)(word[3] >> 32),
-        .attributes = detail ? (const CUlaunchAttribute *)(const void *)detail->content : NULL,
-        .n_attributes = detail ? detail->bytes / (uint32_t)sizeof(CUlaunchAttribute) : 0,
+        .attributes = interned ? (const CUlaunchAttribute *)(const void *)interned->content : NULL,
+        .n_attributes = interned ? interned->bytes / (uint32_t)sizeof(CUlaunchAttribute) : 0,
     };
 }
 
@@ -300,7 +300,7 @@ static bool is_type(CUmemorytype type)
 
 bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy)
 {
-    const struct ag_detail *detail;
+    const struct ag_interned *interned;
     CUDA_MEMCPY3D kept;
 
     if (!is_type(copy->srcMemoryType) || !is_type(copy->dstMemoryType) || !copy->WidthInBytes ||
@@ -314,19 +314,19 @@ bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy)
     kept.WidthInBytes = copy->WidthInBytes;
     kept.Height = copy->Height;
     kept.Depth = copy->Depth;
-    detail = ag_detail_of(&kept, sizeof(kept));
-    if (!detail)
+    interned = ag_intern(&kept, sizeof(kept));
+    if (!interned)
         return false;
     sign(op, AG_OP_COPY_SHAPED);
-    op->signature.word[1] = (uint64_t)(uintptr_t)detail;
+    op->signature.word[1] = (uint64_t)(uintptr_t)interned;
     return true;
 }
 
 const CUDA_MEMCPY3D *ag_op_copy_shape(const struct ag_signature *signature)
 {
-    const struct ag_detail *detail = (const struct ag_detail *)(uintptr_t)signature->word[1];
+    const struct ag_interned *interned = (const struct ag_interned *)(uintptr_t)signature->word[1];
 
-    return (const CUDA_MEMCPY3D *)(const void *)detail->content;
+    return (const CUDA_MEMCPY3D *)(const void *)interned->content;
 }
 
 /* --- fills --- */

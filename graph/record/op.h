@@ -19,7 +19,7 @@
 enum ag_op_kind {
     AG_OP_KERNEL = 1,
     AG_OP_COPY,        /* 1-D: addresses and bytes are payload */
-    AG_OP_COPY_SHAPED, /* 2-D, 3-D, arrays: all of it is signature (a detail) */
+    AG_OP_COPY_SHAPED, /* 2-D, 3-D, arrays: all of it is signature (interned) */
     AG_OP_FILL,        /* 1-D memset: address, value, count are payload, the width signature */
     AG_OP_FILL_SHAPED, /* 2-D memset: all of it is signature */
     AG_OP_HOST,        /* host function: function and data are payload */
@@ -110,7 +110,7 @@ bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned w
                        uint32_t value, uint64_t columns, uint64_t rows);
 bool ag_op_host(struct ag_op *op, CUhostFn function, void *data);
 
-/* Reading an operation back, as it was recorded. What is pointed to is a detail: never freed. */
+/* Reading an operation back, as it was recorded. What is pointed to is interned: never freed. */
 struct ag_kernel_shape {
     CUfunction function; /* or a CUkernel, AG_OP_IS_CUKERNEL */
     uint32_t block[3], shared_bytes;

@@ -1,4 +1,4 @@
-/* graph/record/op.c and graph/record/detail.c: what is packed is what was given, and nothing
+/* graph/record/op.c and graph/record/intern.c: what is packed is what was given, and nothing
  * else. */
 #include "graph/record/op.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "graph/record/detail.h"
+#include "graph/record/intern.h"
 #include "interpose/driver/driver.h"
 #include "policy/managed/kernel_params.h"
 
@@ -504,46 +504,46 @@ static void host_functions(void)
     CHECK(!ag_op_host(fresh(&one), NULL, &state));
 }
 
-/* --- details --- */
+/* --- interning --- */
 
 static void *look_up_many(void *results)
 {
-    const struct ag_detail **details = results;
+    const struct ag_interned **interned = results;
     uint64_t content[5] = {0};
 
     for (uint64_t i = 0; i < 3000; i++) {
         content[i % 5] = i / 3;
-        details[i] = ag_detail_of(content, 8 + (uint32_t)i % 32);
-        CHECK(details[i] && !memcmp(details[i]->content, content, details[i]->bytes));
+        interned[i] = ag_intern(content, 8 + (uint32_t)i % 32);
+        CHECK(interned[i] && !memcmp(interned[i]->content, content, interned[i]->bytes));
     }
     return NULL;
 }
 
-static void details_are_one(void)
+static void equal_content_is_one_object(void)
 {
-    static const struct ag_detail *details[4][3000];
-    static unsigned char large[AG_MAX_DETAIL + 1];
+    static const struct ag_interned *interned[4][3000];
+    static unsigned char large[AG_MAX_INTERNED + 1];
     pthread_t threads[4];
     unsigned known = 0;
 
     for (unsigned i = 0; i < N_OF(threads); i++)
-        CHECK(!pthread_create(&threads[i], NULL, look_up_many, details[i]));
+        CHECK(!pthread_create(&threads[i], NULL, look_up_many, interned[i]));
     for (unsigned i = 0; i < N_OF(threads); i++)
         CHECK(!pthread_join(threads[i], NULL));
     for (unsigned i = 1; i < N_OF(threads); i++)
-        CHECK(!memcmp(details[0], details[i], sizeof(details[0])));
-    CHECK(ag_detail_of(large, AG_MAX_DETAIL) && !ag_detail_of(large, AG_MAX_DETAIL + 1));
-    CHECK(ag_detail_of(large, 7) != ag_detail_of(large, 8));
-    ag_detail_begin_child();
+        CHECK(!memcmp(interned[0], interned[i], sizeof(interned[0])));
+    CHECK(ag_intern(large, AG_MAX_INTERNED) && !ag_intern(large, AG_MAX_INTERNED + 1));
+    CHECK(ag_intern(large, 7) != ag_intern(large, 8));
+    ag_intern_begin_child();
     for (uint64_t i = 0; i < 100000; i++) { /* until there are too many */
         const uint64_t content[] = {i, ~i};
-        const struct ag_detail *detail = ag_detail_of(content, sizeof(content));
+        const struct ag_interned *one = ag_intern(content, sizeof(content));
 
-        CHECK(ag_detail_of(content, sizeof(content)) == detail);
-        known += detail != NULL;
+        CHECK(ag_intern(content, sizeof(content)) == one);
+        known += one != NULL;
     }
     CHECK(known > 20000 && known < 40000);
-    CHECK(ag_detail_of(large, 8)); /* those that are in stay */
+    CHECK(ag_intern(large, 8)); /* those that are in stay */
 }
 
 int main(void)
@@ -560,6 +560,6 @@ int main(void)
     fills();
     fills_of_a_width();
     host_functions();
-    details_are_one();
+    equal_content_is_one_object();
     return 0;
 }
