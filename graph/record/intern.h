@@ -1,4 +1,4 @@
-/* Bytes of a signature that do not fit into its words: launch attributes, the shape of a copy.
+/* Bytes of a signature that do not fit into its words: launch attributes, the geometry of a copy.
  * Equal ones are one object, so that signatures compare by pointer. Never freed; bounded in number.
  */
 #ifndef AG_GRAPH_INTERN_H

@@ -5,9 +5,9 @@
  *   kernel        function  block x, y  block z,       attributes    grid, where the driver
  *                                       shared bytes   (interned)    checks it
  *   copy          to type   from type
- *   copy, shaped  the CUDA_MEMCPY3D (interned)
+ *   copy, 3-D     the CUDA_MEMCPY3D (interned)
  *   fill          width
- *   fill, shaped  to        pitch       width, value   columns       rows
+ *   fill, 2-D     to        pitch       width, value   columns       rows
  *   host
  *
  * Block and shared bytes are signature on purpose: the driver checks them, and once it took a
@@ -228,12 +228,12 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
     return true;
 }
 
-void ag_op_kernel_shape(const struct ag_signature *signature, struct ag_kernel_shape *ret_shape)
+void ag_op_kernel_config(const struct ag_signature *signature, struct ag_kernel_config *ret_config)
 {
     const uint64_t *word = signature->word;
     const struct ag_interned *interned = (const struct ag_interned *)(uintptr_t)word[4];
 
-    *ret_shape = (struct ag_kernel_shape){
+    *ret_config = (struct ag_kernel_config){
         .function = (CUfunction)(uintptr_t)word[1],
         .block = {(uint32_t)word[2], (uint32_t)(word[2] >> 32), (uint32_t)word[3]},
         .shared_bytes = (uint32_t)(word[3] >> 32),
@@ -298,7 +298,7 @@ static bool is_type(CUmemorytype type)
            type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_UNIFIED;
 }
 
-bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy)
+bool ag_op_copy_3d(struct ag_op *op, const CUDA_MEMCPY3D *copy)
 {
     const struct ag_interned *interned;
     CUDA_MEMCPY3D kept;
@@ -317,12 +317,12 @@ bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy)
     interned = ag_intern(&kept, sizeof(kept));
     if (!interned)
         return false;
-    sign(op, AG_OP_COPY_SHAPED);
+    sign(op, AG_OP_COPY_3D);
     op->signature.word[1] = (uint64_t)(uintptr_t)interned;
     return true;
 }
 
-const CUDA_MEMCPY3D *ag_op_copy_shape(const struct ag_signature *signature)
+const CUDA_MEMCPY3D *ag_op_copy_3d_params(const struct ag_signature *signature)
 {
     const struct ag_interned *interned = (const struct ag_interned *)(uintptr_t)signature->word[1];
 
@@ -359,12 +359,12 @@ unsigned ag_op_fill_width(const struct ag_signature *signature)
     return (unsigned)signature->word[1];
 }
 
-bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width,
-                       uint32_t value, uint64_t columns, uint64_t rows)
+bool ag_op_fill_2d(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width, uint32_t value,
+                   uint64_t columns, uint64_t rows)
 {
     if (!is_fill(to, width, &value) || !columns || !rows)
         return false;
-    sign(op, AG_OP_FILL_SHAPED);
+    sign(op, AG_OP_FILL_2D);
     op->signature.word[1] = to;
     op->signature.word[2] = pitch;
     op->signature.word[3] = pair(width, value);
@@ -373,11 +373,11 @@ bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned w
     return true;
 }
 
-void ag_op_fill_shape(const struct ag_signature *signature, struct ag_fill_shape *ret_shape)
+void ag_op_fill_2d_params(const struct ag_signature *signature, struct ag_fill_2d *ret_params)
 {
     const uint64_t *word = signature->word;
 
-    *ret_shape = (struct ag_fill_shape){
+    *ret_params = (struct ag_fill_2d){
         .to = word[1],
         .pitch = word[2],
         .width = (unsigned)(uint32_t)word[3],

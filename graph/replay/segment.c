@@ -386,7 +386,7 @@ static CUresult add_staged(struct ag_stream *stream, struct ag_graph *graph, con
 
 static CUresult build_from(struct ag_stream *stream, struct ag_graph **ret)
 {
-    struct ag_graph_wish wish = {
+    struct ag_graph_params params = {
         .context = stream->context->handle,
         .priority = stream->priority,
         .n_ops = stream->n_ops,
@@ -395,8 +395,8 @@ static CUresult build_from(struct ag_stream *stream, struct ag_graph **ret)
     struct ag_graph *graph;
 
     for (uint32_t i = 0; i < stream->n_ops; i++)
-        wish.n_bytes += (stream->ops[i].payload_bytes + 7) & ~7u;
-    graph = ag_graph_begin(&wish, &result);
+        params.n_bytes += (stream->ops[i].payload_bytes + 7) & ~7u;
+    graph = ag_graph_begin(&params, &result);
     for (uint32_t i = 0; graph && i < stream->n_ops; i++) {
         const struct ag_op *op = &stream->ops[i];
 
