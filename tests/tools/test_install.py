@@ -1,6 +1,7 @@
 """What is installed is there and works: the tree, the Debian package and the Python wheel made of it."""
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -32,6 +33,14 @@ def install_command(build):
     return match and match[1].replace("'", "").split()
 
 
+def dynamic_symbols(path):
+    """What the loader, `run --audit` and tools find in a file: type, binding, visibility and name."""
+    rows = [line.split()[3:] for line in execute("readelf", "--dyn-syms", "-W", path).stdout.splitlines()]
+    found = sorted((row[0], row[1], row[2], row[4]) for row in rows if len(row) > 4 and row[0] != "Type")
+    assert found, path
+    return found
+
+
 class Install(CommandTest):
     @classmethod
     def setUpClass(cls):
@@ -43,7 +52,8 @@ class Install(CommandTest):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
         cls.stage = os.path.join(folder.name, "stage")
-        done = execute(*words, "install", "--no-rebuild", "--strip", "--quiet", "-C", build, "--destdir", cls.stage)
+        cls.build, cls.meson = build, words
+        done = execute(*words, "install", "--no-rebuild", "--quiet", "-C", build, "--destdir", cls.stage)
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
 
@@ -70,6 +80,21 @@ class Install(CommandTest):
                      "bash-completion/completions/allograft", "zsh/site-functions/_allograft",
                      "fish/vendor_completions.d/allograft.fish", "allograft/allograft-stats.schema.json"):
             self.one(name)
+
+    def test_installing_builds_no_test(self):
+        targets = json.loads(execute(*self.meson, "introspect", "--targets", self.build).stdout)
+        for target in targets:
+            if target["build_by_default"] and not target["installed"]:
+                self.assertNotIn("/tests/", target["defined_in"].replace(paths.root, "", 1), target["name"])
+
+    def test_is_stripped_of_what_no_loader_needs(self):
+        for name in ("bin/allograft", "liballograft.so", "liballograft-audit.so"):
+            installed = self.one(name)
+            sections = execute("readelf", "-SW", installed).stdout
+            self.assertNotRegex(sections, r" \.(symtab|debug_\w+) ",
+                                "%s is not stripped (a build folder from before: meson configure -Dstrip=true)" % name)
+            built = os.path.join(self.build, os.path.basename(name))
+            self.assertEqual(dynamic_symbols(installed), dynamic_symbols(built))
 
     def simulates(self, installed, **changes):
         """The simulated driver of the same tree is the one that is found."""

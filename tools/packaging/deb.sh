@@ -29,7 +29,7 @@ build() {
         "${MESON:-meson}" setup "$work/build" "$ROOT" --prefix=/usr --libdir="$libdir" \
             --buildtype=debugoptimized -Dtests=false
         "${MESON:-meson}" compile -C "$work/build"
-        "${MESON:-meson}" install -C "$work/build" --no-rebuild --strip --destdir "$tree"
+        "${MESON:-meson}" install -C "$work/build" --no-rebuild --destdir "$tree"
     } >"$work/log" 2>&1 || {
         tail -n 25 "$work/log" >&2
         exit 1
