@@ -8,7 +8,7 @@
 
 #include <cuda.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 typedef CUresult allocate_function(CUdeviceptr *, size_t);
 

@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 #define BYTES  8192
 #define ROUNDS 4u

@@ -8,8 +8,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 #define ALLOW(number)                                    \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 static void leave(int signal_number)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 static const char *way;
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 static void allocate_and_free(void)
 {

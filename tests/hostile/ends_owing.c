@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 static long takes_ms;
 

@@ -5,7 +5,7 @@
 
 #include <cuda.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 static CUdevice device;
 

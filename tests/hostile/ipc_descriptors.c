@@ -8,7 +8,7 @@
 
 #include <cuda.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 #define BYTES 4096
 #define MOST  600 /* descriptors: a small limit is soon reached */

@@ -4,8 +4,8 @@
 #include <setjmp.h>
 #include <signal.h>
 
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 #define N_WORDS 100
 

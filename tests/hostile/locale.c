@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 int main(int argc, char **argv)
 {

@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 static bool refused;
 

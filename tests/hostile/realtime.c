@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../preload/say.h"
 #include "sim.h"
+#include "tests/common/say.h"
 
 /* Of the time of the processor, which other programs take nothing of: a turn is some ten
  * microseconds. */

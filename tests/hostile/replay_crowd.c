@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../preload/say.h"
 #include "sim.h"
+#include "tests/common/say.h"
 
 #define ROUNDS 60u
 #define STEPS  10u

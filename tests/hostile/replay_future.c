@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../preload/say.h"
 #include "sim.h"
+#include "tests/common/say.h"
 
 #define STEPS 8u
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../preload/say.h"
 #include "sim.h"
+#include "tests/common/say.h"
 
 #define N_KERNELS 6u
 #define END       (-1)

@@ -11,7 +11,7 @@
 
 #include <cuda.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 #define GUARD (64u << 10)
 

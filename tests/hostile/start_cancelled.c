@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 static const char *what;
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 #define N_CHILDREN  12
 #define PATIENCE_MS 8000

@@ -7,7 +7,7 @@
 
 #include <cuda.h>
 
-#include "../preload/say.h"
+#include "tests/common/say.h"
 
 #define THREADS 3
 #define BYTES   4096
