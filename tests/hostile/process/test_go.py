@@ -24,7 +24,7 @@ class Go(Case):
         env.update(GO111MODULE='off', GOFLAGS='', CGO_ENABLED='1', GOCACHE=program('go-cache'),
                    CGO_LDFLAGS='-L%s -l:libcuda.so.1' % SIM)
         built = subprocess.run(['go', 'build', '-o', cls.program,
-                                os.path.join(ROOT, 'tests', 'hostile', 'threads.go')],
+                                os.path.join(ROOT, 'tests', 'hostile', 'process', 'threads.go')],
                                env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                universal_newlines=True)
         if built.returncode:
