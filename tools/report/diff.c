@@ -1,9 +1,11 @@
 /* `allograft diff A B`: what two runs counted differently: in words, and each number by its weight.
  */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

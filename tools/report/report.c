@@ -1,18 +1,20 @@
 /* `allograft report`: what processes counted, out of their counters' files or their JSON reports.
  */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/folder.h"
-#include "tools/output.h"
+#include "tools/base/folder.h"
+#include "tools/base/output.h"
 #include "tools/report/job.h"
 #include "tools/report/report_list.h"
 

@@ -1,15 +1,17 @@
 /* `allograft top`: the running processes under Allograft, again and again. */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/folder.h"
+#include "tools/base/folder.h"
 #include "tools/top/top.h"
 
 struct wishes {

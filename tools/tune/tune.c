@@ -4,15 +4,18 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
-#include "tools/command.h"
-#include "tools/output.h"
-#include "tools/report/html.h"
+#include "tools/base/complain.h"
+#include "tools/base/html.h"
+#include "tools/base/output.h"
+#include "tools/line/command_line.h"
+#include "tools/run/environment.h"
 
 static struct trial trials[] = {
     {.name = "as it is", .settings = {NULL}},
