@@ -4,6 +4,7 @@ import sys
 import unittest
 
 import children
+import circles
 import contract
 import coverage
 import exports
@@ -45,6 +46,35 @@ class Rows(unittest.TestCase):
         told = {'cuMemAlloc_v2', 'cuEventRecord', 'cuStreamQuery'}
         self.assertEqual(coverage.coverage_problems(ROWS, told), [])
         self.assertEqual(len(coverage.coverage_problems(ROWS, told | {'cuNew'})), 1)
+
+
+class Circles(unittest.TestCase):
+    SOURCES = {
+        'tools/a/x.c': '#include "y.h"\nint x_go(int n)\n{\n    return y_go(n); /* z_go() */\n}\n',
+        'tools/a/y.c': 'int y_go(int n)\n{\n    return z_table[n];\n}\n',
+        'tools/b/z.c': 'const int z_table[3] = {\n    1, 2, 3};\nstatic int help(void)\n{\n    return 0;\n}\n',
+    }
+
+    def circle(self, path, text):
+        return circles.problems_of(dict(self.SOURCES, **{path: text}))
+
+    def test_graph(self):
+        self.assertEqual(circles.problems_of(self.SOURCES), [])
+        self.assertEqual(circles.graph_of(self.SOURCES)['tools/a/y.c'], {'tools/b/z.c': 'z_table'})
+
+    def test_files(self):
+        found = self.circle('tools/a/y.c', 'int y_go(int n)\n{\n    return x_go(n);\n}\n')
+        self.assertEqual(len(found), 1)
+        self.assertIn('(y_go) tools/a/y.c -> (x_go) tools/a/x.c', found[0])
+
+    def test_folders(self):
+        text = 'int w(void)\n{\n    return x_go(1);\n}\n'
+        self.assertEqual(len(self.circle('tools/b/w.c', text)), 1)
+        self.assertEqual(self.circle('tools/c/w.c', text), [])
+
+    def test_names(self):
+        self.assertEqual(self.circle('tools/b/w.c', 'static int x_go(int n)\n{\n    return n;\n}\n'
+                                     'const char w[] = "y_go(1)";\n'), [])
 
 
 class Exports(unittest.TestCase):
