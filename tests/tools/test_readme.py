@@ -218,22 +218,5 @@ class Jobs(CommandTest):
             self.assertIn("coverage", self.shell(line[2:]).stderr)
 
 
-class Names(CommandTest):
-    def test_that_look_like_files_of_ours_are(self):
-        folders = "interpose|policy|graph|tools|tests"
-        for document in pages():
-            named = set(re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./*-]*\w)", read(document)))
-            for name in named - {"tests/sim/demo/demo-sim"}:
-                folder, last = os.path.split(os.path.join(paths.root, name))
-                pattern = re.compile(re.escape(last).replace(r"\*", ".*"))
-                there = [f for f in os.listdir(folder) if pattern.match(f)]
-                self.assertNotEqual(there, [], f"{document} names {name}")
-
-    def test_of_links_are_files(self):
-        for document in pages():
-            for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", read(document)):
-                self.assertTrue(os.path.exists(os.path.join(paths.root, os.path.dirname(document), target)), target)
-
-
 if __name__ == "__main__":
     command.main()
