@@ -20,10 +20,20 @@ def pages():
     return ["README.md", "CONTRIBUTING.md"] + sorted(glob.glob("docs/*.md", root_dir=paths.root))
 
 
+def all_texts():
+    """The sources of the library and the command, with the pieces of each text in one."""
+    said = ""
+    for folder in ("interpose", "policy", "graph", "tools"):
+        for name in glob.glob(f"{folder}/**/*.[chd]*", root_dir=paths.root, recursive=True):
+            if name.endswith((".c", ".h", ".def")):
+                said += re.sub(r'"\s*\n?\s*"', "", read(name))
+    return said
+
+
 COVERAGE = r"<!-- coverage table -->\n((?:\|[^\n]*\n)*)"
 
 
-class Readme(CommandTest):
+class Pages(CommandTest):
     def block(self, page, pattern):
         match = re.search(pattern, read(page), re.DOTALL)
         self.assertIsNotNone(match, pattern)
@@ -84,17 +94,23 @@ class Readme(CommandTest):
 
     def test_what_troubleshooting_quotes_is_said(self):
         """Text in quotation marks there is what the library, the command or the report says."""
-        said = ""
-        for folder in ("interpose", "interpose/base", "policy", "graph", "tools"):
-            for name in glob.glob(f"{folder}/**/*.[chd]*", root_dir=paths.root, recursive=True):
-                if name.endswith((".c", ".h", ".def")):
-                    said += re.sub(r'"\s*\n?\s*"', "", read(name))
+        said = all_texts()
         chapter = self.block("docs/troubleshooting.md", r"(.*?)\n## Finding the allocation")
         quoted = re.findall(r'(?<!=)"([^"]+)"', re.sub(r"`[^`]*`", "", chapter))
         self.assertGreater(len(quoted), 20)
         for quote in quoted:
             for part in quote.split("..."):
                 self.assertIn(part, said)
+
+    def test_lines_of_reports_are_said(self):
+        """Reports that pages show have the labels and headings of today's reports."""
+        said, n = all_texts(), 0
+        for page in pages():
+            for block in re.findall(r"```(?:text|console)\n(.*?)```", read(page), re.DOTALL):
+                for label in re.findall(r"^ {4}([a-z].*?) {2,}\d|^ {2}((?:[a-z']+ )*[a-z']+)$", block, re.MULTILINE):
+                    self.assertIn(label[0] or label[1], said, page)
+                    n += 1
+        self.assertGreater(n, 35)
 
     def test_settings_of_troubleshooting_are_taken(self):
         chapter = self.block("docs/troubleshooting.md", r"(.*?)\n## Finding the allocation")
