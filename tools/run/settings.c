@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The table is this wide wherever it is printed, so that the README can hold the same text; a
+/* The table is this wide wherever it is printed, so that docs/settings.md can hold the same text; a
  * terminal that is narrower gets a list. */
 #define TABLE_COLUMNS 100
 #define COLUMN_GAP    2
