@@ -12,16 +12,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <linux/futex.h>
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "graph/replay/segment.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/futex.h"
 #include "interpose/base/log.h"
 #include "interpose/base/thread.h"
 #include "interpose/report/stats.h"
@@ -31,7 +28,6 @@
 #define PATIENT_LOOKS 8u   /* that one stretch may last */
 #define IDLE_LOOKS    200u /* before it goes to sleep */
 #define STACK_BYTES   (128u << 10)
-#define FOR_EVER_NS   ((uint64_t)INT64_MAX)
 
 enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
 
@@ -95,19 +91,6 @@ static void look_at(struct ag_stream *stream, void *data)
     last->stretch = stretch;
 }
 
-/* Until it is not `value` any more, or woken, for so long at most. */
-static void sleep_on(_Atomic int *word, int value, uint64_t ns)
-{
-    const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &pause, NULL, 0);
-}
-
-static void wake_from(_Atomic int *word)
-{
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
 static void await_idle(struct ag_context *context, void *unused)
 {
     uint64_t now = ag_clock_ns(), until = atomic_load(&at_end.until);
@@ -120,7 +103,7 @@ static void wait_at_the_end(void)
 {
     ag_context_each(await_idle, NULL);
     atomic_store(&at_end.state, WAITED);
-    wake_from(&at_end.state);
+    ag_futex_wake(&at_end.state);
 }
 
 static void *watch(void *unused)
@@ -132,7 +115,7 @@ static void *watch(void *unused)
     for (;;) {
         struct round round = {false};
 
-        sleep_on(&at_end.state, NOT_ASKED, look_ns);
+        ag_futex_wait(&at_end.state, NOT_ASKED, look_ns);
         if (atomic_load_explicit(&at_end.state, memory_order_acquire) == ASKED)
             wait_at_the_end();
         ag_stream_each_open(look_at, &round);
@@ -143,7 +126,7 @@ static void *watch(void *unused)
         round.any = false;
         ag_stream_each_open(look_at, &round); /* what began before it could see that we sleep */
         if (!round.any && atomic_load(&at_end.state) != ASKED)
-            sleep_on(&state, ASLEEP, FOR_EVER_NS);
+            ag_futex_wait(&state, ASLEEP, AG_FUTEX_FOR_EVER);
         atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
         idle = 0;
     }
@@ -171,7 +154,7 @@ bool ag_watchdog_wake(void)
     if (now == NOT_STARTED)
         ag_watchdog_start();
     if (now == ASLEEP && atomic_compare_exchange_strong(&state, &now, AWAKE))
-        wake_from(&state);
+        ag_futex_wake(&state);
     return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
 }
 
@@ -184,9 +167,9 @@ void ag_watchdog_wait_at_exit(uint64_t timeout_ns)
     atomic_store(&at_end.state, ASKED);
     if (!ag_watchdog_wake())
         return;
-    wake_from(&at_end.state);
+    ag_futex_wake(&at_end.state);
     for (; atomic_load(&at_end.state) == ASKED && now < until; now = ag_clock_ns())
-        sleep_on(&at_end.state, ASKED, until - now);
+        ag_futex_wait(&at_end.state, ASKED, until - now);
     atomic_store(&at_end.state, NOT_ASKED);
 }
 

@@ -43,9 +43,9 @@ extern "C" {
 typedef enum allograft_status {
     ALLOGRAFT_OK = 0,
     ALLOGRAFT_NOT_LOADED = 1, /* no library in the process, or one that lacks the function */
-    ALLOGRAFT_INVALID = 2,    /* an argument that cannot be meant */
-    ALLOGRAFT_UNSUPPORTED =
-        3, /* the device, the driver or this way of loading the library cannot do it */
+    ALLOGRAFT_INVALID = 2,    /* an argument that makes no sense */
+    /* the device, the driver or this way of loading the library cannot do it */
+    ALLOGRAFT_UNSUPPORTED = 3,
     ALLOGRAFT_CAPTURING = 4, /* not while a stream is being captured */
     ALLOGRAFT_NO_MEMORY = 5,
     ALLOGRAFT_NOT_READY = 6,
@@ -70,23 +70,24 @@ typedef struct allograft_ring allograft_ring;
 typedef uint64_t allograft_pool;
 #define ALLOGRAFT_NEW_POOL ((allograft_pool)0)
 
-typedef enum allograft_capture_mode { /* as cudaStreamCaptureMode */
-                                      ALLOGRAFT_CAPTURE_GLOBAL = 0,
-                                      ALLOGRAFT_CAPTURE_THREAD_LOCAL = 1,
-                                      ALLOGRAFT_CAPTURE_RELAXED = 2,
+/* As cudaStreamCaptureMode. */
+typedef enum allograft_capture_mode {
+    ALLOGRAFT_CAPTURE_GLOBAL = 0,
+    ALLOGRAFT_CAPTURE_THREAD_LOCAL = 1,
+    ALLOGRAFT_CAPTURE_RELAXED = 2,
 } allograft_capture_mode;
 
 typedef enum allograft_action {
     ALLOGRAFT_RUN = 0, /* run the body */
-    ALLOGRAFT_RECORD =
-        1, /* run the body: it is recorded, and its work is done by allograft_stage_end() */
+    /* run the body: it is recorded, and its work is done by allograft_stage_end() */
+    ALLOGRAFT_RECORD = 1,
     ALLOGRAFT_SKIP = 2, /* do not run the body: allograft_stage_end() does its work */
 } allograft_action;
 
-#define ALLOGRAFT_STAGE_TRANSPARENT \
-    1u /* the body runs in every iteration; only its beginning is told */
-#define ALLOGRAFT_STAGE_SINGLE_POOL \
-    2u /* one pool for all stages of the device that have this flag */
+/* The body runs in every iteration; only its beginning is told. */
+#define ALLOGRAFT_STAGE_TRANSPARENT 1u
+/* One pool for all stages of the device that have this flag. */
+#define ALLOGRAFT_STAGE_SINGLE_POOL 2u
 
 struct allograft_stage_options {
     size_t bytes;     /* sizeof(struct allograft_stage_options) */
@@ -100,8 +101,8 @@ typedef enum allograft_ring_backend {
     ALLOGRAFT_RING_AUTO = 0,
     ALLOGRAFT_RING_PINNED = 1, /* the host slots themselves are pinned, also in shared memory */
     ALLOGRAFT_RING_BOUNCE = 2, /* submit copies the slot to pinned memory of the ring first */
-    ALLOGRAFT_RING_PAGEABLE =
-        3, /* the driver copies out of pageable memory; submit waits for that */
+    /* the driver copies out of pageable memory; submit waits for that */
+    ALLOGRAFT_RING_PAGEABLE = 3,
 } allograft_ring_backend;
 
 #define ALLOGRAFT_RING_TIMING 1u /* copies are timed by events */
@@ -142,9 +143,8 @@ enum {
 
 /* Sums over all devices since the process began. */
 struct allograft_snapshot {
-    size_t
-        /* sizeof(struct allograft_snapshot), set by the caller: fields beyond it stay untouched */
-        bytes;
+    /* sizeof(struct allograft_snapshot), set by the caller: fields beyond it stay untouched */
+    size_t bytes;
     uint64_t allocations[ALLOGRAFT_PLACES], frees[ALLOGRAFT_PLACES];
     uint64_t current_bytes[ALLOGRAFT_PLACES], peak_bytes[ALLOGRAFT_PLACES];
     uint64_t refused; /* allocations that failed */
@@ -219,8 +219,8 @@ static inline const struct allograft_api *allograft_ask(void *handle)
 
     if (!symbol)
         return NULL;
-    __builtin_memcpy(&get, &symbol,
-                     sizeof(get)); /* ISO C converts no object pointer to a function's */
+    /* ISO C converts no pointer to an object into one to a function. */
+    __builtin_memcpy(&get, &symbol, sizeof(get));
     return get(ALLOGRAFT_API_VERSION);
 }
 
@@ -610,6 +610,7 @@ static inline allograft_status allograft_ring_reader(allograft_ring *ring, unsig
     ALLOGRAFT_CALL(ring_reader, ring, slot, stream);
 }
 
+/* How the slot's bytes travel, as it was decided when its host slot was registered. */
 static inline allograft_status allograft_ring_get_properties(allograft_ring *ring, unsigned slot,
                                                              struct allograft_ring_properties *ret)
 {
@@ -632,6 +633,7 @@ static inline allograft_status allograft_ring_close(allograft_ring *ring)
 
 /* ---- statistics ---- */
 
+/* The counters as they are now. ret->bytes is set by the caller to what it has room for. */
 static inline allograft_status allograft_snapshot(struct allograft_snapshot *ret)
 {
     ALLOGRAFT_CALL(snapshot, ret);

@@ -1,4 +1,5 @@
-/* The table of the control API, its doors to the driver, its errors, and statistics: see api.h. */
+/* The control API: its table of functions, how it finds the driver, errors, contexts, statistics.
+ * See api.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,7 +24,7 @@
 
 AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);
 
-struct ag_api_doors ag_api_cu;
+struct ag_api_driver ag_api_cu;
 struct ag_lock ag_api_lock = AG_LOCK_INIT(AG_RANK_API);
 
 /* ---- errors ---- */
@@ -96,10 +97,10 @@ allograft_status ag_api_answer(CUresult result, const char *call)
     }
 }
 
-/* ---- doors ---- */
+/* ---- the driver ---- */
 
-static pthread_mutex_t doors_mutex = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool doors_open;
+static pthread_mutex_t look_up_mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool is_found;
 
 /* As the program would look `name` up: through us where we are in front of it. */
 static void *look_up(void *handle, const char *name)
@@ -115,8 +116,8 @@ static const char *fill(void *handle)
         size_t place;
         bool needed;
     } rows[] = {
-#define NEEDED(symbol) {#symbol, offsetof(struct ag_api_doors, symbol), true},
-#define WANTED(symbol) {#symbol, offsetof(struct ag_api_doors, symbol), false},
+#define NEEDED(symbol) {#symbol, offsetof(struct ag_api_driver, symbol), true},
+#define WANTED(symbol) {#symbol, offsetof(struct ag_api_driver, symbol), false},
         AG_API_NEEDS(NEEDED) AG_API_WANTS(WANTED)
 #undef NEEDED
 #undef WANTED
@@ -133,7 +134,7 @@ static const char *fill(void *handle)
     return missing;
 }
 
-static allograft_status open_doors(void)
+static allograft_status find_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     const char *missing;
@@ -150,14 +151,14 @@ allograft_status ag_api_enter(void)
 {
     allograft_status status = ALLOGRAFT_OK;
 
-    if (atomic_load_explicit(&doors_open, memory_order_acquire))
+    if (atomic_load_explicit(&is_found, memory_order_acquire))
         return ALLOGRAFT_OK;
-    pthread_mutex_lock(&doors_mutex);
-    if (!atomic_load_explicit(&doors_open, memory_order_relaxed)) {
-        status = open_doors();
-        atomic_store_explicit(&doors_open, status == ALLOGRAFT_OK, memory_order_release);
+    pthread_mutex_lock(&look_up_mutex);
+    if (!atomic_load_explicit(&is_found, memory_order_relaxed)) {
+        status = find_driver();
+        atomic_store_explicit(&is_found, status == ALLOGRAFT_OK, memory_order_release);
     }
-    pthread_mutex_unlock(&doors_mutex);
+    pthread_mutex_unlock(&look_up_mutex);
     return status;
 }
 
@@ -255,7 +256,7 @@ allograft_status ag_api_not_capturing(void *stream, const char *what)
 void ag_api_begin_child(void)
 {
     ag_lock_init(&ag_api_lock, AG_RANK_API);
-    doors_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    look_up_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 /* ---- statistics ---- */
@@ -340,52 +341,27 @@ _Static_assert(ALLOGRAFT_PLACES == (int)AG_N_PLACEMENTS, "the placements of a sn
 static const struct allograft_api whole_api = {
     .version = ALLOGRAFT_API_VERSION,
     .bytes = sizeof(struct allograft_api),
-    .last_error = ag_api_last_error,
-#define OFFERED(name) .name = ag_api_##name
-    OFFERED(managed_support),
-    OFFERED(managed_alloc),
-    OFFERED(managed_free),
-    OFFERED(prefetch),
-    OFFERED(advise_preferred_location),
-    OFFERED(advise_accessed_by),
-    OFFERED(pool_new),
-    OFFERED(pool_shared),
-    OFFERED(capture_stream),
-    OFFERED(graph_create),
-    OFFERED(graph_enable_debug_mode),
-    OFFERED(graph_capture_begin),
-    OFFERED(graph_capture_end),
-    OFFERED(graph_instantiate),
-    OFFERED(graph_replay),
-    OFFERED(graph_reset),
-    OFFERED(graph_destroy),
-    OFFERED(graph_debug_dump),
-    OFFERED(graph_raw),
-    OFFERED(graph_pool),
-    OFFERED(stage_open),
-    OFFERED(stage_begin),
-    OFFERED(stage_end),
-    OFFERED(stage_iteration),
-    OFFERED(stage_input),
-    OFFERED(stage_load),
-    OFFERED(stage_reset),
-    OFFERED(stage_close),
-    OFFERED(ring_open),
-    OFFERED(ring_register),
-    OFFERED(ring_device_slot),
-    OFFERED(ring_submit),
-    OFFERED(ring_clear),
-    OFFERED(ring_query),
-    OFFERED(ring_wait_host),
-    OFFERED(ring_wait_stream),
-    OFFERED(ring_reader),
-    OFFERED(ring_properties),
-    OFFERED(ring_trace),
-    OFFERED(ring_close),
-    OFFERED(snapshot),
-    OFFERED(dump),
-    OFFERED(mark),
+#define AG_API(name, stub) .name = ag_api_##name,
+#include "interpose/api/functions.def"
 };
+
+/* allograft.h stands alone, so it has its own copy of the list: that one has the same order, with
+ * nothing between or behind, and each stub the type of the member that it calls. */
+enum {
+#define AG_API(name, stub) ROW_##name,
+#include "interpose/api/functions.def"
+    N_ROWS
+};
+#define MEMBER_IN_ROW(row) (offsetof(struct allograft_api, last_error) + (row) * sizeof(void *))
+#define AG_API(name, stub)                                                                       \
+    _Static_assert(offsetof(struct allograft_api, name) == MEMBER_IN_ROW(ROW_##name),            \
+                   #name ": the order of struct allograft_api is not that of functions.def");    \
+    _Static_assert(                                                                              \
+        __builtin_types_compatible_p(__typeof__(&allograft_##stub), __typeof__(whole_api.name)), \
+        "allograft_" #stub " is not of the type of the member that it calls");
+#include "interpose/api/functions.def"
+_Static_assert(sizeof(struct allograft_api) == MEMBER_IN_ROW(N_ROWS),
+               "struct allograft_api has other members than functions.def has rows");
 
 const struct allograft_api *allograft_get_api(uint32_t version)
 {

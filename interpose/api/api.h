@@ -1,9 +1,10 @@
 /* The control API inside the library: what its files share. See allograft.h for what each function
  * does.
  *
- * The API is a client of the driver like the program is: it calls the same doors, that is, our own
- * hooks where the library is preloaded, and the driver where it was only opened. So what its calls
- * mean for memory, captures and withheld work is settled where it is for everybody's. */
+ * The API is a client of the driver like the program is: it calls the entry points that the program
+ * would find, that is, our own hooks where the library is preloaded, and the driver where it was
+ * only opened. So the hooks decide what its calls mean for memory, captures and withheld work, as
+ * they do for every other call. */
 #ifndef AG_API_H
 #define AG_API_H
 
@@ -13,8 +14,8 @@
 #include "interpose/base/lock.h"
 #include "interpose/driver/abi.h"
 
-/* The driver as a program finds it. Names without which the API does not work first; the others may
- * be NULL. */
+/* The driver as a program finds it. The API does not work without the entry points that it needs;
+ * those that it wants may be NULL. */
 #define AG_API_NEEDS(X)                  \
     X(cuInit)                            \
     X(cuDriverGetVersion)                \
@@ -63,16 +64,16 @@
     X(cuMemAdvise)                 \
     X(cuMemAdvise_v2)
 
-struct ag_api_doors {
-#define AG_API_DOOR(symbol) __typeof__(&symbol) symbol;
-    AG_API_NEEDS(AG_API_DOOR)
-    AG_API_WANTS(AG_API_DOOR)
-#undef AG_API_DOOR
+struct ag_api_driver {
+#define AG_API_ENTRY_POINT(symbol) __typeof__(&symbol) symbol;
+    AG_API_NEEDS(AG_API_ENTRY_POINT)
+    AG_API_WANTS(AG_API_ENTRY_POINT)
+#undef AG_API_ENTRY_POINT
 };
-extern struct ag_api_doors ag_api_cu;
+extern struct ag_api_driver ag_api_cu;
 
-/* Finds the doors, once. ALLOGRAFT_OK, or why the API cannot work here. Every function calls it
- * first. */
+/* Looks the entry points up, once. ALLOGRAFT_OK, or why the API cannot work here. Every function
+ * calls it first. */
 allograft_status ag_api_enter(void);
 /* Is the library in front of the program's own calls, and working? */
 bool ag_api_intercepts(void);
@@ -81,14 +82,12 @@ bool ag_api_intercepts(void);
 void ag_api_explain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same; `status` is its value, as linters can see. */
 #define ag_api_fail(status, ...) (ag_api_explain(__VA_ARGS__), (status))
-/* The calling thread's last error, or "". */
-const char *ag_api_last_error(void);
 /* What a driver's answer to `call` means; the text is set unless it is ALLOGRAFT_OK. */
 allograft_status ag_api_answer(CUresult result, const char *call);
 #define AG_API_DO(call, ...) ag_api_answer(ag_api_cu.call(__VA_ARGS__), #call)
 
-/* ALLOGRAFT_OK when there is a device of that number, or, with `host_too`, when it is
- * ALLOGRAFT_HOST. */
+/* ALLOGRAFT_OK when there is a device of that number; with `host_too`, ALLOGRAFT_HOST is one, too.
+ */
 allograft_status ag_api_check_device(int device, bool host_too);
 /* Around calls for `device`: a context of it is current, its primary one unless another was. That
  * is retained then, for good, as the runtime does with devices it uses. */
@@ -112,61 +111,8 @@ void ag_api_begin_child(void);
 /* The context is about to go: streams that are shared in it too. */
 void ag_api_context_dying(CUcontext context);
 
-/* The functions, in the order of struct allograft_api. */
-allograft_status ag_api_managed_support(int device);
-allograft_status ag_api_managed_alloc(void **ret, size_t bytes, int device, void *stream);
-allograft_status ag_api_managed_free(void *memory, size_t bytes, int device, void *stream);
-allograft_status ag_api_prefetch(const struct allograft_range *ranges, size_t n, int device,
-                                 void *stream, size_t *ret_bytes);
-allograft_status ag_api_advise_preferred_location(const struct allograft_range *ranges, size_t n,
-                                                  int device, size_t *ret_bytes);
-allograft_status ag_api_advise_accessed_by(const struct allograft_range *ranges, size_t n,
-                                           int device, size_t *ret_bytes);
-allograft_status ag_api_pool_new(allograft_pool *ret);
-allograft_status ag_api_pool_shared(int device, allograft_pool *ret);
-allograft_status ag_api_capture_stream(int device, void **ret);
-allograft_status ag_api_graph_create(int keep_graph, allograft_graph **ret);
-allograft_status ag_api_graph_enable_debug_mode(allograft_graph *graph);
-allograft_status ag_api_graph_capture_begin(allograft_graph *graph, void *stream,
-                                            allograft_pool pool, allograft_capture_mode mode);
-allograft_status ag_api_graph_capture_end(allograft_graph *graph);
-allograft_status ag_api_graph_instantiate(allograft_graph *graph);
-allograft_status ag_api_graph_replay(allograft_graph *graph, void *stream);
-allograft_status ag_api_graph_reset(allograft_graph *graph);
-allograft_status ag_api_graph_destroy(allograft_graph *graph);
-allograft_status ag_api_graph_debug_dump(allograft_graph *graph, const char *path);
-allograft_status ag_api_graph_raw(allograft_graph *graph, void **ret);
-allograft_status ag_api_graph_pool(allograft_graph *graph, allograft_pool *ret);
-allograft_status ag_api_stage_open(const struct allograft_stage_options *options,
-                                   allograft_stage **ret);
-allograft_status ag_api_stage_begin(allograft_stage *stage, void *stream, allograft_action *ret);
-allograft_status ag_api_stage_end(allograft_stage *stage);
-allograft_status ag_api_stage_iteration(allograft_stage *stage, uint64_t *ret_current,
-                                        uint64_t *ret_next);
-allograft_status ag_api_stage_input(allograft_stage *stage, unsigned micro_batch, unsigned input,
-                                    size_t bytes, void **ret);
-allograft_status ag_api_stage_load(allograft_stage *stage, unsigned micro_batch, unsigned input,
-                                   const void *source, size_t bytes, void *stream);
-allograft_status ag_api_stage_reset(allograft_stage *stage);
-allograft_status ag_api_stage_close(allograft_stage *stage);
-allograft_status ag_api_ring_open(const struct allograft_ring_options *options,
-                                  allograft_ring **ret);
-allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void *memory,
-                                      size_t bytes);
-allograft_status ag_api_ring_device_slot(allograft_ring *ring, unsigned slot, void **ret);
-allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t bytes);
-allograft_status ag_api_ring_clear(allograft_ring *ring, unsigned slot);
-allograft_status ag_api_ring_query(allograft_ring *ring, unsigned slot, int *ret_ready);
-allograft_status ag_api_ring_wait_host(allograft_ring *ring, unsigned slot);
-allograft_status ag_api_ring_wait_stream(allograft_ring *ring, unsigned slot, void *stream);
-allograft_status ag_api_ring_reader(allograft_ring *ring, unsigned slot, void *stream);
-allograft_status ag_api_ring_properties(allograft_ring *ring, unsigned slot,
-                                        struct allograft_ring_properties *ret);
-allograft_status ag_api_ring_trace(allograft_ring *ring, struct allograft_ring_record *records,
-                                   size_t capacity, size_t *ret_n);
-allograft_status ag_api_ring_close(allograft_ring *ring);
-allograft_status ag_api_snapshot(struct allograft_snapshot *ret);
-allograft_status ag_api_dump(const char *path);
-allograft_status ag_api_mark(const char *name);
+/* The functions behind struct allograft_api, each of the type of its member. */
+#define AG_API(name, stub) __typeof__(*((struct allograft_api *)NULL)->name) ag_api_##name;
+#include "interpose/api/functions.def"
 
 #endif

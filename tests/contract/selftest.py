@@ -6,6 +6,7 @@ import unittest
 import children
 import circles
 import contract
+import control_api
 import coverage
 import exports
 import files
@@ -160,6 +161,50 @@ class Children(unittest.TestCase):
         self.assertEqual(len(children.problems({children.TABLE_FILE: twice})), 1)
         self.assertEqual(self.count(a='void ag_a_forget_all(void);\n'), 1)
         self.assertEqual(len(children.problems({children.TABLE_FILE: 'int x;\n'})), 1)
+
+
+class ControlApi(unittest.TestCase):
+    ROWS = control_api.listed('/* AG_API(no, row) */\nAG_API(last_error, last_error)\nAG_API(open, open_all)\n')
+    HEADER = """struct allograft_api {
+    uint32_t version, bytes;
+    const char *(*last_error)(void);
+    allograft_status (*open)(const struct allograft_range *, void **,
+                             size_t);
+};
+/* Why. */
+static inline const char *allograft_last_error(void)
+{
+    return "";
+}
+
+/* Opens. */
+static inline allograft_status allograft_open_all(const struct allograft_range *range, void **ret,
+                                                  size_t n)
+{
+    ALLOGRAFT_CALL(open, range, ret, n);
+}
+"""
+    MIRRORS = {'struct allograft_range': 'Range'}
+    PYTHON = [('last_error', []), ('open', ['LP_Range', 'LP_c_void_p', 'c_ulong'])]
+
+    def test_stubs(self):
+        self.assertEqual(self.ROWS, [('last_error', 'last_error'), ('open', 'open_all')])
+        self.assertEqual(control_api.stub_problems(self.ROWS, self.HEADER), [])
+        for old, new in ('range, ret, n', 'ret, range, n'), ('CALL(open', 'CALL(close'), ('/* Opens. */', ''), \
+                        ('_all(', '('):
+            self.assertEqual(len(control_api.stub_problems(self.ROWS, self.HEADER.replace(old, new))), 1, old)
+
+    def test_python(self):
+        def count(functions):
+            return len(control_api.python_problems(self.ROWS, self.HEADER, functions, self.MIRRORS))
+        self.assertEqual(count(self.PYTHON), 0)
+        self.assertEqual(count(self.PYTHON[:1]), 1)
+        self.assertEqual(count(self.PYTHON[::-1]), 2)
+        self.assertEqual(count([self.PYTHON[0], ('open', ['LP_Range', 'c_void_p', 'c_ulong'])]), 1)
+
+    def test_places(self):
+        self.assertEqual(control_api.place_problems(self.ROWS, 'AT(last_error, 0);\nAT(open, 1);\n'), [])
+        self.assertEqual(len(control_api.place_problems(self.ROWS, 'AT(last_error, 0);\n')), 1)
 
 
 class Layers(unittest.TestCase):

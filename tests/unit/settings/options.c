@@ -473,7 +473,8 @@ static bool asks_for_nvtx(char *first, char *second)
 static void knows_who_may_replay(void)
 {
     CHECK(!replays(NULL, NULL) && !ag_options_may_replay(NULL));
-    CHECK(replays("ALLOGRAFT_GRAPH=all", NULL) && replays("ALLOGRAFT_GRAPH=nonsense", NULL));
+    CHECK(replays("ALLOGRAFT_GRAPH=all", NULL) && !replays("ALLOGRAFT_GRAPH=nonsense", NULL));
+    CHECK(replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=0"));
     CHECK(!replays("ALLOGRAFT_GRAPH=", NULL) && !replays("ALLOGRAFT_GRAPH=OFF", NULL));
     CHECK(!replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=1"));
     CHECK(replays("ALLOGRAFT_CONFIG=/some/where", NULL) && !replays("ALLOGRAFT_CONFIG=off", NULL));
@@ -501,6 +502,9 @@ static void knows_who_may_watch_launches(void)
     CHECK(watches("ALLOGRAFT_RULES=*:managed,prefetch=launch", NULL));
     CHECK(watches("ALLOGRAFT_RULES=*:prefetch=off;*:Prefetch \t=\n Launch ;", NULL));
     CHECK(!watches("ALLOGRAFT_RULES=prefetch; launch", NULL));
+    CHECK(!watches("ALLOGRAFT_RULES=from=prefetch=launch:pool", NULL)); /* a library's name */
+    CHECK(!watches("ALLOGRAFT_RULES=*:managed,prefetch=launches", NULL));
+    CHECK(watches("ALLOGRAFT_RULES=nonsense;*:managed,prefetch=launch", NULL)); /* in doubt */
     CHECK(!watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_POLICY=managed"));
     CHECK(watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_PREFETCH=launch"));
     CHECK(watches("ALLOGRAFT_CONFIG=/some/where", NULL));
