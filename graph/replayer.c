@@ -35,7 +35,7 @@
 #define PACE_EVERY 32u /* operations of a segment between two looks at the clock */
 #define PACE_FIRST 8u  /* ... of which the first comes early, for rounds that end soon */
 /* operations that a thread lets pass before it looks at the stream again */
-#define QUIET_BATCH     64u
+#define FAST_BATCH      64u
 #define CALL_TIMEOUT_NS 100000000u
 #define LAST_TIMEOUT_NS 100000000u /* for what a process that ends has submitted late */
 #define MAX_SEGMENT     (1u << 15) /* operations, whatever the settings say */
@@ -258,7 +258,7 @@ CUresult ag_replay_late(CUresult result)
 /* --- streams that sleep --- */
 
 /* Where the segment ends is chance: it is not learnt. */
-static void fall_asleep(struct ag_stream *stream)
+static void back_off(struct ag_stream *stream)
 {
     stream->segment.spoiled = true;
     ag_segment_end(stream, true, AG_FLUSH_CALL);
@@ -272,7 +272,7 @@ static void fall_asleep(struct ag_stream *stream)
 }
 
 /* The round in which it wakes was not seen from its beginning: no time is taken of it. */
-static void wake(struct ag_stream *stream)
+static void resume_sampling(struct ag_stream *stream)
 {
     uint32_t left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
 
@@ -286,31 +286,31 @@ static void wake(struct ag_stream *stream)
 
 /* The operation has been looked at, and goes to the driver. Of a round that the profit guard wants
  * without graphs nothing can come, and the guard is to see it end. */
-static void look_on(struct ag_stream *stream, uint64_t hash, uint32_t place)
+static void sample(struct ag_stream *stream, uint64_t hash, uint32_t place)
 {
     if (!stream->iteration.may_replay && stream->iteration.n_ops < AG_HISTORY_WINDOW)
         ag_backoff_refresh(stream->learned.backoff);
-    else if (ag_backoff_tires(stream->learned.backoff, hash, place))
-        fall_asleep(stream);
+    else if (ag_backoff_sample(stream->learned.backoff, hash, place))
+        back_off(stream);
 }
 
 /* Does the operation pass, as may the next ones? Of a stream that sleeps, so many that it wakes in
  * time. */
-static bool rests(CUstream handle)
+static bool try_fast_path(CUstream handle)
 {
     struct ag_stream *stream = ag_stream_update_fast_path(handle);
     uint32_t left;
 
     if (!stream)
         return false;
-    if (!ag_fast_path.asleep) {
+    if (!ag_fast_path.backed_off) {
         ag_fast_path.left = UINT32_MAX;
         return true;
     }
     if (!ag_stream_try_pass(stream))
         return false;
     left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
-    ag_fast_path.left = left < QUIET_BATCH ? left : QUIET_BATCH;
+    ag_fast_path.left = left < FAST_BATCH ? left : FAST_BATCH;
     atomic_store_explicit(&stream->backoff_left, left - ag_fast_path.left, memory_order_relaxed);
     return true;
 }
@@ -332,7 +332,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (!ag_replay_on())
         return NULL;
     handle = ag_replay_stream(handle, per_thread);
-    if (ag_replay_lets_pass(handle) || rests(handle))
+    if (ag_replay_try_pass(handle) || try_fast_path(handle))
         return NULL;
     context = ag_context_current();
     if (!context) { /* whichever stream it is, nothing is withheld behind which it would come */
@@ -354,7 +354,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         return NULL;
     }
     if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
-        wake(stream);
+        resume_sampling(stream);
     ag_segment_join_proxy(stream);
     /* Asked when the stream is ours: who opens a capture announces it, then takes each stream in
      * turn.
@@ -410,8 +410,8 @@ static void prepare(struct ag_stream *stream, const struct ag_op *op)
     /* In rounds that are to be without graphs the pace would be the driver's. */
     if (stream->iteration.may_replay && is_look_due(ag_history_length(stream->learned.history)))
         now = ag_clock_ns();
-    if (ag_history_ends_before(stream->learned.history, stream->next.hash,
-                               ag_marks_take_iteration(), now) ||
+    if (ag_history_advance(stream->learned.history, stream->next.hash, ag_marks_take_iteration(),
+                           now) ||
         stream->segment.n_ops >= MAX_SEGMENT)
         end_before(stream);
     stream->next.node = stream->segment.node
@@ -484,7 +484,7 @@ bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
         if (stream->segment.node->graphs && !stream->segment.node->below)
             ag_segment_submit(stream);
     } else {
-        look_on(stream, stream->next.hash, stream->segment.n_ops);
+        sample(stream, stream->next.hash, stream->segment.n_ops);
     }
     ag_stream_disown(stream);
     return hold;
@@ -493,7 +493,7 @@ bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
 bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why)
 {
     ag_segment_end(stream, true, why);
-    look_on(stream, 0, 0);
+    sample(stream, 0, 0);
     ag_stream_disown(stream);
     return false;
 }

@@ -65,7 +65,7 @@ struct ag_fast_path {
     uint64_t version;
     const _Atomic uint32_t *held; /* streams that hold what it comes after */
     uint32_t left;                /* operations, until somebody is to look again */
-    bool asleep;                  /* they are counted */
+    bool backed_off;              /* they are counted */
 };
 extern _Thread_local struct ag_fast_path ag_fast_path;
 extern _Atomic uint32_t ag_stream_changes; /* streams that went, or woke */
@@ -89,12 +89,12 @@ static inline bool ag_replay_is_on_fast_path(CUstream stream)
 }
 
 /* Likewise, for an operation, which is counted. */
-static inline bool ag_replay_lets_pass(CUstream stream)
+static inline bool ag_replay_try_pass(CUstream stream)
 {
     if (!ag_replay_is_on_fast_path(stream) || !ag_fast_path.left || ag_marks_met)
         return false;
     ag_fast_path.left--;
-    if (ag_fast_path.asleep) {
+    if (ag_fast_path.backed_off) {
         ag_stats_add_again(AG_STAT_REPLAY_SEEN, 1);
         ag_stats_add_again(AG_STAT_REPLAY_SLEPT, 1);
     }

@@ -311,7 +311,7 @@ static const _Atomic uint32_t *count_of_held(const struct ag_stream *stream, CUs
                                                                                : &none;
 }
 
-static bool is_awake(const struct ag_stream *stream)
+static bool is_sampled(const struct ag_stream *stream)
 {
     return atomic_load_explicit(&stream->id.marked, memory_order_relaxed) &&
            !atomic_load_explicit(&stream->backed_off, memory_order_acquire);
@@ -323,18 +323,18 @@ struct ag_stream *ag_stream_update_fast_path(CUstream handle)
     struct ag_stream *stream = last.stream;
     struct ag_fast_path fast;
 
-    if (!stream || last.handle != handle || is_awake(stream))
+    if (!stream || last.handle != handle || is_sampled(stream))
         return NULL;
     /* First the version, then what holds as long as it does. */
     fast = (struct ag_fast_path){.stream = handle, .version = ag_replay_version()};
     if (last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
         atomic_load_explicit(&stream->id.marks_version, relaxed) != ag_marks_version() ||
-        is_awake(stream))
+        is_sampled(stream))
         return NULL;
     fast.held = count_of_held(stream, handle);
     if (atomic_load_explicit(fast.held, memory_order_seq_cst))
         return NULL;
-    fast.asleep = atomic_load_explicit(&stream->id.marked, relaxed);
+    fast.backed_off = atomic_load_explicit(&stream->id.marked, relaxed);
     ag_fast_path = fast;
     return stream;
 }

@@ -154,7 +154,7 @@ static void consider(struct ag_backoff *backoff, uint32_t distance)
     give(backoff, cost);
 }
 
-bool ag_backoff_tires(struct ag_backoff *backoff, uint64_t hash, uint32_t place)
+bool ag_backoff_sample(struct ag_backoff *backoff, uint64_t hash, uint32_t place)
 {
     bool is_short = place < AG_BACKOFF_LEAST;
     uint32_t distance;

@@ -30,7 +30,7 @@ void ag_backoff_prepare(void);
 
 /* An operation was looked at, the `place`-th of its segment (from 1; 0: it cannot be recorded).
  * True: the stream should sleep, if it withholds nothing. */
-bool ag_backoff_tires(struct ag_backoff *backoff, uint64_t hash, uint32_t place);
+bool ag_backoff_sample(struct ag_backoff *backoff, uint64_t hash, uint32_t place);
 /* So many were launched in a graph. */
 void ag_backoff_gained(struct ag_backoff *backoff, uint32_t n_ops);
 /* Looking on is worth while for other reasons. */

@@ -476,7 +476,7 @@ static bool decide(struct ag_history *history, bool mark)
     return true;
 }
 
-bool ag_history_ends_before(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns)
+bool ag_history_advance(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns)
 {
     bool ends = false;
 

@@ -51,7 +51,7 @@ void ag_history_prepare(void);
 /* The next operation comes. True: a segment ends before it, and the caller calls
  * ag_history_ended(false), after which the segment has this one operation.
  * now_ns may be 0 when not known (then the pace is unchanged). */
-bool ag_history_ends_before(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns);
+bool ag_history_advance(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns);
 /* A segment ended: flushed (the next one is empty), or as ends_before said. */
 void ag_history_ended(struct ag_history *history, bool flushed);
 /* Did nodes of the segment that was launched last have to be updated? */

@@ -72,7 +72,7 @@ static void expect(struct ag_kinds *kinds, uint32_t place)
 }
 
 /* Building is over some time, and says nothing of later rounds. Unless it does not end. */
-static bool counts(struct ag_kind *kind, const struct ag_round *round)
+static bool counts(struct ag_kind *kind, const struct ag_iteration_sample *round)
 {
     return !round->built || kind->building++ >= BUILDING_ROUNDS;
 }
@@ -91,7 +91,8 @@ bool ag_kinds_replay(const struct ag_kinds *kinds)
     return !kinds->expected || ag_profit_replays(&kinds->kind[kinds->expected - 1].profit);
 }
 
-const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds, const struct ag_round *round)
+const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds,
+                                      const struct ag_iteration_sample *round)
 {
     uint32_t place = round->path ? place_of(kinds, round->path) : AG_KINDS;
     bool compared = false;

@@ -30,7 +30,7 @@ struct ag_kinds {
     uint32_t last, expected; /* place + 1; 0: none */
 };
 
-struct ag_round {
+struct ag_iteration_sample {
     uint64_t path;
     uint64_t ns;        /* 0: not known */
     bool replayed;      /* some of it went out as graphs */
@@ -42,7 +42,8 @@ struct ag_round {
 bool ag_kinds_replay(const struct ag_kinds *kinds);
 /* A round ended. Returns the comparison that was finished by it, if it is of the kind of rounds
  * that took the most time so far; else NULL. */
-const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds, const struct ag_round *round);
+const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds,
+                                      const struct ag_iteration_sample *round);
 /* Have the ways been compared for this kind? */
 bool ag_kinds_compared(const struct ag_kinds *kinds, uint64_t path);
 

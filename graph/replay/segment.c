@@ -546,7 +546,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
 static void compare(struct ag_stream *stream, uint64_t ns)
 {
     const struct ag_profit *compared =
-        ag_kinds_note(&stream->learned.kinds, &(struct ag_round){
+        ag_kinds_note(&stream->learned.kinds, &(struct ag_iteration_sample){
                                                   .path = stream->iteration.path,
                                                   .ns = ns,
                                                   .replayed = stream->iteration.n_graph_ops > 0,
@@ -556,7 +556,7 @@ static void compare(struct ag_stream *stream, uint64_t ns)
 
     if (compared)
         ag_stats_compared(compared->median_eager, compared->median_replayed,
-                          stream->iteration.path == AG_UNWAITED_ROUND);
+                          stream->iteration.path == AG_UNWAITED_ITERATION);
 }
 
 static void waited(struct ag_stream *stream)
@@ -572,13 +572,14 @@ static void waited(struct ag_stream *stream)
 static bool is_waited_for(const struct ag_stream *stream)
 {
     return !state.limits.marked && stream->iteration.since_wait <= MOST_WAITED &&
-           stream->iteration.since_wait <= 2 * stream->iteration.between_waits + AG_UNWAITED_ROUND;
+           stream->iteration.since_wait <=
+               2 * stream->iteration.between_waits + AG_UNWAITED_ITERATION;
 }
 
 void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
 {
-    uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ROUND)
-                         ? AG_UNWAITED_ROUND
+    uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ITERATION)
+                         ? AG_UNWAITED_ITERATION
                          : EARLY_ROUND;
     uint64_t now;
 
@@ -592,10 +593,10 @@ void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
     if (state.profit) {
         now = ag_clock_ns();
         if (free_running)
-            stream->iteration.path = AG_UNWAITED_ROUND;
+            stream->iteration.path = AG_UNWAITED_ITERATION;
         if (stream->iteration.began_ns)
-            compare(stream, free_running ? (now - stream->iteration.began_ns) * AG_UNWAITED_ROUND /
-                                               stream->iteration.n_ops
+            compare(stream, free_running ? (now - stream->iteration.began_ns) *
+                                               AG_UNWAITED_ITERATION / stream->iteration.n_ops
                                          : now - stream->iteration.began_ns);
         if (!stream->iteration.may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);

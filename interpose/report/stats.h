@@ -221,7 +221,7 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
     ag_stats_count(slot, &stats->bytes, bytes);
 }
 
-#define AG_UNWAITED_ROUND 512u /* operations of what stands for a round where nobody waits */
+#define AG_UNWAITED_ITERATION 512u /* operations that count as an iteration where nobody waits */
 
 /* A round takes so long without graphs, and with. Unwaited: as many operations of a stream that
  * nobody waits for take the host so long. */

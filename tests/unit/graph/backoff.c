@@ -31,7 +31,7 @@ static bool pass(struct stream *stream, uint64_t hash, uint32_t place)
         return false;
     }
     stream->looked_at++;
-    if (ag_backoff_tires(stream->backoff, hash, place)) {
+    if (ag_backoff_sample(stream->backoff, hash, place)) {
         stream->asleep = stream->length = ag_backoff_begin(stream->backoff);
         stream->backoffs++;
     }

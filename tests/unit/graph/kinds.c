@@ -19,7 +19,7 @@ static uint64_t time_of(uint64_t kind, bool replayed)
 
 static const struct ag_profit *run(uint64_t kind, bool *ret_replayed)
 {
-    struct ag_round round = {.path = kind};
+    struct ag_iteration_sample round = {.path = kind};
 
     round.was_to_replay = round.replayed = *ret_replayed = ag_kinds_replay(&kinds);
     round.ns = time_of(kind, round.replayed);
@@ -81,7 +81,7 @@ static void test_strangers(void)
 
     memset(&kinds, 0, sizeof(kinds));
     for (unsigned k = 0; k < 8000; k++) {
-        struct ag_round once = {.path = stranger++, .ns = 5, .replayed = false};
+        struct ag_iteration_sample once = {.path = stranger++, .ns = 5, .replayed = false};
 
         (void)run(2, &replayed);
         good += k >= 2000 && well(2, replayed);
@@ -118,7 +118,7 @@ static void test_building(void)
 {
     memset(&kinds, 0, sizeof(kinds));
     for (unsigned k = 0; k < 1000; k++) {
-        struct ag_round round = {.path = 7, .built = k < 60};
+        struct ag_iteration_sample round = {.path = 7, .built = k < 60};
 
         round.was_to_replay = round.replayed = ag_kinds_replay(&kinds);
         round.ns = round.built ? 9000 : round.replayed ? 500 : 1000;
@@ -128,7 +128,7 @@ static void test_building(void)
     CHECK(ag_kinds_replay(&kinds));
     memset(&kinds, 0, sizeof(kinds));
     for (unsigned k = 0; k < 1000; k++) {
-        struct ag_round round = {.path = 7};
+        struct ag_iteration_sample round = {.path = 7};
 
         round.was_to_replay = round.replayed = round.built = ag_kinds_replay(&kinds);
         round.ns = round.replayed ? 9000 : 1000;
