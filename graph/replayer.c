@@ -1,46 +1,35 @@
-/* The state machine of replay, one operation at a time: see replayer.h, and segment.c for what
- * becomes of what is withheld.
+/* Replay, one operation at a time: which stream it is on, what must be flushed before it, whether
+ * it is withheld. See replayer.h for terms and heuristics; replay/segment.c submits and learns.
  *
- * Delicate: everything here is about the order in which the driver sees what the program submits.
- * - One stream: its stream is owned from the look at an operation until it is withheld, or has been
- *   let through; what was withheld before it goes out first.
- * - The legacy stream and blocking ones: an operation on one side first sends out what the other
- * side withholds. So at no time do both withhold something that is ordered by the program.
- * - Events: recording one and waiting for one ends the stream's segment, so what an event covers
- * has been submitted, and other streams need to know nothing.
- * - Captures: nothing is withheld from the moment one is announced; all that was goes out before it
- *   opens.
- * - Everything else the driver can be asked to do sends out everything first. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+ * Delicate: all of this is about the order in which the driver sees what the program submits.
+ * - One stream: it is owned from the moment an operation is inspected until that is withheld or
+ *   was let pass. What was withheld before it goes out first.
+ * - The legacy stream and blocking streams: an operation on one side first flushes the other. So
+ *   at no time do both withhold operations that CUDA orders against each other.
+ * - Events: recording one, and waiting for one, flushes the stream. What an event covers is
+ *   therefore submitted, and other streams need not know what was withheld.
+ * - Captures: nothing is withheld from the moment one is announced; all streams are flushed before
+ *   it opens.
+ * - Every other call of the driver flushes everything first. */
 #include "graph/replayer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/learn/marks.h"
 #include "graph/record/intern.h"
 #include "graph/replay/builder.h"
 #include "graph/replay/segment.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
+#include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order.h"
 
-#define PACE_EVERY 32u /* operations of a segment between two looks at the clock */
-#define PACE_FIRST 8u  /* ... of which the first comes early, for rounds that end soon */
 /* operations that a thread lets pass before it looks at the stream again */
-#define FAST_BATCH      64u
-#define CALL_TIMEOUT_NS 100000000u
-#define LAST_TIMEOUT_NS 100000000u /* for what a process that ends has submitted late */
-#define MAX_SEGMENT     (1u << 15) /* operations, whatever the settings say */
-
-_Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
+#define MAX_SEGMENT (1u << 15) /* operations, whatever the settings say */
 
 static _Atomic bool on;
 static _Atomic bool over;    /* the end may come before the beginning: see ag_replay_stop */
@@ -104,7 +93,7 @@ static void flush(struct ag_stream *stream, enum ag_flush why)
      * themselves, or must come after it, wait for such a thread. A process that ends takes it with
      * it. */
     bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
-    uint64_t timeout = why == AG_FLUSH_CALL || ends ? CALL_TIMEOUT_NS : UINT64_MAX;
+    uint64_t timeout = why == AG_FLUSH_CALL || ends ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
     bool pushed = false;
 
     if (!ag_stream_own_within(stream, timeout))
@@ -135,18 +124,6 @@ static void visit(struct ag_stream *stream, void *data)
     flush(stream, which->why);
 }
 
-static void flush_other_side(struct ag_context *context, bool is_legacy)
-{
-    struct flush which = {
-        .why = AG_FLUSH_OTHER_STREAM,
-        .context = context,
-        .legacy = !is_legacy,
-        .blocking = is_legacy,
-    };
-
-    ag_stream_each_open(visit, &which);
-}
-
 /* What other streams of the context withhold and an operation on the handle must come after. That
  * does not depend on a stream of its own, which it may never have been given (NULL: the table was
  * full, or there was no memory): what is not known to be non-blocking counts as blocking. */
@@ -157,11 +134,23 @@ static void flush_before(struct ag_context *context, CUstream handle,
     bool is_blocking = !is_legacy && (!stream || stream->id.is_blocking);
 
     if (ag_stream_conflicts(is_legacy, is_blocking))
-        flush_other_side(context, is_legacy);
+        ag_stream_each_open(visit, &(struct flush){
+                                       .why = AG_FLUSH_OTHER_STREAM,
+                                       .context = context,
+                                       .legacy = !is_legacy,
+                                       .blocking = is_legacy,
+                                   });
 }
 
-/* What others withhold and an operation on the handle must come after goes out. The stream's
- * stream, or NULL. */
+static struct ag_stream *find_anywhere(struct ag_context *context, CUstream handle)
+{
+    struct ag_stream *stream = ag_stream_of(context, handle);
+
+    return stream ? stream : ag_stream_find(handle); /* of another context */
+}
+
+/* Flushes what others withhold and an operation on the handle must come after. Returns the handle's
+ * state, or NULL. */
 static struct ag_stream *come_after(CUstream handle, enum ag_flush why)
 {
     struct ag_context *context = ag_context_current();
@@ -171,9 +160,7 @@ static struct ag_stream *come_after(CUstream handle, enum ag_flush why)
         ag_replay_flush_all(why);
         return NULL;
     }
-    stream = ag_stream_of(context, handle);
-    if (!stream)
-        stream = ag_stream_find(handle); /* of another context */
+    stream = find_anywhere(context, handle);
     flush_before(context, handle, stream);
     return stream;
 }
@@ -205,22 +192,14 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
 
 void ag_replay_flush_context(enum ag_flush why)
 {
-    struct flush which = {.why = why};
-
-    if (!ag_replay_holds())
-        return;
-    which.context = ag_context_current();
-    ag_stream_each_open(visit, &which);
+    if (ag_replay_holds())
+        ag_stream_each_open(visit, &(struct flush){why, .context = ag_context_current()});
 }
 
 void ag_replay_flush_thread(enum ag_flush why)
 {
-    struct flush which = {.why = why};
-
-    if (!ag_replay_holds())
-        return;
-    which.thread = ag_stream_thread();
-    ag_stream_each_open(visit, &which);
+    if (ag_replay_holds())
+        ag_stream_each_open(visit, &(struct flush){why, .thread = ag_stream_thread()});
 }
 
 void ag_replay_flush_all(enum ag_flush why)
@@ -310,7 +289,7 @@ static bool try_fast_path(CUstream handle)
     if (!ag_stream_try_pass(stream))
         return false;
     left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
-    ag_fast_path.left = left < FAST_BATCH ? left : FAST_BATCH;
+    ag_fast_path.left = left < AG_FAST_PATH_BATCH ? left : AG_FAST_PATH_BATCH;
     atomic_store_explicit(&stream->backoff_left, left - ag_fast_path.left, memory_order_relaxed);
     return true;
 }
@@ -378,10 +357,9 @@ unsigned char *ag_replay_room(struct ag_stream *stream)
 static void end_before(struct ag_stream *stream)
 {
     uint64_t count;
-    uint32_t period;
 
     ag_segment_end(stream, false, AG_FLUSH_STREAM);
-    ag_history_iterations(stream->learned.history, &count, &period);
+    count = ag_history_anchors(stream->learned.history, NULL);
     if (count != stream->learned.n_anchors)
         ag_segment_end_iteration(stream, true);
     stream->learned.n_anchors = count;
@@ -389,13 +367,13 @@ static void end_before(struct ag_stream *stream)
 
 static bool is_look_due(uint32_t length)
 {
-    return length % PACE_EVERY == PACE_FIRST || !length;
+    return length % AG_PACE_EVERY == AG_PACE_FIRST || !length;
 }
 
 /* Of a slow program's first operation, and its last, no graph will be made. */
 static bool is_worth_it(const struct ag_stream *stream)
 {
-    return ag_history_target(stream->learned.history) >= AG_BACKOFF_LEAST;
+    return ag_history_target(stream->learned.history) >= AG_LENGTH_WORTH_GRAPH;
 }
 
 /* Looks at the operation that comes: does a segment end before it, may it be withheld? What was
@@ -587,9 +565,7 @@ void ag_replay_stream_altered(CUstream handle)
 
     if (!ag_replay_on())
         return;
-    stream = ag_stream_of(ag_context_current(), handle);
-    if (!stream)
-        stream = ag_stream_find(handle); /* of another context */
+    stream = find_anywhere(ag_context_current(), handle);
     if (!stream)
         ag_stream_forbid(handle);
     if (!stream || !ag_stream_own(stream))
@@ -601,10 +577,8 @@ void ag_replay_stream_altered(CUstream handle)
 
 void ag_replay_context_dying(struct ag_context *context)
 {
-    struct flush which = {.why = AG_FLUSH_END, .context = context};
-
     if (ag_replay_holds())
-        ag_stream_each_open(visit, &which);
+        ag_stream_each_open(visit, &(struct flush){AG_FLUSH_END, .context = context});
 }
 
 static void retire_of(struct ag_stream *stream, void *data)
@@ -641,7 +615,7 @@ void ag_replay_exit(bool for_good)
     else
         ag_replay_flush_all(AG_FLUSH_END);
     if (was_on && ag_stats_counter(AG_STAT_REPLAY_WITHHELD))
-        ag_watchdog_wait_at_exit(LAST_TIMEOUT_NS);
+        ag_watchdog_wait_at_exit(AG_EXIT_TIMEOUT_NS);
     atomic_store(&is_last, false); /* where exec fails, the process goes on */
 }
 

@@ -1,9 +1,10 @@
-/* Withholds what a marked stream repeats and launches it as graphs: the state machine. See
- * replayer.c.
+/* Replay: keeps back the operations that a program submits to a marked stream, recognises sequences
+ * that came before, and launches each of them as one CUDA graph. This header is what hooks call;
+ * replayer.c has the state machine.
  *
  * Every hook of an operation on a stream:
  *
- *     struct ag_stream *stream = ag_replay_enter(stream, per_thread);
+ *     struct ag_stream *stream = ag_replay_enter(handle, per_thread);
  *     if (stream) {
  *         struct ag_op op = {.payload = ag_replay_room(stream)};
  *         if (ag_op_...(&op, ...) ? ag_replay_take(stream, &op) : ag_replay_pass(stream))
@@ -11,7 +12,50 @@
  *     }
  *     result = the driver's call;
  *     if (result && stream) ag_replay_refused(stream);
- */
+ *
+ * Terms, in all of graph/:
+ * - operation: a kernel launch, copy, fill or host function on one stream (record/op.h);
+ * - withheld: kept back, while the program was told that it succeeded; passed: given to the driver
+ *   as it came; eager: of work that is submitted one by one, without graphs;
+ * - segment: consecutive operations of a stream that are learnt and submitted together. A graph
+ *   stands for one segment;
+ * - flush: something happens that withheld work must come before, so it is submitted now: the host
+ *   waits, an event is recorded, memory is freed (enum ag_flush);
+ * - iteration: one pass of the program's loop, between two waits of the host or two anchors (a
+ *   place of the loop that history.c recognises, or a mark of NVTX).
+ *
+ * Five heuristics decide how fast this is, never what is computed. Each is a module of learn/ that
+ * makes no driver call; their constants stand in tuning.h:
+ *
+ * backoff Is the stream worth sampling? If it gains nothing, its operations pass for a few
+ *              thousand operations, uninspected.
+ * history Where does a segment end that nothing flushes? At the same operations in each
+ *              iteration, at growing lengths after a flush.
+ * matcher Did this segment come before? A trie of segments. One that ended at the same node
+ *              ALLOGRAFT_GRAPH_WARMUP times gets a graph.
+ * variants Which graph of the segment needs the fewest updates for these payloads, and would
+ *              another graph pay?
+ * profit Is an iteration faster replayed or eager? Measured for each kind of iteration
+ *              (kinds).
+ *
+ * An operation meets them in this order. While its stream is in back-off, it passes. Else history
+ * may end the segment before it; replay/segment.c then submits what is withheld, counts the end in
+ * the matcher, and may build a graph. If the operation leads to a node of the matcher that has a
+ * graph, or has one below it, and profit wants this iteration replayed, it is withheld; else it
+ * passes, which costs credit of back-off. A segment that is submitted goes out as the graph of its
+ * longest part that has one, which variants picks, and the rest one by one. Where an iteration
+ * ends, its time goes to profit.
+ *
+ * How one depends on another:
+ * - ends that history moves from iteration to iteration are new paths for the matcher, each with
+ *   graphs of its own: this is why history prefers stable ends to even lengths;
+ * - a launch that updates most nodes (variants had none that fits) makes history let segments grow
+ *   more slowly, since then the host is the slower side; and a launch gives back-off credit;
+ * - in an iteration that profit wants eager nothing can be gained: back-off charges nothing for it,
+ *   unless it is very long, and history does not measure the pace, which would be the driver's;
+ * - of a stream in back-off history and matcher see nothing. The segment that back-off cuts off is
+ *   not learnt, and the iteration in which sampling resumes is not timed;
+ * - a mark of NVTX ends back-off, and is history's anchor. */
 #ifndef AG_GRAPH_REPLAYER_H
 #define AG_GRAPH_REPLAYER_H
 

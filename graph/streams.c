@@ -1,4 +1,5 @@
-/* The table of streams, their ownership, and the memory of their payloads: see stream.h. */
+/* The table of streams' states: finding, entering and retiring them, ownership, the counts that
+ * tell without a lock whether anything is withheld, and memory for payloads. See stream.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -129,28 +130,20 @@ static bool try_own(struct ag_stream *stream, uint32_t tag, uint32_t *ret_owner)
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
-/* Those who still look at it may own it for a moment, until they see that it is dead. */
-static void own_retired(struct ag_stream *stream)
-{
-    struct ag_wait wait = {0};
-    uint32_t owner;
-
-    while (!try_own(stream, ag_stream_thread(), &owner))
-        ag_wait_turn(&wait);
-}
-
-/* An unused stream, owned: a retired one may still be looked at, so what is atomic is not
- * overwritten. */
+/* An unused state, owned. Threads that still look at a retired one may own it for a moment, until
+ * they see that it is dead; so it is not cleared as a whole. */
 static struct ag_stream *take_unused(void)
 {
     struct ag_stream *stream = table.free;
+    struct ag_wait wait = {0};
+    uint32_t owner;
 
     if (!stream)
         stream = ag_arena_get(&stream_arena);
     else
         table.free = stream->next_free;
-    if (stream)
-        own_retired(stream);
+    while (stream && !try_own(stream, ag_stream_thread(), &owner))
+        ag_wait_turn(&wait);
     return stream;
 }
 
@@ -566,24 +559,14 @@ struct ag_chunk {
     _Alignas(8) unsigned char bytes[CHUNK_BYTES - 16];
 };
 
-/* The pages that the usual segment needs are there. */
-static void put_by_fresh(struct ag_freelist *freelist, size_t bytes, size_t ready)
-{
-    void *pages = ag_freelist_is_full(freelist) ? NULL : ag_pages_get(bytes);
-
-    if (!pages)
-        return;
-    ag_pages_ready(pages, ready);
-    ag_freelist_put_or_free(freelist, pages, bytes);
-}
-
 void ag_stream_prepare(void)
 {
     ag_matcher_prepare();
     ag_history_prepare();
     ag_backoff_prepare();
-    put_by_fresh(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
-    put_by_fresh(&spare_ops, FIRST_OPS * sizeof(struct ag_op), READY_OPS * sizeof(struct ag_op));
+    ag_freelist_prepare(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
+    ag_freelist_prepare(&spare_ops, FIRST_OPS * sizeof(struct ag_op),
+                        READY_OPS * sizeof(struct ag_op));
 }
 
 unsigned char *ag_store_room(struct ag_store *store)

@@ -1,11 +1,11 @@
-/* Copies and fills, and the memory they name: see copies.h.
+/* Copies and fills, and the memory that they name: see copies.h.
  *
- * A few ranges of device and pinned memory are remembered for each thread's slot, under the epoch
- * that was in force before it was asked. Whatever takes such memory away changes the epoch first.
- * Nothing else is remembered: pageable memory has no bounds that the driver knows, and nobody says
- * when it goes.
+ * For each thread's slot a few ranges of device and pinned memory are remembered, with the epoch in
+ * force before the driver was asked. Whatever frees such memory changes the epoch first. Pageable
+ * memory is not remembered: the driver knows no bounds of it, and nobody tells when it is freed.
  *
- * Not in thread-local storage: the loader has little to spare for libraries that come late. */
+ * Not in thread-local storage, of which the loader has little for libraries that are loaded late.
+ */
 #include "graph/record/copies.h"
 
 #include <stddef.h>

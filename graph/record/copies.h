@@ -1,9 +1,9 @@
-/* Copies and fills: what the memory is that they name, and whether they can be recorded.
+/* Copies and fills: what kind of memory they name, and whether they can be recorded.
  *
- * Recorded is what the driver would certainly have accepted, and what means the same later: device
- * memory of the current context, inside one live allocation; pinned host memory, which is read and
- * written when the copy is done; and pageable memory that is read, whose bytes are taken at the
- * call (staging.h). All else is the driver's at once. */
+ * Recorded is only what the driver would certainly accept, and what means the same when it is
+ * submitted later: device memory of the current context within one live allocation; pinned host
+ * memory, which the device reads and writes when the copy runs; and pageable memory as a source,
+ * whose bytes are read during the call (staging.h). Everything else goes to the driver at once. */
 #ifndef AG_GRAPH_COPIES_H
 #define AG_GRAPH_COPIES_H
 

@@ -1,9 +1,12 @@
-/* One operation on a stream, as the program asked for it: in a form that can be compared, kept, and
- * submitted later or as a node of a graph.
+/* One operation on a stream, as the program asked for it, in a form that can be compared, kept, and
+ * submitted later: alone or as a node of a graph.
  *
- * The signature is what a node of an executable graph cannot change: where it differs, it is
- * another operation. The payload is what can be changed from launch to launch. Both are plain bytes
- * and are compared whole; nothing is ever decided by a hash alone. */
+ * The *signature* is what a node of an executable graph cannot change: operations with different
+ * signatures are different operations. The *payload* is what can change from launch to launch. Both
+ * are plain bytes and are compared as a whole; nothing is ever decided by a hash alone.
+ *
+ * Example: of a kernel launch, the function, the block and the shared memory are signature, the
+ * grid and the parameters are payload. */
 #ifndef AG_GRAPH_OP_H
 #define AG_GRAPH_OP_H
 

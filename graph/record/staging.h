@@ -1,5 +1,6 @@
-/* Pinned slots for what the host wants copied by operations that are withheld: a program may change
- * its pageable buffer as soon as the call returns. One ring per context. */
+/* Staging: pinned slots for data that withheld copies read from pageable memory. A program may
+ * change its buffer as soon as the call returns, so the bytes are taken at once. One ring of slots
+ * for each context. */
 #ifndef AG_GRAPH_STAGING_H
 #define AG_GRAPH_STAGING_H
 

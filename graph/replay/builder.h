@@ -1,7 +1,7 @@
-/* A segment's graph: built with node functions (the program's streams are never captured), updated
+/* The graph of one segment: built node by node (the program's streams are never captured), updated
  * where a payload changed, launched. Not locked: a graph belongs to one stream, whose owner calls.
- * Every function makes driver calls: in the context, current, of the stream; outside captures; with
- * no lock held. */
+ * Every function makes driver calls: the stream's context is current, no capture is open, and no
+ * lock is held. */
 #ifndef AG_GRAPH_BUILDER_H
 #define AG_GRAPH_BUILDER_H
 

@@ -1,18 +1,16 @@
 /* What becomes of a segment: withheld, submitted as a graph or one by one, learnt, built. See
- * stream.h.
+ * segment.h.
  *
- * - Withholding begins at a segment's first operation or not at all: a graph stands for a whole
+ * - Withholding begins with a segment's first operation or not at all, since a graph stands for a
  *   segment from its start.
- * - What is withheld goes out once: as the graph of the longest part that has one, then one by one.
- *   A graph that cannot be launched has submitted nothing; then all goes out one by one.
- * - Graphs are only built where segments end, between two operations of the program, and segments
- *   are short enough for that to take less than a millisecond.
- * - To a per-thread stream only its own thread can submit. Another thread that has to (the
- * watchdog, a wait for the context) takes a blocking stream of ours in its place: behind an event
- * that the thread recorded as withholding began, and before whatever the thread does next. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+ * - What is withheld goes out once: the graph of the longest part that has one, the rest one by
+ *   one. A graph that cannot be launched has submitted nothing; then all goes out one by one.
+ * - Graphs are built where segments end, between two operations of the program. Segments are short
+ *   enough for that to take less than a millisecond.
+ * - Only its own thread can submit to a per-thread stream. Another thread that has to (the
+ *   watchdog, a wait for the context) submits to a *proxy*, a blocking stream of ours: behind an
+ *   event that the thread recorded when withholding began, and before whatever the thread does
+ *   next. */
 #include <errno.h>
 #include <string.h>
 
@@ -22,20 +20,13 @@
 #include "graph/replay/verify.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
+#include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/order.h"
-
-#define SHORTEST     16u  /* operations of a segment that nothing flushes */
-#define FIRST        4u   /* of the first after a flush: the device is to start early */
-#define CAP          128u /* of any: building that many takes 0.4 ms, launching 2 us (H200) */
-#define MAX_REFUSALS 3u
-#define HOLD_SHARE   2u    /* a segment should come together within twice the watchdog's time */
-#define EARLY_ROUND  128u  /* operations of an unwaited round before the ways were compared */
-#define MOST_WAITED  8192u /* operations between two waits that make a round */
 
 static struct {
     struct ag_history_limits limits;
@@ -53,10 +44,10 @@ void ag_segment_configure(const struct ag_options *options)
     uint32_t length = options->graph_segment.n;
 
     state.limits = (struct ag_history_limits){
-        .shortest = SHORTEST,
-        .first = FIRST,
-        .cap = CAP,
-        .hold_ns = (uint64_t)options->graph_hold_us * 1000 * HOLD_SHARE,
+        .shortest = AG_LENGTH_SHORTEST,
+        .first = AG_LENGTH_FIRST,
+        .cap = AG_LENGTH_CAP,
+        .hold_ns = (uint64_t)options->graph_hold_us * 1000 * AG_LENGTH_HOLD_SHARE,
         .marked = options->graph_iteration.kind == AG_ITERATION_NVTX,
         .flush_only = options->graph_iteration.kind == AG_ITERATION_SYNC,
     };
@@ -64,7 +55,7 @@ void ag_segment_configure(const struct ag_options *options)
         state.limits.cap = UINT32_MAX;
     } else if (options->graph_segment.kind == AG_SEGMENT_FIXED) {
         state.limits.first = state.limits.cap = length;
-        state.limits.shortest = length < SHORTEST ? length : SHORTEST;
+        state.limits.shortest = length < AG_LENGTH_SHORTEST ? length : AG_LENGTH_SHORTEST;
     }
     state.ring.depth = options->graph_staging;
     state.ring.slot_bytes = options->graph_staging_slot;
@@ -90,7 +81,7 @@ bool ag_segment_init_resources(struct ag_stream *stream)
     return true;
 }
 
-/* --- submitting --- */
+/* --- errors, and graphs that go --- */
 
 /* An error of work that the program was told had succeeded. Errors that stay are the driver's to
  * tell; others wait for the next call that may tell of earlier ones. */
@@ -134,22 +125,44 @@ static void drop_graphs(struct ag_stream *stream, struct ag_node *node)
     give_up_all(graphs, false);
 }
 
-/* What became of `n` operations of the stream, since `began`; 0: now. */
-static void tell(struct ag_stream *stream, enum ag_trace_kind kind, uint32_t n, uint64_t began,
-                 uint64_t more)
-{
-    uint64_t now = ag_clock_ticks();
+/* --- reasons and their counters --- */
 
-    ag_trace_add(&(struct ag_trace_event){
-        .kind = (uint8_t)kind,
-        .ticks = began ? began : now,
-        .duration = began ? now - began : 0,
-        .device = (int16_t)stream->id.context->device->ordinal,
-        .stream = (uintptr_t)stream->id.handle,
-        .size = n,
-        .address = more,
-    });
+_Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
+
+static enum ag_stat counter_of_flush(enum ag_flush why)
+{
+    return (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
 }
+
+static enum ag_stat counter_of_verify(enum ag_verify answer)
+{
+    switch (answer) {
+    case AG_VERIFY_SAME:
+        return AG_STAT_REPLAY_VERIFY_SAME;
+    case AG_VERIFY_DIFFERENT:
+        return AG_STAT_REPLAY_VERIFY_DIFFERENT;
+    default:
+        return AG_STAT_REPLAY_VERIFY_SKIPPED;
+    }
+}
+
+/* --- the trace --- */
+
+/* Traces what became of `n` operations of the stream: since `began`, in ticks; 0: now. */
+static void trace(struct ag_stream *stream, struct ag_trace_event event, uint32_t n, uint64_t began)
+{
+    event.ticks = ag_clock_ticks();
+    if (began) {
+        event.duration = event.ticks - began;
+        event.ticks = began;
+    }
+    event.device = (int16_t)stream->id.context->device->ordinal;
+    event.stream = (uintptr_t)stream->id.handle;
+    event.size = n;
+    ag_trace_add(&event);
+}
+
+/* --- submitting --- */
 
 /* Every n-th launch is run both ways, where that was asked for and is possible. */
 static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, uint32_t n,
@@ -162,10 +175,7 @@ static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, u
         return ag_graph_launch(graph, stream->segment.ops, handle, ret_updated);
     answer =
         ag_verify_segment(stream->id.context, graph, stream->segment.ops, n, handle, ret_updated);
-    ag_stats_add(answer == AG_VERIFY_SAME        ? AG_STAT_REPLAY_VERIFY_SAME
-                 : answer == AG_VERIFY_DIFFERENT ? AG_STAT_REPLAY_VERIFY_DIFFERENT
-                                                 : AG_STAT_REPLAY_VERIFY_SKIPPED,
-                 1);
+    ag_stats_add(counter_of_verify(answer), 1);
     return answer == AG_VERIFY_SKIPPED
                ? ag_graph_launch(graph, stream->segment.ops, handle, ret_updated)
                : CUDA_SUCCESS;
@@ -190,7 +200,8 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
         ag_history_updating(stream->learned.history, updated > node->depth / 2);
         ag_backoff_gained(stream->learned.backoff, node->depth);
         if (ag_trace_on())
-            tell(stream, AG_TRACE_REPLAY, node->depth, began, updated);
+            trace(stream, (struct ag_trace_event){.kind = AG_TRACE_REPLAY, .address = updated},
+                  node->depth, began);
         return true;
     }
     ag_log_debug("a graph of %u operations was refused: %s", node->depth,
@@ -213,7 +224,8 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
     }
     ag_stats_add(AG_STAT_REPLAY_RELEASED, stream->segment.n_ops - from);
     if (ag_trace_on())
-        tell(stream, AG_TRACE_RELEASE, stream->segment.n_ops - from, began, 0);
+        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_RELEASE},
+              stream->segment.n_ops - from, began);
 }
 
 /* The stream to which the calling thread can submit for the stream; NULL: there is none. */
@@ -402,19 +414,14 @@ static CUresult build_from(struct ag_stream *stream, struct ag_graph **ret)
     for (uint32_t i = 0; i < stream->segment.n_ops; i++)
         params.n_bytes += (stream->segment.ops[i].payload_bytes + 7) & ~7u;
     graph = ag_graph_begin(&params, &result);
-    for (uint32_t i = 0; graph && i < stream->segment.n_ops; i++) {
+    for (uint32_t i = 0; result == CUDA_SUCCESS && i < stream->segment.n_ops; i++) {
         const struct ag_op *op = &stream->segment.ops[i];
 
         result = is_staged(op) ? add_staged(stream, graph, op) : ag_graph_add(graph, op);
-        if (result != CUDA_SUCCESS)
-            graph = NULL;
     }
-    if (graph) {
+    if (result == CUDA_SUCCESS)
         result = ag_graph_finish(graph);
-        if (result != CUDA_SUCCESS)
-            graph = NULL;
-    }
-    *ret = graph;
+    *ret = result == CUDA_SUCCESS ? graph : NULL;
     return result;
 }
 
@@ -476,7 +483,8 @@ static void build(struct ag_stream *stream)
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
     if (ag_trace_on())
-        tell(stream, AG_TRACE_BUILD, stream->segment.n_ops, began_ticks, 0);
+        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_BUILD}, stream->segment.n_ops,
+              began_ticks);
     if (state.dump)
         dump(graph);
 }
@@ -494,26 +502,20 @@ static void learn(struct ag_stream *stream)
 
     ag_matcher_ended(stream->learned.matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
-    if (stream->segment.n_ops >= AG_BACKOFF_LEAST && node->ends >= state.warmup &&
-        node->refused < MAX_REFUSALS && stream->iteration.may_replay &&
+    if (stream->segment.n_ops >= AG_LENGTH_WORTH_GRAPH && node->ends >= state.warmup &&
+        node->refused < AG_GRAPH_REFUSALS && stream->iteration.may_replay &&
         (!node->graphs || wants_another(stream)))
         build(stream);
 }
 
 void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why)
 {
-    enum ag_stat reason = (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
+    enum ag_stat counter = counter_of_flush(why);
 
-    ag_stats_add(reason, 1);
+    ag_stats_add(counter, 1);
     if (ag_trace_on())
-        ag_trace_add(&(struct ag_trace_event){
-            .kind = AG_TRACE_FLUSH,
-            .ticks = ag_clock_ticks(),
-            .device = (int16_t)stream->id.context->device->ordinal,
-            .stream = (uintptr_t)stream->id.handle,
-            .size = stream->segment.n_ops,
-            .code = (uint16_t)reason,
-        });
+        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_FLUSH, .code = (uint16_t)counter},
+              stream->segment.n_ops, 0);
 }
 
 void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
@@ -530,7 +532,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
     if (ag_history_length(stream->learned.history))
         ag_history_ended(stream->learned.history, flushed);
     stream->iteration.n_ops += stream->segment.n_ops;
-    if (stream->iteration.since_wait <= MOST_WAITED)
+    if (stream->iteration.since_wait <= AG_WAITED_MOST)
         stream->iteration.since_wait += stream->segment.n_ops;
     stream->segment.n_ops = 0;
     stream->segment.node = ag_matcher_root(stream->learned.matcher);
@@ -571,7 +573,7 @@ static void waited(struct ag_stream *stream)
  * device, and what takes the host less need not take the program less. */
 static bool is_waited_for(const struct ag_stream *stream)
 {
-    return !state.limits.marked && stream->iteration.since_wait <= MOST_WAITED &&
+    return !state.limits.marked && stream->iteration.since_wait <= AG_WAITED_MOST &&
            stream->iteration.since_wait <=
                2 * stream->iteration.between_waits + AG_UNWAITED_ITERATION;
 }
@@ -580,7 +582,7 @@ void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
 {
     uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ITERATION)
                          ? AG_UNWAITED_ITERATION
-                         : EARLY_ROUND;
+                         : AG_EARLY_ITERATION;
     uint64_t now;
 
     if (free_running && (stream->iteration.n_ops < least || is_waited_for(stream)))

@@ -1,8 +1,8 @@
-/* Runs a launch both ways: see verify.h.
+/* Runs a segment both ways and compares: see verify.h.
  *
- * Everything is work on the stream, in its order, and only the comparison waits: memory is put
- * aside; the graph runs; its results are put aside; the memory comes back; the operations run one
- * by one. From the moment the graph has run, whatever fails is mended by its results. */
+ * All of it is work on the stream, in order, and only the comparison waits: the memory is saved;
+ * the graph runs; its results are saved; the memory is restored; the operations run one by one.
+ * Once the graph has run, any failure is mended by restoring its results. */
 #include "graph/replay/verify.h"
 
 #include <inttypes.h>

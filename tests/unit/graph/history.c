@@ -13,7 +13,7 @@
 enum form {
     PLAIN,   /* `period` operations */
     NESTED,  /* the first of them are `inner` operations, `times` over */
-    EXTRA,   /* one more operation every `times` rounds, before the `at`-th from the end */
+    EXTRA,   /* one more operation every `times` iterations, before the `at`-th from the end */
     MISSING, /* one fewer, the `at`-th */
     RUNS,    /* the first `inner` are the same */
     TWO,     /* `period` operations `times` over, then `inner` operations `at` times over */
@@ -160,7 +160,7 @@ static void check_loop(const struct loop *loop, uint32_t cap, unsigned most, dou
     }
 }
 
-/* One path a round, in segments near the cap. */
+/* One path an iteration, in segments near the cap. */
 static void plain_loops(uint32_t cap)
 {
     static const uint64_t periods[] = {1,  2,  3,   7,   17,  20,   50,   63,   64,
@@ -211,7 +211,7 @@ static void irregular_loops(uint32_t cap)
 /* --- flushes, marks, pace --- */
 
 #define LEAST_TAIL 7u
-#define FIRST_TAIL 10u /* of a round's first graph */
+#define FIRST_TAIL 10u /* of an iteration's first graph */
 
 static struct ag_history_limits usual = {.shortest = 16, .first = 16, .cap = 160};
 
@@ -374,7 +374,7 @@ static void marked_loops(void)
         }
     }
     CHECK(ends == 2 * 99000 / 200);
-    ag_history_iterations(history, &count, &period);
+    count = ag_history_anchors(history, &period);
     CHECK(count == 100000 / 200 && period == 200);
     ag_history_free(history);
 }
@@ -455,9 +455,9 @@ static struct ag_history *paced(uint32_t first, uint32_t cap)
     return history;
 }
 
-/* Rounds of a slow program begin and end with few operations, those of a quick one do not; at
+/* Iterations of a slow program begin and end with few operations, those of a quick one do not; at
  * another distance, the end is where it comes. */
-static void slow_rounds(void)
+static void slow_pace(void)
 {
     static const uint32_t unknown[] = {1, 4, 12, 20, 20, 20, 20, 0},
                           slow[] = {1, 4, 12, 20, 20, 20, 20, 12, 0},
@@ -498,7 +498,7 @@ static void slow_rounds(void)
 
 /* Where an operation takes the host long although it is withheld, the first segments are longer,
  * and the others do not grow as fast; launching them is no part of it. */
-static void heavy_rounds(void)
+static void slow_host(void)
 {
     static const uint32_t light[] = {4, 16, 48, 0}, heavy[] = {8, 16, 32, 64, 0}, whole[] = {0},
                           in_two[] = {4, 0}, in_two_heavy[] = {8, 0};
@@ -547,7 +547,7 @@ int main(void)
     marked_loops();
     other_ways();
     pace();
-    slow_rounds();
-    heavy_rounds();
+    slow_pace();
+    slow_host();
     return 0;
 }
