@@ -28,12 +28,11 @@
 #include "policy/contexts/context.h"
 #include "policy/order.h"
 
-/* operations that a thread lets pass before it looks at the stream again */
-#define MAX_SEGMENT (1u << 15) /* operations, whatever the settings say */
+#define MAX_SEGMENT (1u << 15) /* operations; bounds memory, whatever the settings say */
 
 static _Atomic bool on;
-static _Atomic bool over;    /* the end may come before the beginning: see ag_replay_stop */
-static _Atomic bool is_last; /* the process ends */
+static _Atomic bool over;    /* stopped for good, perhaps before it was configured */
+static _Atomic bool is_last; /* the process is ending */
 
 void ag_replay_configure(const struct ag_options *options)
 {
@@ -66,9 +65,9 @@ bool ag_replay_on(void)
 
 struct flush {
     enum ag_flush why;
-    struct ag_context *context; /* of which context; NULL for all */
-    uint32_t thread;            /* what which thread submitted last; 0 for all */
-    bool legacy, blocking;      /* only streams of that kind; both false: any */
+    struct ag_context *context; /* only streams of this one; NULL: of all */
+    uint32_t thread;            /* only those that this thread used last; 0: all */
+    bool legacy, blocking;      /* only streams of that kind; both false: of any */
 };
 
 static bool is_wait(enum ag_flush why)
@@ -76,7 +75,7 @@ static bool is_wait(enum ag_flush why)
     return why == AG_FLUSH_STREAM || why == AG_FLUSH_DEVICE || why == AG_FLUSH_COPY;
 }
 
-/* What cannot go out now would come too late: so it is tried twice. */
+/* Withheld work that cannot go out now would come too late, so this is tried twice. */
 static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -88,10 +87,10 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 
 static void flush(struct ag_stream *stream, enum ag_flush why)
 {
-    /* A thread may be kept in the driver by a full queue, until this thread's call lets work go on
-     * (a value written for the device, say): only calls that would wait for all that work
-     * themselves, or must come after it, wait for such a thread. A process that ends takes it with
-     * it. */
+    /* The stream's owner may be blocked inside the driver by a full queue, until this thread's call
+     * lets the device go on (it writes a value that a kernel polls, say). So a call waits for the
+     * owner without bound only if it would wait for that work anyhow, or must come after it. When
+     * the process ends, the owner ends with it. */
     bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
     uint64_t timeout = why == AG_FLUSH_CALL || ends ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
     bool pushed = false;
@@ -124,9 +123,9 @@ static void visit(struct ag_stream *stream, void *data)
     flush(stream, which->why);
 }
 
-/* What other streams of the context withhold and an operation on the handle must come after. That
- * does not depend on a stream of its own, which it may never have been given (NULL: the table was
- * full, or there was no memory): what is not known to be non-blocking counts as blocking. */
+/* Flushes the other streams of the context that CUDA orders before an operation on the handle.
+ * stream: the handle's state; NULL if it never got one (the table was full, or there was no
+ * memory): then it counts as blocking. */
 static void flush_before(struct ag_context *context, CUstream handle,
                          const struct ag_stream *stream)
 {
@@ -206,8 +205,8 @@ void ag_replay_flush_all(enum ag_flush why)
 {
     struct flush which = {.why = why};
 
-    /* Before a capture every stream is taken in turn: a thread that saw none open may still be
-     * about to withhold. */
+    /* Before a capture every stream is owned in turn, open or not: a thread that saw no capture
+     * may still be about to withhold. */
     if (why == AG_FLUSH_CAPTURE && ag_replay_on())
         ag_stream_each(visit, &which);
     else if (ag_replay_holds())
@@ -225,7 +224,7 @@ CUresult ag_replay_late(CUresult result)
         return result;
     context = ag_context_current();
     shared = context ? ag_context_state_of(context) : NULL;
-    /* From now on launches fail at once: withheld ones would not. */
+    /* From now on each launch must fail, which withheld ones would not. */
     if (shared && result != CUDA_SUCCESS)
         atomic_store_explicit(&shared->failed, true, memory_order_relaxed);
     if (!shared || result != CUDA_SUCCESS ||
@@ -234,9 +233,9 @@ CUresult ag_replay_late(CUresult result)
     return (CUresult)atomic_exchange(&shared->late, CUDA_SUCCESS);
 }
 
-/* --- streams that sleep --- */
+/* --- back-off --- */
 
-/* Where the segment ends is chance: it is not learnt. */
+/* The segment ends here by chance, so it is not learnt. */
 static void back_off(struct ag_stream *stream)
 {
     stream->segment.spoiled = true;
@@ -250,7 +249,7 @@ static void back_off(struct ag_stream *stream)
     ag_stats_add(AG_STAT_REPLAY_NAPS, 1);
 }
 
-/* The round in which it wakes was not seen from its beginning: no time is taken of it. */
+/* The iteration that runs was not seen from its beginning, so it is not timed. */
 static void resume_sampling(struct ag_stream *stream)
 {
     uint32_t left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
@@ -263,8 +262,8 @@ static void resume_sampling(struct ag_stream *stream)
     stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
 }
 
-/* The operation has been looked at, and goes to the driver. Of a round that the profit guard wants
- * without graphs nothing can come, and the guard is to see it end. */
+/* Charges for an operation that was inspected and passes. In an iteration that profit wants eager
+ * nothing can be gained, and profit must see its end: that costs nothing, unless it never ends. */
 static void sample(struct ag_stream *stream, uint64_t hash, uint32_t place)
 {
     if (!stream->iteration.may_replay && stream->iteration.n_ops < AG_HISTORY_WINDOW)
@@ -273,8 +272,8 @@ static void sample(struct ag_stream *stream, uint64_t hash, uint32_t place)
         back_off(stream);
 }
 
-/* Does the operation pass, as may the next ones? Of a stream that sleeps, so many that it wakes in
- * time. */
+/* Puts the stream on the thread's fast path, if it may be there, and passes one operation. In
+ * back-off the thread reserves a batch of operations, so that the back-off ends in time. */
 static bool try_fast_path(CUstream handle)
 {
     struct ag_stream *stream = ag_stream_update_fast_path(handle);
@@ -314,7 +313,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (ag_replay_try_pass(handle) || try_fast_path(handle))
         return NULL;
     context = ag_context_current();
-    if (!context) { /* whichever stream it is, nothing is withheld behind which it would come */
+    if (!context) { /* which stream it is on is not known: nothing may stay withheld */
         ag_replay_flush_all(AG_FLUSH_OTHER_STREAM);
         return NULL;
     }
@@ -325,7 +324,8 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (!stream || !stream->id.marked || ag_context_is_inside() ||
         atomic_load_explicit(&stream->id.shared->failed, memory_order_relaxed))
         return NULL;
-    /* Once more when it is ours: it may have fallen asleep meanwhile, and may not withhold then. */
+    /* Asked again once it is owned: it may have backed off meanwhile, and must not withhold then.
+     */
     if (ag_stream_try_pass(stream) || !ag_stream_own(stream))
         return NULL;
     if (ag_stream_try_pass(stream)) {
@@ -335,9 +335,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
         resume_sampling(stream);
     ag_segment_join_proxy(stream);
-    /* Asked when the stream is ours: who opens a capture announces it, then takes each stream in
-     * turn.
-     */
+    /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
     if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
         !init_resources(stream)) {
         ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
@@ -365,46 +363,46 @@ static void end_before(struct ag_stream *stream)
     stream->learned.n_anchors = count;
 }
 
-static bool is_look_due(uint32_t length)
-{
-    return length % AG_PACE_EVERY == AG_PACE_FIRST || !length;
-}
-
-/* Of a slow program's first operation, and its last, no graph will be made. */
-static bool is_worth_it(const struct ag_stream *stream)
+/* Where operations come slowly the first segment and the last may be too short for a graph. */
+static bool is_long_enough(const struct ag_stream *stream)
 {
     return ag_history_target(stream->learned.history) >= AG_LENGTH_WORTH_GRAPH;
 }
 
-/* Looks at the operation that comes: does a segment end before it, may it be withheld? What was
- * withheld and must come before it goes out. */
+/* In an eager iteration the pace would be the driver's, so it is not measured. */
+static uint64_t time_for_pace(const struct ag_stream *stream)
+{
+    uint32_t length = ag_history_length(stream->learned.history);
+    bool is_due = length % AG_PACE_EVERY == AG_PACE_FIRST || !length;
+
+    return stream->iteration.may_replay && is_due ? ag_clock_ns() : 0;
+}
+
+/* Decides about the next operation: does a segment end before it, will it be withheld? Submits what
+ * was withheld and must come before it. */
 static void prepare(struct ag_stream *stream, const struct ag_op *op)
 {
-    uint64_t now = 0;
+    const struct ag_segment *segment = &stream->segment;
+    struct ag_next_op *next = &stream->next;
 
-    if (stream->next.prepared)
+    if (next->prepared)
         return;
-    stream->next.hash = ag_signature_hash(&op->signature);
-    /* In rounds that are to be without graphs the pace would be the driver's. */
-    if (stream->iteration.may_replay && is_look_due(ag_history_length(stream->learned.history)))
-        now = ag_clock_ns();
-    if (ag_history_advance(stream->learned.history, stream->next.hash, ag_marks_take_iteration(),
-                           now) ||
-        stream->segment.n_ops >= MAX_SEGMENT)
+    next->hash = ag_signature_hash(&op->signature);
+    if (ag_history_advance(stream->learned.history, next->hash, ag_marks_take_iteration(),
+                           time_for_pace(stream)) ||
+        segment->n_ops >= MAX_SEGMENT)
         end_before(stream);
-    stream->next.node = stream->segment.node
-                            ? ag_matcher_follow(stream->learned.matcher, stream->segment.node,
-                                                &op->signature, stream->next.hash)
-                            : NULL;
-    stream->next.will_hold =
-        stream->next.node && (stream->next.node->graphs || stream->next.node->below) &&
-        (stream->segment.mode == AG_SEGMENT_HOLDING ||
-         (!stream->segment.n_ops && stream->iteration.may_replay && is_worth_it(stream)));
-    if (stream->segment.mode == AG_SEGMENT_HOLDING && !stream->next.will_hold) {
+    next->node = segment->node ? ag_matcher_follow(stream->learned.matcher, segment->node,
+                                                   &op->signature, next->hash)
+                               : NULL;
+    next->will_hold = next->node && (next->node->graphs || next->node->below) &&
+                      (segment->mode == AG_SEGMENT_HOLDING ||
+                       (!segment->n_ops && stream->iteration.may_replay && is_long_enough(stream)));
+    if (segment->mode == AG_SEGMENT_HOLDING && !next->will_hold) {
         ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
         ag_segment_submit(stream);
     }
-    stream->next.prepared = true;
+    next->prepared = true;
 }
 
 bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op)
@@ -419,24 +417,24 @@ struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_
     return ag_segment_ring(stream);
 }
 
-/* Enters the operation into the segment. If one has ended before it, its payload moves to the
- * beginning of the store, where the next ones would be laid over it. */
+/* Appends the operation to the segment. If a segment ended just before it, the store was reset:
+ * its payload moves to the beginning, or the next payloads would overwrite it. */
 static void append(struct ag_stream *stream, const struct ag_op *op)
 {
-    struct ag_op *mine = &stream->segment.ops[stream->segment.n_ops];
-    unsigned char *place =
-        stream->segment.n_ops++ ? op->payload : ag_store_room(&stream->segment.store);
+    struct ag_segment *segment = &stream->segment;
+    struct ag_op *mine = &segment->ops[segment->n_ops];
+    unsigned char *place = segment->n_ops++ ? op->payload : ag_store_room(&segment->store);
 
     *mine = *op;
     if (place && place != op->payload) {
         memmove(place, op->payload, (op->payload_bytes + 7) & ~7u);
         mine->payload = place;
     }
-    ag_store_take(&stream->segment.store, op->payload_bytes);
-    if (stream->segment.node && !stream->next.node)
-        stream->next.node = ag_matcher_grow(stream->learned.matcher, stream->segment.node,
-                                            &op->signature, stream->next.hash);
-    stream->segment.node = stream->next.node;
+    ag_store_take(&segment->store, op->payload_bytes);
+    if (segment->node && !stream->next.node)
+        stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
+                                            stream->next.hash);
+    segment->node = stream->next.node;
     stream->iteration.path = (stream->iteration.path ^ stream->next.hash) * 0x9e3779b97f4a7c15u;
     ag_stream_set_open(stream, true);
 }
@@ -458,7 +456,7 @@ bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
                               atomic_load_explicit(&stream->sequence, memory_order_relaxed) + 1,
                               memory_order_relaxed);
         ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
-        /* Nothing longer is known: the device may start. */
+        /* No longer segment is known: the device may start. */
         if (stream->segment.node->graphs && !stream->segment.node->below)
             ag_segment_submit(stream);
     } else {
@@ -484,7 +482,7 @@ void ag_replay_refused(struct ag_stream *stream)
     ag_stream_disown(stream);
 }
 
-/* --- what changes under the streams --- */
+/* --- code, streams and contexts that come and go --- */
 
 static void forget_code(struct ag_stream *stream, void *data)
 {
@@ -517,7 +515,7 @@ void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 
     if (!ag_replay_on())
         return;
-    /* Destroyed by the interface of before CUDA 4.0, which is not hooked: another stream now. */
+    /* The handle was destroyed by the API of before CUDA 4.0, which is not hooked. */
     if (ag_stream_find(stream))
         ag_replay_stream_dying(stream);
     context = ag_context_current();
@@ -532,7 +530,7 @@ static void retire(struct ag_stream *stream, bool context_gone)
 
     if (!ag_stream_own(stream))
         return;
-    if (stream->id.context != context) { /* it was retired, and is another's now */
+    if (stream->id.context != context) { /* it was retired and reused meanwhile */
         ag_stream_disown(stream);
         return;
     }
@@ -603,8 +601,8 @@ void ag_replay_stop(void)
     ag_replay_flush_all(AG_FLUSH_END); /* what other threads withheld meanwhile */
 }
 
-/* Work that was withheld until now the device would natively have had some time ago: where the end
- * does not wait for it (_exit, exec), it would be lost more often. */
+/* Natively the device would have had the withheld work for some time. Where the end of the process
+ * does not wait for the device (_exit, exec), more of it would be lost; so this waits a little. */
 void ag_replay_exit(bool for_good)
 {
     bool was_on = ag_replay_on();

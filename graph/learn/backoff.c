@@ -80,8 +80,8 @@ static uint32_t meet(struct seen *seen, uint32_t tag, uint32_t now)
     return distance;
 }
 
-/* Notes one distance. True: enough in a row agree. One may be chance; hashes that were not met again
- * say nothing, since others may have taken their places. */
+/* Notes one distance. True: enough in a row agree. One may be chance; hashes that were not met
+ * again say nothing, since others may have taken their places. */
 static bool note_distance(struct run *run, uint32_t distance, uint32_t enough)
 {
     if (!distance)

@@ -307,9 +307,9 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 
 /* --- growth --- */
 
-/* Of the first segment after a flush. While the second is recorded, the device should have enough to
- * do in the first; but it does not begin before the first is complete. Where operations come slowly
- * the device may be idle, so it gets them early, down to one by one. */
+/* Of the first segment after a flush. While the second is recorded, the device should have enough
+ * to do in the first; but it does not begin before the first is complete. Where operations come
+ * slowly the device may be idle, so it gets them early, down to one by one. */
 static uint32_t first_length(const struct ag_history *history)
 {
     uint32_t first = history->limits.first;

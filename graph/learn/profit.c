@@ -119,7 +119,8 @@ static bool is_complete(const struct ag_profit *profit)
     return profit->n_eager == AG_PROFIT_SAMPLES && profit->n_replayed == AG_PROFIT_SAMPLES;
 }
 
-/* One of the replayed iterations before the first comparison. True: that comparison is not needed. */
+/* One of the replayed iterations before the first comparison. True: that comparison is not needed.
+ */
 static bool spare_first(struct ag_profit *profit, uint64_t ns)
 {
     uint32_t left = AG_PROFIT_FIRST - (uint32_t)profit->iterations;

@@ -83,8 +83,8 @@ bool ag_segment_init_resources(struct ag_stream *stream)
 
 /* --- errors, and graphs that go --- */
 
-/* An error of work that the program was told had succeeded. Errors that stay are the driver's to
- * tell; others wait for the next call that may tell of earlier ones. */
+/* An error of work that the program was told had succeeded. A sticky error the driver repeats
+ * itself; another one is kept for the next call that may report errors of earlier work. */
 static void note_error(struct ag_stream *stream, CUresult error)
 {
     int none = CUDA_SUCCESS;
@@ -181,8 +181,8 @@ static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, u
                : CUDA_SUCCESS;
 }
 
-/* Launches a graph at `node`, which stands for the first operations withheld. False: nothing of
- * it was submitted. */
+/* Launches a graph of `node`, which stands for the first node->depth withheld operations. False:
+ * nothing was submitted. */
 static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream handle)
 {
     uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
@@ -228,7 +228,7 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
               stream->segment.n_ops - from, began);
 }
 
-/* The stream to which the calling thread can submit for the stream; NULL: there is none. */
+/* The handle to which the calling thread can submit: the stream's, or its proxy; NULL: none. */
 static CUstream target(struct ag_stream *stream)
 {
     if (!stream->id.thread || stream->id.thread == ag_stream_thread())
@@ -254,7 +254,7 @@ static void sent_to_proxy(struct ag_stream *stream)
     stream->proxy.pending = true;
 }
 
-/* Has what was sent to the proxy been done? */
+/* Is the work that was sent to the proxy done? */
 static bool is_behind(struct ag_stream *stream)
 {
     CUstreamCaptureMode mode = ag_capture_relax();
@@ -264,7 +264,8 @@ static bool is_behind(struct ag_stream *stream)
     return result == CUDA_SUCCESS;
 }
 
-/* A wait is work on the stream: a program that knows its stream to be done would find it busy. */
+/* Waits only if it must: waiting for an event is work on the stream, and a program that knows its
+ * stream to be idle would find it busy. */
 void ag_segment_join_proxy(struct ag_stream *stream)
 {
     CUresult result = CUDA_SUCCESS;
@@ -307,9 +308,9 @@ void ag_segment_submit(struct ag_stream *stream)
     ag_stream_set_holding(stream, false);
 }
 
-/* May withholding begin: does the driver still take work for the stream? A context that the device
- * failed may have said so to a call that we do not look at, and each launch in it is to say so,
- * too. A later driver may begin captures by functions that we do not know. */
+/* May withholding begin: would the driver accept work on the stream? After a sticky error, which a
+ * call that we do not see may have reported, each launch must report it. And a later driver may
+ * begin captures by functions that we do not know. */
 static bool is_sound(struct ag_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -335,7 +336,7 @@ bool ag_segment_hold(struct ag_stream *stream)
     atomic_fetch_add_explicit(&stream->epoch, 1, memory_order_relaxed);
     ag_stream_set_open(stream, true);
     ag_stream_set_holding(stream, true);
-    if (ag_watchdog_wake()) /* once more: it may have gone to sleep before it could see this */
+    if (ag_watchdog_wake()) /* again: it may have gone to sleep before it could see `holding` */
         return true;
     stream->segment.mode = AG_SEGMENT_PASSING;
     ag_stream_set_holding(stream, false);
@@ -344,7 +345,7 @@ bool ag_segment_hold(struct ag_stream *stream)
 
 /* --- learning --- */
 
-/* Room for one more graph, within the bounds. */
+/* Is there room for one more graph, within the settings' bounds? */
 static bool has_room(const struct ag_stream *stream)
 {
     uint64_t most = ag_size_bytes(state.max_bytes, stream->id.context->device->total_bytes);
@@ -353,7 +354,7 @@ static bool has_room(const struct ag_stream *stream)
            atomic_load_explicit(&state.bytes, memory_order_relaxed) <= most;
 }
 
-/* One at a time: to destroy one takes the driver as long as a few launches. */
+/* One at a time: destroying one takes the driver as long as a few launches. */
 static void evict_one(struct ag_stream *stream, struct ag_node *node)
 {
     if (ag_variants_count(node->graphs) > 1) {
@@ -365,7 +366,7 @@ static void evict_one(struct ag_stream *stream, struct ag_node *node)
     ag_stats_add(AG_STAT_REPLAY_EVICTED, 1);
 }
 
-/* Other segments' graphs go for it, but not for a second one of the same segment. */
+/* Evicts graphs of other segments for the first graph of this one, but not for a further one. */
 static bool make_room(struct ag_stream *stream)
 {
     while (!has_room(stream)) {
@@ -383,8 +384,8 @@ static bool is_staged(const struct ag_op *op)
     return ag_op_kind(op) == AG_OP_COPY && op->signature.word[0] & AG_OP_IS_STAGED;
 }
 
-/* What was recorded as it passed read the program's own pageable memory; as a node it will read
- * slots of the ring. */
+/* The copy was recorded as it passed, and read the program's pageable memory. As a node it will
+ * read a slot of the ring, so it is built with an address there. */
 static CUresult add_staged(struct ag_stream *stream, struct ag_graph *graph, const struct ag_op *op)
 {
     struct ag_ring *ring = atomic_load_explicit(&stream->id.shared->ring, memory_order_acquire);
@@ -489,7 +490,7 @@ static void build(struct ag_stream *stream)
         dump(graph);
 }
 
-/* Beside a first graph, while there is plenty of room. */
+/* Another graph beside the first, while less than half of the allowed number exists. */
 static bool wants_another(const struct ag_stream *stream)
 {
     return stream->learned.n_graphs < state.max_graphs / 2 &&
@@ -526,7 +527,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
         ag_segment_note_flush(stream, why);
     ag_segment_submit(stream);
     if (stream->segment.mode == AG_SEGMENT_HOLDING)
-        return; /* it could not be submitted: stays */
+        return; /* it could not be submitted, and stays withheld */
     if (stream->segment.n_ops && stream->segment.node && !stream->segment.spoiled)
         learn(stream);
     if (ag_history_length(stream->learned.history))
@@ -543,7 +544,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
         ag_stream_set_open(stream, false);
 }
 
-/* --- profit --- */
+/* --- iterations --- */
 
 static void compare(struct ag_stream *stream, uint64_t ns)
 {
@@ -569,8 +570,8 @@ static void waited(struct ag_stream *stream)
     stream->iteration.since_wait = 0;
 }
 
-/* Is a wait to come? Then the round ends there. In a part of it the host may run ahead of the
- * device, and what takes the host less need not take the program less. */
+/* Does the host wait soon, as it did before? Then the iteration ends at that wait. Without one the
+ * host may run ahead of the device, and less time of the host need not be less of the program. */
 static bool is_waited_for(const struct ag_stream *stream)
 {
     return !state.limits.marked && stream->iteration.since_wait <= AG_WAITED_MOST &&
@@ -617,7 +618,6 @@ static void forget_one(struct ag_variants *graphs, void *data)
     give_up_all(graphs, *(const bool *)data);
 }
 
-/* What per-thread streams need. */
 static void drop_proxy(struct ag_stream *stream, bool context_gone)
 {
     if (!context_gone) {
