@@ -295,13 +295,6 @@ static bool try_fast_path(CUstream handle)
 
 /* --- one operation --- */
 
-static bool init_resources(struct ag_stream *stream)
-{
-    if (!stream->learned.backoff)
-        stream->learned.backoff = ag_backoff_new();
-    return stream->learned.backoff && ag_segment_init_resources(stream);
-}
-
 struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
 {
     struct ag_context *context;
@@ -337,7 +330,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     ag_segment_join_proxy(stream);
     /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
     if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
-        !init_resources(stream)) {
+        !ag_segment_init_resources(stream)) {
         ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
         ag_stream_disown(stream);
         return NULL;

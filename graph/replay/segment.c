@@ -69,15 +69,19 @@ void ag_segment_configure(const struct ag_options *options)
 
 bool ag_segment_init_resources(struct ag_stream *stream)
 {
-    if (stream->learned.matcher)
+    struct ag_learned *learned = &stream->learned;
+
+    if (learned->matcher)
         return true;
-    if (!stream->learned.history)
-        stream->learned.history = ag_history_new(&state.limits);
-    if (stream->learned.history)
-        stream->learned.matcher = ag_matcher_new(AG_MATCHER_NODES);
-    if (!stream->learned.matcher)
+    if (!learned->backoff)
+        learned->backoff = ag_backoff_new();
+    if (!learned->history)
+        learned->history = ag_history_new(&state.limits);
+    if (learned->backoff && learned->history)
+        learned->matcher = ag_matcher_new(AG_MATCHER_NODES);
+    if (!learned->matcher)
         return false;
-    stream->segment.node = ag_matcher_root(stream->learned.matcher);
+    stream->segment.node = ag_matcher_root(learned->matcher);
     return true;
 }
 
@@ -134,17 +138,12 @@ static enum ag_stat counter_of_flush(enum ag_flush why)
     return (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
 }
 
-static enum ag_stat counter_of_verify(enum ag_verify answer)
-{
-    switch (answer) {
-    case AG_VERIFY_SAME:
-        return AG_STAT_REPLAY_VERIFY_SAME;
-    case AG_VERIFY_DIFFERENT:
-        return AG_STAT_REPLAY_VERIFY_DIFFERENT;
-    default:
-        return AG_STAT_REPLAY_VERIFY_SKIPPED;
-    }
-}
+static const enum ag_stat counter_of_verify[] = {
+    [AG_VERIFY_SKIPPED] = AG_STAT_REPLAY_VERIFY_SKIPPED,
+    [AG_VERIFY_UNCOMPARED] = AG_STAT_REPLAY_VERIFY_SKIPPED,
+    [AG_VERIFY_SAME] = AG_STAT_REPLAY_VERIFY_SAME,
+    [AG_VERIFY_DIFFERENT] = AG_STAT_REPLAY_VERIFY_DIFFERENT,
+};
 
 /* --- the trace --- */
 
@@ -175,7 +174,7 @@ static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, u
         return ag_graph_launch(graph, stream->segment.ops, handle, ret_updated);
     answer =
         ag_verify_segment(stream->id.context, graph, stream->segment.ops, n, handle, ret_updated);
-    ag_stats_add(counter_of_verify(answer), 1);
+    ag_stats_add(counter_of_verify[answer], 1);
     return answer == AG_VERIFY_SKIPPED
                ? ag_graph_launch(graph, stream->segment.ops, handle, ret_updated)
                : CUDA_SUCCESS;
@@ -521,25 +520,28 @@ void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why)
 
 void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
 {
+    struct ag_running_iteration *iteration = &stream->iteration;
+    struct ag_segment *segment = &stream->segment;
+
     if (!stream->learned.matcher)
         return;
-    if (stream->segment.mode == AG_SEGMENT_HOLDING && flushed)
+    if (segment->mode == AG_SEGMENT_HOLDING && flushed)
         ag_segment_note_flush(stream, why);
     ag_segment_submit(stream);
-    if (stream->segment.mode == AG_SEGMENT_HOLDING)
+    if (segment->mode == AG_SEGMENT_HOLDING)
         return; /* it could not be submitted, and stays withheld */
-    if (stream->segment.n_ops && stream->segment.node && !stream->segment.spoiled)
+    if (segment->n_ops && segment->node && !segment->spoiled)
         learn(stream);
     if (ag_history_length(stream->learned.history))
         ag_history_ended(stream->learned.history, flushed);
-    stream->iteration.n_ops += stream->segment.n_ops;
-    if (stream->iteration.since_wait <= AG_WAITED_MOST)
-        stream->iteration.since_wait += stream->segment.n_ops;
-    stream->segment.n_ops = 0;
-    stream->segment.node = ag_matcher_root(stream->learned.matcher);
-    stream->segment.spoiled = false;
+    iteration->n_ops += segment->n_ops;
+    if (iteration->since_wait <= AG_WAITED_MOST)
+        iteration->since_wait += segment->n_ops;
+    segment->n_ops = 0;
+    segment->node = ag_matcher_root(stream->learned.matcher);
+    segment->spoiled = false;
     stream->next.prepared = false;
-    ag_store_reset(&stream->segment.store);
+    ag_store_reset(&segment->store);
     if (!stream->proxy.pending)
         ag_stream_set_open(stream, false);
 }
@@ -562,14 +564,6 @@ static void compare(struct ag_stream *stream, uint64_t ns)
                           stream->iteration.path == AG_UNWAITED_ITERATION);
 }
 
-static void waited(struct ag_stream *stream)
-{
-    if (!stream->iteration.since_wait)
-        return;
-    stream->iteration.between_waits = stream->iteration.since_wait;
-    stream->iteration.since_wait = 0;
-}
-
 /* Does the host wait soon, as it did before? Then the iteration ends at that wait. Without one the
  * host may run ahead of the device, and less time of the host need not be less of the program. */
 static bool is_waited_for(const struct ag_stream *stream)
@@ -581,34 +575,37 @@ static bool is_waited_for(const struct ag_stream *stream)
 
 void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
 {
+    struct ag_running_iteration *iteration = &stream->iteration;
     uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ITERATION)
                          ? AG_UNWAITED_ITERATION
                          : AG_EARLY_ITERATION;
     uint64_t now;
 
-    if (free_running && (stream->iteration.n_ops < least || is_waited_for(stream)))
+    if (free_running && (iteration->n_ops < least || is_waited_for(stream)))
         return;
-    if (!free_running)
-        waited(stream);
-    if (!stream->iteration.n_ops)
+    if (!free_running && iteration->since_wait) {
+        iteration->between_waits = iteration->since_wait;
+        iteration->since_wait = 0;
+    }
+    if (!iteration->n_ops)
         return;
     ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
     if (state.profit) {
         now = ag_clock_ns();
         if (free_running)
-            stream->iteration.path = AG_UNWAITED_ITERATION;
-        if (stream->iteration.began_ns)
-            compare(stream, free_running ? (now - stream->iteration.began_ns) *
-                                               AG_UNWAITED_ITERATION / stream->iteration.n_ops
-                                         : now - stream->iteration.began_ns);
-        if (!stream->iteration.may_replay)
+            iteration->path = AG_UNWAITED_ITERATION;
+        if (iteration->began_ns)
+            compare(stream, free_running ? (now - iteration->began_ns) * AG_UNWAITED_ITERATION /
+                                               iteration->n_ops
+                                         : now - iteration->began_ns);
+        if (!iteration->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
-        stream->iteration.may_replay = ag_kinds_replay(&stream->learned.kinds);
-        stream->iteration.began_ns = now;
+        iteration->may_replay = ag_kinds_replay(&stream->learned.kinds);
+        iteration->began_ns = now;
     }
-    stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
-    stream->iteration.path = 0;
-    stream->iteration.built = false;
+    iteration->n_ops = iteration->n_graph_ops = 0;
+    iteration->path = 0;
+    iteration->built = false;
 }
 
 /* --- ends --- */

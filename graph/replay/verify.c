@@ -157,29 +157,22 @@ static void drop_tools(const struct verify *verify)
         (void)ag_cu.cuStreamDestroy_v2(verify->room_stream);
 }
 
-static bool take_room(struct verify *verify)
-{
-    if (ag_cu.cuStreamCreate(&verify->room_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
-        ag_cu.cuEventCreate(&verify->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
-        ag_cu.cuMemAllocAsync(&verify->before, 2 * verify->bytes, verify->room_stream) !=
-            CUDA_SUCCESS)
-        return false;
-    if (let_wait(verify, verify->stream, verify->room_stream))
-        return true;
-    (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
-    return false;
-}
-
 static bool get_room(struct verify *verify)
 {
     if (!ag_cu.cuMemAllocAsync || !ag_cu.cuMemFreeAsync || !verify->bytes)
         return false;
-    if (!take_room(verify)) {
-        drop_tools(verify);
-        return false;
-    }
+    if (ag_cu.cuStreamCreate(&verify->room_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        ag_cu.cuEventCreate(&verify->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+        ag_cu.cuMemAllocAsync(&verify->before, 2 * verify->bytes, verify->room_stream) !=
+            CUDA_SUCCESS)
+        goto out_tools;
     verify->results = verify->before + verify->bytes;
-    return true;
+    if (let_wait(verify, verify->stream, verify->room_stream))
+        return true;
+    (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
+out_tools:
+    drop_tools(verify);
+    return false;
 }
 
 /* Memory that the stream's work cannot be seen to have left is lost. */

@@ -43,8 +43,8 @@ struct ag_rule_stats {
     _Atomic uint64_t hits, bytes;
 };
 
-/* The program's own stream-ordered pools (policy/app/app_pools.c): one row each; the last one
- * stands for all pools that have none of their own. */
+/* The program's own stream-ordered pools: one row each; the last one stands for all pools that have
+ * none of their own. */
 #define AG_APP_POOLS 64u
 
 enum ag_app_pool_kind {
