@@ -98,9 +98,9 @@ struct
     /* policy/managed/kernel_params.h; NULL when unknown: then only `extra` can be recorded */
     ag_layout;
 
-/* These fill op->signature, op->payload_bytes and the bytes at op->payload. False: such an
- * operation cannot be recorded (unknown layout, attributes with an effect outside a graph, too
- * large, NULL parameters): it is to be submitted as it is, after everything withheld before it. */
+/* These fill op->signature, op->payload_bytes and the bytes at op->payload. False: the operation
+ * cannot be recorded (unknown layout, attributes with an effect outside a graph, too large, NULL
+ * parameters) and must be passed. */
 bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
                   const struct ag_layout *layout);
 /* kinds: the memory types, in the signature (CU_MEMORYTYPE_*). */

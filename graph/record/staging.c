@@ -26,7 +26,7 @@ enum slot_state {
     SLOT_FREE,
     SLOT_HELD,
     SLOT_SENT,
-    SLOT_LOST, /* nobody knows when it is free: its event could not be recorded */
+    SLOT_LOST, /* its event could not be recorded: never used again */
 };
 
 struct slot {
@@ -140,7 +140,7 @@ static bool hold_last(struct ag_ring *ring, uint32_t *ret_number)
     return found;
 }
 
-/* It could not be had: it is the oldest again, unless another was taken meanwhile. */
+/* It is still in use: it is the oldest again, unless another was taken meanwhile. */
 static void put_back(struct ag_ring *ring, uint32_t number)
 {
     ag_lock_take(&ring->lock);
@@ -159,7 +159,7 @@ static bool is_done(struct slot *slot)
     return done;
 }
 
-/* Has what reads the slot been done? Waits for that, within bounds. */
+/* Is the work that reads the slot done? Waits for it, within bounds. */
 static bool is_ready(struct slot *slot)
 {
     CUstreamCaptureMode mode = ag_capture_relax();
@@ -179,7 +179,7 @@ static bool is_ready(struct slot *slot)
     return result == CUDA_SUCCESS;
 }
 
-/* A slot that nothing reads any more, HELD. */
+/* Finds a slot that nothing reads any more, and holds it. */
 static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
 {
     bool sent;

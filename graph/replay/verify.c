@@ -24,12 +24,12 @@
 struct block {
     CUdeviceptr base;
     size_t size;
-    uint64_t offset; /* where it is put aside */
+    uint64_t offset; /* where it is saved */
 };
 
 struct verify {
     CUstream stream;
-    CUstream room_stream; /* private: the two sets are taken and given back on it */
+    CUstream room_stream; /* private: the the room for both sets is allocated and freed on it */
     CUevent event;
     struct block blocks[MAX_BLOCKS];
     uint32_t n;
@@ -39,7 +39,8 @@ struct verify {
 
 /* --- which memory --- */
 
-/* Is it memory that somebody else than the device may look at? Then false, and nothing is done. */
+/* Adds the block that the address lies in, if it is device memory. False: the segment cannot be
+ * verified (memory that the host may read, too many blocks or bytes). */
 static bool take_block(struct verify *verify, uint64_t address, bool must_be_memory)
 {
     CUmemorytype type = CU_MEMORYTYPE_DEVICE;
@@ -111,9 +112,9 @@ static bool take_op(struct verify *verify, const struct ag_op *op)
     return false;
 }
 
-/* --- memory put aside --- */
+/* --- saving and restoring --- */
 
-static bool put_aside(const struct verify *verify, CUdeviceptr to)
+static bool save(const struct verify *verify, CUdeviceptr to)
 {
     for (uint32_t i = 0; i < verify->n; i++) {
         const struct block *block = &verify->blocks[i];
@@ -125,7 +126,7 @@ static bool put_aside(const struct verify *verify, CUdeviceptr to)
     return true;
 }
 
-static bool put_back(const struct verify *verify, CUdeviceptr from)
+static bool restore(const struct verify *verify, CUdeviceptr from)
 {
     bool done = true;
 
@@ -175,7 +176,7 @@ out_tools:
     return false;
 }
 
-/* Memory that the stream's work cannot be seen to have left is lost. */
+/* Where the free cannot be ordered behind the stream's work, the memory is leaked. */
 static void give_room(const struct verify *verify)
 {
     if (let_wait(verify, verify->room_stream, verify->stream))
@@ -263,10 +264,10 @@ static bool submit_all(const struct ag_op *ops, uint32_t n, CUstream stream)
 /* The graph has run. */
 static enum ag_verify run_again(const struct verify *verify, const struct ag_op *ops, uint32_t n)
 {
-    if (!put_aside(verify, verify->results))
+    if (!save(verify, verify->results))
         return AG_VERIFY_UNCOMPARED;
-    if (!put_back(verify, verify->before) || !submit_all(ops, n, verify->stream)) {
-        (void)put_back(verify, verify->results);
+    if (!restore(verify, verify->before) || !submit_all(ops, n, verify->stream)) {
+        (void)restore(verify, verify->results);
         return AG_VERIFY_UNCOMPARED;
     }
     return compare(verify, n);
@@ -285,7 +286,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
     }
     if (!ag_fence_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
         return AG_VERIFY_SKIPPED;
-    if (put_aside(&verify, verify.before) &&
+    if (save(&verify, verify.before) &&
         ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
         answer = run_again(&verify, ops, n);
     give_room(&verify);

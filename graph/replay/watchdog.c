@@ -175,7 +175,7 @@ void ag_watchdog_wait_at_exit(uint64_t timeout_ns)
 {
     uint64_t now = ag_clock_ns(), until = now + timeout_ns;
 
-    /* It is to be out of the driver, which may be ended next, when this thread goes on. */
+    /* The watchdog must have left the driver when this thread goes on, which may unload it next. */
     atomic_store(&at_end.until, until - timeout_ns / 10);
     atomic_store(&at_end.state, ASKED);
     if (!ag_watchdog_wake())
