@@ -1,6 +1,6 @@
-/* What the first operations of a program would wait for is made as its first context comes to life,
- * which takes some hundred times as long: memory of the first streams, the tables of kernels'
- * parameters, and the watchdog. */
+/* Allocates ahead of time what the first operations of a program would otherwise wait for: memory
+ * of the first streams, the tables of kernel parameters, the watchdog's thread. Done as the first
+ * context is created, which takes some hundred times as long. */
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
 #include "interpose/base/pages.h"

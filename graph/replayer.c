@@ -1,50 +1,38 @@
-/* The state machine of replay, one operation at a time: see replayer.h, and segment.c for what
- * becomes of what is withheld.
+/* Replay, one operation at a time: which stream it is on, what must be flushed before it, whether
+ * it is withheld. See replayer.h for terms and heuristics; replay/segment.c submits and learns.
  *
- * Delicate: everything here is about the order in which the driver sees what the program submits.
- * - One stream: its stream is owned from the look at an operation until it is withheld, or has been
- *   let through; what was withheld before it goes out first.
- * - The legacy stream and blocking ones: an operation on one side first sends out what the other
- * side withholds. So at no time do both withhold something that is ordered by the program.
- * - Events: recording one and waiting for one ends the stream's segment, so what an event covers
- * has been submitted, and other streams need to know nothing.
- * - Captures: nothing is withheld from the moment one is announced; all that was goes out before it
- *   opens.
- * - Everything else the driver can be asked to do sends out everything first. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+ * Delicate: all of this is about the order in which the driver sees what the program submits.
+ * - One stream: it is owned from the moment an operation is inspected until that is withheld or
+ *   was let pass. What was withheld before it goes out first.
+ * - The legacy stream and blocking streams: an operation on one side first flushes the other. So
+ *   at no time do both withhold operations that CUDA orders against each other.
+ * - Events: recording one, and waiting for one, flushes the stream. What an event covers is
+ *   therefore submitted, and other streams need not know what was withheld.
+ * - Captures: nothing is withheld from the moment one is announced; all streams are flushed before
+ *   it opens.
+ * - Every other call of the driver flushes everything first. */
 #include "graph/replayer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/learn/marks.h"
 #include "graph/record/intern.h"
 #include "graph/replay/builder.h"
 #include "graph/replay/segment.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
+#include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order.h"
 
-#define PACE_EVERY 32u /* operations of a segment between two looks at the clock */
-#define PACE_FIRST 8u  /* ... of which the first comes early, for rounds that end soon */
-/* operations that a thread lets pass before it looks at the stream again */
-#define QUIET_BATCH     64u
-#define CALL_TIMEOUT_NS 100000000u
-#define LAST_TIMEOUT_NS 100000000u /* for what a process that ends has submitted late */
-#define MAX_SEGMENT     (1u << 15) /* operations, whatever the settings say */
-
-_Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
+#define MAX_SEGMENT (1u << 15) /* operations; bounds memory, whatever the settings say */
 
 static _Atomic bool on;
-static _Atomic bool over;    /* the end may come before the beginning: see ag_replay_stop */
-static _Atomic bool is_last; /* the process ends */
+static _Atomic bool over;    /* stopped for good, perhaps before it was configured */
+static _Atomic bool is_last; /* the process is ending */
 
 void ag_replay_configure(const struct ag_options *options)
 {
@@ -77,9 +65,9 @@ bool ag_replay_on(void)
 
 struct flush {
     enum ag_flush why;
-    struct ag_context *context; /* of which context; NULL for all */
-    uint32_t thread;            /* what which thread submitted last; 0 for all */
-    bool legacy, blocking;      /* only streams of that kind; both false: any */
+    struct ag_context *context; /* only streams of this one; NULL: of all */
+    uint32_t thread;            /* only those that this thread used last; 0: all */
+    bool legacy, blocking;      /* only streams of that kind; both false: of any */
 };
 
 static bool is_wait(enum ag_flush why)
@@ -87,7 +75,7 @@ static bool is_wait(enum ag_flush why)
     return why == AG_FLUSH_STREAM || why == AG_FLUSH_DEVICE || why == AG_FLUSH_COPY;
 }
 
-/* What cannot go out now would come too late: so it is tried twice. */
+/* Withheld work that cannot go out now would come too late, so this is tried twice. */
 static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -99,12 +87,12 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 
 static void flush(struct ag_stream *stream, enum ag_flush why)
 {
-    /* A thread may be kept in the driver by a full queue, until this thread's call lets work go on
-     * (a value written for the device, say): only calls that would wait for all that work
-     * themselves, or must come after it, wait for such a thread. A process that ends takes it with
-     * it. */
+    /* The stream's owner may be blocked inside the driver by a full queue, until this thread's call
+     * lets the device go on (it writes a value that a kernel polls, say). So a call waits for the
+     * owner without bound only if it would wait for that work anyhow, or must come after it. When
+     * the process ends, the owner ends with it. */
     bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
-    uint64_t timeout = why == AG_FLUSH_CALL || ends ? CALL_TIMEOUT_NS : UINT64_MAX;
+    uint64_t timeout = why == AG_FLUSH_CALL || ends ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
     bool pushed = false;
 
     if (!ag_stream_own_within(stream, timeout))
@@ -135,21 +123,9 @@ static void visit(struct ag_stream *stream, void *data)
     flush(stream, which->why);
 }
 
-static void flush_other_side(struct ag_context *context, bool is_legacy)
-{
-    struct flush which = {
-        .why = AG_FLUSH_OTHER_STREAM,
-        .context = context,
-        .legacy = !is_legacy,
-        .blocking = is_legacy,
-    };
-
-    ag_stream_each_open(visit, &which);
-}
-
-/* What other streams of the context withhold and an operation on the handle must come after. That
- * does not depend on a stream of its own, which it may never have been given (NULL: the table was
- * full, or there was no memory): what is not known to be non-blocking counts as blocking. */
+/* Flushes the other streams of the context that CUDA orders before an operation on the handle.
+ * stream: the handle's state; NULL if it never got one (the table was full, or there was no
+ * memory): then it counts as blocking. */
 static void flush_before(struct ag_context *context, CUstream handle,
                          const struct ag_stream *stream)
 {
@@ -157,11 +133,23 @@ static void flush_before(struct ag_context *context, CUstream handle,
     bool is_blocking = !is_legacy && (!stream || stream->id.is_blocking);
 
     if (ag_stream_conflicts(is_legacy, is_blocking))
-        flush_other_side(context, is_legacy);
+        ag_stream_each_open(visit, &(struct flush){
+                                       .why = AG_FLUSH_OTHER_STREAM,
+                                       .context = context,
+                                       .legacy = !is_legacy,
+                                       .blocking = is_legacy,
+                                   });
 }
 
-/* What others withhold and an operation on the handle must come after goes out. The stream's
- * stream, or NULL. */
+static struct ag_stream *find_anywhere(struct ag_context *context, CUstream handle)
+{
+    struct ag_stream *stream = ag_stream_of(context, handle);
+
+    return stream ? stream : ag_stream_find(handle); /* of another context */
+}
+
+/* Flushes what others withhold and an operation on the handle must come after. Returns the handle's
+ * state, or NULL. */
 static struct ag_stream *come_after(CUstream handle, enum ag_flush why)
 {
     struct ag_context *context = ag_context_current();
@@ -171,9 +159,7 @@ static struct ag_stream *come_after(CUstream handle, enum ag_flush why)
         ag_replay_flush_all(why);
         return NULL;
     }
-    stream = ag_stream_of(context, handle);
-    if (!stream)
-        stream = ag_stream_find(handle); /* of another context */
+    stream = find_anywhere(context, handle);
     flush_before(context, handle, stream);
     return stream;
 }
@@ -205,30 +191,22 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
 
 void ag_replay_flush_context(enum ag_flush why)
 {
-    struct flush which = {.why = why};
-
-    if (!ag_replay_holds())
-        return;
-    which.context = ag_context_current();
-    ag_stream_each_open(visit, &which);
+    if (ag_replay_holds())
+        ag_stream_each_open(visit, &(struct flush){why, .context = ag_context_current()});
 }
 
 void ag_replay_flush_thread(enum ag_flush why)
 {
-    struct flush which = {.why = why};
-
-    if (!ag_replay_holds())
-        return;
-    which.thread = ag_stream_thread();
-    ag_stream_each_open(visit, &which);
+    if (ag_replay_holds())
+        ag_stream_each_open(visit, &(struct flush){why, .thread = ag_stream_thread()});
 }
 
 void ag_replay_flush_all(enum ag_flush why)
 {
     struct flush which = {.why = why};
 
-    /* Before a capture every stream is taken in turn: a thread that saw none open may still be
-     * about to withhold. */
+    /* Before a capture every stream is owned in turn, open or not: a thread that saw no capture
+     * may still be about to withhold. */
     if (why == AG_FLUSH_CAPTURE && ag_replay_on())
         ag_stream_each(visit, &which);
     else if (ag_replay_holds())
@@ -246,7 +224,7 @@ CUresult ag_replay_late(CUresult result)
         return result;
     context = ag_context_current();
     shared = context ? ag_context_state_of(context) : NULL;
-    /* From now on launches fail at once: withheld ones would not. */
+    /* From now on each launch must fail, which withheld ones would not. */
     if (shared && result != CUDA_SUCCESS)
         atomic_store_explicit(&shared->failed, true, memory_order_relaxed);
     if (!shared || result != CUDA_SUCCESS ||
@@ -255,10 +233,10 @@ CUresult ag_replay_late(CUresult result)
     return (CUresult)atomic_exchange(&shared->late, CUDA_SUCCESS);
 }
 
-/* --- streams that sleep --- */
+/* --- back-off --- */
 
-/* Where the segment ends is chance: it is not learnt. */
-static void fall_asleep(struct ag_stream *stream)
+/* The segment ends here by chance, so it is not learnt. */
+static void back_off(struct ag_stream *stream)
 {
     stream->segment.spoiled = true;
     ag_segment_end(stream, true, AG_FLUSH_CALL);
@@ -271,8 +249,8 @@ static void fall_asleep(struct ag_stream *stream)
     ag_stats_add(AG_STAT_REPLAY_NAPS, 1);
 }
 
-/* The round in which it wakes was not seen from its beginning: no time is taken of it. */
-static void wake(struct ag_stream *stream)
+/* The iteration that runs was not seen from its beginning, so it is not timed. */
+static void resume_sampling(struct ag_stream *stream)
 {
     uint32_t left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
 
@@ -284,45 +262,38 @@ static void wake(struct ag_stream *stream)
     stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
 }
 
-/* The operation has been looked at, and goes to the driver. Of a round that the profit guard wants
- * without graphs nothing can come, and the guard is to see it end. */
-static void look_on(struct ag_stream *stream, uint64_t hash, uint32_t place)
+/* Charges for an operation that was inspected and passes. In an iteration that profit wants eager
+ * nothing can be gained, and profit must see its end: that costs nothing, unless it never ends. */
+static void sample(struct ag_stream *stream, uint64_t hash, uint32_t place)
 {
     if (!stream->iteration.may_replay && stream->iteration.n_ops < AG_HISTORY_WINDOW)
         ag_backoff_refresh(stream->learned.backoff);
-    else if (ag_backoff_tires(stream->learned.backoff, hash, place))
-        fall_asleep(stream);
+    else if (ag_backoff_sample(stream->learned.backoff, hash, place))
+        back_off(stream);
 }
 
-/* Does the operation pass, as may the next ones? Of a stream that sleeps, so many that it wakes in
- * time. */
-static bool rests(CUstream handle)
+/* Puts the stream on the thread's fast path, if it may be there, and passes one operation. In
+ * back-off the thread reserves a batch of operations, so that the back-off ends in time. */
+static bool try_fast_path(CUstream handle)
 {
     struct ag_stream *stream = ag_stream_update_fast_path(handle);
     uint32_t left;
 
     if (!stream)
         return false;
-    if (!ag_fast_path.asleep) {
+    if (!ag_fast_path.backed_off) {
         ag_fast_path.left = UINT32_MAX;
         return true;
     }
     if (!ag_stream_try_pass(stream))
         return false;
     left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
-    ag_fast_path.left = left < QUIET_BATCH ? left : QUIET_BATCH;
+    ag_fast_path.left = left < AG_FAST_PATH_BATCH ? left : AG_FAST_PATH_BATCH;
     atomic_store_explicit(&stream->backoff_left, left - ag_fast_path.left, memory_order_relaxed);
     return true;
 }
 
 /* --- one operation --- */
-
-static bool init_resources(struct ag_stream *stream)
-{
-    if (!stream->learned.backoff)
-        stream->learned.backoff = ag_backoff_new();
-    return stream->learned.backoff && ag_segment_init_resources(stream);
-}
 
 struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
 {
@@ -332,10 +303,10 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (!ag_replay_on())
         return NULL;
     handle = ag_replay_stream(handle, per_thread);
-    if (ag_replay_lets_pass(handle) || rests(handle))
+    if (ag_replay_try_pass(handle) || try_fast_path(handle))
         return NULL;
     context = ag_context_current();
-    if (!context) { /* whichever stream it is, nothing is withheld behind which it would come */
+    if (!context) { /* which stream it is on is not known: nothing may stay withheld */
         ag_replay_flush_all(AG_FLUSH_OTHER_STREAM);
         return NULL;
     }
@@ -346,7 +317,8 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (!stream || !stream->id.marked || ag_context_is_inside() ||
         atomic_load_explicit(&stream->id.shared->failed, memory_order_relaxed))
         return NULL;
-    /* Once more when it is ours: it may have fallen asleep meanwhile, and may not withhold then. */
+    /* Asked again once it is owned: it may have backed off meanwhile, and must not withhold then.
+     */
     if (ag_stream_try_pass(stream) || !ag_stream_own(stream))
         return NULL;
     if (ag_stream_try_pass(stream)) {
@@ -354,13 +326,11 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         return NULL;
     }
     if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
-        wake(stream);
+        resume_sampling(stream);
     ag_segment_join_proxy(stream);
-    /* Asked when the stream is ours: who opens a capture announces it, then takes each stream in
-     * turn.
-     */
+    /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
     if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
-        !init_resources(stream)) {
+        !ag_segment_init_resources(stream)) {
         ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
         ag_stream_disown(stream);
         return NULL;
@@ -378,55 +348,54 @@ unsigned char *ag_replay_room(struct ag_stream *stream)
 static void end_before(struct ag_stream *stream)
 {
     uint64_t count;
-    uint32_t period;
 
     ag_segment_end(stream, false, AG_FLUSH_STREAM);
-    ag_history_iterations(stream->learned.history, &count, &period);
+    count = ag_history_anchors(stream->learned.history, NULL);
     if (count != stream->learned.n_anchors)
         ag_segment_end_iteration(stream, true);
     stream->learned.n_anchors = count;
 }
 
-static bool is_look_due(uint32_t length)
+/* Where operations come slowly the first segment and the last may be too short for a graph. */
+static bool is_long_enough(const struct ag_stream *stream)
 {
-    return length % PACE_EVERY == PACE_FIRST || !length;
+    return ag_history_target(stream->learned.history) >= AG_LENGTH_WORTH_GRAPH;
 }
 
-/* Of a slow program's first operation, and its last, no graph will be made. */
-static bool is_worth_it(const struct ag_stream *stream)
+/* In an eager iteration the pace would be the driver's, so it is not measured. */
+static uint64_t time_for_pace(const struct ag_stream *stream)
 {
-    return ag_history_target(stream->learned.history) >= AG_BACKOFF_LEAST;
+    uint32_t length = ag_history_length(stream->learned.history);
+    bool is_due = length % AG_PACE_EVERY == AG_PACE_FIRST || !length;
+
+    return stream->iteration.may_replay && is_due ? ag_clock_ns() : 0;
 }
 
-/* Looks at the operation that comes: does a segment end before it, may it be withheld? What was
- * withheld and must come before it goes out. */
+/* Decides about the next operation: does a segment end before it, will it be withheld? Submits what
+ * was withheld and must come before it. */
 static void prepare(struct ag_stream *stream, const struct ag_op *op)
 {
-    uint64_t now = 0;
+    const struct ag_segment *segment = &stream->segment;
+    struct ag_next_op *next = &stream->next;
 
-    if (stream->next.prepared)
+    if (next->prepared)
         return;
-    stream->next.hash = ag_signature_hash(&op->signature);
-    /* In rounds that are to be without graphs the pace would be the driver's. */
-    if (stream->iteration.may_replay && is_look_due(ag_history_length(stream->learned.history)))
-        now = ag_clock_ns();
-    if (ag_history_ends_before(stream->learned.history, stream->next.hash,
-                               ag_marks_take_iteration(), now) ||
-        stream->segment.n_ops >= MAX_SEGMENT)
+    next->hash = ag_signature_hash(&op->signature);
+    if (ag_history_advance(stream->learned.history, next->hash, ag_marks_take_iteration(),
+                           time_for_pace(stream)) ||
+        segment->n_ops >= MAX_SEGMENT)
         end_before(stream);
-    stream->next.node = stream->segment.node
-                            ? ag_matcher_follow(stream->learned.matcher, stream->segment.node,
-                                                &op->signature, stream->next.hash)
-                            : NULL;
-    stream->next.will_hold =
-        stream->next.node && (stream->next.node->graphs || stream->next.node->below) &&
-        (stream->segment.mode == AG_SEGMENT_HOLDING ||
-         (!stream->segment.n_ops && stream->iteration.may_replay && is_worth_it(stream)));
-    if (stream->segment.mode == AG_SEGMENT_HOLDING && !stream->next.will_hold) {
+    next->node = segment->node ? ag_matcher_follow(stream->learned.matcher, segment->node,
+                                                   &op->signature, next->hash)
+                               : NULL;
+    next->will_hold = next->node && (next->node->graphs || next->node->below) &&
+                      (segment->mode == AG_SEGMENT_HOLDING ||
+                       (!segment->n_ops && stream->iteration.may_replay && is_long_enough(stream)));
+    if (segment->mode == AG_SEGMENT_HOLDING && !next->will_hold) {
         ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
         ag_segment_submit(stream);
     }
-    stream->next.prepared = true;
+    next->prepared = true;
 }
 
 bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op)
@@ -441,24 +410,24 @@ struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_
     return ag_segment_ring(stream);
 }
 
-/* Enters the operation into the segment. If one has ended before it, its payload moves to the
- * beginning of the store, where the next ones would be laid over it. */
+/* Appends the operation to the segment. If a segment ended just before it, the store was reset:
+ * its payload moves to the beginning, or the next payloads would overwrite it. */
 static void append(struct ag_stream *stream, const struct ag_op *op)
 {
-    struct ag_op *mine = &stream->segment.ops[stream->segment.n_ops];
-    unsigned char *place =
-        stream->segment.n_ops++ ? op->payload : ag_store_room(&stream->segment.store);
+    struct ag_segment *segment = &stream->segment;
+    struct ag_op *mine = &segment->ops[segment->n_ops];
+    unsigned char *place = segment->n_ops++ ? op->payload : ag_store_room(&segment->store);
 
     *mine = *op;
     if (place && place != op->payload) {
         memmove(place, op->payload, (op->payload_bytes + 7) & ~7u);
         mine->payload = place;
     }
-    ag_store_take(&stream->segment.store, op->payload_bytes);
-    if (stream->segment.node && !stream->next.node)
-        stream->next.node = ag_matcher_grow(stream->learned.matcher, stream->segment.node,
-                                            &op->signature, stream->next.hash);
-    stream->segment.node = stream->next.node;
+    ag_store_take(&segment->store, op->payload_bytes);
+    if (segment->node && !stream->next.node)
+        stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
+                                            stream->next.hash);
+    segment->node = stream->next.node;
     stream->iteration.path = (stream->iteration.path ^ stream->next.hash) * 0x9e3779b97f4a7c15u;
     ag_stream_set_open(stream, true);
 }
@@ -480,11 +449,11 @@ bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
                               atomic_load_explicit(&stream->sequence, memory_order_relaxed) + 1,
                               memory_order_relaxed);
         ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
-        /* Nothing longer is known: the device may start. */
+        /* No longer segment is known: the device may start. */
         if (stream->segment.node->graphs && !stream->segment.node->below)
             ag_segment_submit(stream);
     } else {
-        look_on(stream, stream->next.hash, stream->segment.n_ops);
+        sample(stream, stream->next.hash, stream->segment.n_ops);
     }
     ag_stream_disown(stream);
     return hold;
@@ -493,7 +462,7 @@ bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
 bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why)
 {
     ag_segment_end(stream, true, why);
-    look_on(stream, 0, 0);
+    sample(stream, 0, 0);
     ag_stream_disown(stream);
     return false;
 }
@@ -506,7 +475,7 @@ void ag_replay_refused(struct ag_stream *stream)
     ag_stream_disown(stream);
 }
 
-/* --- what changes under the streams --- */
+/* --- code, streams and contexts that come and go --- */
 
 static void forget_code(struct ag_stream *stream, void *data)
 {
@@ -539,7 +508,7 @@ void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 
     if (!ag_replay_on())
         return;
-    /* Destroyed by the interface of before CUDA 4.0, which is not hooked: another stream now. */
+    /* The handle was destroyed by the API of before CUDA 4.0, which is not hooked. */
     if (ag_stream_find(stream))
         ag_replay_stream_dying(stream);
     context = ag_context_current();
@@ -554,7 +523,7 @@ static void retire(struct ag_stream *stream, bool context_gone)
 
     if (!ag_stream_own(stream))
         return;
-    if (stream->id.context != context) { /* it was retired, and is another's now */
+    if (stream->id.context != context) { /* it was retired and reused meanwhile */
         ag_stream_disown(stream);
         return;
     }
@@ -587,9 +556,7 @@ void ag_replay_stream_altered(CUstream handle)
 
     if (!ag_replay_on())
         return;
-    stream = ag_stream_of(ag_context_current(), handle);
-    if (!stream)
-        stream = ag_stream_find(handle); /* of another context */
+    stream = find_anywhere(ag_context_current(), handle);
     if (!stream)
         ag_stream_forbid(handle);
     if (!stream || !ag_stream_own(stream))
@@ -601,10 +568,8 @@ void ag_replay_stream_altered(CUstream handle)
 
 void ag_replay_context_dying(struct ag_context *context)
 {
-    struct flush which = {.why = AG_FLUSH_END, .context = context};
-
     if (ag_replay_holds())
-        ag_stream_each_open(visit, &which);
+        ag_stream_each_open(visit, &(struct flush){AG_FLUSH_END, .context = context});
 }
 
 static void retire_of(struct ag_stream *stream, void *data)
@@ -629,8 +594,8 @@ void ag_replay_stop(void)
     ag_replay_flush_all(AG_FLUSH_END); /* what other threads withheld meanwhile */
 }
 
-/* Work that was withheld until now the device would natively have had some time ago: where the end
- * does not wait for it (_exit, exec), it would be lost more often. */
+/* Natively the device would have had the withheld work for some time. Where the end of the process
+ * does not wait for the device (_exit, exec), more of it would be lost; so this waits a little. */
 void ag_replay_exit(bool for_good)
 {
     bool was_on = ag_replay_on();
@@ -641,7 +606,7 @@ void ag_replay_exit(bool for_good)
     else
         ag_replay_flush_all(AG_FLUSH_END);
     if (was_on && ag_stats_counter(AG_STAT_REPLAY_WITHHELD))
-        ag_watchdog_wait_at_exit(LAST_TIMEOUT_NS);
+        ag_watchdog_wait_at_exit(AG_EXIT_TIMEOUT_NS);
     atomic_store(&is_last, false); /* where exec fails, the process goes on */
 }
 

@@ -1,9 +1,10 @@
-/* Withholds what a marked stream repeats and launches it as graphs: the state machine. See
- * replayer.c.
+/* Replay: keeps back the operations that a program submits to a marked stream, recognises sequences
+ * that came before, and launches each of them as one CUDA graph. This header is what hooks call;
+ * replayer.c has the state machine.
  *
  * Every hook of an operation on a stream:
  *
- *     struct ag_stream *stream = ag_replay_enter(stream, per_thread);
+ *     struct ag_stream *stream = ag_replay_enter(handle, per_thread);
  *     if (stream) {
  *         struct ag_op op = {.payload = ag_replay_room(stream)};
  *         if (ag_op_...(&op, ...) ? ag_replay_take(stream, &op) : ag_replay_pass(stream))
@@ -11,7 +12,50 @@
  *     }
  *     result = the driver's call;
  *     if (result && stream) ag_replay_refused(stream);
- */
+ *
+ * Terms, in all of graph/:
+ * - operation: a kernel launch, copy, fill or host function on one stream (record/op.h);
+ * - withheld: kept back, while the program was told that it succeeded; passed: given to the driver
+ *   as it came; eager: of work that is submitted one by one, without graphs;
+ * - segment: consecutive operations of a stream that are learnt and submitted together. A graph
+ *   stands for one segment;
+ * - flush: something happens that withheld work must come before, so it is submitted now: the host
+ *   waits, an event is recorded, memory is freed (enum ag_flush);
+ * - iteration: one pass of the program's loop, between two waits of the host or two anchors (a
+ *   place of the loop that history.c recognises, or a mark of NVTX).
+ *
+ * Five heuristics decide how fast this is, never what is computed. Each is a module of learn/ that
+ * makes no driver call; their constants stand in tuning.h:
+ *
+ * backoff Is the stream worth sampling? If it gains nothing, its operations pass for a few
+ *              thousand operations, uninspected.
+ * history Where does a segment end that nothing flushes? At the same operations in each
+ *              iteration, at growing lengths after a flush.
+ * matcher Did this segment come before? A trie of segments. One that ended at the same node
+ *              ALLOGRAFT_GRAPH_WARMUP times gets a graph.
+ * variants Which graph of the segment needs the fewest updates for these payloads, and would
+ *              another graph pay?
+ * profit Is an iteration faster replayed or eager? Measured for each kind of iteration
+ *              (kinds).
+ *
+ * An operation meets them in this order. While its stream is in back-off, it passes. Else history
+ * may end the segment before it; replay/segment.c then submits what is withheld, counts the end in
+ * the matcher, and may build a graph. If the operation leads to a node of the matcher that has a
+ * graph, or has one below it, and profit wants this iteration replayed, it is withheld; else it
+ * passes, which costs credit of back-off. A segment that is submitted goes out as the graph of its
+ * longest part that has one, which variants picks, and the rest one by one. Where an iteration
+ * ends, its time goes to profit.
+ *
+ * How one depends on another:
+ * - ends that history moves from iteration to iteration are new paths for the matcher, each with
+ *   graphs of its own: this is why history prefers stable ends to even lengths;
+ * - a launch that updates most nodes (variants had none that fits) makes history let segments grow
+ *   more slowly, since then the host is the slower side; and a launch gives back-off credit;
+ * - in an iteration that profit wants eager nothing can be gained: back-off charges nothing for it,
+ *   unless it is very long, and history does not measure the pace, which would be the driver's;
+ * - of a stream in back-off history and matcher see nothing. The segment that back-off cuts off is
+ *   not learnt, and the iteration in which sampling resumes is not timed;
+ * - a mark of NVTX ends back-off, and is history's anchor. */
 #ifndef AG_GRAPH_REPLAYER_H
 #define AG_GRAPH_REPLAYER_H
 
@@ -30,7 +74,7 @@ struct ag_staged;
 struct ag_ring;
 struct ag_context;
 
-/* Why withheld work went out, in the order of the AG_STAT_FLUSH_* rows. */
+/* Why withheld work was flushed, in the order of the AG_STAT_FLUSH_* rows. */
 enum ag_flush {
     AG_FLUSH_STREAM,       /* a wait for, or a query of, a stream */
     AG_FLUSH_EVENT,        /* an event recorded, or waited for by a stream */
@@ -39,7 +83,7 @@ enum ag_flush {
     AG_FLUSH_OTHER_STREAM, /* work on the legacy stream, or beside it on a blocking one */
     AG_FLUSH_FREE,         /* memory freed */
     AG_FLUSH_UNRECORDED,   /* an operation that cannot be recorded */
-    AG_FLUSH_CAPTURE,      /* a capture or a graph of the program's */
+    AG_FLUSH_CAPTURE,      /* a capture, or a graph of the program */
     AG_FLUSH_CODE,         /* code unloaded, attributes of functions changed */
     AG_FLUSH_CALL,         /* any other call of the driver */
     AG_FLUSH_WATCHDOG,     /* nothing came for ALLOGRAFT_GRAPH_HOLD_US */
@@ -48,8 +92,8 @@ enum ag_flush {
     AG_N_FLUSH
 };
 
-/* Streams with withheld operations, in the whole process. Anything that must see them read this
- * first. */
+/* Streams that are open (they may withhold something), in the whole process. What must come after
+ * withheld work reads this first. */
 extern _Atomic uint32_t ag_replay_withheld;
 
 static inline bool ag_replay_holds(void)
@@ -58,17 +102,18 @@ static inline bool ag_replay_holds(void)
                             0);
 }
 
-/* A stream that is not marked, or that sleeps, as the calling thread found it last: while nothing
- * has changed since, its operations may go to the driver without a further question. */
+/* The fast path of the calling thread: the stream it used last, if that is not marked or in
+ * back-off. While `version` is current and `held` is 0, operations on it go straight to the driver.
+ */
 struct ag_fast_path {
     CUstream stream; /* never NULL */
     uint64_t version;
-    const _Atomic uint32_t *held; /* streams that hold what it comes after */
-    uint32_t left;                /* operations, until somebody is to look again */
-    bool asleep;                  /* they are counted */
+    const _Atomic uint32_t *held; /* streams that withhold what it must come after */
+    uint32_t left;                /* operations, until the stream's state is read again */
+    bool backed_off;              /* operations are counted */
 };
 extern _Thread_local struct ag_fast_path ag_fast_path;
-extern _Atomic uint32_t ag_stream_changes; /* streams that went, or woke */
+extern _Atomic uint32_t ag_stream_changes; /* streams that were retired, or sampled again */
 
 static inline uint64_t ag_replay_version(void)
 {
@@ -81,20 +126,20 @@ static inline CUstream ag_replay_stream(CUstream stream, bool per_thread)
     return stream ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-/* Is this such a stream, for a wait or a question? */
+/* Need a wait for the stream, or a query of it, flush nothing? */
 static inline bool ag_replay_is_on_fast_path(CUstream stream)
 {
     return ag_fast_path.stream == stream && ag_fast_path.version == ag_replay_version() &&
            !atomic_load_explicit(ag_fast_path.held, memory_order_seq_cst);
 }
 
-/* Likewise, for an operation, which is counted. */
-static inline bool ag_replay_lets_pass(CUstream stream)
+/* Passes one operation on the fast path, and counts it. False: not on the fast path. */
+static inline bool ag_replay_try_pass(CUstream stream)
 {
     if (!ag_replay_is_on_fast_path(stream) || !ag_fast_path.left || ag_marks_met)
         return false;
     ag_fast_path.left--;
-    if (ag_fast_path.asleep) {
+    if (ag_fast_path.backed_off) {
         ag_stats_add_again(AG_STAT_REPLAY_SEEN, 1);
         ag_stats_add_again(AG_STAT_REPLAY_SLEPT, 1);
     }
@@ -102,60 +147,61 @@ static inline bool ag_replay_lets_pass(CUstream stream)
 }
 
 void ag_replay_configure(const struct ag_options *options);
-/* A context has come to life: its first operations are to find what they need. */
+/* A context was created: allocates ahead of time what its first operations need. */
 void ag_replay_prepare(void);
-/* Is replay on? (Asked for, and the driver can.) */
+/* Is replay on: asked for, and possible with this driver? */
 bool ag_replay_on(void);
 
-/* The stream of a stream, owned by the calling thread until take or pass; NULL: not marked, or
- * nothing is to be recorded now (a capture is open). What must go out before this operation has. */
+/* Flushes what an operation on the stream must come after. Returns the stream's state, owned by the
+ * calling thread until take or pass; NULL: the operation is not recorded (the stream is not marked
+ * or in back-off, a capture is open). */
 struct ag_stream *ag_replay_enter(CUstream stream, bool per_thread);
 /* Room for the payload of one operation: AG_MAX_PAYLOAD bytes, aligned, until take or pass. */
 unsigned char *ag_replay_room(struct ag_stream *stream);
 /* The ring and the slots of the stream, for copies from pageable memory; NULL ring: flush and copy.
  */
 struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_staged);
-/* Would take() withhold an operation now? (Else staging its data would be for nothing.) */
+/* Would ag_replay_take() withhold this operation? (Else staging its data would be in vain.) */
 bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op);
-/* Both give the stream back. take: true when withheld. pass: the operation is not recorded; what
- * was withheld goes out, always false. */
+/* Both disown the stream. take: records the operation; true: it is withheld. pass: the operation
+ * cannot be recorded; flushes the stream; always false. */
 bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op);
 bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why);
-/* The driver refused the operation that was passed last: it is no part of the segment. */
+/* The driver refused the operation that passed last: its segment is not learnt. */
 void ag_replay_refused(struct ag_stream *stream);
 
-/* Flushes. On return what was withheld has been submitted, by this thread or another. Cheap when
+/* Flushes: on return what was withheld has been submitted, by this thread or another. Cheap when
  * nothing is withheld. */
-/* Memory is about to be allocated in the order of the stream. Nothing that this stream withholds
- * uses it, so that stays withheld, but:
- * - on the legacy stream even this comes between what blocking streams did before and what they do
- *   after;
- * - what a per-thread stream withholds another thread sends from where its withholding began: what
- *   is to use the memory must be withheld from here. */
-void ag_replay_allocates(CUstream stream, bool per_thread);
 void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why);
 void ag_replay_flush_context(enum ag_flush why); /* of the current context */
 void ag_replay_flush_thread(enum ag_flush why);  /* of what this thread submitted last */
 void ag_replay_flush_all(enum ag_flush why);
+/* Memory is about to be allocated in the order of the stream. What the stream withholds does not
+ * use that memory and stays withheld, with two exceptions:
+ * - on the legacy stream the allocation is ordered against all blocking streams: these are flushed;
+ * - another thread may submit what a per-thread stream withholds, behind the point where
+ *   withholding began (its proxy). What uses the memory must come after the allocation; so the
+ *   stream is flushed, and withholding begins anew. */
+void ag_replay_allocates(CUstream stream, bool per_thread);
 
-/* What a call that may tell of errors of earlier work returns: the driver's answer, or an error of
- * work that was withheld and that the driver then refused, told once. */
+/* The result of a call that may report errors of earlier work: the driver's, or the error of
+ * withheld work that the driver refused, which is reported once. */
 CUresult ag_replay_late(CUresult result);
 
-/* Functions, attributes or modules change: flushes, and every graph and trie goes. */
+/* Functions, their attributes or modules change: flushes, and drops every graph and trie. */
 void ag_replay_forget_code(enum ag_flush why);
-/* A stream came to life, or is about to be destroyed; likewise a context (before: flushes; after:
- * its streams are gone). */
+/* A stream was created, or is about to be destroyed; a context is about to be destroyed (flushes),
+ * or is gone with its streams. */
 void ag_replay_stream_created(CUstream stream, unsigned flags, int priority);
 void ag_replay_stream_dying(CUstream stream);
 void ag_replay_context_dying(struct ag_context *context);
 void ag_replay_context_gone(struct ag_context *context);
-/* A stream's attributes were set: it is not replayed from now on. */
+/* Attributes of a stream were set: it is not replayed from now on. */
 void ag_replay_stream_altered(CUstream stream);
 
-void ag_replay_stop(void); /* flushes, and passes all from then on */
-/* The process ends: lets go what is withheld, and waits a little for it. `for_good`: and stops. */
+void ag_replay_stop(void); /* flushes; from then on all operations pass */
+/* The process ends: flushes, and waits a little for the device. `for_good`: and stops replay. */
 void ag_replay_exit(bool for_good);
-void ag_replay_begin_child(void); /* a forked child: nothing is withheld, no threads */
+void ag_replay_begin_child(void); /* in a forked child: nothing is withheld, no threads */
 
 #endif

@@ -1,4 +1,5 @@
-/* The table of streams, their ownership, and the memory of their payloads: see stream.h. */
+/* The table of streams' states: finding, entering and retiring them, ownership, the counts that
+ * tell without a lock whether anything is withheld, and memory for payloads. See stream.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,26 +24,27 @@
 #define CHUNK_BYTES (256u << 10)
 #define FIRST_PLAIN offsetof(struct ag_stream, id.shared)
 #define FIRST_OPS   512u
-#define READY_OPS   192u        /* of these, those that are made ahead of time: a segment's */
-#define READY_CHUNK (12u << 10) /* and of the first chunk, as many bytes */
+#define READY_OPS   192u /* of FIRST_OPS, whose pages are touched ahead of time: a segment's */
+#define READY_CHUNK (12u << 10) /* bytes of the first chunk, likewise */
 
 _Atomic uint32_t ag_replay_withheld, ag_stream_changes;
 _Atomic bool ag_stream_any_late;
 _Thread_local struct ag_fast_path ag_fast_path;
 
 static struct {
-    struct ag_lock lock; /* guards entering and leaving; readers take none */
+    struct ag_lock lock; /* guards entering and retiring; readers take none */
     _Atomic(struct ag_stream *) stream[AG_MAX_STREAMS];
-    _Atomic uint32_t used; /* places ever used: the first so many */
+    _Atomic uint32_t used; /* places that were ever used: the first so many */
     _Atomic uint64_t open[MASK_WORDS];
-    _Atomic uint32_t generation; /* goes up when one comes or goes: what threads remember ends */
+    _Atomic uint32_t
+        generation; /* grows when one comes or goes: then what threads remember is stale */
     _Atomic bool specials_barred;
     uint64_t n_streams;     /* created by the program */
-    struct ag_stream *free; /* retired ones: somebody may still look at them */
+    struct ag_stream *free; /* retired ones, which other threads may still read */
     struct ag_context_state shared[AG_MAX_CONTEXTS];
 } table = {.lock = AG_LOCK_INIT(AG_RANK_STREAMS)};
 
-/* Streams that hold something, by what they are ordered against. */
+/* The legacy streams, and the blocking streams, that withhold something. */
 static _Atomic uint32_t held_legacy, held_blocking;
 
 static struct ag_arena stream_arena = AG_ARENA_INIT(struct ag_stream);
@@ -94,7 +96,7 @@ struct ag_stream *ag_stream_find(CUstream stream)
     return is_special(stream) ? NULL : look_up(NULL, stream);
 }
 
-/* The shared of a context, or with NULL an empty one; NULL when there is none. */
+/* The row of a context, with NULL an empty one; NULL when there is none. */
 static struct ag_context_state *find_context_state(const struct ag_context *context)
 {
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
@@ -129,28 +131,20 @@ static bool try_own(struct ag_stream *stream, uint32_t tag, uint32_t *ret_owner)
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
-/* Those who still look at it may own it for a moment, until they see that it is dead. */
-static void own_retired(struct ag_stream *stream)
-{
-    struct ag_wait wait = {0};
-    uint32_t owner;
-
-    while (!try_own(stream, ag_stream_thread(), &owner))
-        ag_wait_turn(&wait);
-}
-
-/* An unused stream, owned: a retired one may still be looked at, so what is atomic is not
- * overwritten. */
+/* An unused state, owned. Threads that still look at a retired one may own it for a moment, until
+ * they see that it is dead; so it is not cleared as a whole. */
 static struct ag_stream *take_unused(void)
 {
     struct ag_stream *stream = table.free;
+    struct ag_wait wait = {0};
+    uint32_t owner;
 
     if (!stream)
         stream = ag_arena_get(&stream_arena);
     else
         table.free = stream->next_free;
-    if (stream)
-        own_retired(stream);
+    while (stream && !try_own(stream, ag_stream_thread(), &owner))
+        ag_wait_turn(&wait);
     return stream;
 }
 
@@ -183,7 +177,7 @@ static void copy_shared(struct ag_stream *stream, const struct ag_stream *fresh,
     atomic_store_explicit(&stream->id.marks_version, fresh->id.marks_version, relaxed);
 }
 
-/* Enters a stream with the facts of `fresh`. */
+/* Enters a state with `fresh`'s id. */
 static struct ag_stream *enter(const struct ag_stream *fresh)
 {
     struct ag_stream *stream = NULL;
@@ -224,7 +218,7 @@ static bool is_marked(const struct ag_stream *stream)
     return ag_marks_stream(&facts);
 }
 
-/* Apart, as every operation comes by and hardly one goes in. */
+/* A function of its own: every operation asks whether it is needed, hardly one needs it. */
 __attribute__((noinline)) static void remark(struct ag_stream *stream)
 {
     bool was_marked;
@@ -236,7 +230,7 @@ __attribute__((noinline)) static void remark(struct ag_stream *stream)
     stream->id.marked = is_marked(stream);
     if (stream->id.marked && !was_marked)
         ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
-    if (!stream->id.marked) { /* what comes now goes past it */
+    if (!stream->id.marked) { /* later operations pass without a look at the state */
         ag_segment_join_proxy(stream);
         ag_segment_end(stream, true, AG_FLUSH_CALL);
     }
@@ -274,7 +268,7 @@ static struct ag_stream *make(struct ag_context *context, CUstream handle, bool 
     return stream;
 }
 
-/* Threads come and go, and their streams with them: without a call that would tell. */
+/* Retires the per-thread streams of threads that have ended: no call tells of that. */
 static void reap(struct ag_stream *stream, void *data)
 {
     uint32_t thread = atomic_load_explicit(&stream->id.thread, memory_order_relaxed);
@@ -283,7 +277,7 @@ static void reap(struct ag_stream *stream, void *data)
         syscall(SYS_tgkill, getpid(), stream->id.tid, 0) == 0 || errno != ESRCH ||
         !ag_stream_own(stream))
         return;
-    if (stream->id.thread != thread) { /* it was retired, and is another's now */
+    if (stream->id.thread != thread) { /* it was retired and reused meanwhile */
         ag_stream_disown(stream);
         return;
     }
@@ -291,7 +285,7 @@ static void reap(struct ag_stream *stream, void *data)
     ag_stream_retire(stream, false);
 }
 
-/* The stream that the calling thread asked for last, or that there was none to be had. */
+/* What the calling thread looked up last; stream NULL: there was none. */
 static _Thread_local struct {
     struct ag_context *context;
     CUstream handle;
@@ -299,8 +293,8 @@ static _Thread_local struct {
     uint32_t generation;
 } last;
 
-/* Of the counts of streams that hold something, the one that concerns such an operation. The two
- * special streams mean others in another context: there, nothing may be withheld at all. */
+/* The count of streams whose withheld work an operation on this one must come after. The two
+ * special handles name other streams when the context changes: for them it is the count of all. */
 static const _Atomic uint32_t *count_of_held(const struct ag_stream *stream, CUstream handle)
 {
     static const _Atomic uint32_t none;
@@ -311,7 +305,7 @@ static const _Atomic uint32_t *count_of_held(const struct ag_stream *stream, CUs
                                                                                : &none;
 }
 
-static bool is_awake(const struct ag_stream *stream)
+static bool is_sampled(const struct ag_stream *stream)
 {
     return atomic_load_explicit(&stream->id.marked, memory_order_relaxed) &&
            !atomic_load_explicit(&stream->backed_off, memory_order_acquire);
@@ -323,18 +317,18 @@ struct ag_stream *ag_stream_update_fast_path(CUstream handle)
     struct ag_stream *stream = last.stream;
     struct ag_fast_path fast;
 
-    if (!stream || last.handle != handle || is_awake(stream))
+    if (!stream || last.handle != handle || is_sampled(stream))
         return NULL;
-    /* First the version, then what holds as long as it does. */
+    /* First the version, then what is true while it stays the same. */
     fast = (struct ag_fast_path){.stream = handle, .version = ag_replay_version()};
     if (last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
         atomic_load_explicit(&stream->id.marks_version, relaxed) != ag_marks_version() ||
-        is_awake(stream))
+        is_sampled(stream))
         return NULL;
     fast.held = count_of_held(stream, handle);
     if (atomic_load_explicit(fast.held, memory_order_seq_cst))
         return NULL;
-    fast.asleep = atomic_load_explicit(&stream->id.marked, relaxed);
+    fast.backed_off = atomic_load_explicit(&stream->id.marked, relaxed);
     ag_fast_path = fast;
     return stream;
 }
@@ -376,7 +370,7 @@ struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
 
 void ag_stream_forbid(CUstream stream)
 {
-    /* Others get one when they are announced, and are new then. */
+    /* Other handles get a state only when they are announced, and are new streams then. */
     if (is_special(stream))
         atomic_store_explicit(&table.specials_barred, true, memory_order_relaxed);
 }
@@ -420,7 +414,7 @@ void ag_stream_each(void (*visit)(struct ag_stream *stream, void *data), void *d
 
 /* --- ownership and what others read --- */
 
-/* It is another's: until it is not, or is retired. */
+/* Waits until its owner disowns it, or it is retired. */
 __attribute__((noinline)) static bool wait_for_owner(struct ag_stream *stream, uint64_t timeout_ns)
 {
     uint64_t until = timeout_ns == UINT64_MAX ? UINT64_MAX : 0;
@@ -504,7 +498,7 @@ bool ag_stream_own(struct ag_stream *stream)
     return ag_stream_own_within(stream, UINT64_MAX);
 }
 
-/* --- memory that is kept for other streams; it is not cleared --- */
+/* --- memory that is kept for other streams; not cleared --- */
 
 static struct ag_freelist spare_chunks, spare_ops;
 
@@ -566,24 +560,14 @@ struct ag_chunk {
     _Alignas(8) unsigned char bytes[CHUNK_BYTES - 16];
 };
 
-/* The pages that the usual segment needs are there. */
-static void put_by_fresh(struct ag_freelist *freelist, size_t bytes, size_t ready)
-{
-    void *pages = ag_freelist_is_full(freelist) ? NULL : ag_pages_get(bytes);
-
-    if (!pages)
-        return;
-    ag_pages_ready(pages, ready);
-    ag_freelist_put_or_free(freelist, pages, bytes);
-}
-
 void ag_stream_prepare(void)
 {
     ag_matcher_prepare();
     ag_history_prepare();
     ag_backoff_prepare();
-    put_by_fresh(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
-    put_by_fresh(&spare_ops, FIRST_OPS * sizeof(struct ag_op), READY_OPS * sizeof(struct ag_op));
+    ag_freelist_prepare(&spare_chunks, sizeof(struct ag_chunk), READY_CHUNK);
+    ag_freelist_prepare(&spare_ops, FIRST_OPS * sizeof(struct ag_op),
+                        READY_OPS * sizeof(struct ag_op));
 }
 
 unsigned char *ag_store_room(struct ag_store *store)

@@ -1,4 +1,18 @@
-/* Credit of a stream that looks on, and the repetition that gives it more: see backoff.h. */
+/* Credit of a stream that is sampled, and the search for a period that gives it more: see
+ * backoff.h.
+ *
+ * history.c finds repetition, too, and the two share the rolling hash, but no more, because they
+ * answer different questions from different input:
+ * - Here the question is the *distance* of a repetition, in a stream of which only samples are
+ *   seen: 512 operations, then thousands unseen. A table of hashes finds a period as soon as a few
+ *   hashes of it come again, even if the first time was before a back-off.
+ * - history.c needs the *place* where an iteration begins, the same one every time, of a stream
+ *   that it sees whole. A table of hashes cannot tell it: in a loop, every place repeats at the
+ *   same distance. The smallest hash is such a place, at a few instructions an operation and no
+ *   table; but it must first be seen for a whole iteration without a gap.
+ * Tried: with history's anchor as the detector here, tests/unit/backoff.c finds iterations of 200
+ * operations and more up to six times later, and those of 5000 and more not within 40 iterations,
+ * instead of 16. */
 #include "graph/learn/backoff.h"
 
 #include <stddef.h>
@@ -7,61 +21,35 @@
 #include "graph/learn/history.h"
 #include "interpose/base/pages.h"
 
-#define FIRST_LOOK 2048
-#define LATER_LOOK 512u
-#define SHORT_COST 4 /* of an operation in a segment that is too short */
-/* for an operation of a graph: it saves several times what looking on costs */
-#define GAIN          8
-#define LEAST_BACKOFF 4096u
-#define MOST_BACKOFF  65536u
-#define LOOK_SHARE    64u /* of the sleep before it, a longer look */
-#define BACKOFF_SHARE 4u  /* of the operations since it last gained */
-#define ROUNDS        4u  /* of what repeats itself are waited for */
-#define RETRY         16u /* part of the sleep that waiting for the same once more may take */
-
-#define FIRST_PROBE 2048u /* more, to see how long the rounds are that were met before it slept */
-#define MOST_PROBE  (AG_HISTORY_WINDOW + 8192u)
-
-#define CONTEXT    16u   /* operations; see history.c */
-#define NEAR       256u  /* contexts kept: of all, for short rounds */
-#define FAR        4096u /* and of one in 16, for rounds up to AG_HISTORY_WINDOW */
-#define FAR_FIRST  512u  /* during the first look, so that few pages are touched */
-#define NEAR_MEETS 8u    /* as many must be met again at one distance */
-#define FAR_MEETS  3u
-
 struct seen {
     uint32_t tag, at;
 };
 
-/* Contexts met again at one distance after another. */
+/* Rolling hashes that were met again at one distance, in a row. */
 struct run {
     uint32_t distance, n;
 };
 
 struct ag_backoff {
-    uint64_t context;
-    uint32_t at;    /* operations in all, also those slept through */
-    uint32_t since; /* it last gained */
+    uint64_t rolling;
+    uint32_t at;    /* operations in all, those of back-offs, too */
+    uint32_t since; /* operations since it last gained */
     int64_t credit;
-    uint32_t length;         /* of the last sleep */
-    uint32_t woke;           /* at that operation */
-    uint32_t granted, tried; /* distances for which a look went on: this one, any since it gained */
-    uint32_t probe;          /* operations of the next one; 0: all lengths were tried */
+    uint32_t length;         /* of the last back-off */
+    uint32_t resumed_at;     /* the operation at which sampling began again */
+    uint32_t granted, tried; /* periods that got credit: in this sampling, in any since it gained */
+    uint32_t probe;          /* credit of the next probe; 0: all were tried */
     struct run near_run, far_run;
-    struct seen near[NEAR], far[FAR];
+    struct seen near[AG_BACKOFF_NEAR], far[AG_BACKOFF_FAR];
 };
 
 static struct ag_freelist freelist;
 
 void ag_backoff_prepare(void)
 {
-    struct ag_backoff *backoff =
-        ag_freelist_is_full(&freelist) ? NULL : ag_pages_get(sizeof(*backoff));
-
-    if (!backoff)
-        return;
-    ag_pages_ready(backoff, offsetof(struct ag_backoff, far) + FAR_FIRST * sizeof(backoff->far[0]));
-    ag_freelist_put_or_free(&freelist, backoff, sizeof(*backoff));
+    ag_freelist_prepare(&freelist, sizeof(struct ag_backoff),
+                        offsetof(struct ag_backoff, far) +
+                            AG_BACKOFF_FAR_FIRST * sizeof(struct seen));
 }
 
 struct ag_backoff *ag_backoff_new(void)
@@ -83,7 +71,7 @@ void ag_backoff_free(struct ag_backoff *backoff)
     ag_freelist_put_or_free(&freelist, backoff, sizeof(*backoff));
 }
 
-/* Operations since the context was here before, or 0. */
+/* Operations since the same hash was met, or 0. */
 static uint32_t meet(struct seen *seen, uint32_t tag, uint32_t now)
 {
     uint32_t distance = seen->tag == tag ? now - seen->at : 0;
@@ -92,8 +80,9 @@ static uint32_t meet(struct seen *seen, uint32_t tag, uint32_t now)
     return distance;
 }
 
-/* One may be chance; what lies in between says nothing, as its place may have been taken. */
-static bool agrees(struct run *run, uint32_t distance, uint32_t enough)
+/* Notes one distance. True: enough in a row agree. One may be chance; hashes that were not met
+ * again say nothing, since others may have taken their places. */
+static bool note_distance(struct run *run, uint32_t distance, uint32_t enough)
 {
     if (!distance)
         return false;
@@ -102,19 +91,21 @@ static bool agrees(struct run *run, uint32_t distance, uint32_t enough)
     return run->n >= enough;
 }
 
-/* The length of the rounds in which the stream is seen to repeat itself, or 0. */
-static uint32_t repeats(struct ag_backoff *backoff)
+/* Notes the rolling hash. Returns the period at which the stream repeats itself, or 0. */
+static uint32_t find_period(struct ag_backoff *backoff)
 {
-    uint64_t mixed = backoff->context * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = backoff->rolling * 0x9e3779b97f4a7c15u;
     uint32_t tag = (uint32_t)(mixed >> 8) | 1, found = 0;
-    uint32_t n_far = backoff->at < FIRST_LOOK ? FAR_FIRST : FAR;
+    uint32_t n_far = backoff->at < AG_BACKOFF_FIRST_CREDIT ? AG_BACKOFF_FAR_FIRST : AG_BACKOFF_FAR;
 
-    if (agrees(&backoff->near_run, meet(&backoff->near[(mixed >> 40) % NEAR], tag, backoff->at),
-               NEAR_MEETS))
+    if (note_distance(&backoff->near_run,
+                      meet(&backoff->near[(mixed >> 40) % AG_BACKOFF_NEAR], tag, backoff->at),
+                      AG_BACKOFF_NEAR_MEETS))
         found = backoff->near_run.distance;
     if (mixed >> 60 == 0 &&
-        agrees(&backoff->far_run, meet(&backoff->far[(mixed >> 40) % n_far], tag, backoff->at),
-               FAR_MEETS))
+        note_distance(&backoff->far_run,
+                      meet(&backoff->far[(mixed >> 40) % n_far], tag, backoff->at),
+                      AG_BACKOFF_FAR_MEETS))
         found = backoff->far_run.distance;
     return found;
 }
@@ -125,28 +116,29 @@ static void give(struct ag_backoff *backoff, uint32_t credit)
         backoff->credit = credit;
 }
 
-/* What was met before it slept came at any number of rounds since. */
+/* A hash from before the back-off came again: any number of iterations may lie between, so the
+ * period is not known, only that there is one. */
 static void probe(struct ag_backoff *backoff)
 {
     if (backoff->granted)
         return;
-    give(backoff, backoff->probe ? backoff->probe : backoff->length / RETRY);
+    give(backoff, backoff->probe ? backoff->probe : backoff->length / AG_BACKOFF_RETRY_SHARE);
     backoff->granted = 1;
-    backoff->probe = backoff->probe == MOST_PROBE      ? 0
-                     : backoff->probe < MOST_PROBE / 4 ? backoff->probe * 4
-                                                       : MOST_PROBE;
+    backoff->probe = backoff->probe == AG_BACKOFF_MOST_PROBE      ? 0
+                     : backoff->probe < AG_BACKOFF_MOST_PROBE / 4 ? backoff->probe * 4
+                                                                  : AG_BACKOFF_MOST_PROBE;
 }
 
 static void consider(struct ag_backoff *backoff, uint32_t distance)
 {
-    uint32_t cost = ROUNDS * distance + LATER_LOOK;
+    uint32_t cost = AG_BACKOFF_ITERATIONS * distance + AG_BACKOFF_LATER_CREDIT;
 
-    if (distance > backoff->at - backoff->woke) {
+    if (distance > backoff->at - backoff->resumed_at) {
         probe(backoff);
         return;
     }
     if (!distance || distance > AG_HISTORY_WINDOW || distance < backoff->granted ||
-        (distance <= backoff->tried && cost > backoff->length / RETRY))
+        (distance <= backoff->tried && cost > backoff->length / AG_BACKOFF_RETRY_SHARE))
         return;
     backoff->granted = 2 * distance;
     if (backoff->tried < backoff->granted)
@@ -154,43 +146,43 @@ static void consider(struct ag_backoff *backoff, uint32_t distance)
     give(backoff, cost);
 }
 
-bool ag_backoff_tires(struct ag_backoff *backoff, uint64_t hash, uint32_t place)
+bool ag_backoff_sample(struct ag_backoff *backoff, uint64_t hash, uint32_t place)
 {
-    bool is_short = place < AG_BACKOFF_LEAST;
+    bool is_short = place < AG_LENGTH_WORTH_GRAPH;
     uint32_t distance;
 
     backoff->at++;
     backoff->since += backoff->since < UINT32_MAX;
-    backoff->context = (backoff->context << 64 / CONTEXT) + hash;
-    distance = repeats(backoff);
+    backoff->rolling = ag_rolling_hash(backoff->rolling, hash);
+    distance = find_period(backoff);
     if (!is_short)
         consider(backoff, distance);
-    backoff->credit -= is_short ? SHORT_COST : 1;
+    backoff->credit -= is_short ? AG_BACKOFF_SHORT_COST : 1;
     return backoff->credit <= 0;
 }
 
 void ag_backoff_gained(struct ag_backoff *backoff, uint32_t n_ops)
 {
-    backoff->credit += (int64_t)GAIN * n_ops;
-    if (backoff->credit >= FIRST_LOOK)
+    backoff->credit += (int64_t)AG_BACKOFF_GAIN * n_ops;
+    if (backoff->credit >= AG_BACKOFF_FIRST_CREDIT)
         ag_backoff_refresh(backoff);
 }
 
 void ag_backoff_refresh(struct ag_backoff *backoff)
 {
-    backoff->credit = FIRST_LOOK;
+    backoff->credit = AG_BACKOFF_FIRST_CREDIT;
     backoff->since = 0;
     backoff->granted = backoff->tried = 0;
-    backoff->probe = FIRST_PROBE;
+    backoff->probe = AG_BACKOFF_FIRST_PROBE;
 }
 
 uint32_t ag_backoff_begin(struct ag_backoff *backoff)
 {
-    uint32_t length = backoff->since / BACKOFF_SHARE;
+    uint32_t length = backoff->since / AG_BACKOFF_SHARE;
 
-    backoff->length = length < LEAST_BACKOFF  ? LEAST_BACKOFF
-                      : length > MOST_BACKOFF ? MOST_BACKOFF
-                                              : length;
+    backoff->length = length < AG_BACKOFF_LEAST  ? AG_BACKOFF_LEAST
+                      : length > AG_BACKOFF_MOST ? AG_BACKOFF_MOST
+                                                 : length;
     return backoff->length;
 }
 
@@ -198,10 +190,11 @@ void ag_backoff_end(struct ag_backoff *backoff, uint32_t passed)
 {
     backoff->at += passed;
     backoff->since = passed < UINT32_MAX - backoff->since ? backoff->since + passed : UINT32_MAX;
-    backoff->context = 0;
-    backoff->credit =
-        backoff->length / LOOK_SHARE < LATER_LOOK ? LATER_LOOK : backoff->length / LOOK_SHARE;
+    backoff->rolling = 0;
+    backoff->credit = backoff->length / AG_BACKOFF_SAMPLED_SHARE < AG_BACKOFF_LATER_CREDIT
+                          ? AG_BACKOFF_LATER_CREDIT
+                          : backoff->length / AG_BACKOFF_SAMPLED_SHARE;
     backoff->granted = 0;
-    backoff->woke = backoff->at;
+    backoff->resumed_at = backoff->at;
     backoff->near_run = backoff->far_run = (struct run){0};
 }

@@ -1,41 +1,26 @@
 /* Ends of segments that nothing flushes: see history.h.
  *
- * What an operation is told by is its *context*: a hash of it and the CONTEXT - 1 before it, older
- * ones shifted out. In a loop, each place has the same context every round.
+ * An operation is recognised by the rolling hash of it and the 15 before it. In a loop each place
+ * has the same rolling hash in every iteration.
  *
- * The anchor is the smallest context that was seen within the window: once a whole round has
- * passed, that is the same place every round, wherever one began to look. Where it is not seen any
- * more (a prologue had it, or the program does something else now), the smallest one since then
- * serves, its candidate, with a window of its own that doubles while it does not repeat; it takes
- * over when the window is over. Both need a few numbers, and no table of the past.
+ * The anchor is the place with the smallest rolling hash within the window. Once a whole iteration
+ * was seen, that is the same place in every iteration, wherever one began to look. When the anchor
+ * comes no more (it was in a prologue, or the program does something else now), the place with the
+ * smallest hash since then is the *candidate*. It has a window of its own, which doubles while the
+ * candidate does not repeat, and becomes the anchor when the anchor's window is over. Both need a
+ * few numbers, and no table of the past. (backoff.c needs a table; it says why.)
  *
- * After an irregularity the state must soon be what it is after every such: so an irregular end
- * makes segments begin at a place that is the same each time, even if what was before is short.
- * Only where the segment began at such a place and would be short, the end is left out: its state
- * is known. */
+ * After an irregularity the state should soon be what it is after any other irregularity. So an
+ * irregular end makes the next segment begin at a place that is the same each time, even if the
+ * segment before it is short. The end is left out only where the segment itself began at such a
+ * place and would be short: its state is known. */
 #include "graph/learn/history.h"
 
 #include <stddef.h>
 
 #include "interpose/base/pages.h"
 
-#define CONTEXT         16u /* operations; as long as the usual shortest segment */
-#define NO_CONTEXT      UINT64_MAX
-#define FIRST_PROBATION 256u  /* of the candidate, in operations */
-#define RUN_TO_ACT      32u   /* regular rounds, after which the candidate acts within rounds */
-#define LEAST_QUIET     512u  /* operations without a flush, after which anchors count */
-#define MOST_FLUSHED    8192u /* operations between flushes that make iterations */
-#define LEAST_TAIL      7u    /* operations left before a flush, beside the one that comes */
-#define FIRST_TAIL      10u   /* ... by a round's first graph: see below */
-#define SLOW_TAIL       2u    /* ... of a slow program, with it */
-#define LEAST_CAP       8u    /* where operations come slowly: see below */
-#define EAGER_NS        4000u /* that an operation may take because it is not withheld */
-
-/* Of operations that are withheld, in ns, without what launching a graph takes (H200): */
-#define LAUNCH_NS   2000u
-#define WITHHELD_NS 1000u /* at most, or they were not */
-#define LIGHT_NS    220u
-#define HEAVY_NS    280u
+#define NO_HASH UINT64_MAX
 
 enum event {
     EV_NONE,
@@ -45,34 +30,36 @@ enum event {
 };
 
 struct anchor {
-    uint64_t context;
-    uint64_t at; /* position where it was seen last */
-    uint64_t gap,
-        usual;          /* the last distance; the last one that came twice in a row, or the first */
-    uint32_t seen, run; /* run: regular ones in a row */
+    uint64_t hash;      /* the rolling hash there */
+    uint64_t at;        /* position where it was seen last */
+    uint64_t gap;       /* the last distance between two */
+    uint64_t usual;     /* the last distance that came twice in a row, or the first */
+    uint32_t seen, run; /* run: times in a row that it came at the usual distance */
 };
 
 struct ag_history {
     struct ag_history_limits limits;
-    uint64_t context, position; /* of the last operation; counted from 1 */
-    uint64_t deadline;          /* position at which there is more to look at than the context */
+    uint64_t rolling, position; /* position: of the last operation, counted from 1 */
+    uint64_t deadline;          /* position at which there is more to check than the hash */
     uint32_t length, target;    /* operations; target: of the segment that runs */
     uint32_t cap;               /* as the pace allows */
-    bool strong;                /* the segment began at an iteration's begin or at a flush */
+    bool at_known_place;        /* the segment began at an anchor or at a flush */
     bool is_first;              /* the segment that runs is the first after a flush */
     bool updating, again;       /* segments grow more slowly; again: as long as the one before */
-    uint64_t flushed_at, quiet;
-    uint64_t flushed_after[2];       /* contexts, of the last flushes */
+    uint64_t flushed_at;
+    uint64_t unflushed;              /* operations without a flush, after which anchors count */
+    uint64_t flushed_after[2];       /* rolling hashes, of the last flushes */
     uint64_t between, usual_between; /* operations between the last two flushes; when that came
                                         twice in a row, else 0 */
     struct anchor anchor, candidate;
     uint64_t probation;
     const struct anchor *acting;
-    uint64_t n_iterations;
+    uint64_t n_anchors;
 
-    unsigned shift, slow, quick; /* cap: the limit's shifted right; votes for another shift */
-    bool is_heavy;               /* the host takes long for an operation, though it is withheld */
-    unsigned otherwise;          /* votes for that to change */
+    unsigned shift;                       /* cap: the limit's, shifted right by this */
+    unsigned votes_shorter, votes_longer; /* for another shift */
+    bool host_is_slow;                    /* at withheld operations */
+    unsigned host_votes;                  /* for that to change */
     uint64_t last_ns, last_ns_at;
     uint32_t n_ended; /* segments since then */
 };
@@ -84,19 +71,18 @@ static bool one_an_iteration(const struct ag_history *history)
     return history->limits.cap == UINT32_MAX;
 }
 
-static void begin_anchor(const struct ag_history *history, struct anchor *anchor, uint64_t context)
+static void begin_anchor(const struct ag_history *history, struct anchor *anchor, uint64_t hash)
 {
-    *anchor =
-        (struct anchor){.context = context, .at = history->position, .seen = context != NO_CONTEXT};
+    *anchor = (struct anchor){.hash = hash, .at = history->position, .seen = hash != NO_HASH};
 }
 
-static void begin_understudy(struct ag_history *history)
+static void begin_candidate(struct ag_history *history)
 {
-    begin_anchor(history, &history->candidate, NO_CONTEXT);
-    history->probation = FIRST_PROBATION;
+    begin_anchor(history, &history->candidate, NO_HASH);
+    history->probation = AG_ANCHOR_PROBATION;
 }
 
-/* What the operation at this position, which is at this anchor or not, says about it. */
+/* Notes the operation at this position, which is at this anchor or is not. */
 static enum event note(struct anchor *anchor, uint64_t position, bool is_there)
 {
     uint64_t gap = position - anchor->at;
@@ -118,7 +104,7 @@ static enum event note(struct anchor *anchor, uint64_t position, bool is_there)
     return EV_SURPRISE;
 }
 
-/* Is it to be expected again? */
+/* May it come again? */
 static bool is_alive(const struct anchor *anchor, uint64_t position)
 {
     uint64_t gap = anchor->gap > anchor->usual ? anchor->gap : anchor->usual;
@@ -126,18 +112,18 @@ static bool is_alive(const struct anchor *anchor, uint64_t position)
     return anchor->seen >= 2 && position - anchor->at <= 2 * gap;
 }
 
-static enum event watch_understudy(struct ag_history *history)
+static enum event watch_candidate(struct ag_history *history)
 {
     struct anchor *candidate = &history->candidate;
     enum event event;
 
-    if (history->context < candidate->context) {
-        begin_anchor(history, candidate, history->context);
+    if (history->rolling < candidate->hash) {
+        begin_anchor(history, candidate, history->rolling);
         return EV_NONE;
     }
-    event = note(candidate, history->position, history->context == candidate->context);
+    event = note(candidate, history->position, history->rolling == candidate->hash);
     if (history->position - candidate->at >= history->probation) {
-        begin_anchor(history, candidate, NO_CONTEXT);
+        begin_anchor(history, candidate, NO_HASH);
         if (history->probation < AG_HISTORY_WINDOW)
             history->probation *= 2;
         return EV_NONE;
@@ -145,11 +131,11 @@ static enum event watch_understudy(struct ag_history *history)
     return event;
 }
 
-/* The anchor is silent for this operation: does its candidate act? */
-static bool understudy_acts(const struct ag_history *history)
+/* The anchor is not at this operation: may its candidate end the segment? */
+static bool candidate_acts(const struct ag_history *history)
 {
     return !is_alive(&history->anchor, history->position) ||
-           (history->candidate.run >= RUN_TO_ACT && history->candidate.usual <= history->cap);
+           (history->candidate.run >= AG_ANCHOR_RUN && history->candidate.usual <= history->cap);
 }
 
 static enum event watch(struct ag_history *history)
@@ -158,27 +144,27 @@ static enum event watch(struct ag_history *history)
     enum event event;
 
     history->acting = anchor;
-    if (history->context < anchor->context) {
-        begin_anchor(history, anchor, history->context);
-        begin_understudy(history);
+    if (history->rolling < anchor->hash) {
+        begin_anchor(history, anchor, history->rolling);
+        begin_candidate(history);
         return EV_NONE;
     }
-    if (history->context == anchor->context) {
-        begin_understudy(history);
+    if (history->rolling == anchor->hash) {
+        begin_candidate(history);
         return note(anchor, history->position, true);
     }
     event = note(anchor, history->position, false);
     if (history->position - anchor->at >= AG_HISTORY_WINDOW) {
         *anchor = history->candidate;
-        begin_understudy(history);
+        begin_candidate(history);
         return EV_NONE;
     }
     if (event != EV_NONE) {
-        (void)watch_understudy(history);
+        (void)watch_candidate(history);
         return event;
     }
-    event = watch_understudy(history);
-    if (!understudy_acts(history))
+    event = watch_candidate(history);
+    if (!candidate_acts(history))
         return EV_NONE;
     history->acting = &history->candidate;
     return event;
@@ -206,7 +192,7 @@ static void set_deadline(struct ag_history *history)
 static bool is_armed(const struct ag_history *history)
 {
     return !history->limits.flush_only &&
-           (history->limits.marked || history->position - history->flushed_at > history->quiet);
+           (history->limits.marked || history->position - history->flushed_at > history->unflushed);
 }
 
 static bool ends_at(struct ag_history *history, enum event event)
@@ -220,7 +206,7 @@ static bool ends_at(struct ag_history *history, enum event event)
         return !is_short;
     if (event == EV_REGULAR && usual <= history->cap)
         return history->length + usual > history->target;
-    return !is_short || !history->strong;
+    return !is_short || !history->at_known_place;
 }
 
 /* Operations until the next anchor, or 0 when none is expected. */
@@ -231,24 +217,21 @@ static uint64_t remaining(const struct ag_history *history)
     return is_armed(history) && since < usual ? usual - since : 0;
 }
 
-/* Do operations come slowly, to segments that grow? */
-static bool is_slow(const struct ag_history *history)
+/* Do operations come slowly, into segments that grow? */
+static bool comes_slowly(const struct ag_history *history)
 {
     return history->shift && history->limits.first < history->limits.cap;
 }
 
-/* Is a flush expected so soon that what is left would not be worth a graph? Beside a first graph
- * that has just been launched another one takes the device 2 us more, as long as it takes the host
- * to come to the end (H200: rounds of 12 operations 20.2 us in two graphs, 19.3 in one; of 20
- * operations 27.7 and 29.0), unless it is slow or updates nodes as well. */
+/* Is a flush expected so soon that what is left would not be worth a graph? */
 static bool is_flushed_soon(const struct ag_history *history)
 {
     uint64_t at = history->flushed_at + history->usual_between;
-    bool is_early = history->is_first && !history->updating && !history->is_heavy;
-    uint32_t least = is_early ? FIRST_TAIL : LEAST_TAIL;
+    bool is_early = history->is_first && !history->updating && !history->host_is_slow;
+    uint32_t least = is_early ? AG_TAIL_FIRST : AG_TAIL_LEAST;
 
     return history->usual_between && history->position <= at && at - history->position < least &&
-           !is_slow(history);
+           !comes_slowly(history);
 }
 
 static bool ends_by_length(const struct ag_history *history)
@@ -273,95 +256,91 @@ static void set_shift(struct ag_history *history, unsigned shift)
     bool grown = history->target >= history->cap;
 
     history->shift = shift;
-    history->slow = history->quick = 0;
+    history->votes_shorter = history->votes_longer = 0;
     history->cap = full_cap(history) >> shift;
     if (grown || history->target > history->cap)
         history->target = history->cap;
 }
 
-/* Is the host, with what the program does between operations, quick beside the device? */
-static void weigh(struct ag_history *history, uint64_t ns, uint64_t n)
+/* Is the host, with what the program does between operations, slower than the device? */
+static void judge_host(struct ag_history *history, uint64_t ns, uint64_t n)
 {
-    enum { VOTES = 16 };
-    uint64_t launching = (uint64_t)history->n_ended * LAUNCH_NS,
+    uint64_t launching = (uint64_t)history->n_ended * AG_PACE_LAUNCH_NS,
              each = ns > launching ? (ns - launching) / n : 0;
 
-    if (each > WITHHELD_NS)
+    if (each > AG_PACE_WITHHELD_NS)
         return;
-    if (history->is_heavy ? each < LIGHT_NS : each > HEAVY_NS)
-        history->otherwise++;
+    if (history->host_is_slow ? each < AG_PACE_FAST_NS : each > AG_PACE_SLOW_NS)
+        history->host_votes++;
     else
-        history->otherwise = 0;
-    if (history->otherwise < VOTES)
+        history->host_votes = 0;
+    if (history->host_votes < AG_PACE_VOTES)
         return;
-    history->is_heavy = !history->is_heavy;
-    history->otherwise = 0;
+    history->host_is_slow = !history->host_is_slow;
+    history->host_votes = 0;
 }
 
-/* What the driver takes for operations that are not withheld is not the program's pace. A slow
- * program gains nearly as much by graphs of 8 as by longer ones (2.3 and 2.5 us of 2.7 an
- * operation, H200), and its device has less left to do when the host begins to wait. */
+/* The time that the driver takes for operations that pass is not the program's pace. */
 static void keep_pace(struct ag_history *history, uint64_t now_ns)
 {
-    enum { VOTES_SHORTER = 4, VOTES_LONGER = 64 };
     uint64_t n = history->position - history->last_ns_at, each;
 
     if (!history->limits.hold_ns || one_an_iteration(history))
         return;
     if (history->last_ns && now_ns > history->last_ns && n) {
-        weigh(history, now_ns - history->last_ns, n);
+        judge_host(history, now_ns - history->last_ns, n);
         each = (now_ns - history->last_ns) / n;
-        each = each > EAGER_NS ? each - EAGER_NS : 0;
-        history->slow = each * history->cap > history->limits.hold_ns ? history->slow + 1 : 0;
-        history->quick =
-            each * history->cap * 4 <= history->limits.hold_ns ? history->quick + 1 : 0;
+        each = each > AG_PACE_EAGER_NS ? each - AG_PACE_EAGER_NS : 0;
+        history->votes_shorter =
+            each * history->cap > history->limits.hold_ns ? history->votes_shorter + 1 : 0;
+        history->votes_longer =
+            each * history->cap * 4 <= history->limits.hold_ns ? history->votes_longer + 1 : 0;
     }
     history->last_ns = now_ns;
     history->last_ns_at = history->position;
     history->n_ended = 0;
-    if (history->slow >= VOTES_SHORTER && history->cap / 2 >= LEAST_CAP)
+    if (history->votes_shorter >= AG_PACE_VOTES_SHORTER && history->cap / 2 >= AG_PACE_LEAST_CAP)
         set_shift(history, history->shift + 1);
-    else if (history->quick >= VOTES_LONGER && history->shift)
+    else if (history->votes_longer >= AG_PACE_VOTES_LONGER && history->shift)
         set_shift(history, history->shift - 1);
 }
 
 /* --- growth --- */
 
-/* A slow program's device may have nothing to do but what comes: it gets the first operation at
- * once or after few others, and when the host begins to wait, little is left to do.
- * Otherwise, while the second segment comes together, the device must have enough in the first; but
- * it does not begin before that is complete. */
+/* Of the first segment after a flush. While the second is recorded, the device should have enough
+ * to do in the first; but it does not begin before the first is complete. Where operations come
+ * slowly the device may be idle, so it gets them early, down to one by one. */
 static uint32_t first_length(const struct ag_history *history)
 {
     uint32_t first = history->limits.first;
 
     if (first >= history->cap || one_an_iteration(history))
         return history->cap;
-    if (is_slow(history)) {
+    if (comes_slowly(history)) {
         first >>= history->shift;
         return first ? first : 1;
     }
-    return history->is_heavy && 2 * first < history->cap ? 2 * first : first;
+    return history->host_is_slow && 2 * first < history->cap ? 2 * first : first;
 }
 
 static void leave_short_tail(struct ag_history *history)
 {
     uint64_t at = history->flushed_at + history->usual_between + history->length, left;
 
-    if (!history->usual_between || !is_slow(history) || at <= history->position)
+    if (!history->usual_between || !comes_slowly(history) || at <= history->position)
         return;
     left = at - history->position; /* of this segment on, until the flush */
-    if (left <= SLOW_TAIL)
+    if (left <= AG_TAIL_SLOW)
         history->target = (uint32_t)left;
-    else if (left - SLOW_TAIL < history->target)
-        history->target = (uint32_t)(left - SLOW_TAIL);
+    else if (left - AG_TAIL_SLOW < history->target)
+        history->target = (uint32_t)(left - AG_TAIL_SLOW);
 }
 
-/* The device, which takes a microsecond for an operation at the least, must not run dry while the
- * next segment comes together. */
 static void grow(struct ag_history *history)
 {
-    uint32_t times = history->updating || history->is_heavy ? 2 : history->is_first ? 4 : 3;
+    uint32_t times = history->updating || history->host_is_slow ? AG_GROWTH_SLOW
+                     : history->is_first                        ? AG_GROWTH_SECOND
+                                                                : AG_GROWTH_LATER;
 
     history->again = history->updating && !history->is_first && !history->again;
     if (!history->again)
@@ -373,14 +352,15 @@ static void grow(struct ag_history *history)
 
 /* --- from outside --- */
 
-/* Do flushes come at the same place? Others (the watchdog's) tell nothing of iterations. */
-static bool is_place_of_flushes(struct ag_history *history)
+/* Notes where a flush came. True: others came there, so iterations may lie between flushes. (The
+ * watchdog's come anywhere.) */
+static bool note_place_of_flush(struct ag_history *history)
 {
     uint64_t *after = history->flushed_after;
-    bool known = history->context == after[0] || history->context == after[1] || !after[0];
+    bool known = history->rolling == after[0] || history->rolling == after[1] || !after[0];
 
     after[1] = after[0];
-    after[0] = history->context;
+    after[0] = history->rolling;
     return known;
 }
 
@@ -389,11 +369,12 @@ static void flushed(struct ag_history *history)
     uint64_t between = history->position - history->flushed_at;
     bool was_armed = is_armed(history);
 
-    if (between && !is_place_of_flushes(history))
-        history->quiet = was_armed ? 0 : LEAST_QUIET;
+    if (between && !note_place_of_flush(history))
+        history->unflushed = was_armed ? 0 : AG_ANCHOR_UNFLUSHED;
     else if (between)
-        history->quiet =
-            between <= MOST_FLUSHED && 2 * between > LEAST_QUIET ? 2 * between : LEAST_QUIET;
+        history->unflushed = between <= AG_ANCHOR_BETWEEN && 2 * between > AG_ANCHOR_UNFLUSHED
+                                 ? 2 * between
+                                 : AG_ANCHOR_UNFLUSHED;
     if (between) {
         history->usual_between = between == history->between ? between : 0;
         history->between = between;
@@ -402,7 +383,7 @@ static void flushed(struct ag_history *history)
     history->is_first = true;
     history->again = false;
     history->length = 0;
-    history->strong = true;
+    history->at_known_place = true;
     history->flushed_at = history->position;
     history->last_ns = 0;
     leave_short_tail(history);
@@ -412,13 +393,7 @@ static struct ag_freelist freelist;
 
 void ag_history_prepare(void)
 {
-    struct ag_history *history =
-        ag_freelist_is_full(&freelist) ? NULL : ag_pages_get(sizeof(*history));
-
-    if (!history)
-        return;
-    ag_pages_ready(history, sizeof(*history));
-    ag_history_free(history);
+    ag_freelist_prepare(&freelist, sizeof(struct ag_history), sizeof(struct ag_history));
 }
 
 struct ag_history *ag_history_new(const struct ag_history_limits *limits)
@@ -428,11 +403,11 @@ struct ag_history *ag_history_new(const struct ag_history_limits *limits)
     if (!history)
         return NULL;
     history->limits = *limits;
-    history->quiet = LEAST_QUIET;
+    history->unflushed = AG_ANCHOR_UNFLUSHED;
     history->acting = &history->anchor;
-    begin_anchor(history, &history->anchor, limits->marked ? 0 : NO_CONTEXT);
+    begin_anchor(history, &history->anchor, limits->marked ? 0 : NO_HASH);
     history->anchor.seen = 0;
-    begin_understudy(history);
+    begin_candidate(history);
     set_shift(history, 0);
     flushed(history);
     return history;
@@ -446,12 +421,11 @@ void ag_history_free(struct ag_history *history)
     ag_freelist_put_or_free(&freelist, history, sizeof(*history));
 }
 
-/* Most operations: no anchor, none missing, and no reason to end. */
+/* Most operations: no anchor, none missing, and the segment is not full. */
 static inline bool passes_by(const struct ag_history *history)
 {
-    return history->context > history->anchor.context &&
-           history->context > history->candidate.context && history->position < history->deadline &&
-           history->length < history->target;
+    return history->rolling > history->anchor.hash && history->rolling > history->candidate.hash &&
+           history->position < history->deadline && history->length < history->target;
 }
 
 static bool decide(struct ag_history *history, bool mark)
@@ -465,22 +439,22 @@ static bool decide(struct ag_history *history, bool mark)
         set_deadline(history);
     }
     if (event == EV_REGULAR || event == EV_SURPRISE)
-        history->n_iterations++;
+        history->n_anchors++;
     if (event != EV_NONE && history->length && is_armed(history) && ends_at(history, event)) {
-        history->strong = event != EV_MISSING;
+        history->at_known_place = event != EV_MISSING;
         return true;
     }
     if (!ends_by_length(history))
         return false;
-    history->strong = false;
+    history->at_known_place = false;
     return true;
 }
 
-bool ag_history_ends_before(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns)
+bool ag_history_advance(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns)
 {
     bool ends = false;
 
-    history->context = (history->context << 64 / CONTEXT) + hash;
+    history->rolling = ag_rolling_hash(history->rolling, hash);
     history->position++;
     if (now_ns)
         keep_pace(history, now_ns);
@@ -516,9 +490,9 @@ uint32_t ag_history_target(const struct ag_history *history)
     return history->target;
 }
 
-void ag_history_iterations(const struct ag_history *history, uint64_t *ret_count,
-                           uint32_t *ret_period)
+uint64_t ag_history_anchors(const struct ag_history *history, uint32_t *ret_period)
 {
-    *ret_count = history->n_iterations;
-    *ret_period = (uint32_t)history->acting->gap;
+    if (ret_period)
+        *ret_period = (uint32_t)history->acting->gap;
+    return history->n_anchors;
 }

@@ -1,14 +1,10 @@
-/* The kinds of rounds that come often enough to be compared: see kinds.h.
+/* The kinds of iterations that come often enough to be compared: see kinds.h.
  *
- * Of more kinds than there are places, those stay that come often: a round of a kind without a
- * place takes one credit from each that has one, and the place of one without credit. */
+ * There are few places. Kinds that come often keep theirs: an iteration of a kind without a place
+ * takes one credit from each kind that has one, and the place of a kind without credit. */
 #include "graph/learn/kinds.h"
 
 #include <stddef.h>
-
-#define MOST_CREDIT     64u /* so that kinds that come no more make room some time */
-#define MOST_SURE       3u
-#define BUILDING_ROUNDS 64u /* that are not compared, since building is over some time */
 
 static uint32_t find(const struct ag_kinds *kinds, uint64_t path)
 {
@@ -54,14 +50,14 @@ static uint32_t place_of(struct ag_kinds *kinds, uint64_t path)
 static void follow(struct ag_kind *before, uint32_t place)
 {
     if (before->next == place)
-        before->sure += before->sure < MOST_SURE;
+        before->sure += before->sure < AG_KINDS_MOST_SURE;
     else if (before->next < AG_KINDS && before->sure)
         before->sure--;
     else
         before->next = place;
 }
 
-/* Behind a kind that was never seen before comes what came before it, until more is known. */
+/* Until more is known, a new kind is taken to be an exception: the kind before it comes back. */
 static void expect(struct ag_kinds *kinds, uint32_t place)
 {
     uint32_t before = kinds->last ? kinds->last - 1 : place;
@@ -71,10 +67,11 @@ static void expect(struct ag_kinds *kinds, uint32_t place)
     kinds->expected = (kinds->kind[place].next < AG_KINDS ? kinds->kind[place].next : before) + 1;
 }
 
-/* Building is over some time, and says nothing of later rounds. Unless it does not end. */
-static bool counts(struct ag_kind *kind, const struct ag_round *round)
+/* Iterations in which graphs are built say nothing of later ones, so they do not count, unless
+ * building does not end. */
+static bool count(struct ag_kind *kind, const struct ag_iteration_sample *sample)
 {
-    return !round->built || kind->building++ >= BUILDING_ROUNDS;
+    return !sample->built || kind->building++ >= AG_KINDS_BUILDING;
 }
 
 static bool took_most(const struct ag_kinds *kinds, const struct ag_kind *kind)
@@ -91,9 +88,10 @@ bool ag_kinds_replay(const struct ag_kinds *kinds)
     return !kinds->expected || ag_profit_replays(&kinds->kind[kinds->expected - 1].profit);
 }
 
-const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds, const struct ag_round *round)
+const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds,
+                                      const struct ag_iteration_sample *sample)
 {
-    uint32_t place = round->path ? place_of(kinds, round->path) : AG_KINDS;
+    uint32_t place = sample->path ? place_of(kinds, sample->path) : AG_KINDS;
     bool compared = false;
     struct ag_kind *kind;
     uint64_t ns;
@@ -101,13 +99,13 @@ const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds, const struct ag_ro
     if (place == AG_KINDS)
         return NULL;
     kind = &kinds->kind[place];
-    kind->credit += kind->credit < MOST_CREDIT;
-    kind->ns += round->ns;
-    ns = counts(kind, round) ? round->ns : 0;
-    if (round->was_to_replay && !round->replayed)
+    kind->credit += kind->credit < AG_KINDS_MOST_CREDIT;
+    kind->ns += sample->ns;
+    ns = count(kind, sample) ? sample->ns : 0;
+    if (sample->was_to_replay && !sample->replayed)
         ag_profit_before(&kind->profit, ns);
     else
-        compared = ag_profit_note(&kind->profit, round->replayed, ns);
+        compared = ag_profit_note(&kind->profit, sample->replayed, ns);
     expect(kinds, place);
     return compared && took_most(kinds, kind) ? &kind->profit : NULL;
 }

@@ -1,8 +1,8 @@
 /* Marks of streams and of iterations: see marks.h.
  *
- * Of names that NVTX gives, only those count that a word `name:GLOB` matches: their streams are
- * kept in a table of fixed size, so that naming needs no memory. Who names more streams than it
- * holds gets the rest unmarked, which is always allowed. */
+ * Of the names that NVTX gives to streams, only those count that a word `name:GLOB` matches. Their
+ * streams are kept in a table of fixed size, so that naming needs no memory. Streams that find no
+ * room stay unmarked, which is always allowed. */
 #include "graph/learn/marks.h"
 
 #include <string.h>

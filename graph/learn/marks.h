@@ -1,4 +1,4 @@
-/* Which streams are replayed (ALLOGRAFT_GRAPH), and where iterations begin
+/* Marks: which streams are replayed (ALLOGRAFT_GRAPH), and where iterations begin
  * (ALLOGRAFT_GRAPH_ITERATION). Any thread may call; nothing here waits or calls the driver. */
 #ifndef AG_GRAPH_MARKS_H
 #define AG_GRAPH_MARKS_H

@@ -1,17 +1,18 @@
 /* The trie of segments: see matcher.h.
  *
  * Nodes lie in one array, in the order in which they were made, so that following a known segment
- * goes forwards through memory. What must be cheap: a child that was taken last time (one
- * comparison), and new nodes without end, on a stream that never repeats. So room is made for a
- * quarter of all nodes at once, and what that looks at lies close together, beside the nodes.
+ * walks forwards through memory. Two things must be cheap: following the child that was taken last
+ * time (one comparison), and making new nodes without end, on a stream that never repeats. So a
+ * quarter of all nodes is evicted at once, and what eviction reads lies apart from the nodes, close
+ * together.
  *
- * Such a stream would still write a node for every operation, never to be read again. So when
- * little was found of what was looked for, an operation that would branch off a known path is only
- * noted; when it comes there again, all that follows it in that segment gets nodes.
+ * A stream that never repeats would still write a node for each operation that nobody reads. So
+ * when most look-ups fail, an operation that would branch off a known path is only noted; when it
+ * comes there again, it and the rest of that segment get nodes.
  *
- * When a node was used (in the count of ends) is taken from its parent, so it does not grow on the
- * way down, and what is older than some moment is whole subtrees; but for what is kept: nodes with
- * graphs, the node in hand, and their ancestors. */
+ * The time of a node's last use (in ends of segments) is copied from its parent, so it never grows
+ * on the way down: nodes older than some moment form whole subtrees. Nodes with graphs, the node in
+ * hand, and their ancestors are kept. */
 #include "graph/learn/matcher.h"
 
 #include <stddef.h>
@@ -19,13 +20,12 @@
 
 #include "interpose/base/pages.h"
 
-#define MOST_LISTED  8u /* children; of more, each is in the table as well */
-#define N_BUCKETS    256u
-#define N_NOTES      16384u
-#define LEAST_JUDGED 8192u
-#define PART_BYTES   4096u /* what each part of the memory begins at a multiple of */
-#define FIRST_READY  224u  /* nodes that are made ahead of time: 8 pages, with those beside them */
-#define MOST_TIDIED  1024u /* nodes that are cleared, so that another stream may use the memory */
+#define MOST_LISTED 8u /* children; of more, each is in the table as well */
+#define N_BUCKETS   256u
+#define N_NOTES     16384u
+#define PART_BYTES  4096u /* what each part of the memory begins at a multiple of */
+#define FIRST_READY 224u  /* nodes that are made ahead of time: 8 pages, with those beside them */
+#define MOST_TIDIED 1024u /* nodes that are cleared, so that another stream may use the memory */
 
 enum mark { EVICTABLE, KEPT, DOOMED };
 
@@ -53,7 +53,7 @@ struct ag_matcher {
     bool hardly_repeats;
     bool is_scattered; /* something was written into the table, or noted */
     uint32_t fresh;    /* number of the node that was made last, in this segment; or 0 */
-    uint32_t *notes;   /* what came where it would have branched off, by hash; 0 for none */
+    uint32_t *notes;   /* operations that would have branched off, by hash; 0 for none */
 };
 
 static struct ag_freelist freelist; /* of the usual size */
@@ -376,8 +376,8 @@ static bool has_many_children(const struct ag_node *node)
     return n > MOST_LISTED;
 }
 
-/* Was this noted before? If not, it is now. */
-static bool is_noted(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
+/* Notes it. True: it was noted before. */
+static bool note_branch(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
 {
     uint64_t mixed = (hash ^ ((uint64_t)node->number << 32)) * 0x9e3779b97f4a7c15u;
     uint32_t *note = &matcher->notes[mixed >> 32 & (N_NOTES - 1)], tag = (uint32_t)mixed | 1;
@@ -388,9 +388,10 @@ static bool is_noted(struct ag_matcher *matcher, const struct ag_node *node, uin
     return was;
 }
 
-static bool is_worth_a_node(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
+static bool judge_node(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
 {
-    uint32_t enough = matcher->max_nodes / 2 > LEAST_JUDGED ? matcher->max_nodes / 2 : LEAST_JUDGED;
+    uint32_t enough =
+        matcher->max_nodes / 2 > AG_MATCHER_JUDGED ? matcher->max_nodes / 2 : AG_MATCHER_JUDGED;
 
     matcher->n_missed++;
     if (matcher->n_missed >= enough || matcher->n_found >= enough) {
@@ -398,7 +399,7 @@ static bool is_worth_a_node(struct ag_matcher *matcher, const struct ag_node *no
         matcher->n_found = matcher->n_missed = 0;
     }
     return !matcher->hardly_repeats || (matcher->fresh && matcher->fresh == node->number) ||
-           is_noted(matcher, node, hash);
+           note_branch(matcher, node, hash);
 }
 
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
@@ -409,7 +410,7 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
 
     if (child)
         return child;
-    number = is_worth_a_node(matcher, node, hash) ? take_number(matcher, node) : 0;
+    number = judge_node(matcher, node, hash) ? take_number(matcher, node) : 0;
     matcher->fresh = number;
     if (!number)
         return NULL;
@@ -495,13 +496,4 @@ struct ag_node *ag_matcher_oldest_graph(struct ag_matcher *matcher)
             oldest = node;
     }
     return oldest;
-}
-
-void ag_matcher_each_graph(struct ag_matcher *matcher,
-                           void (*visit)(struct ag_node *node, void *data), void *data)
-{
-    for (uint32_t i = matcher->n_graphs; i > 0; i--) { /* backwards: it may be taken out */
-        if (i <= matcher->n_graphs)
-            visit(matcher->graphs[i - 1], data);
-    }
 }

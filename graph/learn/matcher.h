@@ -1,8 +1,8 @@
-/* A trie of the segments a stream has been seen to submit, keyed by signatures. Pure: knows no
- * CUDA, no clock. One per stream; its owner is the only one that calls.
+/* A trie of the segments that a stream was seen to submit, keyed by signatures. Pure: knows no
+ * CUDA, no clock. One for each stream; only its owner calls.
  *
- * A segment is the run of operations from one end (a flush, a boundary) to the next. It is a path
- * from the root; the node where it ended has `ends` counted, and may carry graphs. */
+ * A segment is a path from the root, one node for each operation. The node where it ended counts
+ * its ends, and may carry graphs. */
 #ifndef AG_GRAPH_MATCHER_H
 #define AG_GRAPH_MATCHER_H
 
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "graph/record/op.h"
+#include "graph/tuning.h"
 
 struct ag_variants; /* graph/learn/variants.h: the matcher only carries them */
 
@@ -31,8 +32,7 @@ struct ag_matcher;
 
 /* At most max_nodes nodes beside the root. NULL without memory. */
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes);
-/* Makes what the next ag_matcher_new(AG_MATCHER_NODES) hands out; a few at most. */
-#define AG_MATCHER_NODES (1u << 16)
+/* Allocates ahead of time what ag_matcher_new(AG_MATCHER_NODES) hands out; a few at most. */
 void ag_matcher_prepare(void);
 /* `drop` gets all graphs that are still carried. */
 void ag_matcher_free(struct ag_matcher *matcher,
@@ -42,23 +42,20 @@ struct ag_node *ag_matcher_root(struct ag_matcher *matcher);
 /* The child of `node` that this operation leads to, or NULL. */
 struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
                                   const struct ag_signature *signature, uint64_t hash);
-/* As follow, makes it where it is missing; evicts paths without graphs, least recently used first,
- * when the nodes are used up. NULL when that does not help, and on streams that hardly repeat
- * anything, where a path only branches at an operation that comes there for the second time. Never
- * evicts an ancestor of `node`. */
+/* Like follow, but makes a missing child. When all nodes are in use, it evicts paths without
+ * graphs, least recently used first, and never an ancestor of `node`. NULL when that does not help;
+ * and on a stream that hardly repeats, where a path branches only at an operation that comes there
+ * for the second time. */
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
                                 const struct ag_signature *signature, uint64_t hash);
 /* A segment ended at `node` (not the root). */
 void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node);
-/* Sets or takes away (NULL) a node's graphs and keeps `below` of its ancestors right. Returns those
- * that were there. */
+/* Sets a node's graphs, or takes them away (NULL), and updates `below` of its ancestors. Returns
+ * those that it had. */
 struct ag_variants *ag_matcher_set_graphs(struct ag_matcher *matcher, struct ag_node *node,
                                           struct ag_variants *graphs);
-/* The node with graphs that was passed the longest time ago, for the bound on graphs; or NULL. */
+/* The node with graphs that was least recently used, for the bound on graphs; or NULL. */
 struct ag_node *ag_matcher_oldest_graph(struct ag_matcher *matcher);
-/* Calls `visit` for every node that carries graphs. `visit` may set_graphs(NULL). */
-void ag_matcher_each_graph(struct ag_matcher *matcher,
-                           void (*visit)(struct ag_node *node, void *data), void *data);
 uint32_t ag_matcher_count(const struct ag_matcher *matcher);
 
 #endif

@@ -1,21 +1,12 @@
-/* Compares rounds of the two ways: see profit.h.
+/* Compares replayed and eager iterations: see profit.h.
  *
  * The ways take turns, so that what changes meanwhile (clocks, other programs) changes for both.
- * The first round of a turn is not counted: what the rounds before left behind on the device is
- * waited for in it. A comparison that does not come together, because rounds are not of the way
- * that was wanted, is given up with the answer as it was. */
+ * The first iteration of a turn is not counted: in it, work is waited for that the turn before left
+ * on the device. A comparison that does not complete, because iterations did not go the way that
+ * was asked for, is given up, and the answer stays. */
 #include "graph/learn/profit.h"
 
 #include <stddef.h>
-#include <string.h>
-
-#define FIRST_ROUNDS   8u /* replayed, before the first comparison */
-#define TURN           4u /* rounds of one way, the first of which does not count */
-#define CLEAR_ROUNDS   3u /* of each way, when an answer is clear */
-#define BEFORE_ROUNDS  2u
-#define FIRST_INTERVAL 64u
-#define LAST_INTERVAL  65536u
-#define MOST_ROUNDS    (16u * AG_PROFIT_SAMPLES) /* of one comparison */
 
 bool ag_profit_replays(const struct ag_profit *profit)
 {
@@ -24,7 +15,7 @@ bool ag_profit_replays(const struct ag_profit *profit)
 
 void ag_profit_before(struct ag_profit *profit, uint64_t ns)
 {
-    if (profit->comparing || profit->interval || profit->rounds || !ns)
+    if (profit->comparing || profit->interval || profit->iterations || !ns)
         return;
     if (!profit->n_before || ns < profit->before)
         profit->before = ns;
@@ -53,7 +44,7 @@ static uint64_t median(const uint64_t *samples, uint32_t n)
 
 static bool is_clearly_less(uint64_t ns, uint64_t than)
 {
-    return ns + ns / 4 < than;
+    return ns + ns / AG_PROFIT_CLEAR_SHARE < than;
 }
 
 /* Each of them, than each of the others. */
@@ -67,17 +58,17 @@ static bool is_clear(const struct ag_profit *profit)
 {
     uint32_t n = profit->n_eager, m = profit->n_replayed;
 
-    return n >= CLEAR_ROUNDS && m >= CLEAR_ROUNDS &&
+    return n >= AG_PROFIT_CLEAR && m >= AG_PROFIT_CLEAR &&
            are_clearly_less(profit->replayed, m, profit->eager, n);
 }
 
-/* By more than what rounds of one way differ from each other. */
+/* By more than what iterations of one way differ from each other. */
 static bool is_slower(const struct ag_profit *profit)
 {
     uint64_t eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 3),
              replayed = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 3);
 
-    return replayed > eager + eager / 100 && replayed > profit->median_eager;
+    return replayed > eager + eager / AG_PROFIT_SLOWER_SHARE && replayed > profit->median_eager;
 }
 
 static void begin(struct ag_profit *profit)
@@ -86,7 +77,7 @@ static void begin(struct ag_profit *profit)
     profit->n_eager = profit->n_replayed = 0;
     profit->wants_replayed = profit->prefers_eager; /* the other way first */
     profit->in_turn = 0;
-    profit->next_check = profit->rounds + MOST_ROUNDS;
+    profit->next_check = profit->iterations + AG_PROFIT_GIVE_UP;
 }
 
 static void finish(struct ag_profit *profit, bool prefers_eager)
@@ -95,12 +86,12 @@ static void finish(struct ag_profit *profit, bool prefers_eager)
 
     profit->comparing = profit->is_doubted = false;
     if (is_first || !same)
-        profit->interval = FIRST_INTERVAL;
-    else if (profit->interval < LAST_INTERVAL)
+        profit->interval = AG_PROFIT_FIRST_INTERVAL;
+    else if (profit->interval < AG_PROFIT_LAST_INTERVAL)
         profit->interval *= 2;
     profit->changes += !same;
     profit->prefers_eager = prefers_eager;
-    profit->next_check = profit->rounds + profit->interval;
+    profit->next_check = profit->iterations + profit->interval;
 }
 
 static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
@@ -110,13 +101,13 @@ static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
 
     if (profit->in_turn++ && *n < AG_PROFIT_SAMPLES)
         samples[(*n)++] = ns;
-    if (profit->in_turn == TURN) {
+    if (profit->in_turn == AG_PROFIT_TURN) {
         profit->wants_replayed = !profit->wants_replayed;
         profit->in_turn = 0;
     }
 }
 
-/* A comparison says that replay is slower: is that to be seen once more? */
+/* A comparison says that replay is slower: must another one confirm it? */
 static bool is_doubtful(const struct ag_profit *profit)
 {
     return !profit->prefers_eager && !profit->is_doubted &&
@@ -128,16 +119,18 @@ static bool is_complete(const struct ag_profit *profit)
     return profit->n_eager == AG_PROFIT_SAMPLES && profit->n_replayed == AG_PROFIT_SAMPLES;
 }
 
-/* The last of the rounds before the first comparison, all replayed. True: it is not needed. */
-static bool first_round(struct ag_profit *profit, uint64_t ns)
+/* One of the replayed iterations before the first comparison. True: that comparison is not needed.
+ */
+static bool spare_first(struct ag_profit *profit, uint64_t ns)
 {
-    uint32_t left = FIRST_ROUNDS - (uint32_t)profit->rounds;
+    uint32_t left = AG_PROFIT_FIRST - (uint32_t)profit->iterations;
 
-    if (left >= CLEAR_ROUNDS || !ns)
+    if (left >= AG_PROFIT_CLEAR || !ns)
         return false;
     profit->replayed[profit->n_replayed++] = ns;
-    if (left || profit->n_before < BEFORE_ROUNDS ||
-        !is_clearly_less(ranked(profit->replayed, CLEAR_ROUNDS, CLEAR_ROUNDS - 1), profit->before))
+    if (left || profit->n_before < AG_PROFIT_BEFORE ||
+        !is_clearly_less(ranked(profit->replayed, AG_PROFIT_CLEAR, AG_PROFIT_CLEAR - 1),
+                         profit->before))
         return false;
     profit->median_eager = profit->before;
     profit->median_replayed = median(profit->replayed, profit->n_replayed);
@@ -150,14 +143,14 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
     bool is_first = !profit->interval, slower;
 
     if (!profit->comparing) {
-        profit->rounds += !is_first || (replayed && ns);
-        if (is_first && replayed && first_round(profit, ns))
+        profit->iterations += !is_first || (replayed && ns);
+        if (is_first && replayed && spare_first(profit, ns))
             return true;
-        if (profit->rounds >= (is_first ? FIRST_ROUNDS : profit->next_check))
+        if (profit->iterations >= (is_first ? AG_PROFIT_FIRST : profit->next_check))
             begin(profit);
         return false;
     }
-    profit->rounds++;
+    profit->iterations++;
     if (ns && replayed == profit->wants_replayed)
         take(profit, replayed, ns);
     if (is_complete(profit) || is_clear(profit)) {
@@ -172,7 +165,7 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
         finish(profit, slower);
         return true;
     }
-    if (profit->rounds >= profit->next_check)
+    if (profit->iterations >= profit->next_check)
         finish(profit, profit->prefers_eager);
     return false;
 }

@@ -1,40 +1,33 @@
 /* Which graph of a segment is launched, and when another one pays: see variants.h.
  *
- * Payloads are told apart by a few operations' (the probes'): a set has come before when all of
- * these but one are as they were (one may be a seed that counts on). When sets have come again of
- * which no graph has the payloads, and nodes were changed for them a few times over, a graph is
- * built of the one in hand; the graph that was changed for its sake has the same payloads then, and
- * is the spare one: the first to be changed again. Where no further one may be built, graphs that
- * were not picked for long become the spare one in turn. */
+ * Sets of payloads are told apart by those of four operations, the probes. A set has come before
+ * when all probes but one are as they were (that one may be a seed that counts up). Another graph
+ * is built when sets come again that no graph has, and updating nodes for them has cost enough. The
+ * graph that was updated for such a set has the same payloads as the new one; so it becomes the
+ * *spare*, the one that is updated next. Where no more graphs may be built, one that was not picked
+ * for long becomes the spare. */
 #include "graph/learn/variants.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "graph/replay/builder.h"
+#include "graph/tuning.h"
 #include "interpose/base/pages.h"
 
-#define MOST       32u
-#define PROBES     4u
-#define REMEMBERED 32u
-#define WORTH      4u          /* part of the nodes that changed, for which a graph is worth it */
-#define STALE      (8u * MOST) /* launches without being picked */
-#define RENT       4u          /* changes of all nodes, the cost of which is worth a graph's */
-#define TOLERANCE  4u          /* graphs that seemed right and were not, more than were right */
-
 struct fingerprint {
-    uint32_t of[PROBES];
+    uint32_t of[AG_VARIANTS_PROBES];
 };
 
 struct ag_variants {
-    struct ag_graph *graph[MOST];
-    uint32_t picked_at[MOST]; /* launches before it was picked last */
+    struct ag_graph *graph[AG_VARIANTS_MOST];
+    uint32_t picked_at[AG_VARIANTS_MOST]; /* launches before it was picked last */
     uint32_t n, n_ops, n_probes;
     uint32_t launches, picked, spare; /* spare: an index, or MOST */
-    uint32_t right, wrong;            /* graphs picked as they seemed right: little changed, much */
-    uint32_t paid; /* nodes changed for sets that came again, since a graph was built last */
+    uint32_t right, wrong; /* graphs picked because they seemed right: little was updated, much */
+    uint32_t paid; /* nodes updated for sets that came again, since a graph was built last */
     bool seemed_right, recurs;
-    struct fingerprint remembered[REMEMBERED];
+    struct fingerprint remembered[AG_VARIANTS_REMEMBERED];
     uint32_t n_remembered;
 };
 
@@ -45,8 +38,8 @@ struct ag_variants *ag_variants_new(uint32_t n_ops)
     if (!variants)
         return NULL;
     variants->n_ops = n_ops;
-    variants->n_probes = n_ops < PROBES ? n_ops : PROBES;
-    variants->spare = MOST;
+    variants->n_probes = n_ops < AG_VARIANTS_PROBES ? n_ops : AG_VARIANTS_PROBES;
+    variants->spare = AG_VARIANTS_MOST;
     return variants;
 }
 
@@ -87,7 +80,7 @@ static uint32_t probe(const struct ag_variants *variants, uint32_t i)
 
 /* --- which one --- */
 
-/* Probes whose payloads it has; where the first two are others, the rest are taken to be. */
+/* The number of probes whose payloads it has; 0 as soon as the first two differ. */
 static uint32_t likeness(const struct ag_variants *variants, const struct ag_graph *graph,
                          const struct ag_op *ops)
 {
@@ -124,7 +117,7 @@ struct ag_graph *ag_variants_take(struct ag_variants *variants)
     variants->graph[oldest] = variants->graph[end];
     variants->picked_at[oldest] = variants->picked_at[end];
     if (variants->spare == oldest)
-        variants->spare = MOST;
+        variants->spare = AG_VARIANTS_MOST;
     else if (variants->spare == end)
         variants->spare = oldest;
     if (variants->picked == end)
@@ -137,7 +130,7 @@ struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_
 {
     uint32_t best = 0, best_likeness = 0;
 
-    /* They mostly come in the order in which they were built. */
+    /* Sets mostly come in the order in which their graphs were built. */
     for (uint32_t k = 1; variants->n > 1 && k <= variants->n; k++) {
         uint32_t i = (variants->picked + k) % variants->n;
         uint32_t now = likeness(variants, variants->graph[i], ops);
@@ -151,7 +144,7 @@ struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_
     }
     variants->seemed_right = best_likeness > 0;
     if (variants->n > 1 && !best_likeness)
-        best = variants->spare < MOST ? variants->spare : longest_unpicked(variants);
+        best = variants->spare < AG_VARIANTS_MOST ? variants->spare : longest_unpicked(variants);
     variants->picked = best;
     variants->picked_at[best] = ++variants->launches;
     return variants->graph[best];
@@ -177,7 +170,7 @@ static bool is_remembered(const struct ag_variants *variants, const struct finge
 {
     uint32_t needed = variants->n_probes > 2 ? variants->n_probes - 1 : variants->n_probes;
 
-    for (uint32_t i = 0; i < REMEMBERED && i < variants->n_remembered; i++) {
+    for (uint32_t i = 0; i < AG_VARIANTS_REMEMBERED && i < variants->n_remembered; i++) {
         uint32_t same = 0;
 
         for (uint32_t k = 0; k < variants->n_probes; k++)
@@ -188,7 +181,7 @@ static bool is_remembered(const struct ag_variants *variants, const struct finge
     return false;
 }
 
-static bool recurs(struct ag_variants *variants, const struct ag_op *ops)
+static bool note_set(struct ag_variants *variants, const struct ag_op *ops)
 {
     struct fingerprint now = {{0}};
 
@@ -196,30 +189,31 @@ static bool recurs(struct ag_variants *variants, const struct ag_op *ops)
         now.of[i] = fingerprint(&ops[probe(variants, i)]);
     if (is_remembered(variants, &now))
         return true;
-    variants->remembered[variants->n_remembered++ % REMEMBERED] = now;
+    variants->remembered[variants->n_remembered++ % AG_VARIANTS_REMEMBERED] = now;
     return false;
 }
 
 void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated)
 {
-    bool much = updated * WORTH >= variants->n_ops;
+    bool much = updated * AG_VARIANTS_WORTH_SHARE >= variants->n_ops;
     uint32_t oldest;
 
     if (variants->seemed_right) {
         variants->wrong += much;
         variants->right += !much;
     }
-    variants->recurs = much && recurs(variants, ops);
+    variants->recurs = much && note_set(variants, ops);
     variants->paid += variants->recurs ? updated : 0;
-    if (!variants->recurs || variants->n < MOST)
+    if (!variants->recurs || variants->n < AG_VARIANTS_MOST)
         return;
     oldest = longest_unpicked(variants);
-    if (variants->launches - variants->picked_at[oldest] > STALE)
+    if (variants->launches - variants->picked_at[oldest] > AG_VARIANTS_STALE)
         variants->spare = oldest;
 }
 
 bool ag_variants_wants(const struct ag_variants *variants)
 {
-    return variants->recurs && variants->n < MOST && variants->paid >= RENT * variants->n_ops &&
-           variants->wrong <= variants->right + TOLERANCE;
+    return variants->recurs && variants->n < AG_VARIANTS_MOST &&
+           variants->paid >= AG_VARIANTS_RENT * variants->n_ops &&
+           variants->wrong <= variants->right + AG_VARIANTS_TOLERANCE;
 }

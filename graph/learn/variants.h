@@ -1,12 +1,12 @@
 /* The graphs of one segment: one for each set of payloads that comes again and again.
  *
- * A node that has to change costs 0.2 to 0.5 us of the host's time, as much as a tenth of a launch.
- * Where the same operations come with other addresses every time nothing helps; but buffers that
- * take turns, batches that come round again, and pieces of one long loop over different memory
- * bring a few sets of payloads in turns: then each has its graph, of which nothing has to change.
+ * A node whose payload changed costs 0.2 to 0.5 us of the host's time, a tenth of a launch or more.
+ * Where the same operations have other addresses every time, nothing helps. But double buffers,
+ * batches that are used again, and one loop body that runs over several pieces of memory bring a
+ * few sets of payloads in turns: then each set gets its graph, of which nothing must be updated.
  *
- * Which graph is taken decides what it costs, never what is done: the launch brings every node up
- * to date. Not locked: belongs to a stream, whose owner calls. Makes no driver call. */
+ * Which graph is picked decides what a launch costs, never what it does: every node is compared and
+ * updated in any case. Not locked: belongs to a stream, whose owner calls. Makes no driver call. */
 #ifndef AG_GRAPH_VARIANTS_H
 #define AG_GRAPH_VARIANTS_H
 
@@ -31,12 +31,11 @@ struct ag_graph *ag_variants_take(struct ag_variants *variants);
 uint32_t ag_variants_count(const struct ag_variants *variants);
 struct ag_graph *ag_variants_at(const struct ag_variants *variants, uint32_t i);
 
-/* The graph of which the least has to change for it to become `ops`, as far as some of them tell.
- */
+/* The graph that needs the fewest updates for `ops`, as far as the probes tell. */
 struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_op *ops);
-/* The graph picked was launched, with `updated` of its nodes changed. */
+/* The graph picked was launched, after `updated` of its nodes were updated. */
 void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated);
-/* Is one more worth building, of the operations launched last? */
+/* Does another graph pay, built of the operations launched last? */
 bool ag_variants_wants(const struct ag_variants *variants);
 
 #endif

@@ -1,4 +1,4 @@
-/* From payloads to what the driver's functions take: see arguments.h. */
+/* From payloads to the arguments of driver functions: see arguments.h. */
 #include "graph/record/arguments.h"
 
 /* The whole buffer: the form for parameters that were given so, or whose layout is not known. */

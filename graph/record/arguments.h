@@ -1,4 +1,4 @@
-/* A recorded kernel's parameters and 1-D copies in the forms that the driver takes them. */
+/* Recorded parameters of a kernel, and recorded 1-D copies, in the form that the driver takes. */
 #ifndef AG_GRAPH_ARGUMENTS_H
 #define AG_GRAPH_ARGUMENTS_H
 

@@ -1,11 +1,11 @@
-/* Copies and fills, and the memory they name: see copies.h.
+/* Copies and fills, and the memory that they name: see copies.h.
  *
- * A few ranges of device and pinned memory are remembered for each thread's slot, under the epoch
- * that was in force before it was asked. Whatever takes such memory away changes the epoch first.
- * Nothing else is remembered: pageable memory has no bounds that the driver knows, and nobody says
- * when it goes.
+ * For each thread's slot a few ranges of device and pinned memory are remembered, with the epoch in
+ * force before the driver was asked. Whatever frees such memory changes the epoch first. Pageable
+ * memory is not remembered: the driver knows no bounds of it, and nobody tells when it is freed.
  *
- * Not in thread-local storage: the loader has little to spare for libraries that come late. */
+ * Not in thread-local storage, of which the loader has little for libraries that are loaded late.
+ */
 #include "graph/record/copies.h"
 
 #include <stddef.h>
@@ -44,7 +44,7 @@ void ag_copies_note_synchronous(void)
 
 /* --- what memory is --- */
 
-/* What the driver says of an address; zeros where it knows nothing. */
+/* The driver's answer about an address; zeros where it knows nothing. */
 struct said {
     unsigned type, managed, access;
     int device;
@@ -86,7 +86,7 @@ static void narrow(struct range *range, uint64_t first, uint64_t bytes)
         range->last = first + bytes - 1;
 }
 
-/* Memory that the program takes for device memory though it is managed. */
+/* Managed memory that we gave to the program in place of device memory. */
 static bool is_redirected(const struct ag_context *context, uint64_t address, struct range *range)
 {
     struct ag_block block;
@@ -97,8 +97,8 @@ static bool is_redirected(const struct ag_context *context, uint64_t address, st
     return true;
 }
 
-/* Memory of pools, and what was mapped by hand, is of no context: there access is what counts. Of
- * the latter the range is all that was reserved, mapped or not. */
+/* Memory of pools, and memory mapped by the program, belong to no context: access decides. Of the
+ * latter the driver's range is all that was reserved, mapped or not. */
 static bool is_device(const struct ag_context *context, const struct said *said,
                       struct range *range)
 {
@@ -147,7 +147,7 @@ static bool holds(const struct range *range, uint64_t first, uint64_t last)
     return range->first <= first && last <= range->last;
 }
 
-/* UNKNOWN when it is none of the ranges, or they cannot be looked at now. */
+/* UNKNOWN when it is in none of the ranges, or another thread is using the slot. */
 static enum ag_memory recall(const struct range *wanted)
 {
     unsigned slot = ag_slot();
@@ -206,8 +206,8 @@ static CUmemorytype type_of(enum ag_memory memory)
     return memory == AG_MEMORY_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 }
 
-/* Can such a copy be recorded at all? Never what a wait would be hidden in: the driver waits for
- * copies to pageable memory, and for those within the host. */
+/* Can such a copy be recorded? Not where the call would wait: the driver waits for copies to
+ * pageable memory, and for those within the host. */
 static bool fits(enum ag_copy_way way, enum ag_memory to, enum ag_memory from)
 {
     bool from_host = from == AG_MEMORY_PINNED || from == AG_MEMORY_PAGEABLE;
@@ -255,7 +255,7 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
     return ag_replay_take(stream, &op);
 }
 
-/* One side of a box: where it lies, and how. */
+/* The source or the destination of a 3-D copy. */
 struct side {
     CUmemorytype *type;
     const void *host;
@@ -264,8 +264,8 @@ struct side {
     void *reserved;
 };
 
-/* The bytes from the first to behind the last that the box touches; 0 when the driver would have
- * something to say about the geometry, or may have. */
+/* The distance from the first byte that the copy touches to behind the last; 0 where the driver
+ * would refuse the geometry, or may. */
 static uint64_t extent(const CUDA_MEMCPY3D *copy, const struct side *side, uint64_t *ret_offset)
 {
     const uint64_t most = INT32_MAX; /* the largest pitch of any device; and so nothing overflows */
@@ -282,8 +282,9 @@ static uint64_t extent(const CUDA_MEMCPY3D *copy, const struct side *side, uint6
     return ((copy->Depth - 1) * height + copy->Height - 1) * pitch + copy->WidthInBytes;
 }
 
-/* The side as it is: DEVICE or HOST. */
-static enum ag_memory settle(const CUDA_MEMCPY3D *copy, struct side *side, uint64_t *ret_address)
+/* Resolves the address and the type of a side: DEVICE or HOST, no longer UNIFIED. */
+static enum ag_memory resolve_side(const CUDA_MEMCPY3D *copy, struct side *side,
+                                   uint64_t *ret_address)
 {
     uint64_t offset, bytes = extent(copy, side, &offset);
     enum ag_memory memory;
@@ -301,7 +302,8 @@ static enum ag_memory settle(const CUDA_MEMCPY3D *copy, struct side *side, uint6
     return memory;
 }
 
-static bool is_whole(CUDA_MEMCPY3D *copy)
+/* Resolves both sides. False: such a copy is not recorded. */
+static bool resolve_copy(CUDA_MEMCPY3D *copy)
 {
     struct side to = {&copy->dstMemoryType, copy->dstHost,  copy->dstDevice, copy->dstXInBytes,
                       copy->dstY,           copy->dstZ,     copy->dstLOD,    copy->dstPitch,
@@ -314,9 +316,10 @@ static bool is_whole(CUDA_MEMCPY3D *copy)
 
     if (!copy->WidthInBytes || !copy->Height || !copy->Depth)
         return false;
-    to_memory = settle(copy, &to, &to_address);
-    from_memory = to_memory ? settle(copy, &from, &from_address) : AG_MEMORY_UNKNOWN;
-    /* Its addresses are part of what a node is: the slots of a ring would be new each time. */
+    to_memory = resolve_side(copy, &to, &to_address);
+    from_memory = to_memory ? resolve_side(copy, &from, &from_address) : AG_MEMORY_UNKNOWN;
+    /* Addresses of a 3-D copy are signature: another slot of the ring would be another operation.
+     */
     if (from_memory == AG_MEMORY_PAGEABLE || !fits(AG_COPY_ANY, to_memory, from_memory))
         return false;
     if (*to.type == CU_MEMORYTYPE_HOST)
@@ -333,12 +336,12 @@ static bool is_whole(CUDA_MEMCPY3D *copy)
 bool ag_copies_box(struct ag_stream *stream, const CUDA_MEMCPY3D *copy)
 {
     struct ag_op op = {.payload = ag_replay_room(stream)};
-    CUDA_MEMCPY3D settled;
+    CUDA_MEMCPY3D resolved;
 
     if (!copy)
         return ag_replay_pass(stream, AG_FLUSH_COPY);
-    settled = *copy;
-    if (!is_whole(&settled) || !ag_op_copy_3d(&op, &settled))
+    resolved = *copy;
+    if (!resolve_copy(&resolved) || !ag_op_copy_3d(&op, &resolved))
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     return ag_replay_take(stream, &op);
 }
@@ -373,7 +376,7 @@ bool ag_copies_rectangle(struct ag_stream *stream, const CUDA_MEMCPY2D *copy)
 
 /* --- fills --- */
 
-/* Bytes from the first to behind the last; 0 for what the driver may refuse. */
+/* The distance from the first byte to behind the last; 0 for what the driver may refuse. */
 static uint64_t filled(const struct ag_fill *fill)
 {
     const uint64_t most = INT32_MAX;

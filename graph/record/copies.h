@@ -1,9 +1,9 @@
-/* Copies and fills: what the memory is that they name, and whether they can be recorded.
+/* Copies and fills: what kind of memory they name, and whether they can be recorded.
  *
- * Recorded is what the driver would certainly have accepted, and what means the same later: device
- * memory of the current context, inside one live allocation; pinned host memory, which is read and
- * written when the copy is done; and pageable memory that is read, whose bytes are taken at the
- * call (staging.h). All else is the driver's at once. */
+ * Recorded is only what the driver would certainly accept, and what means the same when it is
+ * submitted later: device memory of the current context within one live allocation; pinned host
+ * memory, which the device reads and writes when the copy runs; and pageable memory as a source,
+ * whose bytes are read during the call (staging.h). Everything else goes to the driver at once. */
 #ifndef AG_GRAPH_COPIES_H
 #define AG_GRAPH_COPIES_H
 
@@ -16,24 +16,23 @@
 struct ag_stream;
 
 enum ag_memory {
-    AG_MEMORY_UNKNOWN, /* managed, of another device, partly one thing and partly another, not there
-                        */
+    AG_MEMORY_UNKNOWN, /* managed, of another device, mixed, not allocated */
     AG_MEMORY_DEVICE,  /* of the current context, inside one allocation */
     AG_MEMORY_PINNED,
     AG_MEMORY_PAGEABLE,
 };
 
-/* What is known of memory holds until this changes. */
+/* What is remembered of memory is valid until this changes. */
 extern _Atomic uint64_t ag_copies_epoch;
 
-/* Memory is about to go, or to come under an address that meant something else. */
+/* Memory is about to be freed, or mapped at an address that meant something else. */
 static inline void ag_copies_forget(void)
 {
     atomic_fetch_add_explicit(&ag_copies_epoch, 1, memory_order_release);
 }
 
-/* The program asked for memory with which no operation is asynchronous (SYNC_MEMOPS): from now on
- * calls without a stream are no operations. */
+/* The program asked for memory whose operations are all synchronous (SYNC_MEMOPS): from now on
+ * copies and fills without a stream are not recorded. */
 void ag_copies_note_synchronous(void);
 
 /* What [address, address + bytes) is; bytes > 0. May ask the driver. */
@@ -45,11 +44,11 @@ enum ag_copy_way {
     AG_COPY_TO_HOST,
     AG_COPY_WITHIN,   /* the device */
     AG_COPY_ANY,      /* the addresses tell */
-    AG_COPY_BLOCKING, /* as within, by a call without a stream */
+    AG_COPY_BLOCKING, /* like WITHIN, by a call without a stream */
 };
 
-/* Each records one operation on `stream`, or lets go what must be with the driver before it, and
- * gives the stream back. True: withheld, the call has been made. */
+/* Each records one operation on `stream`, or flushes what must come before it, and disowns the
+ * stream. True: withheld, the hook makes no call. */
 bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to, uint64_t from,
                     uint64_t bytes);
 bool ag_copies_rectangle(struct ag_stream *stream, const CUDA_MEMCPY2D *copy);

@@ -1,5 +1,5 @@
-/* What attributes of functions were last set to. Libraries set the same ones before every launch;
- * only what changes them makes graphs stale. Any thread. */
+/* The values that attributes of functions were last set to. Libraries set the same ones before
+ * every launch; only a changed value makes graphs stale. Any thread. */
 #ifndef AG_GRAPH_FUNC_ATTRS_H
 #define AG_GRAPH_FUNC_ATTRS_H
 

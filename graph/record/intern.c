@@ -1,8 +1,8 @@
-/* Details, each kept once: see intern.h.
+/* The table of interned bytes: see intern.h.
  *
- * An open-addressing table of pointers that are only ever set, once the object behind them is
- * complete: so whoever finds one needs no lock. It is never more than half full, so that looking
- * for what is not there ends soon also when there are too many. */
+ * Open addressing, of pointers that are only ever set, after the object behind them is complete. So
+ * a thread that finds one needs no lock. The table is never more than half full: a look-up that
+ * fails ends soon, even when there are too many objects. */
 #include "graph/record/intern.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* Operations in a form that can be compared and kept: see op.h.
  *
- * The words of a signature beside the kind and its flags:
+ * The words of a signature, beside the kind and its flags:
  *                 1         2           3              4             5
  *   kernel        function  block x, y  block z,       attributes    grid, where the driver
  *                                       shared bytes   (interned)    checks it
@@ -10,9 +10,9 @@
  *   fill, 2-D     to        pitch       width, value   columns       rows
  *   host
  *
- * Block and shared bytes are signature on purpose: the driver checks them, and once it took a
- * launch it will take it again. Whatever else it checks must be signature, or be refused here: or a
- * program would not see the error of a wrong call. */
+ * The driver checks block and shared bytes; they are signature so that a launch with the same ones
+ * as a launch that it accepted will be accepted. Whatever else the driver checks must be signature
+ * too, or be refused here. Else a program would not see the error of a wrong call. */
 #include "graph/record/op.h"
 
 #include <stddef.h>

@@ -1,9 +1,12 @@
-/* One operation on a stream, as the program asked for it: in a form that can be compared, kept, and
- * submitted later or as a node of a graph.
+/* One operation on a stream, as the program asked for it, in a form that can be compared, kept, and
+ * submitted later: alone or as a node of a graph.
  *
- * The signature is what a node of an executable graph cannot change: where it differs, it is
- * another operation. The payload is what can be changed from launch to launch. Both are plain bytes
- * and are compared whole; nothing is ever decided by a hash alone. */
+ * The *signature* is what a node of an executable graph cannot change: operations with different
+ * signatures are different operations. The *payload* is what can change from launch to launch. Both
+ * are plain bytes and are compared as a whole; nothing is ever decided by a hash alone.
+ *
+ * Example: of a kernel launch, the function, the block and the shared memory are signature, the
+ * grid and the parameters are payload. */
 #ifndef AG_GRAPH_OP_H
 #define AG_GRAPH_OP_H
 
@@ -95,9 +98,9 @@ struct
     /* policy/managed/kernel_params.h; NULL when unknown: then only `extra` can be recorded */
     ag_layout;
 
-/* These fill op->signature, op->payload_bytes and the bytes at op->payload. False: such an
- * operation cannot be recorded (unknown layout, attributes with an effect outside a graph, too
- * large, NULL parameters): it is to be submitted as it is, after everything withheld before it. */
+/* These fill op->signature, op->payload_bytes and the bytes at op->payload. False: the operation
+ * cannot be recorded (unknown layout, attributes with an effect outside a graph, too large, NULL
+ * parameters) and must be passed. */
 bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
                   const struct ag_layout *layout);
 /* kinds: the memory types, in the signature (CU_MEMORYTYPE_*). */

@@ -1,16 +1,17 @@
-/* A ring of pinned slots: see staging.h.
+/* The ring of pinned slots: see staging.h.
  *
- * A slot is FREE, HELD (by the copies of a stream, or by a thread that asks whether it may have
- * it), or SENT: its event stands behind the work that reads it. The lock guards states and links
- * alone; whoever holds a slot is the only one that touches the rest of it, so no driver call is
- * made under the lock.
+ * A slot is FREE; HELD, by the withheld copies of a stream or by a thread that tries to get it; or
+ * SENT: an event was recorded behind the work that reads it. The lock guards states and links only.
+ * Whoever holds a slot is the only one to touch the rest of it, so no driver call is made under the
+ * lock.
  *
- * The slot that was sent last is taken again if it is done already, as it is where a program waits
- * each iteration: it lies in the processor's cache, and the nodes that read it need no update. */
+ * The slot that was sent last is used again if it is free already, as in programs that wait in each
+ * iteration: it lies in the processor's cache, and nodes that read it need no update. */
 #include "graph/record/staging.h"
 
 #include <string.h>
 
+#include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/pages.h"
@@ -20,15 +21,12 @@
 #include "policy/order.h"
 
 #define ALIGNMENT 64u
-#define TIMEOUT_NS \
-    500000u /* for the oldest slot; then the copy is the driver's, which may wait \
-                             */
 
 enum slot_state {
     SLOT_FREE,
     SLOT_HELD,
     SLOT_SENT,
-    SLOT_LOST, /* nobody knows when it is free: its event could not be recorded */
+    SLOT_LOST, /* its event could not be recorded: never used again */
 };
 
 struct slot {
@@ -142,7 +140,7 @@ static bool hold_last(struct ag_ring *ring, uint32_t *ret_number)
     return found;
 }
 
-/* It could not be had: it is the oldest again, unless another was taken meanwhile. */
+/* It is still in use: it is the oldest again, unless another was taken meanwhile. */
 static void put_back(struct ag_ring *ring, uint32_t number)
 {
     ag_lock_take(&ring->lock);
@@ -161,7 +159,7 @@ static bool is_done(struct slot *slot)
     return done;
 }
 
-/* Has what reads the slot been done? Waits for that, within bounds. */
+/* Is the work that reads the slot done? Waits for it, within bounds. */
 static bool is_ready(struct slot *slot)
 {
     CUstreamCaptureMode mode = ag_capture_relax();
@@ -171,7 +169,7 @@ static bool is_ready(struct slot *slot)
 
     if (result == CUDA_ERROR_NOT_READY) {
         ag_stats_add(AG_STAT_STAGING_STALLS, 1);
-        until = ag_clock_ns() + TIMEOUT_NS;
+        until = ag_clock_ns() + AG_STAGING_TIMEOUT_NS;
         do {
             ag_wait_turn(&wait);
             result = ag_cu.cuEventQuery(slot->ready);
@@ -181,7 +179,7 @@ static bool is_ready(struct slot *slot)
     return result == CUDA_SUCCESS;
 }
 
-/* A slot that nothing reads any more, HELD. */
+/* Finds a slot that nothing reads any more, and holds it. */
 static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
 {
     bool sent;

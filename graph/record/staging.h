@@ -1,5 +1,6 @@
-/* Pinned slots for what the host wants copied by operations that are withheld: a program may change
- * its pageable buffer as soon as the call returns. One ring per context. */
+/* Staging: pinned slots for data that withheld copies read from pageable memory. A program may
+ * change its buffer as soon as the call returns, so the bytes are taken at once. One ring of slots
+ * for each context. */
 #ifndef AG_GRAPH_STAGING_H
 #define AG_GRAPH_STAGING_H
 
@@ -29,17 +30,17 @@ struct ag_ring *ag_ring_new(const struct ag_ring_limits *limits);
  * call). NULL is allowed. */
 void ag_ring_free(struct ag_ring *ring, bool context_gone);
 
-/* Some address in the ring's pinned memory: for nodes that will get one of a slot. */
+/* An address in the ring's pinned memory, to build nodes with that will read its slots. */
 const void *ag_ring_memory(const struct ag_ring *ring);
 
-/* Copies `bytes` from `source` into a slot of `staged`, behind what it holds if there is room;
- * returns where they are (device-accessible as a host address), or NULL: larger than a slot, or the
- * ring is full and its oldest slot is still in use after a bounded wait (counted as a stall). Any
+/* Copies `bytes` from `source` into the last slot of `staged`, or into a new one if there is no
+ * room. Returns their host address, which the device can read. NULL: more than a slot holds, or the
+ * ring is full and its oldest slot is in use even after a bounded wait (counted as a stall). Any
  * stream; the context is current. */
 void *ag_ring_put(struct ag_ring *ring, struct ag_staged *staged, const void *source, size_t bytes);
-/* Everything that reads the slots of `staged` has been submitted to `stream`: they are free once it
- * is done. Empties `staged`, also on an error, with which its slots are lost: nobody knows when
- * they are free. The context is current. */
+/* All work that reads the slots of `staged` was submitted to `stream`: they are free when it is
+ * done. Empties `staged`. On an error its slots are lost, since it is not known when they are free.
+ * The context is current. */
 CUresult ag_ring_sent(struct ag_ring *ring, struct ag_staged *staged, CUstream stream);
 
 #endif

@@ -1,22 +1,21 @@
-/* The graph of one segment: see builder.h.
+/* Builds, updates and launches the graph of one segment: see builder.h.
  *
  * Two things are delicate:
- * - Programmatic edges let a kernel start before the one before it has finished; what follows must
- *   still find both done. So a node whose predecessor came in over such an edge also waits in full
- *   for the one before that: whenever a node starts, all but the last of its predecessors are done.
- * - A node that is updated before its executable was first uploaded or launched keeps a slow place
- *   for ever: 0.12 us more on the device each time it runs (H200; tests/gpu/graph_facts.cu has
- *   first_update). So the executable is uploaded before its first update. Updates of one that is
- *   under way are taken at once and cost no more, so a second executable would bring nothing. */
+ * - Over a programmatic edge a kernel may start before its predecessor has finished; but what comes
+ *   behind must find both finished. So a node behind a programmatic edge's end also depends in full
+ *   on the node before that edge: when a node starts, all its predecessors but the last are done.
+ * - A node that is updated before its executable was first uploaded or launched stays slow: 0.12 us
+ *   more on the device each time it runs (H200; first_update in tests/gpu/graph_facts.cu). So the
+ *   executable is uploaded before its first update. Updates of an executable that is running are
+ *   taken at once and cost no more, so a second executable would gain nothing. */
 #include "graph/replay/builder.h"
 
 #include <string.h>
 
 #include "graph/record/arguments.h"
+#include "graph/tuning.h"
 #include "interpose/base/pages.h"
 #include "interpose/driver/driver.h"
-
-#define NODE_BYTES 2560u /* of the device, for each node of an executable: 12 MiB for 5000 */
 
 struct place {
     uint32_t offset, bytes; /* of the payload, in `last` */
@@ -477,5 +476,5 @@ CUgraph ag_graph_handle(const struct ag_graph *graph)
 
 uint64_t ag_graph_bytes(const struct ag_graph *graph)
 {
-    return (uint64_t)(graph->n + 1) * NODE_BYTES;
+    return (uint64_t)(graph->n + 1) * AG_GRAPH_NODE_BYTES;
 }

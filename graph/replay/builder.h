@@ -1,7 +1,7 @@
-/* A segment's graph: built with node functions (the program's streams are never captured), updated
+/* The graph of one segment: built node by node (the program's streams are never captured), updated
  * where a payload changed, launched. Not locked: a graph belongs to one stream, whose owner calls.
- * Every function makes driver calls: in the context, current, of the stream; outside captures; with
- * no lock held. */
+ * Every function makes driver calls: the stream's context is current, no capture is open, and no
+ * lock is held. */
 #ifndef AG_GRAPH_BUILDER_H
 #define AG_GRAPH_BUILDER_H
 
@@ -20,7 +20,7 @@ struct ag_graph_params {
     uint32_t n_bytes; /* of their payloads, each rounded up to 8 */
 };
 
-/* Which functions of the driver graphs need and it lacks, or NULL when replay is possible. */
+/* The first driver function that replay needs and this driver lacks; NULL: replay is possible. */
 const char *ag_graph_missing(void);
 
 /* Submits one operation as the program would have: exactly once. `stream` is a handle,
@@ -33,15 +33,15 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *
 CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op);
 CUresult ag_graph_finish(struct ag_graph *graph);
 
-/* Does node `i` do what `op`, of the same signature, would: need it not be changed for it? */
+/* Has node `i` the payload of `op`, which has the same signature? Then it needs no update. */
 bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *op);
-/* Brings every node whose payload differs from `ops` up to date, and launches. ops: the n_ops
- * operations with the same signatures. On failure nothing of it has been submitted, and the graph
- * must not be launched again. *ret_updated: nodes changed. The first launch uploads and takes
+/* Updates every node whose payload differs from `ops`, and launches. ops: the n_ops operations,
+ * with the signatures that the graph was built of. On failure nothing was submitted, and the graph
+ * must not be launched again. *ret_updated: nodes updated. The first launch uploads and takes
  * longer: about 1 us a node. */
 CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstream stream,
                          uint32_t *ret_updated);
-/* Work in flight goes on. NULL is allowed. */
+/* Launches in flight complete. NULL is allowed. */
 void ag_graph_destroy(struct ag_graph *graph);
 /* The context is gone, its graphs with it: frees what is ours. */
 void ag_graph_forget(struct ag_graph *graph);

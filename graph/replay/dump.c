@@ -1,4 +1,4 @@
-/* ALLOGRAFT_GRAPH_DUMP: graphs as DOT files, written by the driver. */
+/* ALLOGRAFT_GRAPH_DUMP: writes a graph as a DOT file, by the driver. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,18 +1,16 @@
 /* What becomes of a segment: withheld, submitted as a graph or one by one, learnt, built. See
- * stream.h.
+ * segment.h.
  *
- * - Withholding begins at a segment's first operation or not at all: a graph stands for a whole
+ * - Withholding begins with a segment's first operation or not at all, since a graph stands for a
  *   segment from its start.
- * - What is withheld goes out once: as the graph of the longest part that has one, then one by one.
- *   A graph that cannot be launched has submitted nothing; then all goes out one by one.
- * - Graphs are only built where segments end, between two operations of the program, and segments
- *   are short enough for that to take less than a millisecond.
- * - To a per-thread stream only its own thread can submit. Another thread that has to (the
- * watchdog, a wait for the context) takes a blocking stream of ours in its place: behind an event
- * that the thread recorded as withholding began, and before whatever the thread does next. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+ * - What is withheld goes out once: the graph of the longest part that has one, the rest one by
+ *   one. A graph that cannot be launched has submitted nothing; then all goes out one by one.
+ * - Graphs are built where segments end, between two operations of the program. Segments are short
+ *   enough for that to take less than a millisecond.
+ * - Only its own thread can submit to a per-thread stream. Another thread that has to (the
+ *   watchdog, a wait for the context) submits to a *proxy*, a blocking stream of ours: behind an
+ *   event that the thread recorded when withholding began, and before whatever the thread does
+ *   next. */
 #include <errno.h>
 #include <string.h>
 
@@ -22,20 +20,13 @@
 #include "graph/replay/verify.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
+#include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/order.h"
-
-#define SHORTEST     16u  /* operations of a segment that nothing flushes */
-#define FIRST        4u   /* of the first after a flush: the device is to start early */
-#define CAP          128u /* of any: building that many takes 0.4 ms, launching 2 us (H200) */
-#define MAX_REFUSALS 3u
-#define HOLD_SHARE   2u    /* a segment should come together within twice the watchdog's time */
-#define EARLY_ROUND  128u  /* operations of an unwaited round before the ways were compared */
-#define MOST_WAITED  8192u /* operations between two waits that make a round */
 
 static struct {
     struct ag_history_limits limits;
@@ -53,10 +44,10 @@ void ag_segment_configure(const struct ag_options *options)
     uint32_t length = options->graph_segment.n;
 
     state.limits = (struct ag_history_limits){
-        .shortest = SHORTEST,
-        .first = FIRST,
-        .cap = CAP,
-        .hold_ns = (uint64_t)options->graph_hold_us * 1000 * HOLD_SHARE,
+        .shortest = AG_LENGTH_SHORTEST,
+        .first = AG_LENGTH_FIRST,
+        .cap = AG_LENGTH_CAP,
+        .hold_ns = (uint64_t)options->graph_hold_us * 1000 * AG_LENGTH_HOLD_SHARE,
         .marked = options->graph_iteration.kind == AG_ITERATION_NVTX,
         .flush_only = options->graph_iteration.kind == AG_ITERATION_SYNC,
     };
@@ -64,7 +55,7 @@ void ag_segment_configure(const struct ag_options *options)
         state.limits.cap = UINT32_MAX;
     } else if (options->graph_segment.kind == AG_SEGMENT_FIXED) {
         state.limits.first = state.limits.cap = length;
-        state.limits.shortest = length < SHORTEST ? length : SHORTEST;
+        state.limits.shortest = length < AG_LENGTH_SHORTEST ? length : AG_LENGTH_SHORTEST;
     }
     state.ring.depth = options->graph_staging;
     state.ring.slot_bytes = options->graph_staging_slot;
@@ -78,22 +69,26 @@ void ag_segment_configure(const struct ag_options *options)
 
 bool ag_segment_init_resources(struct ag_stream *stream)
 {
-    if (stream->learned.matcher)
+    struct ag_learned *learned = &stream->learned;
+
+    if (learned->matcher)
         return true;
-    if (!stream->learned.history)
-        stream->learned.history = ag_history_new(&state.limits);
-    if (stream->learned.history)
-        stream->learned.matcher = ag_matcher_new(AG_MATCHER_NODES);
-    if (!stream->learned.matcher)
+    if (!learned->backoff)
+        learned->backoff = ag_backoff_new();
+    if (!learned->history)
+        learned->history = ag_history_new(&state.limits);
+    if (learned->backoff && learned->history)
+        learned->matcher = ag_matcher_new(AG_MATCHER_NODES);
+    if (!learned->matcher)
         return false;
-    stream->segment.node = ag_matcher_root(stream->learned.matcher);
+    stream->segment.node = ag_matcher_root(learned->matcher);
     return true;
 }
 
-/* --- submitting --- */
+/* --- errors, and graphs that go --- */
 
-/* An error of work that the program was told had succeeded. Errors that stay are the driver's to
- * tell; others wait for the next call that may tell of earlier ones. */
+/* An error of work that the program was told had succeeded. A sticky error the driver repeats
+ * itself; another one is kept for the next call that may report errors of earlier work. */
 static void note_error(struct ag_stream *stream, CUresult error)
 {
     int none = CUDA_SUCCESS;
@@ -134,22 +129,39 @@ static void drop_graphs(struct ag_stream *stream, struct ag_node *node)
     give_up_all(graphs, false);
 }
 
-/* What became of `n` operations of the stream, since `began`; 0: now. */
-static void tell(struct ag_stream *stream, enum ag_trace_kind kind, uint32_t n, uint64_t began,
-                 uint64_t more)
-{
-    uint64_t now = ag_clock_ticks();
+/* --- reasons and their counters --- */
 
-    ag_trace_add(&(struct ag_trace_event){
-        .kind = (uint8_t)kind,
-        .ticks = began ? began : now,
-        .duration = began ? now - began : 0,
-        .device = (int16_t)stream->id.context->device->ordinal,
-        .stream = (uintptr_t)stream->id.handle,
-        .size = n,
-        .address = more,
-    });
+_Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
+
+static enum ag_stat counter_of_flush(enum ag_flush why)
+{
+    return (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
 }
+
+static const enum ag_stat counter_of_verify[] = {
+    [AG_VERIFY_SKIPPED] = AG_STAT_REPLAY_VERIFY_SKIPPED,
+    [AG_VERIFY_UNCOMPARED] = AG_STAT_REPLAY_VERIFY_SKIPPED,
+    [AG_VERIFY_SAME] = AG_STAT_REPLAY_VERIFY_SAME,
+    [AG_VERIFY_DIFFERENT] = AG_STAT_REPLAY_VERIFY_DIFFERENT,
+};
+
+/* --- the trace --- */
+
+/* Traces what became of `n` operations of the stream: since `began`, in ticks; 0: now. */
+static void trace(struct ag_stream *stream, struct ag_trace_event event, uint32_t n, uint64_t began)
+{
+    event.ticks = ag_clock_ticks();
+    if (began) {
+        event.duration = event.ticks - began;
+        event.ticks = began;
+    }
+    event.device = (int16_t)stream->id.context->device->ordinal;
+    event.stream = (uintptr_t)stream->id.handle;
+    event.size = n;
+    ag_trace_add(&event);
+}
+
+/* --- submitting --- */
 
 /* Every n-th launch is run both ways, where that was asked for and is possible. */
 static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, uint32_t n,
@@ -162,17 +174,14 @@ static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, u
         return ag_graph_launch(graph, stream->segment.ops, handle, ret_updated);
     answer =
         ag_verify_segment(stream->id.context, graph, stream->segment.ops, n, handle, ret_updated);
-    ag_stats_add(answer == AG_VERIFY_SAME        ? AG_STAT_REPLAY_VERIFY_SAME
-                 : answer == AG_VERIFY_DIFFERENT ? AG_STAT_REPLAY_VERIFY_DIFFERENT
-                                                 : AG_STAT_REPLAY_VERIFY_SKIPPED,
-                 1);
+    ag_stats_add(counter_of_verify[answer], 1);
     return answer == AG_VERIFY_SKIPPED
                ? ag_graph_launch(graph, stream->segment.ops, handle, ret_updated)
                : CUDA_SUCCESS;
 }
 
-/* Launches a graph at `node`, which stands for the first operations withheld. False: nothing of
- * it was submitted. */
+/* Launches a graph of `node`, which stands for the first node->depth withheld operations. False:
+ * nothing was submitted. */
 static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream handle)
 {
     uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
@@ -190,7 +199,8 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
         ag_history_updating(stream->learned.history, updated > node->depth / 2);
         ag_backoff_gained(stream->learned.backoff, node->depth);
         if (ag_trace_on())
-            tell(stream, AG_TRACE_REPLAY, node->depth, began, updated);
+            trace(stream, (struct ag_trace_event){.kind = AG_TRACE_REPLAY, .address = updated},
+                  node->depth, began);
         return true;
     }
     ag_log_debug("a graph of %u operations was refused: %s", node->depth,
@@ -213,10 +223,11 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
     }
     ag_stats_add(AG_STAT_REPLAY_RELEASED, stream->segment.n_ops - from);
     if (ag_trace_on())
-        tell(stream, AG_TRACE_RELEASE, stream->segment.n_ops - from, began, 0);
+        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_RELEASE},
+              stream->segment.n_ops - from, began);
 }
 
-/* The stream to which the calling thread can submit for the stream; NULL: there is none. */
+/* The handle to which the calling thread can submit: the stream's, or its proxy; NULL: none. */
 static CUstream target(struct ag_stream *stream)
 {
     if (!stream->id.thread || stream->id.thread == ag_stream_thread())
@@ -242,7 +253,7 @@ static void sent_to_proxy(struct ag_stream *stream)
     stream->proxy.pending = true;
 }
 
-/* Has what was sent to the proxy been done? */
+/* Is the work that was sent to the proxy done? */
 static bool is_behind(struct ag_stream *stream)
 {
     CUstreamCaptureMode mode = ag_capture_relax();
@@ -252,7 +263,8 @@ static bool is_behind(struct ag_stream *stream)
     return result == CUDA_SUCCESS;
 }
 
-/* A wait is work on the stream: a program that knows its stream to be done would find it busy. */
+/* Waits only if it must: waiting for an event is work on the stream, and a program that knows its
+ * stream to be idle would find it busy. */
 void ag_segment_join_proxy(struct ag_stream *stream)
 {
     CUresult result = CUDA_SUCCESS;
@@ -295,9 +307,9 @@ void ag_segment_submit(struct ag_stream *stream)
     ag_stream_set_holding(stream, false);
 }
 
-/* May withholding begin: does the driver still take work for the stream? A context that the device
- * failed may have said so to a call that we do not look at, and each launch in it is to say so,
- * too. A later driver may begin captures by functions that we do not know. */
+/* May withholding begin: would the driver accept work on the stream? After a sticky error, which a
+ * call that we do not see may have reported, each launch must report it. And a later driver may
+ * begin captures by functions that we do not know. */
 static bool is_sound(struct ag_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -323,7 +335,7 @@ bool ag_segment_hold(struct ag_stream *stream)
     atomic_fetch_add_explicit(&stream->epoch, 1, memory_order_relaxed);
     ag_stream_set_open(stream, true);
     ag_stream_set_holding(stream, true);
-    if (ag_watchdog_wake()) /* once more: it may have gone to sleep before it could see this */
+    if (ag_watchdog_wake()) /* again: it may have gone to sleep before it could see `holding` */
         return true;
     stream->segment.mode = AG_SEGMENT_PASSING;
     ag_stream_set_holding(stream, false);
@@ -332,7 +344,7 @@ bool ag_segment_hold(struct ag_stream *stream)
 
 /* --- learning --- */
 
-/* Room for one more graph, within the bounds. */
+/* Is there room for one more graph, within the settings' bounds? */
 static bool has_room(const struct ag_stream *stream)
 {
     uint64_t most = ag_size_bytes(state.max_bytes, stream->id.context->device->total_bytes);
@@ -341,7 +353,7 @@ static bool has_room(const struct ag_stream *stream)
            atomic_load_explicit(&state.bytes, memory_order_relaxed) <= most;
 }
 
-/* One at a time: to destroy one takes the driver as long as a few launches. */
+/* One at a time: destroying one takes the driver as long as a few launches. */
 static void evict_one(struct ag_stream *stream, struct ag_node *node)
 {
     if (ag_variants_count(node->graphs) > 1) {
@@ -353,7 +365,7 @@ static void evict_one(struct ag_stream *stream, struct ag_node *node)
     ag_stats_add(AG_STAT_REPLAY_EVICTED, 1);
 }
 
-/* Other segments' graphs go for it, but not for a second one of the same segment. */
+/* Evicts graphs of other segments for the first graph of this one, but not for a further one. */
 static bool make_room(struct ag_stream *stream)
 {
     while (!has_room(stream)) {
@@ -371,8 +383,8 @@ static bool is_staged(const struct ag_op *op)
     return ag_op_kind(op) == AG_OP_COPY && op->signature.word[0] & AG_OP_IS_STAGED;
 }
 
-/* What was recorded as it passed read the program's own pageable memory; as a node it will read
- * slots of the ring. */
+/* The copy was recorded as it passed, and read the program's pageable memory. As a node it will
+ * read a slot of the ring, so it is built with an address there. */
 static CUresult add_staged(struct ag_stream *stream, struct ag_graph *graph, const struct ag_op *op)
 {
     struct ag_ring *ring = atomic_load_explicit(&stream->id.shared->ring, memory_order_acquire);
@@ -402,19 +414,14 @@ static CUresult build_from(struct ag_stream *stream, struct ag_graph **ret)
     for (uint32_t i = 0; i < stream->segment.n_ops; i++)
         params.n_bytes += (stream->segment.ops[i].payload_bytes + 7) & ~7u;
     graph = ag_graph_begin(&params, &result);
-    for (uint32_t i = 0; graph && i < stream->segment.n_ops; i++) {
+    for (uint32_t i = 0; result == CUDA_SUCCESS && i < stream->segment.n_ops; i++) {
         const struct ag_op *op = &stream->segment.ops[i];
 
         result = is_staged(op) ? add_staged(stream, graph, op) : ag_graph_add(graph, op);
-        if (result != CUDA_SUCCESS)
-            graph = NULL;
     }
-    if (graph) {
+    if (result == CUDA_SUCCESS)
         result = ag_graph_finish(graph);
-        if (result != CUDA_SUCCESS)
-            graph = NULL;
-    }
-    *ret = graph;
+    *ret = result == CUDA_SUCCESS ? graph : NULL;
     return result;
 }
 
@@ -476,12 +483,13 @@ static void build(struct ag_stream *stream)
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
     if (ag_trace_on())
-        tell(stream, AG_TRACE_BUILD, stream->segment.n_ops, began_ticks, 0);
+        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_BUILD}, stream->segment.n_ops,
+              began_ticks);
     if (state.dump)
         dump(graph);
 }
 
-/* Beside a first graph, while there is plenty of room. */
+/* Another graph beside the first, while less than half of the allowed number exists. */
 static bool wants_another(const struct ag_stream *stream)
 {
     return stream->learned.n_graphs < state.max_graphs / 2 &&
@@ -494,59 +502,56 @@ static void learn(struct ag_stream *stream)
 
     ag_matcher_ended(stream->learned.matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
-    if (stream->segment.n_ops >= AG_BACKOFF_LEAST && node->ends >= state.warmup &&
-        node->refused < MAX_REFUSALS && stream->iteration.may_replay &&
+    if (stream->segment.n_ops >= AG_LENGTH_WORTH_GRAPH && node->ends >= state.warmup &&
+        node->refused < AG_GRAPH_REFUSALS && stream->iteration.may_replay &&
         (!node->graphs || wants_another(stream)))
         build(stream);
 }
 
 void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why)
 {
-    enum ag_stat reason = (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
+    enum ag_stat counter = counter_of_flush(why);
 
-    ag_stats_add(reason, 1);
+    ag_stats_add(counter, 1);
     if (ag_trace_on())
-        ag_trace_add(&(struct ag_trace_event){
-            .kind = AG_TRACE_FLUSH,
-            .ticks = ag_clock_ticks(),
-            .device = (int16_t)stream->id.context->device->ordinal,
-            .stream = (uintptr_t)stream->id.handle,
-            .size = stream->segment.n_ops,
-            .code = (uint16_t)reason,
-        });
+        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_FLUSH, .code = (uint16_t)counter},
+              stream->segment.n_ops, 0);
 }
 
 void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
 {
+    struct ag_running_iteration *iteration = &stream->iteration;
+    struct ag_segment *segment = &stream->segment;
+
     if (!stream->learned.matcher)
         return;
-    if (stream->segment.mode == AG_SEGMENT_HOLDING && flushed)
+    if (segment->mode == AG_SEGMENT_HOLDING && flushed)
         ag_segment_note_flush(stream, why);
     ag_segment_submit(stream);
-    if (stream->segment.mode == AG_SEGMENT_HOLDING)
-        return; /* it could not be submitted: stays */
-    if (stream->segment.n_ops && stream->segment.node && !stream->segment.spoiled)
+    if (segment->mode == AG_SEGMENT_HOLDING)
+        return; /* it could not be submitted, and stays withheld */
+    if (segment->n_ops && segment->node && !segment->spoiled)
         learn(stream);
     if (ag_history_length(stream->learned.history))
         ag_history_ended(stream->learned.history, flushed);
-    stream->iteration.n_ops += stream->segment.n_ops;
-    if (stream->iteration.since_wait <= MOST_WAITED)
-        stream->iteration.since_wait += stream->segment.n_ops;
-    stream->segment.n_ops = 0;
-    stream->segment.node = ag_matcher_root(stream->learned.matcher);
-    stream->segment.spoiled = false;
+    iteration->n_ops += segment->n_ops;
+    if (iteration->since_wait <= AG_WAITED_MOST)
+        iteration->since_wait += segment->n_ops;
+    segment->n_ops = 0;
+    segment->node = ag_matcher_root(stream->learned.matcher);
+    segment->spoiled = false;
     stream->next.prepared = false;
-    ag_store_reset(&stream->segment.store);
+    ag_store_reset(&segment->store);
     if (!stream->proxy.pending)
         ag_stream_set_open(stream, false);
 }
 
-/* --- profit --- */
+/* --- iterations --- */
 
 static void compare(struct ag_stream *stream, uint64_t ns)
 {
     const struct ag_profit *compared =
-        ag_kinds_note(&stream->learned.kinds, &(struct ag_round){
+        ag_kinds_note(&stream->learned.kinds, &(struct ag_iteration_sample){
                                                   .path = stream->iteration.path,
                                                   .ns = ns,
                                                   .replayed = stream->iteration.n_graph_ops > 0,
@@ -556,55 +561,51 @@ static void compare(struct ag_stream *stream, uint64_t ns)
 
     if (compared)
         ag_stats_compared(compared->median_eager, compared->median_replayed,
-                          stream->iteration.path == AG_UNWAITED_ROUND);
+                          stream->iteration.path == AG_UNWAITED_ITERATION);
 }
 
-static void waited(struct ag_stream *stream)
-{
-    if (!stream->iteration.since_wait)
-        return;
-    stream->iteration.between_waits = stream->iteration.since_wait;
-    stream->iteration.since_wait = 0;
-}
-
-/* Is a wait to come? Then the round ends there. In a part of it the host may run ahead of the
- * device, and what takes the host less need not take the program less. */
+/* Does the host wait soon, as it did before? Then the iteration ends at that wait. Without one the
+ * host may run ahead of the device, and less time of the host need not be less of the program. */
 static bool is_waited_for(const struct ag_stream *stream)
 {
-    return !state.limits.marked && stream->iteration.since_wait <= MOST_WAITED &&
-           stream->iteration.since_wait <= 2 * stream->iteration.between_waits + AG_UNWAITED_ROUND;
+    return !state.limits.marked && stream->iteration.since_wait <= AG_WAITED_MOST &&
+           stream->iteration.since_wait <=
+               2 * stream->iteration.between_waits + AG_UNWAITED_ITERATION;
 }
 
 void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
 {
-    uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ROUND)
-                         ? AG_UNWAITED_ROUND
-                         : EARLY_ROUND;
+    struct ag_running_iteration *iteration = &stream->iteration;
+    uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ITERATION)
+                         ? AG_UNWAITED_ITERATION
+                         : AG_EARLY_ITERATION;
     uint64_t now;
 
-    if (free_running && (stream->iteration.n_ops < least || is_waited_for(stream)))
+    if (free_running && (iteration->n_ops < least || is_waited_for(stream)))
         return;
-    if (!free_running)
-        waited(stream);
-    if (!stream->iteration.n_ops)
+    if (!free_running && iteration->since_wait) {
+        iteration->between_waits = iteration->since_wait;
+        iteration->since_wait = 0;
+    }
+    if (!iteration->n_ops)
         return;
     ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
     if (state.profit) {
         now = ag_clock_ns();
         if (free_running)
-            stream->iteration.path = AG_UNWAITED_ROUND;
-        if (stream->iteration.began_ns)
-            compare(stream, free_running ? (now - stream->iteration.began_ns) * AG_UNWAITED_ROUND /
-                                               stream->iteration.n_ops
-                                         : now - stream->iteration.began_ns);
-        if (!stream->iteration.may_replay)
+            iteration->path = AG_UNWAITED_ITERATION;
+        if (iteration->began_ns)
+            compare(stream, free_running ? (now - iteration->began_ns) * AG_UNWAITED_ITERATION /
+                                               iteration->n_ops
+                                         : now - iteration->began_ns);
+        if (!iteration->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
-        stream->iteration.may_replay = ag_kinds_replay(&stream->learned.kinds);
-        stream->iteration.began_ns = now;
+        iteration->may_replay = ag_kinds_replay(&stream->learned.kinds);
+        iteration->began_ns = now;
     }
-    stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
-    stream->iteration.path = 0;
-    stream->iteration.built = false;
+    iteration->n_ops = iteration->n_graph_ops = 0;
+    iteration->path = 0;
+    iteration->built = false;
 }
 
 /* --- ends --- */
@@ -614,7 +615,6 @@ static void forget_one(struct ag_variants *graphs, void *data)
     give_up_all(graphs, *(const bool *)data);
 }
 
-/* What per-thread streams need. */
 static void drop_proxy(struct ag_stream *stream, bool context_gone)
 {
     if (!context_gone) {

@@ -22,7 +22,8 @@ void ag_segment_submit(struct ag_stream *stream);
 void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why);
 /* Counts a flush of what the stream withholds, and traces it. */
 void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why);
-/* An iteration ends here: the host waits, or (free_running) the next one begins and nobody waits. */
+/* An iteration ends here: the host waits, or (free_running) the next one begins and nobody waits.
+ */
 void ag_segment_end_iteration(struct ag_stream *stream, bool free_running);
 /* Makes a per-thread stream wait for the work that other threads submitted to its proxy. */
 void ag_segment_join_proxy(struct ag_stream *stream);

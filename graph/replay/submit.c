@@ -1,4 +1,4 @@
-/* Operations submitted one by one, as the program would have: see ag_op_submit in builder.h. */
+/* Submits one recorded operation as the program would have: ag_op_submit of builder.h. */
 #include "graph/record/arguments.h"
 #include "graph/replay/builder.h"
 #include "interpose/driver/driver.h"

@@ -1,8 +1,8 @@
-/* Runs a launch both ways: see verify.h.
+/* Runs a segment both ways and compares: see verify.h.
  *
- * Everything is work on the stream, in its order, and only the comparison waits: memory is put
- * aside; the graph runs; its results are put aside; the memory comes back; the operations run one
- * by one. From the moment the graph has run, whatever fails is mended by its results. */
+ * All of it is work on the stream, in order, and only the comparison waits: the memory is saved;
+ * the graph runs; its results are saved; the memory is restored; the operations run one by one.
+ * Once the graph has run, any failure is mended by restoring its results. */
 #include "graph/replay/verify.h"
 
 #include <inttypes.h>
@@ -24,12 +24,12 @@
 struct block {
     CUdeviceptr base;
     size_t size;
-    uint64_t offset; /* where it is put aside */
+    uint64_t offset; /* where it is saved */
 };
 
 struct verify {
     CUstream stream;
-    CUstream room_stream; /* private: the two sets are taken and given back on it */
+    CUstream room_stream; /* private: the the room for both sets is allocated and freed on it */
     CUevent event;
     struct block blocks[MAX_BLOCKS];
     uint32_t n;
@@ -39,7 +39,8 @@ struct verify {
 
 /* --- which memory --- */
 
-/* Is it memory that somebody else than the device may look at? Then false, and nothing is done. */
+/* Adds the block that the address lies in, if it is device memory. False: the segment cannot be
+ * verified (memory that the host may read, too many blocks or bytes). */
 static bool take_block(struct verify *verify, uint64_t address, bool must_be_memory)
 {
     CUmemorytype type = CU_MEMORYTYPE_DEVICE;
@@ -111,9 +112,9 @@ static bool take_op(struct verify *verify, const struct ag_op *op)
     return false;
 }
 
-/* --- memory put aside --- */
+/* --- saving and restoring --- */
 
-static bool put_aside(const struct verify *verify, CUdeviceptr to)
+static bool save(const struct verify *verify, CUdeviceptr to)
 {
     for (uint32_t i = 0; i < verify->n; i++) {
         const struct block *block = &verify->blocks[i];
@@ -125,7 +126,7 @@ static bool put_aside(const struct verify *verify, CUdeviceptr to)
     return true;
 }
 
-static bool put_back(const struct verify *verify, CUdeviceptr from)
+static bool restore(const struct verify *verify, CUdeviceptr from)
 {
     bool done = true;
 
@@ -157,32 +158,25 @@ static void drop_tools(const struct verify *verify)
         (void)ag_cu.cuStreamDestroy_v2(verify->room_stream);
 }
 
-static bool take_room(struct verify *verify)
-{
-    if (ag_cu.cuStreamCreate(&verify->room_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
-        ag_cu.cuEventCreate(&verify->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
-        ag_cu.cuMemAllocAsync(&verify->before, 2 * verify->bytes, verify->room_stream) !=
-            CUDA_SUCCESS)
-        return false;
-    if (let_wait(verify, verify->stream, verify->room_stream))
-        return true;
-    (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
-    return false;
-}
-
 static bool get_room(struct verify *verify)
 {
     if (!ag_cu.cuMemAllocAsync || !ag_cu.cuMemFreeAsync || !verify->bytes)
         return false;
-    if (!take_room(verify)) {
-        drop_tools(verify);
-        return false;
-    }
+    if (ag_cu.cuStreamCreate(&verify->room_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        ag_cu.cuEventCreate(&verify->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+        ag_cu.cuMemAllocAsync(&verify->before, 2 * verify->bytes, verify->room_stream) !=
+            CUDA_SUCCESS)
+        goto out_tools;
     verify->results = verify->before + verify->bytes;
-    return true;
+    if (let_wait(verify, verify->stream, verify->room_stream))
+        return true;
+    (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
+out_tools:
+    drop_tools(verify);
+    return false;
 }
 
-/* Memory that the stream's work cannot be seen to have left is lost. */
+/* Where the free cannot be ordered behind the stream's work, the memory is leaked. */
 static void give_room(const struct verify *verify)
 {
     if (let_wait(verify, verify->room_stream, verify->stream))
@@ -270,10 +264,10 @@ static bool submit_all(const struct ag_op *ops, uint32_t n, CUstream stream)
 /* The graph has run. */
 static enum ag_verify run_again(const struct verify *verify, const struct ag_op *ops, uint32_t n)
 {
-    if (!put_aside(verify, verify->results))
+    if (!save(verify, verify->results))
         return AG_VERIFY_UNCOMPARED;
-    if (!put_back(verify, verify->before) || !submit_all(ops, n, verify->stream)) {
-        (void)put_back(verify, verify->results);
+    if (!restore(verify, verify->before) || !submit_all(ops, n, verify->stream)) {
+        (void)restore(verify, verify->results);
         return AG_VERIFY_UNCOMPARED;
     }
     return compare(verify, n);
@@ -292,7 +286,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
     }
     if (!ag_fence_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
         return AG_VERIFY_SKIPPED;
-    if (put_aside(&verify, verify.before) &&
+    if (save(&verify, verify.before) &&
         ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
         answer = run_again(&verify, ops, n);
     give_room(&verify);

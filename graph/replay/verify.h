@@ -1,9 +1,9 @@
-/* ALLOGRAFT_GRAPH_VERIFY: a launch of a graph run both ways, and the bytes compared. A debugging
- * aid.
+/* ALLOGRAFT_GRAPH_VERIFY, a debugging aid: runs a segment both as its graph and one by one, and
+ * compares the bytes.
  *
- * Compared is the device's memory that parameters and copies name. What a segment changes besides
- * (variables of modules, memory behind pointers that are themselves in memory) is changed twice,
- * and what another thread's work writes into the same blocks meanwhile may be lost. */
+ * Compared is the device memory that parameters and copies name. Whatever else the segment changes
+ * (variables of modules, memory behind pointers that lie in memory) is changed twice, and what work
+ * of other threads writes into the same blocks meanwhile may be lost. */
 #ifndef AG_GRAPH_VERIFY_H
 #define AG_GRAPH_VERIFY_H
 

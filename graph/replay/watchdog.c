@@ -1,14 +1,14 @@
-/* The thread that releases withheld work when nothing comes: a host that polls memory which a
- * withheld kernel is to write must not wait for ever.
+/* The watchdog: see watchdog.h. A host that polls memory which a withheld kernel is to write must
+ * not wait for ever, so withheld work goes out when nothing more comes.
  *
- * Withholding reads no clock: each operation changes the stream's `turn`, each beginning its
- * `stretch`. The watchdog looks every half of the time allowed. A stream whose turn has not changed
- * since the last look, or whose stretch is the same for the eighth time, goes out. While nothing
- * was withheld for some looks it sleeps on `asleep`, which withholding reads; so waking it costs a
- * system call only then.
+ * Withholding reads no clock. Each withheld operation changes the stream's `sequence`, each start
+ * of withholding its `epoch`. The watchdog looks twice in the time allowed. It submits for a stream
+ * whose sequence has not changed since the last look, or whose epoch is the same for the eighth
+ * time. After some looks at which nothing was withheld it sleeps, with `state` ASLEEP, which
+ * withholding reads: so only then does waking it cost a system call.
  *
- * At the end of the process it is what waits for the device: the thread that ends may have been
- * interrupted by a signal within the driver, and would then wait for itself. */
+ * When the process ends, this thread waits for the device. The thread that ends the process may
+ * have been interrupted by a signal inside the driver, and would wait for itself. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -17,17 +17,15 @@
 #include "graph/replay/segment.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
+#include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/futex.h"
-#include "interpose/base/log.h"
 #include "interpose/base/thread.h"
 #include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order.h"
 
-#define PATIENT_LOOKS 8u   /* that one stretch may last */
-#define IDLE_LOOKS    200u /* before it goes to sleep */
-#define STACK_BYTES   (128u << 10)
+#define STACK_BYTES (128u << 10)
 
 enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
 
@@ -44,30 +42,26 @@ static struct {
 static uint64_t look_ns = 100000;
 
 static struct look {
-    uint32_t turn, stretch, same_stretch;
+    uint32_t sequence, epoch, same_epoch;
 } looks[AG_MAX_STREAMS];
-
-struct round {
-    bool any;
-};
 
 void ag_watchdog_configure(uint64_t hold_ns)
 {
     look_ns = hold_ns / 2 ? hold_ns / 2 : 1;
 }
 
-static void release(struct ag_stream *stream, uint32_t stretch)
+static void release(struct ag_stream *stream, uint32_t epoch)
 {
     bool pushed = false;
 
-    if (!ag_stream_own_within(stream, 0)) /* who owns it is getting on */
+    if (!ag_stream_own_within(stream, 0)) /* its owner is at work */
         return;
     if (stream->segment.mode == AG_SEGMENT_HOLDING &&
-        atomic_load_explicit(&stream->epoch, memory_order_relaxed) == stretch &&
+        atomic_load_explicit(&stream->epoch, memory_order_relaxed) == epoch &&
         ag_context_make_current(stream->id.context, &pushed) == CUDA_SUCCESS) {
         ag_segment_note_flush(stream, AG_FLUSH_WATCHDOG);
         ag_stats_add(AG_STAT_REPLAY_WATCHDOG, 1);
-        /* The segment goes on where it is, one by one: where it ends is for the program to say. */
+        /* The segment goes on, one by one; only the program or the history end it. */
         ag_segment_submit(stream);
         ag_context_restore(pushed);
     }
@@ -77,18 +71,19 @@ static void release(struct ag_stream *stream, uint32_t stretch)
 static void look_at(struct ag_stream *stream, void *data)
 {
     struct look *last = &looks[atomic_load_explicit(&stream->id.number, memory_order_relaxed)];
-    uint32_t turn = atomic_load_explicit(&stream->sequence, memory_order_relaxed);
-    uint32_t stretch = atomic_load_explicit(&stream->epoch, memory_order_relaxed);
-    struct round *round = data;
+    uint32_t sequence = atomic_load_explicit(&stream->sequence, memory_order_relaxed);
+    uint32_t epoch = atomic_load_explicit(&stream->epoch, memory_order_relaxed);
+    bool *any = data;
 
     if (!atomic_load_explicit(&stream->holding, memory_order_acquire))
         return;
-    round->any = true;
-    last->same_stretch = last->stretch == stretch ? last->same_stretch + 1 : 0;
-    if (last->same_stretch && (last->turn == turn || last->same_stretch >= PATIENT_LOOKS))
-        release(stream, stretch);
-    last->turn = turn;
-    last->stretch = stretch;
+    *any = true;
+    last->same_epoch = last->epoch == epoch ? last->same_epoch + 1 : 0;
+    if (last->same_epoch &&
+        (last->sequence == sequence || last->same_epoch >= AG_WATCHDOG_EPOCH_LOOKS))
+        release(stream, epoch);
+    last->sequence = sequence;
+    last->epoch = epoch;
 }
 
 static void await_idle(struct ag_context *context, void *unused)
@@ -108,24 +103,25 @@ static void wait_at_the_end(void)
 
 static void *watch(void *unused)
 {
-    unsigned idle = IDLE_LOOKS - 2; /* it may be started long before it is needed */
+    unsigned idle = AG_WATCHDOG_IDLE_LOOKS - 2; /* it may be started long before it is needed */
 
     (void)unused;
     (void)pthread_setname_np(pthread_self(), "allograft-watch");
     for (;;) {
-        struct round round = {false};
+        bool any = false;
 
         ag_futex_wait(&at_end.state, NOT_ASKED, look_ns);
         if (atomic_load_explicit(&at_end.state, memory_order_acquire) == ASKED)
             wait_at_the_end();
-        ag_stream_each_open(look_at, &round);
-        idle = round.any ? 0 : idle + 1;
-        if (idle < IDLE_LOOKS)
+        ag_stream_each_open(look_at, &any);
+        idle = any ? 0 : idle + 1;
+        if (idle < AG_WATCHDOG_IDLE_LOOKS)
             continue;
         atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
-        round.any = false;
-        ag_stream_each_open(look_at, &round); /* what began before it could see that we sleep */
-        if (!round.any && atomic_load(&at_end.state) != ASKED)
+        any = false;
+        /* What began to be withheld before it could see that we sleep. */
+        ag_stream_each_open(look_at, &any);
+        if (!any && atomic_load(&at_end.state) != ASKED)
             ag_futex_wait(&state, ASLEEP, AG_FUTEX_FOR_EVER);
         atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
         idle = 0;
@@ -162,7 +158,7 @@ void ag_watchdog_wait_at_exit(uint64_t timeout_ns)
 {
     uint64_t now = ag_clock_ns(), until = now + timeout_ns;
 
-    /* It is to be out of the driver, which may be ended next, when this thread goes on. */
+    /* The watchdog must have left the driver when this thread goes on, which may unload it next. */
     atomic_store(&at_end.until, until - timeout_ns / 10);
     atomic_store(&at_end.state, ASKED);
     if (!ag_watchdog_wake())

@@ -89,3 +89,13 @@ void ag_freelist_put_or_free(struct ag_freelist *freelist, void *block, size_t b
     if (!ag_freelist_put(freelist, block))
         ag_pages_free(block, bytes);
 }
+
+void ag_freelist_prepare(struct ag_freelist *freelist, size_t bytes, size_t ready)
+{
+    void *pages = ag_freelist_is_full(freelist) ? NULL : ag_pages_get(bytes);
+
+    if (!pages)
+        return;
+    ag_pages_ready(pages, ready);
+    ag_freelist_put_or_free(freelist, pages, bytes);
+}

@@ -29,6 +29,9 @@ bool ag_freelist_put(struct ag_freelist *freelist, void *block);
 bool ag_freelist_is_full(struct ag_freelist *freelist);
 /* One of them, as it was put, or new pages of that size; NULL without memory. */
 void *ag_freelist_take_or_get(struct ag_freelist *freelist, size_t bytes);
+/* Puts new pages of that size in, of which the first `ready` bytes are there; none where there are
+ * enough. */
+void ag_freelist_prepare(struct ag_freelist *freelist, size_t bytes, size_t ready);
 /* Keeps the block of pages, or frees it where there are enough. */
 void ag_freelist_put_or_free(struct ag_freelist *freelist, void *block, size_t bytes);
 

@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
                                                                 bool per_thread)
 {
     if (atomic_load_explicit(&ag_entry_launches, memory_order_acquire) != AG_LAUNCHES_RECORDED ||
-        !ag_replay_lets_pass(ag_replay_stream(stream, per_thread)))
+        !ag_replay_try_pass(ag_replay_stream(stream, per_thread)))
         return false;
     ag_stats_hit_again(hook);
     return true;

@@ -116,7 +116,7 @@ static void add_times(struct ag_text *text, const struct ag_stats *stats)
     (void)ag_text_print(behind, sizeof(behind), "%.2f x the speed", eager / replayed);
     if (unwaited)
         snprintf(label, sizeof(label), "%u operations without graphs, for the host (median)",
-                 AG_UNWAITED_ROUND);
+                 AG_UNWAITED_ITERATION);
     add_row(text, label, ag_text_duration(value, sizeof(value), eager), "");
     add_row(text, unwaited ? "with graphs" : "a round with graphs",
             ag_text_duration(value, sizeof(value), replayed),

@@ -50,8 +50,8 @@ struct ag_rule_stats {
     _Atomic uint64_t hits, bytes;
 };
 
-/* The program's own stream-ordered pools (policy/app/app_pools.c): one row each; the last one
- * stands for all pools that have none of their own. */
+/* The program's own stream-ordered pools: one row each; the last one stands for all pools that have
+ * none of their own. */
 #define AG_APP_POOLS 64u
 
 enum ag_app_pool_kind {
@@ -229,7 +229,7 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
     ag_stats_count(slot, &stats->bytes, bytes);
 }
 
-#define AG_UNWAITED_ROUND 512u /* operations of what stands for a round where nobody waits */
+#define AG_UNWAITED_ITERATION 512u /* operations that count as an iteration where nobody waits */
 
 /* A round takes so long without graphs, and with. Unwaited: as many operations of a stream that
  * nobody waits for take the host so long. */

@@ -12,6 +12,7 @@ import exports
 import files
 import functions
 import layers
+import names
 import needed
 import pages
 import start
@@ -235,6 +236,31 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(layers.problems_of('policy/decide.c', counting, set())), 1)
         self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
         self.assertEqual(self.count('interpose/driver/abi.h', 'cuda.h'), 0)
+
+
+class Names(unittest.TestCase):
+    SOURCES = {'interpose/hooks/entry.h': 'extern int ag_entry_depth;\n#define AG_ENTER(x) x\n',
+               'graph/stream.h': 'struct ag_stream;\nvoid ag_stream_own(struct ag_stream *stream);\n',
+               'graph/replayer.h': 'enum ag_flush {\n    AG_FLUSH_FREE,\n};\n'}
+
+    def count(self, path, text):
+        declared = names.declared(self.SOURCES)
+        return len(names.problems_of(path, text, declared, self.SOURCES))
+
+    def test_names(self):
+        self.assertEqual(self.count('graph/a.c', 'ag_stream_own(stream); f(AG_FLUSH_FREE);'), 0)
+        self.assertEqual(self.count('policy/a.c', 'ag_stream_own(stream); f(AG_FLUSH_FREE);'), 2)
+        self.assertEqual(self.count('graph/a.c', 'AG_ENTER(ag_entry_depth);'), 2)
+        self.assertEqual(self.count('graph/a.c', '/* ag_entry_depth */ struct ag_stream *unknown;'), 0)
+
+    def test_hooks(self):
+        self.assertEqual(self.count('graph/a.c', 'ag_cu.cuLaunchKernel(f); p->cuLaunchKernel (f);'), 0)
+        self.assertEqual(self.count('graph/a.c', 'x = cuLaunchKernel(f);'), 1)
+        self.assertEqual(self.count('interpose/hooks/a.c', 'x = cuLaunchKernel(f);'), 0)
+
+    def test_comments(self):
+        self.assertEqual(self.count('policy/a.c', '/* see graph/stream.h and graph/gone.h */'), 1)
+        self.assertEqual(self.count('interpose/hooks/a.c', '/* see graph/stream.h */'), 0)
 
 
 class Functions(unittest.TestCase):

@@ -43,7 +43,7 @@ static void test_updates(uint32_t n)
     script_random(&script, n, &seed);
     script_make(&script, other_made, other_ops);
     OK(script_build(other_ops, n, &graph));
-    for (unsigned round = 0; round < 12; round++) {
+    for (unsigned iteration = 0; iteration < 12; iteration++) {
         uint32_t updated = 1000;
 
         script_make(&script, made, ops);
@@ -56,7 +56,7 @@ static void test_updates(uint32_t n)
         expect_same(&after, "a launch");
         CHECK_SAID(updated == n_different(ops, other_ops, n), "%u updated", updated);
         script_make(&script, other_made, other_ops);
-        script_vary(&script, round % 9, &seed);
+        script_vary(&script, iteration % 9, &seed);
     }
     CHECK(ag_graph_bytes(graph) > 0);
     ag_graph_destroy(graph);

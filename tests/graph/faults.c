@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { N = 24, ROUNDS = 12, NOT_REACHED = 42 };
+enum { N = 24, ITERATIONS = 12, NOT_REACHED = 42 };
 
 static const char *const symbols[] = {
     "cuGraphCreate",
@@ -30,15 +30,15 @@ static const char *const symbols[] = {
 static struct made made[N];
 static struct ag_op ops[N];
 
-/* As the replayer does: a graph where there is one, built again after some rounds where not. */
-static void run_rounds(struct script script, uint64_t chance_state, bool as_graphs)
+/* As the replayer does: a graph where there is one, built again after some iterations where not. */
+static void run_iterations(struct script script, uint64_t chance_state, bool as_graphs)
 {
     struct ag_graph *graph = NULL;
     uint32_t updated;
 
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned iteration = 0; iteration < ITERATIONS; iteration++) {
         script_make(&script, made, ops);
-        if (as_graphs && !graph && round % 4 == 0)
+        if (as_graphs && !graph && iteration % 4 == 0)
             (void)script_build(ops, N, &graph);
         if (!graph) {
             script_submit(ops, N);
@@ -69,10 +69,10 @@ static int run(const char *symbol, unsigned n)
     script.what[N - 1] = WHAT_DEVICE_COPY;
     world_scramble(&chance_state);
     world_read(&before);
-    run_rounds(script, chance_state, false);
+    run_iterations(script, chance_state, false);
     world_read(&after);
     world_write(&before);
-    run_rounds(script, chance_state, true);
+    run_iterations(script, chance_state, true);
     world_read(&again);
     CHECK_SAID(!memcmp(&after, &again, sizeof(after)), "SIM_FAIL=%s", fault);
     CHECK_SAID(!sim_violations(), "SIM_FAIL=%s: %s", fault, sim_last_violation());

@@ -79,7 +79,7 @@ static void test_right(uint64_t *seed)
     struct ag_graph *graph;
 
     graph = graph_of(&script, seed);
-    for (unsigned round = 0; round < 8; round++) {
+    for (unsigned iteration = 0; iteration < 8; iteration++) {
         script_make(&script, made, ops);
         world_scramble(seed);
         world_read(&before);

@@ -72,7 +72,7 @@ static void add_speed(struct ag_text *text, const struct ag_stats *stats)
     if (eager <= 0 || replayed <= 0 || stats->head.simulated)
         return;
     if (stats->compared_unwaited)
-        snprintf(what, sizeof(what), "for %u operations", AG_UNWAITED_ROUND);
+        snprintf(what, sizeof(what), "for %u operations", AG_UNWAITED_ITERATION);
     snprintf(value, sizeof(value), "%.2fx", eager / replayed);
     snprintf(below, sizeof(below), "%s against %s %s",
              unit_text(with, sizeof(with), UNIT_NS, replayed),

@@ -1,16 +1,16 @@
-/* graph/learn/backoff.c: a stream that gains nothing sleeps, what begins to repeat is found soon,
- * and long rounds are not slept through. */
+/* graph/learn/backoff.c: a stream that gains nothing backs off, what begins to repeat is found
+ * soon, also iterations longer than one sampling. */
 #include "graph/learn/backoff.h"
 
 #include "tests/common/check.h"
 
 static uint64_t state = 5;
 
-/* A stream: `gains` per mille of the operations that it looks at are launched in graphs. */
+/* A stream: `gains` per mille of the operations that are sampled are launched in graphs. */
 struct stream {
     struct ag_backoff *backoff;
-    uint32_t asleep, length, backoffs;
-    uint64_t looked_at, slept;
+    uint32_t left, length, backoffs; /* left: operations of the back-off that runs */
+    uint64_t sampled, passed;
 };
 
 static struct stream new_stream(void)
@@ -21,30 +21,31 @@ static struct stream new_stream(void)
     return stream;
 }
 
-/* True when it was looked at. */
+/* True when it was sampled. */
 static bool pass(struct stream *stream, uint64_t hash, uint32_t place)
 {
-    if (stream->asleep) {
-        stream->slept++;
-        if (!--stream->asleep)
+    if (stream->left) {
+        stream->passed++;
+        if (!--stream->left)
             ag_backoff_end(stream->backoff, stream->length);
         return false;
     }
-    stream->looked_at++;
-    if (ag_backoff_tires(stream->backoff, hash, place)) {
-        stream->asleep = stream->length = ag_backoff_begin(stream->backoff);
+    stream->sampled++;
+    if (ag_backoff_sample(stream->backoff, hash, place)) {
+        stream->left = stream->length = ag_backoff_begin(stream->backoff);
         stream->backoffs++;
     }
     return true;
 }
 
-/* Rounds of so many operations; operations until `rounds` of them were looked at without sleep
- * between. */
-static uint64_t until_found(struct stream *stream, uint32_t period, uint32_t rounds, uint64_t most)
+/* Iterations of so many operations; operations until `iterations` of them were sampled without a
+ * back-off between. */
+static uint64_t until_found(struct stream *stream, uint32_t period, uint32_t iterations,
+                            uint64_t most)
 {
     uint64_t in_a_row = 0, n = 0;
 
-    for (; n < most && in_a_row < (uint64_t)period * rounds; n++) {
+    for (; n < most && in_a_row < (uint64_t)period * iterations; n++) {
         uint64_t seed = n % period + period * 1000003u;
 
         in_a_row = pass(stream, chance(&seed), 100) ? in_a_row + 1 : 0;
@@ -61,7 +62,7 @@ static void pass_random(struct stream *stream, uint32_t n, uint32_t kinds)
     }
 }
 
-/* What never repeats is looked at less and less, however few kinds of operations there are. */
+/* What never repeats is sampled less and less, however few kinds of operations there are. */
 static void never(void)
 {
     static const uint32_t kinds[] = {2, 4, 64, 1u << 30};
@@ -70,11 +71,10 @@ static void never(void)
         struct stream stream = new_stream();
 
         pass_random(&stream, 60000, kinds[i]);
-        CHECK_SAID(stream.looked_at < 7500, "%u kinds: %lu", kinds[i],
-                   (unsigned long)stream.looked_at);
+        CHECK_SAID(stream.sampled < 7500, "%u kinds: %lu", kinds[i], (unsigned long)stream.sampled);
         pass_random(&stream, 2000000, kinds[i]);
-        CHECK_SAID(stream.looked_at < 50000, "%u kinds: %lu", kinds[i],
-                   (unsigned long)stream.looked_at);
+        CHECK_SAID(stream.sampled < 50000, "%u kinds: %lu", kinds[i],
+                   (unsigned long)stream.sampled);
         CHECK(stream.length == 65536);
         ag_backoff_free(stream.backoff);
     }
@@ -87,12 +87,12 @@ static void waited_for(void)
 
     for (unsigned i = 0; i < 40000; i++)
         (void)pass(&stream, 77, 1);
-    CHECK_SAID(stream.looked_at < 2000, "%lu", (unsigned long)stream.looked_at);
+    CHECK_SAID(stream.sampled < 2000, "%lu", (unsigned long)stream.sampled);
     ag_backoff_free(stream.backoff);
 }
 
-/* Also where a phase of them begins while the stream sleeps: within a quarter of what was before,
- * and what a few looks may take. */
+/* Also where they begin during a back-off: within a quarter of the operations before, and what a
+ * few samplings may take. */
 static void found(void)
 {
     static const uint32_t periods[] = {1, 2, 3, 7, 12, 40, 100, 130, 200, 257, 400, 1000, 3000};
@@ -115,8 +115,8 @@ static void found(void)
     }
 }
 
-/* Rounds longer than any look, from the start. */
-static void long_rounds(void)
+/* Iterations longer than any sampling, from the start. */
+static void long_iterations(void)
 {
     static const uint32_t periods[] = {5000, 12000, 30000, 60000};
 
@@ -124,12 +124,12 @@ static void long_rounds(void)
         struct stream stream = new_stream();
         uint64_t n = until_found(&stream, periods[i], 3, 40u * periods[i]);
 
-        CHECK_SAID(n < 16u * periods[i], "%u: %.1f rounds", periods[i], (double)n / periods[i]);
+        CHECK_SAID(n < 16u * periods[i], "%u: %.1f iterations", periods[i], (double)n / periods[i]);
         ag_backoff_free(stream.backoff);
     }
 }
 
-/* Rounds of which nothing comes are not looked at for ever. */
+/* Iterations that gain nothing are not sampled for ever. */
 static void in_vain(void)
 {
     static const uint32_t periods[] = {5, 300, 5000};
@@ -142,13 +142,12 @@ static void in_vain(void)
 
             (void)pass(&stream, chance(&seed), 100);
         }
-        CHECK_SAID(stream.looked_at < 400000, "%u: %lu", periods[i],
-                   (unsigned long)stream.looked_at);
+        CHECK_SAID(stream.sampled < 400000, "%u: %lu", periods[i], (unsigned long)stream.sampled);
         ag_backoff_free(stream.backoff);
     }
 }
 
-/* One operation in eight pays for looking at all of them; a thousandth does not. */
+/* One operation in eight pays for sampling all of them; a thousandth does not. */
 static void gains(void)
 {
     struct stream stream = new_stream();
@@ -160,7 +159,7 @@ static void gains(void)
     }
     CHECK_SAID(!stream.backoffs, "%u", stream.backoffs);
     for (unsigned i = 0; i < 100000; i++) {
-        if (pass(&stream, chance(&state), 100) && stream.looked_at % 4000 == 0)
+        if (pass(&stream, chance(&state), 100) && stream.sampled % 4000 == 0)
             ag_backoff_gained(stream.backoff, 4);
     }
     CHECK_SAID(stream.backoffs > 4, "%u", stream.backoffs);
@@ -171,7 +170,7 @@ static void gains(void)
 /* What another stream used before is as new. */
 static void one_after_another(void)
 {
-    uint64_t looked_at = 0;
+    uint64_t sampled = 0;
 
     for (unsigned i = 0; i < 12; i++) {
         struct stream stream = new_stream();
@@ -185,9 +184,8 @@ static void one_after_another(void)
             (void)pass(&stream, i % 2 ? chance(&op) : chance(&seed), 100);
         }
         if (i == 0)
-            looked_at = stream.looked_at;
-        CHECK_SAID(i % 2 || stream.looked_at == looked_at, "%u: %lu", i,
-                   (unsigned long)stream.looked_at);
+            sampled = stream.sampled;
+        CHECK_SAID(i % 2 || stream.sampled == sampled, "%u: %lu", i, (unsigned long)stream.sampled);
         ag_backoff_free(stream.backoff);
     }
 }
@@ -197,7 +195,7 @@ int main(void)
     never();
     waited_for();
     found();
-    long_rounds();
+    long_iterations();
     in_vain();
     gains();
     one_after_another();

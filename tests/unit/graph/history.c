@@ -13,7 +13,7 @@
 enum form {
     PLAIN,   /* `period` operations */
     NESTED,  /* the first of them are `inner` operations, `times` over */
-    EXTRA,   /* one more operation every `times` rounds, before the `at`-th from the end */
+    EXTRA,   /* one more operation every `times` iterations, before the `at`-th from the end */
     MISSING, /* one fewer, the `at`-th */
     RUNS,    /* the first `inner` are the same */
     TWO,     /* `period` operations `times` over, then `inner` operations `at` times over */
@@ -125,7 +125,7 @@ static void run(const struct loop *loop, struct ag_history *history, uint64_t pr
                                      : operation(loop, i - prologue);
         uint32_t length = ag_history_length(history);
 
-        if (ag_history_ends_before(history, hash, false, 0)) {
+        if (ag_history_advance(history, hash, false, 0)) {
             CHECK(length > 0);
             if (i > warm)
                 see(segment, length);
@@ -160,7 +160,7 @@ static void check_loop(const struct loop *loop, uint32_t cap, unsigned most, dou
     }
 }
 
-/* One path a round, in segments near the cap. */
+/* One path an iteration, in segments near the cap. */
 static void plain_loops(uint32_t cap)
 {
     static const uint64_t periods[] = {1,  2,  3,   7,   17,  20,   50,   63,   64,
@@ -211,7 +211,7 @@ static void irregular_loops(uint32_t cap)
 /* --- flushes, marks, pace --- */
 
 #define LEAST_TAIL 7u
-#define FIRST_TAIL 10u /* of a round's first graph */
+#define FIRST_TAIL 10u /* of an iteration's first graph */
 
 static struct ag_history_limits usual = {.shortest = 16, .first = 16, .cap = 160};
 
@@ -226,8 +226,7 @@ static void check_growth(struct ag_history *history, const uint32_t *lengths, un
         uint32_t length = ag_history_length(history);
 
         now_ns += op_ns;
-        if (ag_history_ends_before(history, hash_of(i % 7), false,
-                                   op_ns && i % 8 == 0 ? now_ns : 0)) {
+        if (ag_history_advance(history, hash_of(i % 7), false, op_ns && i % 8 == 0 ? now_ns : 0)) {
             CHECK_SAID(length == lengths[at], "%u instead of %u", length, lengths[at]);
             at++;
             ag_history_ended(history, false);
@@ -300,7 +299,7 @@ static void flushed_loops(void)
     for (unsigned i = 0; i < 50; i++)
         check_growth(history, few, 400);
     for (unsigned i = 0; i < 2 * 3000; i++) { /* the first two are not yet known to be flushed */
-        if (ag_history_ends_before(history, hash_of(i % 3000 % 7), false, 0))
+        if (ag_history_advance(history, hash_of(i % 3000 % 7), false, 0))
             ag_history_ended(history, false);
         if (i % 3000 == 2999)
             ag_history_ended(history, true);
@@ -308,7 +307,7 @@ static void flushed_loops(void)
     for (unsigned i = 0; i < 10; i++)
         check_growth(history, many, 3000);
     for (unsigned i = 0; i < 20000; i++) { /* no flush any more */
-        if (ag_history_ends_before(history, hash_of(i % 7), false, 0)) {
+        if (ag_history_advance(history, hash_of(i % 7), false, 0)) {
             length = ag_history_length(history) - 1;
             ag_history_ended(history, false);
         }
@@ -333,7 +332,7 @@ static void flushes_anywhere(void)
         for (uint64_t op = 11000 + 10 * periods[i]; op < 400000; op++) {
             uint64_t hash = operation(&loop, op);
 
-            if (ag_history_ends_before(history, hash, false, 0)) {
+            if (ag_history_advance(history, hash, false, 0)) {
                 if (seen.places[place_of(segment)])
                     as_usual += ag_history_length(history) - 1;
                 ag_history_ended(history, false);
@@ -365,7 +364,7 @@ static void marked_loops(void)
     for (uint64_t i = 0; i < 100000; i++) {
         uint32_t length = ag_history_length(history);
 
-        if (ag_history_ends_before(history, hash_of(i % 7), i % 200 == 50, 0)) {
+        if (ag_history_advance(history, hash_of(i % 7), i % 200 == 50, 0)) {
             if (i > 1000) {
                 CHECK_SAID((i % 200 == 50 && length == 40) || (i % 200 == 10 && length == 160),
                            "%lu: %u", (unsigned long)i, length);
@@ -375,7 +374,7 @@ static void marked_loops(void)
         }
     }
     CHECK(ends == 2 * 99000 / 200);
-    ag_history_iterations(history, &count, &period);
+    count = ag_history_anchors(history, &period);
     CHECK(count == 100000 / 200 && period == 200);
     ag_history_free(history);
 }
@@ -413,7 +412,7 @@ static uint32_t lengths_at(struct ag_history *history, uint64_t *now, uint64_t n
 
     for (unsigned i = 0; i < n; i++) {
         *now += ns;
-        if (ag_history_ends_before(history, hash_of(i), false, i % 8 ? 0 : *now)) {
+        if (ag_history_advance(history, hash_of(i), false, i % 8 ? 0 : *now)) {
             length = ag_history_length(history) - 1;
             ag_history_ended(history, false);
         }
@@ -456,9 +455,9 @@ static struct ag_history *paced(uint32_t first, uint32_t cap)
     return history;
 }
 
-/* Rounds of a slow program begin and end with few operations, those of a quick one do not; at
+/* Iterations of a slow program begin and end with few operations, those of a quick one do not; at
  * another distance, the end is where it comes. */
-static void slow_rounds(void)
+static void slow_pace(void)
 {
     static const uint32_t unknown[] = {1, 4, 12, 20, 20, 20, 20, 0},
                           slow[] = {1, 4, 12, 20, 20, 20, 20, 12, 0},
@@ -499,7 +498,7 @@ static void slow_rounds(void)
 
 /* Where an operation takes the host long although it is withheld, the first segments are longer,
  * and the others do not grow as fast; launching them is no part of it. */
-static void heavy_rounds(void)
+static void slow_host(void)
 {
     static const uint32_t light[] = {4, 16, 48, 0}, heavy[] = {8, 16, 32, 64, 0}, whole[] = {0},
                           in_two[] = {4, 0}, in_two_heavy[] = {8, 0};
@@ -514,7 +513,7 @@ static void heavy_rounds(void)
         for (unsigned k = 0; k < 20; k++) {
             for (unsigned n = 0; n < 170; n++) {
                 now_ns += rows[i].ns;
-                if (ag_history_ends_before(history, hash_of(n % 7), false, n % 8 ? 0 : now_ns)) {
+                if (ag_history_advance(history, hash_of(n % 7), false, n % 8 ? 0 : now_ns)) {
                     ag_history_ended(history, false);
                     now_ns += 2000;
                 }
@@ -548,7 +547,7 @@ int main(void)
     marked_loops();
     other_ways();
     pace();
-    slow_rounds();
-    heavy_rounds();
+    slow_pace();
+    slow_host();
     return 0;
 }

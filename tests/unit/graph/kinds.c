@@ -1,4 +1,4 @@
-/* graph/learn/kinds.c: rounds of several kinds, each with its own answer. */
+/* graph/learn/kinds.c: iterations of several kinds, each with its own answer. */
 #include "graph/learn/kinds.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 static uint64_t state = 3;
 static struct ag_kinds kinds;
 
-/* What a round of this kind takes: odd kinds are faster as graphs, even ones slower. */
+/* What an iteration of this kind takes: odd kinds are faster as graphs, even ones slower. */
 static uint64_t time_of(uint64_t kind, bool replayed)
 {
     uint64_t noise = chance_below(&state, 40 * kind);
@@ -19,14 +19,14 @@ static uint64_t time_of(uint64_t kind, bool replayed)
 
 static const struct ag_profit *run(uint64_t kind, bool *ret_replayed)
 {
-    struct ag_round round = {.path = kind};
+    struct ag_iteration_sample iteration = {.path = kind};
 
-    round.was_to_replay = round.replayed = *ret_replayed = ag_kinds_replay(&kinds);
-    round.ns = time_of(kind, round.replayed);
-    return ag_kinds_note(&kinds, &round);
+    iteration.was_to_replay = iteration.replayed = *ret_replayed = ag_kinds_replay(&kinds);
+    iteration.ns = time_of(kind, iteration.replayed);
+    return ag_kinds_note(&kinds, &iteration);
 }
 
-/* Rounds of a kind that went the better way. */
+/* Iterations of a kind that went the better way. */
 static unsigned well(uint64_t kind, bool replayed)
 {
     return replayed == (kind % 2 != 0);
@@ -50,7 +50,8 @@ static void test_phases(void)
     }
 }
 
-/* In turns of any length: every kind's round goes its better way, but for those that compare. */
+/* In turns of any length: every kind's iteration goes its better way, but for those that compare.
+ */
 static void test_turns(void)
 {
     bool replayed;
@@ -81,7 +82,7 @@ static void test_strangers(void)
 
     memset(&kinds, 0, sizeof(kinds));
     for (unsigned k = 0; k < 8000; k++) {
-        struct ag_round once = {.path = stranger++, .ns = 5, .replayed = false};
+        struct ag_iteration_sample once = {.path = stranger++, .ns = 5, .replayed = false};
 
         (void)run(2, &replayed);
         good += k >= 2000 && well(2, replayed);
@@ -113,26 +114,26 @@ static void test_told(void)
     CHECK_SAID(n >= 3 && n <= 12, "%u", n);
 }
 
-/* Rounds in which something was built are not compared, unless there is no end of it. */
+/* Iterations in which something was built are not compared, unless there is no end of it. */
 static void test_building(void)
 {
     memset(&kinds, 0, sizeof(kinds));
     for (unsigned k = 0; k < 1000; k++) {
-        struct ag_round round = {.path = 7, .built = k < 60};
+        struct ag_iteration_sample iteration = {.path = 7, .built = k < 60};
 
-        round.was_to_replay = round.replayed = ag_kinds_replay(&kinds);
-        round.ns = round.built ? 9000 : round.replayed ? 500 : 1000;
-        CHECK(k >= 60 || round.replayed);
-        (void)ag_kinds_note(&kinds, &round);
+        iteration.was_to_replay = iteration.replayed = ag_kinds_replay(&kinds);
+        iteration.ns = iteration.built ? 9000 : iteration.replayed ? 500 : 1000;
+        CHECK(k >= 60 || iteration.replayed);
+        (void)ag_kinds_note(&kinds, &iteration);
     }
     CHECK(ag_kinds_replay(&kinds));
     memset(&kinds, 0, sizeof(kinds));
     for (unsigned k = 0; k < 1000; k++) {
-        struct ag_round round = {.path = 7};
+        struct ag_iteration_sample iteration = {.path = 7};
 
-        round.was_to_replay = round.replayed = round.built = ag_kinds_replay(&kinds);
-        round.ns = round.replayed ? 9000 : 1000;
-        (void)ag_kinds_note(&kinds, &round);
+        iteration.was_to_replay = iteration.replayed = iteration.built = ag_kinds_replay(&kinds);
+        iteration.ns = iteration.replayed ? 9000 : 1000;
+        (void)ag_kinds_note(&kinds, &iteration);
     }
     CHECK(!ag_kinds_replay(&kinds));
 }

@@ -7,11 +7,11 @@
 
 static uint64_t state = 11;
 
-/* What rounds of the two ways take, and how much that varies. */
+/* What iterations of the two ways take, and how much that varies. */
 struct world {
     uint64_t eager, replayed;
     unsigned noise; /* per mille, either way */
-    unsigned odd;   /* of a hundred rounds, not comparable */
+    unsigned odd;   /* of a hundred iterations, not comparable */
     unsigned late;  /* times in a thousand, ten times as long */
 };
 
@@ -22,7 +22,7 @@ static uint64_t with_noise(const struct world *world, uint64_t ns)
     return chance_below(&state, 1000) < world->late ? noisy * 10 : noisy;
 }
 
-/* Rounds until a comparison is finished, at most n; *ret_eager: of them, eager ones. */
+/* Iterations until a comparison is finished, at most n; *ret_eager: of them, eager ones. */
 static unsigned until_compared(struct ag_profit *profit, const struct world *world, unsigned n,
                                unsigned *ret_eager)
 {
@@ -47,19 +47,21 @@ static void check_world(const struct world *world, bool prefers_eager, bool is_c
              most = is_clear ? 8 : n * 2 * AG_PROFIT_SAMPLES,
              least = is_clear ? 3 : n * AG_PROFIT_SAMPLES;
     struct ag_profit profit;
-    unsigned rounds, eager, interval = 64;
+    unsigned iterations, eager, interval = 64;
 
     memset(&profit, 0, sizeof(profit));
     CHECK(ag_profit_replays(&profit));
-    rounds = until_compared(&profit, world, 200, &eager);
-    CHECK_SAID(rounds > (is_clear ? 10 : 20) && rounds < (is_clear ? 20 : 100), "%u", rounds);
-    CHECK_SAID(eager >= least && eager <= most, "%u eager rounds", eager);
+    iterations = until_compared(&profit, world, 200, &eager);
+    CHECK_SAID(iterations > (is_clear ? 10 : 20) && iterations < (is_clear ? 20 : 100), "%u",
+               iterations);
+    CHECK_SAID(eager >= least && eager <= most, "%u eager iterations", eager);
     for (unsigned i = 0; i < 13; i++) {
-        CHECK_SAID(ag_profit_replays(&profit) == !prefers_eager, "%lu and %lu ns, in round %lu",
+        CHECK_SAID(ag_profit_replays(&profit) == !prefers_eager, "%lu and %lu ns, in iteration %lu",
                    (unsigned long)world->eager, (unsigned long)world->replayed,
-                   (unsigned long)profit.rounds);
-        rounds = until_compared(&profit, world, 70000, &eager);
-        CHECK_SAID(rounds >= interval && rounds <= interval + 100, "%u, not %u", rounds, interval);
+                   (unsigned long)profit.iterations);
+        iterations = until_compared(&profit, world, 70000, &eager);
+        CHECK_SAID(iterations >= interval && iterations <= interval + 100, "%u, not %u", iterations,
+                   interval);
         if (interval < 65536)
             interval *= 2;
     }
@@ -78,19 +80,19 @@ static void either_way(void)
     static const struct world slower = {1000000, 1200000, 10, 0, 50};
     static const struct world much_slower = {1000000, 1500000, 10, 0, 0};
     static const struct world a_little_slower = {1000000, 1040000, 10, 5, 50};
-    static const struct world short_rounds = {300, 250, 10, 0, 0};
+    static const struct world short_iterations = {300, 250, 10, 0, 0};
 
     check_world(&faster, false, true);
     check_world(&a_little_faster, false, false);
     check_world(&equal, false, false);
-    check_world(&short_rounds, false, false);
+    check_world(&short_iterations, false, false);
     check_world(&slower, true, false);
     check_world(&much_slower, true, false);
     check_world(&a_little_slower, true, false);
 }
 
-/* Rounds that differ by far more than what replay gains, or loses: seldom decided against it where
- * it gains, mostly where it loses. */
+/* Iterations that differ by far more than what replay gains, or loses: seldom decided against it
+ * where it gains, mostly where it loses. */
 static void noisy(void)
 {
     enum { RUNS = 1000 };
@@ -190,14 +192,15 @@ static void known_before(void)
             eager += !replayed;
             compared = ag_profit_note(&profit, replayed, replayed ? rows[i].replayed : 3000);
         }
-        CHECK_SAID(compared && !eager == rows[i].spared, "row %u: %u eager rounds", i, eager);
+        CHECK_SAID(compared && !eager == rows[i].spared, "row %u: %u eager iterations", i, eager);
         CHECK(ag_profit_replays(&profit) == (rows[i].replayed <= 3000));
         CHECK(profit.interval == 64 && profit.median_replayed == rows[i].replayed);
         CHECK(until_compared(&profit, &(struct world){3000, 1000, 0, 0, 0}, 400, &eager) > 60);
     }
 }
 
-/* Rounds that are never of the way that was asked for: nothing is decided, and nothing hangs. */
+/* Iterations that are never of the way that was asked for: nothing is decided, and nothing hangs.
+ */
 static void never_comparable(void)
 {
     struct ag_profit profit;
@@ -206,7 +209,7 @@ static void never_comparable(void)
     memset(&profit, 0, sizeof(profit));
     for (unsigned i = 0; i < 1000; i++)
         compared += ag_profit_note(&profit, true, 0);
-    CHECK(!compared && ag_profit_replays(&profit) && !profit.rounds);
+    CHECK(!compared && ag_profit_replays(&profit) && !profit.iterations);
     for (unsigned i = 0; i < 10000; i++) {
         replays += ag_profit_replays(&profit);
         compared += ag_profit_note(&profit, true, 1000);

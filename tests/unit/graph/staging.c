@@ -1,4 +1,4 @@
-/* graph/record/staging.c: slots come round when their events have passed, and never before; threads
+/* graph/record/staging.c: a slot is used again when its event has passed, and never before; threads
  * share them. The driver here is a few counters: an event is done when the test says so. */
 #include "graph/record/staging.h"
 

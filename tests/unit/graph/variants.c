@@ -50,7 +50,7 @@ static void end(void)
     ag_variants_free(variants);
 }
 
-/* As a stream does: returns how many nodes had to change. */
+/* As a stream does: returns how many nodes had to be updated. */
 static uint32_t launch(void)
 {
     struct ag_graph *graph = ag_variants_pick(variants, ops);

@@ -1,0 +1,184 @@
+/* The constants of replay's heuristics, in one place: each with its unit and what it was measured
+ * to be good for. None of them decides whether what is computed is right; all decide how fast. How
+ * the heuristics work together stands in graph/replayer.h; figures are of an H200, see
+ * docs/performance.md. Sizes of tables that only bound memory stay where the tables are.
+ *
+ * AG_UNWAITED_ITERATION belongs here, too, but the report explains it: interpose/report/stats.h. */
+#ifndef AG_GRAPH_TUNING_H
+#define AG_GRAPH_TUNING_H
+
+/* --- ends of segments: learn/history.c; lengths are operations --- */
+
+/* Without a flush a segment is at least so long; the first one after a flush is shorter, so that
+ * the device starts early; the cap: building 128 nodes takes 0.4 ms, launching them 2 us. */
+#define AG_LENGTH_SHORTEST 16u
+#define AG_LENGTH_FIRST    4u
+#define AG_LENGTH_CAP      128u
+/* A segment that becomes a graph: three operations are as fast one by one. */
+#define AG_LENGTH_WORTH_GRAPH 4u
+/* A segment should come together within ALLOGRAFT_GRAPH_HOLD_US times this. */
+#define AG_LENGTH_HOLD_SHARE 2u
+/* Each segment is so many times as long as the one before: the device, which takes a microsecond
+ * for an operation at least, must not run dry while the next segment comes together. SLOW where
+ * nodes are updated (an operation then costs the host nearly as much as the device: 0.6 and 0.8 us)
+ * and where the host is slow. */
+#define AG_GROWTH_SECOND 4u
+#define AG_GROWTH_LATER  3u
+#define AG_GROWTH_SLOW   2u
+
+/* Operations that one rolling hash covers: as many as the usual shortest segment. */
+#define AG_ROLLING_OPS 16u
+/* The longest iteration that is found. */
+#define AG_HISTORY_WINDOW 65536u
+/* How long a candidate anchor must stay the smallest hash, at first; it doubles. */
+#define AG_ANCHOR_PROBATION 256u
+/* Regular iterations of the candidate, after which it ends segments within the anchor's. */
+#define AG_ANCHOR_RUN 32u
+/* Operations without a flush after which anchors end segments: iterations lie between flushes
+ * where these come more often. Flushes further apart than the second say nothing of iterations. */
+#define AG_ANCHOR_UNFLUSHED 512u
+#define AG_ANCHOR_BETWEEN   8192u
+/* No segment ends so shortly before a flush that fewer operations than this are left. FIRST beside
+ * a first graph that has just been launched: another graph takes the device 2 us more, as long as
+ * the host takes to come to the end (iterations of 12 operations: 20.2 us in two graphs, 19.3 in
+ * one; of 20 operations: 27.7 in two, 29.0 in one). */
+#define AG_TAIL_LEAST 7u
+#define AG_TAIL_FIRST 10u
+/* The length of the last segment before a flush where operations come slowly: what is withheld when
+ * the host begins to wait, it waits for. */
+#define AG_TAIL_SLOW 2u
+
+/* --- the pace of the program: learn/history.c --- */
+
+/* Operations of a segment between two looks at the clock; the first look comes early, for
+ * iterations that end soon. */
+#define AG_PACE_EVERY 32u
+#define AG_PACE_FIRST 8u
+/* The smallest cap where operations come slowly: graphs of 8 gain a slow program nearly as much as
+ * longer ones (2.3 and 2.5 us of 2.7 an operation), and less is left to do when the host waits. */
+#define AG_PACE_LEAST_CAP 8u
+/* ns that the driver takes for an operation that is not withheld: not the program's pace. */
+#define AG_PACE_EAGER_NS 4000u
+/* Looks in a row that ask for a shorter cap, for a longer one. */
+#define AG_PACE_VOTES_SHORTER 4u
+#define AG_PACE_VOTES_LONGER  64u
+/* ns: what a launch of a graph takes; then, for an operation that is withheld, more than which it
+ * was not, less than which the host is fast, and more than which it is slow. Looks in a row that
+ * change the answer. */
+#define AG_PACE_LAUNCH_NS   2000u
+#define AG_PACE_WITHHELD_NS 1000u
+#define AG_PACE_FAST_NS     220u
+#define AG_PACE_SLOW_NS     280u
+#define AG_PACE_VOTES       16u
+
+/* --- which streams are sampled: learn/backoff.c; operations --- */
+
+/* Credit of a new stream, and after a back-off. */
+#define AG_BACKOFF_FIRST_CREDIT 2048
+#define AG_BACKOFF_LATER_CREDIT 512u
+/* Credit that an operation of a segment too short for a graph costs, others cost 1; and what each
+ * one launched in a graph earns: that saves several times what sampling costs. */
+#define AG_BACKOFF_SHORT_COST 4
+#define AG_BACKOFF_GAIN       8
+/* Bounds of a back-off, and its part of the operations since the stream last gained. */
+#define AG_BACKOFF_LEAST 4096u
+#define AG_BACKOFF_MOST  65536u
+#define AG_BACKOFF_SHARE 4u
+/* Part of the back-off before it that is sampled, where that is more than the later credit; and the
+ * part that waiting for the same period once more may take. */
+#define AG_BACKOFF_SAMPLED_SHARE 64u
+#define AG_BACKOFF_RETRY_SHARE   16u
+/* Iterations of a period that are waited for: history.c needs two or three, graphs some more. */
+#define AG_BACKOFF_ITERATIONS 4u
+/* More credit, four times as much each time, to see how long the iterations are of which parts were
+ * met before the back-off. */
+#define AG_BACKOFF_FIRST_PROBE 2048u
+#define AG_BACKOFF_MOST_PROBE  (AG_HISTORY_WINDOW + 8192u)
+/* Rolling hashes remembered: the last ones; and one in 16 of all, for longer periods (less of that
+ * table during the first sampling, so that few pages are touched). How many must be met again at
+ * one distance. */
+#define AG_BACKOFF_NEAR       256u
+#define AG_BACKOFF_FAR        4096u
+#define AG_BACKOFF_FAR_FIRST  512u
+#define AG_BACKOFF_NEAR_MEETS 8u
+#define AG_BACKOFF_FAR_MEETS  3u
+
+/* Operations that a thread passes on its fast path before it looks at the stream again. */
+#define AG_FAST_PATH_BATCH 64u
+
+/* --- what is kept of segments: learn/matcher.c --- */
+
+/* Nodes of a stream's trie. */
+#define AG_MATCHER_NODES (1u << 16)
+/* Look-ups after which it is judged whether the stream repeats itself at all, at least. */
+#define AG_MATCHER_JUDGED 8192u
+
+/* --- which graph of a segment: learn/variants.c --- */
+
+/* Graphs of one segment; operations by which sets of payloads are told apart; sets remembered. */
+#define AG_VARIANTS_MOST       32u
+#define AG_VARIANTS_PROBES     4u
+#define AG_VARIANTS_REMEMBERED 32u
+/* A launch that updates more than a fourth of the nodes asks for another graph; one is built when
+ * updates, in all, cost what four updates of the whole graph cost. */
+#define AG_VARIANTS_WORTH_SHARE 4u
+#define AG_VARIANTS_RENT        4u
+/* Launches without being picked, after which a graph may be changed for other payloads. */
+#define AG_VARIANTS_STALE (8u * AG_VARIANTS_MOST)
+/* No further graphs where picks were wrong so many times more often than right. */
+#define AG_VARIANTS_TOLERANCE 4u
+
+/* --- is replay faster: learn/kinds.c, learn/profit.c; iterations --- */
+
+/* Kinds of iterations of one stream that are told apart; the most credit of one, so that kinds that
+ * come no more make room; the most certainty about what comes behind one. */
+#define AG_KINDS             6u
+#define AG_KINDS_MOST_CREDIT 64u
+#define AG_KINDS_MOST_SURE   3u
+/* In which graphs are built and which are therefore not compared: building ends some time. */
+#define AG_KINDS_BUILDING 64u
+/* Operations of an iteration that nobody waits for, before the first comparison: comparing early
+ * matters more than precision. */
+#define AG_EARLY_ITERATION 128u
+/* Operations between two waits of the host, at most, that make an iteration. */
+#define AG_WAITED_MOST 8192u
+
+/* Of each way in one comparison; replayed ones before the first comparison. */
+#define AG_PROFIT_SAMPLES 9u
+#define AG_PROFIT_FIRST   8u
+/* The ways take turns of so many, the first of which does not count: in it, what the others left
+ * behind on the device is waited for. */
+#define AG_PROFIT_TURN 4u
+/* Of each way, that may be clear enough to end a comparison; before anything was replayed. */
+#define AG_PROFIT_CLEAR  3u
+#define AG_PROFIT_BEFORE 2u
+/* Until the next comparison: it doubles while the answer stays. */
+#define AG_PROFIT_FIRST_INTERVAL 64u
+#define AG_PROFIT_LAST_INTERVAL  65536u
+/* After which a comparison is given up. */
+#define AG_PROFIT_GIVE_UP (16u * AG_PROFIT_SAMPLES)
+/* Faster by a fourth is clear; slower by a hundredth is slower. */
+#define AG_PROFIT_CLEAR_SHARE  4u
+#define AG_PROFIT_SLOWER_SHARE 100u
+
+/* --- graphs: replay/segment.c, replay/builder.c --- */
+
+/* Times that building or launching a segment's graph may fail before it stays without. */
+#define AG_GRAPH_REFUSALS 3u
+/* Bytes of the device's memory for each node of an executable: 12 MiB for 5000 nodes. */
+#define AG_GRAPH_NODE_BYTES 2560u
+
+/* --- waits, in ns --- */
+
+/* For another thread that owns a stream, before a call that may itself be what lets it go on; and
+ * for what was submitted late, at the end of the process. */
+#define AG_OWNER_TIMEOUT_NS 100000000u
+#define AG_EXIT_TIMEOUT_NS  100000000u
+/* For the oldest pinned slot; then the copy is left to the driver, which may wait. */
+#define AG_STAGING_TIMEOUT_NS 500000u
+/* The watchdog looks twice in ALLOGRAFT_GRAPH_HOLD_US. Looks that one epoch of withholding may last
+ * while operations come; looks at nothing, before it sleeps. */
+#define AG_WATCHDOG_EPOCH_LOOKS 8u
+#define AG_WATCHDOG_IDLE_LOOKS  200u
+
+#endif
