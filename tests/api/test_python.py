@@ -122,7 +122,7 @@ for name, kind in kinds.items():
                 declared.append('%s %d' % (name, 0 if arguments == 'void' else arguments.count(',') + 1))
         text = 'from allograft._library import FUNCTIONS\nfor n, a in FUNCTIONS: print(n, len(a))'
         self.assertEqual(self.well(self.script(text)).out.splitlines(), declared)
-        names = re.findall(r'ALLOGRAFT_(\w+) = (\d+)', header[:header.index('} allograft_status;')])
+        names = re.findall(r'ALLOGRAFT_(\w+) =\s+(\d+)', header[:header.index('} allograft_status;')])
         self.assertEqual(len(names), 9)
         text = 'from allograft import _library as l\nprint(%s)' % ', '.join('l.' + name for name, _ in names)
         self.assertEqual(self.script(text).out.split(), [number for _, number in names])
