@@ -1,0 +1,21 @@
+"""The README's examples for Python, with PyTorch."""
+import os
+import re
+
+from api_common import expect, torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    with open(os.path.join(HERE, "..", "..", "..", "README.md"), encoding="utf-8") as file:
+        chapter = file.read().split("\n## Control API\n")[1].split("\n## ")[0]
+    examples = re.findall(r"```python\n(.*?)```", chapter, re.DOTALL)
+    expect(len(examples) == 4, "four examples")
+    for text in examples:
+        exec(text, {"fill": lambda parts: None, "step": lambda *parts: sum(part.sum() for part in parts)})
+        torch.cuda.synchronize()
+    print(len(examples), "examples run")
+
+
+main()
