@@ -5,7 +5,7 @@
  *   still find both done. So a node whose predecessor came in over such an edge also waits in full
  *   for the one before that: whenever a node starts, all but the last of its predecessors are done.
  * - A node that is updated before its executable was first uploaded or launched keeps a slow place
- *   for ever: 0.12 us more on the device each time it runs (H200; tests/gpu/graph_facts.cu has
+ *   for ever: 0.12 us more on the device each time it runs (H200; tests/gpu/facts/graph_facts.cu has
  *   first_update). So the executable is uploaded before its first update. Updates of one that is
  *   under way are taken at once and cost no more, so a second executable would bring nothing. */
 #include "graph/replay/builder.h"
