@@ -3,6 +3,7 @@
 import sys
 import unittest
 
+import children
 import contract
 import coverage
 import exports
@@ -105,6 +106,29 @@ class Start(unittest.TestCase):
         bad = ' 10:\tsub $8,%rsp\n 14:\tcall   *%rax\n 16:\tadd $8,%rsp\n 1a:\tret\n'
         self.assertEqual(len(start.dlsym_problems(bad)), 3)
         self.assertEqual(len(start.dlsym_problems('')), 1)
+
+
+class Children(unittest.TestCase):
+    TABLE = ('static void (*const children[])(void) = {\n    ag_a_begin_child, /* ag_comment */\n};\n')
+    A = 'void ag_a_begin_child(void)\n{\n    ag_b_begin_child();\n}\n'
+    B = 'bool ag_b_begin_child(void)\n{\n    return true;\n}\n'
+
+    def count(self, **sources):
+        sources = {'policy/%s.c' % name: text for name, text in sources.items()}
+        return len(children.problems({children.TABLE_FILE: self.TABLE, **sources}))
+
+    def test_reached(self):
+        self.assertEqual(self.count(a=self.A, b=self.B), 0)
+
+    def test_forgotten(self):
+        self.assertEqual(self.count(a=self.A, b=self.B, c='void ag_c_begin_child(void)\n{\n}\n'), 1)
+        self.assertEqual(self.count(a=self.A.replace('ag_b', '/* ag_b */ ag_x'), b=self.B), 1)
+
+    def test_twice_and_other_names(self):
+        twice = self.TABLE.replace('ag_a_begin_child', 'ag_a_begin_child, ag_a_begin_child')
+        self.assertEqual(len(children.problems({children.TABLE_FILE: twice})), 1)
+        self.assertEqual(self.count(a='void ag_a_forget_all(void);\n'), 1)
+        self.assertEqual(len(children.problems({children.TABLE_FILE: 'int x;\n'})), 1)
 
 
 class Layers(unittest.TestCase):

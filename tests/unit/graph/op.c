@@ -1,11 +1,11 @@
-/* graph/record/op.c and graph/record/detail.c: what is packed is what was given, and nothing
+/* graph/record/op.c and graph/record/intern.c: what is packed is what was given, and nothing
  * else. */
 #include "graph/record/op.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "graph/record/detail.h"
+#include "graph/record/intern.h"
 #include "interpose/driver/driver.h"
 #include "policy/managed/kernel_params.h"
 #include "tests/common/check.h"
@@ -195,13 +195,13 @@ static void layouts_that_do_not_do(void)
     CHECK(ag_op_kernel(fresh(&one), &call, &given.layout)); /* none */
 }
 
-/* What the driver refuses at once, and what of the shape is signature. */
-static void shapes(void)
+/* What the driver refuses at once, and what of the launch configuration is signature. */
+static void configurations(void)
 {
     static const uint32_t wrong[][3] = {{0, 1, 1},        {1, 0, 1},     {1, 1, 0},
                                         {1u << 31, 1, 1}, {1, 65536, 1}, {1, 1, 65536}};
     struct ag_kernel_call call = a_call(), changed;
-    struct ag_kernel_shape shape;
+    struct ag_kernel_config config;
 
     given.layout = (struct ag_layout){0};
     for (unsigned i = 0; i < N_OF(wrong); i++) {
@@ -215,9 +215,10 @@ static void shapes(void)
     }
     call = a_call();
     CHECK(ag_op_kernel(fresh(&one), &call, &given.layout));
-    ag_op_kernel_shape(&one.op.signature, &shape);
-    CHECK(ag_op_kind(&one.op) == AG_OP_KERNEL && shape.function == call.function);
-    CHECK(!memcmp(shape.block, call.block, 12) && shape.shared_bytes == 512 && !shape.n_attributes);
+    ag_op_kernel_config(&one.op.signature, &config);
+    CHECK(ag_op_kind(&one.op) == AG_OP_KERNEL && config.function == call.function);
+    CHECK(!memcmp(config.block, call.block, 12) && config.shared_bytes == 512 &&
+          !config.n_attributes);
     for (unsigned i = 0; i < 8; i++) {
         bool grid = i == 3;
 
@@ -328,17 +329,18 @@ static void attributes(void)
                                  an_attribute(CU_LAUNCH_ATTRIBUTE_PRIORITY)};
     CUlaunchAttribute again[2] = {a_cluster(2), an_attribute(CU_LAUNCH_ATTRIBUTE_PRIORITY)};
     CUlaunchAttribute cooperative = an_attribute(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
-    struct ag_kernel_shape shape;
+    struct ag_kernel_config config;
 
     some[2].value.priority = again[1].value.priority = -3;
     CHECK(record_with(&one, some, 3, 4) && record_with(&other, again, 2, 4));
     CHECK(are_equal(&one, &other));
-    ag_op_kernel_shape(&one.op.signature, &shape);
-    CHECK(shape.n_attributes == 2 &&
-          shape.attributes[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-    CHECK(shape.attributes[0].value.clusterDim.x == 2 && shape.attributes[1].value.priority == -3);
-    for (unsigned i = 12; i < sizeof(shape.attributes[0].value); i++)
-        CHECK(!shape.attributes[0].value.pad[i]);
+    ag_op_kernel_config(&one.op.signature, &config);
+    CHECK(config.n_attributes == 2 &&
+          config.attributes[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+    CHECK(config.attributes[0].value.clusterDim.x == 2 &&
+          config.attributes[1].value.priority == -3);
+    for (unsigned i = 12; i < sizeof(config.attributes[0].value); i++)
+        CHECK(!config.attributes[0].value.pad[i]);
     CHECK(record_with(&other, again, 2, 8)); /* the driver checks the grid against clusters */
     CHECK(!ag_signature_equal(&one.op.signature, &other.op.signature));
     again[0] = a_cluster(4);
@@ -354,8 +356,8 @@ static void attributes(void)
     CHECK(!ag_signature_equal(&one.op.signature, &other.op.signature));
     cooperative.value.cooperative = 1;
     CHECK(record_with(&one, &cooperative, 1, 4));
-    ag_op_kernel_shape(&one.op.signature, &shape);
-    CHECK(one.op.signature.word[0] & AG_OP_IS_COOPERATIVE && !shape.n_attributes);
+    ag_op_kernel_config(&one.op.signature, &config);
+    CHECK(one.op.signature.word[0] & AG_OP_IS_COOPERATIVE && !config.n_attributes);
     cooperative.value.cooperative = 0;
     CHECK(record_with(&one, &cooperative, 1, 4));
     CHECK(!(one.op.signature.word[0] & AG_OP_IS_COOPERATIVE));
@@ -414,28 +416,28 @@ static CUDA_MEMCPY3D a_copy(CUmemorytype to, CUmemorytype from)
     return copy;
 }
 
-static void shaped_copies(void)
+static void copies_3d(void)
 {
     for (unsigned to = 0; to < 6; to++) {
         for (unsigned from = 0; from < 6; from++) {
             CUDA_MEMCPY3D copy = a_copy((CUmemorytype)to, (CUmemorytype)from);
             CUDA_MEMCPY3D again = a_copy((CUmemorytype)to, (CUmemorytype)from);
             bool known = to >= 1 && to <= 4 && from >= 1 && from <= 4;
-            const CUDA_MEMCPY3D *shape;
+            const CUDA_MEMCPY3D *kept;
 
-            CHECK(ag_op_copy_shaped(fresh(&one), &copy) == known);
+            CHECK(ag_op_copy_3d(fresh(&one), &copy) == known);
             if (!known)
                 continue;
-            CHECK(ag_op_copy_shaped(fresh(&other), &again) && are_equal(&one, &other));
-            shape = ag_op_copy_shape(&one.op.signature);
-            CHECK(shape->srcMemoryType == from && shape->dstZ == 6 && shape->Depth == 2);
+            CHECK(ag_op_copy_3d(fresh(&other), &again) && are_equal(&one, &other));
+            kept = ag_op_copy_3d_params(&one.op.signature);
+            CHECK(kept->srcMemoryType == from && kept->dstZ == 6 && kept->Depth == 2);
             CHECK(from != CU_MEMORYTYPE_DEVICE ||
-                  (shape->srcDevice == 0x3000 && !shape->srcHost && shape->srcPitch == 512));
-            CHECK(to != CU_MEMORYTYPE_ARRAY || (shape->dstArray && !shape->dstPitch));
+                  (kept->srcDevice == 0x3000 && !kept->srcHost && kept->srcPitch == 512));
+            CHECK(to != CU_MEMORYTYPE_ARRAY || (kept->dstArray && !kept->dstPitch));
             again.dstY++;
-            CHECK(ag_op_copy_shaped(fresh(&other), &again) && !are_equal(&one, &other));
+            CHECK(ag_op_copy_3d(fresh(&other), &again) && !are_equal(&one, &other));
             again.Height = 0;
-            CHECK(!ag_op_copy_shaped(fresh(&other), &again));
+            CHECK(!ag_op_copy_3d(fresh(&other), &again));
         }
     }
 }
@@ -443,13 +445,13 @@ static void shaped_copies(void)
 static void fills(void)
 {
     const struct ag_fill_payload *payload = (const void *)one.bytes;
-    struct ag_fill_shape shape;
+    struct ag_fill_2d area;
 
     for (unsigned width = 0; width < 9; width++) {
         bool known = width == 1 || width == 2 || width == 4;
 
         CHECK(ag_op_fill(fresh(&one), 0x1000, width, 0x12345678, 77) == known);
-        CHECK(ag_op_fill_shaped(fresh(&other), 0x1000, 64, width, 0x12345678, 5, 6) == known);
+        CHECK(ag_op_fill_2d(fresh(&other), 0x1000, 64, width, 0x12345678, 5, 6) == known);
         if (!known)
             continue;
         check_room(&one);
@@ -457,15 +459,15 @@ static void fills(void)
         CHECK(payload->to == 0x1000 && payload->count == 77);
         CHECK(payload->value == (width == 1 ? 0x78 : width == 2 ? 0x5678 : 0x12345678));
         CHECK(ag_op_fill_width(&one.op.signature) == width);
-        ag_op_fill_shape(&other.op.signature, &shape);
-        CHECK(shape.to == 0x1000 && shape.pitch == 64 && shape.columns == 5 && shape.rows == 6);
-        CHECK(shape.value == payload->value && shape.width == width);
+        ag_op_fill_2d_params(&other.op.signature, &area);
+        CHECK(area.to == 0x1000 && area.pitch == 64 && area.columns == 5 && area.rows == 6);
+        CHECK(area.value == payload->value && area.width == width);
         CHECK(ag_op_fill(fresh(&one), 0x1001, width, 1, 1) == (width == 1));
         CHECK(!ag_op_fill(fresh(&one), 0x1000, width, 1, 0));
         CHECK(!ag_op_fill(fresh(&one), 0, width, 1, 1));
         CHECK(ag_op_fill(fresh(&one), 0x1000, width, 1, UINT64_MAX / 2) == (width < 4));
-        CHECK(!ag_op_fill_shaped(fresh(&one), 0x1000, 64, width, 1, 0, 1));
-        CHECK(!ag_op_fill_shaped(fresh(&one), 0x1000, 64, width, 1, 1, 0));
+        CHECK(!ag_op_fill_2d(fresh(&one), 0x1000, 64, width, 1, 0, 1));
+        CHECK(!ag_op_fill_2d(fresh(&one), 0x1000, 64, width, 1, 1, 0));
     }
 }
 
@@ -504,46 +506,46 @@ static void host_functions(void)
     CHECK(!ag_op_host(fresh(&one), NULL, &state));
 }
 
-/* --- details --- */
+/* --- interning --- */
 
 static void *look_up_many(void *results)
 {
-    const struct ag_detail **details = results;
+    const struct ag_interned **interned = results;
     uint64_t content[5] = {0};
 
     for (uint64_t i = 0; i < 3000; i++) {
         content[i % 5] = i / 3;
-        details[i] = ag_detail_of(content, 8 + (uint32_t)i % 32);
-        CHECK(details[i] && !memcmp(details[i]->content, content, details[i]->bytes));
+        interned[i] = ag_intern(content, 8 + (uint32_t)i % 32);
+        CHECK(interned[i] && !memcmp(interned[i]->content, content, interned[i]->bytes));
     }
     return NULL;
 }
 
-static void details_are_one(void)
+static void equal_content_is_one_object(void)
 {
-    static const struct ag_detail *details[4][3000];
-    static unsigned char large[AG_MAX_DETAIL + 1];
+    static const struct ag_interned *interned[4][3000];
+    static unsigned char large[AG_MAX_INTERNED + 1];
     pthread_t threads[4];
     unsigned known = 0;
 
     for (unsigned i = 0; i < N_OF(threads); i++)
-        CHECK(!pthread_create(&threads[i], NULL, look_up_many, details[i]));
+        CHECK(!pthread_create(&threads[i], NULL, look_up_many, interned[i]));
     for (unsigned i = 0; i < N_OF(threads); i++)
         CHECK(!pthread_join(threads[i], NULL));
     for (unsigned i = 1; i < N_OF(threads); i++)
-        CHECK(!memcmp(details[0], details[i], sizeof(details[0])));
-    CHECK(ag_detail_of(large, AG_MAX_DETAIL) && !ag_detail_of(large, AG_MAX_DETAIL + 1));
-    CHECK(ag_detail_of(large, 7) != ag_detail_of(large, 8));
-    ag_detail_begin_child();
+        CHECK(!memcmp(interned[0], interned[i], sizeof(interned[0])));
+    CHECK(ag_intern(large, AG_MAX_INTERNED) && !ag_intern(large, AG_MAX_INTERNED + 1));
+    CHECK(ag_intern(large, 7) != ag_intern(large, 8));
+    ag_intern_begin_child();
     for (uint64_t i = 0; i < 100000; i++) { /* until there are too many */
         const uint64_t content[] = {i, ~i};
-        const struct ag_detail *detail = ag_detail_of(content, sizeof(content));
+        const struct ag_interned *one = ag_intern(content, sizeof(content));
 
-        CHECK(ag_detail_of(content, sizeof(content)) == detail);
-        known += detail != NULL;
+        CHECK(ag_intern(content, sizeof(content)) == one);
+        known += one != NULL;
     }
     CHECK(known > 20000 && known < 40000);
-    CHECK(ag_detail_of(large, 8)); /* those that are in stay */
+    CHECK(ag_intern(large, 8)); /* those that are in stay */
 }
 
 int main(void)
@@ -551,15 +553,15 @@ int main(void)
     both_forms_are_one();
     without_a_layout();
     layouts_that_do_not_do();
-    shapes();
+    configurations();
     which_attributes();
     only_values_count();
     attributes();
     copies();
-    shaped_copies();
+    copies_3d();
     fills();
     fills_of_a_width();
     host_functions();
-    details_are_one();
+    equal_content_is_one_object();
     return 0;
 }

@@ -27,18 +27,14 @@ static unsigned char memory[64 * SLOT] __attribute__((aligned(64)));
 
 /* --- what it calls --- */
 
-CUstreamCaptureMode ag_order_relax_captures(void)
+CUstreamCaptureMode ag_capture_relax(void)
 {
     return CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-void ag_order_restore_captures(CUstreamCaptureMode previous)
+void ag_capture_restore(CUstreamCaptureMode previous)
 {
     CHECK(previous == CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
-void ag_order_relax(void)
-{
 }
 
 static CUresult alloc_host(void **ret, size_t bytes, unsigned flags)

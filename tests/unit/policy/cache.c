@@ -51,7 +51,7 @@ static void sizes_fit(void)
     CHECK(ag_cache_block_size(SIZE_MAX - 100) >= SIZE_MAX - 100);
 }
 
-static const struct ag_shape shape = {.source = AG_SOURCE_POOL};
+static const struct ag_mem_desc desc = {.source = AG_SOURCE_POOL};
 
 static struct ag_block *block_of(size_t size)
 {
@@ -59,7 +59,7 @@ static struct ag_block *block_of(size_t size)
 
     CHECK(block);
     block->size = size;
-    block->shape = shape;
+    block->desc = desc;
     return block;
 }
 
@@ -102,17 +102,16 @@ static void serves(void)
     struct ag_cache *cache = new_cache();
     struct ag_block *a = block_of(MIB), *b = block_of(MIB), *c = block_of(MIB + 128 * KIB);
 
-    CHECK(!ag_cache_take(cache, 512, shape));
+    CHECK(!ag_cache_take(cache, 512, desc));
     CHECK(!ag_cache_keep(cache, a, GIB) && !ag_cache_keep(cache, b, GIB));
     CHECK(!ag_cache_keep(cache, c, GIB));
     CHECK(bytes_in(cache) == 3 * MIB + 128 * KIB);
     CHECK(cache->bytes.peak == bytes_in(cache));
-    CHECK(!ag_cache_take(cache, 512, shape) && !ag_cache_take(cache, 2 * MIB, shape));
-    CHECK(!ag_cache_take(cache, MIB / 2, shape));
-    CHECK(ag_cache_take(cache, MIB, shape) == b && ag_cache_take(cache, MIB, shape) == a &&
-          !a->next);
-    CHECK(ag_cache_take(cache, MIB + 128 * KIB, shape) == c);
-    CHECK(!ag_cache_take(cache, MIB, shape) && bytes_in(cache) == 0);
+    CHECK(!ag_cache_take(cache, 512, desc) && !ag_cache_take(cache, 2 * MIB, desc));
+    CHECK(!ag_cache_take(cache, MIB / 2, desc));
+    CHECK(ag_cache_take(cache, MIB, desc) == b && ag_cache_take(cache, MIB, desc) == a && !a->next);
+    CHECK(ag_cache_take(cache, MIB + 128 * KIB, desc) == c);
+    CHECK(!ag_cache_take(cache, MIB, desc) && bytes_in(cache) == 0);
     free(a);
     free(b);
     free(c);
@@ -129,7 +128,7 @@ static void finds_every_size(void)
         struct ag_block *block = block_of(size);
 
         CHECK(!ag_cache_keep(cache, block, UINT64_MAX));
-        CHECK_SAID(ag_cache_take(cache, size, shape) == block, "%zu", size);
+        CHECK_SAID(ag_cache_take(cache, size, desc) == block, "%zu", size);
         free(block);
     }
     free(cache);
@@ -152,7 +151,7 @@ static void limit_holds(void)
         let_go(back);
         CHECK_SAID(bytes_in(cache) <= limit, "after %u blocks", i);
         if (i % 3 == 0) {
-            struct ag_block *taken = ag_cache_take(cache, size, shape);
+            struct ag_block *taken = ag_cache_take(cache, size, desc);
 
             CHECK(!taken || (taken->size >= size && taken->size - size <= size / 8));
             out += taken != NULL;
@@ -218,7 +217,7 @@ static void *use(void *seed)
         size_t size = ag_cache_block_size(1 + chance_below(&state, 256 * KIB));
 
         if (chance_below(&state, 2)) {
-            struct ag_block *taken = ag_cache_take(shared, size, shape);
+            struct ag_block *taken = ag_cache_take(shared, size, desc);
 
             CHECK(!taken || (taken->size >= size && !taken->next));
             count_out(taken);

@@ -485,7 +485,7 @@ static void test_fork(void)
     pid_t child = fork();
 
     if (!child) {
-        ag_ipc_listen_forget();
+        ag_ipc_listen_begin_child();
         _exit(is_served(4) ? 0 : 1); /* by the parent, who is another process */
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child);

@@ -11,8 +11,8 @@ static char context_a, context_b;
 #define A ((struct ag_context *)(void *)&context_a)
 #define B ((struct ag_context *)(void *)&context_b)
 
-static const struct ag_shape pool_shape = {.source = AG_SOURCE_POOL};
-static const struct ag_shape native_shape = {.source = AG_SOURCE_NATIVE};
+static const struct ag_mem_desc pool_shape = {.source = AG_SOURCE_POOL};
+static const struct ag_mem_desc native_shape = {.source = AG_SOURCE_NATIVE};
 
 #define BASE 0x7f0000000000ull
 
@@ -64,7 +64,7 @@ static void may_have(void)
     for (unsigned i = 0; i < 64; i++)
         CHECK(!ag_ledger_may_have(BASE + i * (3ull << 20)));
     CHECK(ag_ledger_enter(BASE, 512, A, pool_shape));
-    ag_ledger_forget_all();
+    ag_ledger_begin_child();
     CHECK(!ag_ledger_may_have(BASE));
 }
 
@@ -100,11 +100,11 @@ static void blocks_of_a_context(void)
         if (i % 3)
             CHECK(copy.state == (i % 2 ? AG_BLOCK_LIVE : AG_BLOCK_KEPT));
     }
-    ag_ledger_forget_all();
+    ag_ledger_begin_child();
     for (unsigned i = 0; i < N; i++)
         CHECK(!ag_ledger_look(BASE + i * 512ull, &copy));
     CHECK(ag_ledger_enter(BASE, 1, A, pool_shape)); /* and begins anew */
-    ag_ledger_forget_all();
+    ag_ledger_begin_child();
 }
 
 /* --- threads --- */

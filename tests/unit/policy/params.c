@@ -110,7 +110,7 @@ static void handles_come_back_as_others(void)
         check_layout(i);
     CHECK(!memcmp(&first, &before->params[0], sizeof(first))); /* for whoever still reads it */
     atomic_store(&layer, 0);
-    ag_params_forget_in_child();
+    ag_params_begin_child();
     check_layout(3);
     ag_params_forget();
     goes_meanwhile = true;

@@ -43,19 +43,19 @@ uint64_t ag_budget_of(uint64_t total_bytes)
     return total_bytes;
 }
 
-bool ag_order_capture_open(void)
+bool ag_capture_is_open(void)
 {
     return capture_open;
 }
 
-bool ag_order_enter_gate(void)
+bool ag_capture_guard_enter(void)
 {
     inside_gate += !capture_open;
     n_gates++;
     return !capture_open;
 }
 
-void ag_order_leave_gate(void)
+void ag_capture_guard_leave(void)
 {
     inside_gate--;
 }

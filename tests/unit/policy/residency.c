@@ -135,7 +135,7 @@ static void a_child_has_none(void)
 {
     ag_residency_add(BLOCK(0), MIB, 0);
     ag_residency_add(BLOCK(1), MIB, AG_RESIDENT_HOST);
-    ag_residency_forget_all();
+    ag_residency_begin_child();
     CHECK(ag_residency_settled(0) && bring(0, BLOCK(1)) == 0);
     CHECK(ag_residency_remove(BLOCK(0)) == AG_RESIDENT_HOST);
     ag_residency_add(BLOCK(0), MIB, AG_RESIDENT_HOST);

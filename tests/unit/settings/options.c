@@ -535,7 +535,7 @@ static void reads_a_file(void)
     CHECK_SAID(n_told == 0, "%s", told[0].line);
     CHECK(options.policy == AG_POLICY_MANAGED && options.free_mode == AG_FREE_SYNC);
     CHECK(options.cache.value == 1 << 20 && options.unspill && options.rules.n == 2);
-    CHECK(options.rules.rule[0].wish.policy == AG_POLICY_NATIVE);
+    CHECK(options.rules.rule[0].params.policy == AG_POLICY_NATIVE);
     CHECK(!strcmp(options.stats.text, "a # b = c.json"));
     CHECK(!strcmp(ag_option_value(&options, AG_OPTION_POLICY), "managed"));
     CHECK(!strcmp(ag_option_value(&options, AG_OPTION_LIMIT), "max"));

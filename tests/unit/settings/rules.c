@@ -192,12 +192,12 @@ static void adds(void)
           !rules.needs);
 }
 
-/* Every action writes its part of the wish and no other. */
-static void wishes(void)
+/* Every action writes its part of the parameters and no other. */
+static void actions_write(void)
 {
     static const struct {
         const char *actions;
-        struct ag_wish wish;
+        struct ag_request_params params;
     } cases[] = {
         {"pool", {.policy = AG_POLICY_POOL}},
         {"native", {.policy = AG_POLICY_NATIVE}},
@@ -223,41 +223,41 @@ static void wishes(void)
         {"managed , prefer = none , async = managed",
          {.policy = AG_POLICY_MANAGED, .prefer = {AG_PREFER_NONE, 0}, .async_managed = true}},
     };
-    const struct ag_wish others = {AG_POLICY_NATIVE,
-                                   AG_MANAGED_POOL,
-                                   {AG_PREFER_NUMA, 77},
-                                   AG_ACCESS_PEERS,
-                                   AG_PREFETCH_OFF,
-                                   true,
-                                   true};
+    const struct ag_request_params others = {AG_POLICY_NATIVE,
+                                             AG_MANAGED_POOL,
+                                             {AG_PREFER_NUMA, 77},
+                                             AG_ACCESS_PEERS,
+                                             AG_PREFETCH_OFF,
+                                             true,
+                                             true};
     char text[100];
 
     for (size_t i = 0; i < N_OF(cases); i++) {
-        const struct ag_wish *said = &cases[i].wish;
-        struct ag_wish wish = others;
+        const struct ag_request_params *said = &cases[i].params;
+        struct ag_request_params params = others;
         unsigned says;
 
         snprintf(text, sizeof(text), "*:%s", cases[i].actions);
         parses(text);
-        ag_rule_apply(&rules.rule[0], &wish);
+        ag_rule_apply(&rules.rule[0], &params);
         says = rules.rule[0].says;
         CHECK_SAID(says, "%s", text);
-        CHECK_SAID(wish.policy == (says & 1u << AG_SAYS_POLICY ? said : &others)->policy, "%s",
+        CHECK_SAID(params.policy == (says & 1u << AG_SAYS_POLICY ? said : &others)->policy, "%s",
                    text);
-        CHECK_SAID(wish.backend == (says & 1u << AG_SAYS_BACKEND ? said : &others)->backend, "%s",
+        CHECK_SAID(params.backend == (says & 1u << AG_SAYS_BACKEND ? said : &others)->backend, "%s",
                    text);
         CHECK_SAID(
-            wish.prefer.kind == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.kind &&
-                wish.prefer.node == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.node,
+            params.prefer.kind == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.kind &&
+                params.prefer.node == (says & 1u << AG_SAYS_PREFER ? said : &others)->prefer.node,
             "%s", text);
-        CHECK_SAID(wish.access == (says & 1u << AG_SAYS_ACCESS ? said : &others)->access, "%s",
+        CHECK_SAID(params.access == (says & 1u << AG_SAYS_ACCESS ? said : &others)->access, "%s",
                    text);
-        CHECK_SAID(wish.prefetch == (says & 1u << AG_SAYS_PREFETCH ? said : &others)->prefetch,
+        CHECK_SAID(params.prefetch == (says & 1u << AG_SAYS_PREFETCH ? said : &others)->prefetch,
                    "%s", text);
-        CHECK_SAID(wish.read_mostly ==
+        CHECK_SAID(params.read_mostly ==
                        (says & 1u << AG_SAYS_READ_MOSTLY ? said : &others)->read_mostly,
                    "%s", text);
-        CHECK_SAID(wish.async_managed ==
+        CHECK_SAID(params.async_managed ==
                        (says & 1u << AG_SAYS_ASYNC ? said : &others)->async_managed,
                    "%s", text);
         /* Nothing but zeros where it says nothing: what was said is what differs. */
@@ -543,7 +543,7 @@ int main(void)
     other_conditions();
     the_first_decides();
     adds();
-    wishes();
+    actions_write();
     blanks_do_not_matter();
     refuses();
     bounds();

@@ -1,6 +1,6 @@
-/* What a block of memory is like, in one word: blocks of one shape may stand in for each other. */
-#ifndef AG_POLICY_SHAPE_H
-#define AG_POLICY_SHAPE_H
+/* What a block of memory is like, in one word: blocks of one memory descriptor may stand in for each other. */
+#ifndef AG_POLICY_MEM_DESC_H
+#define AG_POLICY_MEM_DESC_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ enum ag_source {
     AG_SOURCE_MANAGED_POOL, /* our managed pool */
 };
 
-struct ag_shape {
+struct ag_mem_desc {
     uint8_t source; /* enum ag_source */
     /* Of managed memory; 0 else. The enumerations of rules.h. */
     uint8_t prefer, access, prefetch;
@@ -25,19 +25,19 @@ struct ag_shape {
     bool spilled; /* what did not fit */
 };
 
-static inline bool ag_shape_is_managed(struct ag_shape shape)
+static inline bool ag_mem_desc_is_managed(struct ag_mem_desc desc)
 {
-    return shape.source >= AG_SOURCE_PLAIN;
+    return desc.source >= AG_SOURCE_PLAIN;
 }
 
 /* Does it take room on the device? */
-static inline bool ag_shape_is_on_device(struct ag_shape shape)
+static inline bool ag_mem_desc_is_on_device(struct ag_mem_desc desc)
 {
-    return !ag_shape_is_managed(shape) || shape.prefer == AG_PREFER_DEVICE ||
-           shape.prefer == AG_PREFER_NONE;
+    return !ag_mem_desc_is_managed(desc) || desc.prefer == AG_PREFER_DEVICE ||
+           desc.prefer == AG_PREFER_NONE;
 }
 
-static inline bool ag_shape_same(struct ag_shape a, struct ag_shape b)
+static inline bool ag_mem_desc_same(struct ag_mem_desc a, struct ag_mem_desc b)
 {
     return a.source == b.source && a.prefer == b.prefer && a.access == b.access &&
            a.prefetch == b.prefetch && a.node == b.node && a.read_mostly == b.read_mostly &&
@@ -45,15 +45,15 @@ static inline bool ag_shape_same(struct ag_shape a, struct ag_shape b)
 }
 
 /* Where the report counts it. */
-static inline enum ag_placement ag_shape_placement(struct ag_shape shape)
+static inline enum ag_placement ag_mem_desc_placement(struct ag_mem_desc desc)
 {
-    if (shape.spilled)
+    if (desc.spilled)
         return AG_PLACE_SPILLED;
-    if (!ag_shape_is_on_device(shape))
+    if (!ag_mem_desc_is_on_device(desc))
         return AG_PLACE_HOST;
-    return shape.source == AG_SOURCE_NATIVE ? AG_PLACE_NATIVE
-           : shape.source == AG_SOURCE_POOL ? AG_PLACE_POOL
-                                            : AG_PLACE_MANAGED;
+    return desc.source == AG_SOURCE_NATIVE ? AG_PLACE_NATIVE
+           : desc.source == AG_SOURCE_POOL ? AG_PLACE_POOL
+                                           : AG_PLACE_MANAGED;
 }
 
 #endif

@@ -1,9 +1,9 @@
-/* Details, each kept once: see detail.h.
+/* Details, each kept once: see intern.h.
  *
  * An open-addressing table of pointers that are only ever set, once the object behind them is
  * complete: so whoever finds one needs no lock. It is never more than half full, so that looking
  * for what is not there ends soon also when there are too many. */
-#include "graph/record/detail.h"
+#include "graph/record/intern.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 #define SLAB_BYTES (256u * 1024u)
 
 struct table {
-    _Atomic(const struct ag_detail *) places[N_PLACES];
+    _Atomic(const struct ag_interned *) places[N_PLACES];
 };
 
 static struct {
@@ -26,7 +26,7 @@ static struct {
     _Atomic(struct table *) table;
     uint32_t count;
     unsigned char *fresh, *fresh_end; /* of the slab that objects are cut from */
-} state = {.lock = AG_LOCK_INIT(AG_RANK_DETAILS)};
+} state = {.lock = AG_LOCK_INIT(AG_RANK_INTERN)};
 
 static uint64_t hash_of(const unsigned char *content, uint32_t bytes)
 {
@@ -43,17 +43,17 @@ static uint64_t hash_of(const unsigned char *content, uint32_t bytes)
     return hash;
 }
 
-/* The detail, or NULL and the place where it belongs. */
-static const struct ag_detail *find(struct table *table, const void *content, uint32_t bytes,
-                                    uint64_t hash, uint32_t *ret_place)
+/* The object, or NULL and the place where it belongs. */
+static const struct ag_interned *find(struct table *table, const void *content, uint32_t bytes,
+                                      uint64_t hash, uint32_t *ret_place)
 {
-    const struct ag_detail *detail;
+    const struct ag_interned *interned;
     uint32_t place = (uint32_t)(hash >> 32) % N_PLACES;
 
-    while ((detail = atomic_load_explicit(&table->places[place], memory_order_acquire))) {
-        if (detail->hash == hash && detail->bytes == bytes &&
-            !memcmp(detail->content, content, bytes))
-            return detail;
+    while ((interned = atomic_load_explicit(&table->places[place], memory_order_acquire))) {
+        if (interned->hash == hash && interned->bytes == bytes &&
+            !memcmp(interned->content, content, bytes))
+            return interned;
         place = (place + 1) % N_PLACES;
     }
     *ret_place = place;
@@ -71,10 +71,10 @@ static struct table *get_table(void)
 }
 
 /* With the lock held. */
-static struct ag_detail *cut(uint32_t bytes)
+static struct ag_interned *cut(uint32_t bytes)
 {
-    size_t size = (sizeof(struct ag_detail) + bytes + 7) & ~(size_t)7;
-    struct ag_detail *detail;
+    size_t size = (sizeof(struct ag_interned) + bytes + 7) & ~(size_t)7;
+    struct ag_interned *interned;
 
     if ((size_t)(state.fresh_end - state.fresh) < size) {
         unsigned char *slab = ag_pages_get(SLAB_BYTES);
@@ -84,16 +84,16 @@ static struct ag_detail *cut(uint32_t bytes)
         state.fresh = slab;
         state.fresh_end = slab + SLAB_BYTES;
     }
-    detail = (struct ag_detail *)(void *)state.fresh;
+    interned = (struct ag_interned *)(void *)state.fresh;
     state.fresh += size;
-    return detail;
+    return interned;
 }
 
-static const struct ag_detail *enter(const void *content, uint32_t bytes, uint64_t hash)
+static const struct ag_interned *enter(const void *content, uint32_t bytes, uint64_t hash)
 {
     struct table *table = get_table();
-    const struct ag_detail *known;
-    struct ag_detail *fresh;
+    const struct ag_interned *known;
+    struct ag_interned *fresh;
     uint32_t place = 0;
 
     if (!table)
@@ -109,26 +109,26 @@ static const struct ag_detail *enter(const void *content, uint32_t bytes, uint64
     return fresh;
 }
 
-const struct ag_detail *ag_detail_of(const void *content, uint32_t bytes)
+const struct ag_interned *ag_intern(const void *content, uint32_t bytes)
 {
     struct table *table = atomic_load_explicit(&state.table, memory_order_acquire);
     uint64_t hash = hash_of(content, bytes);
-    const struct ag_detail *detail = NULL;
+    const struct ag_interned *interned = NULL;
     uint32_t place;
 
-    if (bytes > AG_MAX_DETAIL)
+    if (bytes > AG_MAX_INTERNED)
         return NULL;
     if (table)
-        detail = find(table, content, bytes, hash, &place);
-    if (detail)
-        return detail;
+        interned = find(table, content, bytes, hash, &place);
+    if (interned)
+        return interned;
     ag_lock_take(&state.lock);
-    detail = enter(content, bytes, hash);
+    interned = enter(content, bytes, hash);
     ag_lock_release(&state.lock);
-    return detail;
+    return interned;
 }
 
-void ag_detail_begin_child(void)
+void ag_intern_begin_child(void)
 {
-    ag_lock_init(&state.lock, AG_RANK_DETAILS);
+    ag_lock_init(&state.lock, AG_RANK_INTERN);
 }
