@@ -180,10 +180,30 @@ class Functions(unittest.TestCase):
         self.assertEqual(self.count('interpose/e.c', 'AG_ENTRY(cuMemFree_v2)(int p)', 13), 1)
         self.assertEqual(self.count('tests/sim/mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 0)
 
+    def macro(self, path, head, lines):
+        text = '#define M(symbol, parameters, ...) \\\n' + head + ' \\\n{ \\\n' + '    f("{"); \\\n' * lines + '}\n'
+        return len(functions.problems_of(path, text))
+
+    def test_macros(self):
+        for head in ('AG_ENTRY CUresult symbol parameters', 'AG_ENTRY CUresult symbol(CUstream stream)',
+                     'static __attribute__((noinline)) CUresult watched_##symbol parameters'):
+            self.assertEqual(self.macro('interpose/hooks/e.c', head, 12), 0, head)
+            self.assertEqual(self.macro('interpose/hooks/e.c', head, 13), 1, head)
+            self.assertEqual(self.macro('tests/sim/mem.c', head, 70), 0, head)
+            self.assertEqual(self.macro('tests/sim/mem.c', head, 71), 1, head)
+        for head in ('struct s parameters = ', 'if (symbol)', '((struct s)', 'do'):
+            self.assertEqual(self.macro('interpose/hooks/e.c', head, 80), 0, head)
+
+    def test_hooks_are_measured(self):
+        made = ('#define MADE(symbol) CUresult symbol(void) { }\n#define TWO(symbol, b) MADE(symbol) MADE(b)\n'
+                'MADE(cuA)\nTWO(cuB, cuC)\nCUresult cuD(void)\n{\n}\nOTHER(cuE)\n')
+        self.assertEqual(functions.unmeasured_hooks([made], ['cuA', 'cuB', 'cuD']), [])
+        self.assertEqual(len(functions.unmeasured_hooks([made], ['cuE'])), 1)
+
     def test_tables_are_no_functions(self):
         self.assertEqual(self.count('policy/a.c', 'static const int t[F(2)] =', 200), 0)
         two = functions.functions('int a(void)\n{\n}\nint b(void) {\n}\n')
-        self.assertEqual([name for name, _, _ in two], ['a', 'b'])
+        self.assertEqual([function.name for function in two], ['a', 'b'])
 
 
 class Files(unittest.TestCase):
