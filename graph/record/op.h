@@ -3,7 +3,7 @@
  *
  * The signature is what a node of an executable graph cannot change: where it differs, it is
  * another operation. The payload is what can be changed from launch to launch. Both are plain bytes
- * and are compared whole; nothing is ever decided by a hash alone. */
+ * and are compared whole; nothing is ever decided by a hash alone. Pure. */
 #ifndef AG_GRAPH_OP_H
 #define AG_GRAPH_OP_H
 
