@@ -153,12 +153,20 @@ class Layers(unittest.TestCase):
         self.assertEqual(self.count('policy/alloc.c', 'alloc.h'), 1)
         self.assertEqual(self.count('policy/alloc.c', '../interpose/driver/driver.h'), 1)
 
-    def test_pure_and_cuda(self):
-        self.assertEqual(self.count('policy/decide.c', 'interpose/driver/driver.h'), 1)
-        counting = 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n'
-        self.assertEqual(len(layers.problems_of('policy/decide.c', counting, set())), 1)
+    def test_cuda(self):
         self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
         self.assertEqual(self.count('interpose/driver/abi.h', 'cuda.h'), 0)
+
+    def test_pure(self):
+        sources = {'a/one.h': '/* What it does. Pure. */\n', 'a/two.h': '/* What it does.\n *\n * Pure: no clock. */\n',
+                   'a/three.c': '/* What (it does). Pure; knows no CUDA.\n */\n', 'a/four.h': '/* Pure water. */\n',
+                   'a/five.h': '/* What it does. */\n/* Pure. */\n', 'a/six.h': '#include <a.h>\n/* Pure. */\n'}
+        self.assertEqual(layers.pure_parts(sources), {'a/one', 'a/two', 'a/three'})
+        for text in ('#include "interpose/driver/driver.h"\n', 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n',
+                     'int f(void)\n{\n    return ag_cu.cuInit(0);\n}\n'):
+            self.assertEqual(len(layers.pure_problems('policy/a.c', text)), 1, text)
+        for text in ('#include "interpose/driver/abi.h"\n', '/* ag_stats_add() */\n', 'int i = ag_stats_sum_of(s, 1);\n'):
+            self.assertEqual(layers.pure_problems('policy/a.c', text), [], text)
 
 
 class Functions(unittest.TestCase):
