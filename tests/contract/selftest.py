@@ -8,6 +8,7 @@ import contract
 import coverage
 import exports
 import files
+import folders
 import functions
 import layers
 import needed
@@ -212,6 +213,18 @@ class Functions(unittest.TestCase):
         self.assertEqual(self.count('policy/a.c', 'static const int t[F(2)] =', 200), 0)
         two = functions.functions('int a(void)\n{\n}\nint b(void) {\n}\n')
         self.assertEqual([function.name for function in two], ['a', 'b'])
+
+
+class Folders(unittest.TestCase):
+    def test_limit(self):
+        full = ['policy/%d.c' % i for i in range(25)] + ['policy/app/%d.c' % i for i in range(25)]
+        self.assertEqual(folders.problems(full, {}), [])
+        self.assertEqual(len(folders.problems(full + ['policy/x.c'], {})), 1)
+        self.assertEqual(folders.problems(full + ['policy/x.c'], {'policy': (26, 'a reason')}), [])
+        self.assertEqual(len(folders.problems(full + ['policy/x.c', 'policy/y.c'], {'policy': (26, 'a reason')})), 1)
+
+    def test_needless_exception(self):
+        self.assertEqual(len(folders.problems(['policy/a.c'], {'policy': (26, 'a reason')})), 1)
 
 
 class Files(unittest.TestCase):
