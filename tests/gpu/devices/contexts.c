@@ -9,16 +9,16 @@ static CUcontext new_context(CUdevice device)
 {
     CUcontext context;
 #if CUDA_VERSION >= 13000
-    MUST(cuCtxCreate(&context, NULL, 0, device));
+    OK(cuCtxCreate(&context, NULL, 0, device));
 #else
-    MUST(cuCtxCreate(&context, 0, device));
+    OK(cuCtxCreate(&context, 0, device));
 #endif
     return context;
 }
 
 static void use(CUcontext context)
 {
-    MUST(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
 }
 
 /* Setting NULL would only uncover the context below. */
@@ -26,13 +26,13 @@ static void use_none(void)
 {
     CUcontext context;
     while (cuCtxGetCurrent(&context) == CUDA_SUCCESS && context)
-        MUST(cuCtxPopCurrent(&context));
+        OK(cuCtxPopCurrent(&context));
 }
 
 static CUdeviceptr take(size_t bytes)
 {
     CUdeviceptr p;
-    MUST(cuMemAlloc(&p, bytes));
+    OK(cuMemAlloc(&p, bytes));
     return p;
 }
 
@@ -41,8 +41,8 @@ static size_t wrong_words(CUdeviceptr p, size_t n, unsigned wanted)
 {
     size_t n_wrong = 0;
     unsigned *back = malloc(n * sizeof *back);
-    MUST(cuCtxSynchronize());
-    MUST(cuMemcpyDtoH(back, p, n * sizeof *back));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(back, p, n * sizeof *back));
     for (size_t i = 0; i < n; i++)
         n_wrong += back[i] != wanted;
     free(back);
@@ -55,10 +55,10 @@ static void codes(void)
     CUcontext owner = NULL;
     use(B);
     in_b = take(1 << 20);
-    MUST(cuMemsetD32(in_b, 5, 1 << 18));
+    OK(cuMemsetD32(in_b, 5, 1 << 18));
     use(A);
     in_a = take(1 << 20);
-    MUST(cuMemsetD32(in_a, 6, 1 << 18));
+    OK(cuMemsetD32(in_a, 6, 1 << 18));
     printf("context of A's: %d", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, in_a));
     printf(" %s\n", owner == A ? "A" : owner == B ? "B" : "other");
     printf("context of B's: %d", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, in_b));
@@ -87,22 +87,22 @@ static void free_from_outside(const char *kernels)
     CUfunction late;
     CUstream writer, next;
     use(A);
-    MUST(cuModuleLoad(&module, kernels));
-    MUST(cuModuleGetFunction(&late, module, "late_set"));
-    MUST(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING));
-    MUST(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+    OK(cuModuleLoad(&module, kernels));
+    OK(cuModuleGetFunction(&late, module, "late_set"));
+    OK(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
     CUdeviceptr p = take(n * sizeof(unsigned));
     void *args[] = {&p, &words, &old, &ns};
-    MUST(cuLaunchKernel(late, 32, 1, 1, 256, 1, 1, 0, writer, args, NULL));
+    OK(cuLaunchKernel(late, 32, 1, 1, 256, 1, 1, 0, writer, args, NULL));
     use(B);
     printf("free of busy memory from B: %d\n", cuMemFree(p));
     use(A);
     CUdeviceptr q = take(n * sizeof(unsigned));
-    MUST(cuMemsetD32Async(q, 7, n, next));
+    OK(cuMemsetD32Async(q, 7, n, next));
     printf("wrong words: %zu\n", wrong_words(q, n, 7));
-    MUST(cuMemFree(q));
-    MUST(cuStreamDestroy(writer));
-    MUST(cuStreamDestroy(next));
+    OK(cuMemFree(q));
+    OK(cuStreamDestroy(writer));
+    OK(cuStreamDestroy(next));
 }
 
 static void destroy_with_memory(CUdevice device)
@@ -110,15 +110,15 @@ static void destroy_with_memory(CUdevice device)
     size_t before, after, total;
     CUcontext c;
     use(A);
-    MUST(cuMemGetInfo(&before, &total));
+    OK(cuMemGetInfo(&before, &total));
     c = new_context(device);
     CUdeviceptr p = take((size_t)256 << 20), busy = take((size_t)256 << 20);
-    MUST(cuMemsetD8(p, 1, (size_t)256 << 20));
-    MUST(cuMemFree(busy));
+    OK(cuMemsetD8(p, 1, (size_t)256 << 20));
+    OK(cuMemFree(busy));
     printf("destroy: %d\n", cuCtxDestroy(c));
     use(A);
     printf("free after destroy: %d\n", cuMemFree(p));
-    MUST(cuMemGetInfo(&after, &total));
+    OK(cuMemGetInfo(&after, &total));
     printf("memory back: %s\n", after + (32u << 20) >= before ? "yes" : "no");
 }
 
@@ -126,14 +126,14 @@ static void goes_on(void)
 {
     CUcontext popped;
     use(A);
-    MUST(cuCtxPushCurrent(B));
+    OK(cuCtxPushCurrent(B));
     CUdeviceptr q = take(4096);
-    MUST(cuMemsetD32(q, 9, 1024));
+    OK(cuMemsetD32(q, 9, 1024));
     printf("pushed: %zu wrong\n", wrong_words(q, 1024, 9));
     printf("free pushed: %d\n", cuMemFree(q));
-    MUST(cuCtxPopCurrent(&popped));
+    OK(cuCtxPopCurrent(&popped));
     CUdeviceptr p = take(4096);
-    MUST(cuMemsetD32(p, 8, 1024));
+    OK(cuMemsetD32(p, 8, 1024));
     printf("popped: %zu wrong\n", wrong_words(p, 1024, 8));
     printf("free popped: %d\n", cuMemFree(p));
 }
@@ -145,11 +145,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: contexts KERNELS.fatbin\n");
         return EXIT_UNUSABLE;
     }
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
-    MUST(cuDevicePrimaryCtxRetain(&A, device));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&A, device));
     use(A);
-    MUST(cuMemFree(take(1000)));
+    OK(cuMemFree(take(1000)));
     B = new_context(device);
     codes();
     free_from_outside(argv[1]);

@@ -16,35 +16,35 @@ static const unsigned n = 1 << 20;
 
 static void use(int context)
 {
-    MUST(cuCtxSetCurrent(contexts[context]));
+    OK(cuCtxSetCurrent(contexts[context]));
 }
 
 static void make(int context, const char *kernels)
 {
     CUdevice device;
     CUmodule module;
-    MUST(cuDeviceGet(&device, context / 2));
+    OK(cuDeviceGet(&device, context / 2));
     if (context % 2 == 0)
-        MUST(cuDevicePrimaryCtxRetain(&contexts[context], device));
+        OK(cuDevicePrimaryCtxRetain(&contexts[context], device));
     else
 #if CUDA_VERSION >= 13000
-        MUST(cuCtxCreate(&contexts[context], NULL, 0, device));
+        OK(cuCtxCreate(&contexts[context], NULL, 0, device));
 #else
-        MUST(cuCtxCreate(&contexts[context], 0, device));
+        OK(cuCtxCreate(&contexts[context], 0, device));
 #endif
     use(context);
-    MUST(cuModuleLoad(&module, kernels));
-    MUST(cuModuleGetFunction(&scale[context], module, "scale"));
-    MUST(cuModuleGetFunction(&late_set[context], module, "late_set"));
+    OK(cuModuleLoad(&module, kernels));
+    OK(cuModuleGetFunction(&scale[context], module, "scale"));
+    OK(cuModuleGetFunction(&late_set[context], module, "late_set"));
 }
 
 static CUdeviceptr take(int context, unsigned value)
 {
     CUdeviceptr p;
     use(context);
-    MUST(cuMemAlloc(&p, n * sizeof(unsigned)));
-    MUST(cuMemsetD32(p, value, n));
-    MUST(cuCtxSynchronize());
+    OK(cuMemAlloc(&p, n * sizeof(unsigned)));
+    OK(cuMemsetD32(p, value, n));
+    OK(cuCtxSynchronize());
     return p;
 }
 
@@ -52,7 +52,7 @@ static size_t wrong(CUdeviceptr p, unsigned first, unsigned step)
 {
     size_t n_wrong = 0;
     unsigned *back = malloc(n * sizeof *back);
-    MUST(cuMemcpyDtoH(back, p, n * sizeof *back));
+    OK(cuMemcpyDtoH(back, p, n * sizeof *back));
     for (unsigned i = 0; i < n; i++)
         n_wrong += back[i] != first + step * i;
     free(back);
@@ -66,7 +66,7 @@ static void copies(const char *when)
         for (int to = 0; to < N_CONTEXTS; to++) {
             CUdeviceptr a = take(from, 100 + (unsigned)from), b = take(to, 0);
             CUresult code = cuMemcpyPeer(b, contexts[to], a, contexts[from], n * sizeof(unsigned));
-            MUST(cuCtxSynchronize());
+            OK(cuCtxSynchronize());
             printf("%s, %s to %s: %d, %zu wrong", when, names[from], names[to], code,
                    wrong(b, 100 + (unsigned)from, 0));
             use((to + 1) % N_CONTEXTS);
@@ -83,19 +83,19 @@ static void free_from(int owner, int other)
     unsigned long long ns = 60 * 1000 * 1000;
     CUdeviceptr p = take(owner, 0), q;
     void *args[] = {&p, &words, &old, &ns};
-    MUST(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING));
-    MUST(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
-    MUST(cuLaunchKernel(late_set[owner], 32, 1, 1, 256, 1, 1, 0, writer, args, NULL));
+    OK(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchKernel(late_set[owner], 32, 1, 1, 256, 1, 1, 0, writer, args, NULL));
     use(other);
     printf("%s's busy memory freed in %s: %d", names[owner], names[other], cuMemFree(p));
     use(owner);
-    MUST(cuMemAlloc(&q, n * sizeof(unsigned)));
-    MUST(cuMemsetD32Async(q, 7, n, next));
-    MUST(cuCtxSynchronize());
+    OK(cuMemAlloc(&q, n * sizeof(unsigned)));
+    OK(cuMemsetD32Async(q, 7, n, next));
+    OK(cuCtxSynchronize());
     printf(", %zu wrong\n", wrong(q, 7, 0));
-    MUST(cuMemFree(q));
-    MUST(cuStreamDestroy(writer));
-    MUST(cuStreamDestroy(next));
+    OK(cuMemFree(q));
+    OK(cuStreamDestroy(writer));
+    OK(cuStreamDestroy(next));
 }
 
 /* Kernels of device 0's created context on memory of device 1's, from before and from after. */
@@ -145,10 +145,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: contexts_two KERNELS.fatbin\n");
         return EXIT_UNUSABLE;
     }
-    MUST(cuInit(0));
-    MUST(cuDeviceGetCount(&n_devices));
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&n_devices));
     if (n_devices > 1)
-        MUST(cuDeviceCanAccessPeer(&can, 0, 1));
+        OK(cuDeviceCanAccessPeer(&can, 0, 1));
     if (!can)
         return 77;
     for (int i = 0; i < N_CONTEXTS; i++)

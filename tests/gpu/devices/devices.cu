@@ -18,19 +18,19 @@ int main()
 {
     int n_devices;
     std::vector<unsigned *> all;
-    MUST(cudaGetDeviceCount(&n_devices));
+    OK(cudaGetDeviceCount(&n_devices));
     for (int device = 0; device < n_devices; device++) {
         const size_t n = (size_t)(device + 1) * 10 * MIB / 4;
         cudaDeviceProp properties;
         cudaPointerAttributes attributes;
         unsigned *p, last;
-        MUST(cudaSetDevice(device));
-        MUST(cudaGetDeviceProperties(&properties, device));
-        MUST(cudaMalloc(&p, n * sizeof *p));
+        OK(cudaSetDevice(device));
+        OK(cudaGetDeviceProperties(&properties, device));
+        OK(cudaMalloc(&p, n * sizeof *p));
         count<<<64, 256>>>(p, n, (unsigned)device * 1000);
-        MUST(cudaGetLastError());
-        MUST(cudaMemcpy(&last, p + n - 1, sizeof last, cudaMemcpyDeviceToHost));
-        MUST(cudaPointerGetAttributes(&attributes, p));
+        OK(cudaGetLastError());
+        OK(cudaMemcpy(&last, p + n - 1, sizeof last, cudaMemcpyDeviceToHost));
+        OK(cudaPointerGetAttributes(&attributes, p));
         printf("device %d: bus %d, memory on device %d, last word %u\n", device,
                properties.pciBusID, attributes.device, last);
         all.push_back(p);

@@ -15,7 +15,7 @@ static size_t wrong_words(CUdeviceptr p, unsigned n, unsigned factor)
 {
     size_t n_wrong = 0;
     unsigned *back = malloc(n * sizeof *back);
-    MUST(cuMemcpyDtoH(back, p, n * sizeof *back));
+    OK(cuMemcpyDtoH(back, p, n * sizeof *back));
     for (unsigned i = 0; i < n; i++)
         n_wrong += back[i] != factor + i;
     free(back);
@@ -26,8 +26,8 @@ static size_t wrong_words(CUdeviceptr p, unsigned n, unsigned factor)
 static void scale(CUfunction f, CUdeviceptr p, unsigned n, unsigned factor, CUstream s)
 {
     void *args[] = {&p, &n, &factor};
-    MUST(cuMemsetD32Async(p, 1, n, s));
-    MUST(cuLaunchKernel(f, (n + 255) / 256, 1, 1, 256, 1, 1, 0, s, args, NULL));
+    OK(cuMemsetD32Async(p, 1, n, s));
+    OK(cuLaunchKernel(f, (n + 255) / 256, 1, 1, 256, 1, 1, 0, s, args, NULL));
 }
 
 static int make_green(CUdevice device, CUgreenCtx *ret_green)
@@ -35,9 +35,9 @@ static int make_green(CUdevice device, CUgreenCtx *ret_green)
     CUdevResource all, part, rest;
     CUdevResourceDesc desc;
     unsigned n_groups = 1;
-    MUST(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
-    MUST(cuDevSmResourceSplitByCount(&part, &n_groups, &all, &rest, 0, 16));
-    MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
+    OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevSmResourceSplitByCount(&part, &n_groups, &all, &rest, 0, 16));
+    OK(cuDevResourceGenerateDesc(&desc, &part, 1));
     return cuGreenCtxCreate(ret_green, desc, device, CU_GREEN_CTX_DEFAULT_STREAM);
 }
 
@@ -48,41 +48,41 @@ static void work_inside(CUgreenCtx green, CUfunction f)
     CUcontext owner = NULL;
     CUdeviceptr p, q;
     const unsigned n = 1 << 20;
-    MUST(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
+    OK(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
     for (unsigned round = 0; round < 5; round++) {
-        MUST(cuMemAlloc(&p, n * sizeof(unsigned)));
+        OK(cuMemAlloc(&p, n * sizeof(unsigned)));
         scale(f, p, n, 10 + round, s);
-        MUST(cuMemAlloc(&q, n * sizeof(unsigned)));
+        OK(cuMemAlloc(&q, n * sizeof(unsigned)));
         scale(f, q, n, 20 + round, s);
-        MUST(cuStreamSynchronize(s));
+        OK(cuStreamSynchronize(s));
         printf("inside: %zu and %zu wrong\n", wrong_words(p, n, 10 + round),
                wrong_words(q, n, 20 + round));
         scale(f, p, n, 30, s); /* still at work when it is freed */
-        MUST(cuMemFree(p));
-        MUST(cuMemFree(q));
+        OK(cuMemFree(p));
+        OK(cuMemFree(q));
     }
-    MUST(cuMemAlloc(&p, 4096));
+    OK(cuMemAlloc(&p, 4096));
     printf("owner: %d", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, p));
     printf(" %s\n", owner == primary ? "primary" : owner ? "another" : "none");
     printf("free: %d\n", cuMemFree(p));
     printf("again: %d\n", cuMemFree(p));
-    MUST(cuStreamDestroy(s));
+    OK(cuStreamDestroy(s));
 }
 
 static void across(CUcontext inside, CUfunction f)
 {
     CUdeviceptr p, q;
     const unsigned n = 1 << 18;
-    MUST(cuCtxSetCurrent(inside));
-    MUST(cuMemAlloc(&p, n * sizeof(unsigned)));
-    MUST(cuCtxSetCurrent(primary));
-    MUST(cuMemAlloc(&q, n * sizeof(unsigned)));
+    OK(cuCtxSetCurrent(inside));
+    OK(cuMemAlloc(&p, n * sizeof(unsigned)));
+    OK(cuCtxSetCurrent(primary));
+    OK(cuMemAlloc(&q, n * sizeof(unsigned)));
     scale(f, p, n, 5, NULL);
     scale(f, q, n, 6, NULL);
-    MUST(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     printf("across: %zu and %zu wrong\n", wrong_words(p, n, 5), wrong_words(q, n, 6));
     printf("free of the green one's: %d\n", cuMemFree(p));
-    MUST(cuCtxSetCurrent(inside));
+    OK(cuCtxSetCurrent(inside));
     printf("free of the primary's: %d\n", cuMemFree(q));
 }
 
@@ -98,25 +98,25 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: green KERNELS.fatbin\n");
         return EXIT_UNUSABLE;
     }
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
-    MUST(cuDevicePrimaryCtxRetain(&primary, device));
-    MUST(cuCtxSetCurrent(primary));
-    MUST(cuModuleLoad(&module, argv[1]));
-    MUST(cuModuleGetFunction(&f, module, "scale"));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&primary, device));
+    OK(cuCtxSetCurrent(primary));
+    OK(cuModuleLoad(&module, argv[1]));
+    OK(cuModuleGetFunction(&f, module, "scale"));
     if (make_green(device, &green) != CUDA_SUCCESS)
         return 77;
-    MUST(cuCtxFromGreenCtx(&inside, green));
-    MUST(cuCtxSetCurrent(inside));
+    OK(cuCtxFromGreenCtx(&inside, green));
+    OK(cuCtxSetCurrent(inside));
     work_inside(green, f);
     across(inside, f);
-    MUST(cuMemAlloc(&left, 1 << 20));
-    MUST(cuCtxSetCurrent(primary));
+    OK(cuMemAlloc(&left, 1 << 20));
+    OK(cuCtxSetCurrent(primary));
     printf("destroy: %d\n", cuGreenCtxDestroy(green));
     printf("free of what it left: %d\n", cuMemFree(left));
-    MUST(cuMemAlloc(&left, 1 << 20));
+    OK(cuMemAlloc(&left, 1 << 20));
     scale(f, left, 1 << 18, 3, NULL);
-    MUST(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     printf("afterwards: %zu wrong\n", wrong_words(left, 1 << 18, 3));
     printf("free: %d\n", cuMemFree(left));
     return 0;

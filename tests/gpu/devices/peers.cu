@@ -32,17 +32,17 @@ __global__ void set(volatile unsigned *flag)
 static unsigned *take_on(int device, unsigned value)
 {
     unsigned *p;
-    MUST(cudaSetDevice(device));
-    MUST(cudaMalloc(&p, n * sizeof *p));
+    OK(cudaSetDevice(device));
+    OK(cudaMalloc(&p, n * sizeof *p));
     late_write<<<FEW_BLOCKS, THREADS>>>(p, n, value, 1000 * 1000);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
     return p;
 }
 
 static size_t wrong(const unsigned *device_words, unsigned value)
 {
     std::vector<unsigned> back(n);
-    MUST(cudaMemcpy(back.data(), device_words, n * sizeof(unsigned), cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(back.data(), device_words, n * sizeof(unsigned), cudaMemcpyDeviceToHost));
     return count_wrong(back.data(), n, value);
 }
 
@@ -50,29 +50,29 @@ static void copies(const char *when)
 {
     for (int round = 0; round < 3; round++) { /* the later ones in memory that was freed before */
         unsigned *a = take_on(0, 10 + round), *b = take_on(1, 20 + round), *c = take_on(0, 0);
-        MUST(cudaMemcpyPeer(b, 1, a, 0, n * sizeof *a));
-        MUST(cudaMemcpyPeer(c, 0, b, 1, n * sizeof *a));
-        MUST(cudaDeviceSynchronize());
+        OK(cudaMemcpyPeer(b, 1, a, 0, n * sizeof *a));
+        OK(cudaMemcpyPeer(c, 0, b, 1, n * sizeof *a));
+        OK(cudaDeviceSynchronize());
         printf("%s: copied there: %zu wrong, and back: %zu wrong\n", when, wrong(b, 10 + round),
                wrong(c, 10 + round));
-        MUST(cudaFree(a)); /* device 0's memory, device 0 current */
-        MUST(cudaFree(b)); /* device 1's memory, device 0 current */
-        MUST(cudaFree(c));
+        OK(cudaFree(a)); /* device 0's memory, device 0 current */
+        OK(cudaFree(b)); /* device 1's memory, device 0 current */
+        OK(cudaFree(c));
     }
 }
 
 static void kernels(void)
 {
     unsigned *a = take_on(0, 3), *b = take_on(1, 4);
-    MUST(cudaSetDevice(0));
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaSetDevice(1));
+    OK(cudaSetDevice(0));
+    OK(cudaDeviceSynchronize());
+    OK(cudaSetDevice(1));
     add_to<<<FEW_BLOCKS, THREADS>>>(b, a, n);
     add_to<<<FEW_BLOCKS, THREADS>>>(a, b, n);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     printf("kernel on the other's memory: %zu and %zu wrong\n", wrong(b, 7), wrong(a, 10));
-    MUST(cudaFree(a));
-    MUST(cudaFree(b));
+    OK(cudaFree(a));
+    OK(cudaFree(b));
 }
 
 /* Device 0 waits for what another thread submits to device 1 while this thread is in cudaFree. */
@@ -80,64 +80,64 @@ static void waits_for_the_other(void)
 {
     unsigned *flag = take_on(0, 0), *seen = take_on(0, 0), *other = take_on(0, 0);
     std::atomic<bool> launched{false};
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     std::thread setter([&] {
-        MUST(cudaSetDevice(1));
+        OK(cudaSetDevice(1));
         while (!launched)
             std::this_thread::yield();
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         set<<<1, 1>>>(flag);
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
     });
-    MUST(cudaSetDevice(0));
+    OK(cudaSetDevice(0));
     wait_for<<<1, 1>>>(flag, seen);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
     launched = true;
-    MUST(cudaFree(other));
+    OK(cudaFree(other));
     setter.join();
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     unsigned value;
-    MUST(cudaMemcpy(&value, seen, sizeof value, cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(&value, seen, sizeof value, cudaMemcpyDeviceToHost));
     printf("work of device 0 saw what device 1 set: %u\n", value);
-    MUST(cudaFree(flag));
-    MUST(cudaFree(seen));
+    OK(cudaFree(flag));
+    OK(cudaFree(seen));
 }
 
 /* A word of the current device that is never freed. */
 static unsigned *scratch_word(unsigned value)
 {
     unsigned *word;
-    MUST(cudaMalloc(&word, sizeof *word));
-    MUST(cudaMemcpy(word, &value, sizeof value, cudaMemcpyHostToDevice));
+    OK(cudaMalloc(&word, sizeof *word));
+    OK(cudaMemcpy(word, &value, sizeof value, cudaMemcpyHostToDevice));
     return word;
 }
 
 int main()
 {
     int count, can = 0;
-    MUST(cudaGetDeviceCount(&count));
+    OK(cudaGetDeviceCount(&count));
     if (count > 1)
-        MUST(cudaDeviceCanAccessPeer(&can, 1, 0));
+        OK(cudaDeviceCanAccessPeer(&can, 1, 0));
     if (!can)
         return 77;
     for (int device = 0; device < 2; device++) {
-        MUST(cudaSetDevice(device));
+        OK(cudaSetDevice(device));
         warm_up_kernels();
         add_to<<<1, 1>>>(NULL, NULL, 0); /* loaded before it matters */
         wait_for<<<1, 1>>>(scratch_word(1), scratch_word(0));
         set<<<1, 1>>>(scratch_word(0));
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
     }
     copies("peers not enabled");
     for (int device = 0; device < 2; device++) {
-        MUST(cudaSetDevice(device));
-        MUST(cudaDeviceEnablePeerAccess(1 - device, 0));
+        OK(cudaSetDevice(device));
+        OK(cudaDeviceEnablePeerAccess(1 - device, 0));
     }
     copies("peers enabled");
     kernels();
     waits_for_the_other();
-    MUST(cudaSetDevice(1));
-    MUST(cudaDeviceDisablePeerAccess(0));
+    OK(cudaSetDevice(1));
+    OK(cudaDeviceDisablePeerAccess(0));
     copies("peers half disabled");
     return 0;
 }

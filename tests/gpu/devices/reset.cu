@@ -6,7 +6,7 @@
 static size_t free_now(void)
 {
     size_t free_bytes, total;
-    MUST(cudaMemGetInfo(&free_bytes, &total));
+    OK(cudaMemGetInfo(&free_bytes, &total));
     return free_bytes;
 }
 
@@ -15,10 +15,10 @@ static bool works(void)
     const size_t n = 1 * MIB;
     unsigned *p;
     std::vector<unsigned> back(n);
-    MUST(cudaMalloc(&p, n * sizeof *p));
+    OK(cudaMalloc(&p, n * sizeof *p));
     late_write<<<FEW_BLOCKS, THREADS>>>(p, n, 77, 1000 * 1000);
-    MUST(cudaMemcpy(back.data(), p, n * sizeof *p, cudaMemcpyDeviceToHost));
-    MUST(cudaFree(p));
+    OK(cudaMemcpy(back.data(), p, n * sizeof *p, cudaMemcpyDeviceToHost));
+    OK(cudaFree(p));
     return count_wrong(back.data(), n, 77) == 0;
 }
 
@@ -30,13 +30,13 @@ int main()
         warm_up_kernels();
         size_t before = free_now();
         if (round != 1)
-            MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+            OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
         else
-            MUST(cudaStreamCreate(&s));
-        MUST(cudaMalloc(&kept, 512 * MIB));
-        MUST(cudaMalloc(&freed, 512 * MIB));
+            OK(cudaStreamCreate(&s));
+        OK(cudaMalloc(&kept, 512 * MIB));
+        OK(cudaMalloc(&freed, 512 * MIB));
         late_write<<<FEW_BLOCKS, THREADS, 0, s>>>(freed, 1000, 5, 50 * 1000 * 1000);
-        MUST(cudaFree(freed));
+        OK(cudaFree(freed));
         printf("reset: %s\n", cudaGetErrorName(cudaDeviceReset()));
         printf("new context: %s\n", cudaGetErrorName(cudaFree(0)));
         printf("free of old memory: %s\n", cudaGetErrorName(cudaFree(kept)));

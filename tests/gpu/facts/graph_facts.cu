@@ -35,14 +35,14 @@ static void say(const char *name, const char *format, ...)
 static unsigned word(const unsigned *from = words)
 {
     unsigned value = 0;
-    MUST(cudaMemcpy(&value, from, sizeof value, cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(&value, from, sizeof value, cudaMemcpyDeviceToHost));
     return value;
 }
 
 static void clear(void)
 {
-    MUST(cudaMemset(words, 0, MIB));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaMemset(words, 0, MIB));
+    OK(cudaDeviceSynchronize());
 }
 
 static void add_chain(straight &g, int n, unsigned a = 1)
@@ -50,27 +50,27 @@ static void add_chain(straight &g, int n, unsigned a = 1)
     for (int i = 0; i < n; i++) {
         unsigned b = i;
         void *params[] = {&words, &a, &b};
-        MUST(g.kernel(chain_f, params));
+        OK(g.kernel(chain_f, params));
     }
 }
 
 static void add_slow(straight &g, unsigned long long ns, unsigned a = 7)
 {
     void *params[] = {&words, &a, &ns};
-    MUST(g.kernel(slow_f, params));
+    OK(g.kernel(slow_f, params));
 }
 
 static void run_slow(CUstream s, unsigned long long ns, unsigned a = 7)
 {
     slow<<<1, 1, 0, s>>>(words, a, ns);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
 }
 
 static void ready(straight &g)
 {
-    MUST(g.finish());
-    MUST(cuGraphUpload(g.exec, stream));
-    MUST(cuStreamSynchronize(stream));
+    OK(g.finish());
+    OK(cuGraphUpload(g.exec, stream));
+    OK(cuStreamSynchronize(stream));
 }
 
 /* ---- events inside graphs ---- */
@@ -80,60 +80,60 @@ static void events(void)
     CUevent event, fresh, first, last;
     CUstream other;
     float elapsed = -1;
-    MUST(cuEventCreate(&event, 0));
-    MUST(cuEventCreate(&fresh, 0));
-    MUST(cuEventCreate(&first, 0));
-    MUST(cuEventCreate(&last, 0));
-    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventCreate(&fresh, 0));
+    OK(cuEventCreate(&first, 0));
+    OK(cuEventCreate(&last, 0));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     straight g, timed, never;
     add_slow(g, 5 * ms);
-    MUST(g.record(event));
+    OK(g.record(event));
     ready(g);
-    MUST(cuEventRecord(event, stream));
-    MUST(cuStreamSynchronize(stream));
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuEventRecord(event, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphLaunch(g.exec, stream));
     CUresult now = cuEventQuery(event);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("event recorded before, in a graph launched just now, queried", "%d, after the stream %d",
         now, cuEventQuery(event));
 
     clear();
-    MUST(cuGraphLaunch(g.exec, stream));
-    MUST(cuStreamWaitEvent(other, event, 0));
+    OK(cuGraphLaunch(g.exec, stream));
+    OK(cuStreamWaitEvent(other, event, 0));
     copy_words<<<1, 1, 0, other>>>(words + 1, words, 1);
-    MUST(cuStreamSynchronize(other));
+    OK(cuStreamSynchronize(other));
     say("another stream waits for an event that a graph just launched records", "%s",
         word(words + 1) == (7u * 16777619u) ? "waits" : "does not wait");
-    MUST(cuStreamSynchronize(stream));
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphLaunch(g.exec, stream));
     double start = now_s();
-    MUST(cuEventSynchronize(event));
+    OK(cuEventSynchronize(event));
     say("cuEventSynchronize of it", "returns after %.2f of 5 ms", 1e3 * (now_s() - start));
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
 
     add_slow(never, 5 * ms);
-    MUST(never.record(fresh));
+    OK(never.record(fresh));
     ready(never);
-    MUST(cuGraphLaunch(never.exec, stream));
+    OK(cuGraphLaunch(never.exec, stream));
     now = cuEventQuery(fresh);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("event never recorded but in a graph launched just now, queried", "%d, after the stream %d",
         now, cuEventQuery(fresh));
 
-    MUST(timed.record(first));
+    OK(timed.record(first));
     add_slow(timed, 2 * ms);
-    MUST(timed.record(last));
+    OK(timed.record(last));
     ready(timed);
-    MUST(cuGraphLaunch(timed.exec, stream));
+    OK(cuGraphLaunch(timed.exec, stream));
     CUresult early = cuEventElapsedTime(&elapsed, first, last);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     CUresult late = cuEventElapsedTime(&elapsed, first, last);
     say("elapsed between two records inside a graph around 2 ms",
         "at once %d, after it %d: %.3f ms", early, late, elapsed);
-    MUST(cuEventRecord(first, stream));
-    MUST(cuGraphLaunch(g.exec, stream));
-    MUST(cuEventRecord(last, stream));
-    MUST(cuStreamSynchronize(stream));
+    OK(cuEventRecord(first, stream));
+    OK(cuGraphLaunch(g.exec, stream));
+    OK(cuEventRecord(last, stream));
+    OK(cuStreamSynchronize(stream));
     late = cuEventElapsedTime(&elapsed, first, last);
     say("elapsed between records around a graph of 5 ms", "%d: %.3f ms", late, elapsed);
 }
@@ -154,7 +154,7 @@ static void updates_in_flight(void)
         new_word = (new_word ^ (900u + i)) * 16777619u;
     }
     clear();
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuGraphLaunch(g.exec, stream));
     double start = now_s();
     CUresult code = CUDA_SUCCESS;
     for (int i = 0; i < n && code == CUDA_SUCCESS; i++) {
@@ -164,13 +164,13 @@ static void updates_in_flight(void)
     }
     double took = 1e6 * (now_s() - start);
     CUresult busy = cuStreamQuery(stream);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     unsigned first = word();
     clear();
     start = now_s();
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuGraphLaunch(g.exec, stream));
     double launched = 1e6 * (now_s() - start);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("SetParams of 200 nodes in flight",
         "code %d, %.2f us a node, stream then %d, the flying one computed %s, the "
         "next %s, its launch %.1f us",
@@ -183,12 +183,12 @@ static void updates_in_flight(void)
         for (int i = 0; i < n; i++) {
             a = round + i;
             void *params[] = {&words, &a, &ns};
-            MUST(g.set(i, slow_f, params));
+            OK(g.set(i, slow_f, params));
         }
-        MUST(cuGraphLaunch(g.exec, stream));
+        OK(cuGraphLaunch(g.exec, stream));
         us.push_back(1e6 * (now_s() - start));
     }
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("all 200 updated and launched 5 times in a row, 10 ms of work each",
         "CPU %.0f %.0f %.0f %.0f %.0f us", us[0], us[1], us[2], us[3], us[4]);
 }
@@ -205,14 +205,14 @@ static void same_executable(void)
         for (int n_used = 1; n_used <= 3; n_used++) {
             std::vector<double> total, call;
             for (int repeat = 0; repeat < 15; repeat++) {
-                MUST(cuStreamSynchronize(stream));
+                OK(cuStreamSynchronize(stream));
                 double start = now_s();
                 for (int i = 0; i < 20; i++) {
                     double before = now_s();
-                    MUST(cuGraphLaunch(g[i % n_used].exec, stream));
+                    OK(cuGraphLaunch(g[i % n_used].exec, stream));
                     call.push_back(1e6 * (now_s() - before));
                 }
-                MUST(cuStreamSynchronize(stream));
+                OK(cuStreamSynchronize(stream));
                 total.push_back(1e6 * (now_s() - start));
             }
             cpu[n_used - 1] = median(call);
@@ -226,14 +226,14 @@ static void same_executable(void)
     straight g;
     add_slow(g, 5 * ms);
     ready(g);
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuGraphLaunch(g.exec, stream));
     double start = now_s();
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuGraphLaunch(g.exec, stream));
     double second = 1e6 * (now_s() - start);
     start = now_s();
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuGraphLaunch(g.exec, stream));
     double third = 1e6 * (now_s() - start);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("launched again while it runs 5 ms", "second launch %.1f us, third %.1f us", second, third);
 }
 
@@ -246,7 +246,7 @@ static void cuts(void)
     double eager = median_us(30, [&] {
         for (int i = 0; i < n; i++)
             chain<<<1, 1, 0, stream>>>(words, 1, i);
-        MUST(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     });
     say("1000 tiny kernels, eager", "%.0f us", eager);
     for (int length : {4, 8, 16, 32, 64, 128, 192, 250, 500, 1000}) {
@@ -258,9 +258,9 @@ static void cuts(void)
         double submit = 0, us = median_us(30, [&] {
                                double start = now_s();
                                for (auto &one : g)
-                                   MUST(cuGraphLaunch(one.exec, stream));
+                                   OK(cuGraphLaunch(one.exec, stream));
                                submit = 1e6 * (now_s() - start);
-                               MUST(cuStreamSynchronize(stream));
+                               OK(cuStreamSynchronize(stream));
                            });
         char name[80];
         snprintf(name, sizeof name, "1000 tiny kernels in %zu graphs of %d", g.size(), length);
@@ -275,8 +275,8 @@ static void cuts(void)
     }
     say("1000 tiny kernels in graphs of 16, 64, 256, 256, 408", "%.0f us", median_us(30, [&] {
             for (auto &one : g)
-                MUST(cuGraphLaunch(one.exec, stream));
-            MUST(cuStreamSynchronize(stream));
+                OK(cuGraphLaunch(one.exec, stream));
+            OK(cuStreamSynchronize(stream));
         }));
 }
 
@@ -287,24 +287,24 @@ static void mixed(void)
     ready(g);
     double both = median_us(50, [&] {
         for (int i = 0; i < 10; i++) {
-            MUST(cuGraphLaunch(g.exec, stream));
+            OK(cuGraphLaunch(g.exec, stream));
             chain<<<1, 1, 0, stream>>>(words, 1, i);
         }
-        MUST(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     });
     CUevent event;
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     double recorded = median_us(50, [&] {
         for (int i = 0; i < 10; i++) {
-            MUST(cuGraphLaunch(g.exec, stream));
-            MUST(cuEventRecord(event, stream));
+            OK(cuGraphLaunch(g.exec, stream));
+            OK(cuEventRecord(event, stream));
         }
-        MUST(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     });
     double alone = median_us(50, [&] {
         for (int i = 0; i < 10; i++)
-            MUST(cuGraphLaunch(g.exec, stream));
-        MUST(cuStreamSynchronize(stream));
+            OK(cuGraphLaunch(g.exec, stream));
+        OK(cuStreamSynchronize(stream));
     });
     say("10 graphs of 64, the same executable",
         "%.0f us, with an eager kernel after each %.0f us, with an event "
@@ -320,31 +320,31 @@ static void costs_by_length(void)
         size_t before, after, total;
         std::vector<straight> g(9);
         std::vector<double> add, instantiate, upload, first, launch;
-        MUST(cuMemGetInfo(&before, &total));
+        OK(cuMemGetInfo(&before, &total));
         for (auto &one : g) {
             double t0 = now_s();
             add_chain(one, n);
             double t1 = now_s();
-            MUST(one.finish());
+            OK(one.finish());
             double t2 = now_s();
-            MUST(cuGraphUpload(one.exec, stream));
+            OK(cuGraphUpload(one.exec, stream));
             double t3 = now_s();
-            MUST(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
             double t4 = now_s();
-            MUST(cuGraphLaunch(one.exec, stream));
+            OK(cuGraphLaunch(one.exec, stream));
             double t5 = now_s();
-            MUST(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
             add.push_back(1e6 * (t1 - t0));
             instantiate.push_back(1e6 * (t2 - t1));
             upload.push_back(1e6 * (t3 - t2));
             first.push_back(1e6 * (t5 - t4));
         }
-        MUST(cuMemGetInfo(&after, &total));
+        OK(cuMemGetInfo(&after, &total));
         for (int i = 0; i < 40; i++) {
             double start = now_s();
-            MUST(cuGraphLaunch(g[i % 9].exec, stream));
+            OK(cuGraphLaunch(g[i % 9].exec, stream));
             launch.push_back(1e6 * (now_s() - start));
-            MUST(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
         }
         double destroy = median_us(5, [&] { g.pop_back(); });
         char name[40];
@@ -393,11 +393,11 @@ static void update_costs(void)
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                      CU_LAUNCH_PARAM_END};
     add_chain(g, 64);
-    MUST(g.kernel(wide_f, wide_params));
+    OK(g.kernel(wide_f, wide_params));
     ready(g);
     say("SetParams by kernelParams, 16 bytes", "%.3f us", update_us([&](int i) {
             a = i;
-            MUST(g.set(i % 64, chain_f, params));
+            OK(g.set(i % 64, chain_f, params));
         }));
     CUDA_KERNEL_NODE_PARAMS p = straight::kernel_params(chain_f, NULL);
     p.extra = extra;
@@ -409,7 +409,7 @@ static void update_costs(void)
     say("SetParams by extra, 16 bytes", "code %d, %.3f us", code, us);
     say("SetParams by kernelParams, 4008 bytes", "%.3f us", update_us([&](int i) {
             values.words[0] = i;
-            MUST(g.set(64, wide_f, wide_params));
+            OK(g.set(64, wide_f, wide_params));
         }));
     /* One call a statement: which argument of a call comes first is the compiler's choice. */
     CUresult grid = g.set(0, chain_f, params, 3, 1), block = g.set(0, chain_f, params, 3, 64);
@@ -422,11 +422,11 @@ static void update_costs(void)
         double launch = median_us(50, [&] {
             for (int i = 0; i < n_changed; i++) {
                 a++;
-                MUST(g.set(i, chain_f, params));
+                OK(g.set(i, chain_f, params));
             }
-            MUST(cuGraphLaunch(g.exec, stream));
+            OK(cuGraphLaunch(g.exec, stream));
         });
-        MUST(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
         char name[80];
         snprintf(name, sizeof name, "64 nodes, %d updated, launched, no waiting between",
                  n_changed);
@@ -435,14 +435,14 @@ static void update_costs(void)
     double waited = median_us(50, [&] {
         for (int i = 0; i < 64; i++) {
             a++;
-            MUST(g.set(i, chain_f, params));
+            OK(g.set(i, chain_f, params));
         }
-        MUST(cuGraphLaunch(g.exec, stream));
-        MUST(cuStreamSynchronize(stream));
+        OK(cuGraphLaunch(g.exec, stream));
+        OK(cuStreamSynchronize(stream));
     });
     double same = median_us(50, [&] {
-        MUST(cuGraphLaunch(g.exec, stream));
-        MUST(cuStreamSynchronize(stream));
+        OK(cuGraphLaunch(g.exec, stream));
+        OK(cuStreamSynchronize(stream));
     });
     say("64 nodes launched and waited for", "%.1f us, all updated before %.1f us", same, waited);
 }
@@ -456,20 +456,20 @@ static double chain_us(std::vector<straight> &graphs)
 {
     CUevent begun, ended;
     std::vector<double> us;
-    MUST(cuEventCreate(&begun, 0));
-    MUST(cuEventCreate(&ended, 0));
+    OK(cuEventCreate(&begun, 0));
+    OK(cuEventCreate(&ended, 0));
     for (int i = 0; i < 40; i++) {
         float took;
-        MUST(cuEventRecord(begun, stream));
+        OK(cuEventRecord(begun, stream));
         for (auto &g : graphs)
-            MUST(cuGraphLaunch(g.exec, stream));
-        MUST(cuEventRecord(ended, stream));
-        MUST(cuStreamSynchronize(stream));
-        MUST(cuEventElapsedTime(&took, begun, ended));
+            OK(cuGraphLaunch(g.exec, stream));
+        OK(cuEventRecord(ended, stream));
+        OK(cuStreamSynchronize(stream));
+        OK(cuEventElapsedTime(&took, begun, ended));
         us.push_back(1e3 * took);
     }
-    MUST(cuEventDestroy(begun));
-    MUST(cuEventDestroy(ended));
+    OK(cuEventDestroy(begun));
+    OK(cuEventDestroy(ended));
     return median(us);
 }
 
@@ -478,7 +478,7 @@ static void add_spread_chain(straight &g, int first, int n)
     for (int i = first; i < first + n; i++) {
         unsigned *w = words + i * 1021 % 2048 * 128, a = 1, b = i;
         void *params[] = {&w, &a, &b};
-        MUST(g.kernel(chain_f, params));
+        OK(g.kernel(chain_f, params));
     }
 }
 
@@ -487,7 +487,7 @@ static void set_spread_chain(straight &g, int first, unsigned a)
     for (size_t i = 0; i < g.nodes.size(); i++) {
         unsigned *w = words + (first + i) * 1021 % 2048 * 128, b = i;
         void *params[] = {&w, &a, &b};
-        MUST(g.set(i, chain_f, params));
+        OK(g.set(i, chain_f, params));
     }
 }
 
@@ -503,17 +503,17 @@ static void first_update(void)
             for (size_t k = 0; k < graphs.size(); k++) {
                 int first = (int)k * length;
                 add_spread_chain(graphs[k], first, std::min(length, n - first));
-                MUST(graphs[k].finish());
+                OK(graphs[k].finish());
                 if (way == 2)
-                    MUST(cuGraphUpload(graphs[k].exec, stream));
+                    OK(cuGraphUpload(graphs[k].exec, stream));
                 if (way == 3)
-                    MUST(cuGraphLaunch(graphs[k].exec, stream));
+                    OK(cuGraphLaunch(graphs[k].exec, stream));
                 if (way > 0)
                     set_spread_chain(graphs[k], first, 7);
                 if (way < 2)
-                    MUST(cuGraphUpload(graphs[k].exec, stream));
+                    OK(cuGraphUpload(graphs[k].exec, stream));
             }
-            MUST(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
             us[way] = chain_us(graphs);
             for (size_t k = 0; k < graphs.size(); k++)
                 set_spread_chain(graphs[k], (int)k * length, 9);
@@ -536,7 +536,7 @@ static void kernel_handles(void)
     cudaKernel_t kernel;
     unsigned a = 5, b = 6;
     void *params[] = {&words, &a, &b};
-    MUST(cudaGetKernel(&kernel, (const void *)chain));
+    OK(cudaGetKernel(&kernel, (const void *)chain));
     CUDA_KERNEL_NODE_PARAMS by_kern = straight::kernel_params(NULL, params),
                             cast = straight::kernel_params((CUfunction)kernel, params);
     by_kern.kern = (CUkernel)kernel;
@@ -581,7 +581,7 @@ static CUDA_MEMCPY3D linear(CUmemorytype to_type, void *to, CUmemorytype from_ty
 static void copies(void)
 {
     unsigned *pinned, *pageable = (unsigned *)malloc(MIB);
-    MUST(cudaMallocHost(&pinned, MIB));
+    OK(cudaMallocHost(&pinned, MIB));
     memset(pinned, 1, MIB);
     memset(pageable, 2, MIB);
     const CUmemorytype device = CU_MEMORYTYPE_DEVICE, host = CU_MEMORYTYPE_HOST,
@@ -635,10 +635,10 @@ static void copies(void)
         say(name, "SetParams %.3f us, launch %.2f us", update_us([&](int) {
                 (void)cuGraphExecMemcpyNodeSetParams(one.exec, node, row.first, context);
             }),
-            median_us(30, [&] { MUST(cuGraphLaunch(one.exec, stream)); }));
-        MUST(cuStreamSynchronize(stream));
+            median_us(30, [&] { OK(cuGraphLaunch(one.exec, stream)); }));
+        OK(cuStreamSynchronize(stream));
     }
-    MUST(cudaFreeHost(pinned));
+    OK(cudaFreeHost(pinned));
     free(pageable);
 }
 
@@ -657,10 +657,10 @@ static void pageable_copies(void)
     if (!code) {
         pageable[0] = 11;
         double start = now_s();
-        MUST(cuGraphLaunch(late.exec, stream));
+        OK(cuGraphLaunch(late.exec, stream));
         double took = 1e6 * (now_s() - start);
         pageable[0] = 22;
-        MUST(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
         say("pageable source behind 5 ms in a graph", "launch took %.0f us, it copied %s", took,
             word() == 11 ? "what was there at the launch" : "what was there when it ran");
     }
@@ -671,7 +671,7 @@ static void pageable_copies(void)
 static void copies_among_kernels(void)
 {
     unsigned *pinned;
-    MUST(cudaMallocHost(&pinned, MIB));
+    OK(cudaMallocHost(&pinned, MIB));
     CUDA_MEMCPY3D h2d =
                       linear(CU_MEMORYTYPE_DEVICE, words + 1024, CU_MEMORYTYPE_HOST, pinned, 4096),
                   d2d =
@@ -690,19 +690,19 @@ static void copies_among_kernels(void)
                     fill.elementSize = 4;
                     fill.width = 1024;
                     fill.height = 1;
-                    MUST(cuGraphAddMemsetNode(&node, g.graph, g.before(), 1, &fill, context));
+                    OK(cuGraphAddMemsetNode(&node, g.graph, g.before(), 1, &fill, context));
                 } else {
-                    MUST(cuGraphAddMemcpyNode(&node, g.graph, g.before(), 1, kind ? &d2d : &h2d,
-                                              context));
+                    OK(cuGraphAddMemcpyNode(&node, g.graph, g.before(), 1, kind ? &d2d : &h2d,
+                                            context));
                 }
                 g.nodes.push_back(node);
             }
             ready(g);
-            double launch = median_us(40, [&] { MUST(cuGraphLaunch(g.exec, stream)); });
-            MUST(cuStreamSynchronize(stream));
+            double launch = median_us(40, [&] { OK(cuGraphLaunch(g.exec, stream)); });
+            OK(cuStreamSynchronize(stream));
             double all = median_us(40, [&] {
-                MUST(cuGraphLaunch(g.exec, stream));
-                MUST(cuStreamSynchronize(stream));
+                OK(cuGraphLaunch(g.exec, stream));
+                OK(cuStreamSynchronize(stream));
             });
             char name[100];
             snprintf(name, sizeof name, "64 kernels and %zu %s of 4 KiB in a graph",
@@ -720,16 +720,16 @@ static void copies_among_kernels(void)
                 for (int i = 0; i < 64; i++) {
                     chain<<<1, 1, 0, stream>>>(words, 1, i);
                     if (i % 16 == 0 && kind == 2)
-                        MUST(cuMemsetD32Async((CUdeviceptr)(words + 4096), 0, 1024, stream));
+                        OK(cuMemsetD32Async((CUdeviceptr)(words + 4096), 0, 1024, stream));
                     else if (i % 16 == 0 && kind == 1)
-                        MUST(cuMemcpyDtoDAsync((CUdeviceptr)(words + 1024), (CUdeviceptr)words,
-                                               4096, stream));
+                        OK(cuMemcpyDtoDAsync((CUdeviceptr)(words + 1024), (CUdeviceptr)words, 4096,
+                                             stream));
                     else if (i % 16 == 0)
-                        MUST(cuMemcpyHtoDAsync((CUdeviceptr)(words + 1024), pinned, 4096, stream));
+                        OK(cuMemcpyHtoDAsync((CUdeviceptr)(words + 1024), pinned, 4096, stream));
                 }
-                MUST(cuStreamSynchronize(stream));
+                OK(cuStreamSynchronize(stream));
             }));
-    MUST(cudaFreeHost(pinned));
+    OK(cudaFreeHost(pinned));
 }
 
 static void fills(void)
@@ -742,7 +742,7 @@ static void fills(void)
     p.width = 100;
     p.height = 1;
     p.value = 5;
-    MUST(cuGraphAddMemsetNode(&node, g.graph, NULL, 0, &p, context));
+    OK(cuGraphAddMemsetNode(&node, g.graph, NULL, 0, &p, context));
     ready(g);
     auto set = [&](unsigned element, size_t width, size_t height, unsigned value, CUdeviceptr to) {
         CUDA_MEMSET_NODE_PARAMS q = p;
@@ -764,8 +764,8 @@ static void fills(void)
         set(4, 100, 3, 6, w), set(1, 100, 1, 300, w));
     say("memset node update of width shows", "code %d", set(4, 1000, 1, 77, w));
     clear();
-    MUST(cuGraphLaunch(g.exec, stream));
-    MUST(cuStreamSynchronize(stream));
+    OK(cuGraphLaunch(g.exec, stream));
+    OK(cuStreamSynchronize(stream));
     say("words written", "first %u, at 999 %u, at 1000 %u", word(words), word(words + 999),
         word(words + 1000));
     straight zero;
@@ -794,9 +794,9 @@ static void fill_shapes(void)
             p.height = 1;
             p.dst = (CUdeviceptr)words + from.at;
             p.width = from.bytes / element;
-            MUST(cuGraphAddMemsetNode(&node, g.graph, NULL, 0, &p, context));
+            OK(cuGraphAddMemsetNode(&node, g.graph, NULL, 0, &p, context));
             const CUDA_MEMSET_NODE_PARAMS first = p;
-            MUST(g.finish());
+            OK(g.finish());
             for (auto &to : shapes) {
                 if (to.at % element || to.bytes % element)
                     continue;
@@ -830,13 +830,13 @@ static void hosts(void)
     CUgraphNode node;
     static int one = 1, two = 2;
     CUDA_HOST_NODE_PARAMS p = {host_function, &one}, q = {other_host_function, &two};
-    MUST(cuGraphAddHostNode(&node, g.graph, NULL, 0, &p));
+    OK(cuGraphAddHostNode(&node, g.graph, NULL, 0, &p));
     ready(g);
-    MUST(cuGraphLaunch(g.exec, stream));
-    MUST(cuStreamSynchronize(stream));
+    OK(cuGraphLaunch(g.exec, stream));
+    OK(cuStreamSynchronize(stream));
     CUresult code = cuGraphExecHostNodeSetParams(g.exec, node, &q);
-    MUST(cuGraphLaunch(g.exec, stream));
-    MUST(cuStreamSynchronize(stream));
+    OK(cuGraphLaunch(g.exec, stream));
+    OK(cuStreamSynchronize(stream));
     say("host node update of function and data",
         "code %d, called adds up to %d (wanted 201), SetParams %.3f us, launch and wait %.1f us, "
         "eagerly %.1f us",
@@ -844,12 +844,12 @@ static void hosts(void)
         update_us([&](int) { (void)cuGraphExecHostNodeSetParams(g.exec, node, &q); }),
         median_us(20,
                   [&] {
-                      MUST(cuGraphLaunch(g.exec, stream));
-                      MUST(cuStreamSynchronize(stream));
+                      OK(cuGraphLaunch(g.exec, stream));
+                      OK(cuStreamSynchronize(stream));
                   }),
         median_us(20, [&] {
-            MUST(cuLaunchHostFunc(stream, host_function, &one));
-            MUST(cuStreamSynchronize(stream));
+            OK(cuLaunchHostFunc(stream, host_function, &one));
+            OK(cuStreamSynchronize(stream));
         }));
 }
 
@@ -880,7 +880,7 @@ static void cooperative_and_cluster(void)
                cluster = function_of((const void *)in_cluster);
     CUlaunchAttributeValue v = {};
     straight g;
-    MUST(g.kernel(meets, params, 64, 32));
+    OK(g.kernel(meets, params, 64, 32));
     v.cooperative = 1;
     CUresult attribute =
         cuGraphKernelNodeSetAttribute(g.nodes[0], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v);
@@ -905,7 +905,7 @@ static void cooperative_and_cluster(void)
 
     straight c;
     a = 3;
-    MUST(c.kernel(cluster, params, 8, 32));
+    OK(c.kernel(cluster, params, 8, 32));
     v = {};
     v.clusterDim.x = 4;
     v.clusterDim.y = v.clusterDim.z = 1;
@@ -914,12 +914,12 @@ static void cooperative_and_cluster(void)
     build = c.finish();
     clear();
     launch = build ? build : cuGraphLaunch(c.exec, stream);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     first = word();
     a = 5;
     update = build ? build : c.set(0, cluster, params, 16, 32);
     launch = build ? build : cuGraphLaunch(c.exec, stream);
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("cluster kernel node",
         "attribute %d, instantiate %d, %u (wanted 4003), update with another grid %d, then %u "
         "(wanted 4005), a grid that does "
@@ -933,14 +933,14 @@ static void attributes(void)
     unsigned a = 1, b = 2;
     void *params[] = {&words, &a, &b};
     int least, greatest;
-    MUST(cuCtxGetStreamPriorityRange(&least, &greatest));
+    OK(cuCtxGetStreamPriorityRange(&least, &greatest));
     say("stream priorities", "least %d, greatest %d", least, greatest);
     CUevent event;
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     for (int id = 1; id <= 16; id++) {
         straight g;
         CUlaunchAttributeValue v = {}, back = {};
-        MUST(g.kernel(chain_f, params));
+        OK(g.kernel(chain_f, params));
         v.cooperative = 1; /* and whatever else begins with an int that may be 1 */
         if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
             id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION)
@@ -979,18 +979,18 @@ static void priorities(void)
     CUgraphNode nodes[4];
     size_t n = 4;
     CUlaunchAttributeValue v = {};
-    MUST(cuCtxGetStreamPriorityRange(&least, &greatest));
-    MUST(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, greatest));
-    MUST(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, least));
-    MUST(cuStreamBeginCapture(high, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuCtxGetStreamPriorityRange(&least, &greatest));
+    OK(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, greatest));
+    OK(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, least));
+    OK(cuStreamBeginCapture(high, CU_STREAM_CAPTURE_MODE_RELAXED));
     chain<<<1, 1, 0, high>>>(words, 1, 2);
-    MUST(cuStreamIsCapturing(high, &status));
-    MUST(cuStreamEndCapture(high, &captured));
-    MUST(cuGraphGetNodes(captured, nodes, &n));
+    OK(cuStreamIsCapturing(high, &status));
+    OK(cuStreamEndCapture(high, &captured));
+    OK(cuGraphGetNodes(captured, nodes, &n));
     CUresult code = cuGraphKernelNodeGetAttribute(nodes[0], CU_LAUNCH_ATTRIBUTE_PRIORITY, &v);
     say("priority of a node captured from the stream of greatest priority", "code %d, %d", code,
         v.priority);
-    MUST(cuGraphDestroy(captured));
+    OK(cuGraphDestroy(captured));
     straight plain, marked;
     add_chain(plain, 4);
     add_chain(marked, 4);
@@ -998,27 +998,27 @@ static void priorities(void)
     say("priority of an added node", "code %d, %d", code, v.priority);
     v.priority = greatest;
     for (auto node : marked.nodes)
-        MUST(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+        OK(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
     ready(plain);
     ready(marked);
     /* The device is full of waves of low priority; how long does work on the high stream take? */
     auto behind = [&](auto submit) {
         return median_us(7, [&] {
-            MUST(cuCtxSynchronize());
+            OK(cuCtxSynchronize());
             for (int i = 0; i < 4; i++)
                 slow<<<132 * 32, 1024, 0, low>>>(words + 1024, 1, full_ns / 32);
             usleep(300);
             submit();
-            MUST(cuStreamSynchronize(high));
+            OK(cuStreamSynchronize(high));
         });
     };
     double eager = behind([&] {
         for (int i = 0; i < 4; i++)
             chain<<<1, 1, 0, high>>>(words, 1, i);
     });
-    double as_is = behind([&] { MUST(cuGraphLaunch(plain.exec, high)); });
-    double with = behind([&] { MUST(cuGraphLaunch(marked.exec, high)); });
-    MUST(cuCtxSynchronize());
+    double as_is = behind([&] { OK(cuGraphLaunch(plain.exec, high)); });
+    double with = behind([&] { OK(cuGraphLaunch(marked.exec, high)); });
+    OK(cuCtxSynchronize());
     say("4 kernels on the high stream beside a full device",
         "eager %.0f us, graph %.0f us, graph with the priority on its nodes %.0f us", eager, as_is,
         with);
@@ -1047,7 +1047,7 @@ static void programmatic(void)
         for (int i = 0; i < n; i++) {
             CUDA_KERNEL_NODE_PARAMS p = straight::kernel_params(early_f, params);
             CUgraphNode node;
-            MUST(cuGraphAddKernelNode(&node, g.graph, NULL, 0, &p));
+            OK(cuGraphAddKernelNode(&node, g.graph, NULL, 0, &p));
             if (i > 0) {
                 CUgraphEdgeData edge = {};
                 edge.from_port = ports ? CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC : 0;
@@ -1064,12 +1064,12 @@ static void programmatic(void)
             continue;
         }
         clear();
-        MUST(cuGraphLaunch(g.exec, stream));
-        MUST(cuStreamSynchronize(stream));
+        OK(cuGraphLaunch(g.exec, stream));
+        OK(cuStreamSynchronize(stream));
         unsigned got = word();
         double us = median_us(30, [&] {
-            MUST(cuGraphLaunch(g.exec, stream));
-            MUST(cuStreamSynchronize(stream));
+            OK(cuGraphLaunch(g.exec, stream));
+            OK(cuStreamSynchronize(stream));
         });
         say(ports ? "200 kernels with programmatic edges in a graph"
                   : "200 kernels with full edges in a graph",
@@ -1098,8 +1098,8 @@ static void programmatic_serialization(void)
                           : "200 eager launches of the same kernel",
             "%.0f us", median_us(30, [&] {
                 for (int i = 0; i < n; i++)
-                    MUST(cuLaunchKernelEx(&config, early_f, params, NULL));
-                MUST(cuStreamSynchronize(stream));
+                    OK(cuLaunchKernelEx(&config, early_f, params, NULL));
+                OK(cuStreamSynchronize(stream));
             }));
         if (!serialization)
             continue;
@@ -1107,16 +1107,16 @@ static void programmatic_serialization(void)
         CUgraphNode nodes[3], from[3], to[3];
         CUgraphEdgeData edges[3] = {};
         size_t n_edges = 3;
-        MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
         for (int i = 0; i < 3; i++)
-            MUST(cuLaunchKernelEx(&config, early_f, params, NULL));
-        MUST(cuStreamEndCapture(stream, &captured));
+            OK(cuLaunchKernelEx(&config, early_f, params, NULL));
+        OK(cuStreamEndCapture(stream, &captured));
         CUresult code = cuGraphGetEdges(captured, from, to, edges, &n_edges);
         say("captured programmatic serialization",
             "code %d, %zu edges, from port %d to port %d type %d", code, n_edges,
             edges[0].from_port, edges[0].to_port, edges[0].type);
         (void)nodes;
-        MUST(cuGraphDestroy(captured));
+        OK(cuGraphDestroy(captured));
     }
 }
 
@@ -1130,14 +1130,14 @@ static void order_against(const char *name, CUstream graph_stream, CUstream othe
     unsigned long long ns = 5 * ms;
     unsigned *target = words + 16;
     void *params[] = {&target, &a, &ns};
-    MUST(g.kernel(slow_f, params));
-    MUST(g.finish());
+    OK(g.kernel(slow_f, params));
+    OK(g.finish());
     clear();
     double start = now_s();
     slow<<<1, 1, 0, other>>>(words, 7, 5 * ms);
     CUresult code = cuGraphLaunch(g.exec, graph_stream);
     slow<<<1, 1, 0, other>>>(words, 7, 5 * ms);
-    MUST(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     double took = 1e3 * (now_s() - start);
     say(name, "code %d, three times 5 ms took %.1f ms: %s", code, took,
         took > 14 ? "one after the other" : "side by side");
@@ -1146,7 +1146,7 @@ static void order_against(const char *name, CUstream graph_stream, CUstream othe
 static void streams(void)
 {
     CUstream blocking;
-    MUST(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     order_against("graph into the legacy stream beside a blocking stream", CU_STREAM_LEGACY,
                   blocking);
     order_against("graph into stream 0 beside a blocking stream", NULL, blocking);
@@ -1157,32 +1157,32 @@ static void streams(void)
                   CU_STREAM_LEGACY);
     order_against("graph into the legacy stream beside CU_STREAM_PER_THREAD", CU_STREAM_LEGACY,
                   CU_STREAM_PER_THREAD);
-    MUST(cuStreamDestroy(blocking));
+    OK(cuStreamDestroy(blocking));
 }
 
 static void concurrency(void)
 {
     /* The same executable in two streams at once: may it, and does it run twice at once? */
     CUstream other;
-    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     straight g;
     add_slow(g, 5 * ms);
     ready(g);
     double start = now_s();
-    MUST(cuGraphLaunch(g.exec, stream));
+    OK(cuGraphLaunch(g.exec, stream));
     CUresult code = cuGraphLaunch(g.exec, other);
-    MUST(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     say("one executable of 5 ms in two streams", "code %d, %.1f ms", code, 1e3 * (now_s() - start));
     straight doomed;
     add_slow(doomed, 5 * ms, 9);
     ready(doomed);
     clear();
-    MUST(cuGraphLaunch(doomed.exec, stream));
+    OK(cuGraphLaunch(doomed.exec, stream));
     start = now_s();
     code = cuGraphExecDestroy(doomed.exec);
     double took = 1e3 * (now_s() - start);
     doomed.exec = NULL;
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("executable destroyed while it runs 5 ms", "code %d, took %.2f ms, result %s", code, took,
         word() == 9u * 16777619u ? "right" : "WRONG");
 }
@@ -1198,11 +1198,11 @@ static void depth(void)
     double worst = 0, first_wait = 0;
     for (; n < 1500 && worst < 1e-3; n++) {
         double start = now_s();
-        MUST(cuGraphLaunch(g.exec, stream));
+        OK(cuGraphLaunch(g.exec, stream));
         worst = std::max(worst, now_s() - start);
         first_wait = worst;
     }
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("graphs of 64 submitted behind 50 ms until a call took 1 ms", "%d (that call %.2f ms)", n,
         1e3 * first_wait);
     run_slow(stream, 50 * ms);
@@ -1212,7 +1212,7 @@ static void depth(void)
         chain<<<1, 1, 0, stream>>>(words, 1, n);
         worst = std::max(worst, now_s() - start);
     }
-    MUST(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("kernels submitted behind 50 ms until a call took 1 ms", "%d (that call %.2f ms)", n,
         1e3 * worst);
 }
@@ -1224,16 +1224,16 @@ static void building_beside(void)
         std::atomic<bool> stop{false};
         std::atomic<int> built{0};
         std::thread builder([&] {
-            MUST(cuCtxSetCurrent(context));
+            OK(cuCtxSetCurrent(context));
             while (n && !stop) {
                 straight g;
                 add_chain(g, n);
-                MUST(g.finish());
+                OK(g.finish());
                 CUstream own;
-                MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
-                MUST(cuGraphUpload(g.exec, own));
-                MUST(cuStreamSynchronize(own));
-                MUST(cuStreamDestroy(own));
+                OK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+                OK(cuGraphUpload(g.exec, own));
+                OK(cuStreamSynchronize(own));
+                OK(cuStreamDestroy(own));
                 built++;
             }
         });
@@ -1244,7 +1244,7 @@ static void building_beside(void)
             chain<<<1, 1, 0, stream>>>(words, 1, 2);
             us.push_back(1e6 * (now_s() - start));
             if (us.size() % 200 == 0)
-                MUST(cuStreamSynchronize(stream));
+                OK(cuStreamSynchronize(stream));
         }
         stop = true;
         builder.join();
@@ -1270,23 +1270,23 @@ static void captured_beside(void)
                 ready(g);
                 CUstream captured;
                 CUgraph graph = NULL;
-                MUST(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
-                MUST(cuStreamBeginCapture(captured, mode));
+                OK(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+                OK(cuStreamBeginCapture(captured, mode));
                 int codes[5];
                 auto ask = [&] {
-                    MUST(cuCtxSetCurrent(context));
+                    OK(cuCtxSetCurrent(context));
                     CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_RELAXED;
                     unsigned a = 1, b = 2;
                     void *params[] = {&words, &a, &b};
                     if (exchanged)
-                        MUST(cuThreadExchangeStreamCaptureMode(&own));
+                        OK(cuThreadExchangeStreamCaptureMode(&own));
                     codes[0] = unbuilt.kernel(chain_f, params);
                     codes[1] = unbuilt.finish();
                     codes[2] = unbuilt.exec ? cuGraphUpload(unbuilt.exec, stream) : -1;
                     codes[3] = g.set(0, chain_f, params);
                     codes[4] = cuGraphLaunch(g.exec, stream);
                     if (exchanged)
-                        MUST(cuThreadExchangeStreamCaptureMode(&own));
+                        OK(cuThreadExchangeStreamCaptureMode(&own));
                 };
                 if (other_thread)
                     std::thread(ask).join();
@@ -1324,8 +1324,8 @@ template <class F> static double call_us(F call)
 static void pointer_costs(void)
 {
     unsigned *pinned, *managed, *pageable = (unsigned *)malloc(MIB);
-    MUST(cudaMallocHost(&pinned, MIB));
-    MUST(cudaMallocManaged(&managed, MIB));
+    OK(cudaMallocHost(&pinned, MIB));
+    OK(cudaMallocManaged(&managed, MIB));
     CUpointer_attribute ids[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                  CU_POINTER_ATTRIBUTE_CONTEXT};
     CUmemorytype type = (CUmemorytype)0;
@@ -1351,8 +1351,8 @@ static void pointer_costs(void)
             "code %d type %d managed %u, three attributes %.3f us; one alone code %d, %.3f us",
             code, type, is_managed, many_us, one, one_us);
     }
-    MUST(cudaFreeHost(pinned));
-    MUST(cudaFree(managed));
+    OK(cudaFreeHost(pinned));
+    OK(cudaFree(managed));
     free(pageable);
 }
 
@@ -1369,10 +1369,10 @@ static void call_costs(void)
     size_t offset, size;
     CUstreamCaptureStatus status;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    MUST(cudaMallocHost(&pinned, MIB));
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventCreate(&timing, 0));
-    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cudaMallocHost(&pinned, MIB));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&timing, 0));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     memset(pageable, 1, 2 * MIB);
     say("cost of cuLaunchKernel", "%.3f us",
         call_us([&] { (void)cuLaunchKernel(chain_f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL); }));
@@ -1412,13 +1412,13 @@ static void call_costs(void)
             run_slow(stream, 5 * ms);
             double start = now_s();
             if (way == 0)
-                MUST(cuMemcpyHtoDAsync(w, pageable, bytes, stream));
+                OK(cuMemcpyHtoDAsync(w, pageable, bytes, stream));
             else if (way == 1)
-                MUST(cuMemcpyDtoHAsync(pageable, w, bytes, stream));
+                OK(cuMemcpyDtoHAsync(pageable, w, bytes, stream));
             else
-                MUST(cuMemcpyHtoDAsync(w, pinned, bytes, stream));
+                OK(cuMemcpyHtoDAsync(w, pinned, bytes, stream));
             us[way] = 1e6 * (now_s() - start);
-            MUST(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
         }
         char name[80];
         snprintf(name, sizeof name, "async copy of %zu bytes behind 5 ms returns after", bytes);
@@ -1426,7 +1426,7 @@ static void call_costs(void)
             "pageable to device %.1f us, device to pageable %.1f us, pinned to device %.1f us",
             us[0], us[1], us[2]);
     }
-    MUST(cudaFreeHost(pinned));
+    OK(cudaFreeHost(pinned));
     free(pageable);
 }
 
@@ -1449,7 +1449,7 @@ static void shared_memory(void)
     straight before, after;
     p.sharedMemBytes = 100 * 1024;
     CUresult refused = cuGraphAddKernelNode(&node, before.graph, NULL, 0, &p);
-    MUST(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 * 1024));
+    OK(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 * 1024));
     CUresult taken = cuGraphAddKernelNode(&node, after.graph, NULL, 0, &p);
     CUresult build = taken ? taken : after.finish();
     p.sharedMemBytes = 1024;
@@ -1494,7 +1494,7 @@ static void failed_inside(void)
     unsigned *nowhere = NULL, a = 1, b = 2;
     void *params[] = {&nowhere, &a, &b};
     add_chain(g, 2);
-    MUST(g.kernel(function_of((const void *)faults), params));
+    OK(g.kernel(function_of((const void *)faults), params));
     add_chain(g, 2);
     ready(g);
     CUresult launch = cuGraphLaunch(g.exec, stream), again = cuGraphLaunch(g.exec, stream),
@@ -1528,9 +1528,9 @@ static void unloaded(void)
         say("a graph of unloaded code", "not asked: GRAPH_FACTS_FATBIN names no file");
         _exit(BROKEN_ON_PURPOSE);
     }
-    MUST(cudaLibraryEnumerateKernels(&kernel, 1, library));
+    OK(cudaLibraryEnumerateKernels(&kernel, 1, library));
     CUfunction f;
-    MUST(cuKernelGetFunction(&f, (CUkernel)kernel));
+    OK(cuKernelGetFunction(&f, (CUkernel)kernel));
     unsigned long long zeros[16] = {};
     void *params[16];
     for (auto &p : params)
@@ -1591,17 +1591,17 @@ static volatile size_t *asking;
 
 static void begin(void)
 {
-    MUST(cudaFree(NULL));
-    MUST(cuCtxGetCurrent(&context));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cudaMalloc(&words, MIB));
+    OK(cudaFree(NULL));
+    OK(cuCtxGetCurrent(&context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cudaMalloc(&words, MIB));
     chain_f = function_of((const void *)chain);
     slow_f = function_of((const void *)slow);
     clear();
     run_slow(stream, 0);
     chain<<<1, 1, 0, stream>>>(words, 1, 2);
     copy_words<<<1, 1, 0, stream>>>(words + 1, words, 1);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
 }
 
 static bool wanted(const char *name, int argc, char **argv)
@@ -1632,13 +1632,13 @@ int main(int argc, char **argv)
     int status;
     asking = (volatile size_t *)mmap(NULL, sizeof *asking, PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    MUST(asking == MAP_FAILED);
+    OK(asking == MAP_FAILED);
     while (next < N_FACTS) {
         *asking = N_FACTS;
         pid_t child = fork();
         if (child == 0)
             ask_from(next, argc, argv);
-        MUST(child < 0 || waitpid(child, &status, 0) != child);
+        OK(child < 0 || waitpid(child, &status, 0) != child);
         if (*asking == N_FACTS)
             return status != 0;
         if (status && status != W_EXITCODE(BROKEN_ON_PURPOSE, 0))

@@ -18,7 +18,7 @@ static CUmemoryPool new_pool(CUmemAllocationType type)
 
     props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     props.location.id = device;
-    MUST(cuMemPoolCreate(&pool, &props));
+    OK(cuMemPoolCreate(&pool, &props));
     return pool;
 }
 
@@ -32,9 +32,9 @@ static void in_capture(CUstreamCaptureMode mode)
     CUstreamCaptureStatus status;
     int codes[5];
 
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    MUST(cuStreamBeginCapture(stream, mode));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, mode));
     codes[0] = cuDeviceGetDefaultMemPool(&pool, device);
     codes[1] = cuDeviceGetMemPool(&pool, device);
     codes[2] = cuStreamGetCtx(other, &found);
@@ -51,13 +51,13 @@ static void reset(void)
     cuuint64_t threshold = 12345, value = 77;
     int code;
 
-    MUST(cuDeviceGetDefaultMemPool(&before, device));
-    MUST(cuMemPoolSetAttribute(before, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
-    MUST(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
-    MUST(cuDevicePrimaryCtxReset(device));
-    MUST(cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuDeviceGetDefaultMemPool(&after, device));
+    OK(cuDeviceGetDefaultMemPool(&before, device));
+    OK(cuMemPoolSetAttribute(before, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    OK(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    OK(cuDevicePrimaryCtxReset(device));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
+    OK(cuDeviceGetDefaultMemPool(&after, device));
     code = cuMemPoolGetAttribute(after, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
     printf("after a reset: same default pool %d, code %d, its threshold %llu\n", before == after,
            code, (unsigned long long)value);
@@ -74,13 +74,13 @@ static void managed(void)
     CUmemoryPool pool = new_pool(CU_MEM_ALLOCATION_TYPE_MANAGED);
     int count = 0;
 
-    MUST(cuDeviceGetCount(&count));
+    OK(cuDeviceGetCount(&count));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = count - 1;
     printf("a managed pool opened to device %d: code %d\n", count - 1,
            cuMemPoolSetAccess(pool, &access, 1));
     printf("a managed pool made current: code %d\n", cuDeviceSetMemPool(device, pool));
-    MUST(cuMemPoolDestroy(pool));
+    OK(cuMemPoolDestroy(pool));
 }
 
 /* --- dma-bufs: each kind of memory in a process of its own, since the driver may crash --- */
@@ -89,7 +89,7 @@ static CUdeviceptr take_native(void)
 {
     CUdeviceptr p;
 
-    MUST(cuMemAlloc(&p, 2 << 20));
+    OK(cuMemAlloc(&p, 2 << 20));
     return p;
 }
 
@@ -97,7 +97,7 @@ static CUdeviceptr take_managed(void)
 {
     CUdeviceptr p;
 
-    MUST(cuMemAllocManaged(&p, 2 << 20, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemAllocManaged(&p, 2 << 20, CU_MEM_ATTACH_GLOBAL));
     return p;
 }
 
@@ -105,8 +105,8 @@ static CUdeviceptr take_async(void)
 {
     CUdeviceptr p;
 
-    MUST(cuMemAllocAsync(&p, 2 << 20, NULL));
-    MUST(cuStreamSynchronize(NULL));
+    OK(cuMemAllocAsync(&p, 2 << 20, NULL));
+    OK(cuStreamSynchronize(NULL));
     return p;
 }
 
@@ -114,17 +114,17 @@ static CUdeviceptr take_managed_pool(void)
 {
     CUdeviceptr p;
 
-    MUST(cuMemAllocFromPoolAsync(&p, 2 << 20, new_pool(CU_MEM_ALLOCATION_TYPE_MANAGED), NULL));
-    MUST(cuStreamSynchronize(NULL));
+    OK(cuMemAllocFromPoolAsync(&p, 2 << 20, new_pool(CU_MEM_ALLOCATION_TYPE_MANAGED), NULL));
+    OK(cuStreamSynchronize(NULL));
     return p;
 }
 
 static void begin(void)
 {
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
-    MUST(cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cuCtxSetCurrent(context));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
 }
 
 static void ask_dma_buf(const char *what, CUdeviceptr (*take)(void))

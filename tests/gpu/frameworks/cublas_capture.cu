@@ -41,7 +41,7 @@ static void print_sum(const char *what)
 {
     std::vector<float> back((size_t)n * n);
     uint64_t sum = 14695981039346656037ull;
-    MUST(cudaMemcpy(back.data(), c, matrix_bytes, cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(back.data(), c, matrix_bytes, cudaMemcpyDeviceToHost));
     for (float value : back) {
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
@@ -62,20 +62,20 @@ static int multiply(handle_t handle)
 static void replay(cudaGraph_t graph, cudaStream_t s, const char *what)
 {
     cudaGraphExec_t exec;
-    MUST(cudaMemset(c, 0, matrix_bytes));
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaMemset(c, 0, matrix_bytes));
+    OK(cudaDeviceSynchronize());
+    OK(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 2; i++) {
         void *between; /* a program that goes on allocating */
-        MUST(cudaGraphLaunch(exec, s));
-        MUST(cudaMalloc(&between, 8 * MIB));
-        MUST(cudaMemset(between, 0xff, 8 * MIB));
-        MUST(cudaFree(between));
+        OK(cudaGraphLaunch(exec, s));
+        OK(cudaMalloc(&between, 8 * MIB));
+        OK(cudaMemset(between, 0xff, 8 * MIB));
+        OK(cudaFree(between));
     }
-    MUST(cudaStreamSynchronize(s));
+    OK(cudaStreamSynchronize(s));
     print_sum(what);
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
 }
 
 /* `late`: the handle, and what it allocates, is made inside the capture. */
@@ -86,18 +86,18 @@ static void scenario(const char *what, cudaStreamCaptureMode mode, size_t worksp
     cudaGraph_t graph = NULL;
     handle_t handle = NULL;
     void *workspace = NULL;
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     if (!late)
-        MUST(create(&handle));
+        OK(create(&handle));
     if (workspace_bytes)
-        MUST(cudaMalloc(&workspace, workspace_bytes));
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaStreamBeginCapture(s, mode));
+        OK(cudaMalloc(&workspace, workspace_bytes));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamBeginCapture(s, mode));
     int made = late ? create(&handle) : 0, code = -1;
     if (made == 0) {
-        MUST(set_stream(handle, s));
+        OK(set_stream(handle, s));
         if (workspace_bytes)
-            MUST(set_workspace(handle, workspace, workspace_bytes));
+            OK(set_workspace(handle, workspace, workspace_bytes));
         code = multiply(handle);
     }
     cudaError_t end = cudaStreamEndCapture(s, &graph);
@@ -106,10 +106,10 @@ static void scenario(const char *what, cudaStreamCaptureMode mode, size_t worksp
     if (end == cudaSuccess && graph)
         replay(graph, s, what);
     if (handle && made == 0)
-        MUST(destroy(handle));
-    MUST(cudaFree(workspace));
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaDeviceSynchronize());
+        OK(destroy(handle));
+    OK(cudaFree(workspace));
+    OK(cudaStreamDestroy(s));
+    OK(cudaDeviceSynchronize());
 }
 
 int main()
@@ -118,25 +118,25 @@ int main()
     std::vector<float> init((size_t)n * n);
     if (!open_library())
         return 77;
-    MUST(cudaMalloc(&a, matrix_bytes));
-    MUST(cudaMalloc(&b, matrix_bytes));
-    MUST(cudaMalloc(&c, matrix_bytes));
+    OK(cudaMalloc(&a, matrix_bytes));
+    OK(cudaMalloc(&b, matrix_bytes));
+    OK(cudaMalloc(&c, matrix_bytes));
     for (size_t i = 0; i < init.size(); i++)
         init[i] = (float)((i * 7919) % 1009) / 1009.0f;
-    MUST(cudaMemcpy(a, init.data(), matrix_bytes, cudaMemcpyHostToDevice));
-    MUST(cudaMemcpy(b, init.data(), matrix_bytes, cudaMemcpyHostToDevice));
-    MUST(cudaMemset(c, 0, matrix_bytes));
-    MUST(create(&handle));
+    OK(cudaMemcpy(a, init.data(), matrix_bytes, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(b, init.data(), matrix_bytes, cudaMemcpyHostToDevice));
+    OK(cudaMemset(c, 0, matrix_bytes));
+    OK(create(&handle));
     printf("eager %d\n", multiply(handle));
     print_sum("eager");
-    MUST(destroy(handle));
+    OK(destroy(handle));
     scenario("own workspace, global", cudaStreamCaptureModeGlobal, 0, false);
     scenario("own workspace, relaxed", cudaStreamCaptureModeRelaxed, 0, false);
     scenario("given workspace, global", cudaStreamCaptureModeGlobal, 32 * MIB, false);
     scenario("given workspace, thread-local", cudaStreamCaptureModeThreadLocal, 4 * MIB, false);
     scenario("handle made inside, relaxed", cudaStreamCaptureModeRelaxed, 0, true);
-    MUST(cudaFree(a));
-    MUST(cudaFree(b));
-    MUST(cudaFree(c));
+    OK(cudaFree(a));
+    OK(cudaFree(b));
+    OK(cudaFree(c));
     return 0;
 }

@@ -10,14 +10,14 @@ static uint64_t round_trip(CUstream stream, unsigned n, unsigned factor)
     CUdeviceptr words;
     size_t bytes = n * sizeof(unsigned);
     unsigned *host = malloc(bytes);
-    MUST(DRV(cuMemAlloc)(&words, bytes));
-    MUST(DRV(cuMemsetD32Async)(words, 7, n, stream));
+    OK(DRV(cuMemAlloc)(&words, bytes));
+    OK(DRV(cuMemsetD32Async)(words, 7, n, stream));
     void *args[] = {&words, &n, &factor};
     for (int i = 0; i < 3; i++)
-        MUST(DRV(cuLaunchKernel)(scale, (n + 255) / 256, 1, 1, 256, 1, 1, 0, stream, args, NULL));
-    MUST(DRV(cuStreamSynchronize)(stream));
-    MUST(DRV(cuMemcpyDtoH)(host, words, bytes));
-    MUST(DRV(cuMemFree)(words));
+        OK(DRV(cuLaunchKernel)(scale, (n + 255) / 256, 1, 1, 256, 1, 1, 0, stream, args, NULL));
+    OK(DRV(cuStreamSynchronize)(stream));
+    OK(DRV(cuMemcpyDtoH)(host, words, bytes));
+    OK(DRV(cuMemFree)(words));
     uint64_t sum = 0;
     for (unsigned i = 0; i < n; i++)
         sum = sum * 1099511628211ull + host[i];
@@ -32,7 +32,7 @@ static void print_codes(void)
     printf("alloc 0: %d\n", DRV(cuMemAlloc)(&p, 0));
     printf("alloc 1 PiB: %d\n", DRV(cuMemAlloc)(&p, (size_t)1 << 50));
     printf("free 0: %d\n", DRV(cuMemFree)(0));
-    MUST(DRV(cuMemAlloc)(&p, 1000003));
+    OK(DRV(cuMemAlloc)(&p, 1000003));
     printf("range of interior: %d", DRV(cuMemGetAddressRange)(&base, &size, p + 4096));
     printf(" base %d size %zu\n", base == p, size);
     printf("free interior: %d\n", DRV(cuMemFree)(p + 512));
@@ -53,22 +53,22 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: driver KERNELS.fatbin\n");
         return EXIT_UNUSABLE;
     }
-    MUST(DRV(cuInit)(0));
-    MUST(DRV(cuDeviceGet)(&device, 0));
-    MUST(DRV(cuDevicePrimaryCtxRetain)(&context, device));
-    MUST(DRV(cuCtxSetCurrent)(context));
-    MUST(DRV(cuModuleLoad)(&module, argv[1]));
-    MUST(DRV(cuModuleGetFunction)(&scale, module, "scale"));
+    OK(DRV(cuInit)(0));
+    OK(DRV(cuDeviceGet)(&device, 0));
+    OK(DRV(cuDevicePrimaryCtxRetain)(&context, device));
+    OK(DRV(cuCtxSetCurrent)(context));
+    OK(DRV(cuModuleLoad)(&module, argv[1]));
+    OK(DRV(cuModuleGetFunction)(&scale, module, "scale"));
     for (unsigned i = 0; i < 20; i++)
         printf("legacy %u: %016llx\n", i, (unsigned long long)round_trip(NULL, 1 + i * i * 997, i));
-    MUST(DRV(cuStreamCreate)(&blocking, CU_STREAM_DEFAULT));
-    MUST(DRV(cuStreamCreate)(&nonblocking, CU_STREAM_NON_BLOCKING));
+    OK(DRV(cuStreamCreate)(&blocking, CU_STREAM_DEFAULT));
+    OK(DRV(cuStreamCreate)(&nonblocking, CU_STREAM_NON_BLOCKING));
     printf("blocking: %016llx\n", (unsigned long long)round_trip(blocking, 300000, 3));
     printf("non-blocking: %016llx\n", (unsigned long long)round_trip(nonblocking, 300000, 5));
     print_codes();
-    MUST(DRV(cuStreamDestroy)(nonblocking));
-    MUST(DRV(cuStreamDestroy)(blocking));
-    MUST(DRV(cuModuleUnload)(module));
+    OK(DRV(cuStreamDestroy)(nonblocking));
+    OK(DRV(cuStreamDestroy)(blocking));
+    OK(DRV(cuModuleUnload)(module));
     printf("release: %d\n", DRV(cuDevicePrimaryCtxRelease)(device));
     return 0;
 }

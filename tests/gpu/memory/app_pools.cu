@@ -38,7 +38,7 @@ static cudaMemPool_t new_pool(void)
     memset(&props, 0, sizeof props);
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
-    MUST(cudaMemPoolCreate(&pool, &props));
+    OK(cudaMemPoolCreate(&pool, &props));
     return pool;
 }
 
@@ -47,26 +47,26 @@ static unsigned long long sums(cudaMemPool_t pool, unsigned number)
 {
     unsigned long long *sum, total;
     cudaStream_t stream;
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    MUST(cudaMallocAsync(&sum, sizeof *sum, stream));
-    MUST(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaMallocAsync(&sum, sizeof *sum, stream));
+    OK(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
     for (int round = 0; round < n_rounds; round++) {
         size_t n = block_words / (1 + round % 5);
         unsigned *words;
         if (round % 2)
-            MUST(cudaMallocAsync(&words, n * sizeof *words, stream));
+            OK(cudaMallocAsync(&words, n * sizeof *words, stream));
         else
-            MUST(cudaMallocFromPoolAsync(&words, n * sizeof *words, pool, stream));
+            OK(cudaMallocFromPoolAsync(&words, n * sizeof *words, pool, stream));
         fill<<<64, THREADS, 0, stream>>>(words, n, number * 1000 + round);
         add_up<<<64, THREADS, 0, stream>>>(words, n, sum);
-        MUST(cudaFreeAsync(words, stream));
+        OK(cudaFreeAsync(words, stream));
         if (round % 10 == 9)
-            MUST(cudaStreamSynchronize(stream));
+            OK(cudaStreamSynchronize(stream));
     }
-    MUST(cudaMemcpyAsync(&total, sum, sizeof total, cudaMemcpyDeviceToHost, stream));
-    MUST(cudaFreeAsync(sum, stream));
-    MUST(cudaStreamSynchronize(stream));
-    MUST(cudaStreamDestroy(stream));
+    OK(cudaMemcpyAsync(&total, sum, sizeof total, cudaMemcpyDeviceToHost, stream));
+    OK(cudaFreeAsync(sum, stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaStreamDestroy(stream));
     return total;
 }
 
@@ -77,25 +77,25 @@ static unsigned long long graph_sum(cudaStreamCaptureMode mode)
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     unsigned *words;
-    MUST(cudaMalloc(&sum, sizeof *sum));
-    MUST(cudaMemset(sum, 0, sizeof *sum));
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaStreamBeginCapture(stream, mode));
-    MUST(cudaMallocAsync(&words, block_words * sizeof *words, stream));
+    OK(cudaMalloc(&sum, sizeof *sum));
+    OK(cudaMemset(sum, 0, sizeof *sum));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamBeginCapture(stream, mode));
+    OK(cudaMallocAsync(&words, block_words * sizeof *words, stream));
     fill<<<64, THREADS, 0, stream>>>(words, block_words, 5);
     add_up<<<64, THREADS, 0, stream>>>(words, block_words, sum);
-    MUST(cudaFreeAsync(words, stream));
-    MUST(cudaStreamEndCapture(stream, &graph));
-    MUST(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cudaFreeAsync(words, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
     for (int i = 0; i < 3; i++)
-        MUST(cudaGraphLaunch(exec, stream));
-    MUST(cudaStreamSynchronize(stream));
-    MUST(cudaMemcpy(&total, sum, sizeof total, cudaMemcpyDeviceToHost));
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
-    MUST(cudaStreamDestroy(stream));
-    MUST(cudaFree(sum));
+        OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaMemcpy(&total, sum, sizeof total, cudaMemcpyDeviceToHost));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(stream));
+    OK(cudaFree(sum));
     return total;
 }
 
@@ -113,15 +113,15 @@ static void say_owner(cudaMemPool_t current)
 {
     cudaStream_t stream = 0;
     void *p;
-    MUST(cudaMallocAsync(&p, MIB, stream));
+    OK(cudaMallocAsync(&p, MIB, stream));
     cudaMemPool_t pool = NULL;
     cudaPointerAttributes attributes;
-    MUST(cudaDeviceGetMemPool(&pool, 0));
-    MUST(cudaPointerGetAttributes(&attributes, p));
+    OK(cudaDeviceGetMemPool(&pool, 0));
+    OK(cudaPointerGetAttributes(&attributes, p));
     printf("current: %d, device %d\n", pool == current, attributes.device);
     printf("kind: %d\n", (int)attributes.type);
-    MUST(cudaFreeAsync(p, stream));
-    MUST(cudaStreamSynchronize(stream));
+    OK(cudaFreeAsync(p, stream));
+    OK(cudaStreamSynchronize(stream));
 }
 
 static void say_codes(cudaMemPool_t pool)
@@ -148,7 +148,7 @@ static int bytes(void)
     unsigned long long results[n_streams];
     std::vector<std::thread> threads;
     void *p;
-    MUST(cudaMalloc(&p, MIB));
+    OK(cudaMalloc(&p, MIB));
     for (int i = 0; i < n_streams; i++)
         threads.emplace_back([&results, pool, i] { results[i] = sums(pool, i); });
     for (int i = 0; i < n_streams; i++) {
@@ -157,16 +157,16 @@ static int bytes(void)
     }
     for (int mode = 0; mode < 3; mode++)
         printf("graph, mode %d: %llu\n", mode, graph_sum((cudaStreamCaptureMode)mode));
-    MUST(cudaDeviceGetDefaultMemPool(&usual, 0));
+    OK(cudaDeviceGetDefaultMemPool(&usual, 0));
     say_attributes("default", usual);
     say_attributes("created", pool);
     say_owner(usual);
-    MUST(cudaDeviceSetMemPool(0, pool));
+    OK(cudaDeviceSetMemPool(0, pool));
     say_owner(pool);
     say_codes(pool);
-    MUST(cudaMemPoolDestroy(pool));
+    OK(cudaMemPoolDestroy(pool));
     say_owner(usual);
-    MUST(cudaFree(p));
+    OK(cudaFree(p));
     return 0;
 }
 
@@ -184,11 +184,11 @@ static double pair_ns(size_t size, cudaStream_t stream)
     for (int batch = 0; batch < 101; batch++) {
         double start = now_s();
         for (int i = 0; i < 1000; i++) {
-            MUST(cudaMallocAsync(&p, size, stream));
-            MUST(cudaFreeAsync(p, stream));
+            OK(cudaMallocAsync(&p, size, stream));
+            OK(cudaFreeAsync(p, stream));
         }
         batches.push_back(1e9 * (now_s() - start) / 1000);
-        MUST(cudaStreamSynchronize(stream));
+        OK(cudaStreamSynchronize(stream));
     }
     return median(batches);
 }
@@ -199,14 +199,14 @@ static int pairs(void)
     cudaStream_t stream;
     uint64_t all = UINT64_MAX;
     void *p;
-    MUST(cudaMalloc(&p, MIB)); /* so that the library has something in its books */
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    MUST(cudaDeviceGetDefaultMemPool(&usual, 0));
-    MUST(cudaMemPoolSetAttribute(usual, cudaMemPoolAttrReleaseThreshold, &all));
+    OK(cudaMalloc(&p, MIB)); /* so that the library has something in its books */
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaDeviceGetDefaultMemPool(&usual, 0));
+    OK(cudaMemPoolSetAttribute(usual, cudaMemPoolAttrReleaseThreshold, &all));
     (void)pair_ns(64 * KIB, stream);
     printf("pair_64kib_ns %.1f\n", pair_ns(64 * KIB, stream));
     printf("pair_1mib_ns %.1f\n", pair_ns(MIB, stream));
-    MUST(cudaFree(p));
+    OK(cudaFree(p));
     return 0;
 }
 
@@ -217,21 +217,21 @@ static int loop(void)
     cudaStream_t stream;
     unsigned *words[4];
     void *p;
-    MUST(cudaMalloc(&p, MIB));
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaMalloc(&p, MIB));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (int round = 0; round < 60; round++) {
         double start = now_s();
         for (unsigned *&block : words)
-            MUST(cudaMallocAsync(&block, n * sizeof *block, stream));
+            OK(cudaMallocAsync(&block, n * sizeof *block, stream));
         for (unsigned *block : words)
             fill<<<256, THREADS, 0, stream>>>(block, n, round);
         for (unsigned *block : words)
-            MUST(cudaFreeAsync(block, stream));
-        MUST(cudaStreamSynchronize(stream));
+            OK(cudaFreeAsync(block, stream));
+        OK(cudaStreamSynchronize(stream));
         if (round >= 10)
             us.push_back(1e6 * (now_s() - start));
     }
-    MUST(cudaFree(p));
+    OK(cudaFree(p));
     printf("loop_us %.1f\n", median(us));
     return 0;
 }

@@ -32,14 +32,14 @@ struct shared_words {
 static unsigned *page_aligned(void)
 {
     void *p;
-    MUST(posix_memalign(&p, 4096, n_bytes));
+    OK(posix_memalign(&p, 4096, n_bytes));
     return (unsigned *)p;
 }
 
 static struct shared_words make_pinned(void)
 {
     struct shared_words w = {};
-    MUST(cudaMallocHost(&w.host, n_bytes));
+    OK(cudaMallocHost(&w.host, n_bytes));
     w.device = w.host;
     return w;
 }
@@ -48,23 +48,23 @@ static struct shared_words make_registered(void)
 {
     struct shared_words w = {};
     w.host = page_aligned();
-    MUST(cudaHostRegister(w.host, n_bytes, cudaHostRegisterMapped));
-    MUST(cudaHostGetDevicePointer((void **)&w.device, w.host, 0));
+    OK(cudaHostRegister(w.host, n_bytes, cudaHostRegisterMapped));
+    OK(cudaHostGetDevicePointer((void **)&w.device, w.host, 0));
     return w;
 }
 
 static struct shared_words make_mapped(void)
 {
     struct shared_words w = {};
-    MUST(cudaHostAlloc((void **)&w.host, n_bytes, cudaHostAllocMapped | cudaHostAllocPortable));
-    MUST(cudaHostGetDevicePointer((void **)&w.device, w.host, 0));
+    OK(cudaHostAlloc((void **)&w.host, n_bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+    OK(cudaHostGetDevicePointer((void **)&w.device, w.host, 0));
     return w;
 }
 
 static struct shared_words make_managed(void)
 {
     struct shared_words w = {};
-    MUST(cudaMallocManaged(&w.host, n_bytes));
+    OK(cudaMallocManaged(&w.host, n_bytes));
     w.device = w.host;
     return w;
 }
@@ -73,7 +73,7 @@ static struct shared_words make_managed(void)
 static struct shared_words make_variable(void)
 {
     struct shared_words w = {};
-    MUST(cudaGetSymbolAddress((void **)&w.device, managed_variable));
+    OK(cudaGetSymbolAddress((void **)&w.device, managed_variable));
     w.host = managed_variable;
     return w;
 }
@@ -82,8 +82,8 @@ static struct shared_words make_variable(void)
 static struct shared_words make_copied(void)
 {
     struct shared_words w = {};
-    MUST(cudaMallocHost(&w.host, n_bytes));
-    MUST(cudaMalloc(&w.device, n_bytes));
+    OK(cudaMallocHost(&w.host, n_bytes));
+    OK(cudaMalloc(&w.device, n_bytes));
     w.copied = true;
     return w;
 }
@@ -91,19 +91,19 @@ static struct shared_words make_copied(void)
 static void round_trip(struct shared_words w, cudaStream_t stream)
 {
     unsigned *other;
-    MUST(cudaMalloc(&other, 1 * MIB));
+    OK(cudaMalloc(&other, 1 * MIB));
     memset(w.host, 0, n_bytes);
     late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(w.device, n_words, new_value, late_ns);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
     if (w.copied)
-        MUST(cudaMemcpyAsync(w.host, w.device, n_bytes, cudaMemcpyDeviceToHost, stream));
+        OK(cudaMemcpyAsync(w.host, w.device, n_bytes, cudaMemcpyDeviceToHost, stream));
     if (barrier)
-        MUST(cudaFree(other));
+        OK(cudaFree(other));
     n_wrong += count_wrong(w.host, n_words, new_value);
     n_checked += n_words;
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     if (!barrier)
-        MUST(cudaFree(other));
+        OK(cudaFree(other));
 }
 
 /* Frees with nothing to hide before the program has any memory that the host can see. */
@@ -111,8 +111,8 @@ static void free_some_early(void)
 {
     for (int i = 0; i < 5; i++) {
         void *p;
-        MUST(cudaMalloc(&p, 1 * MIB));
-        MUST(cudaFree(p));
+        OK(cudaMalloc(&p, 1 * MIB));
+        OK(cudaFree(p));
     }
 }
 
@@ -136,8 +136,8 @@ int main(int argc, char **argv)
         cudaStream_t streams[3] = {cudaStreamLegacy, NULL, NULL};
         warm_up_kernels();
         free_some_early();
-        MUST(cudaStreamCreateWithFlags(&streams[1], cudaStreamDefault));
-        MUST(cudaStreamCreateWithFlags(&streams[2], cudaStreamNonBlocking));
+        OK(cudaStreamCreateWithFlags(&streams[1], cudaStreamDefault));
+        OK(cudaStreamCreateWithFlags(&streams[2], cudaStreamNonBlocking));
         struct shared_words w = kind.make();
         for (int i = 0; i < n_rounds; i++)
             round_trip(w, streams[i]);

@@ -24,15 +24,15 @@ __global__ void short_kernel(unsigned *p, unsigned long long ns)
 static void runtime_pair(size_t bytes)
 {
     void *p;
-    MUST(cudaMalloc(&p, bytes));
-    MUST(cudaFree(p));
+    OK(cudaMalloc(&p, bytes));
+    OK(cudaFree(p));
 }
 
 static void driver_pair(size_t bytes)
 {
     CUdeviceptr p;
-    MUST(cuMemAlloc(&p, bytes));
-    MUST(cuMemFree(p));
+    OK(cuMemAlloc(&p, bytes));
+    OK(cuMemFree(p));
 }
 
 /* Median of five batches, each long enough to be timed and short enough not to bore. */
@@ -60,18 +60,18 @@ static double turn_us(cudaStream_t stream)
 {
     double best = 1e9;
     for (int repeat = 0; repeat < 3; repeat++) {
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         double start = now_s();
         for (int i = 0; i < n_turns; i++) {
             unsigned *p;
-            MUST(cudaMalloc(&p, 1 * MIB));
+            OK(cudaMalloc(&p, 1 * MIB));
             short_kernel<<<1, 1, 0, stream>>>(p, kernel_ns);
-            MUST(cudaFree(p));
+            OK(cudaFree(p));
         }
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         best = std::min(best, 1e6 * (now_s() - start) / n_turns);
     }
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
     return best;
 }
 
@@ -126,14 +126,14 @@ int main(int argc, char **argv)
     cudaStream_t nonblocking;
     void *pinned;
     unsigned *p;
-    MUST(cudaMalloc(&p, sizeof *p));
+    OK(cudaMalloc(&p, sizeof *p));
     short_kernel<<<1, 1>>>(p, 0);
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaFree(p));
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(p));
     if (argc > 1 && !strcmp(argv[1], "pinned"))
-        MUST(cudaMallocHost(&pinned, 4096));
+        OK(cudaMallocHost(&pinned, 4096));
     measure('a', cudaStreamLegacy);
-    MUST(cudaStreamCreateWithFlags(&nonblocking, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&nonblocking, cudaStreamNonBlocking));
     measure('b', nonblocking);
     return 0;
 }

@@ -59,16 +59,16 @@ static void judge_replay(cudaGraph_t graph, cudaStream_t s, unsigned *words)
 {
     cudaGraphExec_t exec;
     std::vector<unsigned> back(n_words);
-    MUST(cudaMemset(words, 0, n_words * sizeof *words));
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaMemset(words, 0, n_words * sizeof *words));
+    OK(cudaDeviceSynchronize());
+    OK(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 3; i++)
-        MUST(cudaGraphLaunch(exec, s));
-    MUST(cudaStreamSynchronize(s));
-    MUST(cudaMemcpy(back.data(), words, n_words * sizeof *words, cudaMemcpyDeviceToHost));
+        OK(cudaGraphLaunch(exec, s));
+    OK(cudaStreamSynchronize(s));
+    OK(cudaMemcpy(back.data(), words, n_words * sizeof *words, cudaMemcpyDeviceToHost));
     printf(", replay %s\n", count_wrong(back.data(), n_words, 6) ? "wrong" : "right");
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
 }
 
 static void scenario(cudaStreamCaptureMode mode, bool other_thread, enum op op)
@@ -78,11 +78,11 @@ static void scenario(cudaStreamCaptureMode mode, bool other_thread, enum op op)
     cudaGraph_t graph = NULL;
     unsigned *words;
     cudaError_t code = cudaSuccess;
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    MUST(cudaMalloc(&words, n_words * sizeof *words));
-    MUST(cudaMalloc(&old_memory, 500000));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaMalloc(&words, n_words * sizeof *words));
+    OK(cudaMalloc(&old_memory, 500000));
     new_memory = NULL;
-    MUST(cudaStreamBeginCapture(s, mode));
+    OK(cudaStreamBeginCapture(s, mode));
     add_one<<<16, 256, 0, s>>>(words, n_words);
     if (other_thread) {
         std::thread t([&] { code = perform(op); });
@@ -102,9 +102,9 @@ static void scenario(cudaStreamCaptureMode mode, bool other_thread, enum op op)
         printf("\n");
     printf("  freed after it: new %s", cudaGetErrorName(cudaFree(new_memory)));
     printf(", old %s\n", cudaGetErrorName(cudaFree(old_memory)));
-    MUST(cudaFree(words));
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaFree(words));
+    OK(cudaStreamDestroy(s));
+    OK(cudaDeviceSynchronize());
 }
 
 /* Memory taken during a relaxed capture is used by the captured work itself. */
@@ -114,18 +114,18 @@ static void use_what_was_taken(void)
     cudaGraph_t graph;
     unsigned *words;
     void *old;
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    MUST(cudaMalloc(&old, n_words * sizeof *words));
-    MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
-    MUST(cudaFree(old));
-    MUST(cudaMalloc(&words, n_words * sizeof *words));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaMalloc(&old, n_words * sizeof *words));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+    OK(cudaFree(old));
+    OK(cudaMalloc(&words, n_words * sizeof *words));
     add_one<<<16, 256, 0, s>>>(words, n_words);
     add_one<<<16, 256, 0, s>>>(words, n_words);
-    MUST(cudaStreamEndCapture(s, &graph));
+    OK(cudaStreamEndCapture(s, &graph));
     printf("memory taken inside");
     judge_replay(graph, s, words);
-    MUST(cudaFree(words));
-    MUST(cudaStreamDestroy(s));
+    OK(cudaFree(words));
+    OK(cudaStreamDestroy(s));
 }
 
 int main()
@@ -133,10 +133,10 @@ int main()
     cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeRelaxed, cudaStreamCaptureModeThreadLocal,
                                      cudaStreamCaptureModeGlobal};
     unsigned *p;
-    MUST(cudaMalloc(&p, 4));
+    OK(cudaMalloc(&p, 4));
     add_one<<<1, 1>>>(p, 1);
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaFree(p));
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(p));
     use_what_was_taken();
     for (cudaStreamCaptureMode mode : modes)
         for (int other = 0; other < 2; other++)

@@ -95,14 +95,14 @@ static void scenario(cudaStreamCaptureMode mode, bool relaxed)
     cudaGraph_t graph = NULL;
     unsigned *words;
     o.back.resize(n_words);
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    MUST(cudaStreamCreateWithFlags(&o.stream, cudaStreamNonBlocking));
-    MUST(cudaEventCreateWithFlags(&o.done, cudaEventDisableTiming));
-    MUST(cudaMalloc(&words, n_words * sizeof *words));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&o.stream, cudaStreamNonBlocking));
+    OK(cudaEventCreateWithFlags(&o.done, cudaEventDisableTiming));
+    OK(cudaMalloc(&words, n_words * sizeof *words));
     std::thread thread([&] {
         cudaStreamCaptureMode own = cudaStreamCaptureModeRelaxed;
         if (relaxed)
-            MUST(cudaThreadExchangeStreamCaptureMode(&own));
+            OK(cudaThreadExchangeStreamCaptureMode(&own));
         for (int step = 0; step < n_steps; step++) {
             turns.wait_for(1);
             for (int i = 0; i < n_turns; i++)
@@ -110,7 +110,7 @@ static void scenario(cudaStreamCaptureMode mode, bool relaxed)
             turns.pass_to(0);
         }
     });
-    MUST(cudaStreamBeginCapture(s, mode));
+    OK(cudaStreamBeginCapture(s, mode));
     for (int step = 0; step < n_steps; step++) {
         add<<<64, 256, 0, s>>>(words, n_words, 1u << step);
         said("launch", cudaGetLastError());
@@ -125,22 +125,22 @@ static void scenario(cudaStreamCaptureMode mode, bool relaxed)
     printf("  other: %zu wrong\n", o.n_wrong);
     if (end == cudaSuccess && graph) {
         cudaGraphExec_t exec;
-        MUST(cudaMemset(words, 0, n_words * sizeof *words));
-        MUST(cudaDeviceSynchronize());
-        MUST(cudaGraphInstantiate(&exec, graph, 0));
+        OK(cudaMemset(words, 0, n_words * sizeof *words));
+        OK(cudaDeviceSynchronize());
+        OK(cudaGraphInstantiate(&exec, graph, 0));
         for (int i = 0; i < 3; i++)
-            MUST(cudaGraphLaunch(exec, s));
-        MUST(cudaStreamSynchronize(s));
-        MUST(cudaMemcpy(o.back.data(), words, n_words * sizeof *words, cudaMemcpyDeviceToHost));
+            OK(cudaGraphLaunch(exec, s));
+        OK(cudaStreamSynchronize(s));
+        OK(cudaMemcpy(o.back.data(), words, n_words * sizeof *words, cudaMemcpyDeviceToHost));
         printf("  replay: %zu wrong\n",
                count_wrong(o.back.data(), n_words, 3 * ((1u << n_steps) - 1)));
-        MUST(cudaGraphExecDestroy(exec));
-        MUST(cudaGraphDestroy(graph));
+        OK(cudaGraphExecDestroy(exec));
+        OK(cudaGraphDestroy(graph));
     }
-    MUST(cudaFree(words));
-    MUST(cudaEventDestroy(o.done));
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaStreamDestroy(o.stream));
+    OK(cudaFree(words));
+    OK(cudaEventDestroy(o.done));
+    OK(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(o.stream));
 }
 
 /* A stream joins the capture and is destroyed before it ends; memory is freed and taken after that.
@@ -152,33 +152,33 @@ static void joined_stream_goes(void)
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     unsigned *words, *more, last;
-    MUST(cudaMalloc(&words, n_words * sizeof *words));
-    MUST(cudaMemset(words, 0, n_words * sizeof *words));
-    MUST(cudaMalloc(&more, n_words * sizeof *more));
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
-    MUST(cudaStreamCreateWithFlags(&joined, cudaStreamNonBlocking));
-    MUST(cudaEventCreate(&there));
-    MUST(cudaEventCreate(&back));
-    MUST(cudaEventRecord(there, s));
-    MUST(cudaStreamWaitEvent(joined, there, 0));
+    OK(cudaMalloc(&words, n_words * sizeof *words));
+    OK(cudaMemset(words, 0, n_words * sizeof *words));
+    OK(cudaMalloc(&more, n_words * sizeof *more));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+    OK(cudaStreamCreateWithFlags(&joined, cudaStreamNonBlocking));
+    OK(cudaEventCreate(&there));
+    OK(cudaEventCreate(&back));
+    OK(cudaEventRecord(there, s));
+    OK(cudaStreamWaitEvent(joined, there, 0));
     add<<<64, 256, 0, joined>>>(words, n_words, 7);
-    MUST(cudaEventRecord(back, joined));
-    MUST(cudaStreamWaitEvent(s, back, 0));
+    OK(cudaEventRecord(back, joined));
+    OK(cudaStreamWaitEvent(s, back, 0));
     printf("destroyed: %s\n", cudaGetErrorName(cudaStreamDestroy(joined)));
     printf("freed: %s\n", cudaGetErrorName(cudaFree(more)));
     printf("taken: %s\n", cudaGetErrorName(cudaMalloc(&more, n_words * sizeof *more)));
     printf("end: %s\n", cudaGetErrorName(cudaStreamEndCapture(s, &graph)));
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
-    MUST(cudaGraphLaunch(exec, s));
-    MUST(cudaStreamSynchronize(s));
-    MUST(cudaMemcpy(&last, words + n_words - 1, sizeof last, cudaMemcpyDeviceToHost));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, s));
+    OK(cudaStreamSynchronize(s));
+    OK(cudaMemcpy(&last, words + n_words - 1, sizeof last, cudaMemcpyDeviceToHost));
     printf("replay: %u\n", last);
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaFree(words));
-    MUST(cudaFree(more));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(s));
+    OK(cudaFree(words));
+    OK(cudaFree(more));
 }
 
 int main()
@@ -187,10 +187,10 @@ int main()
                                            cudaStreamCaptureModeThreadLocal,
                                            cudaStreamCaptureModeGlobal};
     unsigned *p;
-    MUST(cudaMalloc(&p, 4));
+    OK(cudaMalloc(&p, 4));
     add<<<1, 1>>>(p, 1, 1);
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaFree(p));
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(p));
     for (cudaStreamCaptureMode mode : modes)
         for (int relaxed = 0; relaxed < 2; relaxed++)
             scenario(mode, relaxed);

@@ -30,11 +30,11 @@ static unsigned *take(size_t bytes)
 {
     void *p;
     if (naive) {
-        MUST(cudaMallocFromPoolAsync(&p, bytes, naive_pool, naive_stream));
+        OK(cudaMallocFromPoolAsync(&p, bytes, naive_pool, naive_stream));
         if (naive_stream)
-            MUST(cudaStreamSynchronize(naive_stream));
+            OK(cudaStreamSynchronize(naive_stream));
     } else {
-        MUST(cudaMalloc(&p, bytes));
+        OK(cudaMalloc(&p, bytes));
     }
     return (unsigned *)p;
 }
@@ -43,9 +43,9 @@ static void release(unsigned *p)
 {
     double start = now_s();
     if (naive)
-        MUST(cudaFreeAsync(p, naive_stream));
+        OK(cudaFreeAsync(p, naive_stream));
     else
-        MUST(cudaFree(p));
+        OK(cudaFree(p));
     double took = now_s() - start;
     if (took > seen.longest_free_s)
         seen.longest_free_s = took;
@@ -57,10 +57,10 @@ static void start_naive(bool stream_0_keeps_order)
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
     uint64_t keep = UINT64_MAX;
-    MUST(cudaMemPoolCreate(&naive_pool, &props));
-    MUST(cudaMemPoolSetAttribute(naive_pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    OK(cudaMemPoolCreate(&naive_pool, &props));
+    OK(cudaMemPoolSetAttribute(naive_pool, cudaMemPoolAttrReleaseThreshold, &keep));
     if (stream_0_keeps_order)
-        MUST(cudaStreamCreateWithFlags(&naive_stream, cudaStreamNonBlocking));
+        OK(cudaStreamCreateWithFlags(&naive_stream, cudaStreamNonBlocking));
 }
 
 /* How the next user fills the new buffer. */
@@ -71,24 +71,24 @@ static void fill_on(unsigned *p, size_t n, cudaStream_t stream, enum fill how)
     static std::vector<unsigned> source;
     switch (how) {
     case FILL_MEMSET:
-        MUST(cudaMemsetAsync(p, new_byte, n * sizeof *p, stream));
+        OK(cudaMemsetAsync(p, new_byte, n * sizeof *p, stream));
         break;
     case FILL_KERNEL:
         late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(p, n, new_value, 0);
         break;
     case FILL_COPY:
         source.assign(n, new_value);
-        MUST(cudaMemcpyAsync(p, source.data(), n * sizeof *p, cudaMemcpyHostToDevice, stream));
+        OK(cudaMemcpyAsync(p, source.data(), n * sizeof *p, cudaMemcpyHostToDevice, stream));
         break;
     }
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
 }
 
 static void judge(unsigned *old_p, unsigned *p, size_t n)
 {
     std::vector<unsigned> back(n);
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaMemcpy(back.data(), p, n * sizeof *p, cudaMemcpyDeviceToHost));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(back.data(), p, n * sizeof *p, cudaMemcpyDeviceToHost));
     seen.n_wrong += count_wrong(back.data(), n, new_value);
     seen.n_words += n;
     seen.n_same_address += old_p == p;
@@ -100,7 +100,7 @@ static unsigned *take_under_kernel(size_t n, cudaStream_t stream)
 {
     unsigned *p = take(n * sizeof *p);
     late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(p, n, old_value, late_ns);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
     return p;
 }
 
@@ -130,7 +130,7 @@ static void two_streams(cudaStream_t first, const std::vector<cudaStream_t> &nex
 static cudaStream_t new_stream(unsigned flags)
 {
     cudaStream_t stream;
-    MUST(cudaStreamCreateWithFlags(&stream, flags));
+    OK(cudaStreamCreateWithFlags(&stream, flags));
     return stream;
 }
 
@@ -168,7 +168,7 @@ static void destroyed(unsigned flags, cudaStream_t next)
         cudaStream_t stream = new_stream(flags);
         unsigned *old_p = take(n * sizeof *old_p);
         late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(old_p, n, old_value, late_ns);
-        MUST(cudaStreamDestroy(stream));
+        OK(cudaStreamDestroy(stream));
         release(old_p);
         unsigned *p = take(n * sizeof *p);
         fill_on(p, n, next, FILL_MEMSET);
@@ -196,19 +196,19 @@ static void graph(void)
         cudaGraph_t recorded;
         cudaGraphExec_t exec;
         unsigned *old_p = take(n * sizeof *old_p);
-        MUST(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+        OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
         late_write<<<FEW_BLOCKS, THREADS, 0, a>>>(old_p, n, old_value, late_ns);
-        MUST(cudaStreamEndCapture(a, &recorded));
-        MUST(cudaGraphInstantiate(&exec, recorded, 0));
-        MUST(cudaGraphUpload(exec, a));
-        MUST(cudaDeviceSynchronize());
-        MUST(cudaGraphLaunch(exec, a));
+        OK(cudaStreamEndCapture(a, &recorded));
+        OK(cudaGraphInstantiate(&exec, recorded, 0));
+        OK(cudaGraphUpload(exec, a));
+        OK(cudaDeviceSynchronize());
+        OK(cudaGraphLaunch(exec, a));
         release(old_p);
         unsigned *p = take(n * sizeof *p);
         fill_on(p, n, b, FILL_MEMSET);
         judge(old_p, p, n);
-        MUST(cudaGraphExecDestroy(exec));
-        MUST(cudaGraphDestroy(recorded));
+        OK(cudaGraphExecDestroy(exec));
+        OK(cudaGraphDestroy(recorded));
         release(p);
     }
 }
@@ -232,12 +232,12 @@ static void capture(void)
     for (size_t n : sizes) {
         cudaGraph_t recorded;
         unsigned *old_p = take_under_kernel(n, a);
-        MUST(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+        OK(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
         release(old_p);
         unsigned *p = take(n * sizeof *p);
         fill_on(p, n, b, FILL_MEMSET);
-        MUST(cudaStreamEndCapture(captured, &recorded));
-        MUST(cudaGraphDestroy(recorded));
+        OK(cudaStreamEndCapture(captured, &recorded));
+        OK(cudaGraphDestroy(recorded));
         judge(old_p, p, n);
         release(p);
     }
@@ -268,7 +268,7 @@ int main(int argc, char **argv)
         if (naive)
             start_naive(s.stream_0_keeps_order);
         s.run();
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         printf("%zu of %zu words wrong, same address in %d of %d rounds, longest free %.2f ms\n",
                seen.n_wrong, seen.n_words, seen.n_same_address, seen.n_rounds,
                1e3 * seen.longest_free_s);

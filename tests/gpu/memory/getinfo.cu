@@ -8,7 +8,7 @@ static int n_wrong;
 static long long free_now(void)
 {
     size_t free_bytes, total;
-    MUST(cudaMemGetInfo(&free_bytes, &total));
+    OK(cudaMemGetInfo(&free_bytes, &total));
     return (long long)free_bytes;
 }
 
@@ -25,9 +25,9 @@ static void one(const char *what, size_t bytes)
 {
     void *p;
     long long before = free_now();
-    MUST(cudaMalloc(&p, bytes));
+    OK(cudaMalloc(&p, bytes));
     long long taken = before - free_now();
-    MUST(cudaFree(p));
+    OK(cudaFree(p));
     expect(what, taken, bytes, 4 * MIB);
     expect("kept", before - free_now(), 0, 4 * MIB);
 }
@@ -37,10 +37,10 @@ static void hundred_small(void)
     std::vector<void *> all(100);
     long long before = free_now();
     for (auto &p : all)
-        MUST(cudaMalloc(&p, 1 * MIB));
+        OK(cudaMalloc(&p, 1 * MIB));
     long long taken = before - free_now();
     for (auto &p : all)
-        MUST(cudaFree(p));
+        OK(cudaFree(p));
     expect("100 x 1 MiB:", taken, 150 * MIB, 54 * MIB); /* the driver may round up to 2 MiB */
     expect("kept", before - free_now(), 0, 8 * MIB);
 }
@@ -50,13 +50,13 @@ static void busy(void)
 {
     unsigned *p;
     cudaStream_t s;
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     long long before = free_now();
-    MUST(cudaMalloc(&p, 256 * MIB));
+    OK(cudaMalloc(&p, 256 * MIB));
     late_write<<<FEW_BLOCKS, THREADS, 0, s>>>(p, 1000, 1, 50 * 1000 * 1000);
-    MUST(cudaFree(p));
+    OK(cudaFree(p));
     expect("busy 256 MiB kept", before - free_now(), 0, 8 * MIB);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
 }
 
 int main()

@@ -81,7 +81,7 @@ static size_t wrong_words(CUdeviceptr p, size_t n, unsigned value)
 {
     unsigned *words = (unsigned *)malloc(n * sizeof *words);
     size_t wrong = 0;
-    MUST(cuMemcpyDtoH(words, p, n * sizeof *words));
+    OK(cuMemcpyDtoH(words, p, n * sizeof *words));
     for (size_t i = 0; i < n; i++)
         wrong += words[i] != value + (unsigned)i;
     free(words);
@@ -96,7 +96,7 @@ static reply count_above(const message &)
 {
     int count = 0;
     reply r = {};
-    MUST(cudaGetDeviceCount(&count));
+    OK(cudaGetDeviceCount(&count));
     r.number = (size_t)count;
     return r;
 }
@@ -110,7 +110,7 @@ static reply attributes(CUdeviceptr p)
     size_t size = 0;
     CUdeviceptr start = 0;
     reply r = {};
-    MUST(cuCtxGetCurrent(&current));
+    OK(cuCtxGetCurrent(&current));
     r.code = cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p);
     (void)cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p);
     (void)cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p);
@@ -137,15 +137,15 @@ static reply in_capture(const message &m)
     CUgraph graph;
     int closing = 0;
     reply r = {};
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cuStreamBeginCapture(stream, (CUstreamCaptureMode)m.value));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, (CUstreamCaptureMode)m.value));
     r.code = cuIpcOpenMemHandle(&opened[m.at], m.handle, LAZY);
     if (r.code == CUDA_SUCCESS)
         closing = cuIpcCloseMemHandle(opened[m.at]);
-    MUST(cuStreamIsCapturing(stream, &status));
+    OK(cuStreamIsCapturing(stream, &status));
     int ended = cuStreamEndCapture(stream, &graph);
     snprintf(r.text, sizeof r.text, "close %d, status %d, end %d", closing, (int)status, ended);
-    MUST(cuStreamDestroy(stream));
+    OK(cuStreamDestroy(stream));
     return r;
 }
 
@@ -155,17 +155,17 @@ static reply peer_copy(CUdeviceptr p)
     CUdeviceptr own;
     CUcontext current;
     reply r = {};
-    MUST(cuCtxGetCurrent(&current));
-    MUST(cuMemAlloc(&own, MIB));
-    MUST(cuMemcpyDtoD(own, p, MIB));
+    OK(cuCtxGetCurrent(&current));
+    OK(cuMemAlloc(&own, MIB));
+    OK(cuMemcpyDtoD(own, p, MIB));
     size_t first = wrong_words(own, WORDS, 5);
-    MUST(cuMemsetD8(own, 0, MIB));
-    MUST(cuMemcpyPeer(own, current, p, current, MIB));
+    OK(cuMemsetD8(own, 0, MIB));
+    OK(cuMemcpyPeer(own, current, p, current, MIB));
     size_t second = wrong_words(own, WORDS, 5);
     fill<<<32, 256>>>((unsigned *)own, WORDS, 9);
-    MUST(cuMemcpyPeer(p, current, own, current, MIB));
+    OK(cuMemcpyPeer(p, current, own, current, MIB));
     size_t third = wrong_words(p, WORDS, 9);
-    MUST(cuMemFree(own));
+    OK(cuMemFree(own));
     snprintf(r.text, sizeof r.text, "wrong words %zu %zu %zu", first, second, third);
     return r;
 }
@@ -179,7 +179,7 @@ static reply by_runtime(const message &m)
     r.code = cudaIpcOpenMemHandle(&p, handle, cudaIpcMemLazyEnablePeerAccess);
     if (r.code == 0) {
         cudaPointerAttributes a = {};
-        MUST(cudaPointerGetAttributes(&a, p));
+        OK(cudaPointerGetAttributes(&a, p));
         r.number = wrong_words((CUdeviceptr)p, WORDS, m.value);
         int closed = cudaIpcCloseMemHandle(p);
         snprintf(r.text, sizeof r.text, "type %d device %d close %d", (int)a.type, a.device,
@@ -195,17 +195,17 @@ static reply other_context(const message &m)
     CUcontext before, other;
     CUdeviceptr p = 0;
     reply r = {};
-    MUST(cuCtxGetCurrent(&before));
+    OK(cuCtxGetCurrent(&before));
 #if CUDA_VERSION >= 13000
-    MUST(cuCtxCreate(&other, NULL, 0, guest_device));
+    OK(cuCtxCreate(&other, NULL, 0, guest_device));
 #else
-    MUST(cuCtxCreate(&other, 0, guest_device));
+    OK(cuCtxCreate(&other, 0, guest_device));
 #endif
     r.code = cuIpcOpenMemHandle(&p, m.handle, LAZY);
     int closed = r.code ? -1 : (int)cuIpcCloseMemHandle(p);
     snprintf(r.text, sizeof r.text, "same address %d, close %d", p == opened[m.at], closed);
-    MUST(cuCtxDestroy(other));
-    MUST(cuCtxSetCurrent(before));
+    OK(cuCtxDestroy(other));
+    OK(cuCtxSetCurrent(before));
     return r;
 }
 
@@ -266,8 +266,8 @@ static reply obey(const message &m)
         break;
     case RESET:
         r.code = cudaDeviceReset();
-        MUST(cudaSetDevice(guest_device));
-        MUST(cudaFree(NULL));
+        OK(cudaSetDevice(guest_device));
+        OK(cudaFree(NULL));
         break;
     case COUNT_ABOVE:
         r = count_above(m);
@@ -285,7 +285,7 @@ static void be_guest(void)
     bool ready = false;
     while (read(channel, &m, sizeof m) == (ssize_t)sizeof m) {
         if (!ready && m.order != COUNT_ABOVE) {
-            MUST(cudaSetDevice(guest_device));
+            OK(cudaSetDevice(guest_device));
             warm_up_kernels();
             ready = true;
         }
@@ -332,7 +332,7 @@ static reply tell(enum order order, unsigned at, CUipcMemHandle handle, unsigned
 static void invite(void)
 {
     int ends[2];
-    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+    OK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
     fflush(stdout);
     guest = fork();
     channel = ends[guest != 0];
@@ -351,23 +351,23 @@ static void see_off(void)
 
 static void begin(void)
 {
-    MUST(cudaSetDevice(0));
+    OK(cudaSetDevice(0));
     warm_up_kernels();
 }
 
 static CUdeviceptr filled(size_t bytes, unsigned value)
 {
     CUdeviceptr p;
-    MUST(cuMemAlloc(&p, bytes));
+    OK(cuMemAlloc(&p, bytes));
     fill<<<32, 256>>>((unsigned *)p, bytes / 4 < WORDS ? bytes / 4 : WORDS, value);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     return p;
 }
 
 static CUipcMemHandle handle_of(CUdeviceptr p)
 {
     CUipcMemHandle handle;
-    MUST(cuIpcGetMemHandle(&handle, p));
+    OK(cuIpcGetMemHandle(&handle, p));
     return handle;
 }
 
@@ -393,7 +393,7 @@ static void pair(void)
     say("written: %zu", wrong_words(big, WORDS, 50));
     say("written: %zu", wrong_words(other, WORDS, 60));
     fill<<<32, 256>>>((unsigned *)big, WORDS, 500);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     say("sees: %zu", tell(COUNT, 0, 500).number);
     SAY_CODE("close", tell(CLOSE, 0).code);
     SAY_CODE("close", tell(CLOSE, 1).code);
@@ -474,11 +474,11 @@ static void close_waits(void)
 {
     CUdeviceptr p = filled(4 * MIB, 5);
     unsigned word = 0;
-    MUST(tell(OPEN, 0, handle_of(p)).code);
-    MUST(tell(LAUNCH, 0, 77).code);
+    OK(tell(OPEN, 0, handle_of(p)).code);
+    OK(tell(LAUNCH, 0, 77).code);
     reply r = tell(CLOSE, 0);
     say("close: %d, waited: %d", r.code, r.ms > 100);
-    MUST(cuMemcpyDtoH(&word, p + MIB / 2, 4));
+    OK(cuMemcpyDtoH(&word, p + MIB / 2, 4));
     say("written when it was back: %d", word == 77);
     SAY_CODE("free", cuMemFree(p));
 }
@@ -486,7 +486,7 @@ static void close_waits(void)
 static void copies(void)
 {
     CUdeviceptr p = filled(4 * MIB, 5);
-    MUST(tell(OPEN, 0, handle_of(p)).code);
+    OK(tell(OPEN, 0, handle_of(p)).code);
     reply r = tell(PEER_COPY, 0);
     say("copies: %s", r.text);
     say("here: %zu", wrong_words(p, WORDS, 9));
@@ -499,9 +499,9 @@ static void runtime(void)
     cudaIpcMemHandle_t handle;
     CUipcMemHandle bytes;
     void *p;
-    MUST(cudaMalloc(&p, 4 * MIB));
+    OK(cudaMalloc(&p, 4 * MIB));
     fill<<<32, 256>>>((unsigned *)p, WORDS, 3);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     SAY_CODE("handle", cudaIpcGetMemHandle(&handle, p));
     memcpy(&bytes, &handle, sizeof bytes);
     reply r = tell(RUNTIME, 0, bytes, 3);
@@ -512,7 +512,7 @@ static void runtime(void)
 static void host_frees_first(void)
 {
     CUdeviceptr p = filled(4 * MIB, 5), q;
-    MUST(tell(OPEN, 0, handle_of(p)).code);
+    OK(tell(OPEN, 0, handle_of(p)).code);
     SAY_CODE("free under the guest", cuMemFree(p));
     q = filled(4 * MIB, 7);
     SAY_CODE("open the next", tell(OPEN, 1, handle_of(q)).code);
@@ -526,7 +526,7 @@ static void host_frees_first(void)
 static void guest_dies(void)
 {
     CUdeviceptr p = filled(4 * MIB, 5);
-    MUST(tell(OPEN, 0, handle_of(p)).code);
+    OK(tell(OPEN, 0, handle_of(p)).code);
     (void)tell(DIE);
     int status;
     waitpid(guest, &status, 0);
@@ -540,8 +540,8 @@ static void host_dies(bool early)
     int handles[2], hold[2], status;
     char c = 0;
     CUipcMemHandle handle;
-    MUST(pipe(handles));
-    MUST(pipe(hold));
+    OK(pipe(handles));
+    OK(pipe(hold));
     fflush(stdout);
     pid_t child = fork();
     if (!child) {
@@ -551,10 +551,10 @@ static void host_dies(bool early)
             _exit(1);
         exit(0);
     }
-    MUST(read(handles[0], &handle, sizeof handle) != (ssize_t)sizeof handle);
+    OK(read(handles[0], &handle, sizeof handle) != (ssize_t)sizeof handle);
     if (!early)
         SAY_CODE("open", tell(OPEN, 0, handle).code);
-    MUST(write(hold[1], &c, 1) != 1);
+    OK(write(hold[1], &c, 1) != 1);
     waitpid(child, &status, 0);
     say("the host ended: %d", status);
     if (early) {
@@ -576,7 +576,7 @@ static void guest_resets(void)
 {
     CUdeviceptr p = filled(4 * MIB, 5);
     CUipcMemHandle handle = handle_of(p);
-    MUST(tell(OPEN, 0, handle).code);
+    OK(tell(OPEN, 0, handle).code);
     SAY_CODE("reset", tell(RESET).code);
     SAY_CODE("open", tell(OPEN, 2, handle).code);
     say("found: %zu", tell(COUNT, 2, 5).number);
@@ -618,7 +618,7 @@ static void facts(void)
     CUipcMemHandle handle = handle_of(p), other;
     unsigned legacy = 7;
     size_t before, after, total;
-    MUST(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p));
+    OK(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p));
     say("legacy IPC capable here: %u", legacy);
     SAY_CODE("flags 0", tell(OPEN, 0, handle, 0, 0).code);
     (void)tell(CLOSE, 0);
@@ -637,7 +637,7 @@ static void facts(void)
         double open_ms = tell(OPEN, 0, handle).ms;
         say("open %.3f ms, close %.3f ms", open_ms, tell(CLOSE, 0).ms);
     }
-    MUST(tell(OPEN, 0, handle).code);
+    OK(tell(OPEN, 0, handle).code);
     say("open again %.3f ms", tell(OPEN, 1, handle).ms);
     reply r = tell(OTHER_CONTEXT, 0, handle);
     say("in a second context: %d, %s", r.code, r.text);
@@ -655,13 +655,13 @@ static void facts(void)
     (void)tell(CLOSE, 2);
     (void)tell(CLOSE, 3);
     SAY_CODE("open", tell(OPEN, 0, handle).code);
-    MUST(cuMemGetInfo(&before, &total));
-    MUST(cuMemFree(p));
-    MUST(cuMemGetInfo(&after, &total));
+    OK(cuMemGetInfo(&before, &total));
+    OK(cuMemFree(p));
+    OK(cuMemGetInfo(&after, &total));
     say("bytes back while the guest has it open: %lld", (long long)after - (long long)before);
     SAY_CODE("opened anew after the free", tell(OPEN, 1, handle).code);
     (void)tell(CLOSE, 0);
-    MUST(cuMemGetInfo(&after, &total));
+    OK(cuMemGetInfo(&after, &total));
     say("bytes back when it is closed: %lld", (long long)after - (long long)before);
 }
 

@@ -18,9 +18,9 @@ static void *take(size_t bytes)
 {
     void *p;
     if (naive)
-        MUST(cudaMallocManaged(&p, bytes));
+        OK(cudaMallocManaged(&p, bytes));
     else
-        MUST(cudaMalloc(&p, bytes));
+        OK(cudaMalloc(&p, bytes));
     return p;
 }
 
@@ -68,15 +68,15 @@ template <class F> static double device_ms(F launch)
     static cudaEvent_t from, to;
     float ms;
     if (!from) {
-        MUST(cudaEventCreate(&from));
-        MUST(cudaEventCreate(&to));
+        OK(cudaEventCreate(&from));
+        OK(cudaEventCreate(&to));
     }
-    MUST(cudaEventRecord(from));
+    OK(cudaEventRecord(from));
     launch();
-    MUST(cudaGetLastError());
-    MUST(cudaEventRecord(to));
-    MUST(cudaEventSynchronize(to));
-    MUST(cudaEventElapsedTime(&ms, from, to));
+    OK(cudaGetLastError());
+    OK(cudaEventRecord(to));
+    OK(cudaEventSynchronize(to));
+    OK(cudaEventElapsedTime(&ms, from, to));
     return ms;
 }
 
@@ -90,10 +90,10 @@ static void warm_up(void)
     differ<<<1, 256>>>(p, 256, 1, n_wrong);
     given<<<1, 1>>>(n_wrong);
     (void)device_ms([&] { late_write<<<FEW_BLOCKS, THREADS>>>(n_wrong, 1, 0, 200 * 1000 * 1000); });
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaFree(p));
-    MUST(cudaFree(n_wrong));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(p));
+    OK(cudaFree(n_wrong));
+    OK(cudaDeviceSynchronize());
 }
 
 /* Takes memory and waits until nothing is left to be done about it. */
@@ -101,7 +101,7 @@ static uint4 *take_ready(size_t bytes, double *ret_us)
 {
     double start = now_s();
     uint4 *p = (uint4 *)take(bytes);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     *ret_us = 1e6 * (now_s() - start);
     return p;
 }
@@ -109,10 +109,10 @@ static uint4 *take_ready(size_t bytes, double *ret_us)
 static unsigned wrong(const uint4 *p, unsigned value)
 {
     unsigned n_wrong = 0, *sum = (unsigned *)take(sizeof *sum);
-    MUST(cudaMemset(sum, 0, sizeof *sum));
+    OK(cudaMemset(sum, 0, sizeof *sum));
     differ<<<blocks, 256>>>(p, stream_bytes / sizeof *p, value, sum);
-    MUST(cudaMemcpy(&n_wrong, sum, sizeof n_wrong, cudaMemcpyDeviceToHost));
-    MUST(cudaFree(sum));
+    OK(cudaMemcpy(&n_wrong, sum, sizeof n_wrong, cudaMemcpyDeviceToHost));
+    OK(cudaFree(sum));
     return n_wrong;
 }
 
@@ -125,8 +125,8 @@ static int stream(void)
     printf("ready_first_ms %.3f\n", first_us / 1000);
     printf("touch_first_ms %.4f\n", device_ms([&] { fill<<<blocks, 256>>>(p, n, 1); }));
     for (int i = 0; i < n_again; i++) {
-        MUST(cudaFree(p));
-        MUST(cudaDeviceSynchronize());
+        OK(cudaFree(p));
+        OK(cudaDeviceSynchronize());
         p = take_ready(stream_bytes, &us);
         again_us.push_back(us);
         touch_ms.push_back(device_ms([&] { fill<<<blocks, 256>>>(p, n, 2); }));
@@ -138,8 +138,8 @@ static int stream(void)
         copy_ms.push_back(device_ms([&] { copy<<<blocks, 256>>>(q, p, n); }));
     printf("copy_gb_per_s %.1f\n", 2e-6 * (double)stream_bytes / median(copy_ms));
     unsigned n_wrong = wrong(q, 2);
-    MUST(cudaFree(p));
-    MUST(cudaFree(q));
+    OK(cudaFree(p));
+    OK(cudaFree(q));
     return n_wrong ? EXIT_BROKEN : 0;
 }
 
@@ -148,14 +148,14 @@ static double pair_ns(size_t bytes)
 {
     std::vector<double> batches;
     for (int i = 0; i < 20; i++)
-        MUST(cudaFree(take(bytes)));
-    MUST(cudaDeviceSynchronize());
+        OK(cudaFree(take(bytes)));
+    OK(cudaDeviceSynchronize());
     for (int batch = 0; batch < 5; batch++) {
         int n = 0;
         double start = now_s(), now;
         do {
             for (int i = 0; i < 10; i++)
-                MUST(cudaFree(take(bytes)));
+                OK(cudaFree(take(bytes)));
             n += 10;
             now = now_s();
         } while (now - start < 0.02);
@@ -180,14 +180,14 @@ static int launch(void)
     unsigned *p = (unsigned *)take(16 * MIB);
     std::vector<double> ns;
     for (int batch = 0; batch < 41; batch++) {
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         double start = now_s();
         for (int i = 0; i < n; i++)
             given<<<1, 1>>>(p);
         ns.push_back(1e9 * (now_s() - start) / n);
     }
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaFree(p));
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(p));
     printf("launch_ns %.1f\n", median(ns));
     return 0;
 }

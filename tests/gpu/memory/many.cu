@@ -49,8 +49,8 @@ static uint64_t hash(const void *bytes, size_t n)
 static void say_hash(const char *what, const void *device, size_t n)
 {
     std::vector<unsigned char> back(n);
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaMemcpy(back.data(), device, n, cudaMemcpyDeviceToHost));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(back.data(), device, n, cudaMemcpyDeviceToHost));
     printf("%s: %016llx\n", what, (unsigned long long)hash(back.data(), n));
 }
 
@@ -81,13 +81,13 @@ static void codes(void)
     say("free again", cudaFree(p));
     say("free NULL", cudaFree(NULL));
     say("free of the stack", cudaFree(&on_stack));
-    MUST(cudaMalloc(&q, 1000 * sizeof *q));
+    OK(cudaMalloc(&q, 1000 * sizeof *q));
     say("free interior", cudaFree(q + 100));
     say("free host of device", cudaFreeHost(q));
     say("free async of malloc", cudaFreeAsync(q, 0));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     say("free still possible", cudaFree(q));
-    MUST(cudaMallocHost(&p, 4096));
+    OK(cudaMallocHost(&p, 4096));
     say("free of pinned", cudaFree(p));
     say("free host", cudaFreeHost(p));
     printf("driver alloc 0: %d\n", cuMemAlloc((CUdeviceptr *)&p, 0));
@@ -98,11 +98,11 @@ static void memory_info(void)
 {
     size_t before, after, back, total, total_again;
     void *p;
-    MUST(cudaMemGetInfo(&before, &total));
-    MUST(cudaMalloc(&p, 64 * MIB));
-    MUST(cudaMemGetInfo(&after, &total_again));
-    MUST(cudaFree(p));
-    MUST(cudaMemGetInfo(&back, &total));
+    OK(cudaMemGetInfo(&before, &total));
+    OK(cudaMalloc(&p, 64 * MIB));
+    OK(cudaMemGetInfo(&after, &total_again));
+    OK(cudaFree(p));
+    OK(cudaMemGetInfo(&back, &total));
     long long taken = (long long)before - (long long)after;
     long long kept = (long long)before - (long long)back;
     printf("placement: 64 MiB taken: %s\n",
@@ -123,12 +123,12 @@ static void attributes(void)
     unsigned managed = 9, mapped = 9;
     int ordinal = -1;
     cudaPointerAttributes a = {};
-    MUST(cudaMalloc(&p, n));
+    OK(cudaMalloc(&p, n));
     CUdeviceptr d = (CUdeviceptr)(p + 100);
-    MUST(cudaPointerGetAttributes(&a, p + 100));
+    OK(cudaPointerGetAttributes(&a, p + 100));
     printf("placement: type %d, host pointer %s\n", a.type, a.hostPointer ? "set" : "NULL");
     printf("device %d, same pointer %d\n", a.device, a.devicePointer == p + 100);
-    MUST(cuCtxGetCurrent(&current));
+    OK(cuCtxGetCurrent(&current));
     printf("context: %d", cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, d));
     printf(" current %d\n", context == current);
     printf("memory type: %d", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, d));
@@ -159,7 +159,7 @@ static void attributes(void)
     printf("range: %d", cuMemGetAddressRange(&base, &size, d));
     printf(" base %d size %zu\n", base == (CUdeviceptr)p, size);
     printf("aligned to 256: %d\n", (uintptr_t)p % 256 == 0);
-    MUST(cudaFree(p));
+    OK(cudaFree(p));
     printf("range after free: %d\n", cuMemGetAddressRange(&base, &size, d));
 }
 
@@ -170,22 +170,22 @@ static void pitched(void)
     size_t pitch_a, pitch_b;
     auto bytes = some_bytes(w * h, 1);
     std::vector<unsigned char> back(w * h);
-    MUST(cudaMallocPitch(&a, &pitch_a, w, h));
-    MUST(cudaMallocPitch(&b, &pitch_b, w, h));
+    OK(cudaMallocPitch(&a, &pitch_a, w, h));
+    OK(cudaMallocPitch(&b, &pitch_b, w, h));
     printf("pitch: %zu %zu\n", pitch_a, pitch_b);
-    MUST(cudaMemset2D(a, pitch_a, 0x11, w, h));
-    MUST(cudaMemcpy2D(a, pitch_a, bytes.data(), w, w, h, cudaMemcpyHostToDevice));
-    MUST(cudaMemcpy2DAsync(b, pitch_b, a, pitch_a, w, h, cudaMemcpyDeviceToDevice, 0));
-    MUST(cudaFree(a));
-    MUST(cudaMemcpy2D(back.data(), w, b, pitch_b, w, h, cudaMemcpyDeviceToHost));
-    MUST(cudaFree(b));
+    OK(cudaMemset2D(a, pitch_a, 0x11, w, h));
+    OK(cudaMemcpy2D(a, pitch_a, bytes.data(), w, w, h, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy2DAsync(b, pitch_b, a, pitch_a, w, h, cudaMemcpyDeviceToDevice, 0));
+    OK(cudaFree(a));
+    OK(cudaMemcpy2D(back.data(), w, b, pitch_b, w, h, cudaMemcpyDeviceToHost));
+    OK(cudaFree(b));
     printf("2D copies: %d\n", memcmp(back.data(), bytes.data(), w * h) == 0);
 
     cudaPitchedPtr box;
-    MUST(cudaMalloc3D(&box, make_cudaExtent(100, 10, 5)));
+    OK(cudaMalloc3D(&box, make_cudaExtent(100, 10, 5)));
     printf("3D pitch: %zu\n", box.pitch);
-    MUST(cudaMemset3D(box, 0x22, make_cudaExtent(100, 10, 5)));
-    MUST(cudaFree(box.ptr));
+    OK(cudaMemset3D(box, 0x22, make_cudaExtent(100, 10, 5)));
+    OK(cudaFree(box.ptr));
 }
 
 static void copies(void)
@@ -193,18 +193,18 @@ static void copies(void)
     const size_t n = 3 * MIB + 17;
     auto bytes = some_bytes(n, 2);
     unsigned char *p, *q;
-    MUST(cudaMalloc(&p, n));
-    MUST(cudaMalloc(&q, n));
-    MUST(cudaMemcpy(p, bytes.data(), n, cudaMemcpyHostToDevice));
-    MUST(cudaMemcpy(q + 5, p + 9, n - 9, cudaMemcpyDeviceToDevice));
-    MUST(cudaMemcpy(q, p, 5, cudaMemcpyDefault));
-    MUST(cudaMemset(q + n - 4, 0x77, 4));
+    OK(cudaMalloc(&p, n));
+    OK(cudaMalloc(&q, n));
+    OK(cudaMemcpy(p, bytes.data(), n, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(q + 5, p + 9, n - 9, cudaMemcpyDeviceToDevice));
+    OK(cudaMemcpy(q, p, 5, cudaMemcpyDefault));
+    OK(cudaMemset(q + n - 4, 0x77, 4));
     say_hash("copies", q, n);
-    MUST(cudaMemcpyToSymbol(device_words, bytes.data(), sizeof device_words));
-    MUST(cudaMemcpyFromSymbol(q, device_words, sizeof device_words, 0, cudaMemcpyDeviceToDevice));
+    OK(cudaMemcpyToSymbol(device_words, bytes.data(), sizeof device_words));
+    OK(cudaMemcpyFromSymbol(q, device_words, sizeof device_words, 0, cudaMemcpyDeviceToDevice));
     say_hash("symbol", q, sizeof device_words);
-    MUST(cudaFree(p));
-    MUST(cudaFree(q));
+    OK(cudaFree(p));
+    OK(cudaFree(q));
 }
 
 static void streams_and_events(void)
@@ -215,34 +215,34 @@ static void streams_and_events(void)
     unsigned *p, *pinned;
     int least, greatest;
     float ms = -1;
-    MUST(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    MUST(cudaStreamCreate(&streams[2]));
-    MUST(cudaStreamCreateWithFlags(&streams[3], cudaStreamNonBlocking));
-    MUST(cudaStreamCreateWithPriority(&streams[4], cudaStreamDefault, greatest));
-    MUST(cudaStreamCreateWithPriority(&streams[5], cudaStreamNonBlocking, least));
-    MUST(cudaEventCreate(&from));
-    MUST(cudaEventCreate(&to));
-    MUST(cudaMallocHost(&pinned, n * sizeof *p));
+    OK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    OK(cudaStreamCreate(&streams[2]));
+    OK(cudaStreamCreateWithFlags(&streams[3], cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithPriority(&streams[4], cudaStreamDefault, greatest));
+    OK(cudaStreamCreateWithPriority(&streams[5], cudaStreamNonBlocking, least));
+    OK(cudaEventCreate(&from));
+    OK(cudaEventCreate(&to));
+    OK(cudaMallocHost(&pinned, n * sizeof *p));
     for (int i = 0; i < 6; i++) {
-        MUST(cudaMalloc(&p, n * sizeof *p));
-        MUST(cudaMemsetAsync(p, i, n * sizeof *p, streams[i]));
-        MUST(cudaEventRecord(from, streams[i]));
+        OK(cudaMalloc(&p, n * sizeof *p));
+        OK(cudaMemsetAsync(p, i, n * sizeof *p, streams[i]));
+        OK(cudaEventRecord(from, streams[i]));
         add<<<64, 256, 0, streams[i]>>>(p, n, 1 + i);
-        MUST(cudaEventRecord(to, streams[i]));
-        MUST(cudaMemcpyAsync(pinned, p, n * sizeof *p, cudaMemcpyDeviceToHost, streams[i]));
-        MUST(cudaStreamSynchronize(streams[i]));
-        MUST(cudaFree(p));
-        MUST(cudaEventElapsedTime(&ms, from, to));
+        OK(cudaEventRecord(to, streams[i]));
+        OK(cudaMemcpyAsync(pinned, p, n * sizeof *p, cudaMemcpyDeviceToHost, streams[i]));
+        OK(cudaStreamSynchronize(streams[i]));
+        OK(cudaFree(p));
+        OK(cudaEventElapsedTime(&ms, from, to));
         printf("stream %d: %016llx, event %s, query %s, elapsed %d\n", i,
                (unsigned long long)hash(pinned, n * sizeof *p),
                cudaGetErrorName(cudaEventQuery(to)), cudaGetErrorName(cudaStreamQuery(streams[i])),
                ms >= 0);
     }
     for (int i = 2; i < 6; i++)
-        MUST(cudaStreamDestroy(streams[i]));
-    MUST(cudaEventDestroy(from));
-    MUST(cudaEventDestroy(to));
-    MUST(cudaFreeHost(pinned));
+        OK(cudaStreamDestroy(streams[i]));
+    OK(cudaEventDestroy(from));
+    OK(cudaEventDestroy(to));
+    OK(cudaFreeHost(pinned));
 }
 
 static void host_memory(void)
@@ -250,31 +250,31 @@ static void host_memory(void)
     const size_t n = 10000;
     unsigned *mapped, *seen_by_device, *managed, *registered;
     void *pages;
-    MUST(cudaHostAlloc((void **)&mapped, n * sizeof *mapped, cudaHostAllocMapped));
-    MUST(cudaHostGetDevicePointer((void **)&seen_by_device, mapped, 0));
+    OK(cudaHostAlloc((void **)&mapped, n * sizeof *mapped, cudaHostAllocMapped));
+    OK(cudaHostGetDevicePointer((void **)&seen_by_device, mapped, 0));
     memset(mapped, 0, n * sizeof *mapped);
     add<<<4, 256>>>(seen_by_device, n, 3);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     printf("mapped: %016llx\n", (unsigned long long)hash(mapped, n * sizeof *mapped));
-    MUST(cudaFreeHost(mapped));
+    OK(cudaFreeHost(mapped));
 
-    MUST(posix_memalign(&pages, 4096, n * sizeof *registered));
+    OK(posix_memalign(&pages, 4096, n * sizeof *registered));
     registered = (unsigned *)pages;
     memset(registered, 0, n * sizeof *registered);
-    MUST(cudaHostRegister(registered, n * sizeof *registered, cudaHostRegisterDefault));
-    MUST(cudaHostGetDevicePointer((void **)&seen_by_device, registered, 0));
+    OK(cudaHostRegister(registered, n * sizeof *registered, cudaHostRegisterDefault));
+    OK(cudaHostGetDevicePointer((void **)&seen_by_device, registered, 0));
     add<<<4, 256>>>(seen_by_device, n, 4);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     printf("registered: %016llx\n", (unsigned long long)hash(registered, n * sizeof *registered));
-    MUST(cudaHostUnregister(registered));
+    OK(cudaHostUnregister(registered));
     free(pages);
 
-    MUST(cudaMallocManaged(&managed, n * sizeof *managed));
+    OK(cudaMallocManaged(&managed, n * sizeof *managed));
     memset(managed, 0, n * sizeof *managed);
     add<<<4, 256>>>(managed, n, 5);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     printf("managed: %016llx\n", (unsigned long long)hash(managed, n * sizeof *managed));
-    MUST(cudaFree(managed));
+    OK(cudaFree(managed));
 }
 
 /* The program's own stream-ordered memory is none of our business, and must stay so. */
@@ -287,21 +287,21 @@ static void own_pool(void)
     CUmemoryPool handle = NULL;
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
-    MUST(cudaStreamCreate(&s));
-    MUST(cudaMemPoolCreate(&pool, &props));
-    MUST(cudaMallocFromPoolAsync((void **)&p, 40000, pool, s));
-    MUST(cudaMallocAsync(&q, 40000, s));
-    MUST(cudaMemsetAsync(p, 1, 40000, s));
-    MUST(cudaMemcpyAsync(q, p, 40000, cudaMemcpyDeviceToDevice, s));
-    MUST(cudaStreamSynchronize(s));
-    MUST(cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, (CUdeviceptr)p));
+    OK(cudaStreamCreate(&s));
+    OK(cudaMemPoolCreate(&pool, &props));
+    OK(cudaMallocFromPoolAsync((void **)&p, 40000, pool, s));
+    OK(cudaMallocAsync(&q, 40000, s));
+    OK(cudaMemsetAsync(p, 1, 40000, s));
+    OK(cudaMemcpyAsync(q, p, 40000, cudaMemcpyDeviceToDevice, s));
+    OK(cudaStreamSynchronize(s));
+    OK(cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, (CUdeviceptr)p));
     printf("own pool's handle: %d\n", handle == (CUmemoryPool)pool);
     say_hash("own pool", q, 40000);
-    MUST(cudaFreeAsync(p, s));
+    OK(cudaFreeAsync(p, s));
     say("plain free of async memory", cudaFree(q));
-    MUST(cudaStreamSynchronize(s));
-    MUST(cudaMemPoolDestroy(pool));
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamSynchronize(s));
+    OK(cudaMemPoolDestroy(pool));
+    OK(cudaStreamDestroy(s));
 }
 
 static void textures(void)
@@ -314,28 +314,28 @@ static void textures(void)
     cudaResourceDesc resource = {};
     cudaTextureDesc how = {};
     auto bytes = some_bytes(n * sizeof(unsigned), 3);
-    MUST(cudaMalloc(&p, n * sizeof *p));
-    MUST(cudaMalloc(&out, n * sizeof *out));
-    MUST(cudaMemcpy(p, bytes.data(), n * sizeof *p, cudaMemcpyHostToDevice));
+    OK(cudaMalloc(&p, n * sizeof *p));
+    OK(cudaMalloc(&out, n * sizeof *out));
+    OK(cudaMemcpy(p, bytes.data(), n * sizeof *p, cudaMemcpyHostToDevice));
     resource.resType = cudaResourceTypeLinear;
     resource.res.linear.devPtr = p;
     resource.res.linear.desc = cudaCreateChannelDesc<unsigned>();
     resource.res.linear.sizeInBytes = n * sizeof *p;
     how.readMode = cudaReadModeElementType;
-    MUST(cudaCreateTextureObject(&texture, &resource, &how, NULL));
+    OK(cudaCreateTextureObject(&texture, &resource, &how, NULL));
     read_texture<<<(n + 255) / 256, 256>>>(out, texture, n);
     say_hash("linear texture", out, n * sizeof *out);
-    MUST(cudaDestroyTextureObject(texture));
-    MUST(cudaFree(p));
-    MUST(cudaFree(out));
+    OK(cudaDestroyTextureObject(texture));
+    OK(cudaFree(p));
+    OK(cudaFree(out));
 
     std::vector<float> host(w * h);
     for (int i = 0; i < w * h; i++)
         host[i] = (float)i / 7;
-    MUST(cudaMallocPitch(&grid, &pitch, w * sizeof *grid, h));
-    MUST(cudaMalloc(&values, w * h * sizeof *values));
-    MUST(cudaMemcpy2D(grid, pitch, host.data(), w * sizeof *grid, w * sizeof *grid, h,
-                      cudaMemcpyHostToDevice));
+    OK(cudaMallocPitch(&grid, &pitch, w * sizeof *grid, h));
+    OK(cudaMalloc(&values, w * h * sizeof *values));
+    OK(cudaMemcpy2D(grid, pitch, host.data(), w * sizeof *grid, w * sizeof *grid, h,
+                    cudaMemcpyHostToDevice));
     resource = {};
     resource.resType = cudaResourceTypePitch2D;
     resource.res.pitch2D.devPtr = grid;
@@ -344,12 +344,12 @@ static void textures(void)
     resource.res.pitch2D.height = h;
     resource.res.pitch2D.pitchInBytes = pitch;
     how.filterMode = cudaFilterModeLinear;
-    MUST(cudaCreateTextureObject(&texture, &resource, &how, NULL));
+    OK(cudaCreateTextureObject(&texture, &resource, &how, NULL));
     read_texture_2d<<<h, w>>>(values, texture, w, h);
     say_hash("pitched texture", values, w * h * sizeof *values);
-    MUST(cudaDestroyTextureObject(texture));
-    MUST(cudaFree(grid));
-    MUST(cudaFree(values));
+    OK(cudaDestroyTextureObject(texture));
+    OK(cudaFree(grid));
+    OK(cudaFree(values));
 }
 
 static void graphs(void)
@@ -359,29 +359,29 @@ static void graphs(void)
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     unsigned *p, *q;
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    MUST(cudaMalloc(&p, n * sizeof *p));
-    MUST(cudaMalloc(&q, n * sizeof *q));
-    MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
-    MUST(cudaMemsetAsync(p, 0, n * sizeof *p, s));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaMalloc(&p, n * sizeof *p));
+    OK(cudaMalloc(&q, n * sizeof *q));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    OK(cudaMemsetAsync(p, 0, n * sizeof *p, s));
     for (int i = 0; i < 5; i++)
         add<<<16, 256, 0, s>>>(p, n, i);
-    MUST(cudaMemcpyAsync(q, p, n * sizeof *p, cudaMemcpyDeviceToDevice, s));
-    MUST(cudaStreamEndCapture(s, &graph));
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaMemcpyAsync(q, p, n * sizeof *p, cudaMemcpyDeviceToDevice, s));
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 3; i++) {
         void *other;
-        MUST(cudaMalloc(&other, n));
-        MUST(cudaGraphLaunch(exec, s));
-        MUST(cudaFree(other));
+        OK(cudaMalloc(&other, n));
+        OK(cudaGraphLaunch(exec, s));
+        OK(cudaFree(other));
     }
-    MUST(cudaStreamSynchronize(s));
+    OK(cudaStreamSynchronize(s));
     say_hash("graph", q, n * sizeof *q);
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
-    MUST(cudaFree(p));
-    MUST(cudaFree(q));
-    MUST(cudaStreamDestroy(s));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaFree(p));
+    OK(cudaFree(q));
+    OK(cudaStreamDestroy(s));
 }
 
 /* Many sizes alive at once: no two may overlap. */
@@ -390,21 +390,21 @@ static void crowd(void)
     std::vector<unsigned *> all;
     for (size_t i = 1; i <= 300; i++) {
         unsigned *p;
-        MUST(cudaMalloc(&p, i * 1003));
-        MUST(cudaMemset(p, (int)i, i * 1003));
+        OK(cudaMalloc(&p, i * 1003));
+        OK(cudaMemset(p, (int)i, i * 1003));
         all.push_back(p);
         if (i % 7 == 0) {
-            MUST(cudaFree(all[i / 2]));
-            MUST(cudaMalloc(&all[i / 2], (i / 2 + 1) * 1003));
-            MUST(cudaMemset(all[i / 2], (int)(i / 2 + 1), (i / 2 + 1) * 1003));
+            OK(cudaFree(all[i / 2]));
+            OK(cudaMalloc(&all[i / 2], (i / 2 + 1) * 1003));
+            OK(cudaMemset(all[i / 2], (int)(i / 2 + 1), (i / 2 + 1) * 1003));
         }
     }
     int n_right = 0;
     for (size_t i = 1; i <= 300; i++) {
         std::vector<unsigned char> back(i * 1003);
-        MUST(cudaMemcpy(back.data(), all[i - 1], back.size(), cudaMemcpyDeviceToHost));
+        OK(cudaMemcpy(back.data(), all[i - 1], back.size(), cudaMemcpyDeviceToHost));
         n_right += back == std::vector<unsigned char>(i * 1003, (unsigned char)i);
-        MUST(cudaFree(all[i - 1]));
+        OK(cudaFree(all[i - 1]));
     }
     printf("crowd: %d of 300 right\n", n_right);
 }
@@ -413,7 +413,7 @@ int main(int argc, char **argv)
 {
     modest = argc > 1 && !strcmp(argv[1], "modest");
     const unsigned words[4] = {1, 2, 3, 4};
-    MUST(cudaMemcpyToSymbol(constant_words, words, sizeof words));
+    OK(cudaMemcpyToSymbol(constant_words, words, sizeof words));
     copies();
     memory_info();
     codes();

@@ -12,15 +12,15 @@ static void take_all(void)
         unsigned *p;
         cudaError_t code = cudaMalloc(&p, 1 * GIB);
         if (code == cudaSuccess) {
-            MUST(cudaMemsetAsync(p, 1, 4096, 0));
-            MUST(cudaMemsetAsync(p + 1 * GIB / sizeof *p - 1024, 1, 4096, 0));
+            OK(cudaMemsetAsync(p, 1, 4096, 0));
+            OK(cudaMemsetAsync(p + 1 * GIB / sizeof *p - 1024, 1, 4096, 0));
             pieces.push_back(p);
             continue;
         }
         if (code != cudaErrorMemoryAllocation)
             check_failed(__FILE__, __LINE__, "cudaMalloc at the end", code);
         (void)cudaGetLastError();
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         return;
     }
 }
@@ -28,7 +28,7 @@ static void take_all(void)
 static void free_all(void)
 {
     for (unsigned *p : pieces)
-        MUST(cudaFree(p));
+        OK(cudaFree(p));
     pieces.clear();
 }
 
@@ -39,9 +39,9 @@ static bool one_large(size_t bytes)
         (void)cudaGetLastError();
         return false;
     }
-    MUST(cudaMemset(p, 2, bytes));
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaFree(p));
+    OK(cudaMemset(p, 2, bytes));
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(p));
     return true;
 }
 
@@ -50,8 +50,8 @@ int main()
     size_t free_bytes, total;
     cudaStream_t s;
     warm_up_kernels();
-    MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    MUST(cudaMemGetInfo(&free_bytes, &total));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaMemGetInfo(&free_bytes, &total));
     size_t most = (size_t)(0.9 * (double)free_bytes);
 
     take_all();

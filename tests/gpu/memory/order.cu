@@ -28,42 +28,42 @@ static unsigned *Y;     /* what the cudaFree is about */
 static cudaStream_t new_stream(unsigned flags)
 {
     cudaStream_t stream;
-    MUST(cudaStreamCreateWithFlags(&stream, flags));
+    OK(cudaStreamCreateWithFlags(&stream, flags));
     return stream;
 }
 
 static void prepare(int round)
 {
     static const size_t bytes[] = {1 * MIB, 512, 64 * MIB, 100000};
-    MUST(cudaMalloc(&Y, bytes[round % 4]));
+    OK(cudaMalloc(&Y, bytes[round % 4]));
     late_write<<<FEW_BLOCKS, THREADS>>>(X, n_words, old_value, 0);
-    MUST(cudaMemset(Z, 0, n_words * sizeof *Z));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaMemset(Z, 0, n_words * sizeof *Z));
+    OK(cudaDeviceSynchronize());
 }
 
 static void write_late(cudaStream_t stream)
 {
     late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(X, n_words, new_value, late_ns);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
 }
 
 static void free_other(void)
 {
     if (barrier)
-        MUST(cudaFree(Y));
+        OK(cudaFree(Y));
 }
 
 static void tidy(void)
 {
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     if (!barrier)
-        MUST(cudaFree(Y));
+        OK(cudaFree(Y));
 }
 
 static void judge(const unsigned *device_words)
 {
     std::vector<unsigned> back(n_words);
-    MUST(cudaMemcpy(back.data(), device_words, n_words * sizeof(unsigned), cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(back.data(), device_words, n_words * sizeof(unsigned), cudaMemcpyDeviceToHost));
     n_wrong += count_wrong(back.data(), n_words, new_value);
     n_checked += n_words;
 }
@@ -71,7 +71,7 @@ static void judge(const unsigned *device_words)
 static void copy_on(cudaStream_t stream)
 {
     copy_words<<<FEW_BLOCKS, THREADS, 0, stream>>>(Z, X, n_words);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
 }
 
 /* Runs `read` after the free in every round and looks at Z. */
@@ -82,7 +82,7 @@ static void cross(cudaStream_t writer, const std::function<void(void)> &read)
         write_late(writer);
         free_other();
         read();
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         judge(Z);
         tidy();
     }
@@ -104,8 +104,8 @@ static void cross_priority(void)
 {
     int least, greatest;
     cudaStream_t t;
-    MUST(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    MUST(cudaStreamCreateWithPriority(&t, cudaStreamNonBlocking, greatest));
+    OK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    OK(cudaStreamCreateWithPriority(&t, cudaStreamNonBlocking, greatest));
     cross(new_stream(cudaStreamDefault), [=] { copy_on(t); });
 }
 
@@ -113,7 +113,7 @@ static void cross_copy_engine(void)
 {
     cudaStream_t t = new_stream(cudaStreamNonBlocking);
     cross(new_stream(cudaStreamNonBlocking),
-          [=] { MUST(cudaMemcpyAsync(Z, X, n_words * sizeof *X, cudaMemcpyDeviceToDevice, t)); });
+          [=] { OK(cudaMemcpyAsync(Z, X, n_words * sizeof *X, cudaMemcpyDeviceToDevice, t)); });
 }
 
 static void cross_late_stream(void)
@@ -134,10 +134,10 @@ static void cross_destroyed(void)
         cudaStream_t s = new_stream(round % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
         prepare(round);
         write_late(s);
-        MUST(cudaStreamDestroy(s));
+        OK(cudaStreamDestroy(s));
         free_other();
         copy_on(t);
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         judge(Z);
         tidy();
     }
@@ -148,13 +148,13 @@ static void cross_graph(void)
     cudaStream_t t = new_stream(cudaStreamNonBlocking);
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    MUST(cudaStreamBeginCapture(t, cudaStreamCaptureModeThreadLocal));
+    OK(cudaStreamBeginCapture(t, cudaStreamCaptureModeThreadLocal));
     copy_on(t);
-    MUST(cudaStreamEndCapture(t, &graph));
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
-    MUST(cudaGraphLaunch(exec, t)); /* uploaded before it matters */
-    MUST(cudaDeviceSynchronize());
-    cross(new_stream(cudaStreamNonBlocking), [=] { MUST(cudaGraphLaunch(exec, t)); });
+    OK(cudaStreamEndCapture(t, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, t)); /* uploaded before it matters */
+    OK(cudaDeviceSynchronize());
+    cross(new_stream(cudaStreamNonBlocking), [=] { OK(cudaGraphLaunch(exec, t)); });
 }
 
 /* The free and what follows it happen on another host thread than the launch. */
@@ -169,7 +169,7 @@ static void cross_thread(void)
             copy_on(t);
         });
         other.join();
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         judge(Z);
         tidy();
     }
@@ -184,7 +184,7 @@ static void cross_per_thread(void)
         free_other();
         std::thread other([] { copy_on(cudaStreamPerThread); });
         other.join();
-        MUST(cudaDeviceSynchronize());
+        OK(cudaDeviceSynchronize());
         judge(Z);
         tidy();
     }
@@ -222,13 +222,13 @@ static void query_event(void)
 {
     cudaStream_t s = new_stream(cudaStreamNonBlocking), t = new_stream(cudaStreamDefault);
     cudaEvent_t timed, plain;
-    MUST(cudaEventCreate(&timed));
-    MUST(cudaEventCreateWithFlags(&plain, cudaEventDisableTiming));
+    OK(cudaEventCreate(&timed));
+    OK(cudaEventCreateWithFlags(&plain, cudaEventDisableTiming));
     for (int round = 0; round < n_rounds; round++) {
         prepare(round);
         write_late(round % 2 ? s : t);
-        MUST(cudaEventRecord(timed, round % 2 ? s : t));
-        MUST(cudaEventRecord(plain, round % 2 ? s : t));
+        OK(cudaEventRecord(timed, round % 2 ? s : t));
+        OK(cudaEventRecord(plain, round % 2 ? s : t));
         free_other();
         cudaError_t first = cudaEventQuery(timed);
         note(first == cudaSuccess && cudaEventQuery(plain) == cudaSuccess);
@@ -253,14 +253,14 @@ static void query_elapsed(void)
 {
     cudaStream_t s = new_stream(cudaStreamNonBlocking);
     cudaEvent_t from, to;
-    MUST(cudaEventCreate(&from));
-    MUST(cudaEventCreate(&to));
+    OK(cudaEventCreate(&from));
+    OK(cudaEventCreate(&to));
     for (int round = 0; round < n_rounds; round++) {
         float ms = 0;
         prepare(round);
-        MUST(cudaEventRecord(from, s));
+        OK(cudaEventRecord(from, s));
         write_late(s);
-        MUST(cudaEventRecord(to, s));
+        OK(cudaEventRecord(to, s));
         free_other();
         note(cudaEventElapsedTime(&ms, from, to) == cudaSuccess && ms > 1e-6f * late_ns * 0.9f);
         tidy();
@@ -291,9 +291,9 @@ static void host_function(bool callback)
         prepare(round);
         write_late(s);
         if (callback)
-            MUST(cudaStreamAddCallback(s, set_flag_after, &values[round], 0));
+            OK(cudaStreamAddCallback(s, set_flag_after, &values[round], 0));
         else
-            MUST(cudaLaunchHostFunc(s, set_flag, &values[round]));
+            OK(cudaLaunchHostFunc(s, set_flag, &values[round]));
         free_other();
         note(host_flag == round + 1);
         tidy();
@@ -340,8 +340,8 @@ int main(int argc, char **argv)
         if (strcmp(s.name, wanted))
             continue;
         warm_up_kernels();
-        MUST(cudaMalloc(&X, n_words * sizeof *X));
-        MUST(cudaMalloc(&Z, n_words * sizeof *Z));
+        OK(cudaMalloc(&X, n_words * sizeof *X));
+        OK(cudaMalloc(&Z, n_words * sizeof *Z));
         s.run();
         printf("%zu of %zu wrong\n", n_wrong, n_checked);
         return n_wrong ? EXIT_BROKEN : 0;

@@ -9,7 +9,7 @@ __global__ void write_at(unsigned *p, size_t word)
 int main()
 {
     unsigned *p;
-    MUST(cudaMalloc(&p, 3 * MIB));
+    OK(cudaMalloc(&p, 3 * MIB));
     write_at<<<1, 1>>>(p, 3 * MIB / sizeof *p + 1);
     printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
     return 0;

@@ -36,18 +36,18 @@ static void work(int id, uint64_t *ret_sum)
             y[i] = (float)(round - i % 7);
         }
         float *dx, *dy, *unused;
-        MUST(cudaMalloc(&dx, n * sizeof(float)));
-        MUST(cudaMalloc(&unused, 1 + round));
-        MUST(cudaMalloc(&dy, n * sizeof(float)));
-        MUST(cudaMemcpy(dx, x.data(), n * sizeof(float), cudaMemcpyHostToDevice));
-        MUST(cudaMemcpy(dy, y.data(), n * sizeof(float), cudaMemcpyHostToDevice));
-        MUST(cudaFree(unused));
+        OK(cudaMalloc(&dx, n * sizeof(float)));
+        OK(cudaMalloc(&unused, 1 + round));
+        OK(cudaMalloc(&dy, n * sizeof(float)));
+        OK(cudaMemcpy(dx, x.data(), n * sizeof(float), cudaMemcpyHostToDevice));
+        OK(cudaMemcpy(dy, y.data(), n * sizeof(float), cudaMemcpyHostToDevice));
+        OK(cudaFree(unused));
         for (int k = 0; k < 5; k++)
             saxpy<<<(n + 255) / 256, 256>>>(dy, dx, 0.5f + k, n);
-        MUST(cudaGetLastError());
-        MUST(cudaFree(dx));
-        MUST(cudaMemcpy(y.data(), dy, n * sizeof(float), cudaMemcpyDeviceToHost));
-        MUST(cudaFree(dy));
+        OK(cudaGetLastError());
+        OK(cudaFree(dx));
+        OK(cudaMemcpy(y.data(), dy, n * sizeof(float), cudaMemcpyDeviceToHost));
+        OK(cudaFree(dy));
         *ret_sum = *ret_sum * 31 + bits_of(y);
     }
 }

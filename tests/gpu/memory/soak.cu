@@ -58,7 +58,7 @@ class Worker
   public:
     explicit Worker(int id) : id_(id), random_(id + 1)
     {
-        MUST(cudaEventCreateWithFlags(&passed_, cudaEventDisableTiming));
+        OK(cudaEventCreateWithFlags(&passed_, cudaEventDisableTiming));
     }
 
     void run(double until)
@@ -79,7 +79,7 @@ class Worker
         held_.clear();
         settle();
         drop_streams();
-        MUST(cudaEventDestroy(passed_));
+        OK(cudaEventDestroy(passed_));
     }
 
     unsigned long n_pairs = 0;
@@ -89,22 +89,22 @@ class Worker
     {
         cudaStream_t s;
         streams_ = {cudaStreamLegacy, cudaStreamPerThread};
-        MUST(cudaStreamCreateWithFlags(&s, cudaStreamDefault));
+        OK(cudaStreamCreateWithFlags(&s, cudaStreamDefault));
         streams_.push_back(s);
-        MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+        OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
         streams_.push_back(s);
     }
 
     void drop_streams(void)
     {
-        MUST(cudaStreamDestroy(streams_[2]));
-        MUST(cudaStreamDestroy(streams_[3]));
+        OK(cudaStreamDestroy(streams_[2]));
+        OK(cudaStreamDestroy(streams_[3]));
     }
 
     void settle(void)
     {
         for (cudaStream_t s : streams_)
-            MUST(cudaStreamSynchronize(s));
+            OK(cudaStreamSynchronize(s));
         for (auto &b : held_)
             b.stream = cudaStreamLegacy;
     }
@@ -129,11 +129,11 @@ class Worker
             return;
         b.seed = random_();
         b.stream = any_stream();
-        MUST(cudaMalloc(&b.p, b.n));
-        MUST(cudaEventCreateWithFlags(&b.filled, cudaEventDisableTiming));
+        OK(cudaMalloc(&b.p, b.n));
+        OK(cudaEventCreateWithFlags(&b.filled, cudaEventDisableTiming));
         fill<<<blocks(b.n), THREADS, 0, b.stream>>>(b.p, b.n, b.seed);
-        MUST(cudaGetLastError());
-        MUST(cudaEventRecord(b.filled, b.stream));
+        OK(cudaGetLastError());
+        OK(cudaEventRecord(b.filled, b.stream));
         held_bytes_ += b.n;
         held_.push_back(b);
     }
@@ -142,19 +142,19 @@ class Worker
     {
         cudaStream_t s = any_stream();
         if (s != b.stream)
-            MUST(cudaStreamWaitEvent(s, b.filled, 0));
+            OK(cudaStreamWaitEvent(s, b.filled, 0));
         if (planted.exchange(false))
-            MUST(cudaMemsetAsync(b.p, pattern(b.seed, 0) ^ 1, 1, s));
+            OK(cudaMemsetAsync(b.p, pattern(b.seed, 0) ^ 1, 1, s));
         check<<<blocks(b.n), THREADS, 0, s>>>(b.p, b.n, b.seed, &wrong_bytes[id_]);
-        MUST(cudaGetLastError());
+        OK(cudaGetLastError());
     }
 
     /* Freed without any wait: the check may not even have started. */
     void release(const struct buffer &b)
     {
         look_at(b);
-        MUST(cudaFree(b.p));
-        MUST(cudaEventDestroy(b.filled));
+        OK(cudaFree(b.p));
+        OK(cudaEventDestroy(b.filled));
         held_bytes_ -= b.n;
         n_pairs++;
     }
@@ -172,8 +172,8 @@ class Worker
         } else if (dice < 98) {
             look_at(held_[random_() % held_.size()]);
         } else {
-            MUST(cudaEventRecord(passed_, any_stream()));
-            MUST(cudaEventSynchronize(passed_));
+            OK(cudaEventRecord(passed_, any_stream()));
+            OK(cudaEventSynchronize(passed_));
         }
         if (random_() % 2000 == 0) {
             settle();
@@ -200,7 +200,7 @@ static void watch(double until)
 {
     while (now_s() < until) {
         size_t free_bytes, total_bytes;
-        MUST(cudaMemGetInfo(&free_bytes, &total_bytes));
+        OK(cudaMemGetInfo(&free_bytes, &total_bytes));
         if (free_bytes > total_bytes) {
             printf("cudaMemGetInfo: %zu of %zu free\n", free_bytes, total_bytes);
             exit(EXIT_BROKEN);
@@ -221,8 +221,8 @@ int main(int argc, char **argv)
     planted = argc > 3 && !strcmp(argv[3], "planted");
     unsigned long long back[n_threads], n_wrong = 0;
     unsigned long n_pairs = 0;
-    MUST(cudaMalloc(&wrong_bytes, sizeof back));
-    MUST(cudaMemset(wrong_bytes, 0, sizeof back));
+    OK(cudaMalloc(&wrong_bytes, sizeof back));
+    OK(cudaMemset(wrong_bytes, 0, sizeof back));
 
     std::vector<Worker> workers;
     for (int id = 0; id < n_threads; id++)
@@ -242,9 +242,9 @@ int main(int argc, char **argv)
         n_pairs += w.n_pairs;
     }
     double took = now_s() - start;
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaMemcpy(back, wrong_bytes, sizeof back, cudaMemcpyDeviceToHost));
-    MUST(cudaFree(wrong_bytes));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(back, wrong_bytes, sizeof back, cudaMemcpyDeviceToHost));
+    OK(cudaFree(wrong_bytes));
     for (unsigned long long n : back)
         n_wrong += n;
     printf("%llu wrong bytes, %lu pairs, %.0f pairs/s\n", n_wrong, n_pairs, n_pairs / took);

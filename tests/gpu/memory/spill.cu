@@ -45,10 +45,10 @@ static unsigned long long *device_sum;
 static unsigned long long checksum(const uint4 *p)
 {
     unsigned long long s;
-    MUST(cudaMemset(device_sum, 0, sizeof *device_sum));
+    OK(cudaMemset(device_sum, 0, sizeof *device_sum));
     sum<<<grid, 256>>>(p, n_words, device_sum);
-    MUST(cudaGetLastError());
-    MUST(cudaMemcpy(&s, device_sum, sizeof s, cudaMemcpyDeviceToHost));
+    OK(cudaGetLastError());
+    OK(cudaMemcpy(&s, device_sum, sizeof s, cudaMemcpyDeviceToHost));
     return s;
 }
 
@@ -56,19 +56,19 @@ template <class F> static double gb_per_s(F kernel)
 {
     cudaEvent_t from, to;
     float ms;
-    MUST(cudaEventCreate(&from));
-    MUST(cudaEventCreate(&to));
+    OK(cudaEventCreate(&from));
+    OK(cudaEventCreate(&to));
     std::vector<double> rates;
     for (int i = 0; i < 5; i++) {
-        MUST(cudaEventRecord(from));
+        OK(cudaEventRecord(from));
         kernel();
-        MUST(cudaEventRecord(to));
-        MUST(cudaEventSynchronize(to));
-        MUST(cudaEventElapsedTime(&ms, from, to));
+        OK(cudaEventRecord(to));
+        OK(cudaEventSynchronize(to));
+        OK(cudaEventElapsedTime(&ms, from, to));
         rates.push_back(1e-6 * (double)block_bytes / ms);
     }
-    MUST(cudaEventDestroy(from));
-    MUST(cudaEventDestroy(to));
+    OK(cudaEventDestroy(from));
+    OK(cudaEventDestroy(to));
     std::sort(rates.begin(), rates.end());
     return rates[rates.size() / 2];
 }
@@ -81,16 +81,16 @@ static double read_gb_per_s(const uint4 *p)
 static bool is_managed(const void *p)
 {
     cudaPointerAttributes attributes;
-    MUST(cudaPointerGetAttributes(&attributes, p));
+    OK(cudaPointerGetAttributes(&attributes, p));
     return attributes.type == cudaMemoryTypeManaged;
 }
 
 static uint4 *take(int value)
 {
     uint4 *p;
-    MUST(cudaMalloc(&p, block_bytes));
+    OK(cudaMalloc(&p, block_bytes));
     fill<<<grid, 256>>>(p, n_words, (unsigned)value);
-    MUST(cudaGetLastError());
+    OK(cudaGetLastError());
     return p;
 }
 
@@ -130,20 +130,20 @@ static int bytes(void)
             mix<<<grid, 256>>>(all[i], all[(i + 5) % n_blocks], n_words);
     print_sums("mixed", all);
     for (int i = 0; i < n_blocks; i += 3) {
-        MUST(cudaFree(all[i]));
+        OK(cudaFree(all[i]));
         all[i] = take(100 + i);
     }
     for (int i = 0; i + 2 < n_blocks; i += 3) {
-        MUST(cudaMemcpy(all[i], all[i + 1], block_bytes / 2, cudaMemcpyDeviceToDevice));
-        MUST(cudaMemset(all[i + 2], i, block_bytes / 4));
-        MUST(cudaMemcpy(piece.data(), all[i] + i, piece.size() * 4, cudaMemcpyDeviceToHost));
-        MUST(cudaMemcpy(all[i + 1], piece.data(), piece.size() * 4, cudaMemcpyHostToDevice));
+        OK(cudaMemcpy(all[i], all[i + 1], block_bytes / 2, cudaMemcpyDeviceToDevice));
+        OK(cudaMemset(all[i + 2], i, block_bytes / 4));
+        OK(cudaMemcpy(piece.data(), all[i] + i, piece.size() * 4, cudaMemcpyDeviceToHost));
+        OK(cudaMemcpy(all[i + 1], piece.data(), piece.size() * 4, cudaMemcpyHostToDevice));
         printf("piece of block %d: %08x %08x\n", i, piece[5], piece[piece.size() - 1]);
     }
     print_sums("taken again and copied", all);
     print_figures(all);
     for (uint4 *p : all)
-        MUST(cudaFree(p));
+        OK(cudaFree(p));
     return 0;
 }
 
@@ -152,7 +152,7 @@ static int exhaust(void)
     std::vector<uint4 *> all;
     size_t free_bytes, total;
     cudaError_t code = cudaSuccess;
-    MUST(cudaMemGetInfo(&free_bytes, &total));
+    OK(cudaMemGetInfo(&free_bytes, &total));
     printf("total_mib %zu\n", total / MIB);
     while ((int)all.size() < n_blocks) {
         uint4 *p;
@@ -163,7 +163,7 @@ static int exhaust(void)
         all.push_back(p);
     }
     printf("blocks %zu\ncode %d %d\n", all.size(), code, cudaGetLastError());
-    MUST(cudaMemGetInfo(&free_bytes, &total));
+    OK(cudaMemGetInfo(&free_bytes, &total));
     printf("free_mib %zu\n", free_bytes / MIB);
     size_t n_right = 0;
     for (size_t i = 0; i < all.size(); i++) {
@@ -172,11 +172,11 @@ static int exhaust(void)
         n_right += before == checksum(all[i]);
     }
     printf("right %zu\n", n_right);
-    MUST(cudaFree(all.back()));
+    OK(cudaFree(all.back()));
     all.back() = take(99);
     printf("again %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
     for (uint4 *p : all)
-        MUST(cudaFree(p));
+        OK(cudaFree(p));
     return 0;
 }
 
@@ -199,25 +199,25 @@ static int room(void)
     unsigned long long wanted = checksum(last);
     printf("spilled %d\nbefore_gb_per_s %.1f\n", is_managed(last), read_gb_per_s(last));
     for (size_t i = 0; i + 1 < all.size(); i++)
-        MUST(cudaFree(all[i]));
+        OK(cudaFree(all[i]));
     double rate, start = now_s();
     do { /* a program that goes on working */
         void *p;
-        MUST(cudaMalloc(&p, 1 * MIB));
+        OK(cudaMalloc(&p, 1 * MIB));
         rate = read_gb_per_s(last);
-        MUST(cudaFree(p));
+        OK(cudaFree(p));
     } while (rate < 500 && now_s() - start < 3);
     printf("after_ms %.1f\nafter_gb_per_s %.1f\n", 1000 * (now_s() - start), rate);
     bool right = checksum(last) == wanted;
     printf("bytes %s\n", right ? "right" : "wrong");
-    MUST(cudaFree(last));
+    OK(cudaFree(last));
     return right ? 0 : EXIT_BROKEN;
 }
 
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
-    MUST(cudaMalloc(&device_sum, sizeof *device_sum));
+    OK(cudaMalloc(&device_sum, sizeof *device_sum));
     if (!strcmp(mode, "bytes"))
         return bytes();
     if (!strcmp(mode, "exhaust"))

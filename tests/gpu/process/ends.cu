@@ -40,20 +40,20 @@ static void interrupted(const char *way, long after_us)
     unsigned *p, *q;
 
     timer.it_value.tv_usec = after_us;
-    MUST(cudaMalloc(&p, 1 * MIB));
+    OK(cudaMalloc(&p, 1 * MIB));
     signal(SIGALRM, leave);
-    MUST(setitimer(ITIMER_REAL, &timer, NULL));
+    OK(setitimer(ITIMER_REAL, &timer, NULL));
     for (;;) {
         if (!strcmp(way, "async"))
-            MUST(cudaMallocAsync(&q, 64 * KIB, 0));
+            OK(cudaMallocAsync(&q, 64 * KIB, 0));
         else
-            MUST(cudaMalloc(&q, 64 * KIB));
+            OK(cudaMalloc(&q, 64 * KIB));
         for (int i = 0; i < 40; i++)
             step<<<1, 32>>>(p);
         if (!strcmp(way, "async"))
-            MUST(cudaFreeAsync(q, 0));
+            OK(cudaFreeAsync(q, 0));
         else
-            MUST(cudaFree(q));
+            OK(cudaFree(q));
         for (int i = 0; i < 40; i++)
             step<<<1, 32>>>(p);
     }
@@ -90,13 +90,13 @@ static void endless(const char *how)
     pthread_t watcher;
 
     signal(SIGTERM, on_term);
-    MUST(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
+    OK(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
     *flag = 0;
-    MUST(cudaMalloc(&p, 1 * MIB));
-    MUST(pthread_create(&watcher, NULL, watch, (void *)how));
+    OK(cudaMalloc(&p, 1 * MIB));
+    OK(pthread_create(&watcher, NULL, watch, (void *)how));
     wait_for_host<<<1, 1>>>(flag);
-    MUST(cudaFree(p));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaFree(p));
+    OK(cudaDeviceSynchronize());
 }
 
 /* The same without pinned memory, which makes frees wait on the host: the kernel spins on device
@@ -107,13 +107,13 @@ static void endless_on_device(const char *how)
     pthread_t watcher;
 
     signal(SIGTERM, on_term);
-    MUST(cudaMalloc(&flag, sizeof *flag));
-    MUST(cudaMalloc(&p, 1 * MIB));
-    MUST(cudaMemset(flag, 0, sizeof *flag));
-    MUST(pthread_create(&watcher, NULL, watch, (void *)how));
+    OK(cudaMalloc(&flag, sizeof *flag));
+    OK(cudaMalloc(&p, 1 * MIB));
+    OK(cudaMemset(flag, 0, sizeof *flag));
+    OK(pthread_create(&watcher, NULL, watch, (void *)how));
     wait_for_host<<<1, 1>>>(flag);
-    MUST(cudaFree(p));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaFree(p));
+    OK(cudaDeviceSynchronize());
 }
 
 int main(int argc, char **argv)

@@ -24,10 +24,10 @@ static void work(int n)
     unsigned back = 0, *p;
 
     for (int i = 0; i < n; i++) {
-        MUST(cudaMalloc(&p, 1 * MIB));
+        OK(cudaMalloc(&p, 1 * MIB));
         late_write<<<1, 32>>>(p, 100, 40 + i, 0);
-        MUST(cudaMemcpy(&back, p + 99, sizeof back, cudaMemcpyDeviceToHost));
-        MUST(cudaFree(p));
+        OK(cudaMemcpy(&back, p + 99, sizeof back, cudaMemcpyDeviceToHost));
+        OK(cudaFree(p));
         say("read back", (int)back);
     }
 }
@@ -36,7 +36,7 @@ static void wait_for(pid_t child)
 {
     int status = 0;
 
-    MUST(waitpid(child, &status, 0) != child);
+    OK(waitpid(child, &status, 0) != child);
     say("child exited with", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     say("child's signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
@@ -48,9 +48,9 @@ static void die(int signal_number)
     cudaStream_t stream;
 
     work(3);
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    MUST(cudaMalloc(&p, 64 * MIB));
-    MUST(cudaMalloc(&q, 64 * MIB));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaMalloc(&p, 64 * MIB));
+    OK(cudaMalloc(&q, 64 * MIB));
     late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(p, 1 * MIB, 1, 3000000000ull);
     late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(q, 1 * MIB, 1, 3000000000ull);
     say("dying", 1);
@@ -75,9 +75,9 @@ static void stay_broken(void)
     unsigned *p, *q, *r;
     size_t free_bytes, total;
 
-    MUST(cudaMalloc(&p, 1 * MIB));
-    MUST(cudaMalloc(&q, 1 * MIB));
-    MUST(cudaFree(q));
+    OK(cudaMalloc(&p, 1 * MIB));
+    OK(cudaMalloc(&q, 1 * MIB));
+    OK(cudaFree(q));
     break_context();
     say("cached alloc", cudaMalloc(&r, 1 * MIB)); /* a block of this size was freed before */
     say("alloc", cudaMalloc(&r, 64 * MIB));
@@ -103,9 +103,9 @@ static void facts(void)
     unsigned type, flags;
     size_t bytes;
 
-    MUST(cudaMalloc((void **)&p, 1 * MIB));
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventRecord(event, NULL));
+    OK(cudaMalloc((void **)&p, 1 * MIB));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(event, NULL));
     break_context();
     say("cuCtxGetCurrent", cuCtxGetCurrent(&context));
     say("cuCtxGetDevice", cuCtxGetDevice(&device));
@@ -163,7 +163,7 @@ static void daemonise(void)
     char byte;
     pid_t child;
 
-    MUST(pipe(ends));
+    OK(pipe(ends));
     child = fork();
     if (child) {
         close(ends[1]);
@@ -200,9 +200,9 @@ static void plug_in(void)
         *(void **)&alloc = dlsym(driver, "cuMemAlloc_v2");
         *(void **)&release = dlsym(driver, "cuMemFree_v2");
         *(void **)&let_go = dlsym(driver, "cuDevicePrimaryCtxRelease_v2");
-        MUST(initialise(0));
-        MUST(retain(&context, 0));
-        MUST(set(context));
+        OK(initialise(0));
+        OK(retain(&context, 0));
+        OK(set(context));
         say("alloc", alloc(&p, 1 * MIB));
         say("free", release(p));
         say("release", let_go(0));

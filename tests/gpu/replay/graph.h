@@ -30,7 +30,7 @@ static inline unsigned chained(unsigned word, unsigned a, unsigned b)
 static inline CUfunction function_of(const void *kernel)
 {
     cudaFunction_t function;
-    MUST(cudaGetFuncBySymbol(&function, kernel));
+    OK(cudaGetFuncBySymbol(&function, kernel));
     return function;
 }
 
@@ -60,7 +60,7 @@ struct straight {
 
     straight()
     {
-        MUST(cuGraphCreate(&graph, 0));
+        OK(cuGraphCreate(&graph, 0));
     }
     straight(const straight &) = delete;
     ~straight()

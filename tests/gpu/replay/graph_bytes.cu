@@ -64,16 +64,16 @@ struct pair {
     unsigned *a, *b;
     pair()
     {
-        MUST(cudaMalloc(&a, n_words * sizeof *a));
-        MUST(cudaMalloc(&b, n_words * sizeof *b));
-        MUST(cudaMemset(a, 1, n_words * sizeof *a));
-        MUST(cudaMemset(b, 2, n_words * sizeof *b));
-        MUST(cudaDeviceSynchronize());
+        OK(cudaMalloc(&a, n_words * sizeof *a));
+        OK(cudaMalloc(&b, n_words * sizeof *b));
+        OK(cudaMemset(a, 1, n_words * sizeof *a));
+        OK(cudaMemset(b, 2, n_words * sizeof *b));
+        OK(cudaDeviceSynchronize());
     }
     ~pair()
     {
-        MUST(cudaFree(a));
-        MUST(cudaFree(b));
+        OK(cudaFree(a));
+        OK(cudaFree(b));
     }
     void mix_on(cudaStream_t s, unsigned x, unsigned y)
     {
@@ -84,9 +84,9 @@ struct pair {
     {
         unsigned words[2][n_words];
         uint64_t hash = 14695981039346656037ull;
-        MUST(cudaDeviceSynchronize());
-        MUST(cudaMemcpy(words[0], a, sizeof words[0], cudaMemcpyDeviceToHost));
-        MUST(cudaMemcpy(words[1], b, sizeof words[1], cudaMemcpyDeviceToHost));
+        OK(cudaDeviceSynchronize());
+        OK(cudaMemcpy(words[0], a, sizeof words[0], cudaMemcpyDeviceToHost));
+        OK(cudaMemcpy(words[1], b, sizeof words[1], cudaMemcpyDeviceToHost));
         for (auto &half : words)
             for (unsigned word : half)
                 hash = (hash ^ word) * 1099511628211ull;
@@ -97,7 +97,7 @@ struct pair {
 static cudaStream_t new_stream(unsigned flags = cudaStreamNonBlocking)
 {
     cudaStream_t s;
-    MUST(cudaStreamCreateWithFlags(&s, flags));
+    OK(cudaStreamCreateWithFlags(&s, flags));
     return s;
 }
 
@@ -118,10 +118,10 @@ static void plain(void)
         for (int i = 0; i < n_rounds; i++) {
             for (int k = 0; k < 20; k++)
                 same.mix_on(row.stream, k, 1);
-            MUST(cudaStreamSynchronize(row.stream));
+            OK(cudaStreamSynchronize(row.stream));
             for (int k = 0; k < 20; k++)
                 changing.mix_on(row.stream, i * 20 + k, i);
-            MUST(cudaStreamSynchronize(row.stream));
+            OK(cudaStreamSynchronize(row.stream));
         }
         for (int i = 0; i < 20 * n_rounds; i++)
             for (int k = 0; k < 5; k++)
@@ -130,7 +130,7 @@ static void plain(void)
             for (int k = 0; k < 7; k++)
                 swapped.mix_on(row.stream, k, i);
             std::swap(swapped.a, swapped.b);
-            MUST(cudaStreamSynchronize(row.stream));
+            OK(cudaStreamSynchronize(row.stream));
         }
         /* Iterations of different lengths: every fifth saves, every seventh is another kind. */
         unsigned seen = 0, saved;
@@ -138,9 +138,9 @@ static void plain(void)
             for (int k = 0; k < (i % 7 ? 11 : 4); k++)
                 periodic.mix_on(row.stream, k, i % 3);
             if (i % 5 == 0) {
-                MUST(cudaMemcpyAsync(&saved, periodic.a, sizeof saved, cudaMemcpyDeviceToHost,
-                                     row.stream));
-                MUST(cudaStreamSynchronize(row.stream));
+                OK(cudaMemcpyAsync(&saved, periodic.a, sizeof saved, cudaMemcpyDeviceToHost,
+                                   row.stream));
+                OK(cudaStreamSynchronize(row.stream));
                 seen = seen * 31 + saved;
             }
         }
@@ -151,8 +151,8 @@ static void plain(void)
         swapped.say("  addresses of period 2");
         periodic.say("  different iterations");
     }
-    MUST(cudaStreamDestroy(own));
-    MUST(cudaStreamDestroy(blocking));
+    OK(cudaStreamDestroy(own));
+    OK(cudaStreamDestroy(blocking));
 }
 
 static void many(void)
@@ -172,7 +172,7 @@ static void many(void)
                                                                               random >> 20, i);
     }
     p.say("5,000 that never repeat");
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(s));
 }
 
 /* ---- several streams ---- */
@@ -182,27 +182,27 @@ static void fork_and_join(void)
     cudaStream_t s[4];
     cudaEvent_t forked, joined[4];
     pair p[4];
-    MUST(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
+    OK(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
     for (int k = 0; k < 4; k++) {
         s[k] = new_stream();
-        MUST(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
+        OK(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
     }
     for (int i = 0; i < 4 * n_rounds; i++) {
         for (int n = 0; n < 6; n++)
             p[0].mix_on(s[0], n, i);
-        MUST(cudaEventRecord(forked, s[0]));
+        OK(cudaEventRecord(forked, s[0]));
         for (int k = 1; k < 4; k++) {
-            MUST(cudaStreamWaitEvent(s[k], forked, 0));
+            OK(cudaStreamWaitEvent(s[k], forked, 0));
             for (int n = 0; n < 16; n++)
                 mix<<<1, n_words, 0, s[k]>>>(p[k].a, n % 2 ? p[0].a : p[k].b, n, k);
-            MUST(cudaEventRecord(joined[k], s[k]));
+            OK(cudaEventRecord(joined[k], s[k]));
         }
         for (int k = 1; k < 4; k++)
-            MUST(cudaStreamWaitEvent(s[0], joined[k], 0));
+            OK(cudaStreamWaitEvent(s[0], joined[k], 0));
         for (int k = 1; k < 4; k++)
             mix<<<1, n_words, 0, s[0]>>>(p[0].a, p[k].a, k, i);
         if (i % 3 == 0)
-            MUST(cudaStreamSynchronize(s[0]));
+            OK(cudaStreamSynchronize(s[0]));
     }
     for (auto &one : p)
         one.say("fork and join");
@@ -220,12 +220,12 @@ static void fork_and_join(void)
     for (auto &one : p)
         one.say("blocking streams and the legacy one");
     for (int k = 0; k < 4; k++) {
-        MUST(cudaStreamDestroy(s[k]));
-        MUST(cudaEventDestroy(joined[k]));
+        OK(cudaStreamDestroy(s[k]));
+        OK(cudaEventDestroy(joined[k]));
     }
-    MUST(cudaEventDestroy(forked));
-    MUST(cudaStreamDestroy(blocking[0]));
-    MUST(cudaStreamDestroy(blocking[1]));
+    OK(cudaEventDestroy(forked));
+    OK(cudaStreamDestroy(blocking[0]));
+    OK(cudaStreamDestroy(blocking[1]));
 }
 
 static void threads(void)
@@ -240,9 +240,9 @@ static void threads(void)
                 for (int n = 0; n < 9; n++)
                     p[k].mix_on(s[k], n, i);
                 if (i % (k + 2) == 0)
-                    MUST(cudaStreamSynchronize(s[k]));
+                    OK(cudaStreamSynchronize(s[k]));
             }
-            MUST(cudaStreamSynchronize(s[k]));
+            OK(cudaStreamSynchronize(s[k]));
         });
     for (auto &t : all)
         t.join();
@@ -257,7 +257,7 @@ static void threads(void)
         }).join();
     shared.say("a stream of many threads");
     for (auto stream : {s[0], s[1], one})
-        MUST(cudaStreamDestroy(stream));
+        OK(cudaStreamDestroy(stream));
 }
 
 /* ---- copies, fills, host functions, memory ---- */
@@ -267,31 +267,31 @@ static void pageable(void)
     cudaStream_t s = new_stream();
     for (size_t bytes : {(size_t)4, 4 * KIB, 60 * KIB, 64 * KIB, 256 * KIB, MIB}) {
         unsigned *host = (unsigned *)malloc(bytes), *device, *sums, got[2 * n_rounds];
-        MUST(cudaMalloc(&device, bytes));
-        MUST(cudaMalloc(&sums, sizeof got));
-        MUST(cudaMemset(sums, 0, sizeof got));
-        MUST(cudaDeviceSynchronize());
+        OK(cudaMalloc(&device, bytes));
+        OK(cudaMalloc(&sums, sizeof got));
+        OK(cudaMemset(sums, 0, sizeof got));
+        OK(cudaDeviceSynchronize());
         for (int i = 0; i < 2 * n_rounds; i++) {
             memset(host, i + 1, bytes);
             host[0] = i;
-            MUST(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s));
+            OK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s));
             memset(host, 0xee,
                    bytes); /* the call has returned: the buffer is the program's again */
             sum_up<<<1, 256, 0, s>>>(sums + i, device, bytes / sizeof *device);
             if (i % 4 == 3)
-                MUST(cudaStreamSynchronize(s));
+                OK(cudaStreamSynchronize(s));
         }
-        MUST(cudaStreamSynchronize(s));
-        MUST(cudaMemcpy(got, sums, sizeof got, cudaMemcpyDeviceToHost));
+        OK(cudaStreamSynchronize(s));
+        OK(cudaMemcpy(got, sums, sizeof got, cudaMemcpyDeviceToHost));
         unsigned sum = 0;
         for (unsigned one : got)
             sum = sum * 31 + one;
         printf("%zu pageable bytes, overwritten: %08x\n", bytes, sum);
-        MUST(cudaFree(device));
-        MUST(cudaFree(sums));
+        OK(cudaFree(device));
+        OK(cudaFree(sums));
         free(host);
     }
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(s));
 }
 
 /* More copies on their way than any ring has slots: the device is kept busy, and nobody waits. */
@@ -301,25 +301,25 @@ static void pageable_behind(void)
     const size_t bytes = 4 * KIB;
     cudaStream_t s = new_stream();
     unsigned *host = (unsigned *)malloc(bytes), *device, *sums, got[n], sum = 0;
-    MUST(cudaMalloc(&device, bytes));
-    MUST(cudaMalloc(&sums, sizeof got));
-    MUST(cudaMemset(sums, 0, sizeof got));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaMalloc(&device, bytes));
+    OK(cudaMalloc(&sums, sizeof got));
+    OK(cudaMemset(sums, 0, sizeof got));
+    OK(cudaDeviceSynchronize());
     for (int i = 0; i < n; i++) {
         memset(host, i, bytes);
-        MUST(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s));
+        OK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s));
         memset(host, 0xee, bytes);
         slow<<<1, 1, 0, s>>>(device, i, 5 * 1000);
         sum_up<<<1, 256, 0, s>>>(sums + i, device, bytes / sizeof *device);
     }
-    MUST(cudaStreamSynchronize(s));
-    MUST(cudaMemcpy(got, sums, sizeof got, cudaMemcpyDeviceToHost));
+    OK(cudaStreamSynchronize(s));
+    OK(cudaMemcpy(got, sums, sizeof got, cudaMemcpyDeviceToHost));
     for (unsigned one : got)
         sum = sum * 31 + one;
     printf("%d copies behind a busy device: %08x\n", n, sum);
-    MUST(cudaFree(device));
-    MUST(cudaFree(sums));
-    MUST(cudaStreamDestroy(s));
+    OK(cudaFree(device));
+    OK(cudaFree(sums));
+    OK(cudaStreamDestroy(s));
     free(host);
 }
 
@@ -330,31 +330,31 @@ static void queries(void)
     cudaEvent_t event;
     pair p;
     unsigned *pinned, seen = 0, early = 0;
-    MUST(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    MUST(cudaMallocHost(&pinned, sizeof *pinned));
+    OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    OK(cudaMallocHost(&pinned, sizeof *pinned));
     for (int i = 0; i < 4 * n_rounds; i++) {
         *pinned = 0xdead;
         for (int k = 0; k < 8; k++)
             p.mix_on(s, k, i);
         if (i % 3 == 0)
             slow<<<1, 1, 0, s>>>(p.a, i, 300 * 1000);
-        MUST(cudaMemcpyAsync(pinned, p.a, sizeof *pinned, cudaMemcpyDeviceToHost, s));
+        OK(cudaMemcpyAsync(pinned, p.a, sizeof *pinned, cudaMemcpyDeviceToHost, s));
         if (i % 2)
-            MUST(cudaEventRecord(event, s));
+            OK(cudaEventRecord(event, s));
         cudaError_t code;
         do
             code = i % 2 ? cudaEventQuery(event) : cudaStreamQuery(s);
         while (code == cudaErrorNotReady);
-        MUST(code);
+        OK(code);
         early += *(volatile unsigned *)pinned == 0xdead;
         seen = seen * 31 + *pinned;
     }
     (void)cudaGetLastError();
     p.say("asked until it is done");
     printf("  seen %08x, too early %u\n", seen, early);
-    MUST(cudaFreeHost(pinned));
-    MUST(cudaEventDestroy(event));
-    MUST(cudaStreamDestroy(s));
+    OK(cudaFreeHost(pinned));
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(s));
 }
 
 static unsigned host_sum;
@@ -370,42 +370,41 @@ static void operations(void)
     unsigned *pinned, *flat, pageable[n_words], numbers[8], seen = 0;
     char *pitched;
     size_t pitch;
-    MUST(cudaMallocHost(&pinned, 2 * n_words * sizeof *pinned));
-    MUST(cudaMalloc(&flat, 4096));
-    MUST(cudaMallocPitch(&pitched, &pitch, 40, 6));
-    MUST(cudaMemset2D(pitched, pitch, 0, 40, 6));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaMallocHost(&pinned, 2 * n_words * sizeof *pinned));
+    OK(cudaMalloc(&flat, 4096));
+    OK(cudaMallocPitch(&pitched, &pitch, 40, 6));
+    OK(cudaMemset2D(pitched, pitch, 0, 40, 6));
+    OK(cudaDeviceSynchronize());
     for (int i = 0; i < 6 * n_rounds; i++) {
-        MUST(cudaMemsetAsync(p.a + 3, i, 8, s));
+        OK(cudaMemsetAsync(p.a + 3, i, 8, s));
         p.mix_on(s, 1, i);
-        MUST(cuMemsetD32Async((CUdeviceptr)(p.b + 20), i, i % 4 + 1, s));
-        MUST(cuMemsetD16Async((CUdeviceptr)(p.b + 30), i, 4, s));
-        MUST(cudaMemcpyAsync(flat, p.a, n_words * 4, cudaMemcpyDeviceToDevice, s));
-        MUST(cudaMemcpy2DAsync(pitched, pitch, flat, 40, 40, 6, cudaMemcpyDeviceToDevice, s));
-        MUST(cudaMemset2DAsync(pitched + pitch, pitch, i % 3, 8, 3, s));
+        OK(cuMemsetD32Async((CUdeviceptr)(p.b + 20), i, i % 4 + 1, s));
+        OK(cuMemsetD16Async((CUdeviceptr)(p.b + 30), i, 4, s));
+        OK(cudaMemcpyAsync(flat, p.a, n_words * 4, cudaMemcpyDeviceToDevice, s));
+        OK(cudaMemcpy2DAsync(pitched, pitch, flat, 40, 40, 6, cudaMemcpyDeviceToDevice, s));
+        OK(cudaMemset2DAsync(pitched + pitch, pitch, i % 3, 8, 3, s));
         p.mix_on(s, 2, i);
-        MUST(
-            cudaMemcpyAsync(pinned + i % 2 * n_words, p.a, n_words * 4, cudaMemcpyDeviceToHost, s));
+        OK(cudaMemcpyAsync(pinned + i % 2 * n_words, p.a, n_words * 4, cudaMemcpyDeviceToHost, s));
         numbers[i % 8] = i;
-        MUST(cudaLaunchHostFunc(s, add_up, &numbers[i % 8]));
+        OK(cudaLaunchHostFunc(s, add_up, &numbers[i % 8]));
         p.mix_on(s, 3, i);
-        MUST(cudaMemcpyAsync(p.b, pitched + pitch, 40, cudaMemcpyDeviceToDevice, s));
+        OK(cudaMemcpyAsync(p.b, pitched + pitch, 40, cudaMemcpyDeviceToDevice, s));
         if (i % 3 == 0) {
-            MUST(cudaMemcpyAsync(pageable, p.b, sizeof pageable, cudaMemcpyDeviceToHost, s));
-            MUST(cudaStreamSynchronize(s));
+            OK(cudaMemcpyAsync(pageable, p.b, sizeof pageable, cudaMemcpyDeviceToHost, s));
+            OK(cudaStreamSynchronize(s));
             seen = seen * 31 + pageable[5] + pinned[i % 2 * n_words + 7];
             pinned[n_words - 1] = seen;
-            MUST(cudaMemcpyAsync(p.a + 9, pinned + n_words - 1, 4, cudaMemcpyHostToDevice, s));
+            OK(cudaMemcpyAsync(p.a + 9, pinned + n_words - 1, 4, cudaMemcpyHostToDevice, s));
         }
         if (i % 8 == 7)
-            MUST(cudaStreamSynchronize(s));
+            OK(cudaStreamSynchronize(s));
     }
     p.say("copies, fills, host functions");
     printf("  seen %08x, host functions %08x\n", seen, host_sum);
-    MUST(cudaFreeHost(pinned));
-    MUST(cudaFree(flat));
-    MUST(cudaFree(pitched));
-    MUST(cudaStreamDestroy(s));
+    OK(cudaFreeHost(pinned));
+    OK(cudaFree(flat));
+    OK(cudaFree(pitched));
+    OK(cudaStreamDestroy(s));
 }
 
 /* Memory that comes and goes within an iteration, plainly and in stream order. */
@@ -415,30 +414,30 @@ static void memory(void)
     pair p, q;
     for (int i = 0; i < 3 * n_rounds; i++) {
         unsigned *t, *u;
-        MUST(cudaMalloc(&t, n_words * sizeof *t));
-        MUST(cudaMemsetAsync(t, i, n_words * sizeof *t, s));
+        OK(cudaMalloc(&t, n_words * sizeof *t));
+        OK(cudaMemsetAsync(t, i, n_words * sizeof *t, s));
         for (int k = 0; k < 6; k++)
             mix<<<1, n_words, 0, s>>>(k % 2 ? p.a : t, k % 2 ? t : p.a, k, i);
-        MUST(cudaMalloc(&u, 2 * n_words * sizeof *u));
-        MUST(cudaMemcpyAsync(u, t, n_words * sizeof *u, cudaMemcpyDeviceToDevice, s));
-        MUST(cudaFree(t));
+        OK(cudaMalloc(&u, 2 * n_words * sizeof *u));
+        OK(cudaMemcpyAsync(u, t, n_words * sizeof *u, cudaMemcpyDeviceToDevice, s));
+        OK(cudaFree(t));
         for (int k = 0; k < 6; k++)
             mix<<<1, n_words, 0, s>>>(k % 2 ? p.b : u, k % 2 ? u : p.b, k, i);
-        MUST(cudaFree(u));
+        OK(cudaFree(u));
     }
     p.say("cudaMalloc and cudaFree inside");
     for (int i = 0; i < 3 * n_rounds; i++) {
         unsigned *t;
-        MUST(cudaMallocAsync(&t, n_words * sizeof *t, s));
-        MUST(cudaMemsetAsync(t, i, n_words * sizeof *t, s));
+        OK(cudaMallocAsync(&t, n_words * sizeof *t, s));
+        OK(cudaMemsetAsync(t, i, n_words * sizeof *t, s));
         for (int k = 0; k < 6; k++)
             mix<<<1, n_words, 0, s>>>(k % 2 ? q.a : t, k % 2 ? t : q.a, k, i);
-        MUST(cudaFreeAsync(t, s));
+        OK(cudaFreeAsync(t, s));
         for (int k = 0; k < 3; k++)
             q.mix_on(s, k, i);
     }
     q.say("cudaMallocAsync and cudaFreeAsync inside");
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(s));
 }
 
 /* ---- launches of every kind ---- */
@@ -469,7 +468,7 @@ static void with_attribute(const char *name, const void *kernel, cudaStream_t s,
         }
         p.mix_on(s, 2, i);
         if (i % 3 == 0)
-            MUST(cudaStreamSynchronize(s));
+            OK(cudaStreamSynchronize(s));
     }
     printf("%s: code %d\n", name, code);
     (void)cudaGetLastError();
@@ -481,9 +480,9 @@ static void kinds(void)
     int least, greatest;
     cudaStream_t s = new_stream(), urgent;
     cudaEvent_t event;
-    MUST(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    MUST(cudaStreamCreateWithPriority(&urgent, cudaStreamNonBlocking, greatest));
-    MUST(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    OK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    OK(cudaStreamCreateWithPriority(&urgent, cudaStreamNonBlocking, greatest));
+    OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     cudaLaunchAttributeValue v = {};
     with_attribute("no attribute", (const void *)mix, s, 0, v);
     with_attribute("urgent stream", (const void *)mix, urgent, 0, v);
@@ -520,10 +519,10 @@ static void kinds(void)
         for (unsigned k = 0; k < 6; k++) {
             unsigned b = i;
             void *args[] = {k % 2 ? &p.a : &p.b, k % 2 ? &p.b : &p.a, &k, &b};
-            MUST(cudaLaunchCooperativeKernel((const void *)mix_together, dim3(4), dim3(16), args, 0,
-                                             s));
+            OK(cudaLaunchCooperativeKernel((const void *)mix_together, dim3(4), dim3(16), args, 0,
+                                           s));
         }
-        MUST(cudaStreamSynchronize(s));
+        OK(cudaStreamSynchronize(s));
     }
     p.say("cudaLaunchCooperativeKernel");
     large values = {};
@@ -533,12 +532,12 @@ static void kinds(void)
             values.words[499] = k;
             mix_large<<<1, n_words, 0, s>>>(p.a, values);
         }
-        MUST(cudaStreamSynchronize(s));
+        OK(cudaStreamSynchronize(s));
     }
     p.say("2,000 bytes of parameters");
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaStreamDestroy(urgent));
-    MUST(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(urgent));
+    OK(cudaEventDestroy(event));
 }
 
 /* The driver's own calls: CUfunction, CUkernel, `extra`. */
@@ -548,16 +547,16 @@ static void handles(void)
     cudaKernel_t kernel;
     CUfunction function = function_of((const void *)mix);
     pair by_function, by_kernel, by_extra;
-    MUST(cudaGetKernel(&kernel, (const void *)mix));
+    OK(cudaGetKernel(&kernel, (const void *)mix));
     for (int i = 0; i < 2 * n_rounds; i++) {
         unsigned b = i;
         for (unsigned k = 0; k < 8; k++) {
             void *params[] = {&by_function.a, &by_function.b, &k, &b};
-            MUST(cuLaunchKernel(function, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL));
+            OK(cuLaunchKernel(function, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL));
         }
         for (unsigned k = 0; k < 8; k++) {
             void *params[] = {&by_kernel.a, &by_kernel.b, &k, &b};
-            MUST(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL));
+            OK(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL));
         }
         for (unsigned k = 0; k < 8; k++) {
             struct {
@@ -567,15 +566,15 @@ static void handles(void)
             size_t bytes = sizeof buffer;
             void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
                              &bytes, CU_LAUNCH_PARAM_END};
-            MUST(cuLaunchKernel(function, 1, 1, 1, n_words, 1, 1, 0, s, NULL, extra));
+            OK(cuLaunchKernel(function, 1, 1, 1, n_words, 1, 1, 0, s, NULL, extra));
         }
         if (i % 2)
-            MUST(cudaStreamSynchronize(s));
+            OK(cudaStreamSynchronize(s));
     }
     by_function.say("CUfunction");
     by_kernel.say("CUkernel");
     by_extra.say("extra");
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(s));
 }
 
 /* ---- the program's own graphs ---- */
@@ -586,34 +585,34 @@ static void own_graphs(void)
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     pair p, q;
-    MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
     for (int k = 0; k < 10; k++)
         p.mix_on(s, k, 77);
-    MUST(cudaStreamEndCapture(s, &graph));
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 3 * n_rounds; i++) {
         for (int k = 0; k < 7; k++)
             p.mix_on(s, k, i);
         if (i % 3 == 0) { /* on another stream, which waits for nothing by itself */
-            MUST(cudaStreamSynchronize(s));
-            MUST(cudaGraphLaunch(exec, other));
-            MUST(cudaStreamSynchronize(other));
+            OK(cudaStreamSynchronize(s));
+            OK(cudaGraphLaunch(exec, other));
+            OK(cudaStreamSynchronize(other));
         } else {
-            MUST(cudaGraphLaunch(exec, s));
+            OK(cudaGraphLaunch(exec, s));
         }
         for (int k = 0; k < 7; k++)
             p.mix_on(s, k, i);
         if (i % 9 == 8) { /* the very loop, captured this time */
             cudaGraph_t once;
             cudaGraphExec_t once_exec;
-            MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+            OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
             for (int k = 0; k < 7; k++)
                 p.mix_on(s, k, i);
-            MUST(cudaStreamEndCapture(s, &once));
-            MUST(cudaGraphInstantiate(&once_exec, once, 0));
-            MUST(cudaGraphLaunch(once_exec, s));
-            MUST(cudaGraphExecDestroy(once_exec));
-            MUST(cudaGraphDestroy(once));
+            OK(cudaStreamEndCapture(s, &once));
+            OK(cudaGraphInstantiate(&once_exec, once, 0));
+            OK(cudaGraphLaunch(once_exec, s));
+            OK(cudaGraphExecDestroy(once_exec));
+            OK(cudaGraphDestroy(once));
         }
     }
     p.say("own graphs between");
@@ -623,26 +622,26 @@ static void own_graphs(void)
         cudaStream_t mine = new_stream();
         cudaGraph_t one;
         while (!stop) {
-            MUST(cudaStreamBeginCapture(mine, cudaStreamCaptureModeThreadLocal));
+            OK(cudaStreamBeginCapture(mine, cudaStreamCaptureModeThreadLocal));
             for (int k = 0; k < 3; k++)
                 p.mix_on(mine, k, 1);
-            MUST(cudaStreamEndCapture(mine, &one));
-            MUST(cudaGraphDestroy(one));
+            OK(cudaStreamEndCapture(mine, &one));
+            OK(cudaGraphDestroy(one));
         }
-        MUST(cudaStreamDestroy(mine));
+        OK(cudaStreamDestroy(mine));
     });
     for (int i = 0; i < 10 * n_rounds; i++) {
         for (int k = 0; k < 9; k++)
             q.mix_on(other, k, i);
-        MUST(cudaStreamSynchronize(other));
+        OK(cudaStreamSynchronize(other));
     }
     stop = true;
     capturing.join();
     q.say("beside a thread that captures");
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaStreamDestroy(other));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(other));
 }
 
 /* ---- events ---- */
@@ -653,27 +652,27 @@ static void events(void)
     cudaEvent_t from, inside, to, last;
     pair p;
     int wrong = 0, pending = 0;
-    MUST(cudaEventCreate(&from));
-    MUST(cudaEventCreate(&inside));
-    MUST(cudaEventCreate(&to));
-    MUST(cudaEventCreateWithFlags(&last, cudaEventDisableTiming));
+    OK(cudaEventCreate(&from));
+    OK(cudaEventCreate(&inside));
+    OK(cudaEventCreate(&to));
+    OK(cudaEventCreateWithFlags(&last, cudaEventDisableTiming));
     for (int i = 0; i < 2 * n_rounds; i++) {
         float whole = -1, first = -1, second = -1;
         double start = now_s();
-        MUST(cudaEventRecord(from, s));
+        OK(cudaEventRecord(from, s));
         for (int k = 0; k < 5; k++)
             p.mix_on(s, k, i);
         slow<<<1, 1, 0, s>>>(p.a, i, 200 * 1000);
-        MUST(cudaEventRecord(inside, s));
+        OK(cudaEventRecord(inside, s));
         for (int k = 0; k < 5; k++)
             p.mix_on(s, k, i);
         slow<<<1, 1, 0, s>>>(p.b, i, 100 * 1000);
-        MUST(cudaEventRecord(to, s));
-        MUST(cudaEventSynchronize(to));
+        OK(cudaEventRecord(to, s));
+        OK(cudaEventSynchronize(to));
         double wall = 1e3 * (now_s() - start);
-        MUST(cudaEventElapsedTime(&whole, from, to));
-        MUST(cudaEventElapsedTime(&first, from, inside));
-        MUST(cudaEventElapsedTime(&second, inside, to));
+        OK(cudaEventElapsedTime(&whole, from, to));
+        OK(cudaEventElapsedTime(&first, from, inside));
+        OK(cudaEventElapsedTime(&second, inside, to));
         /* The device's clock ticks in microseconds. */
         if (first < 0.19f || second < 0.09f || whole > wall + 0.05 ||
             whole < first + second - 0.01f)
@@ -686,22 +685,22 @@ static void events(void)
         for (int k = 0; k < 5; k++)
             p.mix_on(s, k, i);
         slow<<<1, 1, 0, s>>>(p.a, i, 2000 * 1000);
-        MUST(cudaEventRecord(last, s));
+        OK(cudaEventRecord(last, s));
         pending += cudaEventQuery(last) == cudaErrorNotReady;
         (void)cudaGetLastError();
-        MUST(cudaStreamWaitEvent(other, last, 0));
+        OK(cudaStreamWaitEvent(other, last, 0));
         mix<<<1, n_words, 0, other>>>(p.b, p.a, 1, i);
-        MUST(cudaEventRecord(inside, other));
-        MUST(cudaStreamWaitEvent(s, inside, 0));
+        OK(cudaEventRecord(inside, other));
+        OK(cudaStreamWaitEvent(s, inside, 0));
     }
     p.say("events waited for");
     printf("  not ready at once: %s\n", pending >= n_rounds - 3 ? "nearly always" : "too seldom");
-    MUST(cudaEventDestroy(from));
-    MUST(cudaEventDestroy(inside));
-    MUST(cudaEventDestroy(to));
-    MUST(cudaEventDestroy(last));
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaStreamDestroy(other));
+    OK(cudaEventDestroy(from));
+    OK(cudaEventDestroy(inside));
+    OK(cudaEventDestroy(to));
+    OK(cudaEventDestroy(last));
+    OK(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(other));
 }
 
 /* ---- errors ---- */
@@ -730,16 +729,16 @@ static void refused(void)
                 if (odd)
                     codes[i - n_rounds + 2] = code;
                 else
-                    MUST(code);
+                    OK(code);
             }
-            MUST(cudaStreamSynchronize(s));
+            OK(cudaStreamSynchronize(s));
         }
         printf("grid %u,%u block %u,%u shared %u: %d %d\n", shape[0], shape[1], shape[2], shape[3],
                shape[4], codes[0], codes[1]);
         (void)cudaGetLastError();
     }
     p.say("refused launches between");
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(s));
 }
 
 /* Addresses that copies and fills refuse, in the last round. */
@@ -756,12 +755,12 @@ static void bad_addresses(void)
         codes[1] = cuMemcpyDtoDAsync((CUdeviceptr)p.b, bad, 16, s);
         codes[2] = cuMemsetD32Async(bad + (i == n_rounds - 1 ? 2 : 0), 1, 4, s);
         codes[3] = cuMemcpyDtoDAsync((CUdeviceptr)p.b, (CUdeviceptr)p.a, 0, s);
-        MUST(cudaStreamSynchronize(s));
+        OK(cudaStreamSynchronize(s));
     }
     printf("bad addresses: fill %d, copy %d, odd fill %d, copy of nothing %d\n", codes[0], codes[1],
            codes[2], codes[3]);
     p.say("bad addresses between");
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(s));
 }
 
 /* A kernel that faults in the twentieth round of a loop. Its context is lost. */
@@ -801,10 +800,10 @@ static void streams_come_and_go(void)
             for (int k = 0; k < 8; k++)
                 p.mix_on(s, k, i);
             if (round < 5)
-                MUST(cudaStreamSynchronize(s));
+                OK(cudaStreamSynchronize(s));
         }
-        MUST(cudaStreamDestroy(s)); /* with work that was just submitted */
-        MUST(cudaDeviceSynchronize());
+        OK(cudaStreamDestroy(s)); /* with work that was just submitted */
+        OK(cudaDeviceSynchronize());
     }
     p.say("streams destroyed with work");
     /* A child that knows nothing of CUDA, in the middle. */
@@ -818,15 +817,15 @@ static void streams_come_and_go(void)
             if (child == 0)
                 _exit(7);
             int status = 0;
-            MUST(child < 0 || waitpid(child, &status, 0) != child);
+            OK(child < 0 || waitpid(child, &status, 0) != child);
             printf("child %d\n", WEXITSTATUS(status));
             for (int k = 0; k < 8; k++)
                 p.mix_on(s, k, i);
         }
-        MUST(cudaStreamSynchronize(s));
+        OK(cudaStreamSynchronize(s));
     }
     p.say("forked in the middle");
-    MUST(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(s));
 }
 
 static void reset(void)
@@ -837,7 +836,7 @@ static void reset(void)
         for (int i = 0; i < n_rounds; i++) {
             for (int k = 0; k < 8; k++)
                 p->mix_on(s, k, i);
-            MUST(cudaStreamSynchronize(s));
+            OK(cudaStreamSynchronize(s));
         }
         p->say("before a reset");
         for (int k = 0; k < 5; k++)
@@ -849,38 +848,38 @@ static void reset(void)
 /* Code that is loaded, looped, unloaded and loaded again. */
 static void code(const char *path)
 {
-    MUST(cudaFree(NULL));
+    OK(cudaFree(NULL));
     unsigned *words, n = n_words, factor, back[n_words];
     cudaStream_t s = new_stream();
-    MUST(cudaMalloc(&words, n_words * sizeof *words));
-    MUST(cudaMemset(words, 1, n_words * sizeof *words));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaMalloc(&words, n_words * sizeof *words));
+    OK(cudaMemset(words, 1, n_words * sizeof *words));
+    OK(cudaDeviceSynchronize());
     for (int life = 0; life < 5; life++) {
         CUmodule module;
         CUfunction scale;
-        MUST(cuModuleLoad(&module, path));
-        MUST(cuModuleGetFunction(&scale, module, "scale"));
+        OK(cuModuleLoad(&module, path));
+        OK(cuModuleGetFunction(&scale, module, "scale"));
         void *params[] = {&words, &n, &factor};
         for (int i = 0; i < n_rounds; i++) {
             for (int k = 0; k < 10; k++) {
                 factor = 3 + k + i % 2 * life;
-                MUST(cuLaunchKernel(scale, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL));
+                OK(cuLaunchKernel(scale, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL));
             }
             if (i < n_rounds - 1)
-                MUST(cudaStreamSynchronize(s));
+                OK(cudaStreamSynchronize(s));
         }
         if (life % 2)
-            MUST(cudaStreamSynchronize(s));
-        MUST(cuModuleUnload(module)); /* with launches that nobody waited for, every other time */
-        MUST(cudaStreamSynchronize(s));
-        MUST(cudaMemcpy(back, words, sizeof back, cudaMemcpyDeviceToHost));
+            OK(cudaStreamSynchronize(s));
+        OK(cuModuleUnload(module)); /* with launches that nobody waited for, every other time */
+        OK(cudaStreamSynchronize(s));
+        OK(cudaMemcpy(back, words, sizeof back, cudaMemcpyDeviceToHost));
         unsigned hash = 0;
         for (unsigned word : back)
             hash = hash * 31 + word;
         printf("life %d of a module: %08x\n", life, hash);
     }
-    MUST(cudaStreamDestroy(s));
-    MUST(cudaFree(words));
+    OK(cudaStreamDestroy(s));
+    OK(cudaFree(words));
 }
 
 /* Ends right after a launch, in several ways; the parent has the memory that the kernels write to.
@@ -889,20 +888,20 @@ static void exits(const char *how)
 {
     unsigned *shared =
         (unsigned *)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    MUST(shared == MAP_FAILED);
+    OK(shared == MAP_FAILED);
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
         unsigned *seen;
         cudaStream_t s;
-        MUST(cudaHostRegister(shared, 4096, cudaHostRegisterMapped));
-        MUST(cudaHostGetDevicePointer((void **)&seen, shared, 0));
+        OK(cudaHostRegister(shared, 4096, cudaHostRegisterMapped));
+        OK(cudaHostGetDevicePointer((void **)&seen, shared, 0));
         s = new_stream();
         for (int i = 0; i < n_rounds; i++) {
             for (int k = 0; k < 10; k++)
                 chain<<<1, 1, 0, s>>>(seen, k, i);
             if (i < n_rounds - 1)
-                MUST(cudaStreamSynchronize(s));
+                OK(cudaStreamSynchronize(s));
         }
         if (!strcmp(how, "return"))
             exit(0);
@@ -917,7 +916,7 @@ static void exits(const char *how)
         _exit(0);
     }
     int status = 0;
-    MUST(child < 0 || waitpid(child, &status, 0) != child);
+    OK(child < 0 || waitpid(child, &status, 0) != child);
     unsigned wanted = 0;
     for (int i = 0; i < n_rounds; i++)
         for (int k = 0; k < 10; k++)

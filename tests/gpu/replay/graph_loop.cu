@@ -48,13 +48,13 @@ static void say_word(const char *name, int n)
 {
     static unsigned all[MIB / sizeof(unsigned)];
     unsigned folded = 0;
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaMemcpy(all, words, MIB, cudaMemcpyDeviceToHost));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(all, words, MIB, cudaMemcpyDeviceToHost));
     for (unsigned word : all)
         folded = (folded ^ word) * 16777619u + 1;
     printf("word %s_%d %08x\n", name, n, folded);
-    MUST(cudaMemset(words, 0, MIB));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaMemset(words, 0, MIB));
+    OK(cudaDeviceSynchronize());
 }
 
 /* ---- loops ---- */
@@ -72,12 +72,12 @@ template <class F> static double waited_us(int n_iterations, F run)
 {
     for (int i = 0; i < n_iterations / 3; i++) {
         run(i);
-        MUST(cudaStreamSynchronize(stream));
+        OK(cudaStreamSynchronize(stream));
     }
     int i = n_iterations;
     return median_us(n_iterations, [&] {
         run(i++);
-        MUST(cudaStreamSynchronize(stream));
+        OK(cudaStreamSynchronize(stream));
     });
 }
 
@@ -109,12 +109,12 @@ template <class F> static double unwaited_us(int n_iterations, F run)
     int i = 0;
     for (; i < 2 * batch; i++)
         run(i);
-    MUST(cudaStreamSynchronize(stream));
+    OK(cudaStreamSynchronize(stream));
     return median_us(n_iterations / batch,
                      [&] {
                          for (int k = 0; k < batch; k++)
                              run(i++);
-                         MUST(cudaStreamSynchronize(stream));
+                         OK(cudaStreamSynchronize(stream));
                      }) /
            batch;
 }
@@ -126,23 +126,23 @@ static void loops(int n)
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     cudaStream_t by_hand;
-    MUST(cudaStreamCreateWithFlags(&by_hand, cudaStreamNonBlocking));
-    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    OK(cudaStreamCreateWithFlags(&by_hand, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     iteration(n, 0, 1, 2);
-    MUST(cudaStreamEndCapture(stream, &graph));
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
-    MUST(cudaGraphUpload(exec, by_hand));
-    MUST(cudaStreamSynchronize(by_hand));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphUpload(exec, by_hand));
+    OK(cudaStreamSynchronize(by_hand));
     double hand, same;
     waited_in_turns_us(
         n_iterations,
         [&] {
-            MUST(cudaGraphLaunch(exec, by_hand));
-            MUST(cudaStreamSynchronize(by_hand));
+            OK(cudaGraphLaunch(exec, by_hand));
+            OK(cudaStreamSynchronize(by_hand));
         },
         [&] {
             iteration(n, 0, 1, 2);
-            MUST(cudaStreamSynchronize(stream));
+            OK(cudaStreamSynchronize(stream));
         },
         &hand, &same);
     figure("hand", n, "us", hand);
@@ -154,16 +154,16 @@ static void loops(int n)
     figure("period_2", n, "us", waited_us(n_iterations, [&](int i) { iteration(n, i % 2, 1, 2); }));
     say_word("period_2", n);
     figure("unwaited_hand", n, "us",
-           unwaited_us(n_unwaited, [&](int) { MUST(cudaGraphLaunch(exec, stream)); }));
+           unwaited_us(n_unwaited, [&](int) { OK(cudaGraphLaunch(exec, stream)); }));
     say_word("unwaited_hand", n);
     figure("unwaited", n, "us", unwaited_us(n_unwaited, [&](int) { iteration(n, 0, 1, 2); }));
     say_word("unwaited", n);
     figure("unwaited_changing", n, "us",
            unwaited_us(n_unwaited, [&](int i) { iteration(n, 0, i, i); }));
     say_word("unwaited_changing", n);
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
-    MUST(cudaStreamDestroy(by_hand));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(by_hand));
 }
 
 /* ---- one kernel, again and again ---- */
@@ -172,11 +172,11 @@ template <class F> static double each_us(cudaStream_t s, int n, F launch)
 {
     for (int i = 0; i < n / 20; i++)
         launch(i);
-    MUST(cudaStreamSynchronize(s));
+    OK(cudaStreamSynchronize(s));
     double start = now_s();
     for (int i = 0; i < n; i++)
         launch(i);
-    MUST(cudaStreamSynchronize(s));
+    OK(cudaStreamSynchronize(s));
     return 1e6 * (now_s() - start) / n;
 }
 
@@ -204,17 +204,17 @@ static void many(void)
 
 static void fork_round(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked, int round)
 {
-    MUST(cudaEventRecord(forked, s[0]));
+    OK(cudaEventRecord(forked, s[0]));
     for (int k = 0; k < 4; k++) {
         if (k)
-            MUST(cudaStreamWaitEvent(s[k], forked, 0));
+            OK(cudaStreamWaitEvent(s[k], forked, 0));
         for (int i = 0; i < 32; i++)
             chain<<<1, 1, 0, s[k]>>>(word_of(4 * i + k), i, round); /* of no other stream */
         if (k)
-            MUST(cudaEventRecord(joined[k], s[k]));
+            OK(cudaEventRecord(joined[k], s[k]));
     }
     for (int k = 1; k < 4; k++)
-        MUST(cudaStreamWaitEvent(s[0], joined[k], 0));
+        OK(cudaStreamWaitEvent(s[0], joined[k], 0));
     for (int i = 0; i < 8; i++)
         chain<<<1, 1, 0, s[0]>>>(word_of(i), i, round);
 }
@@ -223,10 +223,10 @@ static void fork_and_join(void)
 {
     cudaStream_t s[4];
     cudaEvent_t forked, joined[4];
-    MUST(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
+    OK(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
     for (int k = 0; k < 4; k++) {
-        MUST(cudaStreamCreateWithFlags(&s[k], cudaStreamNonBlocking));
-        MUST(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
+        OK(cudaStreamCreateWithFlags(&s[k], cudaStreamNonBlocking));
+        OK(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
     }
     std::swap(stream, s[0]);
     s[0] = stream;
@@ -265,8 +265,8 @@ static struct calls own_calls(void)
     struct calls calls = {};
     calls.launch = (decltype(calls.launch))own_function("libcuda.so.1", "cuLaunchKernel");
     calls.copy = (decltype(calls.copy))own_function("libcuda.so.1", "cuMemcpyHtoDAsync_v2");
-    MUST(!calls.launch || !calls.copy);
-    MUST(cudaStreamCreateWithFlags(&calls.stream, cudaStreamNonBlocking));
+    OK(!calls.launch || !calls.copy);
+    OK(cudaStreamCreateWithFlags(&calls.stream, cudaStreamNonBlocking));
     return calls;
 }
 
@@ -279,23 +279,23 @@ static void copies(void)
         int n = (int)(bytes / KIB), i = 0;
         double by_own, replayed;
         memset(host, 0, bytes);
-        MUST(cudaMalloc(&device, bytes));
+        OK(cudaMalloc(&device, bytes));
         auto round = [&](const struct calls &by) {
             void *fold_params[] = {&words, &device, &size};
             host[0] = ++i;
             host[size - 1] = ~i;
-            MUST(by.copy((CUdeviceptr)device, host, bytes, by.stream));
+            OK(by.copy((CUdeviceptr)device, host, bytes, by.stream));
             host[0] = host[size - 1] = 0xdead;
-            MUST(by.launch(folds, 1, 1, 1, 256, 1, 1, 0, by.stream, fold_params, NULL));
+            OK(by.launch(folds, 1, 1, 1, 256, 1, 1, 0, by.stream, fold_params, NULL));
             for (int k = 0; k < 30; k++) {
                 unsigned *word = word_of(k);
                 void *params[] = {&word, &k, &i};
-                MUST(by.launch(chains, 1, 1, 1, 1, 1, 1, 0, by.stream, params, NULL));
+                OK(by.launch(chains, 1, 1, 1, 1, 1, 1, 0, by.stream, params, NULL));
             }
         };
         auto waited = [&](const struct calls &by) {
             round(by);
-            MUST(cudaStreamSynchronize(by.stream));
+            OK(cudaStreamSynchronize(by.stream));
         };
         waited_in_turns_us(400, [&] { waited(own); }, [&] { waited(marked); }, &by_own, &replayed);
         figure("copy_kib", n, "us", replayed);
@@ -304,7 +304,7 @@ static void copies(void)
         say_word("copy_kib", n);
         figure("unwaited_copy_kib", n, "us", unwaited_us(200, [&](int) { round(marked); }));
         say_word("unwaited_copy_kib", n);
-        MUST(cudaFree(device));
+        OK(cudaFree(device));
         free(host);
     }
 }
@@ -327,7 +327,7 @@ static std::vector<kernel_fn> loaded_variants(void)
     auto kernels = variants(std::make_integer_sequence<int, 64>());
     for (auto kernel : kernels)
         kernel<<<1, 1, 0, stream>>>(words, 0, 0);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     return kernels;
 }
 
@@ -348,13 +348,13 @@ static void random_launches(void)
             random = random * 1664525 + 1013904223;
             unsigned *word = word_of(i++);
             void *params[] = {&word, &random, &i};
-            MUST(by.launch(functions[random >> 26], 1, 1, 1, 1 + (random >> 20) % 4, 1, 1, 0,
-                           by.stream, params, NULL));
+            OK(by.launch(functions[random >> 26], 1, 1, 1, 1 + (random >> 20) % 4, 1, 1, 0,
+                         by.stream, params, NULL));
             if (waits && random >> 25 == 0)
-                MUST(cudaStreamSynchronize(by.stream));
+                OK(cudaStreamSynchronize(by.stream));
         }
         double us = 1e6 * (now_s() - start) / n;
-        MUST(cudaStreamSynchronize(by.stream));
+        OK(cudaStreamSynchronize(by.stream));
         return us;
     };
     for (int k = 0; k < 5; k++)
@@ -395,7 +395,7 @@ static void build(void)
                 us.push_back(1e6 * (after - before));
                 before = after;
             }
-            MUST(cudaStreamSynchronize(stream));
+            OK(cudaStreamSynchronize(stream));
         }
     }
     us.erase(us.begin(), us.begin() + 100);
@@ -422,15 +422,15 @@ static void withhold(void)
         for (int i = 0; i < 300; i++) {
             double start = 0;
             a = changing ? i : 1;
-            MUST(cuLaunchKernel(begins, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+            OK(cuLaunchKernel(begins, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
             for (int k = 0; k < 999; k++) {
                 if (k == 100)
                     start = now_s();
                 if (k == 900)
                     ns.push_back(1e9 * (now_s() - start) / 800);
-                MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+                OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
             }
-            MUST(cudaStreamSynchronize(stream));
+            OK(cudaStreamSynchronize(stream));
         }
         std::sort(ns.begin(), ns.end());
         figure(changing ? "launch_changing" : "launch_same", 1000, "ns", ns[ns.size() / 10]);
@@ -452,13 +452,13 @@ static int polling(void)
     unsigned *flag, *seen;
     std::vector<double> us;
     unsigned value = 0, random = 1;
-    MUST(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
-    MUST(cudaHostGetDevicePointer((void **)&seen, flag, 0));
+    OK(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
+    OK(cudaHostGetDevicePointer((void **)&seen, flag, 0));
     *flag = 0;
     for (int i = 0; i < 50; i++) {
         for (int k = 0; k < 24; k++)
             tell<<<1, 1, 0, stream>>>(seen, ++value);
-        MUST(cudaStreamSynchronize(stream));
+        OK(cudaStreamSynchronize(stream));
     }
     for (int i = 0; i < 1000; i++) {
         random = random * 1664525 + 1013904223;
@@ -475,7 +475,7 @@ static int polling(void)
             return EXIT_BROKEN;
         }
         if (i % 3 == 0)
-            MUST(cudaStreamSynchronize(stream));
+            OK(cudaStreamSynchronize(stream));
     }
     std::sort(us.begin(), us.end());
     size_t late = us.end() - std::upper_bound(us.begin(), us.end(), 1000.0);
@@ -488,9 +488,9 @@ static int polling(void)
 
 int main(int argc, char **argv)
 {
-    MUST(cudaMalloc(&words, MIB));
-    MUST(cudaMemset(words, 0, MIB));
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaMalloc(&words, MIB));
+    OK(cudaMemset(words, 0, MIB));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     warm_up_kernels();
     iteration(2, 0, 0, 0);
     slow<<<1, 1, 0, stream>>>(words, 0, 0);

@@ -58,7 +58,7 @@ static std::vector<double> launch_ns(const std::vector<std::function<void(int)>>
             double start = now_s();
             ways[way](n_launches);
             ns[way].push_back(1e9 * (now_s() - start) / n_launches);
-            MUST(cudaDeviceSynchronize());
+            OK(cudaDeviceSynchronize());
         }
     for (auto &values : ns) {
         std::sort(values.begin(), values.end());
@@ -73,18 +73,18 @@ static int cost(int n_more)
     void *params[8];
     cudaFunction_t function;
     for (size_t i = 0; i < blocks.size(); i++)
-        MUST(cudaMalloc(&blocks[i], 2 * MIB));
+        OK(cudaMalloc(&blocks[i], 2 * MIB));
     for (size_t i = 0; i + 8 < blocks.size() || i == 0; i++) {
         char **b = &blocks[i];
         given<<<1, 1>>>(b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]);
     }
-    MUST(cudaGetLastError());
-    MUST(cudaDeviceSynchronize());
+    OK(cudaGetLastError());
+    OK(cudaDeviceSynchronize());
     for (int i = 0; i < 8; i++)
         params[i] = &blocks[i];
-    MUST(cudaGetFuncBySymbol(&function, (const void *)given));
+    OK(cudaGetFuncBySymbol(&function, (const void *)given));
     auto own = (decltype(&cuLaunchKernel))own_function("libcuda.so.1", "cuLaunchKernel");
-    MUST(own == NULL);
+    OK(own == NULL);
     auto ns = launch_ns({
         [&](int n) {
             char **b = blocks.data();
@@ -103,7 +103,7 @@ static int cost(int n_more)
     printf("runtime_ns %.0f\nlinked_ns %.0f\nown_ns %.0f\n", ns[0], ns[1], ns[2]);
     printf("runtime_more_ns %.1f\nlinked_more_ns %.1f\n", ns[0] - ns[2], ns[1] - ns[2]);
     for (char *p : blocks)
-        MUST(cudaFree(p));
+        OK(cudaFree(p));
     return 0;
 }
 
@@ -113,7 +113,7 @@ static double fill_ms(uint4 *p, size_t bytes, unsigned value, double *ret_launch
     double start = now_s();
     fill<<<132 * 16, 256>>>(p, bytes / sizeof *p, value);
     *ret_launch_ms = 1e3 * (now_s() - start);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     return 1e3 * (now_s() - start);
 }
 
@@ -122,19 +122,19 @@ static int first(void)
     const size_t bytes = 2 * GIB;
     double launch_ms, total_ms;
     uint4 *p, word;
-    MUST(cudaMalloc(&p, MIB));
+    OK(cudaMalloc(&p, MIB));
     (void)fill_ms(p, MIB, 1, &launch_ms);
-    MUST(cudaFree(p));
+    OK(cudaFree(p));
     double start = now_s();
-    MUST(cudaMalloc(&p, bytes));
-    MUST(cudaDeviceSynchronize());
+    OK(cudaMalloc(&p, bytes));
+    OK(cudaDeviceSynchronize());
     printf("alloc_ms %.3f\n", 1e3 * (now_s() - start));
     total_ms = fill_ms(p, bytes, 5, &launch_ms);
     printf("first_launch_ms %.3f\nfirst_ms %.3f\n", launch_ms, total_ms);
     total_ms = fill_ms(p, bytes, 6, &launch_ms);
     printf("second_launch_ms %.4f\nsecond_ms %.3f\n", launch_ms, total_ms);
-    MUST(cudaMemcpy(&word, p + bytes / sizeof *p - 1, sizeof word, cudaMemcpyDeviceToHost));
-    MUST(cudaFree(p));
+    OK(cudaMemcpy(&word, p + bytes / sizeof *p - 1, sizeof word, cudaMemcpyDeviceToHost));
+    OK(cudaFree(p));
     return word.x == 6 && word.y == (unsigned)(bytes / sizeof *p - 1) ? 0 : EXIT_BROKEN;
 }
 
@@ -158,20 +158,20 @@ static int held(void)
     cudaStream_t streams[2];
     unsigned *flag, *seen, *words[4], got[2];
     int wrong = 0;
-    MUST(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
-    MUST(cudaMalloc(&seen, sizeof *seen));
+    OK(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
+    OK(cudaMalloc(&seen, sizeof *seen));
     for (int i = 0; i < 2; i++)
-        MUST(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+        OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
     for (int i = 0; i < 4; i++) {
-        MUST(cudaMalloc(&words[i], 64 * MIB));
-        MUST(cudaMemset(words[i], 0, sizeof *words[i]));
-        MUST(cudaMemset(words[i] + MIB, 0, sizeof *words[i]));
+        OK(cudaMalloc(&words[i], 64 * MIB));
+        OK(cudaMemset(words[i], 0, sizeof *words[i]));
+        OK(cudaMemset(words[i] + MIB, 0, sizeof *words[i]));
     }
-    MUST(cudaMemset(seen, 0, sizeof *seen));
+    OK(cudaMemset(seen, 0, sizeof *seen));
     *flag = 1; /* kernels are loaded before one of them waits */
     wait_for<<<1, 1, 0, streams[0]>>>(flag, seen);
     add<<<1, 1, 0, streams[0]>>>(words[0], seen);
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     *flag = 0;
     wait_for<<<1, 1, 0, streams[0]>>>(flag, seen);
     double start = now_s();
@@ -180,13 +180,13 @@ static int held(void)
     add<<<1, 1, 0, streams[0]>>>(words[2], seen);
     add<<<1, 1, 0, streams[0]>>>(words[3], seen);
     double behind = now_s();
-    MUST(cudaGetLastError());
-    MUST(cudaStreamSynchronize(streams[1]));
+    OK(cudaGetLastError());
+    OK(cudaStreamSynchronize(streams[1]));
     *(volatile unsigned *)flag = 7;
-    MUST(cudaDeviceSynchronize());
+    OK(cudaDeviceSynchronize());
     for (int i = 2; i < 4; i++) {
-        MUST(cudaMemcpy(got, words[i], sizeof *got, cudaMemcpyDeviceToHost));
-        MUST(cudaMemcpy(got + 1, words[i] + MIB, sizeof *got, cudaMemcpyDeviceToHost));
+        OK(cudaMemcpy(got, words[i], sizeof *got, cudaMemcpyDeviceToHost));
+        OK(cudaMemcpy(got + 1, words[i] + MIB, sizeof *got, cudaMemcpyDeviceToHost));
         wrong += (got[0] != 7) + (got[1] != 7);
     }
     printf("launch beside %.3f ms, two behind %.3f ms, wrong words %d\n", 1e3 * (beside - start),
@@ -219,8 +219,8 @@ static void say_layouts(const char *name, const void *symbol)
 {
     cudaFunction_t function;
     cudaKernel_t kernel;
-    MUST(cudaGetFuncBySymbol(&function, symbol));
-    MUST(cudaGetKernel(&kernel, symbol));
+    OK(cudaGetFuncBySymbol(&function, symbol));
+    OK(cudaGetKernel(&kernel, symbol));
     say_layout(name, "function asked as function:", ask_function, function);
     say_layout(name, "kernel asked as kernel:", ask_kernel, kernel);
     say_layout(name, "kernel asked as function:", ask_function, kernel);
@@ -230,7 +230,7 @@ static void say_layouts(const char *name, const void *symbol)
 
 static int layouts(void)
 {
-    MUST(cudaFree(NULL));
+    OK(cudaFree(NULL));
     say_layouts("given", (const void *)given);
     say_layouts("given_more", (const void *)given_more);
     say_layouts("given_nothing", (const void *)given_nothing);

@@ -19,12 +19,12 @@ static void *allocate_in(const char *path)
     allocate_function *allocate;
     CUdeviceptr p;
 
-    NEED(!library);
+    OK(!library);
     allocate = (allocate_function *)dlsym(library, "module_allocate");
-    NEED(!allocate);
-    NEED(allocate(&p, 1 << 20));
-    NEED(cuMemFree(p));
-    NEED(dlclose(library));
+    OK(!allocate);
+    OK(allocate(&p, 1 << 20));
+    OK(cuMemFree(p));
+    OK(dlclose(library));
     return (void *)allocate;
 }
 
@@ -34,10 +34,10 @@ int main(int argc, char **argv)
     CUcontext context;
     CUdevice device;
 
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
     for (unsigned i = 0; i < n; i++)
         same += allocate_in(argv[2]) == allocate_in(argv[3]);
     say("at the same place: %u", same);

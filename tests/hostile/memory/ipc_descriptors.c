@@ -18,19 +18,19 @@ static void take_device(void)
     CUcontext context;
     CUdevice device;
 
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
 }
 
 static void use_up_descriptors(void)
 {
     struct rlimit limit;
 
-    NEED(getrlimit(RLIMIT_NOFILE, &limit));
+    OK(getrlimit(RLIMIT_NOFILE, &limit));
     limit.rlim_cur = limit.rlim_max < MOST ? limit.rlim_max : MOST;
-    NEED(setrlimit(RLIMIT_NOFILE, &limit));
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
     while (dup(STDOUT_FILENO) >= 0)
         ;
 }
@@ -40,7 +40,7 @@ static unsigned count_wrong(CUdeviceptr p)
     unsigned char bytes[BYTES];
     unsigned wrong = 0;
 
-    NEED(cuMemcpyDtoH(bytes, p, BYTES));
+    OK(cuMemcpyDtoH(bytes, p, BYTES));
     for (unsigned i = 0; i < BYTES; i++)
         wrong += bytes[i] != 42;
     return wrong;
@@ -52,7 +52,7 @@ static void be_guest(int from, const char *part, unsigned n)
     CUresult result = CUDA_SUCCESS;
     CUdeviceptr p;
 
-    NEED(read(from, &handle, sizeof(handle)) != sizeof(handle));
+    OK(read(from, &handle, sizeof(handle)) != sizeof(handle));
     take_device();
     if (!strcmp(part, "guest"))
         use_up_descriptors();
@@ -61,7 +61,7 @@ static void be_guest(int from, const char *part, unsigned n)
         if (result || i == 0)
             say("open: %d, wrong bytes: %u", result, result ? 0 : count_wrong(p));
         if (!result)
-            NEED(cuIpcCloseMemHandle(p));
+            OK(cuIpcCloseMemHandle(p));
     }
     exit(0);
 }
@@ -74,19 +74,19 @@ int main(int argc, char **argv)
     pid_t guest;
     int ends[2], status;
 
-    NEED(argc < 2 || pipe(ends));
+    OK(argc < 2 || pipe(ends));
     guest = fork();
     if (!guest)
         be_guest(ends[0], argv[1], n);
     take_device();
-    NEED(cuMemAlloc(&p, BYTES));
-    NEED(cuMemsetD8(p, 42, BYTES));
-    NEED(cuCtxSynchronize());
-    NEED(cuIpcGetMemHandle(&handle, p));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuMemsetD8(p, 42, BYTES));
+    OK(cuCtxSynchronize());
+    OK(cuIpcGetMemHandle(&handle, p));
     if (!strcmp(argv[1], "host"))
         use_up_descriptors();
-    NEED(write(ends[1], &handle, sizeof(handle)) != sizeof(handle));
-    NEED(waitpid(guest, &status, 0) != guest || status);
+    OK(write(ends[1], &handle, sizeof(handle)) != sizeof(handle));
+    OK(waitpid(guest, &status, 0) != guest || status);
     say("the guest has left");
     return 0;
 }

@@ -12,14 +12,14 @@ int main(int argc, char **argv)
     CUdevice device;
     CUdeviceptr p;
 
-    NEED(argc != 2 || !setlocale(LC_ALL, argv[1]));
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    OK(argc != 2 || !setlocale(LC_ALL, argv[1]));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
     for (int i = 0; i < 3; i++) {
-        NEED(cuMemAlloc(&p, 1500000));
-        NEED(cuMemFree(p));
+        OK(cuMemAlloc(&p, 1500000));
+        OK(cuMemFree(p));
     }
     say("the point: %.1f, capital I: %d", 0.5, strcasecmp("I", "i"));
     return 0;

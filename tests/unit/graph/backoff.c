@@ -2,6 +2,7 @@
  * and long rounds are not slept through. */
 #include "graph/learn/backoff.h"
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 static uint64_t state = 5;
