@@ -16,15 +16,17 @@ cuda=("$NVCC" -O2 -std=c++17 "-arch=$ARCH" "-I$ROOT" -Wno-deprecated-gpu-targets
 c=("${CC:-gcc}" -O2 -fPIC -std=gnu11 -Wall -Wextra "-I$ROOT" "-I$CUDA/include")
 link_cuda=("-L$CUDA/lib64/stubs" -lcuda)
 
-# build TARGET SOURCE COMMAND...: unless the target is newer than its source, all headers and this script.
+# build TARGET SOURCE COMMAND...: unless the target is newer than its source, all headers and this script. A source that
+# is a folder stands for all C files in it.
 build() {
-    local target=$BIN/$1 source=$HERE/$2
+    local target=$BIN/$1 sources=("$HERE/$2")
+    [[ $2 == *.c* ]] || sources=("$HERE/$2"/*.c)
     shift 2
-    if [[ $target -nt $source && -z $(find "$HERE" "$ROOT/tests/common" -newer "$target" \
-        \( -name '*.h' -o -name build.sh \)) ]]; then
+    if [[ -e $target && -z $(find "${sources[@]}" -newer "$target") &&
+        -z $(find "$HERE" "$ROOT/tests/common" -newer "$target" \( -name '*.h' -o -name build.sh \)) ]]; then
         return
     fi
-    "$@" "$source" -o "$target" "${link[@]}" >"$target.log" 2>&1 &
+    "$@" "${sources[@]}" -o "$target" "${link[@]}" >"$target.log" 2>&1 &
     pids+=($!)
     names+=("$target")
 }
@@ -68,7 +70,7 @@ build driver_dlsym lookup/driver.c "${c[@]}" -DVIA_DLSYM
 build_all c lookup bypass
 build_all c process startup
 build_all cuda frameworks cublas_capture
-build sim_truth sim_truth/sim_truth.c "${c[@]}" -pthread
+build sim_truth sim_truth "${c[@]}" -pthread
 
 failed=0
 for i in "${!pids[@]}"; do
