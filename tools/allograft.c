@@ -1,20 +1,18 @@
-/* The command `allograft`: takes the first word apart and hands on to the command it names. */
-#include "tools/command.h"
+/* The command `allograft`: reads the first word and calls the command that it names. */
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
 
-#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void command_complain(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    fputs("allograft: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-}
+/* Only this file names the functions of the commands: what they call knows none of them. */
+static int (*const functions[N_COMMANDS])(const struct command_line *line) = {
+#define COMMAND(name, ...) command_##name,
+#define ARGUMENT(...)
+#define OPTION(...)
+#include "tools/line/commands.def"
+};
 
 /* argv[1] is the name of the command. */
 static int run_command(const struct command *command, int argc, char **argv)
@@ -25,7 +23,7 @@ static int run_command(const struct command *command, int argc, char **argv)
     if (status == STATUS_OK && line.n_given && line.given[line.n_given - 1].option == OPTION_help)
         command_help(command);
     else if (status == STATUS_OK)
-        status = command->run(&line);
+        status = functions[command->id](&line);
     free(line.given);
     return status;
 }

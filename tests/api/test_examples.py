@@ -1,4 +1,4 @@
-# The README's examples of the control API: compiled, and run on the simulated driver where they need no PyTorch.
+# The examples of docs/api.md: compiled, and run on the simulated driver where they need no PyTorch.
 
 import ast
 import atexit
@@ -74,9 +74,8 @@ print(device.read(out, 1)[0], device.violations())
 
 
 def examples(language):
-    with open(os.path.join(ROOT, 'README.md'), encoding='utf-8') as file:
-        chapter = file.read().split('\n## Control API\n')[1].split('\n## ')[0]
-    return re.findall(r'```%s\n(.*?)```' % language, chapter, re.DOTALL)
+    with open(os.path.join(ROOT, 'docs', 'api.md'), encoding='utf-8') as file:
+        return re.findall(r'```%s\n(.*?)```' % language, file.read(), re.DOTALL)
 
 
 class Examples(Case):

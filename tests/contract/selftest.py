@@ -4,6 +4,7 @@ import sys
 import unittest
 
 import children
+import circles
 import contract
 import coverage
 import exports
@@ -12,6 +13,7 @@ import folders
 import functions
 import layers
 import needed
+import pages
 import start
 
 ROWS = contract.read_rows('''
@@ -46,6 +48,35 @@ class Rows(unittest.TestCase):
         told = {'cuMemAlloc_v2', 'cuEventRecord', 'cuStreamQuery'}
         self.assertEqual(coverage.coverage_problems(ROWS, told), [])
         self.assertEqual(len(coverage.coverage_problems(ROWS, told | {'cuNew'})), 1)
+
+
+class Circles(unittest.TestCase):
+    SOURCES = {
+        'tools/a/x.c': '#include "y.h"\nint x_go(int n)\n{\n    return y_go(n); /* z_go() */\n}\n',
+        'tools/a/y.c': 'int y_go(int n)\n{\n    return z_table[n];\n}\n',
+        'tools/b/z.c': 'const int z_table[3] = {\n    1, 2, 3};\nstatic int help(void)\n{\n    return 0;\n}\n',
+    }
+
+    def circle(self, path, text):
+        return circles.problems_of(dict(self.SOURCES, **{path: text}))
+
+    def test_graph(self):
+        self.assertEqual(circles.problems_of(self.SOURCES), [])
+        self.assertEqual(circles.graph_of(self.SOURCES)['tools/a/y.c'], {'tools/b/z.c': 'z_table'})
+
+    def test_files(self):
+        found = self.circle('tools/a/y.c', 'int y_go(int n)\n{\n    return x_go(n);\n}\n')
+        self.assertEqual(len(found), 1)
+        self.assertIn('(y_go) tools/a/y.c -> (x_go) tools/a/x.c', found[0])
+
+    def test_folders(self):
+        text = 'int w(void)\n{\n    return x_go(1);\n}\n'
+        self.assertEqual(len(self.circle('tools/b/w.c', text)), 1)
+        self.assertEqual(self.circle('tools/c/w.c', text), [])
+
+    def test_names(self):
+        self.assertEqual(self.circle('tools/b/w.c', 'static int x_go(int n)\n{\n    return n;\n}\n'
+                                     'const char w[] = "y_go(1)";\n'), [])
 
 
 class Exports(unittest.TestCase):
@@ -240,6 +271,46 @@ class Files(unittest.TestCase):
         for name in ('https://pypi.' + 'org/simple', 'http://deb.' + 'debian.org', '/' + 'work/x'):
             self.assertEqual(len(files.problems_of('README.md', 'see %s\n' % name)), 1, name)
         self.assertEqual(files.problems_of('README.md', 'framework/x and network/work/y\n'), [])
+
+
+PAGES = {
+    'README.md': '# A page\nsee [pages](docs/README.md#the-index-of-them) and `tools/run/*.c`\n',
+    'docs/README.md': '# The `index`, of them!\n- [a](a.md#same-1), [home](../README.md), ![x](images/x.svg)\n',
+    'docs/a.md': '## same\n## same\n```sh\n# no heading, [no link](nowhere)\n```\n`[no link](b)` [x](https://b/c)\n',
+}
+THERE = pages.with_folders([*PAGES, 'docs/images/x.svg', 'tools/run/run.c'])
+
+
+class Pages(unittest.TestCase):
+    def problems(self, **changed):
+        return pages.problems_of({**PAGES, **{name.replace('__', '/') + '.md': text for name, text in changed.items()}},
+                                 THERE)
+
+    def test_right(self):
+        self.assertEqual(self.problems(), [])
+
+    def test_links(self):
+        for link in ('[a](b.md)', '![a](docs/images/y.svg)', '<img src="docs/x.svg">', '[a](docs/a.md#none)',
+                     '[a](#none)', '[a](tools/run/run.c#L1)', '[a](docs/a.md#same-2)', '[a](docs/nofolder/)'):
+            self.assertNotEqual(self.problems(README=PAGES['README.md'] + link + '\n'), [], link)
+
+    def test_anchors(self):
+        heads = '# A *b*, c_d: `e()`\n## [Linked](x.md) - twice?\n~~~\n# code\n~~~\n### A b, c_d: e\n'
+        self.assertEqual(pages.anchors(heads), {'a-b-c_d-e', 'linked---twice', 'a-b-c_d-e-1'})
+
+    def test_reach(self):
+        self.assertEqual(len(self.problems(docs__README='# The index of them\n')), 1)
+        self.assertEqual(len(self.problems(README='# No link\n')), 1)
+
+    def test_names(self):
+        for name in ('`tools/run/walk.c`', 'tests/none/', 'interpose/x_<arch>.S', 'docs/*.pdf'):
+            self.assertEqual(len(self.problems(docs__a='## same\n## same\n' + name + '\n')), 1, name)
+        self.assertEqual(pages.name_problems('CONTRIBUTING.md', '`run.c` `cuda.h` tools/run/r*\n', THERE), [])
+        self.assertEqual(len(pages.name_problems('CONTRIBUTING.md', '`walk.c`\n', THERE)), 1)
+
+    def test_length(self):
+        self.assertEqual(pages.length_problems('a\n' * pages.README_LINES), [])
+        self.assertEqual(len(pages.length_problems('a\n' * (pages.README_LINES + 1))), 1)
 
 
 if __name__ == '__main__':

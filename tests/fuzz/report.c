@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "tools/command.h"
-#include "tools/report/html.h"
+#include "tools/base/complain.h"
+#include "tools/report/job.h"
+#include "tools/trace/html_trace.h"
 
 /* Of the command; nothing here complains. */
 void command_complain(const char *format, ...)

@@ -1,4 +1,4 @@
-/* tools/mapping.c: a mapped file may lose its end, and what is missing reads as zeros; another
+/* tools/base/mapping.c: a mapped file may lose its end, and what is missing reads as zeros; another
  * fault is none of its business. */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tests/common/check.h"
-#include "tools/mapping.h"
+#include "tools/base/mapping.h"
 
 #define BYTES 300000u /* some pages of any size, and a part of one */
 

@@ -12,6 +12,10 @@ import zipfile
 import command
 from command import CommandTest, allograft, clean_environment, paths
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "contract"))
+
+import pages  # noqa: E402: the contract's reading of pages
+
 # No newer C library than this one is needed, by the wheel that is built here too.
 NEWEST_GLIBC = (2, 34)
 
@@ -96,6 +100,14 @@ class Install(CommandTest):
             built = os.path.join(self.build, os.path.basename(name))
             self.assertEqual(dynamic_symbols(installed), dynamic_symbols(built))
 
+    def links_lead_somewhere(self, tree):
+        """From each page of a tree to another one of it."""
+        folder = os.path.dirname(self.one("doc/allograft/README.md", tree))
+        there = set(glob.glob("**", root_dir=folder, recursive=True))
+        read = pages.read_pages(folder, there)
+        self.assertIn("docs/settings.md", read)
+        self.assertEqual(pages.link_problems(read, there), [])
+
     def simulates(self, installed, **changes):
         """The simulated driver of the same tree is the one that is found."""
         env = clean_environment(**{"LD_LIBRARY_PATH": None, "LD_PRELOAD": None, **changes})
@@ -109,6 +121,9 @@ class Install(CommandTest):
     def test_the_simulated_driver_lies_where_no_loader_looks(self):
         place = os.path.dirname(self.one("libcuda.so*"))
         self.assertEqual(place, os.path.join(os.path.dirname(self.one("liballograft.so")), "allograft", "simulated"))
+
+    def test_pages(self):
+        self.links_lead_somewhere(self.stage)
 
     def test_command_works(self):
         self.works(self.one("bin/allograft"))
@@ -177,6 +192,7 @@ class Install(CommandTest):
         self.assertEqual(execute("dpkg-deb", "--extract", package, tree).returncode, 0)
         self.one("man1/allograft.1.gz", tree)
         self.one("doc/allograft/copyright", tree)
+        self.links_lead_somewhere(tree)
         self.one("zsh/vendor-completions/_allograft", tree)
         self.works(self.one("bin/allograft", tree))
         self.simulates(self.one("bin/allograft", tree))

@@ -4,81 +4,23 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "interpose/base/text.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
 #include "tools/doctor/doctor_driver.h"
+#include "tools/line/command_line.h"
+#include "tools/run/environment.h"
 
 #define STATUS_RESTRICTED 3
-
-struct finding {
-    enum verdict verdict;
-    const char *section;
-    char name[64], text[400];
-};
-
-struct findings {
-    struct finding *at;
-    size_t n;
-};
-
-void found(struct findings *findings, enum verdict verdict, const char *section, const char *name,
-           const char *format, ...)
-{
-    struct finding *more = realloc(findings->at, (findings->n + 1) * sizeof(*more));
-    struct finding *finding;
-    va_list args;
-
-    if (!more) {
-        command_complain("no memory");
-        exit(STATUS_FAILED);
-    }
-    findings->at = more;
-    finding = &more[findings->n++];
-    finding->verdict = verdict;
-    finding->section = section;
-    snprintf(finding->name, sizeof(finding->name), "%s", name);
-    va_start(args, format);
-    vsnprintf(finding->text, sizeof(finding->text), format, args);
-    va_end(args);
-    for (char *c = finding->text; *c;
-         c++) { /* names of files and devices must not steer a terminal */
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-    }
-}
-
-static enum verdict worst(const struct findings *findings)
-{
-    enum verdict verdict = VERDICT_INFO;
-
-    for (size_t i = 0; i < findings->n; i++) {
-        if (findings->at[i].verdict > verdict)
-            verdict = findings->at[i].verdict;
-    }
-    return verdict;
-}
 
 static int exit_status(enum verdict verdict)
 {
     return verdict == VERDICT_FAIL   ? STATUS_FAILED
            : verdict >= VERDICT_TRAP ? STATUS_RESTRICTED
                                      : STATUS_OK;
-}
-
-static bool has_failed(const struct findings *findings, const char *section, const char *name)
-{
-    for (size_t i = 0; i < findings->n; i++) {
-        const struct finding *finding = &findings->at[i];
-
-        if (finding->verdict == VERDICT_FAIL && !strcmp(finding->section, section) &&
-            !strcmp(finding->name, name))
-            return true;
-    }
-    return false;
 }
 
 static const char *const words[] = {"info", "good", "trap", "lack", "fail"};
@@ -115,12 +57,12 @@ static void show_sum(const struct findings *findings)
                                           {"It works", ". Mind the lines marked '!'"},
                                           {"It works", ", but for what is marked 'no'"},
                                           {"It does not work", ": see FAIL"}};
-    const char *const *sum = sums[worst(findings)];
+    const char *const *sum = sums[findings_worst(findings)];
     bool simulated = doctor_driver_is_simulated();
 
     printf("%s %s%s.\n", sum[0], simulated ? "on the simulated driver" : "here", sum[1]);
-    if (!simulated &&
-        (has_failed(findings, "driver", "found") || has_failed(findings, "driver", "devices")))
+    if (!simulated && (findings_have_failed(findings, "driver", "found") ||
+                       findings_have_failed(findings, "driver", "devices")))
         printf("To see it work without a GPU, on a simulated driver:\n"
                "  %s doctor --simulate\n",
                program_invocation_name);
@@ -151,7 +93,7 @@ static void show_json(const struct findings *findings)
                 "{\"schema\":\"allograft-doctor/1\",\"version\":\"" ALLOGRAFT_VERSION
                 "\",\"verdict\":\"%s\","
                 "\"simulated\":%s,\"findings\":[",
-                words[worst(findings)], doctor_driver_is_simulated() ? "true" : "false");
+                words[findings_worst(findings)], doctor_driver_is_simulated() ? "true" : "false");
     for (size_t i = 0; i < findings->n; i++) {
         const struct finding *finding = &findings->at[i];
 
@@ -206,7 +148,7 @@ int command_doctor(const struct command_line *line)
         show_json(&findings);
     else
         show_text(&findings);
-    status = exit_status(worst(&findings));
+    status = exit_status(findings_worst(&findings));
     free(findings.at);
     return status;
 }

@@ -102,19 +102,19 @@ static void look_at_device(struct findings *findings, int device)
 
     (void)cu.cuDeviceGetName(name, sizeof(name), device);
     (void)cu.cuDeviceTotalMem_v2(&bytes, device);
-    found(findings, VERDICT_INFO, section, "device", "%s, %s, compute capability %d.%d", name,
-          ag_text_size(size, sizeof(size), bytes),
-          attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
-          attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+    findings_add(findings, VERDICT_INFO, section, "device", "%s, %s, compute capability %d.%d",
+                 name, ag_text_size(size, sizeof(size), bytes),
+                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
     if (strstr(name, " MIG "))
-        found(findings, VERDICT_TRAP, section, "mig",
-              "a MIG slice: no peer access, no memory shared with other slices");
+        findings_add(findings, VERDICT_TRAP, section, "mig",
+                     "a MIG slice: no peer access, no memory shared with other slices");
     if (!strncmp(name, "GRID ", 5) || strstr(name, "vGPU"))
-        found(findings, VERDICT_TRAP, section, "vgpu",
-              "a vGPU: managed memory may be switched off by its host");
+        findings_add(findings, VERDICT_TRAP, section, "vgpu",
+                     "a vGPU: managed memory may be switched off by its host");
     if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device))
-        found(findings, VERDICT_TRAP, section, "pageable",
-              "reads pageable host memory: frees wait as natively");
+        findings_add(findings, VERDICT_TRAP, section, "pageable",
+                     "reads pageable host memory: frees wait as natively");
 }
 
 static void look_at_policies(struct findings *findings, int device, int version)
@@ -124,31 +124,32 @@ static void look_at_policies(struct findings *findings, int device, int version)
     bool managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device);
 
     if (attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device))
-        found(findings, VERDICT_GOOD, section, "pool", "POLICY=pool");
+        findings_add(findings, VERDICT_GOOD, section, "pool", "POLICY=pool");
     else
-        found(findings, VERDICT_LACK, section, "pool",
-              "POLICY=pool: the device has no memory pools; memory stays native");
+        findings_add(findings, VERDICT_LACK, section, "pool",
+                     "POLICY=pool: the device has no memory pools; memory stays native");
     if (managed)
-        found(findings, VERDICT_GOOD, section, "managed",
-              "POLICY=managed, OOM=spill, and prefetch");
+        findings_add(findings, VERDICT_GOOD, section, "managed",
+                     "POLICY=managed, OOM=spill, and prefetch");
     else
-        found(findings, VERDICT_LACK, section, "managed",
-              "POLICY=managed, OOM=spill: %s; memory stays native",
-              attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device) ? "no concurrent managed access"
-                                                                    : "no managed memory");
+        findings_add(findings, VERDICT_LACK, section, "managed",
+                     "POLICY=managed, OOM=spill: %s; memory stays native",
+                     attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device)
+                         ? "no concurrent managed access"
+                         : "no managed memory");
     if (managed && version >= 13000)
-        found(findings, VERDICT_GOOD, section, "managed_pool",
-              "managed pools: MANAGED_BACKEND=pool, async=managed");
+        findings_add(findings, VERDICT_GOOD, section, "managed_pool",
+                     "managed pools: MANAGED_BACKEND=pool, async=managed");
     else if (managed)
-        found(findings, VERDICT_LACK, section, "managed_pool",
-              "managed pools need a driver of CUDA 13: MANAGED_BACKEND=plain serves");
+        findings_add(findings, VERDICT_LACK, section, "managed_pool",
+                     "managed pools need a driver of CUDA 13: MANAGED_BACKEND=plain serves");
     if (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        found(findings, VERDICT_GOOD, section, "ipc",
-              "pool memory can be shared with other processes");
+        findings_add(findings, VERDICT_GOOD, section, "ipc",
+                     "pool memory can be shared with other processes");
     else
-        found(findings, VERDICT_LACK, section, "ipc",
-              "pool memory cannot be shared with other processes: programs that do need "
-              "POLICY=native");
+        findings_add(findings, VERDICT_LACK, section, "ipc",
+                     "pool memory cannot be shared with other processes: programs that do need "
+                     "POLICY=native");
 }
 
 /* "0-1, 0-2": pairs of devices that reach each other's memory. */
@@ -170,23 +171,23 @@ static void look_at_peers(struct findings *findings, int n)
                                            length ? ", " : "", a, b);
         }
     }
-    found(findings, VERDICT_INFO, "driver", "peers", "peer access between devices: %s",
-          length ? pairs : "none");
+    findings_add(findings, VERDICT_INFO, "driver", "peers", "peer access between devices: %s",
+                 length ? pairs : "none");
 }
 
 static void look_at_version(struct findings *findings, int version)
 {
-    found(findings, VERDICT_INFO, "driver", "version", "a driver of CUDA %d.%d", version / 1000,
-          version % 1000 / 10);
+    findings_add(findings, VERDICT_INFO, "driver", "version", "a driver of CUDA %d.%d",
+                 version / 1000, version % 1000 / 10);
     if (version < 11040)
-        found(findings, VERDICT_FAIL, "driver", "age",
-              "older than CUDA 11.4: nothing is redirected");
+        findings_add(findings, VERDICT_FAIL, "driver", "age",
+                     "older than CUDA 11.4: nothing is redirected");
     if (version < 12040)
-        found(findings, VERDICT_LACK, "driver", "replay",
-              "GRAPH needs a driver of CUDA 12.4: it cannot tell the "
-              "parameters of kernels");
+        findings_add(findings, VERDICT_LACK, "driver", "replay",
+                     "GRAPH needs a driver of CUDA 12.4: it cannot tell the "
+                     "parameters of kernels");
     else
-        found(findings, VERDICT_GOOD, "driver", "replay", "GRAPH: streams can be replayed");
+        findings_add(findings, VERDICT_GOOD, "driver", "replay", "GRAPH: streams can be replayed");
 }
 
 int doctor_driver(struct findings *findings)
@@ -198,7 +199,7 @@ int doctor_driver(struct findings *findings)
     if (missing) {
         bool none = !strcmp(missing, "libcuda.so.1");
 
-        found(
+        findings_add(
             findings, VERDICT_FAIL, "driver", none ? "found" : "complete",
             none
                 ? "no GPU can be used here: there is no NVIDIA driver (%s cannot be loaded). Where "
@@ -211,14 +212,16 @@ int doctor_driver(struct findings *findings)
     if (result != CUDA_SUCCESS || cu.cuDeviceGetCount(&n) != CUDA_SUCCESS || !n) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
-        found(findings, VERDICT_FAIL, "driver", "devices", "no GPU can be used here: %s%s%s",
-              name_of(result), visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+        findings_add(findings, VERDICT_FAIL, "driver", "devices", "no GPU can be used here: %s%s%s",
+                     name_of(result), visible ? "; CUDA_VISIBLE_DEVICES=" : "",
+                     visible ? visible : "");
         return 0;
     }
     (void)cu.cuDriverGetVersion(&version);
     if (simulated)
-        found(findings, VERDICT_INFO, "driver", "simulated",
-              "the simulated driver: what follows says nothing of a GPU, and times mean nothing");
+        findings_add(
+            findings, VERDICT_INFO, "driver", "simulated",
+            "the simulated driver: what follows says nothing of a GPU, and times mean nothing");
     look_at_version(findings, version);
     look_at_peers(findings, n);
     for (int i = 0; i < n && i < MOST_DEVICES; i++) {

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -12,7 +13,8 @@
 #include <unistd.h>
 
 #include "interpose/base/text.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/run/environment.h"
 
 /* Does a line of the file begin with one of the words? The first word found, or NULL. */
 static const char *line_of(const char *path, const char *const *words)
@@ -38,26 +40,27 @@ static void look_at_library(struct findings *findings)
     void *handle;
 
     if (locate_library(path, sizeof(path)) != STATUS_OK) {
-        found(findings, VERDICT_FAIL, "library", "found", "liballograft.so was not found");
+        findings_add(findings, VERDICT_FAIL, "library", "found", "liballograft.so was not found");
         return;
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle)
-        found(findings, VERDICT_GOOD, "library", "found", "%s", path);
+        findings_add(findings, VERDICT_GOOD, "library", "found", "%s", path);
     else
-        found(findings, VERDICT_FAIL, "library", "found", "cannot be loaded: %s", dlerror());
+        findings_add(findings, VERDICT_FAIL, "library", "found", "cannot be loaded: %s", dlerror());
 }
 
 /* The counters' files lie there. */
 static void look_at_shared_memory(struct findings *findings)
 {
     if (access("/dev/shm", W_OK))
-        found(findings, VERDICT_LACK, "machine", "counters",
-              "/dev/shm is not writable (%s): no report of a process that is killed, no `top`",
-              strerror(errno));
+        findings_add(
+            findings, VERDICT_LACK, "machine", "counters",
+            "/dev/shm is not writable (%s): no report of a process that is killed, no `top`",
+            strerror(errno));
     else
-        found(findings, VERDICT_GOOD, "machine", "counters",
-              "/dev/shm keeps the counters of killed processes");
+        findings_add(findings, VERDICT_GOOD, "machine", "counters",
+                     "/dev/shm keeps the counters of killed processes");
 }
 
 static void look_at_locked_memory(struct findings *findings)
@@ -68,10 +71,10 @@ static void look_at_locked_memory(struct findings *findings)
     if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
         limit.rlim_cur >= 64 << 20)
         return;
-    found(findings, VERDICT_INFO, "machine", "memlock",
-          "at most %s of locked memory (ulimit -l); the driver's pinned memory "
-          "does not count",
-          ag_text_size(size, sizeof(size), limit.rlim_cur));
+    findings_add(findings, VERDICT_INFO, "machine", "memlock",
+                 "at most %s of locked memory (ulimit -l); the driver's pinned memory "
+                 "does not count",
+                 ag_text_size(size, sizeof(size), limit.rlim_cur));
 }
 
 static void look_at_environment(struct findings *findings)
@@ -80,19 +83,20 @@ static void look_at_environment(struct findings *findings)
     size_t wrong = settings_check_environment();
 
     if (wrong)
-        found(findings, VERDICT_FAIL, "environment", "settings",
-              "%zu bad setting%s in ALLOGRAFT_* variables: programs would run on the driver alone",
-              wrong, wrong == 1 ? "" : "s");
+        findings_add(
+            findings, VERDICT_FAIL, "environment", "settings",
+            "%zu bad setting%s in ALLOGRAFT_* variables: programs would run on the driver alone",
+            wrong, wrong == 1 ? "" : "s");
     if (preload && *preload)
-        found(findings, VERDICT_TRAP, "environment", "preload",
-              "LD_PRELOAD is set already: %s. What stands before "
-              "liballograft.so there sees calls first",
-              preload);
+        findings_add(findings, VERDICT_TRAP, "environment", "preload",
+                     "LD_PRELOAD is set already: %s. What stands before "
+                     "liballograft.so there sees calls first",
+                     preload);
     if (audit && *audit)
-        found(findings, VERDICT_TRAP, "environment", "audit", "LD_AUDIT is set: %s", audit);
+        findings_add(findings, VERDICT_TRAP, "environment", "audit", "LD_AUDIT is set: %s", audit);
     if (getenv("CUDA_INJECTION64_PATH"))
-        found(findings, VERDICT_TRAP, "environment", "injection",
-              "CUDA_INJECTION64_PATH is set: a profiler is in every CUDA process");
+        findings_add(findings, VERDICT_TRAP, "environment", "injection",
+                     "CUDA_INJECTION64_PATH is set: a profiler is in every CUDA process");
 }
 
 static void look_for_traps(struct findings *findings)
@@ -104,21 +108,21 @@ static void look_for_traps(struct findings *findings)
 
     snprintf(control, sizeof(control), "%s/control", pipe && *pipe ? pipe : "/tmp/nvidia-mps");
     if (!access(control, F_OK))
-        found(findings, VERDICT_TRAP, "machine", "mps",
-              "MPS runs (%s): processes share one context's memory, "
-              "an error of one is an error of all",
-              control);
+        findings_add(findings, VERDICT_TRAP, "machine", "mps",
+                     "MPS runs (%s): processes share one context's memory, "
+                     "an error of one is an error of all",
+                     control);
     if (module)
-        found(findings, VERDICT_TRAP, "machine", "rdma",
-              "%s is loaded: memory of our pool cannot be registered "
-              "for RDMA; libraries known to do that get native memory (see RULES)",
-              module);
+        findings_add(findings, VERDICT_TRAP, "machine", "rdma",
+                     "%s is loaded: memory of our pool cannot be registered "
+                     "for RDMA; libraries known to do that get native memory (see RULES)",
+                     module);
     if (!uname(&name) && strcasestr(name.release, "microsoft"))
-        found(findings, VERDICT_TRAP, "machine", "wsl",
-              "WSL 2: no concurrent managed access, no IPC");
+        findings_add(findings, VERDICT_TRAP, "machine", "wsl",
+                     "WSL 2: no concurrent managed access, no IPC");
     if (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK))
-        found(findings, VERDICT_INFO, "machine", "container",
-              "a container: processes see only each other's counters");
+        findings_add(findings, VERDICT_INFO, "machine", "container",
+                     "a container: processes see only each other's counters");
 }
 
 void doctor_machine(struct findings *findings)

@@ -8,15 +8,17 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "interpose/api/allograft.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/doctor_driver.h"
+#include "tools/run/environment.h"
 
 #define ROUNDS     200u
 #define WORDS      (64u * 1024u)
@@ -235,17 +237,19 @@ static void compare(struct findings *findings, const char *door, const char *lib
     snprintf(what, sizeof(what), "%s%s, found by %s",
              graphs ? "GRAPH=all" : "POLICY=", graphs ? "" : policy, door);
     if (!outcome.ran || outcome.result)
-        found(findings, VERDICT_FAIL, "self-test", name, "%s: %s", what,
-              outcome.ran ? "the driver returned an error" : outcome.how);
+        findings_add(findings, VERDICT_FAIL, "self-test", name, "%s: %s", what,
+                     outcome.ran ? "the driver returned an error" : outcome.how);
     else if (strcmp(outcome.sum, native->sum) != 0)
-        found(findings, VERDICT_FAIL, "self-test", name, "%s: OTHER BYTES than natively", what);
+        findings_add(findings, VERDICT_FAIL, "self-test", name, "%s: OTHER BYTES than natively",
+                     what);
     else if (!taken_over)
-        found(findings, VERDICT_LACK, "self-test", name, "%s: the same bytes, but nothing was %s",
-              what, graphs ? "launched in graphs" : "redirected");
+        findings_add(findings, VERDICT_LACK, "self-test", name,
+                     "%s: the same bytes, but nothing was %s", what,
+                     graphs ? "launched in graphs" : "redirected");
     else
-        found(findings, VERDICT_GOOD, "self-test", name, "%s: the same bytes as natively, %llu %s",
-              what, taken_over,
-              graphs ? "operations launched in graphs" : "allocations redirected");
+        findings_add(findings, VERDICT_GOOD, "self-test", name,
+                     "%s: the same bytes as natively, %llu %s", what, taken_over,
+                     graphs ? "operations launched in graphs" : "allocations redirected");
 }
 
 void doctor_self_test(struct findings *findings)
@@ -256,8 +260,8 @@ void doctor_self_test(struct findings *findings)
     char library[PATH_MAX];
 
     if (!native.ran || native.result) {
-        found(findings, VERDICT_FAIL, "self-test", "native", "a small program fails natively: %s",
-              native.how);
+        findings_add(findings, VERDICT_FAIL, "self-test", "native",
+                     "a small program fails natively: %s", native.how);
         return;
     }
     if (locate_library(library, sizeof(library)) != STATUS_OK)

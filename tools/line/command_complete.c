@@ -2,13 +2,15 @@
  * shells ask for it, so that they need not know the table. */
 #include <ctype.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "interpose/settings/options.h"
-#include "tools/command.h"
-#include "tools/folder.h"
+#include "tools/base/complain.h"
+#include "tools/base/folder.h"
+#include "tools/line/command_line.h"
 
 /* The word that is completed; what stands before `rest`, such as "--policy=", stays. */
 struct word {

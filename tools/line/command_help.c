@@ -1,6 +1,7 @@
 /* The texts of --help, made of the table commands.def for a terminal of 80 columns. */
 #include "tools/line/command_line.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "interpose/settings/options.h"

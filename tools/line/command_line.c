@@ -3,6 +3,8 @@
 #include "tools/line/command_line.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -10,14 +12,30 @@
 
 #include "interpose/base/text.h"
 #include "interpose/settings/options.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
 
 const struct command commands[N_COMMANDS] = {
-#define COMMAND(name, ...) {COMMAND_##name, #name, __VA_ARGS__, command_##name},
+#define COMMAND(name, ...) {COMMAND_##name, #name, __VA_ARGS__},
 #define ARGUMENT(...)
 #define OPTION(...)
 #include "tools/line/commands.def"
 };
+
+int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size)
+{
+    const size_t prefix_length = strlen("ALLOGRAFT_");
+    bool prefixed =
+        written_length >= prefix_length && !strncasecmp(written, "ALLOGRAFT_", prefix_length);
+    size_t at = prefixed ? 0 : prefix_length;
+
+    if (at + written_length >= name_size)
+        return -ENAMETOOLONG;
+    memcpy(name, "ALLOGRAFT_", at);
+    for (size_t i = 0; i < written_length; i++)
+        name[at + i] = (char)(written[i] == '-' ? '_' : toupper((unsigned char)written[i]));
+    name[at + written_length] = '\0';
+    return 0;
+}
 
 /* ---- the table of options ------------------------------------------------------------------ */
 

@@ -33,7 +33,7 @@ struct given {
     const char *value; /* NULL where it takes none */
 };
 
-/* What was said to a command. */
+/* What follows the name of a command. */
 struct command_line {
     struct given *given; /* in their order */
     size_t n_given;
@@ -46,8 +46,13 @@ struct command {
     const char *name, *operands;
     int least, most;
     const char *values, *summary, *about, *end;
-    int (*run)(const struct command_line *line); /* returns an exit status */
 };
+
+/* The commands, for allograft.c alone; each returns an exit status. */
+#define COMMAND(name, ...) int command_##name(const struct command_line *line);
+#define ARGUMENT(...)
+#define OPTION(...)
+#include "tools/line/commands.def"
 
 struct command_option {
     int id, command; /* OPTION_..., COMMAND_... */
@@ -75,6 +80,10 @@ const struct command_option *command_option_find(const struct command *command, 
  * `given`, in any case. */
 int command_line_read(const struct command *command, int argc, char **argv,
                       struct command_line *ret);
+
+/* Turns what a person may write for a setting ("pool-keep", "POOL_KEEP", "ALLOGRAFT_POOL_KEEP")
+ * into the name of its variable. Returns 0, or -ENAMETOOLONG with `name` untouched. */
+int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size);
 
 /* --help: of all, and of one command. */
 void command_help_all(FILE *out);

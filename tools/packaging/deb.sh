@@ -66,7 +66,6 @@ architecture=$(dpkg --print-architecture)
 doc=$tree/usr/share/doc/allograft
 mkdir -p "$tree/DEBIAN" "$doc"
 cp "$ROOT/LICENSE" "$doc/copyright"
-cp "$ROOT/README.md" "$ROOT/CHANGELOG.md" "$doc/"
 # Debian's zsh looks for what packages bring in a folder of its own.
 find "$tree" -type d -path '*/zsh/site-functions' -exec sh -c 'mv "$1" "${1%/*}/vendor-completions"' - {} \; -prune
 find "$tree" -path '*/man/*' -type f -name '*.[17]' -exec gzip -9n {} +

@@ -1,9 +1,11 @@
 /* `allograft diff A B`: what two runs counted differently: in words, and each number by its weight.
  */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -433,23 +435,23 @@ static void render_json(struct ag_text *text, const struct comparison *it, doubl
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-struct wishes {
+struct options {
     bool json;
     double least;
 };
 
-static int take_options(const struct command_line *line, struct wishes *wishes)
+static int take_options(const struct command_line *line, struct options *options)
 {
     for (size_t i = 0; i < line->n_given; i++) {
         const char *value = line->given[i].value;
         char *end = NULL;
 
         if (line->given[i].option == OPTION_diff_json) {
-            wishes->json = true;
+            options->json = true;
             continue;
         }
-        wishes->least = strtod(value, &end);
-        if (end == value || (*end && strcmp(end, "%") != 0) || !(wishes->least >= 0)) {
+        options->least = strtod(value, &end);
+        if (end == value || (*end && strcmp(end, "%") != 0) || !(options->least >= 0)) {
             command_complain("diff: --least=%s is not allowed; allowed: a share in percent, such "
                              "as 1%%",
                              value);
@@ -459,7 +461,7 @@ static int take_options(const struct command_line *line, struct wishes *wishes)
     return STATUS_OK;
 }
 
-static int show(struct comparison *it, const struct wishes *wishes)
+static int show(struct comparison *it, const struct options *options)
 {
     struct ag_text text = {0};
     int status = STATUS_OK;
@@ -468,8 +470,8 @@ static int show(struct comparison *it, const struct wishes *wishes)
         process_make_plain(&it->sides[i]);
     compare_all(it);
     if (it->n)
-        qsort(it->rows, it->n, sizeof(*it->rows), wishes->json ? by_weight : by_part_and_weight);
-    (wishes->json ? render_json : render_text)(&text, it, wishes->least);
+        qsort(it->rows, it->n, sizeof(*it->rows), options->json ? by_weight : by_part_and_weight);
+    (options->json ? render_json : render_text)(&text, it, options->least);
     if (it->no_memory || text.truncated) {
         command_complain("no memory for the whole report");
         status = STATUS_FAILED;
@@ -484,17 +486,17 @@ static int show(struct comparison *it, const struct wishes *wishes)
 int command_diff(const struct command_line *line)
 {
     struct comparison comparison = {0};
-    struct wishes wishes = {0};
+    struct options options = {0};
     int status = STATUS_OK;
 
-    if (take_options(line, &wishes))
+    if (take_options(line, &options))
         return STATUS_USAGE;
     for (unsigned i = 0; i < 2; i++) {
         if (!process_read_or_say(AT_FDCWD, line->words[i], &comparison.sides[i]))
             status = STATUS_FAILED;
     }
     if (status == STATUS_OK)
-        status = show(&comparison, &wishes);
+        status = show(&comparison, &options);
     for (unsigned i = 0; i < 2; i++)
         process_finish(&comparison.sides[i]);
     return status;

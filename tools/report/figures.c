@@ -20,19 +20,6 @@ const char outlier_rule[] =
     "more than 1.5 times the median, or less than the median / 1.5 (time in calls: and 1 % of the "
     "process's time away from it; shares: and 5 points)";
 
-const char *unit_text(char *buffer, size_t size, enum unit unit, double value)
-{
-    if (unit == UNIT_BYTES)
-        return ag_text_size(buffer, size, value < 1.8e19 ? (uint64_t)value : UINT64_MAX);
-    if (unit == UNIT_NS)
-        return ag_text_duration(buffer, size, value);
-    if (unit == UNIT_PERCENT)
-        snprintf(buffer, size, "%.1f %%", value);
-    else
-        snprintf(buffer, size, "%.0f", value);
-    return buffer;
-}
-
 /* ---- one process --------------------------------------------------------------------------- */
 
 struct memory {
@@ -136,6 +123,18 @@ bool figure_is_outlier(const struct job *job, const struct process *process, enu
         least = 5;
     distance = value > median ? value - median : median - value;
     return distance > least && (value > 1.5 * median || 1.5 * value < median);
+}
+
+bool figure_is_shown(const struct job *job, enum figure figure)
+{
+    double value;
+
+    for (size_t i = 0; i < job->n; i++) {
+        if (figure <= FIGURE_CALL_NS ||
+            (figure_of(&job->processes[i], figure, &value) && value > 0))
+            return true;
+    }
+    return false;
 }
 
 /* ---- overview ------------------------------------------------------------------------------ */

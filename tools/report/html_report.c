@@ -1,10 +1,12 @@
 /* html_report.c: a job, or one process, as a page: tiles, then a card for each subject. */
-#include "tools/report/html.h"
+#include "tools/report/job.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "interpose/settings/options.h"
+#include "tools/base/html.h"
+#include "tools/trace/html_trace.h"
 
 #define MOST_BARS_OF_RANKS 200u /* beyond that many processes the table has numbers only */
 

@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include "interpose/settings/options.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
 #include "tools/trace/trace_file.h"
-
-const char *const place_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host", "spilled"};
 
 bool job_add(struct job *job, struct process *process)
 {

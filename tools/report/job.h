@@ -2,9 +2,8 @@
 #ifndef TOOLS_JOB_H
 #define TOOLS_JOB_H
 
+#include "tools/base/unit.h"
 #include "tools/report/process.h"
-
-enum unit { UNIT_COUNT, UNIT_BYTES, UNIT_NS, UNIT_PERCENT };
 
 /* What is compared between ranks. */
 enum figure {
@@ -53,9 +52,6 @@ void job_finish(struct job *job);
 bool job_setting(const struct process *process, size_t i, const char **ret_source,
                  const char **ret_value);
 
-/* "201", "2.00 MiB", "30.2 us", "98.5 %"; returns buffer. */
-const char *unit_text(char *buffer, size_t size, enum unit unit, double value);
-
 struct figure_row {
     const char *key, *title;
     enum unit unit;
@@ -99,7 +95,5 @@ void job_render_json(struct ag_text *text, const struct job *job);
 /* ---- html_report.c --------------------------------------------------------------------------- */
 
 void job_render_html(struct ag_text *text, const struct job *job);
-
-extern const char *const place_names[AG_N_PLACEMENTS];
 
 #endif

@@ -33,18 +33,6 @@ static void add_cell(struct ag_text *text, const struct job *job, const struct p
     ag_text_add(text, " %10s", cell);
 }
 
-bool figure_is_shown(const struct job *job, enum figure figure)
-{
-    double value;
-
-    for (size_t i = 0; i < job->n; i++) {
-        if (figure <= FIGURE_CALL_NS ||
-            (figure_of(&job->processes[i], figure, &value) && value > 0))
-            return true;
-    }
-    return false;
-}
-
 /* Of the column of hosts: no name is cut. */
 static int host_width(const struct job *job)
 {

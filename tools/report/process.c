@@ -2,8 +2,8 @@
  */
 #include "tools/report/process.h"
 
-#include "tools/command.h"
-#include "tools/output.h"
+#include "tools/base/complain.h"
+#include "tools/base/output.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -52,6 +52,9 @@ void process_make_texts_safe(struct ag_stats *stats);
 
 /* ---- counters.c ---------------------------------------------------------------------------- */
 
+/* "native", "pool", ... */
+extern const char *const place_names[AG_N_PLACEMENTS];
+
 /* Reads a file of counters; why not, or NULL. */
 const char *counters_read(int fd, struct ag_stats *stats);
 /* Running, dead, or of another machine or container? They were read at `path` in `folder`. */

@@ -1,22 +1,24 @@
 /* `allograft report`: what processes counted, out of their counters' files or their JSON reports.
  */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/folder.h"
-#include "tools/output.h"
+#include "tools/base/folder.h"
+#include "tools/base/output.h"
 #include "tools/report/job.h"
 #include "tools/report/report_list.h"
 
-struct wishes {
+struct options {
     bool all, json, clean;
     int pid;            /* of this process, or */
     const char *name;   /* of this program */
@@ -39,21 +41,21 @@ static void render_text(struct ag_text *text, const struct process *process)
 
 /* Adds the report of the file `name` in `folder` to `text`, or to the job that is wished for. With
  * `n_others`, files of other builds are counted there and nothing is said. */
-static int add_report(struct ag_text *text, int folder, const char *name, struct wishes *wishes,
+static int add_report(struct ag_text *text, int folder, const char *name, struct options *options,
                       unsigned *n_others)
 {
     struct process process;
     const char *fault;
 
     if (folder == AT_FDCWD && job_is_trace(name)) {
-        if (wishes->html.path)
-            return job_add_trace(&wishes->job, name) ? STATUS_OK : STATUS_FAILED;
+        if (options->html.path)
+            return job_add_trace(&options->job, name) ? STATUS_OK : STATUS_FAILED;
         command_complain("%s is a trace: `allograft trace` shows it, and --html with its report",
                          name);
         return STATUS_FAILED;
     }
     fault = process_read(folder, name, &process);
-    wishes->was_cut = fault == process_cut_short;
+    options->was_cut = fault == process_cut_short;
     if (fault == process_of_other_build && n_others) {
         ++*n_others;
         return STATUS_OK;
@@ -62,9 +64,9 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
         process_complain(name, fault);
         return STATUS_FAILED;
     }
-    if (wishes->html.path || wishes->n_what > 1)
-        return job_add(&wishes->job, &process) ? STATUS_OK : STATUS_FAILED;
-    if (wishes->json)
+    if (options->html.path || options->n_what > 1)
+        return job_add(&options->job, &process) ? STATUS_OK : STATUS_FAILED;
+    if (options->json)
         ag_render_json(text, process.stats, &process.moment);
     else
         render_text(text, &process);
@@ -85,29 +87,29 @@ static int print(struct ag_text *text)
     return ferror(stdout) ? STATUS_FAILED : STATUS_OK;
 }
 
-static int show_job(struct wishes *wishes)
+static int show_job(struct options *options)
 {
     struct ag_text text = {0};
     int status = STATUS_OK;
 
-    if (!wishes->job.n) {
+    if (!options->job.n) {
         command_complain("a page needs the report of a process beside traces");
         return STATUS_FAILED;
     }
-    if (!job_add_up(&wishes->job)) {
+    if (!job_add_up(&options->job)) {
         command_complain("no memory for the whole report");
         return STATUS_FAILED;
     }
-    if (wishes->html.path)
-        job_render_html(&text, &wishes->job);
-    else if (wishes->json)
-        job_render_json(&text, &wishes->job);
+    if (options->html.path)
+        job_render_html(&text, &options->job);
+    else if (options->json)
+        job_render_json(&text, &options->job);
     else
-        job_render_text(&text, &wishes->job);
-    if (wishes->html.path && job_is_torn(&wishes->job))
+        job_render_text(&text, &options->job);
+    if (options->html.path && job_is_torn(&options->job))
         status = STATUS_FAILED;
-    else if (wishes->html.path && !text.truncated)
-        status = output_write(&wishes->html, text.data, text.length);
+    else if (options->html.path && !text.truncated)
+        status = output_write(&options->html, text.data, text.length);
     else
         status = print(&text);
     ag_text_finish(&text);
@@ -115,32 +117,32 @@ static int show_job(struct wishes *wishes)
 }
 
 /* The page, if one is wanted and there is something on it. */
-static int show_page(struct wishes *wishes)
+static int show_page(struct options *options)
 {
-    return wishes->html.path && (wishes->job.n || wishes->job.n_traces) ? show_job(wishes)
-                                                                        : STATUS_OK;
+    return options->html.path && (options->job.n || options->job.n_traces) ? show_job(options)
+                                                                           : STATUS_OK;
 }
 
 /* ---- many ---------------------------------------------------------------------------------- */
 
-static int show_all(struct folder_files *files, struct wishes *wishes)
+static int show_all(struct folder_files *files, struct options *options)
 {
     struct ag_text text = {0};
     unsigned n_others = 0;
     int status = STATUS_OK;
     bool first = true, is_shown;
 
-    if (wishes->json)
+    if (options->json)
         ag_text_add(&text, "[");
     for (size_t i = 0; i < files->n; i++) {
-        size_t n_before = wishes->job.n;
+        size_t n_before = options->job.n;
         struct ag_text one = {0};
 
-        if (add_report(&one, files->folder, files->names[i], wishes, &n_others))
+        if (add_report(&one, files->folder, files->names[i], options, &n_others))
             status = STATUS_FAILED;
         if (one.data)
-            ag_text_add(&text, "%s%s", first ? "" : wishes->json ? "," : "\n", one.data);
-        else if (wishes->job.n == n_before && !wishes->was_cut)
+            ag_text_add(&text, "%s%s", first ? "" : options->json ? "," : "\n", one.data);
+        else if (options->job.n == n_before && !options->was_cut)
             *files->names[i] = '\0'; /* somebody may want it */
         first = first && !one.data;
         ag_text_finish(&one);
@@ -148,17 +150,17 @@ static int show_all(struct folder_files *files, struct wishes *wishes)
     if (n_others)
         command_complain("%u more %s: the command that lies beside its library shows them",
                          n_others, process_of_other_build);
-    if (wishes->json)
+    if (options->json)
         ag_text_add(&text, "]\n");
-    is_shown = !print(&text) && !show_page(wishes) && !fflush(stdout);
+    is_shown = !print(&text) && !show_page(options) && !fflush(stdout);
     ag_text_finish(&text);
-    for (size_t i = 0; wishes->clean && is_shown && i < files->n; i++)
+    for (size_t i = 0; options->clean && is_shown && i < files->n; i++)
         folder_remove_if_dead(files->folder, files->names[i]);
     return is_shown ? status : STATUS_FAILED;
 }
 
 /* A list of them, and what the newest counted. */
-static int show_newest(struct folder_files *files, const char *path, struct wishes *wishes)
+static int show_newest(struct folder_files *files, const char *path, struct options *options)
 {
     struct ag_text text = {0};
     size_t newest;
@@ -166,58 +168,58 @@ static int show_newest(struct folder_files *files, const char *path, struct wish
 
     report_list(&text, files, path, &newest);
     ag_text_add(&text, "\n");
-    status = wishes->html.path ? STATUS_OK : print(&text);
+    status = options->html.path ? STATUS_OK : print(&text);
     ag_text_finish(&text);
     if (newest < files->n) {
         memmove(files->names[0], files->names[newest], sizeof(files->names[0]));
         files->n = 1;
     }
-    return show_all(files, wishes) ? STATUS_FAILED : status;
+    return show_all(files, options) ? STATUS_FAILED : status;
 }
 
-static int complain_of_none(const char *path, const struct wishes *wishes)
+static int complain_of_none(const char *path, const struct options *options)
 {
-    if (wishes->pid)
-        command_complain("process %d has no counters in %s", wishes->pid, path);
-    else if (wishes->name)
+    if (options->pid)
+        command_complain("process %d has no counters in %s", options->pid, path);
+    else if (options->name)
         command_complain("%s: no such file, and no process of that program has counters in %s",
-                         wishes->name, path);
+                         options->name, path);
     else
-        command_complain("no counters of %s processes in %s", wishes->all ? "any" : "dead", path);
+        command_complain("no counters of %s processes in %s", options->all ? "any" : "dead", path);
     return STATUS_FAILED;
 }
 
 /* Processes with counters in a folder: those asked for, all, or the newest of the dead ones. */
-static int report_folder(int folder, const char *path, struct wishes *wishes)
+static int report_folder(int folder, const char *path, struct options *options)
 {
-    bool chosen = wishes->pid || wishes->name;
+    bool chosen = options->pid || options->name;
     struct folder_files files = {.folder = folder};
-    int status = folder_list(&files, wishes->pid, wishes->all || wishes->name);
+    int status = folder_list(&files, options->pid, options->all || options->name);
 
-    if (!status && wishes->name)
-        report_list_keep(&files, wishes->name);
+    if (!status && options->name)
+        report_list_keep(&files, options->name);
     if (status)
         command_complain("%s: %s", path, strerror(errno));
-    else if (!files.n && (chosen || !wishes->json))
-        status = complain_of_none(path, wishes);
-    else if (files.n < 2 || chosen || wishes->all || wishes->json)
-        status = show_all(&files, wishes);
+    else if (!files.n && (chosen || !options->json))
+        status = complain_of_none(path, options);
+    else if (files.n < 2 || chosen || options->all || options->json)
+        status = show_all(&files, options);
     else
-        status = show_newest(&files, path, wishes);
+        status = show_newest(&files, path, options);
     free(files.names);
     return status;
 }
 
-static int report_own_folder(struct wishes *wishes)
+static int report_own_folder(struct options *options)
 {
     char path[PATH_MAX];
     int folder, status;
 
     if (folder_open_own(&folder, path, sizeof(path)))
         return STATUS_FAILED;
-    if (folder < 0 && wishes->name)
-        return complain_of_none(path, wishes);
-    if (folder < 0 && !wishes->pid && wishes->json) {
+    if (folder < 0 && options->name)
+        return complain_of_none(path, options);
+    if (folder < 0 && !options->pid && options->json) {
         puts("[]");
         return STATUS_OK;
     }
@@ -225,12 +227,12 @@ static int report_own_folder(struct wishes *wishes)
         command_complain("no process has left counters: there is no %s", path);
         return STATUS_FAILED;
     }
-    status = report_folder(folder, path, wishes);
+    status = report_folder(folder, path, options);
     close(folder);
     return status;
 }
 
-static int report_named_folder(const char *path, struct wishes *wishes)
+static int report_named_folder(const char *path, struct options *options)
 {
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
 
@@ -238,7 +240,7 @@ static int report_named_folder(const char *path, struct wishes *wishes)
         command_complain("%s: %s", path, strerror(errno));
         return STATUS_FAILED;
     }
-    status = report_folder(folder, path, wishes);
+    status = report_folder(folder, path, options);
     close(folder);
     return status;
 }
@@ -249,37 +251,37 @@ static void remove_file_if_dead(const char *path)
         command_complain("%s: %s", path, strerror(errno));
 }
 
-static int report_path(const char *path, struct wishes *wishes)
+static int report_path(const char *path, struct options *options)
 {
     struct ag_text text = {0};
     struct stat st;
     int status;
 
     if (!stat(path, &st) && S_ISDIR(st.st_mode))
-        return report_named_folder(path, wishes);
-    status = add_report(&text, AT_FDCWD, path, wishes, NULL);
+        return report_named_folder(path, options);
+    status = add_report(&text, AT_FDCWD, path, options, NULL);
     if (!status)
-        status = print(&text) || show_page(wishes) ? STATUS_FAILED : STATUS_OK;
+        status = print(&text) || show_page(options) ? STATUS_FAILED : STATUS_OK;
     ag_text_finish(&text);
-    if (!status && wishes->clean && !fflush(stdout))
+    if (!status && options->clean && !fflush(stdout))
         remove_file_if_dead(path);
     return status;
 }
 
 /* All of them or none: a sum that lacks a rank looks like one that does not. */
-static int report_files(struct wishes *wishes)
+static int report_files(struct options *options)
 {
     int status = STATUS_OK;
 
-    for (int i = 0; i < wishes->n_what; i++) {
-        if (add_report(NULL, AT_FDCWD, wishes->what[i], wishes, NULL))
+    for (int i = 0; i < options->n_what; i++) {
+        if (add_report(NULL, AT_FDCWD, options->what[i], options, NULL))
             status = STATUS_FAILED;
     }
     if (status == STATUS_OK)
-        status = show_job(wishes);
-    for (int i = 0; status == STATUS_OK && wishes->clean && !fflush(stdout) && i < wishes->n_what;
+        status = show_job(options);
+    for (int i = 0; status == STATUS_OK && options->clean && !fflush(stdout) && i < options->n_what;
          i++)
-        remove_file_if_dead(wishes->what[i]);
+        remove_file_if_dead(options->what[i]);
     return status;
 }
 
@@ -299,56 +301,57 @@ static bool may_be_program(const char *word)
     return *word && !strchr(word, '/') && access(word, F_OK);
 }
 
-static int take_words(const struct command_line *line, struct wishes *wishes)
+static int take_words(const struct command_line *line, struct options *options)
 {
-    wishes->what = line->words;
-    wishes->n_what = line->n_words;
+    options->what = line->words;
+    options->n_what = line->n_words;
     for (size_t i = 0; i < line->n_given; i++) {
-        wishes->all |= line->given[i].option == OPTION_report_all;
-        wishes->json |= line->given[i].option == OPTION_report_json;
-        wishes->html.force |= line->given[i].option == OPTION_report_force;
-        wishes->clean |= line->given[i].option == OPTION_report_clean;
+        options->all |= line->given[i].option == OPTION_report_all;
+        options->json |= line->given[i].option == OPTION_report_json;
+        options->html.force |= line->given[i].option == OPTION_report_force;
+        options->clean |= line->given[i].option == OPTION_report_clean;
         if (line->given[i].option == OPTION_report_html)
-            wishes->html.path = line->given[i].value;
+            options->html.path = line->given[i].value;
     }
-    for (int i = 0; wishes->n_what > 1 && i < wishes->n_what; i++) {
-        if (pid_in(wishes->what[i])) {
+    for (int i = 0; options->n_what > 1 && i < options->n_what; i++) {
+        if (pid_in(options->what[i])) {
             command_complain("report: one process at a time, or several files");
             return STATUS_USAGE;
         }
     }
-    if (wishes->json && wishes->html.path) {
+    if (options->json && options->html.path) {
         command_complain("report: --json or --html, not both");
         return STATUS_USAGE;
     }
     return STATUS_OK;
 }
 
-static int report(struct wishes *wishes)
+static int report(struct options *options)
 {
-    if (wishes->n_what > 1)
-        return report_files(wishes);
-    if (wishes->n_what)
-        wishes->pid = pid_in(wishes->what[0]);
-    if (wishes->n_what && !wishes->pid && may_be_program(wishes->what[0]))
-        wishes->name = wishes->what[0];
-    if (!wishes->n_what || wishes->pid || wishes->name)
-        return report_own_folder(wishes);
-    return report_path(wishes->what[0], wishes);
+    if (options->n_what > 1)
+        return report_files(options);
+    if (options->n_what)
+        options->pid = pid_in(options->what[0]);
+    if (options->n_what && !options->pid && may_be_program(options->what[0]))
+        options->name = options->what[0];
+    if (!options->n_what || options->pid || options->name)
+        return report_own_folder(options);
+    return report_path(options->what[0], options);
 }
 
 int command_report(const struct command_line *line)
 {
-    struct wishes wishes = {.html = {.command = "report", .option = "--html", .kind = OUTPUT_PAGE}};
+    struct options options = {
+        .html = {.command = "report", .option = "--html", .kind = OUTPUT_PAGE}};
     int status;
 
-    if (take_words(line, &wishes))
+    if (take_words(line, &options))
         return STATUS_USAGE;
-    for (int i = 0; i < wishes.n_what; i++)
-        output_keep_path(wishes.what[i]);
-    if (wishes.html.path && output_check(&wishes.html))
+    for (int i = 0; i < options.n_what; i++)
+        output_keep_path(options.what[i]);
+    if (options.html.path && output_check(&options.html))
         return STATUS_FAILED;
-    status = report(&wishes);
-    job_finish(&wishes.job);
+    status = report(&options);
+    job_finish(&options.job);
     return status;
 }

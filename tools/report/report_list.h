@@ -3,7 +3,7 @@
 #define TOOLS_REPORT_LIST_H
 
 #include "interpose/base/text.h"
-#include "tools/folder.h"
+#include "tools/base/folder.h"
 
 /* A line for each file, the newest last, below a heading: when its process began, what it was and
  * how it ended. *ret_newest is the newest that can be read, or files->n. */

@@ -43,8 +43,6 @@ static const char *const hook_names[] = {
 #include "interpose/driver/hooks.def"
 };
 
-static const char *const place_names[] = {"native", "pool", "managed", "host", "spilled"};
-
 static void fault(struct reader *reader, const char *key, const char *what)
 {
     if (!reader->bad)

@@ -1,9 +1,12 @@
 /* Checks the settings in force here, points at mistakes, and prints what `options --check` shows.
  */
 #include "interpose/settings/options.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
+#include "tools/run/environment.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -224,7 +227,7 @@ static void print_rules(void)
            "from=\napply to them.\n");
 }
 
-int command_options_check(void)
+int settings_show_checked(void)
 {
     if (settings_check_environment())
         return STATUS_USAGE;

@@ -1,8 +1,10 @@
 /* Finds liballograft.so from the place the command itself lies in. */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/run/environment.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,8 @@
 /* Puts the library in front of what is preloaded already. */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/run/environment.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

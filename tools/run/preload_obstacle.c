@@ -1,6 +1,6 @@
 /* Tells whether the dynamic linker will preload a library into a program, from the program's file.
  */
-#include "tools/command.h"
+#include "tools/run/environment.h"
 
 #include <elf.h>
 #include <fcntl.h>

@@ -1,13 +1,16 @@
 /* `allograft run`: checks every setting, then becomes the program with the library preloaded. */
 #include "interpose/report/unused.h"
 #include "interpose/settings/options.h"
-#include "tools/command.h"
-#include "tools/output.h"
+#include "tools/base/complain.h"
+#include "tools/base/output.h"
+#include "tools/line/command_line.h"
+#include "tools/run/environment.h"
 
 #include <errno.h>
 #include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -1,38 +1,22 @@
 /* `allograft options`: every setting as a table, and how their names are written. */
 #include "interpose/settings/options.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
+#include "tools/run/environment.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define PREFIX "ALLOGRAFT_"
-
-/* The table is this wide wherever it is printed, so that the README can hold the same text; a
+/* The table is this wide wherever it is printed, so that docs/settings.md can hold the same text; a
  * terminal that is narrower gets a list. */
 #define TABLE_COLUMNS 100
 #define COLUMN_GAP    2
-
-/* ---- names and values ---------------------------------------------------------------------- */
-
-int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size)
-{
-    const size_t prefix_length = strlen(PREFIX);
-    bool prefixed = written_length >= prefix_length && !strncasecmp(written, PREFIX, prefix_length);
-    size_t at = prefixed ? 0 : prefix_length;
-
-    if (at + written_length >= name_size)
-        return -ENAMETOOLONG;
-    memcpy(name, PREFIX, at);
-    for (size_t i = 0; i < written_length; i++)
-        name[at + i] = (char)(written[i] == '-' ? '_' : toupper((unsigned char)written[i]));
-    name[at + written_length] = '\0';
-    return 0;
-}
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
@@ -111,5 +95,5 @@ static int print_table(void)
 
 int command_options(const struct command_line *line)
 {
-    return line->n_given ? command_options_check() : print_table();
+    return line->n_given ? settings_show_checked() : print_table();
 }

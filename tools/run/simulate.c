@@ -1,8 +1,10 @@
 /* Leads a program to the simulated driver, which lies beside the library. */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/run/environment.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +25,8 @@ static void candidate(const char *library, size_t i, char *path, size_t path_siz
              beside_library[i]); /* the library's path is absolute */
 }
 
-bool find_simulated_driver(const char *library, char *path, size_t path_size)
+/* False when no driver lies beside the library. */
+static bool find_simulated_driver(const char *library, char *path, size_t path_size)
 {
     for (size_t i = 0; i < N_BESIDE; i++) {
         candidate(library, i, path, path_size);

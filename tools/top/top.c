@@ -1,18 +1,20 @@
 /* `allograft top`: the running processes under Allograft, again and again. */
-#include "tools/command.h"
+#include "tools/base/complain.h"
+#include "tools/line/command_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/folder.h"
+#include "tools/base/folder.h"
 #include "tools/top/top.h"
 
-struct wishes {
+struct options {
     bool once, json, clean, has_interval;
     double interval;
     const char *folder;
@@ -28,17 +30,17 @@ static void clean(int folder, const struct top_table *table)
     }
 }
 
-static int show_once(int folder, const struct wishes *wishes)
+static int show_once(int folder, const struct options *options)
 {
     struct top_table first = {0}, table = {0};
     struct ag_text text = {0};
     int status = STATUS_FAILED;
     bool good = true;
 
-    if (folder >= 0 && wishes->has_interval) {
+    if (folder >= 0 && options->has_interval) {
         struct timespec pause = {
-            (time_t)wishes->interval,
-            (long)((wishes->interval - (double)(time_t)wishes->interval) * 1e9)};
+            (time_t)options->interval,
+            (long)((options->interval - (double)(time_t)options->interval) * 1e9)};
 
         good = top_look(folder, NULL, &first);
         while (good && nanosleep(&pause, &pause) && errno == EINTR)
@@ -46,7 +48,7 @@ static int show_once(int folder, const struct wishes *wishes)
     }
     if (folder >= 0)
         good = good && top_look(folder, &first, &table);
-    if (good && wishes->json)
+    if (good && options->json)
         top_render_json(&text, &table);
     else if (good)
         top_render(&text, &table, 250, 0, "\n");
@@ -55,7 +57,7 @@ static int show_once(int folder, const struct wishes *wishes)
         status = STATUS_OK;
     else
         command_complain(good ? "cannot write to standard output" : "the counters cannot be read");
-    if (wishes->clean && status == STATUS_OK)
+    if (options->clean && status == STATUS_OK)
         clean(folder, &table);
     ag_text_finish(&text);
     top_finish(&first);
@@ -77,30 +79,30 @@ static bool show_page(const struct top_table *table)
 }
 
 /* The folder may come into being, or be made anew, while we look. */
-static int open_folder(const struct wishes *wishes, int *ret)
+static int open_folder(const struct options *options, int *ret)
 {
     char path[PATH_MAX];
 
-    if (!wishes->folder)
+    if (!options->folder)
         return folder_open_own(ret, path, sizeof(path));
-    *ret = open(wishes->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *ret = open(options->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret >= 0)
         return STATUS_OK;
-    command_complain("%s: %s", wishes->folder, strerror(errno));
+    command_complain("%s: %s", options->folder, strerror(errno));
     return STATUS_FAILED;
 }
 
 /* The next look; what was seen before it is in *table. */
-static bool look(const struct wishes *wishes, struct top_table *table)
+static bool look(const struct options *options, struct top_table *table)
 {
     struct top_table next = {0};
     int folder;
     bool good;
 
-    if (open_folder(wishes, &folder))
+    if (open_folder(options, &folder))
         return false;
     good = folder < 0 || top_look(folder, table, &next);
-    if (good && wishes->clean && folder >= 0)
+    if (good && options->clean && folder >= 0)
         clean(folder, &next);
     if (folder >= 0)
         close(folder);
@@ -109,46 +111,46 @@ static bool look(const struct wishes *wishes, struct top_table *table)
     return good;
 }
 
-static void show_always(const struct wishes *wishes)
+static void show_always(const struct options *options)
 {
     struct top_table table = {0};
     enum screen_event event = SCREEN_TIME;
 
     while (event != SCREEN_QUIT) {
-        if (event == SCREEN_TIME && !look(wishes, &table))
+        if (event == SCREEN_TIME && !look(options, &table))
             break;
         if (!show_page(&table))
             break;
-        event = screen_wait(wishes->interval);
+        event = screen_wait(options->interval);
     }
     top_finish(&table);
 }
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-static int take_interval(const char *word, struct wishes *wishes)
+static int take_interval(const char *word, struct options *options)
 {
     char *end = NULL;
 
-    wishes->interval = strtod(word, &end);
-    wishes->has_interval = true;
-    if (end != word && !*end && wishes->interval >= .05 && wishes->interval <= 86400)
+    options->interval = strtod(word, &end);
+    options->has_interval = true;
+    if (end != word && !*end && options->interval >= .05 && options->interval <= 86400)
         return STATUS_OK;
     command_complain("top: --interval=%s is not allowed; allowed: seconds, from 0.05 to 86400",
                      word);
     return STATUS_USAGE;
 }
 
-static int take_words(const struct command_line *line, struct wishes *wishes)
+static int take_words(const struct command_line *line, struct options *options)
 {
-    wishes->folder = line->words[0];
+    options->folder = line->words[0];
     for (size_t i = 0; i < line->n_given; i++) {
         const struct given *given = &line->given[i];
 
-        wishes->json |= given->option == OPTION_top_json;
-        wishes->once |= given->option == OPTION_top_once || given->option == OPTION_top_json;
-        wishes->clean |= given->option == OPTION_top_clean;
-        if (given->option == OPTION_top_interval && take_interval(given->value, wishes))
+        options->json |= given->option == OPTION_top_json;
+        options->once |= given->option == OPTION_top_once || given->option == OPTION_top_json;
+        options->clean |= given->option == OPTION_top_clean;
+        if (given->option == OPTION_top_interval && take_interval(given->value, options))
             return STATUS_USAGE;
     }
     return STATUS_OK;
@@ -156,17 +158,17 @@ static int take_words(const struct command_line *line, struct wishes *wishes)
 
 int command_top(const struct command_line *line)
 {
-    struct wishes wishes = {.interval = 1};
+    struct options options = {.interval = 1};
     int folder, status;
 
-    if (take_words(line, &wishes))
+    if (take_words(line, &options))
         return STATUS_USAGE;
-    if (open_folder(&wishes, &folder))
+    if (open_folder(&options, &folder))
         return STATUS_FAILED;
-    if (wishes.once || !screen_begin()) {
-        status = show_once(folder, &wishes);
+    if (options.once || !screen_begin()) {
+        status = show_once(folder, &options);
     } else {
-        show_always(&wishes);
+        show_always(&options);
         screen_end();
         status = STATUS_OK;
     }

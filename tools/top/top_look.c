@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "interpose/base/clock.h"
-#include "tools/command.h"
-#include "tools/folder.h"
+#include "tools/base/complain.h"
+#include "tools/base/folder.h"
 #include "tools/top/top.h"
 
 static struct top_counts counts_of(const struct process *process)

@@ -1,10 +1,11 @@
 /* html_trace.c: the card of a trace: memory and graphs over time, and who asked for memory. */
-#include "tools/report/html.h"
+#include "tools/trace/html_trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/base/html.h"
 #include "tools/trace/site_names.h"
 
 #define N_PARTS    400u /* of the time line, whatever the number of events */

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/mapping.h"
+#include "tools/base/mapping.h"
 #include "tools/trace/elf_symbols.h"
 
 #define MOST_DEMANGLED 64u

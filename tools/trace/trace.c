@@ -1,10 +1,12 @@
 /* `allograft trace`: what ALLOGRAFT_TRACE wrote, as text, for Perfetto, or for RMM's replay. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/command.h"
-#include "tools/output.h"
+#include "tools/base/complain.h"
+#include "tools/base/output.h"
+#include "tools/line/command_line.h"
 #include "tools/trace/trace_out.h"
 
 struct request {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/mapping.h"
+#include "tools/base/mapping.h"
 
 #define MOST_TEXTS 65536u /* a number of a text has 16 bits */
 #define N_SPACES   (AG_TRACE_TEXT_MODULE + 1u)

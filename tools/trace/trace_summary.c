@@ -1,4 +1,5 @@
 /* A trace in short, as text: see trace_out.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,15 +4,18 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
-#include "tools/command.h"
-#include "tools/output.h"
-#include "tools/report/html.h"
+#include "tools/base/complain.h"
+#include "tools/base/html.h"
+#include "tools/base/output.h"
+#include "tools/line/command_line.h"
+#include "tools/run/environment.h"
 
 static struct trial trials[] = {
     {.name = "as it is", .settings = {NULL}},
@@ -34,7 +37,7 @@ static struct {
     struct output write, html; /* their paths are NULL where they are not wanted */
     bool json, simulate;
     char **argv;
-} wish = {
+} options = {
     .runs = 5,
     .write = {.command = "tune", .option = "--write", .kind = OUTPUT_SETTINGS},
     .html = {.command = "tune", .option = "--html", .kind = OUTPUT_PAGE},
@@ -62,8 +65,8 @@ static int take_compare(const char *value)
                          value);
         return STATUS_USAGE;
     }
-    wish.output.ignored = !strcmp(value, "none");
-    wish.output.file = is_file ? value + 5 : NULL;
+    options.output.ignored = !strcmp(value, "none");
+    options.output.file = is_file ? value + 5 : NULL;
     return STATUS_OK;
 }
 
@@ -80,40 +83,40 @@ static int take_words(const struct command_line *line)
 {
     int status = STATUS_OK;
 
-    wish.argv = line->words;
+    options.argv = line->words;
     for (size_t i = 0; status == STATUS_OK && i < line->n_given; i++) {
         const char *value = line->given[i].value;
 
         switch (line->given[i].option) {
         case OPTION_tune_runs:
-            wish.runs = (unsigned)atoi(value);
+            options.runs = (unsigned)atoi(value);
             break;
         case OPTION_tune_timeout:
-            wish.timeout_ns = strtoull(value, NULL, 10) * 1000000000u;
+            options.timeout_ns = strtoull(value, NULL, 10) * 1000000000u;
             break;
         case OPTION_tune_metric:
-            wish.metric = (enum tune_metric)ag_text_choice(value, "time|peak|both");
+            options.metric = (enum tune_metric)ag_text_choice(value, "time|peak|both");
             break;
         case OPTION_tune_compare:
             status = take_compare(value);
             break;
         case OPTION_tune_write:
-            wish.write.path = value;
+            options.write.path = value;
             break;
         case OPTION_tune_html:
-            wish.html.path = value;
+            options.html.path = value;
             break;
         case OPTION_tune_force:
-            wish.write.force = wish.html.force = true;
+            options.write.force = options.html.force = true;
             break;
         case OPTION_tune_simulate:
-            wish.simulate = true;
+            options.simulate = true;
             break;
         default:
-            wish.json = true;
+            options.json = true;
         }
     }
-    if (status == STATUS_OK && wish.simulate && wish.metric != TUNE_PEAK)
+    if (status == STATUS_OK && options.simulate && options.metric != TUNE_PEAK)
         return refuse_times(STATUS_USAGE);
     return status;
 }
@@ -145,10 +148,10 @@ static bool learn(void)
     static const char *const none[] = {NULL};
     struct tune_run run;
 
-    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, wish.timeout_ns, &run))
+    if (!tune_run(options.argv, NULL, none, false, options.output.file, options.timeout_ns, &run))
         return false;
-    if (!stopped && !run.timed_out && run.status == wish.output.status)
-        tune_output_learn(&wish.output, &run.text);
+    if (!stopped && !run.timed_out && run.status == options.output.status)
+        tune_output_learn(&options.output, &run.text);
     tune_text_free(&run.text);
     return !stopped;
 }
@@ -159,13 +162,13 @@ static const char *fault_of(const struct tune_run *run)
 {
     if (run->timed_out)
         return "took too long";
-    if (run->status != wish.output.status)
+    if (run->status != options.output.status)
         return WIFSIGNALED(run->status) ? "ended by a signal" : "other exit status";
-    for (unsigned i = 0; i < MOST_DOUBTS && tune_output_differs(&wish.output, &run->text); i++) {
+    for (unsigned i = 0; i < MOST_DOUBTS && tune_output_differs(&options.output, &run->text); i++) {
         if (!learn())
             break;
     }
-    return !stopped && tune_output_differs(&wish.output, &run->text) ? "OTHER OUTPUT" : NULL;
+    return !stopped && tune_output_differs(&options.output, &run->text) ? "OTHER OUTPUT" : NULL;
 }
 
 static bool is_usable(const struct tune_run *run)
@@ -173,12 +176,12 @@ static bool is_usable(const struct tune_run *run)
     bool signalled = WIFSIGNALED(run->status);
 
     if (run->status)
-        command_complain("tune: %s does not end with success as it is (%s %d)%s%s", wish.argv[0],
+        command_complain("tune: %s does not end with success as it is (%s %d)%s%s", options.argv[0],
                          signalled ? "signal" : "exit status",
                          signalled ? WTERMSIG(run->status) : WEXITSTATUS(run->status),
                          *run->complaint ? ": " : "", run->complaint);
-    else if (wish.output.file && !run->has_output)
-        command_complain("tune: %s did not write %s", wish.argv[0], wish.output.file);
+    else if (options.output.file && !run->has_output)
+        command_complain("tune: %s did not write %s", options.argv[0], options.output.file);
     else
         return true;
     return false;
@@ -191,21 +194,21 @@ static int try_as_it_is(void)
     struct tune_run run;
     int result = STATUS_FAILED;
 
-    if (wish.output.file && !tune_set_aside(wish.output.file))
+    if (options.output.file && !tune_set_aside(options.output.file))
         return STATUS_FAILED;
-    if (!tune_run(wish.argv, NULL, none, false, wish.output.file, UINT64_MAX / 4, &run)) {
-        command_complain("tune: %s could not be started: %s", wish.argv[0], strerror(errno));
-        if (wish.output.file)
-            tune_settle(wish.output.file, false);
+    if (!tune_run(options.argv, NULL, none, false, options.output.file, UINT64_MAX / 4, &run)) {
+        command_complain("tune: %s could not be started: %s", options.argv[0], strerror(errno));
+        if (options.output.file)
+            tune_settle(options.output.file, false);
         return STATUS_FAILED;
     }
-    if (wish.output.file)
-        tune_settle(wish.output.file, run.has_output);
+    if (options.output.file)
+        tune_settle(options.output.file, run.has_output);
     if (!stopped && is_usable(&run)) {
-        wish.output.status = run.status;
-        tune_output_learn(&wish.output, &run.text);
-        if (!wish.timeout_ns)
-            wish.timeout_ns = 10 * run.ns + 60000000000u;
+        options.output.status = run.status;
+        tune_output_learn(&options.output, &run.text);
+        if (!options.timeout_ns)
+            options.timeout_ns = 10 * run.ns + 60000000000u;
         result = STATUS_OK;
     }
     tune_text_free(&run.text);
@@ -217,33 +220,34 @@ static int try_as_it_is(void)
 static int try_it(const char *library)
 {
     static const char *const counted[] = {"ALLOGRAFT_POLICY=native", NULL};
-    bool wanted = !wish.output.ignored;
+    bool wanted = !options.output.ignored;
     struct tune_run run;
     int result = try_as_it_is();
 
     if (result != STATUS_OK)
         return result;
-    if (!tune_run(wish.argv, library, counted, true, wish.output.file, wish.timeout_ns, &run))
+    if (!tune_run(options.argv, library, counted, true, options.output.file, options.timeout_ns,
+                  &run))
         return STATUS_FAILED;
     trials[0].peak_bytes = run.peak_bytes;
-    simulated = wish.simulate || run.simulated;
+    simulated = options.simulate || run.simulated;
     if (!stopped && !run.n_reports)
         command_complain(
             "tune: neither %s nor what it started made a CUDA call that came through, so "
             "the settings change nothing. Usual reasons: none of it needs a GPU; a "
             "program is statically linked, setuid, or was started without LD_PRELOAD "
             "(sudo, env -i, a container, another host)",
-            wish.argv[0]);
+            options.argv[0]);
     if (!stopped)
         (void)fault_of(&run);
     tune_text_free(&run.text);
-    if (simulated && wish.metric != TUNE_PEAK)
+    if (simulated && options.metric != TUNE_PEAK)
         return refuse_times(STATUS_FAILED);
-    if (wanted && wish.output.ignored)
+    if (wanted && options.output.ignored)
         command_complain("tune: nothing that %s writes can be compared: it tells times, or differs "
                          "from run to run, also as it is (--compare file:PATH compares something "
                          "else)",
-                         wish.argv[0]);
+                         options.argv[0]);
     return STATUS_OK;
 }
 
@@ -254,8 +258,8 @@ static void run_trial(struct trial *trial, const char *library)
 
     if (trial->fault)
         return;
-    if (!tune_run(wish.argv, is_native ? NULL : library, trial->settings, !is_native,
-                  wish.output.file, wish.timeout_ns, &run)) {
+    if (!tune_run(options.argv, is_native ? NULL : library, trial->settings, !is_native,
+                  options.output.file, options.timeout_ns, &run)) {
         trial->fault = "could not be started";
         return;
     }
@@ -263,8 +267,8 @@ static void run_trial(struct trial *trial, const char *library)
         tune_text_free(&run.text);
         return;
     }
-    if (is_native && run.status == wish.output.status && !run.timed_out)
-        tune_output_learn(&wish.output, &run.text);
+    if (is_native && run.status == options.output.status && !run.timed_out)
+        tune_output_learn(&options.output, &run.text);
     else
         trial->fault = fault_of(&run);
     tune_text_free(&run.text);
@@ -276,10 +280,10 @@ static void run_trial(struct trial *trial, const char *library)
 /* In turns, beginning with another each time: what drifts falls on all alike. */
 static unsigned run_all(const char *library)
 {
-    unsigned all = wish.runs * N_TRIALS, done = 0, round = 0;
+    unsigned all = options.runs * N_TRIALS, done = 0, round = 0;
     uint64_t began = ag_clock_ns();
 
-    for (; round < wish.runs && !stopped; round++) {
+    for (; round < options.runs && !stopped; round++) {
         for (unsigned i = 0; i < N_TRIALS && !stopped; i++) {
             struct trial *trial = &trials[(i + round) % N_TRIALS];
 
@@ -344,22 +348,22 @@ static void show_word(const char *word)
 /* What of the output was not compared, or nothing. */
 static void left_out_text(char *text, size_t capacity)
 {
-    size_t n = wish.output.ignored ? 0 : tune_output_left_out(&wish.output);
+    size_t n = options.output.ignored ? 0 : tune_output_left_out(&options.output);
 
     text[0] = '\0';
     if (n)
         snprintf(text, capacity,
                  "Lines not compared, since they tell times or differ from run to run as it is: "
                  "%zu of %zu.",
-                 n, wish.output.text.n);
+                 n, options.output.text.n);
 }
 
 static void show_table(unsigned best, unsigned rounds)
 {
-    unsigned unsure = tune_unsure(trials, N_TRIALS, wish.metric);
+    unsigned unsure = tune_unsure(trials, N_TRIALS, options.metric);
     char note[160], median[32], spread[32], gain[32], peak[32];
 
-    printf("Whole runs of %s, %u of each setting in turns%s\n", wish.argv[0], wish.runs,
+    printf("Whole runs of %s, %u of each setting in turns%s\n", options.argv[0], options.runs,
            stopped || simulated ? "" : "; spread: half of what the middle half of them covers");
     printf("%s\n", simulated ? SIMULATED "\n" : "");
     printf("%-24s %12s %12s %9s %12s  %s\n", "", "median", "spread", "speed-up", "peak", "output");
@@ -371,30 +375,30 @@ static void show_table(unsigned best, unsigned rounds)
         printf("%c %-22s %12s %12s %9s %12s  %s\n", i == best && !trials[0].fault ? '*' : ' ',
                trial->name, time_text(median, sizeof(median), trial, trial->median_ns),
                time_text(spread, sizeof(spread), trial, trial->spread_ns), gain, peak,
-               trial->fault          ? trial->fault
-               : wish.output.ignored ? "not compared"
-                                     : "the same");
+               trial->fault             ? trial->fault
+               : options.output.ignored ? "not compared"
+                                        : "the same");
     }
     if (stopped)
-        printf("stopped after %u of %u rounds\n", rounds, wish.runs);
+        printf("stopped after %u of %u rounds\n", rounds, options.runs);
     left_out_text(note, sizeof(note));
     if (*note)
         printf("%s\n", note);
     if (!best) {
         printf("\nBest as it is: nothing tried is better by more than chance.\n");
-        if (unsure && wish.runs < TUNE_MOST_RUNS)
+        if (unsure && options.runs < TUNE_MOST_RUNS)
             printf(
                 "\"%s\" looked better, but runs differ as much among themselves: more would tell "
                 "(--runs %u).\n",
                 trials[unsure].name,
-                wish.runs * 3 < TUNE_MOST_RUNS ? wish.runs * 3 : TUNE_MOST_RUNS);
+                options.runs * 3 < TUNE_MOST_RUNS ? options.runs * 3 : TUNE_MOST_RUNS);
         return;
     }
     printf("\nBest:\n  ");
     show_settings(stdout, &trials[best], " ");
     printf(" allograft run --");
-    for (unsigned i = 0; wish.argv[i]; i++)
-        show_word(wish.argv[i]);
+    for (unsigned i = 0; options.argv[i]; i++)
+        show_word(options.argv[i]);
     printf("\n\nor as a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
     show_settings(stdout, &trials[best], "\n  ");
     printf("\n");
@@ -410,8 +414,8 @@ static void show_json(unsigned best, unsigned rounds)
         "\"complete\":%s,\"simulated\":%s,\"compared\":%s,\"lines\":%zu,\"lines_left_out\":%zu,"
         "\"best\":%u,\"trials\":[",
         rounds, stopped ? "false" : "true", simulated ? "true" : "false",
-        wish.output.ignored ? "false" : "true", wish.output.text.n,
-        tune_output_left_out(&wish.output), best);
+        options.output.ignored ? "false" : "true", options.output.text.n,
+        tune_output_left_out(&options.output), best);
     for (unsigned i = 0; i < N_TRIALS; i++) {
         const struct trial *trial = &trials[i];
 
@@ -439,7 +443,7 @@ static void show_json(unsigned best, unsigned rounds)
 /* What came out of it, in a sentence or two. */
 static void add_outcome(struct ag_text *text, unsigned best)
 {
-    unsigned unsure = best ? 0 : tune_unsure(trials, N_TRIALS, wish.metric);
+    unsigned unsure = best ? 0 : tune_unsure(trials, N_TRIALS, options.metric);
     char note[160];
 
     left_out_text(note, sizeof(note));
@@ -489,7 +493,7 @@ static void begin_card(struct ag_text *text, unsigned best)
     ag_text_add(text,
                 "<p class=\"note\">%u runs of each setting in turns%s. Shares are of the program "
                 "as it is%s</p>\n",
-                wish.runs, stopped ? ", stopped before the last" : "",
+                options.runs, stopped ? ", stopped before the last" : "",
                 simulated ? ". " SIMULATED
                           : "; the spread is half of what the middle half of the runs covers.");
     add_outcome(text, best);
@@ -510,9 +514,9 @@ static int write_html(unsigned best)
     html_begin(&text, "allograft tune");
     ag_text_add(&text, "<header>\n<h1>allograft tune</h1>\n<p class=\"soft\" "
                        "style=\"margin:0\"><code>");
-    for (unsigned i = 0; wish.argv[i]; i++) {
+    for (unsigned i = 0; options.argv[i]; i++) {
         ag_text_add(&text, i ? " " : "");
-        html_add(&text, wish.argv[i]);
+        html_add(&text, options.argv[i]);
     }
     ag_text_add(&text, "</code></p>\n</header>\n%s<div class=\"cards\">\n",
                 simulated ? "<ul class=\"warnings\">\n<li>" SIMULATED "</li>\n</ul>\n" : "");
@@ -523,7 +527,7 @@ static int write_html(unsigned best)
     html_card_end(&text);
     ag_text_add(&text, "</div>\n");
     html_end(&text);
-    status = output_write(&wish.html, text.data ? text.data : "", text.length);
+    status = output_write(&options.html, text.data ? text.data : "", text.length);
     ag_text_finish(&text);
     return status;
 }
@@ -538,7 +542,7 @@ static int write_config(unsigned best)
         ag_text_add(&text, "%s\n", trials[best].settings[i]);
     if (!best)
         ag_text_add(&text, "ALLOGRAFT_DISABLE=1\n");
-    status = output_write(&wish.write, text.data ? text.data : "", text.length);
+    status = output_write(&options.write, text.data ? text.data : "", text.length);
     ag_text_finish(&text);
     return status;
 }
@@ -548,13 +552,13 @@ static int check_outputs(void)
 {
     const char *config = getenv("ALLOGRAFT_CONFIG");
 
-    for (unsigned i = 0; wish.argv[i]; i++)
-        output_keep_path(wish.argv[i]);
+    for (unsigned i = 0; options.argv[i]; i++)
+        output_keep_path(options.argv[i]);
     if (config)
         output_keep_path(config);
-    if (wish.write.path && output_check(&wish.write))
+    if (options.write.path && output_check(&options.write))
         return STATUS_FAILED;
-    return wish.html.path ? output_check(&wish.html) : STATUS_OK;
+    return options.html.path ? output_check(&options.html) : STATUS_OK;
 }
 
 int command_tune(const struct command_line *line)
@@ -570,7 +574,7 @@ int command_tune(const struct command_line *line)
         return STATUS_USAGE;
     if (locate_library(library, sizeof(library)) != STATUS_OK || check_outputs() != STATUS_OK)
         return STATUS_FAILED;
-    if (wish.simulate && simulate_driver(library, driver, sizeof(driver)) != STATUS_OK)
+    if (options.simulate && simulate_driver(library, driver, sizeof(driver)) != STATUS_OK)
         return STATUS_FAILED;
     (void)sigaction(SIGINT, &action, NULL);
     status = try_it(library);
@@ -578,14 +582,14 @@ int command_tune(const struct command_line *line)
     (void)sigaction(SIGINT, &old_action, NULL);
     if (status != STATUS_OK)
         return status;
-    best = tune_judge(trials, N_TRIALS, wish.metric);
-    if (wish.json)
+    best = tune_judge(trials, N_TRIALS, options.metric);
+    if (options.json)
         show_json(best, rounds);
     else
         show_table(best, rounds);
-    if (wish.write.path)
+    if (options.write.path)
         status = write_config(best);
-    if (wish.html.path && status == STATUS_OK)
+    if (options.html.path && status == STATUS_OK)
         status = write_html(best);
     return status;
 }

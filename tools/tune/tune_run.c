@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,8 +14,9 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
-#include "tools/command.h"
+#include "tools/base/complain.h"
 #include "tools/report/process.h"
+#include "tools/run/environment.h"
 #include "tools/tune/tune.h"
 
 /* ---- a folder of its own ---- */

@@ -78,7 +78,7 @@ class Ends(Case):
 
     @unittest.skipIf(RUNTIME, "a sanitizer's own end asks for more")
     def test_filter_of_system_calls(self):
-        """With the settings that the README names, the end asks the kernel for getpid alone."""
+        """With the settings that docs/guarantees.md names, the end asks the kernel for getpid alone."""
         if run(program('hostile_ends_filtered')).status == 77:
             self.skipTest('no filter of system calls can be set here')
         quiet = {'ALLOGRAFT_STATS': 'off', 'ALLOGRAFT_COUNTERS': 'off', 'ALLOGRAFT_FREE': 'sync'}

@@ -161,7 +161,7 @@ class File(Case):
 
 
 class Search(Case):
-    """README's chapter on finding the allocation that breaks a program, with a program that one
+    """The chapter of docs/troubleshooting.md on finding the allocation that breaks a program, with a program that one
     breaks: the driver exports no managed memory to other processes."""
 
     def setUp(self):
@@ -176,7 +176,7 @@ class Search(Case):
         os.chmod(path, 0o755)
 
     def script(self):
-        with open(os.path.join(ROOT, 'README.md'), encoding='utf-8') as f:
+        with open(os.path.join(ROOT, 'docs', 'troubleshooting.md'), encoding='utf-8') as f:
             text = re.search(r'<!-- bisect -->\n *```bash\n(.*?)```', f.read(), re.DOTALL)[1]
         self.assertEqual(text.count('build/allograft'), 1)
         return text.replace('build/allograft', self.command)

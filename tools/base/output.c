@@ -2,20 +2,21 @@
  *
  * What is not a file of a folder (a device, a pipe, an open descriptor under its name in /dev) has
  * nothing to lose and cannot be renamed: it is opened and written. */
-#include "tools/output.h"
+#include "tools/base/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/report/stats.h"
 #include "interpose/report/trace_format.h"
-#include "tools/command.h"
-#include "tools/report/process.h"
+#include "tools/base/complain.h"
 
 #define HEAD_BYTES 4096u /* of a file, by which it is known */
 #define MOST_LINKS 40    /* one behind the other, as the kernel has it */

@@ -6,8 +6,7 @@
 #include <stdint.h>
 
 #include "interpose/base/text.h"
-#include "tools/report/job.h"
-#include "tools/trace/trace_file.h"
+#include "tools/base/unit.h"
 
 /* Text, also within quotes; bytes that are not UTF-8, and control characters, come out as U+FFFD.
  */
@@ -33,9 +32,6 @@ void html_bars_begin(struct ag_text *text, const char *caption, const char *of_w
 void html_bar(struct ag_text *text, const char *colour, const char *label, enum unit unit,
               double part, double longest, double whole);
 void html_bars_end(struct ag_text *text);
-
-/* A card of what the trace says; some 30 KiB, whatever its length. False: no memory. */
-bool html_add_trace(struct ag_text *text, const struct trace *trace);
 
 /* A bar by itself, `share` from 0 to 1. */
 void html_bar_alone(struct ag_text *text, const char *colour, double share);

@@ -1,5 +1,5 @@
 /* folder.c: finds and removes counters' files: see folder.h. */
-#include "tools/folder.h"
+#include "tools/base/folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/command.h"
+#include "tools/base/complain.h"
 
 int folder_open_own(int *ret, char *path, size_t capacity)
 {

@@ -1,4 +1,4 @@
-"""README.md and docs/architecture.md against what the code says: tables, links, files they name."""
+"""README.md and docs/ against what the code and the command say: tables, rules, settings, examples."""
 
 import glob
 import json
@@ -16,18 +16,35 @@ def read(name):
         return file.read()
 
 
-class Readme(CommandTest):
-    def block(self, pattern):
-        match = re.search(pattern, read("README.md"), re.DOTALL)
+def pages():
+    return ["README.md", "CONTRIBUTING.md"] + sorted(glob.glob("docs/*.md", root_dir=paths.root))
+
+
+def all_texts():
+    """The sources of the library and the command, with the pieces of each text in one."""
+    said = ""
+    for folder in ("interpose", "policy", "graph", "tools"):
+        for name in glob.glob(f"{folder}/**/*.[chd]*", root_dir=paths.root, recursive=True):
+            if name.endswith((".c", ".h", ".def")):
+                said += re.sub(r'"\s*\n?\s*"', "", read(name))
+    return said
+
+
+COVERAGE = r"<!-- coverage table -->\n((?:\|[^\n]*\n)*)"
+
+
+class Pages(CommandTest):
+    def block(self, page, pattern):
+        match = re.search(pattern, read(page), re.DOTALL)
         self.assertIsNotNone(match, pattern)
         return match[1]
 
     def test_settings_are_the_commands(self):
-        self.assertEqual(self.block(r"<!-- allograft options -->\n```text\n(.*?)```\n"),
+        self.assertEqual(self.block("docs/settings.md", r"<!-- allograft options -->\n```text\n(.*?)```\n"),
                          allograft("options").stdout)
 
     def test_examples_of_rules_are_rules(self):
-        text = read("README.md")
+        text = "".join(read(page) for page in pages())
         rules = re.findall(r'ALLOGRAFT_RULES="([^"]+)"', text) + re.findall(r"--rule '([^']+)'", text)
         rules += re.findall(r"^RULES = (.*)$", text, re.MULTILINE)
         rules += re.findall(r"`((?:size|from|thread|nth)[^`]*:(?:native|pool|managed))`", text)
@@ -39,7 +56,7 @@ class Readme(CommandTest):
     def test_rules_name_every_word(self):
         source = read("interpose/settings/rules.c")
         conditions = re.search(r'condition_words\[\] = "([^"]+)"', source)[1].split("|")
-        chapter = self.block(r"\n### Rules\n(.*?)\n### ")
+        chapter = self.block("docs/settings.md", r"\n## Rules\n(.*?)\n## ")
         for word in conditions:
             self.assertRegex(chapter, rf"`{re.escape(word)}[`<=>]")
         actions = re.findall(r'\[AG_SAYS_\w+\] = \{"(\w*)",\s*"([^"]+)"\}', source)
@@ -56,7 +73,7 @@ class Readme(CommandTest):
         with command.tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "a.conf")
             with open(path, "w", encoding="utf-8") as file:
-                file.write(self.block(r"```ini\n(.*?)```"))
+                file.write(self.block("docs/settings.md", r"```ini\n(.*?)```"))
             result = allograft("run", "--config", path, "true")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 
@@ -65,11 +82,11 @@ class Readme(CommandTest):
         printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
         self.assertIn("`cuMemAlloc_v2`", printed.stdout)
         self.assertIn("`cuMemFreeAsync` (`_ptsz`)", printed.stdout)
-        self.assertEqual(self.block(r"<!-- coverage table -->\n(.*?)\n## "), printed.stdout)
+        self.assertEqual(self.block("docs/guarantees.md", COVERAGE), printed.stdout)
 
     def test_coverage_names_every_hook(self):
         hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/driver/hooks.def"), re.MULTILINE)
-        table = self.block(r"<!-- coverage table -->\n(.*?)\n## ")
+        table = self.block("docs/guarantees.md", COVERAGE)
         for symbol in hooked:
             twin = symbol.removesuffix("_ptsz")
             self.assertIn(f"`{symbol}`" if twin not in hooked or twin == symbol
@@ -77,20 +94,26 @@ class Readme(CommandTest):
 
     def test_what_troubleshooting_quotes_is_said(self):
         """Text in quotation marks there is what the library, the command or the report says."""
-        said = ""
-        for folder in ("interpose", "interpose/base", "policy", "graph", "tools"):
-            for name in glob.glob(f"{folder}/**/*.[chd]*", root_dir=paths.root, recursive=True):
-                if name.endswith((".c", ".h", ".def")):
-                    said += re.sub(r'"\s*\n?\s*"', "", read(name))
-        chapter = self.block(r"\n## Troubleshooting\n(.*?)\n## ")
+        said = all_texts()
+        chapter = self.block("docs/troubleshooting.md", r"(.*?)\n## Finding the allocation")
         quoted = re.findall(r'(?<!=)"([^"]+)"', re.sub(r"`[^`]*`", "", chapter))
         self.assertGreater(len(quoted), 20)
         for quote in quoted:
             for part in quote.split("..."):
                 self.assertIn(part, said)
 
+    def test_lines_of_reports_are_said(self):
+        """Reports that pages show have the labels and headings of today's reports."""
+        said, n = all_texts(), 0
+        for page in pages():
+            for block in re.findall(r"```(?:text|console)\n(.*?)```", read(page), re.DOTALL):
+                for label in re.findall(r"^ {4}([a-z].*?) {2,}\d|^ {2}((?:[a-z']+ )*[a-z']+)$", block, re.MULTILINE):
+                    self.assertIn(label[0] or label[1], said, page)
+                    n += 1
+        self.assertGreater(n, 35)
+
     def test_settings_of_troubleshooting_are_taken(self):
-        chapter = self.block(r"\n## Troubleshooting\n(.*?)\n## ")
+        chapter = self.block("docs/troubleshooting.md", r"(.*?)\n## Finding the allocation")
         settings = set(re.findall(r"`ALLOGRAFT_(\w+=[\w%]+)`", chapter)) | set(re.findall(r"--set (\w+=\w+)", chapter))
         self.assertGreater(len(settings), 12)
         for setting in settings:
@@ -133,7 +156,7 @@ for i in range(n):
 
 
 class Jobs(CommandTest):
-    """The README's examples of launchers, with launchers that do no more than set variables."""
+    """The examples of launchers in docs/jobs.md, with launchers that do no more than set variables."""
 
     def setUp(self):
         folder = command.tempfile.TemporaryDirectory()
@@ -158,7 +181,7 @@ class Jobs(CommandTest):
         os.chmod(self.path(name), 0o755)
 
     def block(self, mark, kind):
-        match = re.search(rf"<!-- {mark} -->\n```{kind}\n(.*?)```", read("README.md"), re.DOTALL)
+        match = re.search(rf"<!-- {mark} -->\n```{kind}\n(.*?)```", read("docs/jobs.md"), re.DOTALL)
         self.assertIsNotNone(match, mark)
         return match[1]
 
@@ -209,24 +232,6 @@ class Jobs(CommandTest):
         self.assertEqual(len(lines), 2)
         for line in lines:
             self.assertIn("coverage", self.shell(line[2:]).stderr)
-
-
-class Names(CommandTest):
-    def test_that_look_like_files_of_ours_are(self):
-        folders = "interpose|policy|graph|tools|tests"
-        for document in ("README.md", "docs/architecture.md"):
-            named = set(re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./*-]*\w)", read(document)))
-            self.assertGreater(len(named), 2)
-            for name in named - {"tests/sim/demo/demo-sim"}:
-                folder, last = os.path.split(os.path.join(paths.root, name))
-                pattern = re.compile(re.escape(last).replace(r"\*", ".*"))
-                there = [f for f in os.listdir(folder) if pattern.match(f)]
-                self.assertNotEqual(there, [], f"{document} names {name}")
-
-    def test_of_links_are_files(self):
-        for document in ("README.md", "docs/architecture.md"):
-            for target in re.findall(r"\]\((?!http)([^)#]+)\)", read(document)):
-                self.assertTrue(os.path.exists(os.path.join(paths.root, target)), target)
 
 
 if __name__ == "__main__":

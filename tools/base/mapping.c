@@ -3,12 +3,13 @@
  * The kernel says that by SIGBUS. The handler puts a page of zeros where the page was to be and
  * makes a note of it: so the instruction goes on, and whoever asked for the file is told later.
  * systemd's journal is read the same way. The command has one thread. */
-#include "tools/mapping.h"
+#include "tools/base/mapping.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* html.c: how pages look, and their pieces: see html.h. */
-#include "tools/report/html.h"
+#include "tools/base/html.h"
 
 #include <stdio.h>
 #include <string.h>

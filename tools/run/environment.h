@@ -1,0 +1,50 @@
+/* environment.h: what a command does to the environment before it starts a program: it checks the
+ * settings there, finds the library, and has the loader preload it. */
+#ifndef TOOLS_ENVIRONMENT_H
+#define TOOLS_ENVIRONMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- check.c: the settings in force -------------------------------------------------------- */
+
+/* Checks every ALLOGRAFT_* variable of the environment, and the configuration file that one of them
+ * may name. Prints a line on stderr for each mistake and, where it can, the text with a caret below
+ * the mistake. Warns of variables whose names are nearly those of settings. Returns the number of
+ * mistakes. */
+size_t settings_check_environment(void);
+
+/* `allograft options --check`; an exit status. */
+int settings_show_checked(void);
+
+/* Do the settings checked last need NVTX? */
+bool settings_ask_for_nvtx(void);
+/* Where the settings checked last put the counters (a value of ALLOGRAFT_COUNTERS); NULL where the
+ * user wants no warning about a program that never uses CUDA. */
+const char *settings_watched_counters(void);
+
+/* Shows the text on stderr, as one line, with a caret below the byte at `column` (from 1). */
+void settings_point_at(const char *text, size_t column);
+
+/* ---- locate.c, preload.c, simulate.c ------------------------------------------------------- */
+
+/* Finds liballograft.so and writes its absolute path. Returns STATUS_OK, or STATUS_FAILED after
+ * listing on stderr where it was looked for; `path` is then untouched. */
+int locate_library(char *path, size_t path_size);
+
+/* Puts the library in front of what LD_PRELOAD names already, once. STATUS_OK, or STATUS_FAILED
+ * after a line on stderr. */
+int preload_library(const char *library);
+
+/* Makes programs started from now on find the simulated driver before any other, and writes its
+ * path. It lies beside the library, whose path is absolute. STATUS_OK, or STATUS_FAILED after a
+ * message on stderr. */
+int simulate_driver(const char *library, char *path, size_t path_size);
+
+/* ---- preload_obstacle.c -------------------------------------------------------------------- */
+
+/* Why the dynamic linker will not preload anything into the program at `path`: a short clause for
+ * a warning; NULL when it will, or when the file does not tell (a script). */
+const char *preload_obstacle(const char *path);
+
+#endif

@@ -1,0 +1,14 @@
+/* html_trace.h: a trace as a card of the report's page. */
+#ifndef TOOLS_HTML_TRACE_H
+#define TOOLS_HTML_TRACE_H
+
+#include <stdbool.h>
+
+#include "interpose/base/text.h"
+#include "tools/trace/trace_file.h"
+
+/* Adds a card with the contents of the trace: some 30 KiB, however long the trace is. False when
+ * memory runs out. */
+bool html_add_trace(struct ag_text *text, const struct trace *trace);
+
+#endif
