@@ -17,8 +17,7 @@ static void take_all(void)
             pieces.push_back(p);
             continue;
         }
-        if (code != cudaErrorMemoryAllocation)
-            check_failed(__FILE__, __LINE__, "cudaMalloc at the end", code);
+        EXPECT(cudaErrorMemoryAllocation, code);
         (void)cudaGetLastError();
         OK(cudaDeviceSynchronize());
         return;
