@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 CUfunction kernel_fill, kernel_check, kernel_speak;
@@ -52,17 +53,13 @@ CUcontext device_open(void)
                                    sizeof(CUdeviceptr)};
     static const size_t word = sizeof(uint32_t);
     static const char image[64] = "any bytes";
-    CUdevice device;
     CUcontext context;
     CUmodule module;
 
     sim_register_kernel("fill", fill, 3, sizes);
     sim_register_kernel("check", check, 4, sizes);
     sim_register_kernel("speak", speak, 1, &word);
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    context = context_open();
     OK(cuModuleLoadData(&module, image));
     OK(cuModuleGetFunction(&kernel_fill, module, "fill"));
     OK(cuModuleGetFunction(&kernel_check, module, "check"));

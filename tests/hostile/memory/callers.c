@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 typedef CUresult allocate_function(CUdeviceptr *, size_t);
@@ -31,13 +32,8 @@ static void *allocate_in(const char *path)
 int main(int argc, char **argv)
 {
     unsigned n = argc == 4 ? (unsigned)atol(argv[1]) : 0, same = 0;
-    CUcontext context;
-    CUdevice device;
 
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    (void)context_open();
     for (unsigned i = 0; i < n; i++)
         same += allocate_in(argv[2]) == allocate_in(argv[3]);
     say("at the same place: %u", same);

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define BYTES  8192
@@ -148,10 +149,8 @@ int main(int argc, char **argv)
 {
     OK(argc != 3);
     n = (unsigned)atol(argv[2]);
-    OK(cuInit(0));
+    primary = context_open();
     OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&primary, device));
-    OK(cuCtxSetCurrent(primary));
     if (!strcmp(argv[1], "contexts"))
         contexts();
     else if (!strcmp(argv[1], "blocks"))

@@ -8,21 +8,11 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define BYTES 4096
 #define MOST  600 /* descriptors: a small limit is soon reached */
-
-static void take_device(void)
-{
-    CUcontext context;
-    CUdevice device;
-
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
-}
 
 static void use_up_descriptors(void)
 {
@@ -53,7 +43,7 @@ static void be_guest(int from, const char *part, unsigned n)
     CUdeviceptr p;
 
     OK(read(from, &handle, sizeof(handle)) != sizeof(handle));
-    take_device();
+    (void)context_open();
     if (!strcmp(part, "guest"))
         use_up_descriptors();
     for (unsigned i = 0; i < n && !result; i++) {
@@ -78,7 +68,7 @@ int main(int argc, char **argv)
     guest = fork();
     if (!guest)
         be_guest(ends[0], argv[1], n);
-    take_device();
+    (void)context_open();
     OK(cuMemAlloc(&p, BYTES));
     OK(cuMemsetD8(p, 42, BYTES));
     OK(cuCtxSynchronize());

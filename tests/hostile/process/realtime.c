@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 /* Of the time of the processor, which other programs take nothing of: a turn is some ten
@@ -36,14 +37,10 @@ static void open_device(void)
 {
     static const size_t sizes[] = {sizeof(CUdeviceptr), sizeof(uint32_t)};
     static const char image[64] = "any bytes";
-    CUdevice device;
     CUmodule module;
 
     sim_register_kernel("write", write_word, 2, sizes);
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    context = context_open();
     OK(cuModuleLoadData(&module, image));
     OK(cuModuleGetFunction(&kernel_write, module, "write"));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

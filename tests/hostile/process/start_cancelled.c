@@ -4,20 +4,10 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 static const char *what;
-
-static void open_context(void)
-{
-    CUcontext context;
-    CUdevice device;
-
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
-}
 
 static void *probe(void *unused)
 {
@@ -28,7 +18,7 @@ static void *probe(void *unused)
     (void)pthread_cancel(pthread_self()); /* at the next cancellation point */
     OK(cuGetProcAddress("cuInit", &function, 12000, 0, &how));
     if (strcmp(what, "context") == 0) {
-        open_context();
+        (void)context_open();
         OK(cuMemAlloc(&p, 4096));
         OK(cuMemFree(p));
     }
@@ -47,7 +37,7 @@ int main(int argc, char **argv)
     OK(pthread_create(&thread, NULL, probe, NULL));
     OK(pthread_join(thread, &result));
     say("%s, and was cancelled: %d", what, result == PTHREAD_CANCELED);
-    open_context();
+    (void)context_open();
     OK(cuMemAlloc(&p, 4096));
     OK(cuMemFree(p));
     say("CUDA works");

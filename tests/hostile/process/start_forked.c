@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define N_CHILDREN  12
@@ -25,14 +26,9 @@ static void *first(void *unused)
 
 static void use_cuda(void)
 {
-    CUcontext context;
-    CUdevice device;
     CUdeviceptr p;
 
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    (void)context_open();
     OK(cuMemAlloc(&p, 4096));
     OK(cuMemFree(p));
 }

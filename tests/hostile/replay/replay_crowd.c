@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define ROUNDS 60u
@@ -275,10 +276,8 @@ int main(int argc, char **argv)
     many = (unsigned)strtoul(argv[2], NULL, 10);
     sim_register_kernel("step", step, 1, sizes);
     sim_register_kernel("look", look, 2, sizes);
-    OK(cuInit(0));
+    context = context_open();
     OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
     load();
     for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (strcmp(parts[i].name, argv[1]) == 0) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define STEPS 8u
@@ -62,16 +63,11 @@ int main(void)
     static const char image[64] = "any bytes";
     CUdriverProcAddressQueryResult found;
     CUresult (*begin)(CUstream) = NULL;
-    CUcontext context;
     CUmodule module;
-    CUdevice device;
     CUstream stream;
 
     sim_register_kernel("add", add, 1, &size);
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    (void)context_open();
     OK(cuModuleLoadData(&module, image));
     OK(cuModuleGetFunction(&kernel, module, "add"));
     OK(cuMemAlloc(&word, 64));

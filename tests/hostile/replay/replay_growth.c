@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define BUFFER_BYTES (4u << 20)
@@ -170,17 +171,13 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {sizeof(CUdeviceptr)};
     unsigned long n = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
     void (*once)(void) = NULL;
-    CUdevice device;
 
     for (unsigned i = 0; argc == 3 && i < sizeof(parts) / sizeof(parts[0]); i++)
         once = strcmp(parts[i].name, argv[1]) == 0 ? parts[i].once : once;
     if (!once || n < 5)
         return 97;
     sim_register_kernel("nothing", do_nothing, 1, sizes);
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    context = context_open();
     load();
     OK(cuMemAlloc(&buffer, BUFFER_BYTES));
     for (unsigned long i = 0; i < n; i++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define N_KERNELS 6u
@@ -168,16 +169,11 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {sizeof(CUdeviceptr), sizeof(uint32_t)};
     static const char image[64] = "any bytes";
     unsigned n_rounds = argc == 2 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
-    CUcontext context;
     CUmodule module;
-    CUdevice device;
 
     if (!n_rounds)
         return 97;
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    (void)context_open();
     for (unsigned i = 0; i < N_KERNELS; i++) {
         char name[] = {'f', (char)('0' + i), '\0'};
 

@@ -11,6 +11,7 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define GUARD (64u << 10)
@@ -19,14 +20,9 @@
 static void use_cuda(void)
 {
     char text[16] = "as it was before";
-    CUcontext context;
-    CUdevice device;
     CUdeviceptr p;
 
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    (void)context_open();
     OK(cuMemAlloc(&p, 4096));
     OK(cuMemcpyHtoD(p, text, sizeof(text)));
     memset(text, 0, sizeof(text));

@@ -4,19 +4,15 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 int main(int argc, char **argv)
 {
-    CUcontext context;
-    CUdevice device;
     CUdeviceptr p;
 
     OK(argc != 2 || !setlocale(LC_ALL, argv[1]));
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    (void)context_open();
     for (int i = 0; i < 3; i++) {
         OK(cuMemAlloc(&p, 1500000));
         OK(cuMemFree(p));
