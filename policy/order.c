@@ -711,7 +711,7 @@ CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
  *
  * On private streams, never on the NULL stream: with one pool allocation on the NULL stream in the
  * process, a thread that exits while its per-thread stream still waits for a barrier never returns
- * from the driver (580.159, tests/gpu/order.cu cross-per-thread). */
+ * from the driver (580.159, tests/gpu/memory/order.cu cross-per-thread). */
 
 bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
 {

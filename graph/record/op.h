@@ -6,7 +6,7 @@
  * are plain bytes and are compared as a whole; nothing is ever decided by a hash alone.
  *
  * Example: of a kernel launch, the function, the block and the shared memory are signature, the
- * grid and the parameters are payload. */
+ * grid and the parameters are payload. Pure. */
 #ifndef AG_GRAPH_OP_H
 #define AG_GRAPH_OP_H
 

@@ -5,9 +5,9 @@
  *   behind must find both finished. So a node behind a programmatic edge's end also depends in full
  *   on the node before that edge: when a node starts, all its predecessors but the last are done.
  * - A node that is updated before its executable was first uploaded or launched stays slow: 0.12 us
- *   more on the device each time it runs (H200; first_update in tests/gpu/graph_facts.cu). So the
- *   executable is uploaded before its first update. Updates of an executable that is running are
- *   taken at once and cost no more, so a second executable would gain nothing. */
+ *   more on the device each time it runs (H200; first_update in tests/gpu/facts/graph_facts.cu). So
+ *   the executable is uploaded before its first update. Updates of an executable that is running
+ *   are taken at once and cost no more, so a second executable would gain nothing. */
 #include "graph/replay/builder.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Where managed blocks are thought to lie, for ALLOGRAFT_PREFETCH=launch. Makes no driver call.
+/* Where managed blocks are thought to lie, for ALLOGRAFT_PREFETCH=launch. Pure: no driver call.
  *
  * An estimate: the driver moves pages as they are touched and tells nobody. A block counts as lying
  * on the host until it is claimed for a device; when a device holds more than its capacity, the

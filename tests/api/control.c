@@ -4,21 +4,19 @@
 
 bool intercepted;
 
-void expect(allograft_status status, allograft_status got, const char *file, int line,
-            const char *call)
+void expect_status(allograft_status status, allograft_status got, const char *file, int line,
+                   const char *call)
 {
-    if (got == status)
-        return;
-    say("%s:%d: %s: %d instead of %d: %s", file, line, call, (int)got, (int)status,
-        allograft_last_error());
-    _exit(97);
+    if (got != status)
+        check_failed(file, line, call, " returned %d, not %d: %s", (int)got, (int)status,
+                     allograft_last_error());
 }
 
 CUstream new_stream(void)
 {
     CUstream stream;
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     return stream;
 }
 
@@ -49,29 +47,30 @@ static void test_ranges(CUstream stream)
     size_t bytes = 7;
 
     for (unsigned i = 0; i < 3; i++) {
-        EXPECT(ALLOGRAFT_OK, allograft_managed_alloc(&blocks[i], BYTES << i, 0, stream));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_alloc(&blocks[i], BYTES << i, 0, stream));
         ranges[i] = (struct allograft_range){blocks[i], BYTES << i};
     }
-    NEED(cuMemAlloc(&device, BYTES));
+    OK(cuMemAlloc(&device, BYTES));
     ranges[3] = (struct allograft_range){(void *)device, BYTES};
     ranges[4] = (struct allograft_range){local, sizeof(local)};
-    EXPECT(ALLOGRAFT_OK, allograft_prefetch_ranges(ranges, 5, 0, stream, &bytes));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_prefetch_ranges(ranges, 5, 0, stream, &bytes));
     CHECK(bytes == (7 + is_managed) * BYTES); /* what is not managed is passed over */
-    EXPECT(ALLOGRAFT_OK, allograft_prefetch_ranges(ranges, 5, ALLOGRAFT_HOST, stream, NULL));
-    EXPECT(ALLOGRAFT_OK, allograft_advise_preferred_location(ranges, 2, ALLOGRAFT_HOST, &bytes));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_prefetch_ranges(ranges, 5, ALLOGRAFT_HOST, stream, NULL));
+    EXPECT_STATUS(ALLOGRAFT_OK,
+                  allograft_advise_preferred_location(ranges, 2, ALLOGRAFT_HOST, &bytes));
     CHECK(bytes == 3 * BYTES);
-    EXPECT(ALLOGRAFT_OK, allograft_advise_accessed_by(&ranges[1], 2, 0, &bytes));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_advise_accessed_by(&ranges[1], 2, 0, &bytes));
     CHECK(bytes == 6 * BYTES);
-    EXPECT(ALLOGRAFT_OK, allograft_advise_accessed_by(NULL, 0, 0, &bytes));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_advise_accessed_by(NULL, 0, 0, &bytes));
     CHECK(bytes == 0);
-    EXPECT(ALLOGRAFT_INVALID, allograft_advise_accessed_by(NULL, 1, 0, &bytes));
-    EXPECT(ALLOGRAFT_INVALID, allograft_prefetch_ranges(ranges, 1, 99, stream, &bytes));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_advise_accessed_by(NULL, 1, 0, &bytes));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_prefetch_ranges(ranges, 1, 99, stream, &bytes));
     CHECK(strstr(allograft_last_error(), "device 99") != NULL);
-    EXPECT(ALLOGRAFT_INVALID, allograft_prefetch(local, sizeof(local), 0, stream));
-    NEED(cuStreamSynchronize(stream));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_prefetch(local, sizeof(local), 0, stream));
+    OK(cuStreamSynchronize(stream));
     for (unsigned i = 0; i < 3; i++)
-        EXPECT(ALLOGRAFT_OK, allograft_managed_free(blocks[i], BYTES << i, 0, stream));
-    NEED(cuMemFree(device));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_free(blocks[i], BYTES << i, 0, stream));
+    OK(cuMemFree(device));
 }
 
 void test_managed(void)
@@ -80,33 +79,33 @@ void test_managed(void)
     void *memory = &stream;
     CUgraph graph;
 
-    EXPECT(ALLOGRAFT_OK, allograft_managed_support(0));
-    EXPECT(ALLOGRAFT_INVALID, allograft_managed_support(-1));
-    EXPECT(ALLOGRAFT_OK, allograft_managed_alloc(&memory, 0, 0, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_support(0));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_managed_support(-1));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_alloc(&memory, 0, 0, stream));
     CHECK(!memory);
-    EXPECT(ALLOGRAFT_OK, allograft_managed_free(NULL, 0, 0, stream));
-    EXPECT(ALLOGRAFT_OK, allograft_managed_alloc(&memory, 4u << 20, 0, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_free(NULL, 0, 0, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_alloc(&memory, 4u << 20, 0, stream));
     launch_fill(stream, (CUdeviceptr)memory, WORDS, 5);
-    EXPECT(ALLOGRAFT_OK, allograft_prefetch(memory, 4u << 20, ALLOGRAFT_HOST, stream));
-    NEED(cuStreamSynchronize(stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_prefetch(memory, 4u << 20, ALLOGRAFT_HOST, stream));
+    OK(cuStreamSynchronize(stream));
     CHECK(((uint32_t *)memory)[WORDS - 1] == 5 + WORDS - 1);
     ((uint32_t *)memory)[0] = 77;
-    EXPECT(ALLOGRAFT_OK, allograft_prefetch(memory, 4u << 20, 0, stream));
-    NEED(cuStreamSynchronize(stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_prefetch(memory, 4u << 20, 0, stream));
+    OK(cuStreamSynchronize(stream));
     CHECK(*(uint32_t *)memory == 77);
-    EXPECT(ALLOGRAFT_OK, allograft_managed_free(memory, 4u << 20, 0, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_free(memory, 4u << 20, 0, stream));
     test_ranges(stream);
     /* In a capture: refused, and the capture lives on. */
-    EXPECT(ALLOGRAFT_OK, allograft_managed_alloc(&memory, BYTES, 0, stream));
-    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    EXPECT(ALLOGRAFT_CAPTURING, allograft_managed_alloc(&memory, BYTES, 0, stream));
-    EXPECT(ALLOGRAFT_CAPTURING, allograft_prefetch(memory, BYTES, 0, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_alloc(&memory, BYTES, 0, stream));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_CAPTURING, allograft_managed_alloc(&memory, BYTES, 0, stream));
+    EXPECT_STATUS(ALLOGRAFT_CAPTURING, allograft_prefetch(memory, BYTES, 0, stream));
     CHECK(strstr(allograft_last_error(), "captured") != NULL);
     launch_fill(stream, (CUdeviceptr)memory, WORDS, 5);
-    NEED(cuStreamEndCapture(stream, &graph));
+    OK(cuStreamEndCapture(stream, &graph));
     CHECK(graph);
-    NEED(cuGraphDestroy(graph));
-    EXPECT(ALLOGRAFT_OK, allograft_managed_free(memory, BYTES, 0, stream));
+    OK(cuGraphDestroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_free(memory, BYTES, 0, stream));
     say("managed memory: right");
 }
 
@@ -120,40 +119,40 @@ void test_statistics(const char *folder)
     CUdeviceptr p;
     FILE *file;
 
-    EXPECT(ALLOGRAFT_OK, allograft_snapshot(&before));
-    NEED(cuMemAlloc(&p, 1 << 20));
-    EXPECT(ALLOGRAFT_OK, allograft_snapshot(&after));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_snapshot(&before));
+    OK(cuMemAlloc(&p, 1 << 20));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_snapshot(&after));
     uint64_t allocations = 0, bytes = 0;
     for (unsigned i = 0; i < ALLOGRAFT_PLACES; i++) {
         allocations += after.allocations[i] - before.allocations[i];
         bytes += after.current_bytes[i] - before.current_bytes[i];
     }
     CHECK(allocations == intercepted && bytes == (intercepted ? 1u << 20 : 0));
-    EXPECT(ALLOGRAFT_INVALID, allograft_snapshot(NULL));
-    EXPECT(ALLOGRAFT_INVALID, allograft_snapshot(&small));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_snapshot(NULL));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_snapshot(&small));
     small.bytes = offsetof(struct allograft_snapshot, frees); /* of an older header */
     small.refused = 123;
-    EXPECT(ALLOGRAFT_OK, allograft_snapshot(&small));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_snapshot(&small));
     CHECK(small.refused == 123 && small.bytes == offsetof(struct allograft_snapshot, frees));
 
-    EXPECT(ALLOGRAFT_INVALID, allograft_mark(""));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_mark(""));
     for (unsigned i = 0; i < 3; i++)
-        EXPECT(ALLOGRAFT_OK, allograft_mark("epoch \"1\""));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_mark("epoch \"1\""));
     for (unsigned i = 0; i < 63; i++) {
         snprintf(name, sizeof(name), "mark %u of a name that is longer than its row can hold", i);
-        EXPECT(ALLOGRAFT_OK, allograft_mark(name));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_mark(name));
     }
-    EXPECT(ALLOGRAFT_NO_MEMORY, allograft_mark("one too many"));
-    EXPECT(ALLOGRAFT_OK, allograft_mark("epoch \"1\""));
+    EXPECT_STATUS(ALLOGRAFT_NO_MEMORY, allograft_mark("one too many"));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_mark("epoch \"1\""));
     snprintf(path, sizeof(path), "%s/now.json", folder);
-    EXPECT(ALLOGRAFT_OK, allograft_dump(path));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_dump(path));
     snprintf(path, sizeof(path), "%s/now.txt", folder);
-    EXPECT(ALLOGRAFT_OK, allograft_dump(path));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_dump(path));
     file = fopen(path, "r");
     CHECK(file && fgets(text, sizeof(text), file) && !strncmp(text, "allograft ", 10));
     fclose(file);
-    EXPECT(ALLOGRAFT_INVALID, allograft_dump("/nowhere/at/all"));
-    NEED(cuMemFree(p));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_dump("/nowhere/at/all"));
+    OK(cuMemFree(p));
     say("statistics: right");
 }
 
@@ -164,7 +163,7 @@ int main(int argc, char **argv)
 
     device_open();
     if (load)
-        EXPECT(ALLOGRAFT_OK, allograft_load(load));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_load(load));
     intercepted = !load;
     CHECK(allograft_is_loaded());
     if (!strcmp(part, "managed"))

@@ -15,18 +15,9 @@
 extern bool intercepted;
 
 /* Ends the program unless `call` returns `status`; says why it did not. */
-#define EXPECT(status, call) expect(status, call, __FILE__, __LINE__, #call)
-void expect(allograft_status status, allograft_status got, const char *file, int line,
-            const char *call);
-/* Ends the program unless it holds. */
-#define CHECK(condition)                                              \
-    do {                                                              \
-        if (!(condition)) {                                           \
-            say("%s:%d: not so: %s", __FILE__, __LINE__, #condition); \
-            _exit(97);                                                \
-        }                                                             \
-    } while (0)
-
+#define EXPECT_STATUS(status, call) expect_status(status, call, __FILE__, __LINE__, #call)
+void expect_status(allograft_status status, allograft_status got, const char *file, int line,
+                   const char *call);
 CUstream new_stream(void);
 /* A number that is hard to foresee, always in the same order. */
 uint32_t next_random(void);

@@ -9,17 +9,17 @@ static uint32_t first_word(CUdeviceptr p)
 {
     uint32_t word;
 
-    NEED(cuMemcpyDtoH(&word, p, sizeof(word)));
+    OK(cuMemcpyDtoH(&word, p, sizeof(word)));
     return word;
 }
 
 static void capture_fill(allograft_graph *graph, CUstream stream, allograft_pool pool,
                          CUdeviceptr p, uint32_t value)
 {
-    EXPECT(ALLOGRAFT_OK,
-           allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_OK,
+                  allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
     launch_fill(stream, p, WORDS, value);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
 }
 
 static void test_orders(allograft_graph *graph, CUstream stream)
@@ -27,24 +27,25 @@ static void test_orders(allograft_graph *graph, CUstream stream)
     allograft_pool pool;
     void *raw;
 
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_capture_end(graph));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_replay(graph, stream));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_instantiate(graph));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_raw(graph, &raw));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_pool(graph, &pool));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_debug_dump(graph, "x"));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
-    EXPECT(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, NULL, ALLOGRAFT_NEW_POOL,
-                                                            ALLOGRAFT_CAPTURE_GLOBAL));
-    EXPECT(ALLOGRAFT_INVALID,
-           allograft_graph_capture_begin(graph, CU_STREAM_PER_THREAD, ALLOGRAFT_NEW_POOL,
-                                         ALLOGRAFT_CAPTURE_GLOBAL));
-    EXPECT(ALLOGRAFT_INVALID,
-           allograft_graph_capture_begin(graph, stream, 1234567, ALLOGRAFT_CAPTURE_GLOBAL));
-    EXPECT(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                            (allograft_capture_mode)3));
-    EXPECT(ALLOGRAFT_INVALID, allograft_graph_replay(NULL, stream));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(NULL));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_replay(graph, stream));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_instantiate(graph));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_raw(graph, &raw));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_pool(graph, &pool));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_debug_dump(graph, "x"));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_graph_capture_begin(graph, NULL, ALLOGRAFT_NEW_POOL,
+                                                                   ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_INVALID,
+                  allograft_graph_capture_begin(graph, CU_STREAM_PER_THREAD, ALLOGRAFT_NEW_POOL,
+                                                ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_INVALID,
+                  allograft_graph_capture_begin(graph, stream, 1234567, ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_INVALID,
+                  allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                (allograft_capture_mode)3));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_graph_replay(NULL, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(NULL));
 }
 
 static void test_open_capture(allograft_graph *graph, CUstream stream, CUdeviceptr p)
@@ -52,48 +53,49 @@ static void test_open_capture(allograft_graph *graph, CUstream stream, CUdevicep
     allograft_graph *other;
     CUstream second = new_stream();
 
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(0, &other));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                       ALLOGRAFT_CAPTURE_RELAXED));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                          ALLOGRAFT_CAPTURE_RELAXED));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_capture_begin(other, second, ALLOGRAFT_NEW_POOL,
-                                                          ALLOGRAFT_CAPTURE_RELAXED));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &other));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                              ALLOGRAFT_CAPTURE_RELAXED));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                                 ALLOGRAFT_CAPTURE_RELAXED));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_capture_begin(other, second, ALLOGRAFT_NEW_POOL,
+                                                                 ALLOGRAFT_CAPTURE_RELAXED));
     launch_fill(stream, p, WORDS, 900);
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_replay(graph, stream));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_replay(graph, stream));
     /* Given up in the middle. */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
-    NEED(cuStreamSynchronize(stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
+    OK(cuStreamSynchronize(stream));
     CHECK(first_word(p) != 900);
     /* The program captures the stream itself. */
-    NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    EXPECT(ALLOGRAFT_CAPTURING, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                              ALLOGRAFT_CAPTURE_RELAXED));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT_STATUS(ALLOGRAFT_CAPTURING,
+                  allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                ALLOGRAFT_CAPTURE_RELAXED));
     CUgraph raw;
-    NEED(cuStreamEndCapture(stream, &raw));
-    NEED(cuGraphDestroy(raw));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(other));
-    NEED(cuStreamDestroy(second));
+    OK(cuStreamEndCapture(stream, &raw));
+    OK(cuGraphDestroy(raw));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(other));
+    OK(cuStreamDestroy(second));
 }
 
 /* What waits for the device cannot be captured: the graph is empty again, and works the next time.
  */
 static void test_invalid_capture(allograft_graph *graph, CUstream stream, CUdeviceptr p)
 {
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                       ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                              ALLOGRAFT_CAPTURE_GLOBAL));
     launch_fill(stream, p, WORDS, 901);
     CHECK(cuStreamSynchronize(stream) != CUDA_SUCCESS);
-    EXPECT(ALLOGRAFT_DRIVER, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_DRIVER, allograft_graph_capture_end(graph));
     CHECK(strstr(allograft_last_error(), "cuStreamEndCapture") != NULL);
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_replay(graph, stream));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_replay(graph, stream));
     capture_fill(graph, stream, ALLOGRAFT_NEW_POOL, p, 40);
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                          ALLOGRAFT_CAPTURE_GLOBAL));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, NULL)); /* a default stream will do */
-    NEED(cuCtxSynchronize());
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                                 ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, NULL)); /* a default stream will do */
+    OK(cuCtxSynchronize());
     CHECK(first_word(p) == 40);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
 }
 
 static bool exists(const char *path)
@@ -113,39 +115,39 @@ static void test_kept(CUstream stream, CUdeviceptr p, const char *folder)
     size_t n = 0;
     void *raw;
 
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(1, &graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(1, &graph));
     capture_fill(graph, stream, ALLOGRAFT_NEW_POOL, p, 50);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_raw(graph, &raw));
-    NEED(cuGraphGetNodes(raw, NULL, &n));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_raw(graph, &raw));
+    OK(cuGraphGetNodes(raw, NULL, &n));
     CHECK(n == 1);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_instantiate(graph));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_instantiate(graph));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
-    NEED(cuStreamSynchronize(stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_instantiate(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_instantiate(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+    OK(cuStreamSynchronize(stream));
     CHECK(first_word(p) == 50);
     snprintf(path, sizeof(path), "%s/kept.dot", folder);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_debug_dump(graph, path));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_debug_dump(graph, path));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_debug_dump(graph, path));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_debug_dump(graph, path));
     CHECK(exists(path));
-    EXPECT(ALLOGRAFT_INVALID, allograft_graph_debug_dump(graph, ""));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_graph_debug_dump(graph, ""));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
     /* Instantiated by the first replay. */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(1, &graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(1, &graph));
     capture_fill(graph, stream, ALLOGRAFT_NEW_POOL, p, 51);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
-    NEED(cuStreamSynchronize(stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+    OK(cuStreamSynchronize(stream));
     CHECK(first_word(p) == 51);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
     /* Debug mode keeps it for one file. */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_enable_debug_mode(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_enable_debug_mode(graph));
     capture_fill(graph, stream, ALLOGRAFT_NEW_POOL, p, 52);
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_raw(graph, &raw));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_raw(graph, &raw));
     snprintf(path, sizeof(path), "%s/debug.dot", folder);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_debug_dump(graph, path));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_debug_dump(graph, path));
     CHECK(exists(path));
-    EXPECT(ALLOGRAFT_STATE, allograft_graph_debug_dump(graph, path));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_graph_debug_dump(graph, path));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
 }
 
 static void test_shared(void)
@@ -153,15 +155,15 @@ static void test_shared(void)
     allograft_pool pool = 0, other = 0, fresh = 0;
     void *stream, *again;
 
-    EXPECT(ALLOGRAFT_OK, allograft_pool_shared(0, &pool));
-    EXPECT(ALLOGRAFT_OK, allograft_pool_shared(0, &other));
-    EXPECT(ALLOGRAFT_OK, allograft_pool_new(&fresh));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_pool_shared(0, &pool));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_pool_shared(0, &other));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_pool_new(&fresh));
     CHECK(pool && pool == other && fresh && fresh != pool);
-    EXPECT(ALLOGRAFT_OK, allograft_capture_stream(0, &stream));
-    EXPECT(ALLOGRAFT_OK, allograft_capture_stream(0, &again));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_capture_stream(0, &stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_capture_stream(0, &again));
     CHECK(stream && stream == again);
-    EXPECT(ALLOGRAFT_INVALID, allograft_pool_shared(77, &pool));
-    EXPECT(ALLOGRAFT_INVALID, allograft_capture_stream(-1, &stream));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_pool_shared(77, &pool));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_capture_stream(-1, &stream));
 }
 
 void test_graphs(const char *folder)
@@ -170,23 +172,23 @@ void test_graphs(const char *folder)
     allograft_graph *graph;
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+    OK(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
     test_orders(graph, stream);
     test_open_capture(graph, stream, p);
     test_invalid_capture(graph, stream, p);
     for (uint32_t round = 0; round < 100; round++) { /* resets leave nothing behind */
         capture_fill(graph, stream, ALLOGRAFT_NEW_POOL, p, round);
         launch_fill(stream, p, WORDS, 12345);
-        EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
-        NEED(cuStreamSynchronize(stream));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+        OK(cuStreamSynchronize(stream));
         CHECK(first_word(p) == round && count_wrong(p, WORDS, round) == 0);
-        EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
     }
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
     test_kept(stream, p, folder);
     test_shared();
-    NEED(cuMemFree(p));
+    OK(cuMemFree(p));
     say("graphs: right");
 }
 
@@ -196,8 +198,8 @@ static size_t room(void)
 {
     size_t room, total;
 
-    NEED(cuCtxSynchronize());
-    NEED(cuMemGetInfo(&room, &total));
+    OK(cuCtxSynchronize());
+    OK(cuMemGetInfo(&room, &total));
     return room;
 }
 
@@ -207,18 +209,18 @@ static void capture_temporaries(allograft_graph *graph, CUstream stream, allogra
 {
     CUdeviceptr a, b;
 
-    EXPECT(ALLOGRAFT_OK,
-           allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
-    NEED(cuMemAlloc(&a, 1 << 20));
+    EXPECT_STATUS(ALLOGRAFT_OK,
+                  allograft_graph_capture_begin(graph, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
+    OK(cuMemAlloc(&a, 1 << 20));
     launch_fill(stream, a, WORDS, value);
-    NEED(cuMemAlloc(&b, 1 << 20));
+    OK(cuMemAlloc(&b, 1 << 20));
     CHECK(a != b);
-    NEED(cuMemcpyDtoDAsync(b, a, WORDS * sizeof(uint32_t), stream));
-    NEED(cuMemFree(a));
-    NEED(cuMemcpyDtoDAsync(out, b, WORDS * sizeof(uint32_t), stream));
-    NEED(cuMemFree(b));
+    OK(cuMemcpyDtoDAsync(b, a, WORDS * sizeof(uint32_t), stream));
+    OK(cuMemFree(a));
+    OK(cuMemcpyDtoDAsync(out, b, WORDS * sizeof(uint32_t), stream));
+    OK(cuMemFree(b));
     CHECK(cuMemFree(b) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
 }
 
 static void replay_and_check(allograft_graph *graph, CUstream stream, CUdeviceptr out,
@@ -227,12 +229,12 @@ static void replay_and_check(allograft_graph *graph, CUstream stream, CUdevicept
     CUdeviceptr noise;
 
     /* Whoever allocates now must not get the graph's memory. */
-    NEED(cuMemAlloc(&noise, 1 << 20));
+    OK(cuMemAlloc(&noise, 1 << 20));
     launch_fill(stream, noise, WORDS, 66666);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
-    NEED(cuStreamSynchronize(stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+    OK(cuStreamSynchronize(stream));
     CHECK(count_wrong(noise, WORDS, 66666) == 0 && count_wrong(out, WORDS, value) == 0);
-    NEED(cuMemFree(noise));
+    OK(cuMemFree(noise));
 }
 
 void test_private_memory(void)
@@ -247,12 +249,12 @@ void test_private_memory(void)
         say("private memory: right");
         return;
     }
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(0, &sharing));
-    NEED(cuMemAlloc(&out, WORDS * sizeof(uint32_t)));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &sharing));
+    OK(cuMemAlloc(&out, WORDS * sizeof(uint32_t)));
     before = room();
     capture_temporaries(graph, stream, ALLOGRAFT_NEW_POOL, out, 10);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_pool(graph, &pool));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_pool(graph, &pool));
     replay_and_check(graph, stream, out, 10);
     capture_temporaries(sharing, stream, pool, out, 20);
     CHECK(room() >= before - (5u << 20)); /* the second capture used what the first had freed */
@@ -260,36 +262,36 @@ void test_private_memory(void)
         replay_and_check(graph, stream, out, 10);
         replay_and_check(sharing, stream, out, 20);
     }
-    EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
     replay_and_check(sharing, stream, out, 20); /* the pool lives as long as one of them */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_replay(sharing, stream));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_reset(sharing)); /* while it may run */
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(sharing, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(sharing)); /* while it may run */
     /* What the program keeps outlives the graph, and is an allocation like any other then. */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                       ALLOGRAFT_CAPTURE_RELAXED));
-    NEED(cuMemAlloc(&kept, WORDS * sizeof(uint32_t)));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                              ALLOGRAFT_CAPTURE_RELAXED));
+    OK(cuMemAlloc(&kept, WORDS * sizeof(uint32_t)));
     launch_fill(stream, kept, WORDS, 30);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
-    NEED(cuCtxSynchronize());
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
+    OK(cuCtxSynchronize());
     CHECK(count_wrong(kept, WORDS, 30) == 0);
-    NEED(cuMemFree(kept));
+    OK(cuMemFree(kept));
     /* Freed between captures, and in stream order. */
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                       ALLOGRAFT_CAPTURE_GLOBAL));
-    NEED(cuMemAlloc(&kept, WORDS * sizeof(uint32_t)));
-    NEED(cuMemAlloc(&other, WORDS * sizeof(uint32_t)));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                              ALLOGRAFT_CAPTURE_GLOBAL));
+    OK(cuMemAlloc(&kept, WORDS * sizeof(uint32_t)));
+    OK(cuMemAlloc(&other, WORDS * sizeof(uint32_t)));
     launch_fill(stream, kept, WORDS, 40);
-    EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
-    NEED(cuMemFree(kept));
-    NEED(cuMemFreeAsync(other, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+    OK(cuMemFree(kept));
+    OK(cuMemFreeAsync(other, stream));
     for (unsigned i = 0; i < 3; i++)
-        EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(graph));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(sharing));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(sharing));
     CHECK(room() >= before - (5u << 20));
-    NEED(cuMemFree(out));
+    OK(cuMemFree(out));
     say("private memory: right");
 }
 
@@ -304,33 +306,33 @@ static void *work(void *data)
     allograft_graph *graph;
     CUdeviceptr p, q;
 
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     stream = new_stream();
-    NEED(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
-    EXPECT(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+    OK(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
     for (uint32_t round = 0; round < 20; round++) {
         uint32_t value = 1000 * number + round;
 
-        EXPECT(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
-                                                           ALLOGRAFT_CAPTURE_THREAD_LOCAL));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                                  ALLOGRAFT_CAPTURE_THREAD_LOCAL));
         if (intercepted)
-            NEED(cuMemAlloc(&q, 4096));
+            OK(cuMemAlloc(&q, 4096));
         launch_fill(stream, p, WORDS, value);
         if (intercepted)
-            NEED(cuMemFree(q));
-        EXPECT(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+            OK(cuMemFree(q));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
         for (unsigned i = 0; i < 3; i++)
-            EXPECT(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
-        NEED(cuStreamSynchronize(stream));
+            EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+        OK(cuStreamSynchronize(stream));
         uint32_t words[WORDS];
-        NEED(cuMemcpyDtoHAsync(words, p, sizeof(words), stream));
-        NEED(cuStreamSynchronize(stream));
+        OK(cuMemcpyDtoHAsync(words, p, sizeof(words), stream));
+        OK(cuStreamSynchronize(stream));
         for (uint32_t i = 0; i < WORDS; i++)
             CHECK(words[i] == value + i);
-        EXPECT(ALLOGRAFT_OK, allograft_mark("round"));
-        EXPECT(ALLOGRAFT_OK, allograft_graph_reset(graph));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_mark("round"));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
     }
-    EXPECT(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
     CHECK(!*allograft_last_error());
     return NULL;
 }
@@ -339,10 +341,10 @@ void test_threads(void)
 {
     pthread_t threads[4];
 
-    NEED(cuCtxGetCurrent(&context));
+    OK(cuCtxGetCurrent(&context));
     for (unsigned i = 0; i < 4; i++)
-        NEED(pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)(i + 1)));
+        OK(pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)(i + 1)));
     for (unsigned i = 0; i < 4; i++)
-        NEED(pthread_join(threads[i], NULL));
+        OK(pthread_join(threads[i], NULL));
     say("threads: right");
 }

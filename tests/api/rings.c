@@ -17,7 +17,7 @@ static allograft_ring *open_ring(unsigned depth, allograft_ring_backend backend,
                                              .backend = backend};
     allograft_ring *ring;
 
-    EXPECT(ALLOGRAFT_OK, allograft_ring_open(&options, &ring));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_open(&options, &ring));
     return ring;
 }
 
@@ -40,7 +40,7 @@ static int is_ready(allograft_ring *ring, unsigned slot)
 {
     int ready = 7;
 
-    EXPECT(ALLOGRAFT_OK, allograft_ring_query(ring, slot, &ready));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_query(ring, slot, &ready));
     CHECK(ready == 0 || ready == 1);
     return ready;
 }
@@ -54,35 +54,35 @@ static void test_one(allograft_ring_backend backend, unsigned flags)
     void *device;
     size_t n = 0;
 
-    EXPECT(ALLOGRAFT_STATE, allograft_ring_submit(ring, 0, BYTES));
-    EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, 0, host, BYTES));
-    EXPECT(ALLOGRAFT_OK, allograft_ring_get_properties(ring, 0, &properties));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_submit(ring, 0, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_register(ring, 0, host, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_get_properties(ring, 0, &properties));
     CHECK(properties.backend == backend && properties.timing == (int)flags);
     CHECK(properties.pinned == (backend != ALLOGRAFT_RING_PAGEABLE));
     CHECK(properties.async_submit == (backend == ALLOGRAFT_RING_PINNED));
-    EXPECT(ALLOGRAFT_OK, allograft_ring_device_slot(ring, 0, &device));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_device_slot(ring, 0, &device));
     CHECK(!is_ready(ring, 0));
-    EXPECT(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
-    EXPECT(ALLOGRAFT_STATE, allograft_ring_wait_stream(ring, 0, NULL));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_wait_stream(ring, 0, NULL));
     for (uint32_t round = 0; round < 6; round++) {
         fill_host(host, 10 * round);
-        EXPECT(ALLOGRAFT_OK, allograft_ring_submit(ring, 0, BYTES));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_submit(ring, 0, BYTES));
         if (!properties.async_submit)
             fill_host(host, 999); /* it may be written at once */
-        EXPECT(ALLOGRAFT_OK, allograft_ring_wait_host(ring, 0));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_wait_host(ring, 0));
         CHECK(is_ready(ring, 0));
         CHECK(count_wrong((CUdeviceptr)device, WORDS, 10 * round) == 0);
-        EXPECT(ALLOGRAFT_OK, allograft_ring_clear(ring, 0));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_clear(ring, 0));
         CHECK(!is_ready(ring, 0));
-        EXPECT(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
+        EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
     }
-    EXPECT(ALLOGRAFT_OK, allograft_ring_trace(ring, records, 4, &n));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_trace(ring, records, 4, &n));
     CHECK(n == 4 && records[0].sequence == 3 && records[3].sequence == 6 &&
           records[3].bytes == BYTES);
     CHECK(records[1].submit_ns <= records[2].submit_ns && records[2].slot == 0);
     for (unsigned i = 0; i < 4; i++)
         CHECK(flags ? records[i].copy_ms >= 0 : records[i].copy_ms < 0);
-    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
     fill_host(host, 1); /* nobody has it any more */
     CHECK(!munmap(host, BYTES));
 }
@@ -94,22 +94,22 @@ static void test_invalid(void)
     allograft_ring *ring;
     uint32_t word;
 
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
     options.depth = 1;
     options.device = 55;
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
     options.device = 0;
     options.flags = 6;
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_open(&options, &ring));
     CHECK(strstr(allograft_last_error(), "0x6") != NULL);
     ring = open_ring(1, ALLOGRAFT_RING_AUTO, 0);
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_register(ring, 1, &word, BYTES));
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_register(ring, 0, &word, sizeof(word)));
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_submit(ring, 0, BYTES + 1));
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_clear(ring, 9));
-    EXPECT(ALLOGRAFT_INVALID, allograft_ring_query(NULL, 0, NULL));
-    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
-    EXPECT(ALLOGRAFT_OK, allograft_ring_close(NULL));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_register(ring, 1, &word, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_register(ring, 0, &word, sizeof(word)));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_submit(ring, 0, BYTES + 1));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_clear(ring, 9));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_query(NULL, 0, NULL));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(NULL));
 }
 
 void test_rings(void)
@@ -124,14 +124,14 @@ void test_rings(void)
         test_one(ALLOGRAFT_RING_PAGEABLE, flags);
     }
     /* Pinned by the program: used as it is, and left so. */
-    NEED(cuMemHostAlloc(&pinned, BYTES, 0));
+    OK(cuMemHostAlloc(&pinned, BYTES, 0));
     ring = open_ring(1, ALLOGRAFT_RING_AUTO, 0);
-    EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, 0, pinned, BYTES));
-    EXPECT(ALLOGRAFT_OK, allograft_ring_get_properties(ring, 0, &properties));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_register(ring, 0, pinned, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_get_properties(ring, 0, &properties));
     CHECK(properties.backend == ALLOGRAFT_RING_PINNED);
-    EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, 0, pinned, BYTES));
-    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
-    NEED(cuMemFreeHost(pinned));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_register(ring, 0, pinned, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
+    OK(cuMemFreeHost(pinned));
     test_invalid();
     say("rings: right");
 }
@@ -146,33 +146,34 @@ void test_batches(unsigned batches)
     uint32_t *host[2], count = 0;
     void *device[2];
 
-    NEED(cuMemAlloc(&wrong, sizeof(uint32_t)));
-    NEED(cuMemsetD32(wrong, 0, 1));
-    NEED(cuMemAlloc(&delay, 1 << 16));
+    OK(cuMemAlloc(&wrong, sizeof(uint32_t)));
+    OK(cuMemsetD32(wrong, 0, 1));
+    OK(cuMemAlloc(&delay, 1 << 16));
     for (unsigned i = 0; i < 2; i++) {
         host[i] = shared_memory();
-        EXPECT(ALLOGRAFT_OK, allograft_ring_register(ring, i, host[i], BYTES));
-        EXPECT(ALLOGRAFT_OK, allograft_ring_device_slot(ring, i, &device[i]));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_register(ring, i, host[i], BYTES));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_device_slot(ring, i, &device[i]));
     }
     for (unsigned batch = 0; batch < batches; batch++) {
         unsigned slot = batch % 2;
 
         if (batch >= 2)
-            EXPECT(ALLOGRAFT_OK, allograft_ring_wait_host(ring, slot)); /* the host slot was read */
-        EXPECT(ALLOGRAFT_OK, allograft_ring_clear(ring, slot));
+            EXPECT_STATUS(ALLOGRAFT_OK,
+                          allograft_ring_wait_host(ring, slot)); /* the host slot was read */
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_clear(ring, slot));
         fill_host(host[slot], 7919 * batch);
         CHECK(!is_ready(ring, slot));
-        EXPECT(ALLOGRAFT_OK, allograft_ring_submit(ring, slot, BYTES));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_submit(ring, slot, BYTES));
         for (unsigned c = 0; c < 1 + next_random() % 2; c++) {
-            EXPECT(ALLOGRAFT_OK, allograft_ring_wait_stream(ring, slot, streams[c]));
+            EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_wait_stream(ring, slot, streams[c]));
             for (unsigned d = next_random() % 4; d; d--)
                 launch_fill(streams[c], delay, 64, d);
             launch_check(streams[c], (CUdeviceptr)device[slot], WORDS, 7919 * batch, wrong);
-            EXPECT(ALLOGRAFT_OK, allograft_ring_reader(ring, slot, streams[c]));
+            EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_reader(ring, slot, streams[c]));
         }
     }
-    EXPECT(ALLOGRAFT_OK, allograft_ring_close(ring));
-    NEED(cuCtxSynchronize());
-    NEED(cuMemcpyDtoH(&count, wrong, sizeof(count)));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(&count, wrong, sizeof(count)));
     say("%u batches: %u wrong words", batches, count);
 }

@@ -11,8 +11,8 @@ static allograft_stage *open_stage(const char *name, unsigned warmup, unsigned f
         .bytes = sizeof(options), .name = name, .warmup = warmup, .flags = flags};
     allograft_stage *stage, *again;
 
-    EXPECT(ALLOGRAFT_OK, allograft_stage_open(&options, &stage));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_open(&options, &again));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_open(&options, &stage));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_open(&options, &again));
     CHECK(stage == again);
     return stage;
 }
@@ -27,17 +27,17 @@ static allograft_action iterate(allograft_stage *stage, CUstream stream, CUdevic
 
     for (uint32_t i = 0; i < WORDS; i++)
         source[i] = value + i;
-    EXPECT(ALLOGRAFT_OK, allograft_stage_input(stage, 1, 2, BYTES, &input));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_load(stage, 1, 2, source, BYTES, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_input(stage, 1, 2, BYTES, &input));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_load(stage, 1, 2, source, BYTES, stream));
     memset(source, 0xee, sizeof(source)); /* pageable: it has been read */
-    EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
-    EXPECT(ALLOGRAFT_STATE, allograft_stage_begin(stage, stream, &action));
-    EXPECT(ALLOGRAFT_STATE, allograft_stage_load(stage, 1, 2, source, BYTES, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_stage_begin(stage, stream, &action));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_stage_load(stage, 1, 2, source, BYTES, stream));
     if (action != ALLOGRAFT_SKIP)
-        NEED(cuMemcpyDtoDAsync(out, (CUdeviceptr)input, BYTES, stream));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_end(stage));
-    EXPECT(ALLOGRAFT_STATE, allograft_stage_end(stage));
-    NEED(cuStreamSynchronize(stream));
+        OK(cuMemcpyDtoDAsync(out, (CUdeviceptr)input, BYTES, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_end(stage));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_stage_end(stage));
+    OK(cuStreamSynchronize(stream));
     CHECK(count_wrong(out, WORDS, value) == 0);
     return action;
 }
@@ -46,7 +46,7 @@ static void check_number(allograft_stage *stage, uint64_t current, uint64_t next
 {
     uint64_t is_current, is_next;
 
-    EXPECT(ALLOGRAFT_OK, allograft_stage_iteration(stage, &is_current, &is_next));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_iteration(stage, &is_current, &is_next));
     CHECK(is_current == current && is_next == next);
 }
 
@@ -57,21 +57,21 @@ static void test_invalid(CUstream stream)
     allograft_action action;
     void *input;
 
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
     options.name = "x";
     options.flags = 4;
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
     options = (struct allograft_stage_options){.bytes = 4, .name = "x"};
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_begin(stage, NULL, &action));
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_begin(NULL, stream, &action));
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_input(stage, 0, 0, 0, &input));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_input(stage, 0, 0, 64, &input));
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_input(stage, 0, 0, 65, &input));
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_load(stage, 0, 1, &options, 4, stream));
-    EXPECT(ALLOGRAFT_INVALID, allograft_stage_load(stage, 0, 0, &options, 65, stream));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_close(stage));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_close(NULL));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_open(&options, &stage));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_begin(stage, NULL, &action));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_begin(NULL, stream, &action));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_input(stage, 0, 0, 0, &input));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_input(stage, 0, 0, 64, &input));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_input(stage, 0, 0, 65, &input));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_load(stage, 0, 1, &options, 4, stream));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_stage_load(stage, 0, 0, &options, 65, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(stage));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(NULL));
 }
 
 void test_stages(void)
@@ -82,7 +82,7 @@ void test_stages(void)
     allograft_stage *transparent = open_stage("transparent", 1, ALLOGRAFT_STAGE_TRANSPARENT);
     CUdeviceptr out;
 
-    NEED(cuMemAlloc(&out, BYTES));
+    OK(cuMemAlloc(&out, BYTES));
     check_number(training, UINT64_MAX, 0);
     for (uint32_t round = 0; round < 12; round++) {
         unsigned expected = round < 2    ? ALLOGRAFT_RUN
@@ -96,22 +96,22 @@ void test_stages(void)
                   (round ? ALLOGRAFT_SKIP : ALLOGRAFT_RECORD));
         CHECK(iterate(transparent, stream, out, 3 * round) == ALLOGRAFT_RUN);
     }
-    EXPECT(ALLOGRAFT_OK, allograft_stage_reset(training));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_reset(training));
     check_number(training, UINT64_MAX, 0);
     check_number(validation, 3, 4);
     CHECK(iterate(training, stream, out, 5) == ALLOGRAFT_RUN);
-    EXPECT(ALLOGRAFT_OK, allograft_stage_reset(NULL));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_reset(NULL));
     check_number(validation, UINT64_MAX, 0);
     CHECK(iterate(validation, stream, out, 6) == ALLOGRAFT_RECORD);
     for (unsigned i = 0; i < 50; i++) {
-        EXPECT(ALLOGRAFT_OK, allograft_stage_reset(NULL));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_reset(NULL));
         CHECK(iterate(validation, stream, out, i) == ALLOGRAFT_RECORD);
     }
-    EXPECT(ALLOGRAFT_OK, allograft_stage_close(training));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_close(validation));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_close(transparent));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(training));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(validation));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(transparent));
     test_invalid(stream);
-    NEED(cuMemFree(out));
+    OK(cuMemFree(out));
     say("stages: right");
 }
 
@@ -123,11 +123,11 @@ void test_failing_stages(void)
     allograft_action action;
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, BYTES));
+    OK(cuMemAlloc(&p, BYTES));
     for (unsigned round = 0; round < 5; round++) {
         allograft_status status;
 
-        EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
         CHECK(action == (round == 1 ? ALLOGRAFT_RECORD : ALLOGRAFT_RUN));
         launch_fill(stream, p, WORDS, round);
         (void)cuStreamSynchronize(stream);
@@ -137,14 +137,14 @@ void test_failing_stages(void)
             CHECK(count_wrong(p, WORDS, round) == 0);
     }
     check_number(stage, 3, 4);
-    EXPECT(ALLOGRAFT_OK, allograft_stage_reset(stage)); /* gives it another chance */
-    EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_reset(stage)); /* gives it another chance */
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
     CHECK(action == ALLOGRAFT_RUN);
-    EXPECT(ALLOGRAFT_OK, allograft_stage_end(stage));
-    EXPECT(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_end(stage));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
     CHECK(action == ALLOGRAFT_RECORD);
     launch_fill(stream, p, WORDS, 5);
-    EXPECT(ALLOGRAFT_OK, allograft_stage_close(stage)); /* in the middle */
-    NEED(cuMemFree(p));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(stage)); /* in the middle */
+    OK(cuMemFree(p));
     say("failing stages: right");
 }

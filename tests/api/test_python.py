@@ -112,7 +112,7 @@ for name, kind in kinds.items():
     def test_statuses_are_the_headers(self):
         with open(os.path.join(ROOT, 'interpose', 'api', 'allograft.h'), encoding='utf-8') as file:
             header = file.read()
-        names = re.findall(r'ALLOGRAFT_(\w+) = (\d+)', header[:header.index('} allograft_status;')])
+        names = re.findall(r'ALLOGRAFT_(\w+) =\s+(\d+)', header[:header.index('} allograft_status;')])
         self.assertEqual(len(names), 9)
         text = 'from allograft import _library as l\nprint(%s)' % ', '.join('l.' + name for name, _ in names)
         self.assertEqual(self.script(text).out.split(), [number for _, number in names])

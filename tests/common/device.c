@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 CUfunction kernel_fill, kernel_check, kernel_speak;
@@ -52,21 +53,17 @@ CUcontext device_open(void)
                                    sizeof(CUdeviceptr)};
     static const size_t word = sizeof(uint32_t);
     static const char image[64] = "any bytes";
-    CUdevice device;
     CUcontext context;
     CUmodule module;
 
     sim_register_kernel("fill", fill, 3, sizes);
     sim_register_kernel("check", check, 4, sizes);
     sim_register_kernel("speak", speak, 1, &word);
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel_fill, module, "fill"));
-    NEED(cuModuleGetFunction(&kernel_check, module, "check"));
-    NEED(cuModuleGetFunction(&kernel_speak, module, "speak"));
+    context = context_open();
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel_fill, module, "fill"));
+    OK(cuModuleGetFunction(&kernel_check, module, "check"));
+    OK(cuModuleGetFunction(&kernel_speak, module, "speak"));
     return context;
 }
 
@@ -74,21 +71,21 @@ void launch_fill(CUstream stream, CUdeviceptr p, uint32_t n, uint32_t value)
 {
     void *args[] = {&p, &n, &value};
 
-    NEED(cuLaunchKernel(kernel_fill, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel_fill, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 void launch_check(CUstream stream, CUdeviceptr p, uint32_t n, uint32_t value, CUdeviceptr result)
 {
     void *args[] = {&p, &n, &value, &result};
 
-    NEED(cuLaunchKernel(kernel_check, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel_check, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 void launch_speak(CUstream stream, uint32_t number)
 {
     void *args[] = {&number};
 
-    NEED(cuLaunchKernel(kernel_speak, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel_speak, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 uint32_t count_wrong(CUdeviceptr p, uint32_t n, uint32_t value)
@@ -97,7 +94,7 @@ uint32_t count_wrong(CUdeviceptr p, uint32_t n, uint32_t value)
 
     if (words == NULL)
         _exit(98);
-    NEED(cuMemcpyDtoH(words, p, n * sizeof(*words)));
+    OK(cuMemcpyDtoH(words, p, n * sizeof(*words)));
     for (uint32_t i = 0; i < n; i++)
         wrong += words[i] != value + i;
     free(words);

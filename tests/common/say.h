@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/common/check.h"
+
 /* One line on standard output, written at once: what a run printed is then known even if it is
  * killed, and a child of fork or exec inherits nothing buffered. */
 __attribute__((format(printf, 1, 2))) static inline void say(const char *format, ...)
@@ -28,15 +30,5 @@ __attribute__((format(printf, 1, 2))) static inline void say(const char *format,
 
 /* "what: code", for a call whose code is the result. */
 #define SAY_CODE(what, call) say("%s: %d", what, (int)(call))
-
-/* A step that must work for the program to make sense: says so and ends the run when it fails. */
-#define NEED(call)                                                      \
-    do {                                                                \
-        int need_code = (int)(call);                                    \
-        if (need_code != 0) {                                           \
-            say("%s:%d: %s: %d", __FILE__, __LINE__, #call, need_code); \
-            _exit(98);                                                  \
-        }                                                               \
-    } while (0)
 
 #endif

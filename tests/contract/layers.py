@@ -20,11 +20,13 @@ LAYERS = [
 ]
 LAYER_NAMES = ['base', 'driver, settings, report', 'policy', 'graph', 'entries and lifecycle']
 
-# Parts that take all they need as parameters: they may know the names of counters, count nothing.
-PURE = re.compile(r'^(interpose/settings/rules|policy/(decide|managed/(spans|lru|residency))'
-                  r'|graph/(record/op|learn/(history|matcher|profit)))\.')
+# Parts that take all they need as parameters say "Pure." in the head comment of their header or source (a sentence may
+# go on after it: "Pure: the caller has the clock."). They may know the names of counters, count nothing.
+PURE = re.compile(r'(?:^|[.:?)]\s+|\n\s*)Pure[.:;]')
+HEAD = re.compile(r'\s*(/\*.*?\*/)', re.S)
 NOT_FOR_PURE = re.compile(r'(^|/)(driver|symbols|lifecycle|context|log)\.h$')
-COUNTING = re.compile(r'\b(ag_stats_\w+\s*\(|ag_cu\b)')
+# Sums are of the counters that are passed.
+COUNTING = re.compile(r'\b(ag_stats_(?!sum_of|app_pool_sum)\w+\s*\(|ag_cu\b)')
 
 # The one file that includes CUDA's header: it must set __CUDA_API_VERSION_INTERNAL first.
 CUDA_HEADER = re.compile(r'^cuda\w*\.h$')
@@ -50,17 +52,30 @@ def find_target(path, name, known):
     return None, beside if beside in known else None
 
 
+def says_pure(text):
+    head = HEAD.match(text)
+    words = re.sub(r'(?m)^\s*/?\*+/?[ \t]*', '', head.group(1)) if head else ''
+    return PURE.search(words) is not None
+
+
+def pure_parts(sources):
+    """Stems (paths without their suffix) of the parts that call themselves pure; sources: path -> text."""
+    return {posixpath.splitext(path)[0] for path, text in sources.items() if says_pure(text)}
+
+
+def pure_problems(path, text):
+    found = ['%s: a pure part uses %s' % (path, match.group(1))
+             for match in COUNTING.finditer(blank_comments(text))]
+    return found + ['%s:%d: a pure part includes %s' % (path, line, name)
+                    for line, name in includes(text) if NOT_FOR_PURE.search(name)]
+
+
 def problems_of(path, text, known):
     found = []
-    if PURE.match(path):
-        found += ['%s: a pure part uses %s' % (path, match.group(1))
-                  for match in COUNTING.finditer(blank_comments(text))]
     for line, name in includes(text):
         where = '%s:%d: ' % (path, line)
         if CUDA_HEADER.match(name) and path != CUDA_INCLUDER:
             found.append(where + 'includes %s; only %s may' % (name, CUDA_INCLUDER))
-        if PURE.match(path) and NOT_FOR_PURE.search(name):
-            found.append(where + 'a pure part includes %s' % name)
         target, beside = find_target(path, name, known)
         if beside:
             found.append(where + 'includes %s; from the root that is "%s"' % (name, beside))
@@ -78,11 +93,16 @@ def problems_of(path, text, known):
 if __name__ == '__main__':
     root = sys.argv[1]
     known = {p for p in list_files(root) if p.endswith(('.c', '.h', '.def', '.S'))}
+    sources = {path: read_text(os.path.join(root, path)) for path in sorted(known)
+               if layer_of(path) is not None or path.startswith('tools/')}
+    pure = pure_parts(sources)
     problems, n = [], 0
-    for path in sorted(known):
+    for path, text in sources.items():
+        if posixpath.splitext(path)[0] in pure:
+            problems += pure_problems(path, text)
         if layer_of(path) is not None:
-            problems += problems_of(path, read_text(os.path.join(root, path)), known)
+            problems += problems_of(path, text, known)
             n += 1
-    if n == 0:
-        problems = ['no source of the library found under ' + root]
-    finish(problems, 'the includes of %d files only go down' % n)
+    if n == 0 or not pure:
+        problems.append('%d sources of the library found under %s, %d pure parts' % (n, root, len(pure)))
+    finish(problems, 'the includes of %d files only go down, %d parts are pure' % (n, len(pure)))

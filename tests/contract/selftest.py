@@ -10,6 +10,7 @@ import control_api
 import coverage
 import exports
 import files
+import folders
 import functions
 import layers
 import names
@@ -230,12 +231,20 @@ class Layers(unittest.TestCase):
         self.assertEqual(self.count('policy/alloc.c', 'alloc.h'), 1)
         self.assertEqual(self.count('policy/alloc.c', '../interpose/driver/driver.h'), 1)
 
-    def test_pure_and_cuda(self):
-        self.assertEqual(self.count('policy/decide.c', 'interpose/driver/driver.h'), 1)
-        counting = 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n'
-        self.assertEqual(len(layers.problems_of('policy/decide.c', counting, set())), 1)
+    def test_cuda(self):
         self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
         self.assertEqual(self.count('interpose/driver/abi.h', 'cuda.h'), 0)
+
+    def test_pure(self):
+        sources = {'a/one.h': '/* What it does. Pure. */\n', 'a/two.h': '/* What it does.\n *\n * Pure: no clock. */\n',
+                   'a/three.c': '/* What (it does). Pure; knows no CUDA.\n */\n', 'a/four.h': '/* Pure water. */\n',
+                   'a/five.h': '/* What it does. */\n/* Pure. */\n', 'a/six.h': '#include <a.h>\n/* Pure. */\n'}
+        self.assertEqual(layers.pure_parts(sources), {'a/one', 'a/two', 'a/three'})
+        for text in ('#include "interpose/driver/driver.h"\n', 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n',
+                     'int f(void)\n{\n    return ag_cu.cuInit(0);\n}\n'):
+            self.assertEqual(len(layers.pure_problems('policy/a.c', text)), 1, text)
+        for text in ('#include "interpose/driver/abi.h"\n', '/* ag_stats_add() */\n', 'int i = ag_stats_sum_of(s, 1);\n'):
+            self.assertEqual(layers.pure_problems('policy/a.c', text), [], text)
 
 
 class Names(unittest.TestCase):
@@ -282,10 +291,42 @@ class Functions(unittest.TestCase):
         self.assertEqual(self.count('interpose/e.c', 'AG_ENTRY(cuMemFree_v2)(int p)', 13), 1)
         self.assertEqual(self.count('tests/sim/mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 0)
 
+    def macro(self, path, head, lines):
+        text = '#define M(symbol, parameters, ...) \\\n' + head + ' \\\n{ \\\n' + '    f("{"); \\\n' * lines + '}\n'
+        return len(functions.problems_of(path, text))
+
+    def test_macros(self):
+        for head in ('AG_ENTRY CUresult symbol parameters', 'AG_ENTRY CUresult symbol(CUstream stream)',
+                     'static __attribute__((noinline)) CUresult watched_##symbol parameters'):
+            self.assertEqual(self.macro('interpose/hooks/e.c', head, 12), 0, head)
+            self.assertEqual(self.macro('interpose/hooks/e.c', head, 13), 1, head)
+            self.assertEqual(self.macro('tests/sim/mem.c', head, 70), 0, head)
+            self.assertEqual(self.macro('tests/sim/mem.c', head, 71), 1, head)
+        for head in ('struct s parameters = ', 'if (symbol)', '((struct s)', 'do'):
+            self.assertEqual(self.macro('interpose/hooks/e.c', head, 80), 0, head)
+
+    def test_hooks_are_measured(self):
+        made = ('#define MADE(symbol) CUresult symbol(void) { }\n#define TWO(symbol, b) MADE(symbol) MADE(b)\n'
+                'MADE(cuA)\nTWO(cuB, cuC)\nCUresult cuD(void)\n{\n}\nOTHER(cuE)\n')
+        self.assertEqual(functions.unmeasured_hooks([made], ['cuA', 'cuB', 'cuD']), [])
+        self.assertEqual(len(functions.unmeasured_hooks([made], ['cuE'])), 1)
+
     def test_tables_are_no_functions(self):
         self.assertEqual(self.count('policy/a.c', 'static const int t[F(2)] =', 200), 0)
         two = functions.functions('int a(void)\n{\n}\nint b(void) {\n}\n')
-        self.assertEqual([name for name, _, _ in two], ['a', 'b'])
+        self.assertEqual([function.name for function in two], ['a', 'b'])
+
+
+class Folders(unittest.TestCase):
+    def test_limit(self):
+        full = ['policy/%d.c' % i for i in range(25)] + ['policy/app/%d.c' % i for i in range(25)]
+        self.assertEqual(folders.problems(full, {}), [])
+        self.assertEqual(len(folders.problems(full + ['policy/x.c'], {})), 1)
+        self.assertEqual(folders.problems(full + ['policy/x.c'], {'policy': (26, 'a reason')}), [])
+        self.assertEqual(len(folders.problems(full + ['policy/x.c', 'policy/y.c'], {'policy': (26, 'a reason')})), 1)
+
+    def test_needless_exception(self):
+        self.assertEqual(len(folders.problems(['policy/a.c'], {'policy': (26, 'a reason')})), 1)
 
 
 class Files(unittest.TestCase):

@@ -2,6 +2,7 @@
 # Builds every program of the GPU suite, all at once. usage: build.sh FOLDER [ARCH]
 set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
 BIN=${1:?usage: build.sh FOLDER [ARCH]}
 ARCH=${2:-native}
 NVCC=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
@@ -9,49 +10,67 @@ CUDA=$(cd "$(dirname "$(readlink -f "$NVCC")")/.." && pwd)
 mkdir -p "$BIN" || exit 1
 BIN=$(cd "$BIN" && pwd)
 
-cuda=("$NVCC" -O2 -std=c++17 "-arch=$ARCH" -Wno-deprecated-gpu-targets
+# Includes are written from the root.
+cuda=("$NVCC" -O2 -std=c++17 "-arch=$ARCH" "-I$ROOT" -Wno-deprecated-gpu-targets
     -Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers)
-c=("${CC:-gcc}" -O2 -fPIC -std=gnu11 -Wall -Wextra "-I$CUDA/include")
+c=("${CC:-gcc}" -O2 -fPIC -std=gnu11 -Wall -Wextra "-I$ROOT" "-I$CUDA/include")
 link_cuda=("-L$CUDA/lib64/stubs" -lcuda)
 
-# build TARGET SOURCE COMMAND...: unless the target is newer than its sources.
+# build TARGET SOURCE COMMAND...: unless the target is newer than its source, all headers and this script. A source that
+# is a folder stands for all C files in it.
 build() {
-    local target=$BIN/$1 source=$HERE/$2
+    local target=$BIN/$1 sources=("$HERE/$2")
+    [[ $2 == *.c* ]] || sources=("$HERE/$2"/*.c)
     shift 2
-    if [[ $target -nt $source && $target -nt $HERE/check.h && $target -nt $HERE/driver.h &&
-        $target -nt $HERE/graph.h && $target -nt $HERE/own.h && $target -nt $HERE/build.sh ]]; then
+    if [[ -e $target && -z $(find "${sources[@]}" -newer "$target") &&
+        -z $(find "$HERE" "$ROOT/tests/common" -newer "$target" \( -name '*.h' -o -name build.sh \)) ]]; then
         return
     fi
-    "$@" "$source" -o "$target" "${link[@]}" >"$target.log" 2>&1 &
+    "$@" "${sources[@]}" -o "$target" "${link[@]}" >"$target.log" 2>&1 &
     pids+=($!)
     names+=("$target")
 }
 
+# build_all LANGUAGE FOLDER NAME...: programs named after their only source.
+build_all() {
+    local language=$1 folder=$2 name
+    shift 2
+    for name; do
+        if [[ $language == cuda ]]; then
+            build "$name" "$folder/$name.cu" "${cuda[@]}"
+        else
+            build "$name" "$folder/$name.c" "${c[@]}"
+        fi
+    done
+}
+
 pids=() names=() link=()
-build plain_static plain.cu "${cuda[@]}"
-build plain_shared plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,$CUDA/lib64"
-build plain_per_thread plain.cu "${cuda[@]}" --default-stream per-thread
-build driver_kernels.fatbin driver_kernels.cu "${cuda[@]}" -fatbin
-for name in app_pools corruption order barrier device_printf soak getinfo reset oom capture forked peers managed \
-    spill capture_threads devices out_of_bounds ends; do
-    build "$name" "$name.cu" "${cuda[@]}"
-done
-build barrier_variable barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
+build plain_static memory/plain.cu "${cuda[@]}"
+build plain_shared memory/plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,$CUDA/lib64"
+build plain_per_thread memory/plain.cu "${cuda[@]}" --default-stream per-thread
+build driver_kernels.fatbin lookup/driver_kernels.cu "${cuda[@]}" -fatbin
+build_all cuda memory app_pools barrier capture capture_threads corruption device_printf getinfo managed oom order \
+    out_of_bounds soak spill
+build_all cuda devices devices peers reset
+build_all cuda process ends forked
+build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
-for name in many pitch bench ipc launches life graph_facts graph_bytes graph_loop; do
-    build "$name" "$name.cu" "${cuda[@]}"
-done
-for name in pool_facts contexts contexts_two green counted launch_pointer; do
-    build "$name" "$name.c" "${c[@]}"
-done
-build driver_linked driver.c "${c[@]}"
-build libdeep.so life.cu "${cuda[@]}" -shared -Xcompiler -fPIC -cudart static
+build_all cuda memory bench ipc many pitch
+build_all cuda process life
+build_all cuda replay graph_bytes graph_loop launches
+build_all cuda facts graph_facts
+build_all c memory counted
+build_all c devices contexts contexts_two green
+build_all c lookup launch_pointer
+build_all c facts pool_facts
+build driver_linked lookup/driver.c "${c[@]}"
+build libdeep.so process/life.cu "${cuda[@]}" -shared -Xcompiler -fPIC -cudart static
 link=(-ldl)
-build driver_dlsym driver.c "${c[@]}" -DVIA_DLSYM
-build startup startup.c "${c[@]}"
-build cublas_capture cublas_capture.cu "${cuda[@]}"
-build sim_truth sim_truth.c "${c[@]}" -pthread
-build bypass bypass.c "${c[@]}"
+build driver_dlsym lookup/driver.c "${c[@]}" -DVIA_DLSYM
+build_all c lookup bypass
+build_all c process startup
+build_all cuda frameworks cublas_capture
+build sim_truth sim_truth "${c[@]}" -pthread
 
 failed=0
 for i in "${!pids[@]}"; do

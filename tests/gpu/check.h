@@ -12,20 +12,9 @@
 #define EXIT_BROKEN   1
 #define EXIT_UNUSABLE 2
 
-static inline void check_failed(const char *file, int line, const char *what, int code)
-{
-    const char *slash = strrchr(file, '/');
-    fprintf(stderr, "%s:%d: %s returned %d\n", slash ? slash + 1 : file, line, what, code);
-    exit(EXIT_UNUSABLE);
-}
-
-/* A call that must succeed for the test to make sense; runtime and driver have 0 as success. */
-#define MUST(call)                                              \
-    do {                                                        \
-        int must_code = (int)(call);                            \
-        if (must_code != 0)                                     \
-            check_failed(__FILE__, __LINE__, #call, must_code); \
-    } while (0)
+/* A call that must succeed for the test to make sense. */
+#define CHECK_FAILED EXIT_UNUSABLE
+#include "tests/common/check.h"
 
 static inline double now_s(void)
 {
@@ -76,13 +65,13 @@ __global__ void copy_words(unsigned *to, const unsigned *from, size_t n_words)
 static inline void warm_up_kernels(void)
 {
     unsigned *words;
-    MUST(cudaMalloc(&words, 2 * sizeof *words));
+    OK(cudaMalloc(&words, 2 * sizeof *words));
     late_write<<<1, 1>>>(words, 1, 0, 0);
     copy_words<<<1, 1>>>(words + 1, words, 1);
-    MUST(cudaMemsetAsync(words, 0, sizeof *words, 0));
-    MUST(cudaGetLastError());
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaFree(words));
+    OK(cudaMemsetAsync(words, 0, sizeof *words, 0));
+    OK(cudaGetLastError());
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(words));
 }
 
 static inline size_t count_wrong(const unsigned *words, size_t n_words, unsigned wanted)

@@ -9,9 +9,8 @@
 #include "graph/replay/builder.h"
 #include "interpose/driver/driver.h"
 #include "sim.h"
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
-
-#define OK(call) CHECK_SAID((call) == CUDA_SUCCESS, "SIM_SEED=%s", getenv("SIM_SEED"))
 
 #define AREA_BYTES 4096u
 #define MAX_OPS    64u

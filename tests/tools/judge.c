@@ -3,17 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/common/check.h"
 #include "tools/tune/tune.h"
-
-static int wrong;
-
-#define CHECK(condition)                                           \
-    do {                                                           \
-        if (!(condition)) {                                        \
-            printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            wrong = 1;                                             \
-        }                                                          \
-    } while (0)
 
 /* Runs of `median` ns, the middle half of which lies `spread` around it. */
 static struct trial trial(uint64_t median, uint64_t spread, uint64_t peak)
@@ -129,5 +120,5 @@ int main(void)
     test_time();
     test_one_run();
     test_peak();
-    return wrong;
+    return 0;
 }

@@ -29,6 +29,6 @@ capture_checks() {
 capture_framework_checks() {
     # shellcheck disable=SC2034  # read by run_as
     local LIMIT_S=200
-    several capture/torch-graphs -- python3 "$HERE/torch_graphs.py" graphs
-    several capture/torch-compile -- python3 "$HERE/torch_graphs.py" compile
+    several capture/torch-graphs -- python3 "$HERE/frameworks/torch_graphs.py" graphs
+    several capture/torch-compile -- python3 "$HERE/frameworks/torch_graphs.py" compile
 }

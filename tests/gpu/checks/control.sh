@@ -4,11 +4,11 @@
 control() {
     local LIMIT_S=400 status way vars
     for way in opened with; do
-        vars=(PYTHONPATH="$ROOT/tools/python" PYTHONWARNINGS=ignore)
+        vars=(PYTHONPATH="$ROOT/tools/python:$HERE/frameworks" PYTHONWARNINGS=ignore)
         if [[ $way == opened ]]; then
-            run_as "$TAG.opened" "${vars[@]}" ALLOGRAFT_LIBRARY="$LIB" -- python3 "$HERE/$1" "${@:2}"
+            run_as "$TAG.opened" "${vars[@]}" ALLOGRAFT_LIBRARY="$LIB" -- python3 "$HERE/api/$1" "${@:2}"
         else
-            run_with "${vars[@]}" -- python3 "$HERE/$1" "${@:2}"
+            run_with "${vars[@]}" -- python3 "$HERE/api/$1" "${@:2}"
         fi
         status=$?
         ((status == STATUS_SKIP)) && { echo "not possible here"; return "$STATUS_SKIP"; }

@@ -50,7 +50,7 @@ nccl() {
     done
     shift
     two_gpus || return $STATUS_SKIP
-    same_output "$@" -- python3 "$HERE/torch_nccl.py" "$mode" || return $?
+    same_output "$@" -- python3 "$HERE/frameworks/torch_nccl.py" "$mode" || return $?
     report "${conditions[@]}"
 }
 
@@ -76,8 +76,8 @@ nccl_checks() {
 
 # cuFile on redirected memory, and with its own memory from the pool too.
 cufile_checks() {
-    background check cufile/default same_output -- python3 "$HERE/cufile.py"
-    background check cufile/managed same_output ALLOGRAFT_POLICY=managed -- python3 "$HERE/cufile.py"
+    background check cufile/default same_output -- python3 "$HERE/frameworks/cufile.py"
+    background check cufile/managed same_output ALLOGRAFT_POLICY=managed -- python3 "$HERE/frameworks/cufile.py"
     background check cufile/overridden same_output ALLOGRAFT_RULES='from=libcufile*:pool' -- \
-        python3 "$HERE/cufile.py"
+        python3 "$HERE/frameworks/cufile.py"
 }

@@ -227,7 +227,7 @@ torch_in_turn() {
     shift
     for ((round = 1; round <= SPEED_ROUNDS; round++)); do
         TAG=$file.$round
-        LEAVE_OUT=step_ms same_output "$1" -- python3 "$HERE/torch_replay.py" "${@:2}" >"$OUT/$TAG.verdict"
+        LEAVE_OUT=step_ms same_output "$1" -- python3 "$HERE/frameworks/torch_replay.py" "${@:2}" >"$OUT/$TAG.verdict"
         status=$?
         ((status == 0)) || { cat "$OUT/$TAG.verdict"; return $status; }
         report 'replay.replayed > 0' || return 1
@@ -280,13 +280,13 @@ graph_framework_checks() {
         fi
     fi
     local seen='replay.replayed > 0'
-    check graph-py/torch-train framework_in_turn "$seen" python3 "$HERE/torch_train.py"
-    check graph-py/torch-graphs framework_in_turn "$seen" python3 "$HERE/torch_graphs.py" graphs
+    check graph-py/torch-train framework_in_turn "$seen" python3 "$HERE/frameworks/torch_train.py"
+    check graph-py/torch-graphs framework_in_turn "$seen" python3 "$HERE/frameworks/torch_graphs.py" graphs
     # By default XLA makes graphs of its own of a jitted step, which leaves single operations between waits.
-    check graph-py/jax framework_in_turn 'replay.operations > 0' python3 "$HERE/jax_loop.py"
-    check graph-py/jax-kernels framework_in_turn "$seen" python3 "$HERE/jax_loop.py" kernels
-    check graph-py/cupy framework_in_turn "$seen" python3 "$HERE/cupy_loop.py"
-    check graph-py/triton framework_in_turn "$seen" python3 "$HERE/triton_kernel.py"
+    check graph-py/jax framework_in_turn 'replay.operations > 0' python3 "$HERE/frameworks/jax_loop.py"
+    check graph-py/jax-kernels framework_in_turn "$seen" python3 "$HERE/frameworks/jax_loop.py" kernels
+    check graph-py/cupy framework_in_turn "$seen" python3 "$HERE/frameworks/cupy_loop.py"
+    check graph-py/triton framework_in_turn "$seen" python3 "$HERE/frameworks/triton_kernel.py"
 }
 
 # A host that is busy otherwise makes the native run late: only then it is asked again.

@@ -34,8 +34,8 @@ ipc_checks() {
     background check ipc/native mixed_lives ALLOGRAFT_POLICY=native -- "$BIN/ipc" 0
     background check ipc/other-device same_lives -- "$BIN/ipc" 1
     background check ipc/too-late ipc_too_late
-    background check ipc/torch same_lives -- python3 "$HERE/torch_share.py" 0
-    background check ipc/torch-other-device same_lives -- python3 "$HERE/torch_share.py" 1
+    background check ipc/torch same_lives -- python3 "$HERE/frameworks/torch_share.py" 0
+    background check ipc/torch-other-device same_lives -- python3 "$HERE/frameworks/torch_share.py" 1
     wait_for_background
 }
 

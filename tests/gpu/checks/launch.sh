@@ -79,8 +79,8 @@ launch_background_checks() {
     done
     background check launch/same-rule same_output \
         'ALLOGRAFT_RULES=size>=1MiB:managed,prefetch=launch' -- "$BIN/plain_static"
-    background check launch/same-torch same_output "${WATCHED[@]}" -- python3 "$HERE/torch_train.py"
-    background check launch/same-triton same_output "${WATCHED[@]}" -- python3 "$HERE/triton_kernel.py"
+    background check launch/same-torch same_output "${WATCHED[@]}" -- python3 "$HERE/frameworks/torch_train.py"
+    background check launch/same-triton same_output "${WATCHED[@]}" -- python3 "$HERE/frameworks/triton_kernel.py"
     LIMIT_S=30 background check launch/held holds 'managed.launch_prefetches >= 4' \
         'managed.launch_prefetches_failed == 0' -- "${WATCHED[@]}" -- "$BIN/launches" held
     background check launch/layouts told_layouts

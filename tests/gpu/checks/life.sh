@@ -79,7 +79,7 @@ nobody_named() {
 # Frameworks under the audit: the same bytes.
 audited_framework() {
     python3 -c 'import torch' 2>/dev/null || { echo "not installed"; return $STATUS_SKIP; }
-    LIMIT_S=200 same_output LD_AUDIT="$BUILD/liballograft-audit.so" -- python3 "$HERE/torch_train.py"
+    LIMIT_S=200 same_output LD_AUDIT="$BUILD/liballograft-audit.so" -- python3 "$HERE/frameworks/torch_train.py"
 }
 
 # ends_as_natively STATUS ARGS...: ends with that status natively, and in time with the library.
@@ -125,6 +125,6 @@ life_checks() {
     background check life/deepbind-audited named_or_caught audited
     background check life/nobody-static nobody_named "$BIN/plain_static"
     background check life/nobody-shared nobody_named "$BIN/plain_shared"
-    background check life/nobody-torch nobody_named python3 "$HERE/torch_train.py"
+    background check life/nobody-torch nobody_named python3 "$HERE/frameworks/torch_train.py"
     background check life/audit-torch audited_framework
 }

@@ -68,7 +68,7 @@ trained() {
     local round status LIMIT_S=120
     for round in 1 2 3; do
         LEAVE_OUT=step_ms same_output ALLOGRAFT_POLICY=managed -- \
-            python3 "$HERE/torch_speed.py" >"$OUT/$TAG.verdict"
+            python3 "$HERE/frameworks/torch_speed.py" >"$OUT/$TAG.verdict"
         status=$?
         ((status == 0)) || { cat "$OUT/$TAG.verdict"; return $status; }
         report 'devices.*.placements.managed.allocs > 0' || return 1
@@ -117,12 +117,12 @@ limited() {
 
 # PyTorch gives its cache back and tries again, as it does where it is itself told to use no more.
 retried() {
-    run_native -- python3 "$HERE/torch_retry.py" share
+    run_native -- python3 "$HERE/frameworks/torch_retry.py" share
     local status=$?
     ((status == STATUS_SKIP)) && { echo "not possible here"; return $STATUS_SKIP; }
     ((status == 0)) || { died native $status; return 1; }
     grep -q 'retries: some' "$OUT/$TAG.native.out" || { echo "natively nothing is retried"; return 1; }
-    run_with ALLOGRAFT_LIMIT=2GiB ALLOGRAFT_OOM=error "$@" -- python3 "$HERE/torch_retry.py" ||
+    run_with ALLOGRAFT_LIMIT=2GiB ALLOGRAFT_OOM=error "$@" -- python3 "$HERE/frameworks/torch_retry.py" ||
         { died with $?; return 1; }
     compare_output && silent && report 'pressure.refused > 0' || return 1
     echo "$(wc -l <"$OUT/$TAG.with.out") lines equal"
@@ -146,7 +146,7 @@ unspilled() {
 # PyTorch with most of its memory on the host computes the same.
 spilled_torch() {
     LIMIT_S=120 same_output ALLOGRAFT_LIMIT=16MiB ALLOGRAFT_OOM=spill -- \
-        python3 "$HERE/torch_train.py" || return $?
+        python3 "$HERE/frameworks/torch_train.py" || return $?
     report 'pressure.spilled > 0'
 }
 

@@ -19,7 +19,7 @@ same_torch() {
     local condition=$1
     shift
     LIMIT_S=200 same_output ALLOGRAFT_POLICY=native PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync \
-        "$@" -- python3 "$HERE/torch_train.py" || return $?
+        "$@" -- python3 "$HERE/frameworks/torch_train.py" || return $?
     report "$condition"
 }
 

@@ -35,11 +35,11 @@ framework() {
 same_framework_checks() {
     # shellcheck disable=SC2034  # read by run_as
     local LIMIT_S=200
-    framework torch -- python3 "$HERE/torch_train.py"
-    framework torch-uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- python3 "$HERE/torch_train.py"
-    framework jax-platform XLA_PYTHON_CLIENT_ALLOCATOR=platform -- python3 "$HERE/jax_loop.py"
-    framework jax -- python3 "$HERE/jax_loop.py"
-    framework cupy -- python3 "$HERE/cupy_loop.py"
-    framework cupy-nopool -- python3 "$HERE/cupy_loop.py" nopool
-    framework triton -- python3 "$HERE/triton_kernel.py"
+    framework torch -- python3 "$HERE/frameworks/torch_train.py"
+    framework torch-uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- python3 "$HERE/frameworks/torch_train.py"
+    framework jax-platform XLA_PYTHON_CLIENT_ALLOCATOR=platform -- python3 "$HERE/frameworks/jax_loop.py"
+    framework jax -- python3 "$HERE/frameworks/jax_loop.py"
+    framework cupy -- python3 "$HERE/frameworks/cupy_loop.py"
+    framework cupy-nopool -- python3 "$HERE/frameworks/cupy_loop.py" nopool
+    framework triton -- python3 "$HERE/frameworks/triton_kernel.py"
 }

@@ -57,16 +57,16 @@ int main(int argc, char **argv)
     (void)signal(SIGTERM, on_signal);
     sim_register_kernel("for_ever", for_ever, 1, &word);
     device_open();
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel, module, "for_ever"));
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemAlloc(&q, 4096));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel, module, "for_ever"));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemAlloc(&q, 4096));
     say("it begins");
-    NEED(pthread_create(&thread, NULL, watch, NULL));
-    NEED(pthread_detach(thread));
-    NEED(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
-    NEED(cuMemFree(q));
-    NEED(cuCtxSynchronize());
+    OK(pthread_create(&thread, NULL, watch, NULL));
+    OK(pthread_detach(thread));
+    OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(cuMemFree(q));
+    OK(cuCtxSynchronize());
     say("the kernel came to an end");
     return 1;
 }

@@ -44,11 +44,11 @@ static void *last_calls(void *unused)
 
     sim_register_kernel("slow", slow, 1, &word);
     device_open();
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel, module, "slow"));
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
-    NEED(cuMemFree(p));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel, module, "slow"));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(cuMemFree(p));
     return unused;
 }
 
@@ -68,8 +68,8 @@ static void in_a_thread(void *(*what)(void *))
 {
     pthread_t thread;
 
-    NEED(pthread_create(&thread, NULL, what, NULL));
-    NEED(pthread_join(thread, NULL));
+    OK(pthread_create(&thread, NULL, what, NULL));
+    OK(pthread_join(thread, NULL));
 }
 
 int main(int argc, char **argv)

@@ -39,14 +39,14 @@ static void work(CUstream stream, CUevent event, unsigned way)
     for (unsigned i = 0; i < 10; i++) {
         CUdeviceptr p;
 
-        NEED(cuMemAlloc(&p, N_WORDS * sizeof(uint32_t)));
+        OK(cuMemAlloc(&p, N_WORDS * sizeof(uint32_t)));
         launch_fill(stream, p, N_WORDS, i);
         launch_fill(stream, p, N_WORDS, i + 1);
-        NEED(cuEventRecord(event, stream));
-        NEED(wait_by(way, stream, event));
+        OK(cuEventRecord(event, stream));
+        OK(wait_by(way, stream, event));
         if (count_wrong(p, N_WORDS, i + 1))
             say("wrong words");
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
     }
 }
 
@@ -59,13 +59,13 @@ int main(void)
 
     (void)signal(SIGALRM, on_signal);
     device_open();
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
     work(stream, event, 0);
     for (volatile unsigned way = 0; way < 3; way++) {
         if (!sigsetjmp(back, 1)) {
             sim_inside(waits[way], false, interrupt);
-            NEED(wait_by(way, stream, event));
+            OK(wait_by(way, stream, event));
             say("nothing interrupted %s", waits[way]);
         }
         sim_inside(NULL, false, NULL);

@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 typedef CUresult allocate_function(CUdeviceptr *, size_t);
@@ -19,25 +20,20 @@ static void *allocate_in(const char *path)
     allocate_function *allocate;
     CUdeviceptr p;
 
-    NEED(!library);
+    OK(!library);
     allocate = (allocate_function *)dlsym(library, "module_allocate");
-    NEED(!allocate);
-    NEED(allocate(&p, 1 << 20));
-    NEED(cuMemFree(p));
-    NEED(dlclose(library));
+    OK(!allocate);
+    OK(allocate(&p, 1 << 20));
+    OK(cuMemFree(p));
+    OK(dlclose(library));
     return (void *)allocate;
 }
 
 int main(int argc, char **argv)
 {
     unsigned n = argc == 4 ? (unsigned)atol(argv[1]) : 0, same = 0;
-    CUcontext context;
-    CUdevice device;
 
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    (void)context_open();
     for (unsigned i = 0; i < n; i++)
         same += allocate_in(argv[2]) == allocate_in(argv[3]);
     say("at the same place: %u", same);

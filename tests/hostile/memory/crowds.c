@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define BYTES  8192
@@ -17,7 +18,7 @@ static void *table_of(size_t bytes_each)
 {
     void *table = calloc(n, bytes_each);
 
-    NEED(!table);
+    OK(!table);
     return table;
 }
 
@@ -31,11 +32,11 @@ struct life {
 
 static void begin(struct life *life, unsigned number)
 {
-    NEED(cuCtxCreate(&life->context, NULL, 0, device));
-    NEED(cuMemAlloc(&life->kept, BYTES));
-    NEED(cuMemsetD8(life->kept, (unsigned char)number, BYTES));
-    NEED(cuStreamCreate(&life->stream, number % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
-    NEED(cuCtxPopCurrent(&life->context));
+    OK(cuCtxCreate(&life->context, NULL, 0, device));
+    OK(cuMemAlloc(&life->kept, BYTES));
+    OK(cuMemsetD8(life->kept, (unsigned char)number, BYTES));
+    OK(cuStreamCreate(&life->stream, number % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    OK(cuCtxPopCurrent(&life->context));
 }
 
 /* Memory that is used on the stream is freed at once, and the next one is on another stream. */
@@ -43,16 +44,16 @@ static void live(struct life *life, unsigned round)
 {
     CUdeviceptr p;
 
-    NEED(cuCtxSetCurrent(life->context));
-    NEED(cuMemAlloc(&p, BYTES));
-    NEED(cuMemcpyDtoDAsync(p, life->kept, BYTES, life->stream));
-    NEED(cuMemcpyDtoDAsync(life->kept, p, BYTES, life->stream));
-    NEED(cuMemFree(p));
-    NEED(cuMemAlloc(&p, BYTES));
-    NEED(cuMemsetD8Async(p, 0xff, BYTES, NULL));
-    NEED(cuMemFree(p));
+    OK(cuCtxSetCurrent(life->context));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuMemcpyDtoDAsync(p, life->kept, BYTES, life->stream));
+    OK(cuMemcpyDtoDAsync(life->kept, p, BYTES, life->stream));
+    OK(cuMemFree(p));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuMemsetD8Async(p, 0xff, BYTES, NULL));
+    OK(cuMemFree(p));
     if (round % 3 == 0)
-        NEED(cuStreamSynchronize(life->stream));
+        OK(cuStreamSynchronize(life->stream));
 }
 
 static unsigned count_wrong(struct life *life, unsigned number)
@@ -60,9 +61,9 @@ static unsigned count_wrong(struct life *life, unsigned number)
     unsigned char bytes[BYTES];
     unsigned wrong = 0;
 
-    NEED(cuCtxSetCurrent(life->context));
-    NEED(cuCtxSynchronize());
-    NEED(cuMemcpyDtoH(bytes, life->kept, BYTES));
+    OK(cuCtxSetCurrent(life->context));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(bytes, life->kept, BYTES));
     for (unsigned i = 0; i < BYTES; i++)
         wrong += bytes[i] != (unsigned char)number;
     return wrong;
@@ -83,7 +84,7 @@ static void contexts(void)
         wrong += count_wrong(&lives[i], i);
     say("wrong bytes: %u", wrong);
     for (unsigned i = 0; i < n; i++)
-        NEED(cuCtxDestroy(lives[(i * 7 + 3) % n].context)); /* n is no multiple of 7 */
+        OK(cuCtxDestroy(lives[(i * 7 + 3) % n].context)); /* n is no multiple of 7 */
     free(lives);
 }
 
@@ -116,9 +117,9 @@ static void free_oddly(CUdeviceptr block, unsigned counts[3], CUcontext other)
     CUdeviceptr base;
 
     counts[0] += cuMemFree(block + 8) == CUDA_ERROR_INVALID_VALUE;
-    NEED(cuCtxSetCurrent(other));
-    NEED(cuMemFree(block));
-    NEED(cuCtxSetCurrent(primary));
+    OK(cuCtxSetCurrent(other));
+    OK(cuMemFree(block));
+    OK(cuCtxSetCurrent(primary));
     counts[1] += cuMemFree(block) == CUDA_ERROR_INVALID_VALUE;
     counts[2] += cuMemGetAddressRange(&base, &bytes, block) != CUDA_SUCCESS;
 }
@@ -130,15 +131,15 @@ static void blocks(void)
     CUcontext other;
 
     for (unsigned i = 0; i < n; i++)
-        NEED(cuMemAlloc(&blocks[i], 1 + i % 512));
+        OK(cuMemAlloc(&blocks[i], 1 + i % 512));
     shuffle(blocks);
-    NEED(cuCtxCreate(&other, NULL, 0, device));
-    NEED(cuCtxSetCurrent(primary));
+    OK(cuCtxCreate(&other, NULL, 0, device));
+    OK(cuCtxSetCurrent(primary));
     for (unsigned i = 0; i < n; i++) {
         if (i % 1000 == 0)
             free_oddly(blocks[i], counts, other);
         else
-            NEED(cuMemFree(blocks[i]));
+            OK(cuMemFree(blocks[i]));
     }
     say("refused: inside %u, twice %u, range %u", counts[0], counts[1], counts[2]);
     free(blocks);
@@ -146,17 +147,15 @@ static void blocks(void)
 
 int main(int argc, char **argv)
 {
-    NEED(argc != 3);
+    OK(argc != 3);
     n = (unsigned)atol(argv[2]);
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&primary, device));
-    NEED(cuCtxSetCurrent(primary));
+    primary = context_open();
+    OK(cuDeviceGet(&device, 0));
     if (!strcmp(argv[1], "contexts"))
         contexts();
     else if (!strcmp(argv[1], "blocks"))
         blocks();
     else
-        NEED(97);
+        OK(97);
     return 0;
 }

@@ -14,7 +14,7 @@ static long resident_kib(void)
     FILE *file = fopen("/proc/self/statm", "re");
     long pages = 0;
 
-    NEED(!file || fscanf(file, "%*d %ld", &pages) != 1);
+    OK(!file || fscanf(file, "%*d %ld", &pages) != 1);
     fclose(file);
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
@@ -23,8 +23,8 @@ static CUcontext make_primary_current(void)
 {
     CUcontext context;
 
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
     return context;
 }
 
@@ -32,8 +32,8 @@ static void pair(size_t bytes)
 {
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, bytes));
-    NEED(cuMemFree(p));
+    OK(cuMemAlloc(&p, bytes));
+    OK(cuMemFree(p));
 }
 
 /* Memory that dies with its context, beside some that waits in a cache. */
@@ -42,30 +42,30 @@ static void leave_memory(void)
     CUdeviceptr p;
 
     pair(4096);
-    NEED(cuMemAlloc(&p, 1 << 16));
+    OK(cuMemAlloc(&p, 1 << 16));
 }
 
 static void one_context(void)
 {
     CUcontext context;
 
-    NEED(cuCtxCreate(&context, NULL, 0, device));
+    OK(cuCtxCreate(&context, NULL, 0, device));
     leave_memory();
-    NEED(cuCtxDestroy(context));
+    OK(cuCtxDestroy(context));
 }
 
 static void one_reset(void)
 {
     (void)make_primary_current();
     leave_memory();
-    NEED(cuDevicePrimaryCtxReset(device));
+    OK(cuDevicePrimaryCtxReset(device));
 }
 
 static void one_release(void)
 {
     (void)make_primary_current();
     leave_memory();
-    NEED(cuDevicePrimaryCtxRelease(device));
+    OK(cuDevicePrimaryCtxRelease(device));
 }
 
 static CUdevResourceDesc some_multiprocessors(void)
@@ -75,9 +75,9 @@ static CUdevResourceDesc some_multiprocessors(void)
     unsigned n = 1;
 
     if (!descriptor) {
-        NEED(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
-        NEED(cuDevSmResourceSplitByCount(&part, &n, &all, NULL, 0, 8));
-        NEED(cuDevResourceGenerateDesc(&descriptor, &part, 1));
+        OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+        OK(cuDevSmResourceSplitByCount(&part, &n, &all, NULL, 0, 8));
+        OK(cuDevResourceGenerateDesc(&descriptor, &part, 1));
     }
     return descriptor;
 }
@@ -90,16 +90,16 @@ static void one_green(void)
     CUdeviceptr p;
     CUstream stream;
 
-    NEED(cuGreenCtxCreate(&green, descriptor, device, CU_GREEN_CTX_DEFAULT_STREAM));
-    NEED(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
-    NEED(cuCtxFromGreenCtx(&inside, green));
-    NEED(cuCtxPushCurrent(inside));
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemsetD8Async(p, 0, 4096, stream));
-    NEED(cuMemFree(p));
-    NEED(cuCtxPopCurrent(&inside));
-    NEED(cuStreamDestroy(stream));
-    NEED(cuGreenCtxDestroy(green));
+    OK(cuGreenCtxCreate(&green, descriptor, device, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    OK(cuCtxFromGreenCtx(&inside, green));
+    OK(cuCtxPushCurrent(inside));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemsetD8Async(p, 0, 4096, stream));
+    OK(cuMemFree(p));
+    OK(cuCtxPopCurrent(&inside));
+    OK(cuStreamDestroy(stream));
+    OK(cuGreenCtxDestroy(green));
 }
 
 static void one_pair(void)
@@ -113,11 +113,11 @@ static void *live_shortly(void *context)
 {
     CUdeviceptr p;
 
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemsetD8Async(p, 1, 4096, CU_STREAM_PER_THREAD));
-    NEED(cuStreamSynchronize(CU_STREAM_PER_THREAD));
-    NEED(cuMemFree(p));
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemsetD8Async(p, 1, 4096, CU_STREAM_PER_THREAD));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    OK(cuMemFree(p));
     return NULL;
 }
 
@@ -128,8 +128,8 @@ static void one_thread(void)
 
     if (!context)
         context = make_primary_current();
-    NEED(pthread_create(&thread, NULL, live_shortly, context));
-    NEED(pthread_join(thread, NULL));
+    OK(pthread_create(&thread, NULL, live_shortly, context));
+    OK(pthread_join(thread, NULL));
 }
 
 static const struct {
@@ -146,8 +146,8 @@ int main(int argc, char **argv)
 {
     long n = argc == 3 ? atol(argv[2]) : 0, before;
 
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (argc != 3 || strcmp(argv[1], parts[i].name))
             continue;

@@ -22,19 +22,19 @@ static void turn(CUstream stream, unsigned char value)
     unsigned char bytes[BYTES];
     CUdeviceptr p, q;
 
-    NEED(cuMemAlloc(&p, BYTES));
-    NEED(cuMemsetD8Async(p, value, BYTES, stream));
-    NEED(cuMemAlloc(&q, BYTES));
-    NEED(cuMemcpyDtoDAsync(q, p, BYTES, stream));
-    NEED(cuMemFree(p));
-    NEED(cuMemAlloc(&p, BYTES));
-    NEED(cuMemsetD8Async(p, 0xee, BYTES, NULL));
-    NEED(cuStreamSynchronize(stream));
-    NEED(cuMemcpyDtoH(bytes, q, BYTES));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuMemsetD8Async(p, value, BYTES, stream));
+    OK(cuMemAlloc(&q, BYTES));
+    OK(cuMemcpyDtoDAsync(q, p, BYTES, stream));
+    OK(cuMemFree(p));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuMemsetD8Async(p, 0xee, BYTES, NULL));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemcpyDtoH(bytes, q, BYTES));
     for (unsigned i = 0; i < BYTES; i++)
         wrong += bytes[i] != value;
-    NEED(cuMemFree(p));
-    NEED(cuMemFree(q));
+    OK(cuMemFree(p));
+    OK(cuMemFree(q));
 }
 
 static void *stay(void *number)
@@ -42,11 +42,11 @@ static void *stay(void *number)
     CUcontext context;
     CUstream stream;
 
-    NEED(cuCtxCreate(&context, NULL, 0, device));
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxCreate(&context, NULL, 0, device));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (unsigned i = 0; !atomic_load(&over); i++)
         turn(stream, (unsigned char)(i + (uintptr_t)number));
-    NEED(cuCtxDestroy(context));
+    OK(cuCtxDestroy(context));
     return NULL;
 }
 
@@ -56,12 +56,12 @@ static void come_and_go(unsigned i)
     CUstream stream;
     CUdeviceptr p;
 
-    NEED(cuCtxCreate(&context, NULL, 0, device));
-    NEED(cuStreamCreate(&stream, i % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    OK(cuCtxCreate(&context, NULL, 0, device));
+    OK(cuStreamCreate(&stream, i % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
     turn(stream, (unsigned char)i);
-    NEED(cuMemAlloc(&p, BYTES));
-    NEED(cuMemsetD8Async(p, 1, BYTES, stream));
-    NEED(cuCtxDestroy(context));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuMemsetD8Async(p, 1, BYTES, stream));
+    OK(cuCtxDestroy(context));
 }
 
 int main(int argc, char **argv)
@@ -70,16 +70,16 @@ int main(int argc, char **argv)
     pthread_t threads[THREADS];
     CUcontext primary;
 
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&primary, device));
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&primary, device));
     for (uintptr_t i = 0; i < THREADS; i++)
-        NEED(pthread_create(&threads[i], NULL, stay, (void *)i));
+        OK(pthread_create(&threads[i], NULL, stay, (void *)i));
     for (unsigned i = 0; i < n; i++)
         come_and_go(i);
     atomic_store(&over, 1);
     for (unsigned i = 0; i < THREADS; i++)
-        NEED(pthread_join(threads[i], NULL));
+        OK(pthread_join(threads[i], NULL));
     say("wrong bytes: %u", atomic_load(&wrong));
     return 0;
 }

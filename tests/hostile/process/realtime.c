@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 /* Of the time of the processor, which other programs take nothing of: a turn is some ten
@@ -36,25 +37,21 @@ static void open_device(void)
 {
     static const size_t sizes[] = {sizeof(CUdeviceptr), sizeof(uint32_t)};
     static const char image[64] = "any bytes";
-    CUdevice device;
     CUmodule module;
 
     sim_register_kernel("write", write_word, 2, sizes);
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel_write, module, "write"));
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuMemAlloc(&words, 64));
+    context = context_open();
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel_write, module, "write"));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&words, 64));
 }
 
 static void launch_write(CUdeviceptr p, uint32_t value)
 {
     void *args[] = {&p, &value};
 
-    NEED(cuLaunchKernel(kernel_write, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel_write, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 static uint64_t clock_of(clockid_t which)
@@ -71,12 +68,12 @@ static void pin(void)
     cpu_set_t allowed, one;
     int cpu = 0;
 
-    NEED(sched_getaffinity(0, sizeof(allowed), &allowed));
+    OK(sched_getaffinity(0, sizeof(allowed), &allowed));
     while (!CPU_ISSET(cpu, &allowed))
         cpu++;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    NEED(sched_setaffinity(0, sizeof(one), &one));
+    OK(sched_setaffinity(0, sizeof(one), &one));
 }
 
 static void become_realtime(void)
@@ -93,15 +90,15 @@ static void allocate(void)
 {
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, 65536));
-    NEED(cuMemFree(p));
+    OK(cuMemAlloc(&p, 65536));
+    OK(cuMemFree(p));
 }
 
 static void launch(void)
 {
     for (uint32_t i = 0; i < 8; i++)
         launch_write(words, i);
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
 }
 
 static void (*turn)(void);
@@ -110,7 +107,7 @@ static void *ordinary(void *unused)
 {
     (void)unused;
     pin();
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     while (!over)
         turn();
     return NULL;
@@ -123,7 +120,7 @@ static void *urgent(void *data)
 
     pin();
     become_realtime();
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     while (clock_of(CLOCK_MONOTONIC) < until) {
         const struct timespec pause = {0,
                                        100000 + n_turns * 7919 % 200000}; /* anywhere in a turn */
@@ -144,10 +141,10 @@ static void two_on_one_core(unsigned ms)
 {
     pthread_t first, second;
 
-    NEED(pthread_create(&first, NULL, ordinary, NULL));
-    NEED(pthread_create(&second, NULL, urgent, &ms));
-    NEED(pthread_join(second, NULL));
-    NEED(pthread_join(first, NULL));
+    OK(pthread_create(&first, NULL, ordinary, NULL));
+    OK(pthread_create(&second, NULL, urgent, &ms));
+    OK(pthread_join(second, NULL));
+    OK(pthread_join(first, NULL));
 }
 
 /* ---- a thread that polls what its kernels write, and never waits ---- */
@@ -157,8 +154,8 @@ static void poll_words(unsigned n_rounds)
     uint32_t *word;
     CUdeviceptr p;
 
-    NEED(cuMemHostAlloc((void **)&word, 64, CU_MEMHOSTALLOC_DEVICEMAP));
-    NEED(cuMemHostGetDevicePointer(&p, word, 0));
+    OK(cuMemHostAlloc((void **)&word, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+    OK(cuMemHostGetDevicePointer(&p, word, 0));
     *word = 0;
     for (uint32_t round = 1; round <= n_rounds; round++) {
         uint64_t until = clock_of(CLOCK_MONOTONIC) + LONGEST_POLL_NS;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define N_CHILDREN  12
@@ -19,22 +20,17 @@ static void *first(void *unused)
     void *function;
 
     (void)pthread_barrier_wait(&go);
-    NEED(cuGetProcAddress("cuInit", &function, 12000, 0, &how));
+    OK(cuGetProcAddress("cuInit", &function, 12000, 0, &how));
     return unused;
 }
 
 static void use_cuda(void)
 {
-    CUcontext context;
-    CUdevice device;
     CUdeviceptr p;
 
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemFree(p));
+    (void)context_open();
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemFree(p));
 }
 
 static pid_t begin_child(void)
@@ -71,12 +67,12 @@ int main(void)
     pid_t children[N_CHILDREN];
     pthread_t thread;
 
-    NEED(pthread_barrier_init(&go, NULL, 2));
-    NEED(pthread_create(&thread, NULL, first, NULL));
+    OK(pthread_barrier_init(&go, NULL, 2));
+    OK(pthread_create(&thread, NULL, first, NULL));
     (void)pthread_barrier_wait(&go);
     for (int i = 0; i < N_CHILDREN; i++)
         children[i] = begin_child();
-    NEED(pthread_join(thread, NULL));
+    OK(pthread_join(thread, NULL));
     for (int i = 0; i < N_CHILDREN; i++)
         wait_for(children[i]);
     return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define ROUNDS 60u
@@ -52,31 +53,31 @@ static void load(void)
     static const char image[64] = "any bytes";
     CUmodule module;
 
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel_step, module, "step"));
-    NEED(cuModuleGetFunction(&kernel_look, module, "look"));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel_step, module, "step"));
+    OK(cuModuleGetFunction(&kernel_look, module, "look"));
 }
 
 static void launch_step(CUstream stream, CUdeviceptr p)
 {
     void *args[] = {&p};
 
-    NEED(cuLaunchKernel(kernel_step, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel_step, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 static void launch_look(CUstream stream, CUdeviceptr p, uint32_t want)
 {
     void *args[] = {&p, &want};
 
-    NEED(cuLaunchKernel(kernel_look, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel_look, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 static CUdeviceptr new_counts(CUstream stream)
 {
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, sizeof(struct counts)));
-    NEED(cuMemsetD8Async(p, 0, sizeof(struct counts), stream));
+    OK(cuMemAlloc(&p, sizeof(struct counts)));
+    OK(cuMemsetD8Async(p, 0, sizeof(struct counts), stream));
     return p;
 }
 
@@ -84,8 +85,8 @@ static void tell(const char *what, CUdeviceptr p, uint32_t early_on_host)
 {
     struct counts counts;
 
-    NEED(cuCtxSynchronize());
-    NEED(cuMemcpyDtoH(&counts, p, sizeof(counts)));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(&counts, p, sizeof(counts)));
     say("%s: %u steps, looks that came too early: %u and %u", what, counts.steps, counts.too_early,
         early_on_host);
 }
@@ -103,11 +104,11 @@ static void rounds(const char *what, CUdeviceptr p, CUstream busy, CUstream othe
         } else {
             uint32_t seen;
 
-            NEED(cuMemcpyDtoH(&seen, p, sizeof(seen)));
+            OK(cuMemcpyDtoH(&seen, p, sizeof(seen)));
             early += seen != want;
         }
         if (round % 4 == 0)
-            NEED(cuCtxSynchronize());
+            OK(cuCtxSynchronize());
     }
     tell(what, p, early);
 }
@@ -115,7 +116,7 @@ static void rounds(const char *what, CUdeviceptr p, CUstream busy, CUstream othe
 static void make_streams(CUstream *streams, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
-        NEED(cuStreamCreate(&streams[i], CU_STREAM_DEFAULT));
+        OK(cuStreamCreate(&streams[i], CU_STREAM_DEFAULT));
 }
 
 /* ---- streams ---- */
@@ -158,10 +159,9 @@ static void attribute(void)
     CUstream *streams = calloc(many, sizeof(CUstream));
 
     make_streams(streams, many);
-    NEED(
-        cuStreamSetAttribute(CU_STREAM_LEGACY, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+    OK(cuStreamSetAttribute(CU_STREAM_LEGACY, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
     for (unsigned i = 0; i < many; i++)
-        NEED(cuStreamDestroy(streams[i]));
+        OK(cuStreamDestroy(streams[i]));
     rounds("the legacy stream, altered", new_counts(CU_STREAM_LEGACY), CU_STREAM_LEGACY,
            CU_STREAM_LEGACY, LOOK_KERNEL);
     free(streams);
@@ -176,12 +176,12 @@ static void *stay(void *unused)
     CUdeviceptr p;
 
     (void)unused;
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     p = new_counts(CU_STREAM_PER_THREAD);
     launch_step(CU_STREAM_PER_THREAD, p);
     (void)pthread_barrier_wait(&meeting);
     (void)pthread_barrier_wait(&meeting);
-    NEED(cuMemFree(p));
+    OK(cuMemFree(p));
     return NULL;
 }
 
@@ -191,10 +191,10 @@ static void threads(void)
     pthread_attr_t attributes;
     CUstream stream;
 
-    NEED(pthread_attr_init(&attributes));
-    NEED(pthread_attr_setstacksize(&attributes, 256 << 10));
-    NEED(pthread_barrier_init(&meeting, NULL, many + 1));
-    NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(pthread_attr_init(&attributes));
+    OK(pthread_attr_setstacksize(&attributes, 256 << 10));
+    OK(pthread_barrier_init(&meeting, NULL, many + 1));
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     for (unsigned i = 0; i < many; i++) {
         if (pthread_create(&ids[i], &attributes, stay, NULL))
             _exit(77); /* the machine has no room for them */
@@ -204,7 +204,7 @@ static void threads(void)
     rounds("beside threads: copies", new_counts(stream), stream, NULL, LOOK_COPY);
     (void)pthread_barrier_wait(&meeting);
     for (unsigned i = 0; i < many; i++)
-        NEED(pthread_join(ids[i], NULL));
+        OK(pthread_join(ids[i], NULL));
     free(ids);
 }
 
@@ -217,12 +217,12 @@ static void contexts(void)
         CUcontext mine;
         char what[64];
 
-        NEED(cuCtxCreate(&mine, NULL, 0, device));
+        OK(cuCtxCreate(&mine, NULL, 0, device));
         load();
-        NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+        OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
         snprintf(what, sizeof(what), "context %u", i);
         rounds(what, new_counts(stream), stream, CU_STREAM_LEGACY, LOOK_KERNEL);
-        NEED(cuCtxPopCurrent(NULL));
+        OK(cuCtxPopCurrent(NULL));
     }
 }
 
@@ -235,19 +235,19 @@ static void captures(void)
     CUgraphExec exec;
     CUgraph graph;
 
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     for (unsigned i = 0; i < many; i++) {
-        NEED(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-        NEED(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        OK(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED));
         launch_step(streams[i], p);
     }
     for (unsigned i = 0; i < many; i++) {
-        NEED(cuStreamEndCapture(streams[i], &graph));
-        NEED(cuGraphInstantiate(&exec, graph, 0));
-        NEED(cuGraphLaunch(exec, streams[0]));
-        NEED(cuStreamSynchronize(streams[0]));
-        NEED(cuGraphExecDestroy(exec));
-        NEED(cuGraphDestroy(graph));
+        OK(cuStreamEndCapture(streams[i], &graph));
+        OK(cuGraphInstantiate(&exec, graph, 0));
+        OK(cuGraphLaunch(exec, streams[0]));
+        OK(cuStreamSynchronize(streams[0]));
+        OK(cuGraphExecDestroy(exec));
+        OK(cuGraphDestroy(graph));
     }
     tell("captures", p, 0);
     rounds("after the captures", new_counts(streams[0]), streams[0], streams[0], LOOK_KERNEL);
@@ -276,10 +276,8 @@ int main(int argc, char **argv)
     many = (unsigned)strtoul(argv[2], NULL, 10);
     sim_register_kernel("step", step, 1, sizes);
     sim_register_kernel("look", look, 2, sizes);
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    context = context_open();
+    OK(cuDeviceGet(&device, 0));
     load();
     for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (strcmp(parts[i].name, argv[1]) == 0) {

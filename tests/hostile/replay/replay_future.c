@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define STEPS 8u
@@ -24,15 +25,15 @@ static void steps(CUstream stream)
     void *args[] = {&word};
 
     for (unsigned i = 1; i <= STEPS; i++)
-        NEED(cuLaunchKernel(kernel, i, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+        OK(cuLaunchKernel(kernel, i, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 static void tell(const char *what)
 {
     uint32_t seen;
 
-    NEED(cuCtxSynchronize());
-    NEED(cuMemcpyDtoH(&seen, word, sizeof(seen)));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(&seen, word, sizeof(seen)));
     say("%s: %u steps", what, seen);
 }
 
@@ -42,18 +43,18 @@ static void capture(CUstream stream, CUresult (*begin)(CUstream))
     size_t n = 0;
     CUgraph graph;
 
-    NEED(begin(stream));
+    OK(begin(stream));
     steps(stream);
-    NEED(cuStreamEndCapture(stream, &graph));
-    NEED(cuGraphGetNodes(graph, NULL, &n));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphGetNodes(graph, NULL, &n));
     tell("captured");
-    NEED(cuGraphInstantiate(&exec, graph, 0));
-    NEED(cuGraphLaunch(exec, stream));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
     say("the graph has %zu nodes", n);
     tell("launched");
-    NEED(cuGraphExecDestroy(exec));
-    NEED(cuGraphDestroy(graph));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
 }
 
 int main(void)
@@ -62,25 +63,20 @@ int main(void)
     static const char image[64] = "any bytes";
     CUdriverProcAddressQueryResult found;
     CUresult (*begin)(CUstream) = NULL;
-    CUcontext context;
     CUmodule module;
-    CUdevice device;
     CUstream stream;
 
     sim_register_kernel("add", add, 1, &size);
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel, module, "add"));
-    NEED(cuMemAlloc(&word, 64));
-    NEED(cuMemsetD32(word, 0, 1));
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuGetProcAddress("cuAllograftFutureCapture", (void **)&begin, 13000, 0, &found));
+    (void)context_open();
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel, module, "add"));
+    OK(cuMemAlloc(&word, 64));
+    OK(cuMemsetD32(word, 0, 1));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuGetProcAddress("cuAllograftFutureCapture", (void **)&begin, 13000, 0, &found));
     for (unsigned round = 0; round < 6; round++) {
         steps(stream);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
     tell("before");
     for (unsigned i = 0; i < 3; i++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define BUFFER_BYTES (4u << 20)
@@ -36,15 +37,15 @@ static void load(void)
 {
     static const char image[64] = "any bytes";
 
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel, module, "nothing"));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel, module, "nothing"));
 }
 
 static void launch(CUstream stream, unsigned grid, unsigned block)
 {
     void *args[] = {&buffer};
 
-    NEED(cuLaunchKernel(kernel, grid, 1, 1, block, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel, grid, 1, 1, block, 1, 1, 0, stream, args, NULL));
 }
 
 static void rounds(CUstream stream, unsigned n)
@@ -52,7 +53,7 @@ static void rounds(CUstream stream, unsigned n)
     for (unsigned round = 0; round < n; round++) {
         for (unsigned i = 1; i <= 8; i++)
             launch(stream, i, 32);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
 }
 
@@ -62,10 +63,10 @@ static void stream_once(unsigned n_rounds)
 {
     CUstream stream;
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     launch(stream, 1, 64);
     rounds(stream, n_rounds);
-    NEED(cuStreamDestroy(stream));
+    OK(cuStreamDestroy(stream));
 }
 
 static void stream(void)
@@ -84,14 +85,14 @@ static void module_with_graphs(void)
 
     load();
     rounds(CU_STREAM_LEGACY, 4);
-    NEED(cuModuleUnload(module));
+    OK(cuModuleUnload(module));
     module = kept;
-    NEED(cuModuleGetFunction(&kernel, module, "nothing"));
+    OK(cuModuleGetFunction(&kernel, module, "nothing"));
 }
 
 static void attribute(void)
 {
-    NEED(cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
+    OK(cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
     rounds(CU_STREAM_LEGACY, 1);
 }
 
@@ -103,7 +104,7 @@ static void sequence(void)
         chance = chance * 1664525u + 1013904223u;
         launch(CU_STREAM_LEGACY, 1, 1 + (chance >> 8) % 1000);
     }
-    NEED(cuStreamSynchronize(CU_STREAM_LEGACY));
+    OK(cuStreamSynchronize(CU_STREAM_LEGACY));
 }
 
 static void shape(void)
@@ -120,14 +121,14 @@ static void shape(void)
         .Height = 2,
     };
 
-    NEED(cuMemcpy2DAsync(&copy, CU_STREAM_LEGACY));
+    OK(cuMemcpy2DAsync(&copy, CU_STREAM_LEGACY));
     if (++n % 16 == 0)
-        NEED(cuStreamSynchronize(CU_STREAM_LEGACY));
+        OK(cuStreamSynchronize(CU_STREAM_LEGACY));
 }
 
 static void *thread_main(void *n_rounds)
 {
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     launch(CU_STREAM_PER_THREAD, 1, 64);
     rounds(CU_STREAM_PER_THREAD, *(unsigned *)n_rounds);
     return NULL;
@@ -137,8 +138,8 @@ static void thread_once(unsigned n_rounds)
 {
     pthread_t id;
 
-    NEED(pthread_create(&id, NULL, thread_main, &n_rounds));
-    NEED(pthread_join(id, NULL));
+    OK(pthread_create(&id, NULL, thread_main, &n_rounds));
+    OK(pthread_join(id, NULL));
 }
 
 static void thread(void)
@@ -170,19 +171,15 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {sizeof(CUdeviceptr)};
     unsigned long n = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
     void (*once)(void) = NULL;
-    CUdevice device;
 
     for (unsigned i = 0; argc == 3 && i < sizeof(parts) / sizeof(parts[0]); i++)
         once = strcmp(parts[i].name, argv[1]) == 0 ? parts[i].once : once;
     if (!once || n < 5)
         return 97;
     sim_register_kernel("nothing", do_nothing, 1, sizes);
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    context = context_open();
     load();
-    NEED(cuMemAlloc(&buffer, BUFFER_BYTES));
+    OK(cuMemAlloc(&buffer, BUFFER_BYTES));
     for (unsigned long i = 0; i < n; i++) {
         if (i == n / 5)
             say("resident early: %lu KiB", resident_kib());

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define N_KERNELS 6u
@@ -28,8 +29,8 @@ static void launch(unsigned kernel, CUstream stream, CUdeviceptr p, uint32_t val
 {
     void *args[] = {&p, &value};
 
-    NEED(cuLaunchKernel(kernels[kernel % N_KERNELS], 1, 1, 1, 1 + kernel, 1, 1, 0, stream, args,
-                        NULL));
+    OK(cuLaunchKernel(kernels[kernel % N_KERNELS], 1, 1, 1, 1 + kernel, 1, 1, 0, stream, args,
+                      NULL));
 }
 
 /* ---- which kernel comes as the i-th of the round; END: the round is over ---- */
@@ -124,7 +125,7 @@ static void in_one_stream(unsigned pattern, unsigned round)
 
     for (unsigned i = 0; (kernel = patterns[pattern](round, i)) != END; i++)
         launch((unsigned)kernel, streams[0], words, round / 3 + i);
-    NEED(cuStreamSynchronize(streams[0]));
+    OK(cuStreamSynchronize(streams[0]));
 }
 
 /* On three streams, one of them the legacy one, in turn; nobody waits but now and then. */
@@ -137,15 +138,15 @@ static void in_three_streams(unsigned pattern, unsigned round)
 
         launch((unsigned)kernel, streams[which], words + 4 * which, i);
         if (i == 5) { /* what comes on the next one has seen it */
-            NEED(cuEventRecord(event, streams[which]));
-            NEED(cuStreamWaitEvent(streams[(which + 1) % 3], event, 0));
+            OK(cuEventRecord(event, streams[which]));
+            OK(cuStreamWaitEvent(streams[(which + 1) % 3], event, 0));
             launch(1, streams[(which + 1) % 3], words + 4 * which, round);
-            NEED(cuEventRecord(event, streams[(which + 1) % 3]));
-            NEED(cuStreamWaitEvent(streams[which], event, 0));
+            OK(cuEventRecord(event, streams[(which + 1) % 3]));
+            OK(cuStreamWaitEvent(streams[which], event, 0));
         }
     }
     if (round % 5 == 4)
-        NEED(cuCtxSynchronize());
+        OK(cuCtxSynchronize());
 }
 
 static void run(const char *where, void (*one_round)(unsigned, unsigned), unsigned n_rounds)
@@ -153,12 +154,12 @@ static void run(const char *where, void (*one_round)(unsigned, unsigned), unsign
     for (unsigned pattern = 0; pattern < N_PATTERNS; pattern++) {
         uint32_t seen[3];
 
-        NEED(cuMemsetD32(words, 1, 3));
-        NEED(cuCtxSynchronize());
+        OK(cuMemsetD32(words, 1, 3));
+        OK(cuCtxSynchronize());
         for (unsigned round = 0; round < n_rounds; round++)
             one_round(pattern, round);
-        NEED(cuCtxSynchronize());
-        NEED(cuMemcpyDtoH(seen, words, sizeof(seen)));
+        OK(cuCtxSynchronize());
+        OK(cuMemcpyDtoH(seen, words, sizeof(seen)));
         say("%s, %s: %08x %08x %08x", names[pattern], where, seen[0], seen[1], seen[2]);
     }
 }
@@ -168,28 +169,23 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {sizeof(CUdeviceptr), sizeof(uint32_t)};
     static const char image[64] = "any bytes";
     unsigned n_rounds = argc == 2 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
-    CUcontext context;
     CUmodule module;
-    CUdevice device;
 
     if (!n_rounds)
         return 97;
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    (void)context_open();
     for (unsigned i = 0; i < N_KERNELS; i++) {
         char name[] = {'f', (char)('0' + i), '\0'};
 
         sim_register_kernel(name, fold, 2, sizes);
-        NEED(cuModuleLoadData(&module, image));
-        NEED(cuModuleGetFunction(&kernels[i], module, name));
+        OK(cuModuleLoadData(&module, image));
+        OK(cuModuleGetFunction(&kernels[i], module, name));
     }
-    NEED(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
-    NEED(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));
     streams[2] = CU_STREAM_LEGACY;
-    NEED(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    NEED(cuMemAlloc(&words, 64));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuMemAlloc(&words, 64));
     run("one stream", in_one_stream, n_rounds);
     run("three streams", in_three_streams, n_rounds);
     return 0;

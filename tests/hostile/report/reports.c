@@ -11,6 +11,7 @@
 
 #include <cuda.h>
 
+#include "tests/common/context.h"
 #include "tests/common/say.h"
 
 #define GUARD (64u << 10)
@@ -19,19 +20,14 @@
 static void use_cuda(void)
 {
     char text[16] = "as it was before";
-    CUcontext context;
-    CUdevice device;
     CUdeviceptr p;
 
-    NEED(cuInit(0));
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemcpyHtoD(p, text, sizeof(text)));
+    (void)context_open();
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemcpyHtoD(p, text, sizeof(text)));
     memset(text, 0, sizeof(text));
-    NEED(cuMemcpyDtoH(text, p, sizeof(text)));
-    NEED(cuMemFree(p));
+    OK(cuMemcpyDtoH(text, p, sizeof(text)));
+    OK(cuMemFree(p));
     say("read back: %.16s", text);
 }
 
@@ -44,7 +40,7 @@ static void data_file(char **paths)
     int fd = open(paths[0], O_WRONLY | O_CREAT | O_TRUNC, 0666);
 
     use_cuda();
-    NEED(write(fd, "12345678\n", 9) != 9);
+    OK(write(fd, "12345678\n", 9) != 9);
     say("the data have descriptor %d", fd);
 }
 
@@ -63,9 +59,9 @@ static void moved_stderr(char **paths)
 
     use_cuda();
     fd = open(paths[0], O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    NEED(dup2(fd, STDERR_FILENO) != STDERR_FILENO);
-    NEED(close(fd));
-    NEED(write(STDERR_FILENO, "up\n", 3) != 3);
+    OK(dup2(fd, STDERR_FILENO) != STDERR_FILENO);
+    OK(close(fd));
+    OK(write(STDERR_FILENO, "up\n", 3) != 3);
 }
 
 /* --- little stack --- */
@@ -92,9 +88,9 @@ static void crash(const stack_t *stack)
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
 
     use_cuda();
-    NEED(sigaltstack(stack, NULL));
-    NEED(sigaction(SIGSEGV, &action, NULL));
-    NEED(raise(SIGSEGV));
+    OK(sigaltstack(stack, NULL));
+    OK(sigaction(SIGSEGV, &action, NULL));
+    OK(raise(SIGSEGV));
 }
 
 /* The least that the kernel takes, in bytes. */
@@ -111,7 +107,7 @@ static char *stack_top(size_t bytes)
     char *low =
         mmap(NULL, GUARD + bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    NEED(low == MAP_FAILED);
+    OK(low == MAP_FAILED);
     return low + GUARD + bytes;
 }
 
@@ -124,7 +120,7 @@ static void little_stack(char **words)
     char *top = stack_top(bytes);
 
     crash_end = words[0];
-    NEED(mprotect(top - bytes - GUARD, GUARD, PROT_NONE));
+    OK(mprotect(top - bytes - GUARD, GUARD, PROT_NONE));
     crash(&(stack_t){.ss_sp = top - bytes, .ss_size = bytes});
 }
 
@@ -141,7 +137,7 @@ static void depth(char **words)
     child = fork();
     if (!child)
         crash(&(stack_t){.ss_sp = low, .ss_size = bytes});
-    NEED(waitpid(child, &status, 0) != child);
+    OK(waitpid(child, &status, 0) != child);
     while (low < top && !*low)
         low++;
     say("ended with %d", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
@@ -155,7 +151,7 @@ static void moved_away(char **unused)
 {
     (void)unused;
     use_cuda();
-    NEED(chdir("/"));
+    OK(chdir("/"));
 }
 
 /* Says that it is up, and ends once its input does. */
@@ -176,7 +172,7 @@ static void small_files(char **unused)
 
     (void)unused;
     use_cuda();
-    NEED(setrlimit(RLIMIT_FSIZE, &limit));
+    OK(setrlimit(RLIMIT_FSIZE, &limit));
 }
 
 static void killed(char **unused)

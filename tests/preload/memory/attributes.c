@@ -102,8 +102,8 @@ int main(void)
     size_t pitch;
 
     context = device_open();
-    NEED(cuMemAlloc(&p, 5000));
-    NEED(cuMemAllocPitch(&pitched, &pitch, 100, 10, 4));
+    OK(cuMemAlloc(&p, 5000));
+    OK(cuMemAllocPitch(&pitched, &pitch, 100, 10, 4));
     say_pointer_values(p, p, 5000);
     say_pointer_values(p, p + 4999, 5000);
     say_pointer_values(pitched, pitched + 5, pitch * 10);
@@ -112,12 +112,12 @@ int main(void)
     several("several, inside", p + 100);
     several("several of host memory", (CUdeviceptr)(uintptr_t)host);
     mistakes(p);
-    NEED(cuMemAlloc(&gone, 5000));
-    NEED(cuMemFree(gone));
+    OK(cuMemAlloc(&gone, 5000));
+    OK(cuMemFree(gone));
     several("several of freed memory", gone);
     SAY_CODE("one of freed memory",
              cuPointerGetAttribute(host, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, gone));
-    NEED(cuMemFree(p));
-    NEED(cuMemFree(pitched));
+    OK(cuMemFree(p));
+    OK(cuMemFree(pitched));
     return 0;
 }

@@ -13,19 +13,19 @@ static uint32_t *host_words(const char *way, CUdeviceptr *ret_device)
     void *host = NULL;
 
     if (strcmp(way, "pinned") == 0) {
-        NEED(cuMemAllocHost(&host, BYTES));
+        OK(cuMemAllocHost(&host, BYTES));
     } else if (strcmp(way, "mapped") == 0) {
-        NEED(cuMemHostAlloc(&host, BYTES, CU_MEMHOSTALLOC_DEVICEMAP));
+        OK(cuMemHostAlloc(&host, BYTES, CU_MEMHOSTALLOC_DEVICEMAP));
     } else if (strcmp(way, "registered") == 0) {
         host = aligned_alloc(4096, 4096);
         if (host == NULL)
             _exit(98);
-        NEED(cuMemHostRegister(host, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+        OK(cuMemHostRegister(host, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
     } else {
-        NEED(cuMemAllocManaged(ret_device, BYTES, CU_MEM_ATTACH_GLOBAL));
+        OK(cuMemAllocManaged(ret_device, BYTES, CU_MEM_ATTACH_GLOBAL));
         return (uint32_t *)(uintptr_t)*ret_device;
     }
-    NEED(cuMemHostGetDevicePointer(ret_device, host, 0));
+    OK(cuMemHostGetDevicePointer(ret_device, host, 0));
     return host;
 }
 
@@ -45,15 +45,15 @@ int main(int argc, char **argv)
     CUstream stream;
 
     device_open();
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     /* Something to free before the host memory exists: that free may stay ordered. */
-    NEED(cuMemAlloc(&other, 4096));
-    NEED(cuMemFree(other));
+    OK(cuMemAlloc(&other, 4096));
+    OK(cuMemFree(other));
     uint32_t *words = host_words(way, &device);
     for (uint32_t round = 0; round < 10; round++) {
-        NEED(cuMemAlloc(&other, 4096));
+        OK(cuMemAlloc(&other, 4096));
         launch_fill(stream, device, WORDS, 100 * round);
-        NEED(cuMemFree(other));
+        OK(cuMemFree(other));
         say("%s: wrong words %u", way, wrong_words(words, 100 * round));
     }
     return 0;

@@ -41,7 +41,7 @@ static void *alloc_and_free(void *unused)
     CUdeviceptr p, q;
 
     (void)unused;
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     SAY_CODE("alloc", cuMemAlloc(&p, 1 << 20));
     SAY_CODE("alloc", cuMemAlloc(&q, 1 << 20));
     SAY_CODE("free", cuMemFree(p));
@@ -60,10 +60,10 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
     CUdeviceptr p, before;
     CUstream other;
 
-    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     say("mode %d, %s thread", (int)mode, own_thread ? "own" : "another");
-    NEED(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
-    NEED(cuMemAlloc(&before, 1 << 20));
+    OK(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
+    OK(cuMemAlloc(&before, 1 << 20));
     SAY_CODE("begin", begin_capture(stream, mode));
     SAY_CODE("destroy another stream", cuStreamDestroy(other));
     launch_fill(stream, p, WORDS, 5);
@@ -71,18 +71,18 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, bool own_thread)
         SAY_CODE("free from before", cuMemFree(before));
         alloc_and_free(NULL);
     } else {
-        NEED(pthread_create(&thread, NULL, alloc_and_free, NULL));
-        NEED(pthread_join(thread, NULL));
+        OK(pthread_create(&thread, NULL, alloc_and_free, NULL));
+        OK(pthread_join(thread, NULL));
     }
     SAY_CODE("end", end_capture(stream, &graph));
     say("graph: %d", graph != NULL);
     if (!own_thread)
         SAY_CODE("free from before", cuMemFree(before));
-    NEED(cuMemsetD32(p, 0, WORDS));
-    NEED(cuCtxSynchronize()); /* a non-blocking stream does not wait for the memset */
+    OK(cuMemsetD32(p, 0, WORDS));
+    OK(cuCtxSynchronize()); /* a non-blocking stream does not wait for the memset */
     SAY_CODE("instantiate", instantiate(&exec, graph, 0));
     SAY_CODE("launch", launch_graph(exec, stream));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("wrong words: %u", count_wrong(p, WORDS, 5));
     SAY_CODE("destroy", destroy_exec(exec));
     SAY_CODE("destroy", destroy_graph(graph));
@@ -98,19 +98,19 @@ static void streams_that_go(void)
     CUdeviceptr p, q;
     CUgraph graph = NULL;
 
-    NEED(cuMemAlloc(&p, 1 << 20));
-    NEED(cuMemAlloc(&q, 1 << 20));
-    NEED(cuStreamCreate(&origin, CU_STREAM_NON_BLOCKING));
-    NEED(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
-    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    NEED(cuEventCreate(&there, CU_EVENT_DISABLE_TIMING));
-    NEED(cuEventCreate(&back, CU_EVENT_DISABLE_TIMING));
+    OK(cuMemAlloc(&p, 1 << 20));
+    OK(cuMemAlloc(&q, 1 << 20));
+    OK(cuStreamCreate(&origin, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&there, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&back, CU_EVENT_DISABLE_TIMING));
     SAY_CODE("begin", begin_capture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
-    NEED(cuEventRecord(there, origin));
-    NEED(cuStreamWaitEvent(joined, there, 0));
-    NEED(cuMemsetD8Async(p, 1, 1 << 20, joined));
-    NEED(cuEventRecord(back, joined));
-    NEED(cuStreamWaitEvent(origin, back, 0));
+    OK(cuEventRecord(there, origin));
+    OK(cuStreamWaitEvent(joined, there, 0));
+    OK(cuMemsetD8Async(p, 1, 1 << 20, joined));
+    OK(cuEventRecord(back, joined));
+    OK(cuStreamWaitEvent(origin, back, 0));
     SAY_CODE("destroy the other", destroy_stream(other));
     SAY_CODE("destroy the joined", destroy_stream(joined));
     SAY_CODE("free", cuMemFree(q));
@@ -118,7 +118,7 @@ static void streams_that_go(void)
     SAY_CODE("begin again", begin_capture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
     SAY_CODE("destroy it", destroy_stream(origin));
     SAY_CODE("free", cuMemFree(p));
-    NEED(cuMemAlloc(&p, 1 << 20));
+    OK(cuMemAlloc(&p, 1 << 20));
     SAY_CODE("free", cuMemFree(p));
 }
 
@@ -133,13 +133,13 @@ int main(int argc, char **argv)
         streams_that_go();
         return 0;
     }
-    NEED(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));
     for (int i = 0; i < 2; i++) {
         capture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED, true);
         capture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED, false);
         capture(streams[i], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false);
         if (i == 0)
-            NEED(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+            OK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
     }
     return 0;
 }

@@ -10,7 +10,7 @@ static size_t free_memory(void)
 {
     size_t free_bytes, total;
 
-    NEED(cuMemGetInfo(&free_bytes, &total));
+    OK(cuMemGetInfo(&free_bytes, &total));
     return free_bytes;
 }
 
@@ -25,19 +25,19 @@ static void crosswise(CUcontext one, CUcontext two)
     CUdeviceptr p, q;
     CUcontext owner = NULL;
 
-    NEED(cuCtxSetCurrent(one));
-    NEED(cuMemAlloc(&p, MIB));
-    NEED(cuCtxSetCurrent(two));
-    NEED(cuMemAlloc(&q, MIB));
+    OK(cuCtxSetCurrent(one));
+    OK(cuMemAlloc(&p, MIB));
+    OK(cuCtxSetCurrent(two));
+    OK(cuMemAlloc(&q, MIB));
     SAY_CODE("owner", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, p));
     say("    the first context: %d", owner == one);
     SAY_CODE("owner", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, q));
     say("    the second context: %d", owner == two);
     SAY_CODE("copy between them", cuMemcpy(q, p, MIB));
     /* A free waits for the context of its memory, not for this one, where the copy runs. */
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     SAY_CODE("free the other's", cuMemFree(p));
-    NEED(cuCtxSetCurrent(one));
+    OK(cuCtxSetCurrent(one));
     SAY_CODE("free the other's", cuMemFree(q));
     SAY_CODE("free it twice", cuMemFree(q));
 }
@@ -48,20 +48,20 @@ static void destroyed_alive(void)
     CUdeviceptr p[3], p_before;
     size_t before;
 
-    NEED(cuMemAlloc(&p_before, MIB));
+    OK(cuMemAlloc(&p_before, MIB));
     before = free_memory();
-    NEED(cuCtxCreate(&context, NULL, 0, device));
+    OK(cuCtxCreate(&context, NULL, 0, device));
     for (int i = 0; i < 3; i++)
-        NEED(cuMemAlloc(&p[i], 8 * MIB));
-    NEED(cuMemFree(p[1]));
+        OK(cuMemAlloc(&p[i], 8 * MIB));
+    OK(cuMemFree(p[1]));
     SAY_CODE("destroy", cuCtxDestroy(context));
     SAY_CODE("pop what is left of it", cuCtxSetCurrent(NULL));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
     say("its memory came back: %d", about(free_memory(), before));
     SAY_CODE("free of what went with it", cuMemFree(p[0]));
     SAY_CODE("free of what did not", cuMemFree(p_before));
-    NEED(cuDevicePrimaryCtxRelease(device));
+    OK(cuDevicePrimaryCtxRelease(device));
 }
 
 static void reset_alive(CUcontext context)
@@ -69,12 +69,12 @@ static void reset_alive(CUcontext context)
     CUdeviceptr p, q;
     size_t before = free_memory();
 
-    NEED(cuMemAlloc(&p, 8 * MIB));
-    NEED(cuMemAlloc(&q, 8 * MIB));
-    NEED(cuMemFree(q));
+    OK(cuMemAlloc(&p, 8 * MIB));
+    OK(cuMemAlloc(&q, 8 * MIB));
+    OK(cuMemFree(q));
     SAY_CODE("reset", cuDevicePrimaryCtxReset(device));
     SAY_CODE("retain", cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     say("memory came back: %d", about(free_memory(), before));
     SAY_CODE("alloc", cuMemAlloc(&q, 8 * MIB));
     SAY_CODE("memset", cuMemsetD8(q, 3, 8 * MIB));
@@ -85,14 +85,14 @@ int main(void)
 {
     CUcontext primary = device_open(), second;
 
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuCtxCreate(&second, NULL, 0, device));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuCtxCreate(&second, NULL, 0, device));
     crosswise(primary, second);
-    NEED(cuCtxDestroy(second));
-    NEED(cuCtxSetCurrent(primary));
+    OK(cuCtxDestroy(second));
+    OK(cuCtxSetCurrent(primary));
     for (int round = 0; round < 3; round++)
         destroyed_alive();
-    NEED(cuCtxSetCurrent(primary));
+    OK(cuCtxSetCurrent(primary));
     for (int round = 0; round < 3; round++)
         reset_alive(primary);
     say("violations: %u", sim_violations());

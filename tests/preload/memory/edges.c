@@ -34,8 +34,8 @@ static void frees(void)
     char *heap = malloc(64);
     CUdeviceptr p, other;
 
-    NEED(cuMemAlloc(&p, 10000));
-    NEED(cuMemAlloc(&other, 10000));
+    OK(cuMemAlloc(&p, 10000));
+    OK(cuMemAlloc(&other, 10000));
     SAY_CODE("free nothing", cuMemFree(0));
     SAY_CODE("free inside", cuMemFree(p + 256));
     SAY_CODE("free the last byte", cuMemFree(p + 9999));
@@ -60,7 +60,7 @@ static void own_stream_ordered(void)
     CUdeviceptr p;
     CUstream stream;
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     SAY_CODE("alloc async", cuMemAllocAsync(&p, 10000, stream));
     SAY_CODE("free async", cuMemFreeAsync(p, stream));
     SAY_CODE("alloc async again", cuMemAllocAsync(&p, 10000, stream));
@@ -84,7 +84,7 @@ static void other_kinds(void)
     SAY_CODE("pinned", cuMemHostAlloc(&host, 10000, 0));
     SAY_CODE("    free as device memory", cuMemFree((CUdeviceptr)(uintptr_t)host));
     SAY_CODE("    free", cuMemFreeHost(host));
-    NEED(cuMemAlloc(&p, 64));
+    OK(cuMemAlloc(&p, 64));
     SAY_CODE("free device memory as host memory", cuMemFreeHost((void *)(uintptr_t)p));
     SAY_CODE("    free", cuMemFree(p));
 }
@@ -96,17 +96,17 @@ static void without_context(void)
     CUdeviceptr p, q, base;
     size_t bytes;
 
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemAllocManaged(&q, 4096, CU_MEM_ATTACH_GLOBAL));
-    NEED(cuCtxGetCurrent(&context));
-    NEED(cuCtxSetCurrent(NULL));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemAllocManaged(&q, 4096, CU_MEM_ATTACH_GLOBAL));
+    OK(cuCtxGetCurrent(&context));
+    OK(cuCtxSetCurrent(NULL));
     SAY_CODE("range without a context", cuMemGetAddressRange(&base, &bytes, p));
     SAY_CODE("free inside without a context", cuMemFree(p + 512));
     SAY_CODE("free without a context", cuMemFree(p));
     SAY_CODE("    again", cuMemFree(p));
     SAY_CODE("free nothing without a context", cuMemFree(0));
     SAY_CODE("free managed memory without a context", cuMemFree(q));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     SAY_CODE("    and again with one", cuMemFree(q));
 }
 
@@ -117,7 +117,7 @@ int main(void)
     SAY_CODE("alloc before cuInit", cuMemAlloc(&p, 16));
     SAY_CODE("free before cuInit", cuMemFree(16));
     SAY_CODE("free nothing before cuInit", cuMemFree(0));
-    NEED(cuInit(0));
+    OK(cuInit(0));
     SAY_CODE("alloc without a context", cuMemAlloc(&p, 16));
     SAY_CODE("free without a context", cuMemFree(16));
     say("pointer %s", p == UNTOUCHED ? "untouched" : "written");

@@ -64,11 +64,11 @@ static void take_device(int ordinal)
     CUdevice device;
     CUmodule module;
 
-    NEED(cuDeviceGet(&device, ordinal));
-    NEED(cuDevicePrimaryCtxRetain(&guest_context, device));
-    NEED(cuCtxSetCurrent(guest_context));
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel_fill, module, "fill"));
+    OK(cuDeviceGet(&device, ordinal));
+    OK(cuDevicePrimaryCtxRetain(&guest_context, device));
+    OK(cuCtxSetCurrent(guest_context));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel_fill, module, "fill"));
 }
 
 static struct reply open_in_capture(const struct message *message)
@@ -79,15 +79,15 @@ static struct reply open_in_capture(const struct message *message)
     CUgraph graph;
     CUresult opening, closing, ended;
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuStreamBeginCapture(stream, (CUstreamCaptureMode)message->value));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, (CUstreamCaptureMode)message->value));
     opening = cuIpcOpenMemHandle(&opened[message->at], message->handle, LAZY);
     closing = opening ? CUDA_SUCCESS : cuIpcCloseMemHandle(opened[message->at]);
-    NEED(cuStreamIsCapturing(stream, &status));
+    OK(cuStreamIsCapturing(stream, &status));
     ended = cuStreamEndCapture(stream, &graph);
     reply.code = opening;
     reply.number = (size_t)closing * 1000000u + (size_t)status * 10000u + (size_t)ended;
-    NEED(cuStreamDestroy(stream));
+    OK(cuStreamDestroy(stream));
     return reply;
 }
 
@@ -97,11 +97,11 @@ static struct reply open_in_second(const struct message *message)
     CUcontext second;
     CUdeviceptr p;
 
-    NEED(cuCtxCreate(&second, NULL, 0, guest_device));
+    OK(cuCtxCreate(&second, NULL, 0, guest_device));
     reply.code = cuIpcOpenMemHandle(&p, message->handle, LAZY);
     reply.number = reply.code ? 0 : cuIpcCloseMemHandle(p);
-    NEED(cuCtxDestroy(second));
-    NEED(cuCtxSetCurrent(guest_context));
+    OK(cuCtxDestroy(second));
+    OK(cuCtxSetCurrent(guest_context));
     return reply;
 }
 
@@ -116,16 +116,16 @@ static struct reply fill_from_device(const struct message *message)
     CUmodule module;
     CUresult enabled;
 
-    NEED(cuDevicePrimaryCtxRetain(&other, (int)message->value));
-    NEED(cuCtxSetCurrent(other));
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel_fill, module, "fill"));
+    OK(cuDevicePrimaryCtxRetain(&other, (int)message->value));
+    OK(cuCtxSetCurrent(other));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel_fill, module, "fill"));
     enabled = cuCtxEnablePeerAccess(guest_context, 0);
-    NEED(enabled != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED && enabled);
+    OK(enabled != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED && enabled);
     launch_fill(NULL, opened[message->at], WORDS, 70);
     reply.code = cuCtxSynchronize();
     kernel_fill = before;
-    NEED(cuCtxSetCurrent(guest_context));
+    OK(cuCtxSetCurrent(guest_context));
     return reply;
 }
 
@@ -163,7 +163,7 @@ static struct reply about(const struct message *message)
         break;
     case CONTEXT:
         reply.code = cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p);
-        NEED(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+        OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
         reply.number = (size_t)ordinal * 10 + (context == guest_context);
         break;
     default:
@@ -258,14 +258,14 @@ static void invite(void)
 {
     int ends[2];
 
-    NEED(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+    OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
     guest = fork();
     channel = ends[guest != 0];
     (void)close(ends[guest == 0]);
     if (guest)
         return;
     if (getenv("TEST_GUEST_POLICY"))
-        NEED(setenv("ALLOGRAFT_POLICY", getenv("TEST_GUEST_POLICY"), 1));
+        OK(setenv("ALLOGRAFT_POLICY", getenv("TEST_GUEST_POLICY"), 1));
     if (getenv("TEST_BARE_GUEST"))
         be_bare_guest();
     be_guest();
@@ -277,7 +277,7 @@ static void see_off(void)
     int status = -1;
 
     (void)close(channel);
-    NEED(waitpid(guest, &status, 0) != guest);
+    OK(waitpid(guest, &status, 0) != guest);
     say("the guest ended: %d", WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status));
 }
 
@@ -300,9 +300,9 @@ static CUdeviceptr filled(size_t bytes, uint32_t value)
 {
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, bytes));
+    OK(cuMemAlloc(&p, bytes));
     launch_fill(NULL, p, WORDS, value);
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     return p;
 }
 
@@ -310,7 +310,7 @@ static CUipcMemHandle handle_of(CUdeviceptr p)
 {
     CUipcMemHandle handle;
 
-    NEED(cuIpcGetMemHandle(&handle, p));
+    OK(cuIpcGetMemHandle(&handle, p));
     return handle;
 }
 
@@ -336,7 +336,7 @@ static void pair(void)
     SAY_CODE("writes", g_do(FILL, 1, 60));
     say("written: %u %u", count_wrong(big, WORDS, 50), count_wrong(small, WORDS, 60));
     launch_fill(NULL, big, WORDS, 500);
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     say("sees: %zu", g_ask(COUNT, 0, 500));
     SAY_CODE("close", g_do(CLOSE, 0, 0));
     SAY_CODE("close", g_do(CLOSE, 1, 0));
@@ -430,11 +430,11 @@ static void close_waits(void)
     for (uint32_t i = 0; i < 10; i++) {
         CUdeviceptr p = filled(MIB, i);
 
-        NEED(g_open(0, handle_of(p)));
-        NEED(g_do(LAUNCH, 0, 1000 + i));
-        NEED(g_do(CLOSE, 0, 0));
+        OK(g_open(0, handle_of(p)));
+        OK(g_do(LAUNCH, 0, 1000 + i));
+        OK(g_do(CLOSE, 0, 0));
         say("wrong words after the close: %u", count_wrong(p, WORDS, 1000 + i));
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
     }
 }
 
@@ -445,7 +445,7 @@ static void host_frees_first(void)
     CUdeviceptr p = filled(MIB, 5), q;
     CUipcMemHandle handle = handle_of(p);
 
-    NEED(g_open(0, handle));
+    OK(g_open(0, handle));
     SAY_CODE("free under the guest", cuMemFree(p));
     q = filled(MIB, 7); /* maybe there again: another handle, another opening */
     SAY_CODE("open the next", g_open(1, handle_of(q)));
@@ -460,7 +460,7 @@ static void guest_dies(void)
 {
     CUdeviceptr p = filled(MIB, 5);
 
-    NEED(g_open(0, handle_of(p)));
+    OK(g_open(0, handle_of(p)));
     (void)tell((struct message){.order = DIE});
     see_off();
     say("unharmed: %u", count_wrong(p, WORDS, 5));
@@ -484,8 +484,8 @@ static void be_mortal(int out, int in, bool with_heir)
         (void)pause();
         _exit(0);
     }
-    NEED(write(out, &estate, sizeof(estate)) != (ssize_t)sizeof(estate));
-    NEED(read(in, &c, 1) != 1);
+    OK(write(out, &estate, sizeof(estate)) != (ssize_t)sizeof(estate));
+    OK(read(in, &c, 1) != 1);
     _exit(0);
 }
 
@@ -497,16 +497,16 @@ static void host_dies(bool early, bool with_heir)
     struct timespec began, ended;
     pid_t host;
 
-    NEED(pipe(out));
-    NEED(pipe(in));
+    OK(pipe(out));
+    OK(pipe(in));
     host = fork();
     if (!host)
         be_mortal(out[1], in[0], with_heir);
-    NEED(read(out[0], &estate, sizeof(estate)) != (ssize_t)sizeof(estate));
+    OK(read(out[0], &estate, sizeof(estate)) != (ssize_t)sizeof(estate));
     if (!early)
         SAY_CODE("open", g_open(0, estate.handle));
-    NEED(write(in[1], "x", 1) != 1);
-    NEED(waitpid(host, &status, 0) != host);
+    OK(write(in[1], "x", 1) != 1);
+    OK(waitpid(host, &status, 0) != host);
     say("the host ended: %d", status);
     if (early) {
         clock_gettime(CLOCK_MONOTONIC, &began);
@@ -520,7 +520,7 @@ static void host_dies(bool early, bool with_heir)
         SAY_CODE("close", g_do(CLOSE, 0, 0));
     }
     if (estate.heir)
-        NEED(kill(estate.heir, SIGKILL));
+        OK(kill(estate.heir, SIGKILL));
 }
 
 /* A child of the host that lives on neither answers in its name nor keeps the name. */
@@ -532,7 +532,7 @@ static void host_forks(void)
 
     (void)device_open();
     p = filled(MIB, 5);
-    NEED(g_open(0, handle_of(p)));
+    OK(g_open(0, handle_of(p)));
     child = fork();
     if (!child) {
         (void)pause();
@@ -541,8 +541,8 @@ static void host_forks(void)
     q = filled(MIB, 6);
     SAY_CODE("open", g_open(1, handle_of(q)));
     say("found: %zu %zu", g_ask(COUNT, 0, 5), g_ask(COUNT, 1, 6));
-    NEED(kill(child, SIGKILL));
-    NEED(waitpid(child, &status, 0) != child);
+    OK(kill(child, SIGKILL));
+    OK(waitpid(child, &status, 0) != child);
     SAY_CODE("open again", g_open(2, handle_of(q)));
     SAY_CODE("close", g_do(CLOSE, 0, 0));
     SAY_CODE("close", g_do(CLOSE, 1, 0));
@@ -555,9 +555,9 @@ static void host_resets(void)
 {
     CUdeviceptr p = filled(MIB, 5), freed = filled(MIB, 4), more[4];
 
-    NEED(g_open(0, handle_of(p)));
-    NEED(g_open(2, handle_of(freed)));
-    NEED(cuMemFree(freed)); /* open elsewhere */
+    OK(g_open(0, handle_of(p)));
+    OK(g_open(2, handle_of(freed)));
+    OK(cuMemFree(freed)); /* open elsewhere */
     SAY_CODE("reset", cuDevicePrimaryCtxReset(0));
     take_device(0);
     for (uint32_t i = 0; i < 4; i++)
@@ -611,14 +611,14 @@ static void later_device(void)
     CUipcMemHandle handle = handle_of(p);
 
     for (unsigned i = 0; i < 2; i++) {
-        NEED(g_open(0, handle));
+        OK(g_open(0, handle));
         SAY_CODE("filled", g_do(FROM_DEVICE, 0, 1));
         say("wrong words: %u", count_wrong(p, WORDS, 70));
         launch_fill(NULL, p, WORDS, 5);
-        NEED(cuCtxSynchronize());
-        NEED(g_do(CLOSE, 0, 0));
+        OK(cuCtxSynchronize());
+        OK(g_do(CLOSE, 0, 0));
     }
-    NEED(cuMemFree(p));
+    OK(cuMemFree(p));
 }
 
 static void guest_resets(void)
@@ -626,8 +626,8 @@ static void guest_resets(void)
     CUdeviceptr p = filled(MIB, 5);
     CUipcMemHandle handle = handle_of(p);
 
-    NEED(g_open(0, handle));
-    NEED(g_open(1, handle));
+    OK(g_open(0, handle));
+    OK(g_open(1, handle));
     SAY_CODE("reset", g_do(DEVICE_RESET, 0, 0));
     SAY_CODE("close what went with it", g_do(CLOSE, 0, 0));
     SAY_CODE("open", g_open(2, handle));
@@ -658,9 +658,9 @@ static void refused(void)
     SAY_CODE("freed", cuMemFree(p));
     SAY_CODE("a handle of what was freed", cuIpcGetMemHandle(&other, p));
     SAY_CODE("close what was freed", cuIpcCloseMemHandle(p));
-    NEED(cuMemAllocManaged(&q, MIB, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemAllocManaged(&q, MIB, CU_MEM_ATTACH_GLOBAL));
     SAY_CODE("a handle of managed memory", cuIpcGetMemHandle(&other, q));
-    NEED(cuMemFree(q));
+    OK(cuMemFree(q));
 }
 
 /* The guest may not know our handles. */
@@ -697,20 +697,20 @@ static void kept(void)
 {
     CUdeviceptr p = filled(MIB, 5), q;
 
-    NEED(g_open(0, handle_of(p)));
-    NEED(cuMemFree(p));
+    OK(g_open(0, handle_of(p)));
+    OK(cuMemFree(p));
     for (uint32_t i = 0; i < 4; i++) {
         q = filled(MIB, 7);
-        NEED(g_open(1, handle_of(q)));
+        OK(g_open(1, handle_of(q)));
         say("kept: %zu, found: %zu", g_ask(COUNT, 0, 5), g_ask(COUNT, 1, 7));
-        NEED(g_do(CLOSE, 1, 0));
-        NEED(cuMemFree(q));
+        OK(g_do(CLOSE, 1, 0));
+        OK(cuMemFree(q));
     }
     SAY_CODE("close", g_do(CLOSE, 0, 0));
     q = filled(MIB, 8);
-    NEED(g_open(1, handle_of(q)));
-    NEED(g_do(CLOSE, 1, 0));
-    NEED(cuMemFree(q));
+    OK(g_open(1, handle_of(q)));
+    OK(g_do(CLOSE, 1, 0));
+    OK(cuMemFree(q));
 }
 
 static void captures(void)
@@ -740,10 +740,10 @@ static void in_threads(void *(*function)(void *))
 
     for (uint32_t i = 0; i < THREADS; i++) {
         numbers[i] = i;
-        NEED(pthread_create(&ids[i], NULL, function, &numbers[i]));
+        OK(pthread_create(&ids[i], NULL, function, &numbers[i]));
     }
     for (uint32_t i = 0; i < THREADS; i++)
-        NEED(pthread_join(ids[i], NULL));
+        OK(pthread_join(ids[i], NULL));
 }
 
 static void *export_often(void *data)
@@ -751,8 +751,8 @@ static void *export_often(void *data)
     uint32_t thread = *(uint32_t *)data;
     CUcontext context;
 
-    NEED(cuDevicePrimaryCtxRetain(&context, 0));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
     for (uint32_t i = 0; i < TURNS; i++) {
         CUdeviceptr p = filled(MIB / 4, thread * 100 + i);
         CUipcMemHandle handle = handle_of(p);
@@ -762,7 +762,7 @@ static void *export_often(void *data)
             g_open(thread + 10, handle) || g_do(CLOSE, thread, 0) || g_do(CLOSE, thread + 10, 0))
             say("thread %u, turn %u went wrong", thread, i);
         pthread_mutex_unlock(&one_word);
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
     }
     return NULL;
 }
@@ -780,9 +780,9 @@ static void open_and_close(CUipcMemHandle handle, uint32_t value)
 {
     CUdeviceptr p;
 
-    NEED(cuIpcOpenMemHandle(&p, handle, LAZY));
-    NEED(count_wrong(p, WORDS, value));
-    NEED(cuIpcCloseMemHandle(p));
+    OK(cuIpcOpenMemHandle(&p, handle, LAZY));
+    OK(count_wrong(p, WORDS, value));
+    OK(cuIpcCloseMemHandle(p));
 }
 
 static void *open_often(void *data)
@@ -790,8 +790,8 @@ static void *open_often(void *data)
     uint32_t thread = *(uint32_t *)data;
     CUcontext context;
 
-    NEED(cuDevicePrimaryCtxRetain(&context, 0));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
     for (unsigned i = 0; i < 25; i++) {
         open_and_close(handles[THREADS], 50);
         open_and_close(handles[thread], 5 + thread);
@@ -804,10 +804,10 @@ static void crowd(void)
     int pipes[2], status;
     pid_t child;
 
-    NEED(pipe(pipes));
+    OK(pipe(pipes));
     child = fork();
     if (!child) {
-        NEED(read(pipes[0], handles, sizeof(handles)) != (ssize_t)sizeof(handles));
+        OK(read(pipes[0], handles, sizeof(handles)) != (ssize_t)sizeof(handles));
         (void)device_open();
         in_threads(open_often);
         exit(0);
@@ -815,8 +815,8 @@ static void crowd(void)
     (void)device_open();
     for (uint32_t i = 0; i <= THREADS; i++)
         handles[i] = handle_of(filled(MIB, i < THREADS ? 5 + i : 50));
-    NEED(write(pipes[1], handles, sizeof(handles)) != (ssize_t)sizeof(handles));
-    NEED(waitpid(child, &status, 0) != child);
+    OK(write(pipes[1], handles, sizeof(handles)) != (ssize_t)sizeof(handles));
+    OK(waitpid(child, &status, 0) != child);
     say("the crowd ended: %d", status);
 }
 

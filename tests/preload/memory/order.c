@@ -13,14 +13,14 @@ static void round_of(CUstream old, CUstream next, CUdeviceptr result, uint32_t r
 {
     CUdeviceptr first, second;
 
-    NEED(cuMemAlloc(&first, BYTES));
+    OK(cuMemAlloc(&first, BYTES));
     launch_fill(old, first, WORDS, 1000 * round);
     launch_fill(old, first, WORDS, 1000 * round + 7);
-    NEED(cuMemFree(first));
-    NEED(cuMemAlloc(&second, BYTES));
+    OK(cuMemFree(first));
+    OK(cuMemAlloc(&second, BYTES));
     launch_fill(next, second, WORDS, 5000 * round);
     launch_check(next, second, WORDS, 5000 * round, result);
-    NEED(cuMemFree(second));
+    OK(cuMemFree(second));
 }
 
 /* As above, the new owner being a blocking call of the host. */
@@ -33,14 +33,14 @@ static uint32_t host_round(CUstream old, uint32_t round)
         _exit(98);
     for (uint32_t i = 0; i < WORDS; i++)
         words[i] = 9000 * round + i;
-    NEED(cuMemAlloc(&first, BYTES));
+    OK(cuMemAlloc(&first, BYTES));
     launch_fill(old, first, WORDS, 77);
-    NEED(cuMemFree(first));
-    NEED(cuMemAlloc(&second, BYTES));
-    NEED(cuMemcpyHtoD(second, words, BYTES));
-    NEED(cuStreamSynchronize(old));
+    OK(cuMemFree(first));
+    OK(cuMemAlloc(&second, BYTES));
+    OK(cuMemcpyHtoD(second, words, BYTES));
+    OK(cuStreamSynchronize(old));
     wrong = count_wrong(second, WORDS, 9000 * round);
-    NEED(cuMemFree(second));
+    OK(cuMemFree(second));
     free(words);
     return wrong;
 }
@@ -53,21 +53,20 @@ int main(int argc, char **argv)
     uint32_t wrong = 0;
 
     device_open();
-    NEED(cuMemAlloc(&result, sizeof(wrong)));
-    NEED(cuMemsetD32(result, 0, 1));
+    OK(cuMemAlloc(&result, sizeof(wrong)));
+    OK(cuMemsetD32(result, 0, 1));
     for (int i = 2; i < 4; i++)
-        NEED(cuStreamCreate(&streams[i],
-                            only_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+        OK(cuStreamCreate(&streams[i], only_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     for (uint32_t round = 0; round < ROUNDS; round++)
         round_of(streams[rand() % 4], streams[rand() % 4], result, round);
-    NEED(cuCtxSynchronize());
-    NEED(cuMemcpyDtoH(&wrong, result, sizeof(wrong)));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(&wrong, result, sizeof(wrong)));
     say("wrong words on the device: %u", wrong);
     wrong = 0;
     for (uint32_t round = 0; round < ROUNDS; round++)
         wrong += host_round(streams[rand() % 4], round);
     say("wrong words on the host: %u", wrong);
-    NEED(cuMemFree(result));
+    OK(cuMemFree(result));
     say("violations: %u", sim_violations());
     return 0;
 }

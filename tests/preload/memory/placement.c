@@ -32,7 +32,7 @@ static int is_managed(CUdeviceptr p)
 {
     unsigned managed = 0;
 
-    NEED(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+    OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
     return (int)managed;
 }
 
@@ -49,7 +49,7 @@ static void say_where(CUdeviceptr p, size_t bytes)
         say("brought to: %d",
             range_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, bytes));
     }
-    NEED(cuMemGetAddressRange(&base, &size, p + bytes / 2));
+    OK(cuMemGetAddressRange(&base, &size, p + bytes / 2));
     say("range: %d %d", base == p, size == bytes);
 }
 
@@ -60,24 +60,24 @@ static void where(size_t bytes)
     CUdeviceptr base;
     size_t size;
 
-    NEED(cuMemAlloc(&p, bytes));
+    OK(cuMemAlloc(&p, bytes));
     say_where(p, bytes);
     launch_fill(NULL, p, n, 7);
     say("wrong: %u", count_wrong(p, n, 7));
-    NEED(cuMemFree(p));
+    OK(cuMemFree(p));
     SAY_CODE("free again", cuMemFree(p));
     SAY_CODE("range of what was freed", cuMemGetAddressRange(&base, &size, p));
-    NEED(cuMemAlloc(&again, bytes));
+    OK(cuMemAlloc(&again, bytes));
     say("the same again: %d", again == p);
     say("managed again: %d", is_managed(again));
-    NEED(cuMemFree(again));
+    OK(cuMemFree(again));
 }
 
 static size_t free_memory(size_t *ret_total)
 {
     size_t free_bytes;
 
-    NEED(cuMemGetInfo(&free_bytes, ret_total));
+    OK(cuMemGetInfo(&free_bytes, ret_total));
     return free_bytes;
 }
 
@@ -99,18 +99,18 @@ static void budget(void)
     say("free: %zu KiB", free_memory(&total) / 1024);
     SAY_CODE("memory without an address", cuMemCreate(&handle, 2 * MIB, &properties, 0));
     SAY_CODE("rows", cuMemAllocPitch(&p[n], &pitch, 1000, 1024, 4));
-    NEED(cuMemFree(p[--n]));
+    OK(cuMemFree(p[--n]));
     say("free after one: %zu KiB", free_memory(&total) / 1024);
     SAY_CODE("of another size", cuMemAlloc(&p[n], MIB - 4096));
-    NEED(cuMemFree(p[n]));
-    NEED(cuMemFree(p[--n]));
+    OK(cuMemFree(p[n]));
+    OK(cuMemFree(p[--n]));
     SAY_CODE("memory without an address", cuMemCreate(&handle, 2 * MIB, &properties, 0));
     SAY_CODE("no more", cuMemAlloc(&p[n], MIB));
-    NEED(cuMemRelease(handle));
+    OK(cuMemRelease(handle));
     SAY_CODE("and again", cuMemAlloc(&p[n], MIB));
     n++;
     while (n > 0)
-        NEED(cuMemFree(p[--n]));
+        OK(cuMemFree(p[--n]));
     say("all back: %d", free_memory(&total) == before);
 }
 
@@ -122,7 +122,7 @@ static void spill(void)
     uint32_t wrong = 0;
 
     for (unsigned i = 0; i < 5; i++) {
-        NEED(cuMemAlloc(&p[i], bytes));
+        OK(cuMemAlloc(&p[i], bytes));
         say("%u: managed %d", i, is_managed(p[i]));
         launch_fill(NULL, p[i], words, i);
     }
@@ -130,7 +130,7 @@ static void spill(void)
         wrong += count_wrong(p[i], words, i);
     say("wrong: %u", wrong);
     for (unsigned i = 0; i < 2; i++) {
-        NEED(cuMemFree(p[i]));
+        OK(cuMemFree(p[i]));
         for (unsigned j = i + 1; j < 5; j++) {
             if (is_managed(p[j]))
                 say("free of %u: %u prefers %d", i, j,
@@ -141,7 +141,7 @@ static void spill(void)
         wrong += count_wrong(p[i], words, i);
     say("wrong: %u", wrong);
     for (unsigned i = 2; i < 5; i++)
-        NEED(cuMemFree(p[i]));
+        OK(cuMemFree(p[i]));
 }
 
 static CUcontext context;
@@ -152,23 +152,23 @@ static void *work(void *number)
     unsigned seed = (unsigned)(uintptr_t)number;
     CUstream stream;
 
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (uint32_t round = 0; round < 60; round++) {
         size_t bytes = ((size_t)(rand_r(&seed) % 48) + 1) * 64 * 1024;
         uint32_t words = (uint32_t)(bytes / sizeof(uint32_t));
         CUdeviceptr p, q;
 
-        NEED(cuMemAlloc(&p, bytes));
-        NEED(cuMemAlloc(&q, 4096));
-        NEED(cuMemsetD32Async(q, 0, 1, stream));
+        OK(cuMemAlloc(&p, bytes));
+        OK(cuMemAlloc(&q, 4096));
+        OK(cuMemsetD32Async(q, 0, 1, stream));
         launch_fill(stream, p, words, round);
         launch_check(stream, p, words, round, q);
         if (round % 3 == 0)
-            NEED(cuStreamSynchronize(stream));
-        NEED(cuMemFree(p));
+            OK(cuStreamSynchronize(stream));
+        OK(cuMemFree(p));
         atomic_fetch_add(&all_wrong, count_wrong(q, 1, 0));
-        NEED(cuMemFree(q));
+        OK(cuMemFree(q));
     }
     return NULL;
 }
@@ -177,11 +177,11 @@ static void threads(void)
 {
     pthread_t thread[N_THREADS];
 
-    NEED(cuCtxGetCurrent(&context));
+    OK(cuCtxGetCurrent(&context));
     for (uintptr_t i = 0; i < N_THREADS; i++)
-        NEED(pthread_create(&thread[i], NULL, work, (void *)(i + 1)));
+        OK(pthread_create(&thread[i], NULL, work, (void *)(i + 1)));
     for (unsigned i = 0; i < N_THREADS; i++)
-        NEED(pthread_join(thread[i], NULL));
+        OK(pthread_join(thread[i], NULL));
     say("wrong: %u", atomic_load(&all_wrong));
 }
 
@@ -199,8 +199,8 @@ static CUdeviceptr freed_elsewhere;
 static void *free_elsewhere(void *unused)
 {
     (void)unused;
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuMemFree(freed_elsewhere)); /* natively it waits here for the kernel */
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemFree(freed_elsewhere)); /* natively it waits here for the kernel */
     return NULL;
 }
 
@@ -220,20 +220,20 @@ static void waits(void)
     CUstream stream;
 
     sim_register_kernel("spin", kernel_spin, 1, sizes);
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&spin, module, "spin"));
-    NEED(cuCtxGetCurrent(&context));
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuMemAlloc(&held, 16 * MIB));
-    NEED(cuMemAlloc(&freed_elsewhere, 56 * MIB));
-    NEED(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
-    NEED(pthread_create(&thread, NULL, free_elsewhere, NULL));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&spin, module, "spin"));
+    OK(cuCtxGetCurrent(&context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&held, 16 * MIB));
+    OK(cuMemAlloc(&freed_elsewhere, 56 * MIB));
+    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(pthread_create(&thread, NULL, free_elsewhere, NULL));
     usleep(300000);
-    NEED(cuMemFree(0)); /* waits for nothing */
+    OK(cuMemFree(0)); /* waits for nothing */
     SAY_CODE("more than is free until the kernel ends", cuMemAlloc(&held, 40 * MIB));
     atomic_store(&flag, 1);
-    NEED(pthread_join(thread, NULL));
-    NEED(cuCtxSynchronize());
+    OK(pthread_join(thread, NULL));
+    OK(cuCtxSynchronize());
     SAY_CODE("and then", cuMemAlloc(&held, 40 * MIB));
 }
 

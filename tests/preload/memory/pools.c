@@ -31,7 +31,7 @@ static CUmemoryPool create(CUmemAllocationHandleType handles)
     CUmemPoolProps props = properties(CU_MEM_ALLOCATION_TYPE_PINNED, handles);
     CUmemoryPool pool;
 
-    NEED(cuMemPoolCreate(&pool, &props));
+    OK(cuMemPoolCreate(&pool, &props));
     return pool;
 }
 
@@ -69,15 +69,15 @@ static void codes_of_allocations(CUmemoryPool pool, CUmemoryPool destroyed)
     say_alloc("from pool, nothing", cuMemAllocFromPoolAsync(&p, 0, pool, NULL), &p);
     SAY_CODE("free of it", cuMemFreeAsync(p, NULL));
     SAY_CODE("free of NULL", cuMemFreeAsync(0, NULL));
-    NEED(cuMemAllocAsync(&p, 4096, NULL));
+    OK(cuMemAllocAsync(&p, 4096, NULL));
     SAY_CODE("free inside", cuMemFreeAsync(p + 512, NULL));
     SAY_CODE("free", cuMemFreeAsync(p, NULL));
     SAY_CODE("free of what is nowhere", cuMemFreeAsync(0x10000, NULL));
-    NEED(cuMemAllocAsync(&p, 4096, NULL));
-    NEED(cuStreamSynchronize(NULL));
+    OK(cuMemAllocAsync(&p, 4096, NULL));
+    OK(cuStreamSynchronize(NULL));
     SAY_CODE("cuMemFree of pool memory", cuMemFree(p));
     SAY_CODE("cuMemFree of it again", cuMemFree(p));
-    NEED(cuMemAlloc(&p, 4096));
+    OK(cuMemAlloc(&p, 4096));
     SAY_CODE("cuMemFreeAsync of cuMemAlloc memory", cuMemFreeAsync(p, NULL));
 }
 
@@ -175,7 +175,7 @@ static void codes_of_choices(CUmemoryPool destroyed)
              cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, destroyed));
     say_pool("default", cuDeviceGetDefaultMemPool(&pool, 0), &pool);
     SAY_CODE("destroy of it", cuMemPoolDestroy(pool));
-    NEED(cuMemGetMemPool(&current, &location, CU_MEM_ALLOCATION_TYPE_PINNED));
+    OK(cuMemGetMemPool(&current, &location, CU_MEM_ALLOCATION_TYPE_PINNED));
     say("it is current: %d", current == pool);
 }
 
@@ -184,7 +184,7 @@ static void codes(void)
     CUmemoryPool pool = create(CU_MEM_HANDLE_TYPE_NONE),
                  destroyed = create(CU_MEM_HANDLE_TYPE_NONE);
 
-    NEED(cuMemPoolDestroy(destroyed));
+    OK(cuMemPoolDestroy(destroyed));
     codes_of_allocations(pool, destroyed);
     codes_of_attributes(pool, destroyed);
     codes_of_pools(pool, destroyed);
@@ -199,7 +199,7 @@ static CUmemoryPool pool_of(CUdeviceptr p)
 {
     CUmemoryPool pool = NULL;
 
-    NEED(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
+    OK(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
     return pool;
 }
 
@@ -211,12 +211,12 @@ static void say_owner(const char *what, CUmemoryPool wanted)
     CUdeviceptr p;
     unsigned managed = 7;
 
-    NEED(cuMemAllocAsync(&p, 4096, NULL));
-    NEED(cuPointerGetAttributes(1, &which, &data, p));
+    OK(cuMemAllocAsync(&p, 4096, NULL));
+    OK(cuPointerGetAttributes(1, &which, &data, p));
     say("%s: from the pool that is current: %d %d", what, pool_of(p) == wanted, listed == wanted);
-    NEED(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+    OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
     say("kind: managed %u", managed);
-    NEED(cuMemFreeAsync(p, NULL));
+    OK(cuMemFreeAsync(p, NULL));
 }
 
 /* The driver crashes when it is asked for a dma-buf of a managed pool's memory. */
@@ -225,13 +225,13 @@ static void say_range(void)
     CUdeviceptr p;
     int handle;
 
-    NEED(cuMemAllocAsync(&p, 1 << 20, NULL));
+    OK(cuMemAllocAsync(&p, 1 << 20, NULL));
     SAY_CODE("dma-buf", cuMemGetHandleForAddressRange(&handle, p, 1 << 20,
                                                       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
     SAY_CODE("dma-buf to nowhere", cuMemGetHandleForAddressRange(
                                        NULL, p, 1 << 20, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
     SAY_CODE("ipc", cuIpcGetMemHandle(&(CUipcMemHandle){{0}}, p));
-    NEED(cuMemFreeAsync(p, NULL));
+    OK(cuMemFreeAsync(p, NULL));
 }
 
 static void current(void)
@@ -239,16 +239,16 @@ static void current(void)
     CUmemoryPool mine = create(CU_MEM_HANDLE_TYPE_NONE), usual, found;
     CUmemLocation location = here;
 
-    NEED(cuDeviceGetDefaultMemPool(&usual, 0));
+    OK(cuDeviceGetDefaultMemPool(&usual, 0));
     say_owner("at first", usual);
-    NEED(cuDeviceSetMemPool(0, mine));
+    OK(cuDeviceSetMemPool(0, mine));
     say_owner("chosen", mine);
-    NEED(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, usual));
+    OK(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, usual));
     say_owner("chosen by location", usual);
-    NEED(cuDeviceSetMemPool(0, mine));
-    NEED(cuStreamSynchronize(NULL));
-    NEED(cuMemPoolDestroy(mine));
-    NEED(cuDeviceGetMemPool(&found, 0));
+    OK(cuDeviceSetMemPool(0, mine));
+    OK(cuStreamSynchronize(NULL));
+    OK(cuMemPoolDestroy(mine));
+    OK(cuDeviceGetMemPool(&found, 0));
     say("destroyed: the default is current: %d", found == usual);
     say_owner("destroyed", usual);
     say_range();
@@ -260,8 +260,8 @@ static CUcontext enter_device(int device)
 {
     CUcontext entered;
 
-    NEED(cuDevicePrimaryCtxRetain(&entered, device));
-    NEED(cuCtxSetCurrent(entered));
+    OK(cuDevicePrimaryCtxRetain(&entered, device));
+    OK(cuCtxSetCurrent(entered));
     return entered;
 }
 
@@ -274,15 +274,15 @@ static void devices(void)
 
     for (int i = 0; i < 2; i++) {
         (void)enter_device(i);
-        NEED(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
-        NEED(cuDeviceGetDefaultMemPool(&usual[i], i));
+        OK(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+        OK(cuDeviceGetDefaultMemPool(&usual[i], i));
     }
     for (int i = 0; i < 6; i++) {
         (void)enter_device(i % 2);
-        NEED(cuMemAllocAsync(&p, 4096, i < 4 ? stream[i / 2] : NULL));
+        OK(cuMemAllocAsync(&p, 4096, i < 4 ? stream[i / 2] : NULL));
         say("allocation %d: of device 0 %d, of device 1 %d", i, pool_of(p) == usual[0],
             pool_of(p) == usual[1]);
-        NEED(cuMemFreeAsync(p, i < 4 ? stream[i / 2] : NULL));
+        OK(cuMemFreeAsync(p, i < 4 ? stream[i / 2] : NULL));
     }
 }
 
@@ -303,7 +303,7 @@ static void *try_everything(void *data)
     CUmemoryPool made = untouched_pool;
     CUmemPoolProps props = properties(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE);
 
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     if (attempt->only_about_pools) {
         say_pool("default", cuDeviceGetDefaultMemPool(&made, 0), &made);
         say_pool("current", cuDeviceGetMemPool(&made, 0), &made);
@@ -334,12 +334,12 @@ static void end_and_run(CUstream stream, CUdeviceptr words)
     say("end: %d, graph %d", (int)code, graph != NULL);
     if (code != CUDA_SUCCESS)
         return;
-    NEED(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    NEED(cuGraphLaunch(exec, stream));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
     say("wrong words: %u", count_wrong(words, WORDS, 3));
-    NEED(cuGraphExecDestroy(exec));
-    NEED(cuGraphDestroy(graph));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
 }
 
 static void capture(CUstreamCaptureMode mode, bool own_thread, bool only_about_pools)
@@ -351,25 +351,25 @@ static void capture(CUstreamCaptureMode mode, bool own_thread, bool only_about_p
     pthread_t thread;
 
     say("mode %d, %s thread", (int)mode, own_thread ? "own" : "another");
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuStreamCreate(&attempt.other, CU_STREAM_NON_BLOCKING));
-    NEED(cuMemAllocAsync(&attempt.p, 4096, attempt.other));
-    NEED(cuMemAlloc(&words, WORDS * sizeof(uint32_t)));
-    NEED(cuStreamBeginCapture(stream, mode));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&attempt.other, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAllocAsync(&attempt.p, 4096, attempt.other));
+    OK(cuMemAlloc(&words, WORDS * sizeof(uint32_t)));
+    OK(cuStreamBeginCapture(stream, mode));
     launch_fill(stream, words, WORDS, 3);
     if (own_thread) {
         (void)try_everything(&attempt);
     } else {
-        NEED(pthread_create(&thread, NULL, try_everything, &attempt));
-        NEED(pthread_join(thread, NULL));
+        OK(pthread_create(&thread, NULL, try_everything, &attempt));
+        OK(pthread_join(thread, NULL));
     }
     end_and_run(stream, words);
-    NEED(cuCtxSynchronize());
-    NEED(cuMemFree(words));
+    OK(cuCtxSynchronize());
+    OK(cuMemFree(words));
     if (!attempt.freed)
         SAY_CODE("free afterwards", cuMemFreeAsync(attempt.p, attempt.other));
-    NEED(cuCtxSynchronize());
-    NEED(cuMemPoolDestroy(attempt.pool));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolDestroy(attempt.pool));
 }
 
 /* Allocations and frees on the captured stream itself become nodes. */
@@ -380,18 +380,18 @@ static void capture_nodes(CUstreamCaptureMode mode)
     CUstream stream;
 
     say("nodes, mode %d", (int)mode);
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuMemAlloc(&words, WORDS * sizeof(uint32_t)));
-    NEED(cuStreamBeginCapture(stream, mode));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&words, WORDS * sizeof(uint32_t)));
+    OK(cuStreamBeginCapture(stream, mode));
     SAY_CODE("alloc", cuMemAllocAsync(&p, 4096, stream));
     SAY_CODE("from pool", cuMemAllocFromPoolAsync(&q, 4096, pool, stream));
     launch_fill(stream, p, WORDS, 3);
-    NEED(cuMemcpyDtoDAsync(words, p, WORDS * sizeof(uint32_t), stream));
+    OK(cuMemcpyDtoDAsync(words, p, WORDS * sizeof(uint32_t), stream));
     SAY_CODE("free", cuMemFreeAsync(p, stream));
     SAY_CODE("free", cuMemFreeAsync(q, stream));
     end_and_run(stream, words);
-    NEED(cuMemFree(words));
-    NEED(cuMemPoolDestroy(pool));
+    OK(cuMemFree(words));
+    OK(cuMemPoolDestroy(pool));
 }
 
 static void captures(void)
@@ -412,20 +412,20 @@ static void *work(void *data)
     CUdeviceptr p;
     CUstream stream;
 
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (uint32_t i = 0; i < 40; i++) {
-        NEED(i % 2 ? cuMemAllocAsync(&p, WORDS * 4, stream)
-                   : cuMemAllocFromPoolAsync(&p, WORDS * 4, pool, stream));
+        OK(i % 2 ? cuMemAllocAsync(&p, WORDS * 4, stream)
+                 : cuMemAllocFromPoolAsync(&p, WORDS * 4, pool, stream));
         launch_fill(stream, p, WORDS, number * 1000 + i);
         if (i % 8 == 0) {
-            NEED(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
             wrong += count_wrong(p, WORDS, number * 1000 + i);
         }
-        NEED(cuMemFreeAsync(p, stream));
+        OK(cuMemFreeAsync(p, stream));
     }
-    NEED(cuStreamSynchronize(stream));
-    NEED(cuMemPoolDestroy(pool));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemPoolDestroy(pool));
     return (void *)(uintptr_t)wrong;
 }
 
@@ -435,9 +435,9 @@ static void threads(void)
     void *wrong;
 
     for (unsigned i = 0; i < N_THREADS; i++)
-        NEED(pthread_create(&thread[i], NULL, work, (void *)(uintptr_t)i));
+        OK(pthread_create(&thread[i], NULL, work, (void *)(uintptr_t)i));
     for (unsigned i = 0; i < N_THREADS; i++) {
-        NEED(pthread_join(thread[i], &wrong));
+        OK(pthread_join(thread[i], &wrong));
         say("wrong words: %u", (unsigned)(uintptr_t)wrong);
     }
 }
@@ -451,9 +451,9 @@ static void share(void)
     CUdeviceptr p, q = untouched_address;
     int file = -1;
 
-    NEED(cuMemAllocFromPoolAsync(&p, WORDS * 4, pool, NULL));
+    OK(cuMemAllocFromPoolAsync(&p, WORDS * 4, pool, NULL));
     launch_fill(NULL, p, WORDS, 9);
-    NEED(cuStreamSynchronize(NULL));
+    OK(cuStreamSynchronize(NULL));
     SAY_CODE("export pool", cuMemPoolExportToShareableHandle(
                                 &file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     SAY_CODE("export pointer", cuMemPoolExportPointer(&data, p));
@@ -468,10 +468,10 @@ static void share(void)
     if (q != untouched_address) {
         say("wrong words: %u", count_wrong(q, WORDS, 9));
         SAY_CODE("free of the import", cuMemFreeAsync(q, NULL));
-        NEED(cuStreamSynchronize(NULL));
+        OK(cuStreamSynchronize(NULL));
     }
     SAY_CODE("free", cuMemFreeAsync(p, NULL));
-    NEED(cuStreamSynchronize(NULL));
+    OK(cuStreamSynchronize(NULL));
     SAY_CODE("destroy of the import", cuMemPoolDestroy(imported));
     SAY_CODE("destroy", cuMemPoolDestroy(pool));
 }
@@ -482,7 +482,7 @@ static cuuint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 77;
 
-    NEED(cuMemPoolGetAttribute(pool, which, &value));
+    OK(cuMemPoolGetAttribute(pool, which, &value));
     return value;
 }
 
@@ -490,10 +490,10 @@ static void use(CUmemoryPool pool, size_t bytes)
 {
     CUdeviceptr p;
 
-    NEED(pool ? cuMemAllocFromPoolAsync(&p, bytes, pool, NULL) : cuMemAllocAsync(&p, bytes, NULL));
+    OK(pool ? cuMemAllocFromPoolAsync(&p, bytes, pool, NULL) : cuMemAllocAsync(&p, bytes, NULL));
     launch_fill(NULL, p, WORDS, 1);
-    NEED(cuMemFreeAsync(p, NULL));
-    NEED(cuStreamSynchronize(NULL));
+    OK(cuMemFreeAsync(p, NULL));
+    OK(cuStreamSynchronize(NULL));
 }
 
 static void say_held(const char *what, CUmemoryPool pool)
@@ -511,28 +511,28 @@ static void levels(void)
     cuuint64_t value = 0;
     size_t before, after, total;
 
-    NEED(cuMemGetInfo(&before, &total));
+    OK(cuMemGetInfo(&before, &total));
     use(NULL, 8 * MIB);
     use(mine, 8 * MIB);
-    NEED(cuMemGetInfo(&after, &total));
+    OK(cuMemGetInfo(&after, &total));
     say("free memory is as before: %d", before == after);
-    NEED(cuDeviceGetDefaultMemPool(&usual, 0));
+    OK(cuDeviceGetDefaultMemPool(&usual, 0));
     say_held("default", usual);
     say_held("created", mine);
-    NEED(cuMemPoolSetAttribute(chosen, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
+    OK(cuMemPoolSetAttribute(chosen, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
     use(chosen, 8 * MIB);
     say_held("chosen 0", chosen);
     value = 5 * MIB;
-    NEED(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
+    OK(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
     use(mine, 8 * MIB);
     say_held("chosen 5 MiB", mine);
     value = UINT64_MAX;
-    NEED(cuMemPoolSetAttribute(chosen, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
+    OK(cuMemPoolSetAttribute(chosen, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
     use(chosen, 8 * MIB);
     say_held("chosen max", chosen);
     value = 0;
-    NEED(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value));
-    NEED(cuMemPoolTrimTo(usual, 0));
+    OK(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value));
+    OK(cuMemPoolTrimTo(usual, 0));
     say("trimmed: %llu",
         (unsigned long long)attribute(usual, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
 }
@@ -546,21 +546,21 @@ static void limit(void)
     CUdeviceptr p[3], q = 0;
 
     for (int i = 0; i < 3; i++) {
-        NEED(i % 2 ? cuMemAllocAsync(&p[i], 16 * MIB, NULL)
-                   : cuMemAllocFromPoolAsync(&p[i], 16 * MIB, mine, NULL));
+        OK(i % 2 ? cuMemAllocAsync(&p[i], 16 * MIB, NULL)
+                 : cuMemAllocFromPoolAsync(&p[i], 16 * MIB, mine, NULL));
         launch_fill(NULL, p[i], WORDS, 1);
     }
-    NEED(cuMemGetInfo(&free_bytes, &total));
+    OK(cuMemGetInfo(&free_bytes, &total));
     say("free: %zu of %zu MiB", free_bytes / MIB, total / MIB);
     SAY_CODE("32 MiB more", cuMemAllocAsync(&q, 32 * MIB, NULL));
     SAY_CODE("32 MiB more from a pool", cuMemAllocFromPoolAsync(&q, 32 * MIB, mine, NULL));
     SAY_CODE("32 MiB more of cuMemAlloc", cuMemAlloc(&q, 32 * MIB));
     SAY_CODE("free", cuMemFreeAsync(p[0], NULL));
     SAY_CODE("free", cuMemFreeAsync(p[1], NULL));
-    NEED(cuStreamSynchronize(NULL));
+    OK(cuStreamSynchronize(NULL));
     SAY_CODE("32 MiB", cuMemAllocAsync(&q, 32 * MIB, NULL));
     SAY_CODE("free", cuMemFreeAsync(q, NULL));
-    NEED(cuStreamSynchronize(NULL));
+    OK(cuStreamSynchronize(NULL));
     SAY_CODE("32 MiB of cuMemAlloc", cuMemAlloc(&q, 32 * MIB));
     SAY_CODE("32 MiB more", cuMemAllocAsync(&p[0], 32 * MIB, NULL));
     SAY_CODE("free", cuMemFree(q));
@@ -577,12 +577,12 @@ static void many(void)
         CUmemoryPool pool = create(CU_MEM_HANDLE_TYPE_NONE);
 
         use(pool, 4096);
-        NEED(cuMemPoolDestroy(pool));
+        OK(cuMemPoolDestroy(pool));
     }
     for (unsigned i = 0; i < 80; i++)
         use(pools[i] = create(CU_MEM_HANDLE_TYPE_NONE), 4096);
     for (unsigned i = 0; i < 80; i++)
-        NEED(cuMemPoolDestroy(pools[i]));
+        OK(cuMemPoolDestroy(pools[i]));
     say("made");
 }
 
@@ -598,7 +598,7 @@ static void forked(void)
     child = fork();
     if (!child)
         _exit(cuMemAllocAsync(&p, 4096, NULL) == CUDA_SUCCESS ? 1 : 0);
-    NEED(waitpid(child, &status, 0) != child);
+    OK(waitpid(child, &status, 0) != child);
     say("in the child it works: %d", WEXITSTATUS(status));
     use(NULL, 4096);
 }
@@ -608,11 +608,11 @@ static void reset(void)
     CUmemoryPool mine = create(CU_MEM_HANDLE_TYPE_NONE);
     cuuint64_t value = 0;
 
-    NEED(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
+    OK(cuMemPoolSetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
     use(NULL, 8 * MIB);
     use(mine, 8 * MIB);
-    NEED(cuDevicePrimaryCtxReset(0));
-    NEED(cuCtxSetCurrent(NULL));
+    OK(cuDevicePrimaryCtxReset(0));
+    OK(cuCtxSetCurrent(NULL));
     context = device_open();
     use(NULL, 8 * MIB);
     use(mine, 8 * MIB);

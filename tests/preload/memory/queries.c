@@ -16,13 +16,13 @@ static void *ask_often(void *context)
     CUdeviceptr p, used;
     CUstream stream;
 
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-    NEED(cuMemAlloc(&used, 4096));
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&used, 4096));
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        NEED(cuMemAlloc(&p, 4096));
+        OK(cuMemAlloc(&p, 4096));
         launch_fill(stream, used, 16, round);
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
         wrong += cuStreamQuery(stream) != CUDA_SUCCESS;
     }
     return (void *)wrong;
@@ -34,9 +34,9 @@ static void in_threads(CUcontext context)
     void *wrong;
 
     for (int i = 0; i < THREADS; i++)
-        NEED(pthread_create(&threads[i], NULL, ask_often, context));
+        OK(pthread_create(&threads[i], NULL, ask_often, context));
     for (int i = 0; i < THREADS; i++) {
-        NEED(pthread_join(threads[i], &wrong));
+        OK(pthread_join(threads[i], &wrong));
         say("wrong answers: %d", (int)(uintptr_t)wrong);
     }
 }
@@ -54,16 +54,16 @@ int main(int argc, char **argv)
         in_threads(context);
         return 0;
     }
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuEventCreate(&start, CU_EVENT_DEFAULT));
-    NEED(cuEventCreate(&stop, CU_EVENT_DEFAULT));
-    NEED(cuMemAlloc(&used, 4096));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&start, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&stop, CU_EVENT_DEFAULT));
+    OK(cuMemAlloc(&used, 4096));
     for (uint32_t round = 0; round < 5; round++) {
-        NEED(cuMemAlloc(&p, 4096));
-        NEED(cuEventRecord(start, stream));
+        OK(cuMemAlloc(&p, 4096));
+        OK(cuEventRecord(start, stream));
         launch_fill(stream, used, 1000, round);
-        NEED(cuEventRecord(stop, stream));
-        NEED(cuMemFree(p));
+        OK(cuEventRecord(stop, stream));
+        OK(cuMemFree(p));
         if (round % 3 == 0)
             SAY_CODE("stream", cuStreamQuery(stream));
         if (round % 3 == 1)

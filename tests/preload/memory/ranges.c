@@ -18,7 +18,7 @@ static void ranges(size_t asked)
     CUdeviceptr p, base = 0;
     size_t size = 0;
 
-    NEED(cuMemAlloc(&p, asked));
+    OK(cuMemAlloc(&p, asked));
     say("asked %zu", asked);
     say_range("    at the start", p, p);
     say_range("    inside", p, p + asked / 2);
@@ -28,7 +28,7 @@ static void ranges(size_t asked)
     say("    base %s, size %zu", base == p ? "right" : "wrong", size);
     SAY_CODE("    neither", cuMemGetAddressRange(NULL, NULL, p));
     say("    aligned to 256: %d", p % 256 == 0);
-    NEED(cuMemFree(p));
+    OK(cuMemFree(p));
     SAY_CODE("    after the free", cuMemGetAddressRange(&base, &size, p));
 }
 
@@ -38,9 +38,9 @@ static void reuse_shows_new_size(void)
     CUdeviceptr p;
 
     for (size_t size = 5000; size > 4990; size--) {
-        NEED(cuMemAlloc(&p, size));
+        OK(cuMemAlloc(&p, size));
         say_range("reused", p, p + size - 1);
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
     }
 }
 
@@ -67,17 +67,17 @@ static void figures(void)
     CUdeviceptr p[4];
     size_t before, during, after, total, total_after;
 
-    NEED(cuMemAlloc(&p[0], MIB));
-    NEED(cuMemFree(p[0]));
-    NEED(cuMemGetInfo(&before, &total));
+    OK(cuMemAlloc(&p[0], MIB));
+    OK(cuMemFree(p[0]));
+    OK(cuMemGetInfo(&before, &total));
     for (int i = 0; i < 4; i++)
-        NEED(cuMemAlloc(&p[i], 16 * MIB));
-    NEED(cuMemGetInfo(&during, &total_after));
+        OK(cuMemAlloc(&p[i], 16 * MIB));
+    OK(cuMemGetInfo(&during, &total_after));
     say("64 MiB taken: falls enough %d, not too much %d", before - during >= 64 * MIB,
         before - during <= 72 * MIB);
     for (int i = 0; i < 4; i++)
-        NEED(cuMemFree(p[i]));
-    NEED(cuMemGetInfo(&after, &total_after));
+        OK(cuMemFree(p[i]));
+    OK(cuMemGetInfo(&after, &total_after));
     say("given back: %d", after + 2 * MIB >= before && after <= before + 2 * MIB);
     say("total stays: %d", total == total_after);
     SAY_CODE("info, free only", cuMemGetInfo(&after, NULL));
@@ -91,10 +91,10 @@ static void all_that_is_free(void)
     size_t free_bytes, total;
 
     for (size_t size = MIB; size <= 64 * MIB; size *= 2) {
-        NEED(cuMemAlloc(&p, size));
-        NEED(cuMemFree(p));
+        OK(cuMemAlloc(&p, size));
+        OK(cuMemFree(p));
     }
-    NEED(cuMemGetInfo(&free_bytes, &total));
+    OK(cuMemGetInfo(&free_bytes, &total));
     SAY_CODE("most of it in one piece", cuMemAlloc(&p, free_bytes - 32 * MIB));
     SAY_CODE("    free", cuMemFree(p));
     SAY_CODE("more than all", cuMemAlloc(&p, total + MIB));

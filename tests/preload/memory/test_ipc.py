@@ -95,7 +95,7 @@ class Ipc(Case):
         result = preloaded([program('preload_ipc'), 'pair'],
                            {'SIM_FAIL': 'cuMemPoolExportToShareableHandle:0:1'})
         self.assertEqual(result.status, 98, result.out)
-        self.assertIn('cuIpcGetMemHandle', result.out)
+        self.assertIn('cuIpcGetMemHandle', result.err)
         self.assertIn('set ALLOGRAFT_POLICY=native', result.err)
 
     def test_shared_memory_is_not_cached(self):

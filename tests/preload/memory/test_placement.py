@@ -86,7 +86,7 @@ class Oversubscription(Case):
     def test_only_where_asked_for(self):
         for backend in ('plain', 'pool', 'auto'):
             refused = self.where(MANAGED_BACKEND=backend)
-            self.assertRegex(refused.out, r'cuMemAlloc.*: 2$')
+            self.assertRegex(refused.err, r'cuMemAlloc.* returned 2, not 0')
             self.assertEqual(refused.report()['pressure']['refused'], 1)
             result = self.where(MANAGED_BACKEND=backend, OVERSUBSCRIBE='1')
             self.assertEqual((result.status, result.err, say(result, 'wrong')), (0, '', ['0']))

@@ -28,13 +28,13 @@ static void turn(struct worker *w)
 
     if (w->blocks[i] != 0) {
         launch_check(w->stream, w->blocks[i], w->words[i], w->values[i], w->result);
-        NEED(cuMemFree(w->blocks[i]));
+        OK(cuMemFree(w->blocks[i]));
         w->blocks[i] = 0;
         return;
     }
     w->words[i] = 1u << (rand_r(&w->seed) % 12);
     w->values[i] = (uint32_t)rand_r(&w->seed);
-    NEED(cuMemAlloc(&w->blocks[i], w->words[i] * sizeof(uint32_t)));
+    OK(cuMemAlloc(&w->blocks[i], w->words[i] * sizeof(uint32_t)));
     launch_fill(w->stream, w->blocks[i], w->words[i], w->values[i]);
 }
 
@@ -43,20 +43,20 @@ static void *work(void *number)
     struct worker w = {.seed = (unsigned)(uintptr_t)number + 1};
     uint32_t wrong = 0;
 
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuStreamCreate(&w.stream, w.seed % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
-    NEED(cuMemAlloc(&w.result, sizeof(wrong)));
-    NEED(cuMemsetD32Async(w.result, 0, 1, w.stream));
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&w.stream, w.seed % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&w.result, sizeof(wrong)));
+    OK(cuMemsetD32Async(w.result, 0, 1, w.stream));
     for (int i = 0; i < TURNS; i++)
         turn(&w);
     for (int i = 0; i < BLOCKS; i++)
-        NEED(cuMemFree(w.blocks[i]));
-    NEED(cuStreamSynchronize(w.stream));
-    NEED(cuMemcpyDtoH(&wrong, w.result, sizeof(wrong)));
-    NEED(cuMemFree(w.result));
-    NEED(cuStreamDestroy(w.stream));
+        OK(cuMemFree(w.blocks[i]));
+    OK(cuStreamSynchronize(w.stream));
+    OK(cuMemcpyDtoH(&wrong, w.result, sizeof(wrong)));
+    OK(cuMemFree(w.result));
+    OK(cuStreamDestroy(w.stream));
     /* One block is given to another thread to free. */
-    NEED(cuMemAlloc(&handed_over[(uintptr_t)number], 12345));
+    OK(cuMemAlloc(&handed_over[(uintptr_t)number], 12345));
     return (void *)(uintptr_t)wrong;
 }
 
@@ -67,18 +67,18 @@ int main(void)
     void *wrong;
 
     context = device_open();
-    NEED(cuMemAlloc(&handed_over[0], 1));
-    NEED(cuMemFree(handed_over[0]));
-    NEED(cuMemGetInfo(&before, &total));
+    OK(cuMemAlloc(&handed_over[0], 1));
+    OK(cuMemFree(handed_over[0]));
+    OK(cuMemGetInfo(&before, &total));
     for (uintptr_t i = 0; i < THREADS; i++)
-        NEED(pthread_create(&threads[i], NULL, work, (void *)i));
+        OK(pthread_create(&threads[i], NULL, work, (void *)i));
     for (int i = 0; i < THREADS; i++) {
-        NEED(pthread_join(threads[i], &wrong));
+        OK(pthread_join(threads[i], &wrong));
         say("thread %d: wrong words %u", i, (unsigned)(uintptr_t)wrong);
     }
     for (int i = 0; i < THREADS; i++)
-        NEED(cuMemFree(handed_over[i]));
-    NEED(cuMemGetInfo(&after, &total));
+        OK(cuMemFree(handed_over[i]));
+    OK(cuMemGetInfo(&after, &total));
     say("all came back: %d", after + (4 << 20) >= before);
     say("violations: %u", sim_violations());
     return 0;

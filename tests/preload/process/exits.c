@@ -16,11 +16,11 @@ static void last_calls(void)
     CUstream stream;
 
     device_open();
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuMemAlloc(&p, 1 << 20));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&p, 1 << 20));
     launch_fill(stream, p, 100, 1);
     launch_speak(stream, 42);
-    NEED(cuMemFree(p));
+    OK(cuMemFree(p));
 }
 
 static void at_exit(void)
@@ -64,8 +64,8 @@ static void fork_and(const char *what)
         _exit(7);
     }
     wait_for(child);
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemFree(p));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemFree(p));
 }
 
 static void exec_by(const char *what)
@@ -121,8 +121,8 @@ int main(int argc, char **argv)
     if (strcmp(way, "terminate") == 0)
         (void)raise(SIGTERM);
     if (strcmp(way, "thread") == 0) {
-        NEED(pthread_create(&thread, NULL, exit_in_a_thread, NULL));
-        NEED(pthread_join(thread, NULL));
+        OK(pthread_create(&thread, NULL, exit_in_a_thread, NULL));
+        OK(pthread_join(thread, NULL));
     }
     return 2;
 }

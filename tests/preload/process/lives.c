@@ -24,10 +24,10 @@ static void work(int n)
     CUdeviceptr p;
 
     for (int i = 0; i < n; i++) {
-        NEED(cuMemAlloc(&p, MIB));
+        OK(cuMemAlloc(&p, MIB));
         launch_fill(NULL, p, 1000, 5);
         say("wrong words: %u", count_wrong(p, 1000, 5));
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
     }
 }
 
@@ -134,12 +134,12 @@ static void *allocate_on(void *stop)
     CUcontext context;
     CUdevice device;
 
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuDevicePrimaryCtxRetain(&context, device));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
     while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
-        NEED(cuMemAlloc(&p, 4096));
-        NEED(cuMemFree(p));
+        OK(cuMemAlloc(&p, 4096));
+        OK(cuMemFree(p));
     }
     return NULL;
 }
@@ -153,7 +153,7 @@ static void fork_busy(void)
 
     open_and_work(1);
     for (int i = 0; i < 3; i++)
-        NEED(pthread_create(&threads[i], NULL, allocate_on, &stop));
+        OK(pthread_create(&threads[i], NULL, allocate_on, &stop));
     for (int i = 0; i < 30; i++) {
         pid_t child = begin_child();
 
@@ -163,7 +163,7 @@ static void fork_busy(void)
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 3; i++)
-        NEED(pthread_join(threads[i], NULL));
+        OK(pthread_join(threads[i], NULL));
 }
 
 static void spawned(void)
@@ -172,9 +172,9 @@ static void spawned(void)
     pid_t child;
 
     open_and_work(1);
-    NEED(posix_spawn(&child, "/bin/echo", NULL, NULL, args, environ));
+    OK(posix_spawn(&child, "/bin/echo", NULL, NULL, args, environ));
     wait_for(child);
-    NEED(system("echo by a shell"));
+    OK(system("echo by a shell"));
     child = vfork();
     if (!child) {
         execv("/no/such/program", args);
@@ -192,7 +192,7 @@ static void daemonised(void)
     if (child)
         _exit(0);
     (void)setsid();
-    NEED(chdir("/"));
+    OK(chdir("/"));
     child = begin_child();
     if (child)
         _exit(0);
@@ -235,11 +235,11 @@ static void let_driver_make_its_memory(void)
     *(void **)&set_current = real_dlsym(driver, "cuCtxSetCurrent");
     *(void **)&alloc = real_dlsym(driver, "cuMemAlloc_v2");
     *(void **)&release = real_dlsym(driver, "cuMemFree_v2");
-    NEED(cuInit(0));
-    NEED(retain(&context, 0));
-    NEED(set_current(context));
-    NEED(alloc(&p, MIB));
-    NEED(release(p));
+    OK(cuInit(0));
+    OK(retain(&context, 0));
+    OK(set_current(context));
+    OK(alloc(&p, MIB));
+    OK(release(p));
 }
 
 static size_t address_space(void)
@@ -258,17 +258,17 @@ static void with_limit(int resource, rlim_t value)
 {
     struct rlimit was, little;
 
-    NEED(getrlimit((__rlimit_resource_t)resource, &was));
+    OK(getrlimit((__rlimit_resource_t)resource, &was));
     let_driver_make_its_memory();
     if (resource == RLIMIT_AS) /* all that the driver needs, but not much more */
         value = address_space() + 8 * MIB;
     little = (struct rlimit){value, was.rlim_max};
-    NEED(setrlimit((__rlimit_resource_t)resource, &little));
+    OK(setrlimit((__rlimit_resource_t)resource, &little));
     device_open();
-    NEED(setrlimit((__rlimit_resource_t)resource, &was));
+    OK(setrlimit((__rlimit_resource_t)resource, &was));
     work(2);
     if (resource != RLIMIT_AS)
-        NEED(setrlimit((__rlimit_resource_t)resource, &little));
+        OK(setrlimit((__rlimit_resource_t)resource, &little));
 }
 
 /* The root folder changes after CUDA was begun: no /dev/shm, no /proc, no folder for reports. */
@@ -279,7 +279,7 @@ static void in_empty_root(bool before)
     if (!mkdtemp(folder) || (!before && (device_open(), false)))
         _exit(98);
     say("chroot: %d", chroot(folder) ? errno : 0);
-    NEED(chdir("/"));
+    OK(chdir("/"));
     if (before)
         device_open();
     work(2);
@@ -296,10 +296,10 @@ static void broken(void)
     CUdevice device;
 
     device_open();
-    NEED(cuDeviceGet(&device, 0));
-    NEED(cuMemAlloc(&p, MIB));
-    NEED(cuMemAlloc(&q, MIB));
-    NEED(cuMemFree(q));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuMemAlloc(&p, MIB));
+    OK(cuMemAlloc(&q, MIB));
+    OK(cuMemFree(q));
     launch_fill(NULL, 0x1234000, 10, 1);
     SAY_CODE("synchronise", cuCtxSynchronize());
     SAY_CODE("alloc", cuMemAlloc(&q, MIB));
@@ -318,7 +318,7 @@ static void broken_and_reset(void)
     CUdevice device;
 
     broken();
-    NEED(cuDeviceGet(&device, 0));
+    OK(cuDeviceGet(&device, 0));
     SAY_CODE("reset", cuDevicePrimaryCtxReset(device));
     SAY_CODE("retain", cuDevicePrimaryCtxRetain(&context, device));
 }
@@ -329,11 +329,11 @@ static void *take_and_leave(void *context)
 {
     CUdeviceptr p[20];
 
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     for (int i = 0; i < 20; i++)
-        NEED(cuMemAlloc(&p[i], 64 * 1024));
+        OK(cuMemAlloc(&p[i], 64 * 1024));
     for (int i = 0; i < 20; i++)
-        NEED(cuMemFree(p[i]));
+        OK(cuMemFree(p[i]));
     return NULL;
 }
 
@@ -343,14 +343,14 @@ static void threads_end(void)
     CUcontext context = device_open();
     size_t before, after, total;
 
-    NEED(cuMemGetInfo(&before, &total));
+    OK(cuMemGetInfo(&before, &total));
     for (int i = 0; i < 200; i++) {
         pthread_t thread;
 
-        NEED(pthread_create(&thread, NULL, take_and_leave, context));
-        NEED(pthread_join(thread, NULL));
+        OK(pthread_create(&thread, NULL, take_and_leave, context));
+        OK(pthread_join(thread, NULL));
     }
-    NEED(cuMemGetInfo(&after, &total));
+    OK(cuMemGetInfo(&after, &total));
     say("memory is back: %d", after + 4 * MIB >= before);
 }
 
@@ -367,8 +367,8 @@ static void plug_in(void)
         device_open();
         *(void **)&alloc = dlsym(driver, "cuMemAlloc_v2");
         *(void **)&release = dlsym(driver, "cuMemFree_v2");
-        NEED(alloc(&p, MIB));
-        NEED(release(p));
+        OK(alloc(&p, MIB));
+        OK(release(p));
         say("closed: %d", dlclose(driver));
         work(1);
     }
@@ -390,7 +390,7 @@ __attribute__((destructor)) static void free_late(void)
 static void frees_late(void)
 {
     device_open();
-    NEED(cuMemAlloc(&kept, MIB));
+    OK(cuMemAlloc(&kept, MIB));
 }
 
 static void free_at_exit(void)
@@ -400,7 +400,7 @@ static void free_at_exit(void)
 
 static void frees_at_exit(void)
 {
-    NEED(atexit(free_at_exit)); /* before the driver's own: runs after it */
+    OK(atexit(free_at_exit)); /* before the driver's own: runs after it */
     frees_late();
 }
 

@@ -59,17 +59,17 @@ static void load(void)
 
     sim_register_kernel("image", fill_image, 1, &image_size);
     sim_register_kernel("probe", probe, 1, &pointer_size);
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel_struct, module, "image"));
-    NEED(cuModuleGetFunction(&kernel_probe, module, "probe"));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel_struct, module, "image"));
+    OK(cuModuleGetFunction(&kernel_probe, module, "probe"));
 }
 
 static CUdeviceptr take(uint32_t value)
 {
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, BYTES));
-    NEED(cuMemsetD32(p, value, WORDS));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuMemsetD32(p, value, WORDS));
     return p;
 }
 
@@ -78,11 +78,11 @@ static void give_back(CUdeviceptr p, uint32_t value)
 {
     uint32_t words[WORDS], wrong = 0;
 
-    NEED(cuMemcpyDtoH(words, p, sizeof(words)));
+    OK(cuMemcpyDtoH(words, p, sizeof(words)));
     for (uint32_t i = 0; i < WORDS; i++)
         wrong += words[i] != value;
     say("wrong words: %u", wrong);
-    NEED(cuMemFree(p));
+    OK(cuMemFree(p));
 }
 
 static void say_resident(CUdeviceptr p)
@@ -95,7 +95,7 @@ static void probe_on(CUstream stream, CUdeviceptr p)
     void *params[] = {&p};
 
     SAY_CODE("launch", cuLaunchKernel(kernel_probe, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say_resident(p);
 }
 
@@ -119,24 +119,24 @@ static void launch_of_every_kind(void)
     probe_on(NULL, p[0]);
     probe_on(NULL, p[0]);
     SAY_CODE("packed", cuLaunchKernel(kernel_probe, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     say_resident(p[1]);
     params[0] = &p[2];
     SAY_CODE("extended", cuLaunchKernelEx(&config, kernel_probe, params, NULL));
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     say_resident(p[2]);
     params[0] = &p[3];
     SAY_CODE("cooperative",
              cuLaunchCooperativeKernel(kernel_probe, 1, 1, 1, 1, 1, 1, 0, NULL, params));
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     say_resident(p[3]);
     image = (struct image){.kind = 1, .pixels = p[3] + 400, .n = 100, .rest = p[4] + 800};
     params[0] = &image;
     SAY_CODE("struct", cuLaunchKernel(kernel_struct, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     say_resident(p[4]);
-    NEED(cuMemsetD32(p[4] + 800, 10, 100));
-    NEED(cuMemsetD32(p[3] + 400, 13, 100));
+    OK(cuMemsetD32(p[4] + 800, 10, 100));
+    OK(cuMemsetD32(p[3] + 400, 13, 100));
     for (int i = 0; i < 5; i++)
         give_back(p[i], i == 4 ? 10 : i == 0 ? 16 : 13);
 }
@@ -161,13 +161,13 @@ static void per_thread_streams(void)
     for (int i = 0; i < 3; i++) {
         CUdeviceptr p = take(1);
 
-        NEED(cuCtxSynchronize());
+        OK(cuCtxSynchronize());
         params[0] = &p;
         SAY_CODE("per thread",
                  i == 0   ? kernel(kernel_probe, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL)
                  : i == 1 ? extended(&config, kernel_probe, params, NULL)
                           : cooperative(kernel_probe, 1, 1, 1, 1, 1, 1, 0, NULL, params));
-        NEED(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
         say_resident(p);
         give_back(p, 4);
     }
@@ -212,16 +212,16 @@ static void unloaded(void)
         void *params[] = {&none, &p, &none};
 
         probe_on(NULL, p);
-        NEED(cuModuleUnload(module));
+        OK(cuModuleUnload(module));
         sim_register_kernel("three", second, 3, three);
-        NEED(cuModuleLoadData(&module, image));
-        NEED(cuModuleGetFunction(&other, module, "three"));
-        NEED(cuMemFree(p));
+        OK(cuModuleLoadData(&module, image));
+        OK(cuModuleGetFunction(&other, module, "three"));
+        OK(cuMemFree(p));
         p = take(2);
         SAY_CODE("other", cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
-        NEED(cuCtxSynchronize());
+        OK(cuCtxSynchronize());
         say_resident(p);
-        NEED(cuModuleUnload(module));
+        OK(cuModuleUnload(module));
         load();
         give_back(p, 5);
     }
@@ -237,9 +237,9 @@ static void reset(void)
         probe_on(NULL, p);
         give_back(p, 4);
         probe_on(NULL, lost);
-        NEED(cuDevicePrimaryCtxReset(0));
-        NEED(cuDevicePrimaryCtxRetain(&context, 0));
-        NEED(cuCtxSetCurrent(context));
+        OK(cuDevicePrimaryCtxReset(0));
+        OK(cuDevicePrimaryCtxRetain(&context, 0));
+        OK(cuCtxSetCurrent(context));
         load();
     }
 }
@@ -251,21 +251,21 @@ static void peers(void)
     CUdeviceptr p = take(1);
     CUmodule here = module;
 
-    NEED(cuCtxSynchronize());
-    NEED(cuDevicePrimaryCtxRetain(&other, 1));
-    NEED(cuCtxSetCurrent(other));
+    OK(cuCtxSynchronize());
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuCtxSetCurrent(other));
     SAY_CODE("peer", cuCtxEnablePeerAccess(context, 0));
     for (int i = 0; i < 3; i++) {
-        NEED(cuCtxSetCurrent(context));
-        NEED(cuModuleGetFunction(&kernel_probe, here, "probe"));
+        OK(cuCtxSetCurrent(context));
+        OK(cuModuleGetFunction(&kernel_probe, here, "probe"));
         probe_on(NULL, p);
-        NEED(cuCtxSetCurrent(other));
+        OK(cuCtxSetCurrent(other));
         load();
         probe_on(NULL, p);
         say("resident: %zu", sim_bytes_resident(p, BYTES, 1));
-        NEED(cuModuleUnload(module));
+        OK(cuModuleUnload(module));
     }
-    NEED(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(context));
     give_back(p, 19);
 }
 
@@ -283,11 +283,11 @@ static void *capture(void *mode)
     CUdeviceptr p;
     void *params[] = {&p};
 
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     p = take(1);
-    NEED(cuCtxSynchronize());
-    NEED(begin_capture(stream, (CUstreamCaptureMode)(uintptr_t)mode));
+    OK(cuCtxSynchronize());
+    OK(begin_capture(stream, (CUstreamCaptureMode)(uintptr_t)mode));
     SAY_CODE("captured launch",
              cuLaunchKernel(kernel_probe, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
     (void)pthread_barrier_wait(&step); /* 1: it is open */
@@ -297,12 +297,12 @@ static void *capture(void *mode)
     SAY_CODE("end", end_capture(stream, &graph));
     say("graph: %d", graph != NULL);
     (void)pthread_barrier_wait(&step); /* 3: it is closed */
-    NEED(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    NEED(cuGraphLaunch(exec, stream));
-    NEED(cuStreamSynchronize(stream));
-    NEED(cuGraphExecDestroy(exec));
-    NEED(cuGraphDestroy(graph));
-    NEED(cuStreamDestroy(stream));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuStreamDestroy(stream));
     (void)pthread_barrier_wait(&step); /* 4 */
     give_back(p, 7);
     return NULL;
@@ -315,19 +315,19 @@ static void beside_a_capture(CUstreamCaptureMode mode)
     pthread_t thread;
     void *params[] = {&p};
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuCtxSynchronize());
-    NEED(pthread_create(&thread, NULL, capture, (void *)(uintptr_t)mode));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSynchronize());
+    OK(pthread_create(&thread, NULL, capture, (void *)(uintptr_t)mode));
     (void)pthread_barrier_wait(&step);
     SAY_CODE("launch beside",
              cuLaunchKernel(kernel_probe, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
     (void)pthread_barrier_wait(&step);
     (void)pthread_barrier_wait(&step);
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     (void)pthread_barrier_wait(&step);
-    NEED(pthread_join(thread, NULL));
+    OK(pthread_join(thread, NULL));
     probe_on(stream, p);
-    NEED(cuStreamDestroy(stream));
+    OK(cuStreamDestroy(stream));
     give_back(p, 7);
 }
 
@@ -337,7 +337,7 @@ static void captures(void)
 
     *(void **)&begin_capture = dlsym(driver, "cuStreamBeginCapture_v2");
     *(void **)&end_capture = dlsym(driver, "cuStreamEndCapture");
-    NEED(pthread_barrier_init(&step, NULL, 2));
+    OK(pthread_barrier_init(&step, NULL, 2));
     beside_a_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     beside_a_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     beside_a_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -357,28 +357,27 @@ static void *work(void *number)
     CUstream stream;
     uint32_t wrong;
 
-    NEED(cuCtxSetCurrent(context));
-    NEED(cuStreamCreate(&stream,
-                        (uintptr_t)number % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
-    NEED(cuMemAlloc(&result, BYTES));
-    NEED(cuMemsetD32(result, 0, WORDS));
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, (uintptr_t)number % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&result, BYTES));
+    OK(cuMemsetD32(result, 0, WORDS));
+    OK(cuCtxSynchronize());
     for (uint32_t i = 0; i < TURNS; i++) {
         struct image image = {.n = 0, .pixels = of_all + i, .rest = stale};
         void *params[] = {&image};
 
-        NEED(cuMemAlloc(&p, BYTES));
+        OK(cuMemAlloc(&p, BYTES));
         launch_fill(stream, p, 1000, i);
         launch_check(stream, p, 1000, i, result);
         launch_check(stream, of_all, 1000, 5, result);
-        NEED(cuLaunchKernel(kernel_struct, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
-        NEED(cuStreamSynchronize(stream));
+        OK(cuLaunchKernel(kernel_struct, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+        OK(cuStreamSynchronize(stream));
         stale = p;
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
     }
-    NEED(cuMemcpyDtoH(&wrong, result, sizeof(wrong)));
-    NEED(cuMemFree(result));
-    NEED(cuStreamDestroy(stream));
+    OK(cuMemcpyDtoH(&wrong, result, sizeof(wrong)));
+    OK(cuMemFree(result));
+    OK(cuStreamDestroy(stream));
     return (void *)(uintptr_t)wrong;
 }
 
@@ -387,16 +386,16 @@ static void threads(void)
     pthread_t thread[THREADS];
     void *wrong;
 
-    NEED(cuMemAlloc(&of_all, BYTES));
+    OK(cuMemAlloc(&of_all, BYTES));
     launch_fill(NULL, of_all, 1000, 5);
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     for (uintptr_t i = 0; i < THREADS; i++)
-        NEED(pthread_create(&thread[i], NULL, work, (void *)i));
+        OK(pthread_create(&thread[i], NULL, work, (void *)i));
     for (int i = 0; i < THREADS; i++) {
-        NEED(pthread_join(thread[i], &wrong));
+        OK(pthread_join(thread[i], &wrong));
         say("wrong words: %u", (unsigned)(uintptr_t)wrong);
     }
-    NEED(cuMemFree(of_all));
+    OK(cuMemFree(of_all));
 }
 
 int main(int argc, char **argv)

@@ -169,7 +169,7 @@ static void name_streams(void)
     CUstream stream[6];
 
     for (unsigned i = 0; i < 6; i++)
-        NEED(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+        OK(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
     nvtxNameCuStreamA(stream[0], "train a");
     nvtxNameCuStreamW(stream[1], L"train w");
     nvtxNameCudaStreamA((void *)stream[2], "train rt a");
@@ -182,10 +182,10 @@ static void name_streams(void)
     nvtxNameCuStreamA(stream[5], "validate");
     for (unsigned i = 0; i < 6; i++) {
         launch_speak(stream[i], i);
-        NEED(cuStreamSynchronize(stream[i]));
+        OK(cuStreamSynchronize(stream[i]));
     }
     for (unsigned i = 0; i < 6; i++)
-        NEED(cuStreamDestroy(stream[i]));
+        OK(cuStreamDestroy(stream[i]));
 }
 
 enum { FILLS = 10, WORDS = 1000 };
@@ -202,18 +202,18 @@ static void go_round(void)
     CUstream stream;
     CUdeviceptr p;
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuMemAlloc(&p, WORDS * 4));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&p, WORDS * 4));
     for (uint32_t round = 0; round < 60; round++) {
         nvtxRangePushA("step");
         launch_fill(stream, p, WORDS, round);
         fill_half(stream, p, 0);
         fill_half(stream, p, round);
     }
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("%u wrong", count_wrong(p, WORDS, 59 + FILLS / 2 - 1));
-    NEED(cuMemFree(p));
-    NEED(cuStreamDestroy(stream));
+    OK(cuMemFree(p));
+    OK(cuStreamDestroy(stream));
 }
 
 /* A stream loses its name amid a round that repeats, and gets it back: the last kernel's words
@@ -223,19 +223,19 @@ static void rename_stream(void)
     CUstream stream;
     CUdeviceptr p;
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    NEED(cuMemAlloc(&p, WORDS * 4));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&p, WORDS * 4));
     for (uint32_t round = 0; round < 30; round++) {
         nvtxNameCuStreamA(stream, "train");
         fill_half(stream, p, round * 100);
         if (round % 10 == 9)
             nvtxNameCuStreamA(stream, "x");
         fill_half(stream, p, round * 100 + 50);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
         say("round %u: %u wrong", round, count_wrong(p, WORDS, round * 100 + 50 + FILLS / 2 - 1));
     }
-    NEED(cuMemFree(p));
-    NEED(cuStreamDestroy(stream));
+    OK(cuMemFree(p));
+    OK(cuStreamDestroy(stream));
 }
 #endif
 

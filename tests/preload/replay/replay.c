@@ -76,19 +76,19 @@ void load_steps(bool swapped)
     CUfunction *first = swapped ? &kernel_other : &kernel_step;
     CUfunction *second = swapped ? &kernel_step : &kernel_other;
 
-    NEED(cuModuleLoadData(&module_of_steps, image));
-    NEED(cuModuleGetFunction(first, module_of_steps, swapped ? "other" : "step"));
-    NEED(cuModuleGetFunction(second, module_of_steps, swapped ? "step" : "other"));
-    NEED(cuModuleGetFunction(&kernel_signal, module_of_steps, "signal"));
+    OK(cuModuleLoadData(&module_of_steps, image));
+    OK(cuModuleGetFunction(first, module_of_steps, swapped ? "other" : "step"));
+    OK(cuModuleGetFunction(second, module_of_steps, swapped ? "step" : "other"));
+    OK(cuModuleGetFunction(&kernel_signal, module_of_steps, "signal"));
 }
 
 static CUdeviceptr new_state(void)
 {
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, STATE_BYTES));
-    NEED(cuMemsetD8(p, 0, STATE_BYTES));
-    NEED(cuCtxSynchronize());
+    OK(cuMemAlloc(&p, STATE_BYTES));
+    OK(cuMemsetD8(p, 0, STATE_BYTES));
+    OK(cuCtxSynchronize());
     return p;
 }
 
@@ -104,7 +104,7 @@ static void begin(void)
     device_open();
     load_steps(false);
     state = new_state();
-    NEED(cuMemAllocHost(&pinned, 4096));
+    OK(cuMemAllocHost(&pinned, 4096));
     memset(pinned, 0, 4096);
     sign = pinned;
 }
@@ -121,7 +121,7 @@ CUresult step_to(CUdeviceptr p, CUfunction function, CUstream stream, uint32_t i
 
 void step(CUstream stream, uint32_t id, uint32_t value)
 {
-    NEED(step_to(state, kernel_step, stream, id, value));
+    OK(step_to(state, kernel_step, stream, id, value));
 }
 
 void send_signal(CUstream stream, uint32_t value)
@@ -129,7 +129,7 @@ void send_signal(CUstream stream, uint32_t value)
     CUdeviceptr p = (CUdeviceptr)(uintptr_t)sign;
     void *args[] = {&p, &value};
 
-    NEED(cuLaunchKernel(kernel_signal, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(kernel_signal, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
 }
 
 bool signal_comes(uint32_t value, unsigned ms)
@@ -151,8 +151,8 @@ void tell_of(const char *what, CUdeviceptr p)
 {
     uint32_t words[STATE_BYTES / 4], each = 0;
 
-    NEED(cuCtxSynchronize());
-    NEED(cuMemcpyDtoH(words, p, STATE_BYTES));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(words, p, STATE_BYTES));
     for (unsigned i = 8; i < 40; i++)
         each = mix(each ^ words[i]);
     say("%s: %u steps, %08x, each %08x", what, words[0], words[1], each);
@@ -177,7 +177,7 @@ void rounds(CUstream stream, unsigned n)
 {
     for (uint32_t round = 0; round < n; round++) {
         part_of_round(stream, round, 0, STEPS);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
 }
 
@@ -185,7 +185,7 @@ CUstream new_stream(unsigned flags)
 {
     CUstream stream;
 
-    NEED(cuStreamCreate(&stream, flags));
+    OK(cuStreamCreate(&stream, flags));
     return stream;
 }
 
@@ -206,10 +206,10 @@ static void exactly(void)
         step(stream, 3, i);
     tell("another parameter each time");
     for (uint32_t i = 0; i < 900; i++)
-        NEED(step_to(state, i % 7 == 3 ? kernel_other : kernel_step, stream, i % 7, i / 300));
+        OK(step_to(state, i % 7 == 3 ? kernel_other : kernel_step, stream, i % 7, i / 300));
     tell("seven in turns, nothing waited for");
     for (uint32_t i = 0; i < 300; i++)
-        NEED(step_to(state, kernel_step, NULL, i % 5, i % 2));
+        OK(step_to(state, kernel_step, NULL, i % 5, i % 2));
     tell("on the legacy stream");
 }
 
@@ -222,14 +222,14 @@ static void diverging(void)
 
         part_of_round(stream, round, 0, cut / 2);
         if (round % 3 == 2)
-            NEED(step_to(state, kernel_other, stream, 1, round));
+            OK(step_to(state, kernel_other, stream, 1, round));
         if (round % 4 == 3)
-            NEED(cuMemsetD32Async(state + STATE_BYTES - 4, round, 1, stream));
+            OK(cuMemsetD32Async(state + STATE_BYTES - 4, round, 1, stream));
         if (round % 7 == 5)
             tell("in the middle");
         part_of_round(stream, round, cut / 2, cut);
         if (round % 6 != 1)
-            NEED(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
         if (round % 8 == 0)
             tell("round");
     }
@@ -246,20 +246,20 @@ static void uploads(void)
     CUdeviceptr p[4];
 
     for (unsigned i = 0; i < 4; i++)
-        NEED(cuMemAlloc(&p[i], sizes[i]));
+        OK(cuMemAlloc(&p[i], sizes[i]));
     for (uint32_t round = 0; round < 12; round++) {
         uint32_t sum = 0;
 
         for (unsigned i = 0; i < 4; i++) {
             memset(source, (int)(round * 7 + i), sizes[i]);
-            NEED(cuMemcpyHtoDAsync(p[i], source, sizes[i], stream));
+            OK(cuMemcpyHtoDAsync(p[i], source, sizes[i], stream));
             memset(source, 0xee, sizes[i]);
             step(stream, i, round);
         }
         if (round % 3)
-            NEED(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
         for (unsigned i = 0; i < 4 && round % 2; i++) {
-            NEED(cuMemcpyDtoHAsync(back, p[i], sizes[i], stream));
+            OK(cuMemcpyDtoHAsync(back, p[i], sizes[i], stream));
             for (size_t j = 0; j < sizes[i]; j++)
                 sum = sum * 31 + back[j];
         }
@@ -274,16 +274,16 @@ static void pinned_copies(void)
     uint32_t *in, *out;
     CUdeviceptr p;
 
-    NEED(cuMemAlloc(&p, 4096));
-    NEED(cuMemAllocHost((void **)&in, 4096));
-    NEED(cuMemHostAlloc((void **)&out, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemAllocHost((void **)&in, 4096));
+    OK(cuMemHostAlloc((void **)&out, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
     for (uint32_t round = 0; round < 20; round++) {
         in[5] = round * 3;
-        NEED(cuMemcpyHtoDAsync(p, in, 4096, stream));
-        NEED(cuMemsetD32Async(p + 64, round, 3, stream));
-        NEED(cuMemcpyDtoHAsync(out, p, 4096, stream));
+        OK(cuMemcpyHtoDAsync(p, in, 4096, stream));
+        OK(cuMemsetD32Async(p + 64, round, 3, stream));
+        OK(cuMemcpyDtoHAsync(out, p, 4096, stream));
         step(stream, 0, round);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
         say("%u %u %u %u", out[5], out[16], out[18], out[19]);
     }
 }
@@ -301,7 +301,7 @@ static void on_legacy(void)
         part_of_round(blocking[1], round, 6, STEPS);
         step(CU_STREAM_LEGACY, 22, round);
         if (round % 3 == 0)
-            NEED(cuStreamSynchronize(round % 2 ? CU_STREAM_LEGACY : blocking[0]));
+            OK(cuStreamSynchronize(round % 2 ? CU_STREAM_LEGACY : blocking[0]));
         if (round % 10 == 9)
             tell("between legacy and blocking streams");
     }
@@ -317,8 +317,8 @@ static void sleeping(void)
 
     for (uint32_t i = 0; i < 7000; i++) {
         random = random * 1664525 + 1013904223;
-        NEED(cuLaunchKernel(random >> 31 ? kernel_step : kernel_other, 1 + (random >> 8) % 200, 1,
-                            1, 32 + (random >> 16) % 32, 1, 1, 0, NULL, args, NULL));
+        OK(cuLaunchKernel(random >> 31 ? kernel_step : kernel_other, 1 + (random >> 8) % 200, 1, 1,
+                          32 + (random >> 16) % 32, 1, 1, 0, NULL, args, NULL));
     }
     tell("never the same");
     for (uint32_t round = 0; round < 30; round++) {
@@ -327,12 +327,12 @@ static void sleeping(void)
         part_of_round(beside, round, 4, 9);
         step(CU_STREAM_LEGACY, 21, round);
         if (round % 3 == 0)
-            NEED(cuStreamSynchronize(NULL));
+            OK(cuStreamSynchronize(NULL));
     }
     tell("beside what is withheld");
     for (uint32_t i = 0; i < 1500; i++) {
         step(NULL, 5, 3);
-        NEED(cuStreamSynchronize(NULL));
+        OK(cuStreamSynchronize(NULL));
     }
     tell("waited for, each");
     for (uint32_t round = 0; round < 800; round++)
@@ -348,7 +348,7 @@ static void waited_rounds(void)
     for (uint32_t round = 0; round < 40; round++) {
         for (uint32_t i = 0; i < 600; i++)
             step(stream, 3, round);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
     tell("waited for");
 }
@@ -373,25 +373,25 @@ static void with_events(void)
     for (unsigned i = 0; i < 3; i++) {
         streams[i] = new_stream(i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
         p[i] = new_state();
-        NEED(cuEventCreate(&join[i], CU_EVENT_DISABLE_TIMING));
-        NEED(cuEventCreate(&timed[i % 2], CU_EVENT_DEFAULT));
+        OK(cuEventCreate(&join[i], CU_EVENT_DISABLE_TIMING));
+        OK(cuEventCreate(&timed[i % 2], CU_EVENT_DEFAULT));
     }
-    NEED(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
     for (uint32_t round = 0; round < 25; round++) {
-        NEED(cuEventRecord(timed[0], streams[0]));
+        OK(cuEventRecord(timed[0], streams[0]));
         part_of_round(streams[0], round, 0, 5);
-        NEED(cuEventRecord(fork, streams[0]));
+        OK(cuEventRecord(fork, streams[0]));
         for (unsigned i = 1; i < 3; i++) {
-            NEED(cuStreamWaitEvent(streams[i], fork, 0));
+            OK(cuStreamWaitEvent(streams[i], fork, 0));
             for (unsigned j = 0; j < 6; j++)
-                NEED(step_to(p[i], kernel_step, streams[i], j, round % 2));
-            NEED(cuMemcpyDtoDAsync(state + STATE_BYTES - 16 * i, p[i], 16, streams[i]));
-            NEED(cuEventRecord(join[i], streams[i]));
-            NEED(cuStreamWaitEvent(streams[0], join[i], 0));
+                OK(step_to(p[i], kernel_step, streams[i], j, round % 2));
+            OK(cuMemcpyDtoDAsync(state + STATE_BYTES - 16 * i, p[i], 16, streams[i]));
+            OK(cuEventRecord(join[i], streams[i]));
+            OK(cuStreamWaitEvent(streams[0], join[i], 0));
         }
         part_of_round(streams[0], round, 5, STEPS);
-        NEED(cuEventRecord(timed[1], streams[0]));
-        NEED(cuEventSynchronize(timed[1]));
+        OK(cuEventRecord(timed[1], streams[0]));
+        OK(cuEventSynchronize(timed[1]));
         int query = (int)cuEventQuery(timed[1]);
         int elapsed = (int)cuEventElapsedTime(&ms, timed[0], timed[1]);
         say("query %d, elapsed %d %d", query, elapsed, ms >= 0);
@@ -417,20 +417,20 @@ static void *worker_main(void *data)
 {
     struct worker *worker = data;
 
-    NEED(cuCtxSetCurrent(shared_context));
+    OK(cuCtxSetCurrent(shared_context));
     for (uint32_t round = 0; round < 60; round++) {
         if (in_turns)
             (void)pthread_mutex_lock(&shared_mutex);
         for (unsigned i = 0; i < 6; i++) {
             if (!in_turns && worker->stream == shared_stream)
                 (void)pthread_mutex_lock(&shared_mutex);
-            NEED(step_to(worker->p, kernel_step, worker->stream, worker->number * 8 + i,
-                         i % 2 ? round : i));
+            OK(step_to(worker->p, kernel_step, worker->stream, worker->number * 8 + i,
+                       i % 2 ? round : i));
             if (!in_turns && worker->stream == shared_stream)
                 (void)pthread_mutex_unlock(&shared_mutex);
         }
         if (round % 3 == 0)
-            NEED(cuStreamSynchronize(worker->stream));
+            OK(cuStreamSynchronize(worker->stream));
         if (in_turns)
             (void)pthread_mutex_unlock(&shared_mutex);
     }
@@ -442,7 +442,7 @@ static void by_threads(bool shared, bool turns)
 {
     struct worker workers[3];
 
-    NEED(cuCtxGetCurrent(&shared_context));
+    OK(cuCtxGetCurrent(&shared_context));
     shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
     in_turns = turns;
     for (unsigned i = 0; i < 3; i++) {
@@ -451,9 +451,9 @@ static void by_threads(bool shared, bool turns)
         workers[i].p = new_state();
     }
     for (unsigned i = 0; i < 3; i++)
-        NEED(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]));
+        OK(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]));
     for (unsigned i = 0; i < 3; i++)
-        NEED(pthread_join(workers[i].thread, NULL));
+        OK(pthread_join(workers[i].thread, NULL));
     for (unsigned i = 0; i < 3; i++)
         tell_of("a thread", workers[i].p);
 }
@@ -465,20 +465,20 @@ static void *per_thread_main(void *data)
 {
     struct worker *worker = data;
 
-    NEED(cuCtxSetCurrent(shared_context));
+    OK(cuCtxSetCurrent(shared_context));
     for (uint32_t round = 0; round < 8; round++) {
         for (unsigned i = 0; i < 6; i++)
-            NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i % 2 ? round : i));
+            OK(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i % 2 ? round : i));
         if (round < 7)
-            NEED(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+            OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
         else
-            NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, 0, 0));
+            OK(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, 0, 0));
     }
     atomic_fetch_add(&n_submitted, 1);
     while (worker->number % 2 && !atomic_load(&n_released))
         (void)usleep(100);
     for (unsigned i = 0; i < 4 && worker->number % 2; i++)
-        NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i));
+        OK(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i));
     return NULL;
 }
 
@@ -486,7 +486,7 @@ static void per_thread_streams(void)
 {
     struct worker workers[4];
 
-    NEED(cuCtxGetCurrent(&shared_context));
+    OK(cuCtxGetCurrent(&shared_context));
     for (unsigned turn = 0; turn < 4; turn++) {
         atomic_store(&n_submitted, 0);
         atomic_store(&n_released, 0);
@@ -495,14 +495,14 @@ static void per_thread_streams(void)
             workers[i].p = new_state();
         }
         for (unsigned i = 0; i < 4; i++)
-            NEED(pthread_create(&workers[i].thread, NULL, per_thread_main, &workers[i]));
+            OK(pthread_create(&workers[i].thread, NULL, per_thread_main, &workers[i]));
         while (atomic_load(&n_submitted) < 4)
             (void)usleep(100);
         for (unsigned i = 0; i < 4; i++) /* some threads live, some do not */
             tell_of("before the end of some", workers[i].p);
         atomic_store(&n_released, 1);
         for (unsigned i = 0; i < 4; i++)
-            NEED(pthread_join(workers[i].thread, NULL));
+            OK(pthread_join(workers[i].thread, NULL));
         for (unsigned i = 0; i < 4; i++)
             tell_of("after it", workers[i].p);
     }
@@ -513,9 +513,9 @@ static void *launch_beside(void *data)
 {
     struct worker *worker = data;
 
-    NEED(cuCtxSetCurrent(shared_context));
+    OK(cuCtxSetCurrent(shared_context));
     for (uint32_t i = 0; i < 6000; i++)
-        NEED(step_to(worker->p, kernel_step, worker->stream, i % 9, i % 2));
+        OK(step_to(worker->p, kernel_step, worker->stream, i % 9, i % 2));
     return NULL;
 }
 
@@ -524,27 +524,27 @@ static void capturing_beside(void)
     struct worker worker = {.stream = new_stream(CU_STREAM_NON_BLOCKING), .p = new_state()};
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-    NEED(cuCtxGetCurrent(&shared_context));
-    NEED(pthread_create(&worker.thread, NULL, launch_beside, &worker));
+    OK(cuCtxGetCurrent(&shared_context));
+    OK(pthread_create(&worker.thread, NULL, launch_beside, &worker));
     for (unsigned turn = 0; turn < 40; turn++) {
         CUgraphExec exec;
         CUgraph graph;
         size_t n = 0;
 
-        NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
         part_of_round(stream, turn, 0, STEPS);
-        NEED(cuStreamEndCapture(stream, &graph));
-        NEED(cuGraphGetNodes(graph, NULL, &n));
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphGetNodes(graph, NULL, &n));
         if (n != STEPS + 1)
             say("captured %zu", n);
-        NEED(cuGraphInstantiate(&exec, graph, 0));
+        OK(cuGraphInstantiate(&exec, graph, 0));
         for (unsigned i = 0; i < 3; i++)
-            NEED(cuGraphLaunch(exec, stream));
+            OK(cuGraphLaunch(exec, stream));
         part_of_round(stream, turn, 0, STEPS);
-        NEED(cuGraphExecDestroy(exec));
-        NEED(cuGraphDestroy(graph));
+        OK(cuGraphExecDestroy(exec));
+        OK(cuGraphDestroy(graph));
     }
-    NEED(pthread_join(worker.thread, NULL));
+    OK(pthread_join(worker.thread, NULL));
     tell("captured");
     tell_of("launched beside", worker.p);
 }
@@ -556,9 +556,9 @@ static void many_streams(void)
     static CUdeviceptr p[700];
     CUdeviceptr all;
 
-    NEED(cuMemAlloc(&all, STATE_BYTES * 700));
-    NEED(cuMemsetD8(all, 0, STATE_BYTES * 700));
-    NEED(cuCtxSynchronize());
+    OK(cuMemAlloc(&all, STATE_BYTES * 700));
+    OK(cuMemsetD8(all, 0, STATE_BYTES * 700));
+    OK(cuCtxSynchronize());
     for (unsigned i = 0; i < 700; i++) {
         p[i] = all + i * STATE_BYTES;
         streams[i] = new_stream(i % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
@@ -566,9 +566,9 @@ static void many_streams(void)
     for (uint32_t round = 0; round < 4; round++) {
         for (unsigned i = 0; i < 700; i++)
             for (unsigned j = 0; j < 5; j++)
-                NEED(step_to(p[i], kernel_step, streams[i], j, i % 2 ? j : round));
+                OK(step_to(p[i], kernel_step, streams[i], j, i % 2 ? j : round));
         for (unsigned i = 0; i < 700; i += 1 + round)
-            NEED(cuStreamSynchronize(streams[i]));
+            OK(cuStreamSynchronize(streams[i]));
     }
     for (unsigned i = 0; i < 700; i += 23)
         tell_of("of many", p[i]);
@@ -602,7 +602,7 @@ static void polling(void)
         part_of_round(stream, round, 0, SIGNAL_AT + 2);
         seen += signal_comes(round + 1, ms);
         part_of_round(stream, round, SIGNAL_AT + 2, STEPS);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
     say("signals seen: %u", seen);
     tell("polled");
@@ -629,7 +629,7 @@ static CUfunction await_kernel(void)
 {
     CUfunction await;
 
-    NEED(cuModuleGetFunction(&await, module_of_steps, "await"));
+    OK(cuModuleGetFunction(&await, module_of_steps, "await"));
     return await;
 }
 
@@ -638,7 +638,7 @@ static void launch_await(CUfunction await, CUstream stream)
     CUdeviceptr p = (CUdeviceptr)(uintptr_t)(sign + 16);
     void *args[] = {&p};
 
-    NEED(cuLaunchKernel(await, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
+    OK(cuLaunchKernel(await, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
 }
 
 static void spinning(void)
@@ -654,10 +654,10 @@ static void spinning(void)
         launch_await(await, stream);
         part_of_round(stream, round, 4, STEPS);
         for (uint32_t i = 0; i < 6; i++)
-            NEED(step_to(beside, kernel_step, other, i, round));
-        NEED(cuStreamSynchronize(other));
+            OK(step_to(beside, kernel_step, other, i, round));
+        OK(cuStreamSynchronize(other));
         __atomic_store_n(sign + 16, 1, __ATOMIC_RELEASE);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
     tell("spun");
     tell_of("beside", beside);
@@ -674,7 +674,7 @@ static void faulting(bool released)
     rounds(stream, 6);
     tell("before");
     part_of_round(stream, 7, 0, 5);
-    NEED(step_to(0x1234000, kernel_step, stream, 5, 5));
+    OK(step_to(0x1234000, kernel_step, stream, 5, 5));
     if (released) /* which may tell of the fault already */
         (void)step_to(state, kernel_other, stream, 5, 5);
     SAY_CODE("synchronise", cuStreamSynchronize(stream));
@@ -697,12 +697,12 @@ static void unloading(void)
     for (unsigned turn = 0; turn < 6; turn++) {
         rounds(stream, 5);
         part_of_round(stream, 7, 0, 7);
-        NEED(cuModuleUnload(module_of_steps));
+        OK(cuModuleUnload(module_of_steps));
         load_steps(turn % 2);
         tell("unloaded");
     }
     part_of_round(stream, 7, 0, 7);
-    NEED(cuFuncSetAttribute(kernel_step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096));
+    OK(cuFuncSetAttribute(kernel_step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096));
     part_of_round(stream, 7, 7, STEPS);
     tell("changed");
 }
@@ -717,7 +717,7 @@ static void streams_again(void)
         state = states[turn] = new_state();
         rounds(stream, 4);
         part_of_round(stream, turn, 0, turn % STEPS);
-        NEED(cuStreamDestroy(stream));
+        OK(cuStreamDestroy(stream));
         if (turn % 2)
             tell("stream gone");
     }
@@ -733,11 +733,11 @@ static void contexts_again(void)
     CUmodule kept_module = module_of_steps;
     CUdeviceptr kept_state = state;
 
-    NEED(cuCtxGetCurrent(&home));
+    OK(cuCtxGetCurrent(&home));
     for (unsigned turn = 0; turn < 5; turn++) {
         rounds(first, 4);
         part_of_round(first, 9, 0, 6);
-        NEED(cuCtxCreate(&context, NULL, 0, 0));
+        OK(cuCtxCreate(&context, NULL, 0, 0));
         load_steps(false);
         state = new_state();
         CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -745,9 +745,9 @@ static void contexts_again(void)
         tell("in another context");
         part_of_round(stream, 9, 0, 6);
         if (turn % 2)
-            NEED(cuCtxSetCurrent(home));
-        NEED(cuCtxDestroy(context));
-        NEED(cuCtxSetCurrent(home));
+            OK(cuCtxSetCurrent(home));
+        OK(cuCtxDestroy(context));
+        OK(cuCtxSetCurrent(home));
         kernel_step = kept[0];
         kernel_other = kept[1];
         kernel_signal = kept[2];
@@ -766,11 +766,11 @@ static void resetting(void)
         rounds(stream, 5);
         tell("before a reset");
         part_of_round(stream, 9, 0, 6);
-        NEED(cuDevicePrimaryCtxReset(0));
+        OK(cuDevicePrimaryCtxReset(0));
         device_open();
         load_steps(turn % 2);
         state = new_state();
-        NEED(cuMemAllocHost((void **)(uintptr_t)&sign, 4096));
+        OK(cuMemAllocHost((void **)(uintptr_t)&sign, 4096));
         memset((void *)(uintptr_t)sign, 0, 4096);
     }
 }
@@ -782,19 +782,19 @@ static void allocating(void)
     for (uint32_t round = 0; round < 20; round++) {
         CUdeviceptr p, q;
 
-        NEED(cuMemAlloc(&p, STATE_BYTES));
-        NEED(cuMemAllocAsync(&q, STATE_BYTES, stream));
-        NEED(cuMemsetD8Async(p, 1, STATE_BYTES, stream));
-        NEED(cuMemsetD8Async(q, 2, STATE_BYTES, stream));
+        OK(cuMemAlloc(&p, STATE_BYTES));
+        OK(cuMemAllocAsync(&q, STATE_BYTES, stream));
+        OK(cuMemsetD8Async(p, 1, STATE_BYTES, stream));
+        OK(cuMemsetD8Async(q, 2, STATE_BYTES, stream));
         part_of_round(stream, round, 0, 5);
-        NEED(step_to(p, kernel_step, stream, 1, round));
-        NEED(step_to(q, kernel_step, stream, 1, round));
-        NEED(cuMemcpyDtoDAsync(state + STATE_BYTES - 8, p + 4, 4, stream));
-        NEED(cuMemcpyDtoDAsync(state + STATE_BYTES - 4, q + 4, 4, stream));
-        NEED(cuMemFreeAsync(q, stream));
+        OK(step_to(p, kernel_step, stream, 1, round));
+        OK(step_to(q, kernel_step, stream, 1, round));
+        OK(cuMemcpyDtoDAsync(state + STATE_BYTES - 8, p + 4, 4, stream));
+        OK(cuMemcpyDtoDAsync(state + STATE_BYTES - 4, q + 4, 4, stream));
+        OK(cuMemFreeAsync(q, stream));
         if (round % 2)
             part_of_round(stream, round, 5, STEPS);
-        NEED(cuMemFree(p));
+        OK(cuMemFree(p));
     }
     tell("allocated and freed");
 }
@@ -815,20 +815,20 @@ static void capturing(void)
 
         rounds(stream, 4);
         part_of_round(stream, turn, 0, 6);
-        NEED(step_to(p, kernel_step, other, 1, turn));
-        NEED(cuStreamBeginCapture(stream, modes[turn % 3]));
+        OK(step_to(p, kernel_step, other, 1, turn));
+        OK(cuStreamBeginCapture(stream, modes[turn % 3]));
         part_of_round(stream, turn, 0, STEPS);
-        NEED(step_to(p, kernel_step, other, 2, turn));
-        NEED(cuStreamEndCapture(stream, &graph));
-        NEED(cuGraphGetNodes(graph, NULL, &n));
+        OK(step_to(p, kernel_step, other, 2, turn));
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphGetNodes(graph, NULL, &n));
         say("captured %zu", n);
-        NEED(cuGraphInstantiate(&exec, graph, 0));
+        OK(cuGraphInstantiate(&exec, graph, 0));
         for (unsigned i = 0; i < 8; i++) {
-            NEED(cuGraphLaunch(exec, stream));
+            OK(cuGraphLaunch(exec, stream));
             part_of_round(stream, i, 0, i);
         }
-        NEED(cuGraphExecDestroy(exec));
-        NEED(cuGraphDestroy(graph));
+        OK(cuGraphExecDestroy(exec));
+        OK(cuGraphDestroy(graph));
         tell("own graphs");
     }
     tell_of("beside them", p);
@@ -849,11 +849,11 @@ static void host_functions(void)
 
     for (uint32_t round = 0; round < 30; round++) {
         part_of_round(stream, round, 0, 3);
-        NEED(cuLaunchHostFunc(stream, count_calls, counts));
+        OK(cuLaunchHostFunc(stream, count_calls, counts));
         part_of_round(stream, round, 3, 6);
-        NEED(cuLaunchHostFunc(stream, count_calls, counts + round % 2 * 2));
+        OK(cuLaunchHostFunc(stream, count_calls, counts + round % 2 * 2));
         if (round % 4 == 0) {
-            NEED(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
             say("%u %08x %u %08x", counts[0], counts[1], counts[2], counts[3]);
         }
     }
@@ -882,18 +882,18 @@ static void ending(const char *how)
         for (uint32_t i = 0; i < 8; i++)
             launch_speak(stream, round * 10 + i);
         if (round < 5)
-            NEED(cuStreamSynchronize(stream));
+            OK(cuStreamSynchronize(stream));
     }
     for (uint32_t i = 0; i < 5; i++)
         launch_speak(stream, 100 + i);
     if (!strcmp(how, "thread")) {
-        NEED(pthread_create(&thread, NULL, leave, "exit"));
+        OK(pthread_create(&thread, NULL, leave, "exit"));
         (void)pthread_join(thread, NULL);
     }
     if (!strcmp(how, "endless"))
         launch_await(await_kernel(), new_stream(CU_STREAM_NON_BLOCKING));
     if (!strcmp(how, "destroy"))
-        NEED(cuStreamDestroy(stream));
+        OK(cuStreamDestroy(stream));
     if (!strcmp(how, "exec"))
         execl("/bin/echo", "echo", "another program", (char *)NULL);
     if (strcmp(how, "return") != 0)
@@ -917,10 +917,10 @@ static void forking(void)
             SAY_CODE("child launches", step_to(state, kernel_step, stream, 6, 6));
             exit(turn % 3);
         }
-        NEED(waitpid(child, &status, 0) != child);
+        OK(waitpid(child, &status, 0) != child);
         say("child: %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
         part_of_round(stream, turn, 6, STEPS);
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
     tell("forked");
 }
@@ -935,24 +935,24 @@ static void stream_ordered(void)
     for (uint32_t round = 0; round < 30; round++) {
         for (unsigned i = 0; i < 4; i++)
             step(streams[0], i, round);
-        NEED(cuMemAllocAsync(&temporary, 64, CU_STREAM_LEGACY));
-        NEED(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, streams[1]));
-        NEED(cuMemFreeAsync(temporary, CU_STREAM_LEGACY));
-        NEED(cuStreamSynchronize(streams[1]));
+        OK(cuMemAllocAsync(&temporary, 64, CU_STREAM_LEGACY));
+        OK(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, streams[1]));
+        OK(cuMemFreeAsync(temporary, CU_STREAM_LEGACY));
+        OK(cuStreamSynchronize(streams[1]));
         tell_of("behind the legacy stream", copy);
     }
     for (uint32_t round = 0; round < 30; round++) {
         for (unsigned i = 0; i < 4; i++)
             step(CU_STREAM_PER_THREAD, i, round);
-        NEED(cuMemAllocAsync(&temporary, STATE_BYTES, CU_STREAM_PER_THREAD));
-        NEED(cuMemsetD8Async(temporary, 0, STATE_BYTES, CU_STREAM_PER_THREAD));
-        NEED(step_to(temporary, kernel_step, CU_STREAM_PER_THREAD, 1, round));
+        OK(cuMemAllocAsync(&temporary, STATE_BYTES, CU_STREAM_PER_THREAD));
+        OK(cuMemsetD8Async(temporary, 0, STATE_BYTES, CU_STREAM_PER_THREAD));
+        OK(step_to(temporary, kernel_step, CU_STREAM_PER_THREAD, 1, round));
         if (round % 3 == 2)
             (void)usleep(5000); /* the watchdog's turn */
-        NEED(cuMemcpyDtoDAsync(copy, temporary, 64, CU_STREAM_PER_THREAD));
-        NEED(cuMemFreeAsync(temporary, CU_STREAM_PER_THREAD));
+        OK(cuMemcpyDtoDAsync(copy, temporary, 64, CU_STREAM_PER_THREAD));
+        OK(cuMemFreeAsync(temporary, CU_STREAM_PER_THREAD));
     }
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
     tell_of("temporaries", copy);
     tell("in stream order");
 }
@@ -966,9 +966,9 @@ static void clustered(void)
 
     for (uint32_t round = 0; round < 60; round++) {
         if (round % 20 == 5)
-            NEED(cuFuncSetAttribute(kernel_step, width, 2));
+            OK(cuFuncSetAttribute(kernel_step, width, 2));
         if (round % 20 == 15)
-            NEED(cuFuncSetAttribute(kernel_step, width, 0));
+            OK(cuFuncSetAttribute(kernel_step, width, 0));
         for (unsigned i = 0; i < STEPS; i++) {
             uint32_t grid = i == 7 && round % 6 == 5 ? 3 : 2 + 2 * (round % 3 == 2), value = round;
             void *args[] = {&state, &i, &value};
@@ -978,7 +978,7 @@ static void clustered(void)
             if (result)
                 say("round %u, step %u: %d", round, i, (int)result);
         }
-        NEED(cuStreamSynchronize(stream));
+        OK(cuStreamSynchronize(stream));
     }
     tell("with clusters");
 }

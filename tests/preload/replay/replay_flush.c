@@ -323,10 +323,10 @@ static CUgraphExec make_graph(CUdeviceptr p)
     CUgraph graph;
     CUgraphExec exec;
 
-    NEED(cuStreamBeginCapture(its.other, CU_STREAM_CAPTURE_MODE_RELAXED));
-    NEED(step_to(p, kernel_step, its.other, 7, 7));
-    NEED(cuStreamEndCapture(its.other, &graph));
-    NEED(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuStreamBeginCapture(its.other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(step_to(p, kernel_step, its.other, 7, 7));
+    OK(cuStreamEndCapture(its.other, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
     return exec;
 }
 
@@ -337,20 +337,20 @@ static void make_its(bool blocking)
 
     its.stream = new_stream(blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
     its.other = new_stream(CU_STREAM_NON_BLOCKING);
-    NEED(cuCtxGetCurrent(&its.context));
-    NEED(cuEventCreate(&its.event, CU_EVENT_DISABLE_TIMING));
-    NEED(cuEventRecord(its.event, its.other));
-    NEED(cuMemAlloc(&its.p, 1 << 16));
-    NEED(cuMemAllocAsync(&its.async, 4096, its.stream));
-    NEED(cuMemAllocManaged(&its.managed, 1 << 16, CU_MEM_ATTACH_GLOBAL));
-    NEED(cuMemAllocHost(&its.pinned, 4096));
+    OK(cuCtxGetCurrent(&its.context));
+    OK(cuEventCreate(&its.event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(its.event, its.other));
+    OK(cuMemAlloc(&its.p, 1 << 16));
+    OK(cuMemAllocAsync(&its.async, 4096, its.stream));
+    OK(cuMemAllocManaged(&its.managed, 1 << 16, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemAllocHost(&its.pinned, 4096));
     its.pageable = aligned_alloc(4096, 8192);
-    NEED(cuArrayCreate(&its.array, &array));
-    NEED(cuModuleLoadData(&its.module, image));
-    NEED(cuMemsetD8(its.p, 0, 1 << 16));
+    OK(cuArrayCreate(&its.array, &array));
+    OK(cuModuleLoadData(&its.module, image));
+    OK(cuMemsetD8(its.p, 0, 1 << 16));
     its.exec = make_graph(its.p);
     its.step = make_graph(state);
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
 }
 
 static void one_call(size_t i)

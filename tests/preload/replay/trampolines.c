@@ -53,8 +53,8 @@ static void *get(const char *base, int version)
 {
     void *function = NULL, *again = NULL;
 
-    NEED(cuGetProcAddress(base, &function, version, 0, NULL));
-    NEED(cuGetProcAddress(base, &again, version, 0, NULL));
+    OK(cuGetProcAddress(base, &function, version, 0, NULL));
+    OK(cuGetProcAddress(base, &again, version, 0, NULL));
     say("%s: the same twice: %d", base, function == again);
     return function;
 }
@@ -104,7 +104,7 @@ static void by_batch(CUstream stream)
 
     SAY_CODE("batch",
              found.cuMemcpyBatchAsync_v2(&to, &from, &bytes, 1, &attributes, &first, 1, stream));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
 }
 
 static void by_future(CUstream stream)
@@ -123,8 +123,8 @@ static void by_nothing_that_looks(CUstream stream)
 
     if (found.cuCtxGetCurrent != NULL)
         SAY_CODE("current", found.cuCtxGetCurrent(&context));
-    NEED(cuStreamSynchronize(stream));
-    NEED(cuMemcpyDtoH(copied, memory, sizeof(copied)));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemcpyDtoH(copied, memory, sizeof(copied)));
 }
 
 /* Kernels that are withheld once that has repeated, and a look at what the last one wrote. */
@@ -158,19 +158,19 @@ static int with_old_calls(void)
     unsigned n = 0;
 
     (void)device_open();
-    NEED(cuMemAlloc(&memory, sizeof(copied)));
-    NEED(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&memory, sizeof(copied)));
+    OK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
     rounds("before", streams[0], by_nothing_that_looks);
     *(void **)&old_destroy = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamDestroy");
-    NEED(cuStreamSynchronize(streams[0]));
-    NEED(old_destroy(streams[0]));
+    OK(cuStreamSynchronize(streams[0]));
+    OK(old_destroy(streams[0]));
     do {
-        NEED(cuStreamCreate(&streams[++n], CU_STREAM_DEFAULT));
+        OK(cuStreamCreate(&streams[++n], CU_STREAM_DEFAULT));
     } while (streams[n] != streams[0] && n < 63);
-    NEED(cuMemAlloc(&wrong, sizeof(uint32_t)));
-    NEED(cuMemsetD32(wrong, 0, 1));
+    OK(cuMemAlloc(&wrong, sizeof(uint32_t)));
+    OK(cuMemsetD32(wrong, 0, 1));
     rounds("after", streams[n], by_legacy_kernel);
-    NEED(cuMemcpyDtoH(copied, wrong, sizeof(uint32_t)));
+    OK(cuMemcpyDtoH(copied, wrong, sizeof(uint32_t)));
     say("wrong words: %u", copied[0]);
     return 0;
 }
@@ -197,7 +197,7 @@ static void open_library(const char *file, int flags)
         _exit(97);
     }
     *(void **)&read_past = dlsym(library, "read_past");
-    NEED(cuModuleLoadData(&module, image));
+    OK(cuModuleLoadData(&module, image));
 }
 
 /* argv: what opens it ("plain" or "deep"), when ("early" or "late"), the library. */
@@ -210,8 +210,8 @@ static int with_library(char **argv)
     if (!late)
         (void)dlopen(argv[3], RTLD_NOW | flags);
     (void)device_open();
-    NEED(cuMemAlloc(&memory, sizeof(copied)));
-    NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&memory, sizeof(copied)));
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     if (late)
         rounds("before", stream, by_nothing_that_looks);
     open_library(argv[3], flags);
@@ -229,13 +229,13 @@ int main(int argc, char **argv)
         return with_old_calls();
     (void)device_open();
     find_all(argc > 1 ? argv[1] : "linked");
-    NEED(cuMemAlloc(&memory, sizeof(copied)));
-    NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&memory, sizeof(copied)));
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     rounds("copy", stream, by_copy);
     rounds("2-D copy", stream, by_shaped_copy);
     rounds("batch", stream, by_batch);
     rounds("future", stream, by_future);
     rounds("still", stream, by_nothing_that_looks);
-    NEED(cuMemFree(memory));
+    OK(cuMemFree(memory));
     return 0;
 }

@@ -46,31 +46,31 @@ static void load(void)
 
     sim_register_kernel("fold", fold, 4, sizes);
     sim_register_kernel("nothing", nothing, 0, NULL);
-    NEED(cuModuleLoadData(&module, image));
-    NEED(cuModuleGetFunction(&kernel_fold, module, "fold"));
-    NEED(cuModuleGetFunction(&kernel_nothing, module, "nothing"));
-    NEED(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
-    NEED(cuLibraryGetKernel(&kernel_fold_too, library, "fold"));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel_fold, module, "fold"));
+    OK(cuModuleGetFunction(&kernel_nothing, module, "nothing"));
+    OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel_fold_too, library, "fold"));
 }
 
 static void begin(const char *which)
 {
     if (!strcmp(which, "blocking"))
-        NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+        OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     if (!strcmp(which, "nonblocking"))
-        NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 4; i++) {
-        NEED(cuMemAlloc(&block[i], BYTES));
-        NEED(cuMemsetD32(block[i], (unsigned)i, BYTES / 4));
+        OK(cuMemAlloc(&block[i], BYTES));
+        OK(cuMemsetD32(block[i], (unsigned)i, BYTES / 4));
     }
     for (int i = 0; i < 2; i++) {
-        NEED(cuMemHostAlloc((void **)&pinned[i], BYTES, 0));
+        OK(cuMemHostAlloc((void **)&pinned[i], BYTES, 0));
         memset(pinned[i], i + 1, BYTES);
     }
     pageable = malloc(BYTES);
     if (!pageable)
         _exit(97);
-    NEED(cuCtxSynchronize());
+    OK(cuCtxSynchronize());
 }
 
 /* By words: millions of bytes are looked at, and a sanitizer looks at each of our looks. */
@@ -93,11 +93,11 @@ static void say_round(void)
 {
     static unsigned char copy[BYTES];
 
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     for (int i = 0; i < 2; i++)
         say("pinned: %08x", sum_of(pinned[i], BYTES));
     for (int i = 0; i < 4; i++) {
-        NEED(cuMemcpyDtoH(copy, block[i], BYTES));
+        OK(cuMemcpyDtoH(copy, block[i], BYTES));
         say("block: %08x", sum_of(copy, BYTES));
     }
 }
@@ -116,7 +116,7 @@ static void fold_into(CUfunction function, CUdeviceptr to, CUdeviceptr from, uin
     uint32_t n = 1000 + value % 3;
     void *params[] = {&to, &from, &n, &value};
 
-    NEED(cuLaunchKernel(function, 1 + value % 5, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+    OK(cuLaunchKernel(function, 1 + value % 5, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 }
 
 /* So many that they are worth a graph. */
@@ -165,12 +165,12 @@ static void downloads(unsigned round)
 {
     fold_often(round);
     SAY_CODE("out", cuMemcpyDtoHAsync(pageable, block[1], 4096, stream));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("pageable: %08x", sum_of(pageable, 4096));
     fold_often(round + 1);
     SAY_CODE("any, out",
              cuMemcpyAsync((CUdeviceptr)(uintptr_t)pageable, block[1] + 64, 70000, stream));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuStreamSynchronize(stream));
     say("pageable: %08x", sum_of(pageable, 70000));
     fold_into(kernel_fold, block[2], block[1], round);
 }
@@ -320,8 +320,8 @@ static void waits(unsigned round)
     int code;
 
     if (!event) {
-        NEED(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-        NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+        OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     }
     fold_into(kernel_fold, block[0], block[1], round);
     SAY_CODE("host", cuLaunchHostFunc(stream, add_one, &called));
@@ -349,10 +349,10 @@ static void memory(unsigned round)
     CUdeviceptr p, q, managed, pitched;
     size_t pitch;
 
-    NEED(cuMemAlloc(&p, 10000 + 4096 * (round % 3)));
-    NEED(cuMemAllocAsync(&q, 8192, stream));
-    NEED(cuMemAllocManaged(&managed, 8192, CU_MEM_ATTACH_GLOBAL));
-    NEED(cuMemAllocPitch(&pitched, &pitch, 100, 8, 4));
+    OK(cuMemAlloc(&p, 10000 + 4096 * (round % 3)));
+    OK(cuMemAllocAsync(&q, 8192, stream));
+    OK(cuMemAllocManaged(&managed, 8192, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemAllocPitch(&pitched, &pitch, 100, 8, 4));
     fold_often(round);
     SAY_CODE("own", cuMemcpyDtoDAsync(p, block[0], 10000, stream));
     SAY_CODE("past the end", cuMemcpyDtoDAsync(p, block[0], 64u << 20, stream));
@@ -361,15 +361,15 @@ static void memory(unsigned round)
     SAY_CODE("from managed", cuMemcpyAsync(block[1], managed, 8192, stream));
     SAY_CODE("pitched", cuMemsetD2D8Async(pitched, pitch, 1, 100, 8, stream));
     SAY_CODE("from pitched", cuMemcpyAsync(block[2], pitched, 100, stream));
-    NEED(cuMemHostRegister(pageable, 65536, 0));
+    OK(cuMemHostRegister(pageable, 65536, 0));
     memset(pageable, (int)round, 65536);
     SAY_CODE("registered", cuMemcpyHtoDAsync(block[3], pageable, 65536, stream));
     SAY_CODE("half", cuMemcpyHtoDAsync(block[3], pageable + 60000, 10000, stream));
-    NEED(cuStreamSynchronize(stream));
-    NEED(cuMemHostUnregister(pageable));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemHostUnregister(pageable));
     upload(block[0], 60000, (unsigned char)round);
-    NEED(cuMemFreeAsync(q, stream));
-    NEED(cuStreamSynchronize(stream));
+    OK(cuMemFreeAsync(q, stream));
+    OK(cuStreamSynchronize(stream));
     SAY_CODE("freed", cuMemFree(pitched));
     SAY_CODE("freed", cuMemFree(managed));
     SAY_CODE("freed", cuMemFree(p));
@@ -381,7 +381,7 @@ static void synchronous(unsigned round)
     int on = round >= 4;
 
     if (round == 4)
-        NEED(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block[0]));
+        OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block[0]));
     fold_often(round);
     SAY_CODE("out", cuMemcpyDtoHAsync(pinned[0], block[2], 4096, stream));
     SAY_CODE("32", cuMemsetD32(block[0], round, 300));

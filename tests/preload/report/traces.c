@@ -18,7 +18,7 @@ static CUdeviceptr take(size_t bytes)
 {
     CUdeviceptr p = 0;
 
-    NEED(cuMemAlloc(&p, bytes));
+    OK(cuMemAlloc(&p, bytes));
     return p;
 }
 
@@ -28,19 +28,19 @@ static void events(void)
     CUdeviceptr p[3], q, none = 0;
     CUstream stream;
 
-    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (unsigned i = 0; i < 3; i++)
         p[i] = take(1000 * (i + 1));
-    NEED(cuMemAllocAsync(&q, 5000, stream));
-    NEED(cuMemFreeAsync(q, stream));
+    OK(cuMemAllocAsync(&q, 5000, stream));
+    OK(cuMemFreeAsync(q, stream));
     SAY_CODE("too much", cuMemAlloc(&none, 1ull << 50));
     SAY_CODE("nothing", cuMemAlloc(&none, 0));
     SAY_CODE("free nothing", cuMemFree(0));
-    NEED(cuMemFree(p[1]));
+    OK(cuMemFree(p[1]));
     SAY_CODE("free twice", cuMemFree(p[1]));
-    NEED(cuMemFreeAsync(p[0], stream));
-    NEED(cuStreamSynchronize(stream));
-    NEED(cuMemFree(p[2]));
+    OK(cuMemFreeAsync(p[0], stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemFree(p[2]));
 }
 
 /* Under a limit of 8 MiB, with what is too much spilled and moved back. */
@@ -48,8 +48,8 @@ static void spilling(void)
 {
     CUdeviceptr first = take(6 * MIB), second = take(6 * MIB);
 
-    NEED(cuMemFree(first));
-    NEED(cuMemFree(second));
+    OK(cuMemFree(first));
+    OK(cuMemFree(second));
 }
 
 static void *in_a_thread(void *number)
@@ -57,10 +57,10 @@ static void *in_a_thread(void *number)
     size_t bytes = 512 * (1 + (uintptr_t)number);
     CUcontext context;
 
-    NEED(cuDevicePrimaryCtxRetain(&context, 0));
-    NEED(cuCtxSetCurrent(context));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
     for (unsigned i = 0; i < N_PAIRS; i++)
-        NEED(cuMemFree(take(bytes)));
+        OK(cuMemFree(take(bytes)));
     return NULL;
 }
 
@@ -69,9 +69,9 @@ static void by_threads(void)
     pthread_t threads[N_THREADS];
 
     for (uintptr_t i = 0; i < N_THREADS; i++)
-        NEED(pthread_create(&threads[i], NULL, in_a_thread, (void *)i));
+        OK(pthread_create(&threads[i], NULL, in_a_thread, (void *)i));
     for (unsigned i = 0; i < N_THREADS; i++)
-        NEED(pthread_join(threads[i], NULL));
+        OK(pthread_join(threads[i], NULL));
 }
 
 /* With files that may have 8 KiB and no more. */
@@ -79,7 +79,7 @@ static void limited(void)
 {
     const struct rlimit limit = {8192, 8192};
 
-    NEED(setrlimit(RLIMIT_FSIZE, &limit));
+    OK(setrlimit(RLIMIT_FSIZE, &limit));
     by_threads();
 }
 
@@ -87,20 +87,20 @@ static void wait_for(pid_t child)
 {
     int status = 0;
 
-    NEED(waitpid(child, &status, 0) != child);
+    OK(waitpid(child, &status, 0) != child);
     say("child: %d", status);
 }
 
 static void tell(int fd)
 {
-    NEED(write(fd, "", 1) != 1);
+    OK(write(fd, "", 1) != 1);
 }
 
 static void hear(int fd)
 {
     char byte;
 
-    NEED(read(fd, &byte, 1) != 1);
+    OK(read(fd, &byte, 1) != 1);
 }
 
 /* The child first, and it is still there when the parent begins. */
@@ -120,16 +120,16 @@ static void forking(bool before)
     int to_parent[2], to_child[2];
     pid_t child;
 
-    NEED(pipe(to_parent));
-    NEED(pipe(to_child));
+    OK(pipe(to_parent));
+    OK(pipe(to_child));
     if (!before)
         (void)device_open();
     child = fork();
-    NEED(child < 0);
+    OK(child < 0);
     if (before)
         open_both(!child, to_parent, to_child);
     if (child || before)
-        NEED(cuMemFree(take(child ? 2000 : 3000)));
+        OK(cuMemFree(take(child ? 2000 : 3000)));
     if (!child)
         exit(0);
     wait_for(child);
@@ -141,9 +141,9 @@ static void killed(const char *path, long bytes)
     struct stat st = {0};
 
     while (stat(path, &st) || st.st_size < bytes)
-        NEED(cuMemFree(take(4096)));
+        OK(cuMemFree(take(4096)));
     for (unsigned i = 0; i < 50; i++)
-        NEED(cuMemFree(take(8192)));
+        OK(cuMemFree(take(8192)));
     (void)raise(SIGKILL);
 }
 
@@ -159,11 +159,11 @@ static int exec_in_vain(void)
 /* Goes on after an exec that fails. */
 static void leaving(const char *how)
 {
-    NEED(cuMemFree(take(1000)));
+    OK(cuMemFree(take(1000)));
     if (!strcmp(how, "exec"))
         (void)execl("/bin/echo", "echo", "another program", (char *)NULL);
     (void)exec_in_vain();
-    NEED(cuMemFree(take(2000)));
+    OK(cuMemFree(take(2000)));
     if (!strcmp(how, "_exit"))
         _exit(0);
     if (!strcmp(how, "quick"))
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
     else if (!strcmp(part, "leave"))
         leaving(more);
     else
-        NEED(1);
+        OK(1);
     say("done");
     return 0;
 }

@@ -9,7 +9,7 @@ int main(void)
 {
     CUdeviceptr p;
 
-    NEED(clearenv());
+    OK(clearenv());
     device_open();
     SAY_CODE("alloc", cuMemAlloc(&p, 5000));
     SAY_CODE("free", cuMemFree(p));

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "tests/common/check.h"
 
 static void *driver;
 static CUresult (*get_proc)(const char *, void **, int, cuuint64_t);
@@ -20,24 +21,15 @@ static CUresult (*get_proc_v2)(const char *, void **, int, cuuint64_t,
                                CUdriverProcAddressQueryResult *);
 static int version; /* the newest whose calls look as here */
 
-#define NEED(call)                                                    \
-    do {                                                              \
-        CUresult code_ = (call);                                      \
-        if (code_ != CUDA_SUCCESS) {                                  \
-            printf("line %d: %s: %d\n", __LINE__, #call, (int)code_); \
-            exit(1);                                                  \
-        }                                                             \
-    } while (0)
-
 static void *find(const char *symbol, const char *base)
 {
     CUdriverProcAddressQueryResult status;
     void *function = NULL;
 
     if (get_proc_v2)
-        NEED(get_proc_v2(base, &function, version, 0, &status));
+        OK(get_proc_v2(base, &function, version, 0, &status));
     else if (get_proc)
-        NEED(get_proc(base, &function, version, 0));
+        OK(get_proc(base, &function, version, 0));
     else
         function = dlsym(driver, symbol);
     if (!function) {
@@ -69,14 +61,14 @@ static void launch(CUstream stream, CUdeviceptr p, uint32_t n, uint32_t value)
 {
     void *args[] = {&p, &n, &value};
 
-    NEED(D(cuLaunchKernel, cuLaunchKernel)(fill, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(D(cuLaunchKernel, cuLaunchKernel)(fill, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 static void look(CUdeviceptr p, size_t words)
 {
     uint32_t *seen = calloc(words, 4);
 
-    NEED(D(cuMemcpyDtoH_v2, cuMemcpyDtoH)(seen, p, words * 4));
+    OK(D(cuMemcpyDtoH_v2, cuMemcpyDtoH)(seen, p, words * 4));
     for (size_t i = 0; i < words; i++)
         sum = (sum ^ seen[i]) * 1099511628211ull;
     free(seen);
@@ -92,13 +84,13 @@ static void open_device(void)
 
     kernel_access = (__typeof__(&sim_kernel_access))dlsym(driver, "sim_kernel_access");
     reg("fill", kernel_fill, 3, sizes);
-    NEED(D(cuInit, cuInit)(0));
-    NEED(D(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)(&ctx, 0));
-    NEED(D(cuCtxSetCurrent, cuCtxSetCurrent)(ctx));
-    NEED(D(cuModuleLoadData, cuModuleLoadData)(&module, "any"));
-    NEED(D(cuModuleGetFunction, cuModuleGetFunction)(&fill, module, "fill"));
+    OK(D(cuInit, cuInit)(0));
+    OK(D(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)(&ctx, 0));
+    OK(D(cuCtxSetCurrent, cuCtxSetCurrent)(ctx));
+    OK(D(cuModuleLoadData, cuModuleLoadData)(&module, "any"));
+    OK(D(cuModuleGetFunction, cuModuleGetFunction)(&fill, module, "fill"));
     for (unsigned i = 1; i < 3; i++)
-        NEED(D(cuStreamCreate, cuStreamCreate)(&streams[i], i - 1));
+        OK(D(cuStreamCreate, cuStreamCreate)(&streams[i], i - 1));
 }
 
 /* The same sizes again and again, freed under work on every stream. */
@@ -113,14 +105,14 @@ static void allocate_and_free(void)
         if (*p) {
             look(*p, 64);
             launch(streams[i % 3], *p, 64, i);
-            NEED(D(cuMemFree_v2, cuMemFree)(*p));
+            OK(D(cuMemFree_v2, cuMemFree)(*p));
         }
-        NEED(D(cuMemAlloc_v2, cuMemAlloc)(p, words * 4));
+        OK(D(cuMemAlloc_v2, cuMemAlloc)(p, words * 4));
         launch(streams[(i + 1) % 3], *p, (uint32_t)words, i * 7);
-        NEED(D(cuStreamSynchronize, cuStreamSynchronize)(streams[(i + 1) % 3]));
+        OK(D(cuStreamSynchronize, cuStreamSynchronize)(streams[(i + 1) % 3]));
     }
     for (unsigned i = 0; i < 4; i++)
-        NEED(D(cuMemFree_v2, cuMemFree)(kept[i]));
+        OK(D(cuMemFree_v2, cuMemFree)(kept[i]));
 }
 
 static void ask(void)
@@ -129,21 +121,21 @@ static void ask(void)
     CUcontext ctx = NULL;
     size_t pitch, size;
 
-    NEED(D(cuMemAllocPitch_v2, cuMemAllocPitch)(&p, &pitch, 700, 5, 4));
-    NEED(D(cuMemGetAddressRange_v2, cuMemGetAddressRange)(&base, &size, p + 5));
-    NEED(D(cuPointerGetAttribute, cuPointerGetAttribute)(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    OK(D(cuMemAllocPitch_v2, cuMemAllocPitch)(&p, &pitch, 700, 5, 4));
+    OK(D(cuMemGetAddressRange_v2, cuMemGetAddressRange)(&base, &size, p + 5));
+    OK(D(cuPointerGetAttribute, cuPointerGetAttribute)(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p));
     printf("pitch %zu, base %s, size %zu, context %s\n", pitch, base == p ? "right" : "wrong", size,
            ctx ? "set" : "null");
-    NEED(D(cuMemFree_v2, cuMemFree)(p));
+    OK(D(cuMemFree_v2, cuMemFree)(p));
     printf("free again: %d\n", (int)D(cuMemFree_v2, cuMemFree)(p));
-    NEED(D(cuMemAllocManaged, cuMemAllocManaged)(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    OK(D(cuMemAllocManaged, cuMemAllocManaged)(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
     launch(streams[2], managed, 16, 3);
-    NEED(D(cuCtxSynchronize, cuCtxSynchronize)());
+    OK(D(cuCtxSynchronize, cuCtxSynchronize)());
     printf("managed %u\n", ((uint32_t *)(uintptr_t)managed)[5]);
-    NEED(D(cuMemFree_v2, cuMemFree)(managed));
-    NEED(D(cuMemAllocAsync, cuMemAllocAsync)(&p, 4096, streams[2]));
+    OK(D(cuMemFree_v2, cuMemFree)(managed));
+    OK(D(cuMemAllocAsync, cuMemAllocAsync)(&p, 4096, streams[2]));
     launch(streams[2], p, 16, 9);
-    NEED(D(cuMemFreeAsync, cuMemFreeAsync)(p, streams[2]));
+    OK(D(cuMemFreeAsync, cuMemFreeAsync)(p, streams[2]));
 }
 
 static void capture(void)
@@ -153,18 +145,18 @@ static void capture(void)
     CUgraph graph;
     CUresult code;
 
-    NEED(D(cuMemAlloc_v2, cuMemAlloc)(&p, 4096));
-    NEED(D(cuStreamBeginCapture_v2, cuStreamBeginCapture)(streams[2],
-                                                          CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(D(cuMemAlloc_v2, cuMemAlloc)(&p, 4096));
+    OK(D(cuStreamBeginCapture_v2, cuStreamBeginCapture)(streams[2],
+                                                        CU_STREAM_CAPTURE_MODE_RELAXED));
     launch(streams[2], p, 64, 1000);
     code = D(cuMemAlloc_v2, cuMemAlloc)(&beside, 8192);
-    NEED(D(cuStreamEndCapture, cuStreamEndCapture)(streams[2], &graph));
-    NEED(D(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags)(&exec, graph, 0));
-    NEED(D(cuGraphLaunch, cuGraphLaunch)(exec, streams[2]));
-    NEED(D(cuStreamSynchronize, cuStreamSynchronize)(streams[2]));
+    OK(D(cuStreamEndCapture, cuStreamEndCapture)(streams[2], &graph));
+    OK(D(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags)(&exec, graph, 0));
+    OK(D(cuGraphLaunch, cuGraphLaunch)(exec, streams[2]));
+    OK(D(cuStreamSynchronize, cuStreamSynchronize)(streams[2]));
     look(p, 64);
-    NEED(D(cuMemFree_v2, cuMemFree)(beside));
-    NEED(D(cuMemFree_v2, cuMemFree)(p));
+    OK(D(cuMemFree_v2, cuMemFree)(beside));
+    OK(D(cuMemFree_v2, cuMemFree)(p));
     printf("beside a capture: %d\n", (int)code);
 }
 
@@ -173,7 +165,7 @@ int main(int argc, char **argv)
     driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (argc != 2 || !driver)
         return 2;
-    NEED(((CUresult(*)(int *))dlsym(driver, "cuDriverGetVersion"))(&version));
+    OK(((CUresult(*)(int *))dlsym(driver, "cuDriverGetVersion"))(&version));
     if (!strcmp(argv[1], "get-proc")) {
         *(void **)&get_proc_v2 = dlsym(driver, "cuGetProcAddress_v2");
         *(void **)&get_proc = dlsym(driver, "cuGetProcAddress");

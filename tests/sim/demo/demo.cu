@@ -13,7 +13,7 @@
 
 #include <cuda_runtime.h>
 
-#define CHECK(call)                                                               \
+#define CHECK_CUDA(call)                                                          \
     do {                                                                          \
         cudaError_t error_ = (call);                                              \
         if (error_ != cudaSuccess) {                                              \
@@ -57,7 +57,8 @@ __global__ void season(unsigned *field, const unsigned *counts, int n, unsigned 
 static unsigned checksum(const unsigned *device_field)
 {
     std::vector<unsigned> field(cells);
-    CHECK(cudaMemcpy(field.data(), device_field, cells * sizeof(unsigned), cudaMemcpyDeviceToHost));
+    CHECK_CUDA(
+        cudaMemcpy(field.data(), device_field, cells * sizeof(unsigned), cudaMemcpyDeviceToHost));
     unsigned sum = 2166136261u;
     for (unsigned word : field)
         sum = (sum ^ word) * 16777619u;
@@ -76,47 +77,47 @@ int main(int argc, char **argv)
 
     cudaStream_t work, count;
     cudaEvent_t spread_done, tally_done;
-    CHECK(cudaStreamCreate(&work));
-    CHECK(cudaStreamCreateWithFlags(&count, cudaStreamNonBlocking));
-    CHECK(cudaEventCreateWithFlags(&spread_done, cudaEventDisableTiming));
-    CHECK(cudaEventCreateWithFlags(&tally_done, cudaEventDisableTiming));
+    CHECK_CUDA(cudaStreamCreate(&work));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&count, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaEventCreateWithFlags(&spread_done, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventCreateWithFlags(&tally_done, cudaEventDisableTiming));
 
     unsigned *field;
-    CHECK(cudaMalloc(&field, cells * sizeof(unsigned)));
-    CHECK(cudaMemcpy(field, start.data(), cells * sizeof(unsigned), cudaMemcpyHostToDevice));
+    CHECK_CUDA(cudaMalloc(&field, cells * sizeof(unsigned)));
+    CHECK_CUDA(cudaMemcpy(field, start.data(), cells * sizeof(unsigned), cudaMemcpyHostToDevice));
 
     for (int step = 1; step <= steps; step++) {
         unsigned *next, *counts;
-        CHECK(cudaMalloc(&next, cells * sizeof(unsigned)));
-        CHECK(cudaMalloc(&counts, bins * sizeof(unsigned)));
+        CHECK_CUDA(cudaMalloc(&next, cells * sizeof(unsigned)));
+        CHECK_CUDA(cudaMalloc(&counts, bins * sizeof(unsigned)));
 
         spread<<<cells / threads, threads, 0, work>>>(field, next, side);
-        CHECK(cudaEventRecord(spread_done, work));
+        CHECK_CUDA(cudaEventRecord(spread_done, work));
 
-        CHECK(cudaMemsetAsync(counts, 0, bins * sizeof(unsigned), count));
-        CHECK(cudaStreamWaitEvent(count, spread_done, 0));
+        CHECK_CUDA(cudaMemsetAsync(counts, 0, bins * sizeof(unsigned), count));
+        CHECK_CUDA(cudaStreamWaitEvent(count, spread_done, 0));
         tally<<<cells / threads, threads, 0, count>>>(next, counts, cells);
-        CHECK(cudaEventRecord(tally_done, count));
+        CHECK_CUDA(cudaEventRecord(tally_done, count));
 
-        CHECK(cudaStreamWaitEvent(work, tally_done, 0));
+        CHECK_CUDA(cudaStreamWaitEvent(work, tally_done, 0));
         season<<<cells / threads, threads, 0, work>>>(next, counts, cells, step);
-        CHECK(cudaGetLastError());
+        CHECK_CUDA(cudaGetLastError());
 
-        CHECK(cudaFree(field));
-        CHECK(cudaFree(counts));
+        CHECK_CUDA(cudaFree(field));
+        CHECK_CUDA(cudaFree(counts));
         field = next;
         if (step % 50 == 0 && step != steps) {
-            CHECK(cudaStreamSynchronize(work));
+            CHECK_CUDA(cudaStreamSynchronize(work));
             printf("demo: step %d, checksum %08x\n", step, checksum(field));
         }
     }
 
-    CHECK(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaDeviceSynchronize());
     printf("demo: done, checksum %08x\n", checksum(field));
-    CHECK(cudaFree(field));
-    CHECK(cudaEventDestroy(spread_done));
-    CHECK(cudaEventDestroy(tally_done));
-    CHECK(cudaStreamDestroy(work));
-    CHECK(cudaStreamDestroy(count));
+    CHECK_CUDA(cudaFree(field));
+    CHECK_CUDA(cudaEventDestroy(spread_done));
+    CHECK_CUDA(cudaEventDestroy(tally_done));
+    CHECK_CUDA(cudaStreamDestroy(work));
+    CHECK_CUDA(cudaStreamDestroy(count));
     return 0;
 }

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#define CHECK(call)                                                               \
+#define CHECK_CUDA(call)                                                          \
     do {                                                                          \
         cudaError_t error_ = (call);                                              \
         if (error_ != cudaSuccess) {                                              \
@@ -24,22 +24,22 @@ static cudaKernel_t spread, tally, season;
 static void load_kernels(void)
 {
     cudaLibrary_t library;
-    CHECK(cudaLibraryLoadData(&library, device_code, NULL, NULL, 0, NULL, NULL, 0));
-    CHECK(cudaLibraryGetKernel(&spread, library, "_Z6spreadPKjPji"));
-    CHECK(cudaLibraryGetKernel(&tally, library, "_Z5tallyPKjPji"));
-    CHECK(cudaLibraryGetKernel(&season, library, "_Z6seasonPjPKjij"));
+    CHECK_CUDA(cudaLibraryLoadData(&library, device_code, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK_CUDA(cudaLibraryGetKernel(&spread, library, "_Z6spreadPKjPji"));
+    CHECK_CUDA(cudaLibraryGetKernel(&tally, library, "_Z5tallyPKjPji"));
+    CHECK_CUDA(cudaLibraryGetKernel(&season, library, "_Z6seasonPjPKjij"));
 }
 
 static void launch(cudaKernel_t kernel, cudaStream_t stream, void **args)
 {
     dim3 grid = {CELLS / THREADS, 1, 1}, block = {THREADS, 1, 1};
-    CHECK(cudaLaunchKernel((const void *)kernel, grid, block, args, 0, stream));
+    CHECK_CUDA(cudaLaunchKernel((const void *)kernel, grid, block, args, 0, stream));
 }
 
 static unsigned checksum(const unsigned *device_field)
 {
     static unsigned field[CELLS];
-    CHECK(cudaMemcpy(field, device_field, sizeof(field), cudaMemcpyDeviceToHost));
+    CHECK_CUDA(cudaMemcpy(field, device_field, sizeof(field), cudaMemcpyDeviceToHost));
     unsigned sum = 2166136261u;
     for (size_t i = 0; i < CELLS; i++)
         sum = (sum ^ field[i]) * 16777619u;
@@ -52,8 +52,8 @@ static unsigned *first_field(void)
     for (size_t i = 0; i < CELLS; i++)
         start[i] = (unsigned)i * 2654435761u >> 8;
     void *field;
-    CHECK(cudaMalloc(&field, sizeof(start)));
-    CHECK(cudaMemcpy(field, start, sizeof(start), cudaMemcpyHostToDevice));
+    CHECK_CUDA(cudaMalloc(&field, sizeof(start)));
+    CHECK_CUDA(cudaMemcpy(field, start, sizeof(start), cudaMemcpyHostToDevice));
     return field;
 }
 
@@ -66,22 +66,22 @@ static unsigned *advance(unsigned *field, int step)
 {
     void *next, *counts;
     int side = SIDE, cells = CELLS;
-    CHECK(cudaMalloc(&next, CELLS * sizeof(unsigned)));
-    CHECK(cudaMalloc(&counts, BINS * sizeof(unsigned)));
+    CHECK_CUDA(cudaMalloc(&next, CELLS * sizeof(unsigned)));
+    CHECK_CUDA(cudaMalloc(&counts, BINS * sizeof(unsigned)));
 
     launch(spread, gpu.work, (void *[]){&field, &next, &side});
-    CHECK(cudaEventRecord(gpu.spread_done, gpu.work));
+    CHECK_CUDA(cudaEventRecord(gpu.spread_done, gpu.work));
 
-    CHECK(cudaMemsetAsync(counts, 0, BINS * sizeof(unsigned), gpu.count));
-    CHECK(cudaStreamWaitEvent(gpu.count, gpu.spread_done, 0));
+    CHECK_CUDA(cudaMemsetAsync(counts, 0, BINS * sizeof(unsigned), gpu.count));
+    CHECK_CUDA(cudaStreamWaitEvent(gpu.count, gpu.spread_done, 0));
     launch(tally, gpu.count, (void *[]){&next, &counts, &cells});
-    CHECK(cudaEventRecord(gpu.tally_done, gpu.count));
+    CHECK_CUDA(cudaEventRecord(gpu.tally_done, gpu.count));
 
-    CHECK(cudaStreamWaitEvent(gpu.work, gpu.tally_done, 0));
+    CHECK_CUDA(cudaStreamWaitEvent(gpu.work, gpu.tally_done, 0));
     launch(season, gpu.work, (void *[]){&next, &counts, &cells, &step});
 
-    CHECK(cudaFree(field));
-    CHECK(cudaFree(counts));
+    CHECK_CUDA(cudaFree(field));
+    CHECK_CUDA(cudaFree(counts));
     return next;
 }
 
@@ -92,26 +92,26 @@ int main(int argc, char **argv)
     printf("demo: every step takes two buffers with cudaMalloc and gives two back with cudaFree\n");
 
     load_kernels();
-    CHECK(cudaStreamCreate(&gpu.work));
-    CHECK(cudaStreamCreateWithFlags(&gpu.count, cudaStreamNonBlocking));
-    CHECK(cudaEventCreateWithFlags(&gpu.spread_done, cudaEventDisableTiming));
-    CHECK(cudaEventCreateWithFlags(&gpu.tally_done, cudaEventDisableTiming));
+    CHECK_CUDA(cudaStreamCreate(&gpu.work));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&gpu.count, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaEventCreateWithFlags(&gpu.spread_done, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventCreateWithFlags(&gpu.tally_done, cudaEventDisableTiming));
 
     unsigned *field = first_field();
     for (int step = 1; step <= steps; step++) {
         field = advance(field, step);
         if (step % 50 == 0 && step != steps) {
-            CHECK(cudaStreamSynchronize(gpu.work));
+            CHECK_CUDA(cudaStreamSynchronize(gpu.work));
             printf("demo: step %d, checksum %08x\n", step, checksum(field));
         }
     }
 
-    CHECK(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaDeviceSynchronize());
     printf("demo: done, checksum %08x\n", checksum(field));
-    CHECK(cudaFree(field));
-    CHECK(cudaEventDestroy(gpu.spread_done));
-    CHECK(cudaEventDestroy(gpu.tally_done));
-    CHECK(cudaStreamDestroy(gpu.work));
-    CHECK(cudaStreamDestroy(gpu.count));
+    CHECK_CUDA(cudaFree(field));
+    CHECK_CUDA(cudaEventDestroy(gpu.spread_done));
+    CHECK_CUDA(cudaEventDestroy(gpu.tally_done));
+    CHECK_CUDA(cudaStreamDestroy(gpu.work));
+    CHECK_CUDA(cudaStreamDestroy(gpu.count));
     return 0;
 }

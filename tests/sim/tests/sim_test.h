@@ -9,27 +9,7 @@
 #include <string.h>
 
 #include "sim.h"
-
-#define CHECK(condition)                                                                         \
-    do {                                                                                         \
-        if (!(condition)) {                                                                      \
-            fprintf(stderr, "%s:%d: not so: %s (SIM_SEED=%s)\n", __FILE__, __LINE__, #condition, \
-                    getenv("SIM_SEED") ? getenv("SIM_SEED") : "1");                              \
-            exit(1);                                                                             \
-        }                                                                                        \
-    } while (0)
-
-#define EXPECT(code, call)                                                                         \
-    do {                                                                                           \
-        CUresult got_ = (call);                                                                    \
-        if (got_ != (code)) {                                                                      \
-            fprintf(stderr, "%s:%d: %s returned %d, not %d (SIM_SEED=%s)\n", __FILE__, __LINE__,   \
-                    #call, (int)got_, (int)(code), getenv("SIM_SEED") ? getenv("SIM_SEED") : "1"); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-#define OK(call) EXPECT(CUDA_SUCCESS, call)
+#include "tests/common/check.h"
 
 /* Kernel fill(p, n, value): n words of value. */
 static void kernel_fill(const struct sim_kernel_call *call)

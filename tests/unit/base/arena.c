@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 struct odd {

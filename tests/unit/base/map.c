@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define N_KEYS 3000u

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 /* Reads numbers as the program's locale writes them: in some, "1.5GiB" would not be one. */

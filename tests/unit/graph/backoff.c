@@ -2,6 +2,7 @@
  * soon, also iterations longer than one sampling. */
 #include "graph/learn/backoff.h"
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 static uint64_t state = 5;

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define N_PLACES 65536u

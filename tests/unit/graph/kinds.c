@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 static uint64_t state = 3;

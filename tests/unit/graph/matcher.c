@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define N_SYMBOLS 60u

@@ -8,6 +8,7 @@
 #include "graph/record/intern.h"
 #include "interpose/driver/driver.h"
 #include "policy/managed/kernel_params.h"
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 struct ag_driver ag_cu;

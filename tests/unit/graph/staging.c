@@ -9,6 +9,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
 #include "policy/order.h"
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 struct ag_driver ag_cu;

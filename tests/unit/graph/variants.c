@@ -5,6 +5,7 @@
 
 #include "graph/learn/variants.h"
 #include "graph/replay/builder.h"
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define MOST_OPS 40

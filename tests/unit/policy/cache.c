@@ -6,6 +6,7 @@
 
 #include "interpose/report/stats.h"
 #include "policy/ledger.h"
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define KIB (1ull << 10)

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 static uint64_t state = 1;

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 static struct ag_ipc_id process;

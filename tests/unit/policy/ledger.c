@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 /* The ledger only compares these. */

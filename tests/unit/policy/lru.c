@@ -1,6 +1,7 @@
 /* policy/managed/lru.c: the oldest of many, against a plain search. */
 #include "policy/managed/lru.h"
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define N 700u

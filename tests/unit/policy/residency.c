@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "interpose/base/clock.h"
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define MIB      (1ull << 20)

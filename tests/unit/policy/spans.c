@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define N_SPANS 400u

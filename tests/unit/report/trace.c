@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 static struct ag_trace_ring *make_ring(uint32_t positions, uint32_t first)

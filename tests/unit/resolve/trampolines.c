@@ -15,6 +15,7 @@
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/resolve/bypass.h"
+#include "tests/common/chance.h"
 #include "tests/common/check.h"
 
 #define A_NAME     "cuMemBatchDecompressAsync"

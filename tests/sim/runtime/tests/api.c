@@ -2,7 +2,7 @@
  * Kernels come from a library loaded at run time. */
 #include <string.h>
 
-#include "check.h"
+#include "runtime_test.h"
 
 enum { N = 1000, BYTES = N * sizeof(unsigned) };
 
@@ -25,14 +25,14 @@ static void expect_all(const void *device, unsigned value)
     unsigned host[N];
     OK(cudaMemcpy(host, device, BYTES, cudaMemcpyDeviceToHost));
     for (int i = 0; i < N; i++)
-        EXPECT(host[i] == value);
+        CHECK(host[i] == value);
 }
 
 static void *device_words(void)
 {
     void *p = NULL;
     OK(cudaMalloc(&p, BYTES));
-    EXPECT(p != NULL);
+    CHECK(p != NULL);
     return p;
 }
 
@@ -41,18 +41,18 @@ static void test_devices(void)
     int count = 0, device = -1, warp = 0, version = 0;
     struct cudaDeviceProp prop;
     OK(cudaGetDeviceCount(&count));
-    EXPECT(count >= 1);
+    CHECK(count >= 1);
     OK(cudaSetDevice(0));
     OK(cudaGetDevice(&device));
-    EXPECT(device == 0);
+    CHECK(device == 0);
     OK(cudaGetDeviceProperties(&prop, 0));
     OK(cudaDeviceGetAttribute(&warp, cudaDevAttrWarpSize, 0));
-    EXPECT(prop.name[0] != '\0' && prop.totalGlobalMem > 0 && prop.warpSize == warp);
+    CHECK(prop.name[0] != '\0' && prop.totalGlobalMem > 0 && prop.warpSize == warp);
     OK(cudaDriverGetVersion(&version));
-    EXPECT(version >= 13000);
-    RETURNS(cudaErrorInvalidDevice, cudaSetDevice(count));
-    RETURNS(cudaErrorInvalidDevice, cudaGetLastError());
-    RETURNS(cudaSuccess, cudaGetLastError());
+    CHECK(version >= 13000);
+    EXPECT(cudaErrorInvalidDevice, cudaSetDevice(count));
+    EXPECT(cudaErrorInvalidDevice, cudaGetLastError());
+    EXPECT(cudaSuccess, cudaGetLastError());
 }
 
 static void test_memory(void)
@@ -62,35 +62,35 @@ static void test_memory(void)
     struct cudaPointerAttributes attributes;
 
     OK(cudaPointerGetAttributes(&attributes, p));
-    EXPECT(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
-    EXPECT(attributes.devicePointer == p);
+    CHECK(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
+    CHECK(attributes.devicePointer == p);
     OK(cudaPointerGetAttributes(&attributes, &p));
-    EXPECT(attributes.type == cudaMemoryTypeUnregistered);
+    CHECK(attributes.type == cudaMemoryTypeUnregistered);
     OK(cudaFree(p));
     OK(cudaFree(NULL));
     OK(cudaMalloc(&none, 0));
-    EXPECT(none == NULL);
-    RETURNS(cudaErrorMemoryAllocation, cudaMalloc(&p, (size_t)1 << 50));
+    CHECK(none == NULL);
+    EXPECT(cudaErrorMemoryAllocation, cudaMalloc(&p, (size_t)1 << 50));
     (void)cudaGetLastError();
 
     OK(cudaMemGetInfo(&free_before, &total));
     OK(cudaMallocPitch(&p, &pitch, 100, 7));
-    EXPECT(pitch >= 100);
+    CHECK(pitch >= 100);
     OK(cudaFree(p));
     OK(cudaMemGetInfo(&free_after, &total));
-    EXPECT(free_before <= total && free_after == free_before);
+    CHECK(free_before <= total && free_after == free_before);
 
     OK(cudaMallocHost(&pinned, BYTES));
     memset(pinned, 1, BYTES);
     OK(cudaPointerGetAttributes(&attributes, pinned));
-    EXPECT(attributes.type == cudaMemoryTypeHost);
+    CHECK(attributes.type == cudaMemoryTypeHost);
     OK(cudaFreeHost(pinned));
     OK(cudaMallocManaged(&managed, BYTES, cudaMemAttachGlobal));
     OK(cudaPointerGetAttributes(&attributes, managed));
-    EXPECT(attributes.type == cudaMemoryTypeManaged);
+    CHECK(attributes.type == cudaMemoryTypeManaged);
     fill_with(managed, 5, NULL);
     OK(cudaDeviceSynchronize());
-    EXPECT(((unsigned *)managed)[N - 1] == 5);
+    CHECK(((unsigned *)managed)[N - 1] == 5);
     OK(cudaFree(managed));
 }
 
@@ -103,14 +103,14 @@ static void test_flat_copies(void)
     OK(cudaMemcpy(a, host, BYTES, cudaMemcpyHostToDevice));
     OK(cudaMemcpy(b, a, BYTES, cudaMemcpyDeviceToDevice));
     OK(cudaMemcpy(back, b, BYTES, cudaMemcpyDefault));
-    EXPECT(memcmp(host, back, BYTES) == 0);
+    CHECK(memcmp(host, back, BYTES) == 0);
     OK(cudaMemset(b, 0x11, BYTES));
     expect_all(b, 0x11111111);
     memset(back, 0, BYTES);
     OK(cudaMemcpy(back, host, BYTES, cudaMemcpyHostToHost));
-    EXPECT(memcmp(host, back, BYTES) == 0);
+    CHECK(memcmp(host, back, BYTES) == 0);
     OK(cudaMemcpy(a, NULL, 0, cudaMemcpyHostToDevice));
-    RETURNS(cudaErrorInvalidMemcpyDirection, cudaMemcpy(a, b, BYTES, (enum cudaMemcpyKind)9));
+    EXPECT(cudaErrorInvalidMemcpyDirection, cudaMemcpy(a, b, BYTES, (enum cudaMemcpyKind)9));
     (void)cudaGetLastError();
     OK(cudaFree(a));
     OK(cudaFree(b));
@@ -129,9 +129,9 @@ static void test_pitched_copies(void)
     OK(cudaMemcpy2D(p, pitch, volume, WIDTH, WIDTH, HEIGHT, cudaMemcpyHostToDevice));
     OK(cudaMemcpy2D(back, 5, (char *)p + 2 * pitch + 7, pitch, 5, 3, cudaMemcpyDeviceToHost));
     for (int y = 0; y < 3; y++)
-        EXPECT(memcmp(back[0][y], &volume[0][2 + y][7], 5) == 0);
-    RETURNS(cudaErrorInvalidPitchValue,
-            cudaMemcpy2D(p, 1, volume, WIDTH, WIDTH, HEIGHT, cudaMemcpyHostToDevice));
+        CHECK(memcmp(back[0][y], &volume[0][2 + y][7], 5) == 0);
+    EXPECT(cudaErrorInvalidPitchValue,
+           cudaMemcpy2D(p, 1, volume, WIDTH, WIDTH, HEIGHT, cudaMemcpyHostToDevice));
     (void)cudaGetLastError();
     OK(cudaFree(p));
 
@@ -151,12 +151,12 @@ static void test_pitched_copies(void)
     OK(cudaMemcpy3D(&out));
     for (int z = 0; z < 2; z++) {
         for (int y = 0; y < 3; y++) {
-            EXPECT(memcmp(back[z][y], &volume[1 + z][2 + y][7], 5) == 0);
+            CHECK(memcmp(back[z][y], &volume[1 + z][2 + y][7], 5) == 0);
         }
     }
     OK(cudaMemset3D(d, 9, all));
     OK(cudaMemcpy3D(&out));
-    EXPECT(back[0][0][0] == 9 && back[1][2][4] == 9);
+    CHECK(back[0][0][0] == 9 && back[1][2][4] == 9);
     OK(cudaFree(d.ptr));
 }
 
@@ -186,10 +186,10 @@ static void test_streams_and_events(void)
     OK(cudaLaunchHostFunc(second, count_up, &calls));
     OK(cudaEventRecord(later, second));
     OK(cudaEventSynchronize(later));
-    EXPECT(calls == 1);
+    CHECK(calls == 1);
     OK(cudaEventQuery(later));
     OK(cudaEventElapsedTime(&ms, done, later));
-    EXPECT(ms >= 0);
+    CHECK(ms >= 0);
     OK(cudaStreamQuery(second));
     expect_all(b, 6);
     OK(cudaEventDestroy(done));
@@ -212,7 +212,7 @@ static void test_pools(void)
     OK(cudaDeviceGetDefaultMemPool(&pool, 0));
     OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &got));
-    EXPECT(got == keep);
+    CHECK(got == keep);
     OK(cudaMallocAsync(&p, BYTES, stream));
     fill_with(p, 8, stream);
     OK(cudaStreamSynchronize(stream));
@@ -242,10 +242,10 @@ static void test_capture(void)
     fill_with(a, 2, stream);
     launch(add, stream, (void *[]){&b, &a, &n});
     OK(cudaStreamIsCapturing(stream, &status));
-    EXPECT(status == cudaStreamCaptureStatusActive);
+    CHECK(status == cudaStreamCaptureStatusActive);
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaGraphGetNodes(graph, NULL, &n_nodes));
-    EXPECT(n_nodes == 2);
+    CHECK(n_nodes == 2);
     OK(cudaGraphInstantiate(&exec, graph, 0));
     OK(cudaGraphDestroy(graph));
     for (int i = 0; i < 3; i++)
@@ -276,12 +276,12 @@ static void test_built_graph(void)
     OK(cudaGraphInstantiate(&exec, graph, 0));
     OK(cudaGraphLaunch(exec, NULL));
     OK(cudaDeviceSynchronize());
-    EXPECT(host[0] == 4 && host[N - 1] == 4);
+    CHECK(host[0] == 4 && host[N - 1] == 4);
     value = 7;
     OK(cudaGraphExecKernelNodeSetParams(exec, kernel, &params));
     OK(cudaGraphLaunch(exec, NULL));
     OK(cudaDeviceSynchronize());
-    EXPECT(host[0] == 7 && host[N - 1] == 7);
+    CHECK(host[0] == 7 && host[N - 1] == 7);
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
     OK(cudaFree(a));
@@ -290,16 +290,16 @@ static void test_built_graph(void)
 static void test_errors(void)
 {
     void *p = device_words();
-    EXPECT(strcmp(cudaGetErrorName(cudaErrorMemoryAllocation), "cudaErrorMemoryAllocation") == 0);
-    EXPECT(strlen(cudaGetErrorString(cudaErrorMemoryAllocation)) > 0);
-    RETURNS(cudaErrorInvalidValue, cudaFree((char *)p + 8));
-    RETURNS(cudaErrorInvalidValue, cudaPeekAtLastError());
+    CHECK(strcmp(cudaGetErrorName(cudaErrorMemoryAllocation), "cudaErrorMemoryAllocation") == 0);
+    CHECK(strlen(cudaGetErrorString(cudaErrorMemoryAllocation)) > 0);
+    EXPECT(cudaErrorInvalidValue, cudaFree((char *)p + 8));
+    EXPECT(cudaErrorInvalidValue, cudaPeekAtLastError());
     OK(cudaFree(p)); /* a success leaves the last error as it is */
-    RETURNS(cudaErrorInvalidValue, cudaGetLastError());
-    RETURNS(cudaSuccess, cudaPeekAtLastError());
-    RETURNS(cudaErrorInvalidDeviceFunction,
-            cudaLaunchKernel((const void *)test_errors, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0,
-                             NULL));
+    EXPECT(cudaErrorInvalidValue, cudaGetLastError());
+    EXPECT(cudaSuccess, cudaPeekAtLastError());
+    EXPECT(cudaErrorInvalidDeviceFunction,
+           cudaLaunchKernel((const void *)test_errors, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0,
+                            NULL));
     (void)cudaGetLastError();
 }
 

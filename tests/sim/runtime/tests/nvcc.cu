@@ -7,7 +7,7 @@
 
 #include <cuda_runtime.h>
 
-#include "check.h"
+#include "runtime_test.h"
 
 enum { N = 1000 };
 
@@ -57,14 +57,14 @@ static void test_launches()
     OK(cudaGetLastError());
     OK(cudaMemcpy(back, p, sizeof(back), cudaMemcpyDeviceToHost));
     const unsigned expected[7] = {2, 3, 4, 5, 6, 7, 64};
-    EXPECT(memcmp(back, expected, sizeof(back)) == 0);
+    CHECK(memcmp(back, expected, sizeof(back)) == 0);
 
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(8);
     config.blockDim = dim3(9);
     OK(cudaLaunchKernelEx(&config, shape, p));
     OK(cudaMemcpy(back, p, sizeof(back), cudaMemcpyDeviceToHost));
-    EXPECT(back[0] == 8 && back[3] == 9);
+    CHECK(back[0] == 8 && back[3] == 9);
     OK(cudaFree(p));
 
     double host[N], *d;
@@ -75,7 +75,7 @@ static void test_launches()
     scale<double><<<4, 256>>>(d, 0.5, N);
     OK(cudaMemcpy(host, d, sizeof(host), cudaMemcpyDeviceToHost));
     for (int i = 0; i < N; i++)
-        EXPECT(host[i] == i * 0.5);
+        CHECK(host[i] == i * 0.5);
     OK(cudaFree(d));
 }
 
@@ -89,20 +89,20 @@ static void test_variables()
     size_t size;
     OK(cudaGetSymbolAddress(&address, table));
     OK(cudaGetSymbolSize(&size, table));
-    EXPECT(size == sizeof(table));
+    CHECK(size == sizeof(table));
     add<<<4, 256>>>((unsigned *)address, (const unsigned *)address, N);
     OK(cudaMemcpyFromSymbol(back, table, sizeof(back)));
     for (int i = 0; i < N; i++)
-        EXPECT(back[i] == 2 * host[i]);
+        CHECK(back[i] == 2 * host[i]);
     OK(cudaMemcpyFromSymbol(back, table, 8, 16));
-    EXPECT(back[0] == 10 && back[1] == 12);
+    CHECK(back[0] == 10 && back[1] == 12);
     OK(cudaMemcpyToSymbol(factors, host, sizeof(factors)));
-    RETURNS(cudaErrorInvalidValue, cudaMemcpyToSymbol(factors, host, sizeof(factors) + 1));
+    EXPECT(cudaErrorInvalidValue, cudaMemcpyToSymbol(factors, host, sizeof(factors) + 1));
     (void)cudaGetLastError();
 
     fill<<<4, 256>>>(shared_words, 3, N);
     OK(cudaDeviceSynchronize());
-    EXPECT(shared_words[0] == 3 && shared_words[N - 1] == 3);
+    CHECK(shared_words[0] == 3 && shared_words[N - 1] == 3);
 }
 
 static void test_errors()
@@ -110,7 +110,7 @@ static void test_errors()
     unsigned *p;
     OK(cudaMalloc(&p, sizeof(*p)));
     without_host_function<<<1, 1>>>(p);
-    RETURNS(cudaErrorInvalidDeviceFunction, cudaGetLastError());
+    EXPECT(cudaErrorInvalidDeviceFunction, cudaGetLastError());
     OK(cudaFree(p));
 }
 
@@ -145,7 +145,7 @@ static void test_threads()
     for (std::thread &thread : threads)
         thread.join();
     for (bool r : right)
-        EXPECT(r);
+        CHECK(r);
 }
 
 static void test_capture()
@@ -164,7 +164,7 @@ static void test_capture()
     OK(cudaGraphLaunch(exec, stream));
     OK(cudaStreamSynchronize(stream));
     OK(cudaMemcpy(back, p, sizeof(back), cudaMemcpyDeviceToHost));
-    EXPECT(back[0] == 42 && back[N - 1] == 42);
+    CHECK(back[0] == 42 && back[N - 1] == 42);
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
     OK(cudaStreamDestroy(stream));

@@ -1,0 +1,20 @@
+"""The examples of docs/api.md for Python, with PyTorch."""
+import os
+import re
+
+from api_common import expect, torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    with open(os.path.join(HERE, "..", "..", "..", "docs", "api.md"), encoding="utf-8") as file:
+        examples = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+    expect(len(examples) == 4, "four examples")
+    for text in examples:
+        exec(text, {"fill": lambda parts: None, "step": lambda *parts: sum(part.sum() for part in parts)})
+        torch.cuda.synchronize()
+    print(len(examples), "examples run")
+
+
+main()

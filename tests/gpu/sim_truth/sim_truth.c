@@ -1,0 +1,63 @@
+/* sim_truth.c: asks a driver the questions that the simulation's rules answer, one line a rule; the
+ * questions of a subject lie in the file of its name.
+ *
+ * The same program runs on a GPU and on the simulated driver (tests/sim); tests/sim/RULES.md says
+ * which rule each line is about, and the two outputs are to be the same, line by line:
+ *
+ *     gcc -O1 -I. -I$CUDA_HOME/include tests/gpu/sim_truth/[a-z]*.c -o sim_truth -ldl -lpthread
+ *     ./sim_truth > gpu.txt
+ *     LD_LIBRARY_PATH=build/tests/sim SIM_SCHED=lazy SIM_VIOLATION=count SIM_DEVICES=2 \
+ *         SIM_MEMORY=8GiB ./sim_truth > sim.txt
+ *
+ * The driver API only, every call looked up by its exported name. Each group of questions has a
+ * process of its own, forked before cuInit, so that a fault or a hang costs no more than its group.
+ * "Waits" means: a kernel that takes SPIN_NS and then writes a word of pinned memory had written it
+ * when the call returned. */
+#define _GNU_SOURCE
+#include "tests/gpu/sim_truth/truth.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GROUP_SEC 120
+
+#define ROW_OF_GROUP(name, function) {name, function},
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} groups[] = {GROUPS(ROW_OF_GROUP)};
+
+static void run_group(size_t i)
+{
+    int status;
+
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(GROUP_SEC);
+        groups[i].run();
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    if (WIFSIGNALED(status))
+        printf("# %s: ended by signal %d\n", groups[i].name, WTERMSIG(status));
+    else if (WEXITSTATUS(status))
+        printf("# %s: ended with status %d\n", groups[i].name, WEXITSTATUS(status));
+}
+
+/* Without arguments: all groups; else those whose names contain one of the arguments. */
+int main(int argc, char **argv)
+{
+    if (!open_driver())
+        return 77;
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        bool wanted = argc == 1;
+        for (int j = 1; j < argc; j++)
+            wanted |= strstr(groups[i].name, argv[j]) != NULL;
+        if (wanted)
+            run_group(i);
+    }
+    return 0;
+}
