@@ -1,5 +1,5 @@
-/* `allograft diff A B`: what two runs counted differently: in words, and each number by its weight.
- */
+/* `allograft diff A B`: what two runs counted differently: in words, and each number by its
+ * weight. */
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 

@@ -70,7 +70,7 @@ bool figure_is_outlier(const struct job *job, const struct process *process, enu
 /* The first four always; the others where a process has more than nothing. */
 bool figure_is_shown(const struct job *job, enum figure figure);
 
-/* ---- overview: what matters, in a few lines ------------------------------------------------- */
+/* ---- overview: what matters, in a few lines ------------------------------------------------ */
 
 struct overview_row {
     char label[64];
@@ -80,19 +80,19 @@ struct overview_row {
 
 #define OVERVIEW_ROWS 16u
 
-/* Of a plain process that ran for so long, or the sum of several. Returns how many rows there are.
- */
+/* Of a plain process that ran for so long, or the sum of several. Returns how many rows there
+ * are. */
 unsigned overview(const struct process *process, double elapsed_ns,
                   struct overview_row rows[OVERVIEW_ROWS]);
 /* The same as lines of text. */
 void overview_text(struct ag_text *text, const struct process *process, double elapsed_ns);
 
-/* ---- job_text.c ------------------------------------------------------------------------------ */
+/* ---- job_text.c ---------------------------------------------------------------------------- */
 
 void job_render_text(struct ag_text *text, const struct job *job);
 void job_render_json(struct ag_text *text, const struct job *job);
 
-/* ---- html_report.c --------------------------------------------------------------------------- */
+/* ---- html_report.c ------------------------------------------------------------------------- */
 
 void job_render_html(struct ag_text *text, const struct job *job);
 

@@ -1,5 +1,5 @@
-/* process.c: reads what a process counted from a file of counters or a JSON report: see process.h.
- */
+/* process.c: reads what a process counted from a file of counters or a JSON report: see
+ * process.h. */
 #include "tools/report/process.h"
 
 #include "tools/base/complain.h"

@@ -59,8 +59,8 @@ extern const char *const place_names[AG_N_PLACEMENTS];
 const char *counters_read(int fd, struct ag_stats *stats);
 /* Running, dead, or of another machine or container? They were read at `path` in `folder`. */
 enum ag_record_state counters_state(const struct ag_stats_head *head, int folder, const char *path);
-/* When it is now by the clock of the counters, and how the process ended, which goes into the head.
- */
+/* When it is now by the clock of the counters, and how the process ended, which goes into the
+ * head. */
 struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state state);
 
 /* ---- stats_json.c -------------------------------------------------------------------------- */

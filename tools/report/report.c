@@ -1,5 +1,5 @@
-/* `allograft report`: what processes counted, out of their counters' files or their JSON reports.
- */
+/* `allograft report`: what processes counted, out of their counters' files or their JSON
+ * reports. */
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 

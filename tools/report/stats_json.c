@@ -122,8 +122,8 @@ static const json_t *list(struct reader *reader, const json_t *object, const cha
 
 /* ---- the parts of a report ----------------------------------------------------------------- */
 
-/* Where the counters of a group stand: in one of the objects, or in an object of the group's name.
- */
+/* Where the counters of a group stand: in one of the objects, or in an object of the group's
+ * name. */
 static const json_t *part_of_group(struct reader *reader, const json_t *root, const char *group)
 {
     static const struct {

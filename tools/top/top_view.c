@@ -1,4 +1,4 @@
-/* top_view.c: the table of `allograft top`, as lines and as JSON: see top.h. */
+/* top_view.c: renders the table of `allograft top` as lines and as JSON: see top.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static uint64_t memory_of(const struct top_row *row)
     return sum;
 }
 
-/* "1.23k", "4.56M"; a second's. */
+/* "12.3k", "4.6M": a rate per second. */
 static void rate_text(char *buffer, size_t size, double rate)
 {
     static const char units[] = {'\0', 'k', 'M', 'G'};
@@ -66,7 +66,7 @@ enum column {
     N_COLUMNS
 };
 
-/* In the order in which they get room; shown in the order of `place`. */
+/* In order of importance, which decides what fits; shown in the order of `place`. */
 static const struct {
     const char *title;
     unsigned width, place;
@@ -95,7 +95,7 @@ static void size_cell(char *cell, size_t size, uint64_t bytes)
         snprintf(cell, size, "-");
 }
 
-/* Of counters that may be anything. */
+/* Damaged counters may have any value. */
 static uint64_t whole(double value)
 {
     return value < 1.8e19 ? (uint64_t)value : UINT64_MAX;
@@ -162,7 +162,7 @@ static void cell_of(char *cell, size_t size, const struct top_row *row, enum col
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-/* Which columns there is room for. */
+/* Chooses the columns that fit. */
 static void choose(bool shown[N_COLUMNS], unsigned columns)
 {
     unsigned used = 0;
@@ -172,11 +172,11 @@ static void choose(bool shown[N_COLUMNS], unsigned columns)
         if (shown[i])
             used += columns_of[i].width + (used != 0);
         else
-            columns = used; /* a less important one does not get the room of this one */
+            columns = used; /* no less important column takes its place */
     }
 }
 
-/* `bytes` of a text that fill `width` columns at most; a character is one wide. */
+/* The number of bytes of a text that fit into `width` columns, one for each character. */
 static int cut(const char *text, unsigned width)
 {
     size_t at = 0;
@@ -240,14 +240,14 @@ static void add_title(struct ag_text *text, const struct top_table *table, unsig
         n_simulated += table->rows[i].simulated;
         sum += table->rows[i].state != AG_RECORD_DEAD ? memory_of(&table->rows[i]) : 0;
     }
-    snprintf(title, sizeof(title), "allograft top: %u running with %s, %zu dead", n_running,
+    snprintf(title, sizeof(title), "allograft top: %u running, using %s; %zu dead", n_running,
              ag_text_size(memory, sizeof(memory), sum), table->n - n_running);
     if (table->n_others)
-        snprintf(title + strlen(title), sizeof(title) - strlen(title), ", %u of other builds",
+        snprintf(title + strlen(title), sizeof(title) - strlen(title), ", %u from other builds",
                  table->n_others);
     if (n_simulated)
         snprintf(title + strlen(title), sizeof(title) - strlen(title),
-                 ", %u simulated: times mean nothing", n_simulated);
+                 "; %u simulated: times mean nothing", n_simulated);
     ag_text_add(text, "%.*s%s", cut(title, columns), title, line_end);
 }
 

@@ -1,5 +1,5 @@
-/* Writes a trace as the JSON that Perfetto reads, and as the CSV that RMM replays: see trace_out.h.
- */
+/* Writes a trace as the JSON that Perfetto reads, and as the CSV that RMM replays: see
+ * trace_out.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
