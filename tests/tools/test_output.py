@@ -424,7 +424,7 @@ class Torn(OutputTest):
                 os.truncate(trace, size)
                 _, said = child.communicate(timeout=60)
             self.assertEqual((child.returncode, said),
-                             (1, f"allograft: trace: {trace}: it became shorter while it was read\n"), size)
+                             (1, f"allograft: trace: {trace}: it was truncated while it was read\n"), size)
 
 
 if __name__ == "__main__":

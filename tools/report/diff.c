@@ -1,5 +1,4 @@
-/* `allograft diff A B`: what two runs counted differently: in words, and each number by its
- * weight. */
+/* diff.c: `allograft diff A B` compares what two runs counted, in words and number by number. */
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 
@@ -15,7 +14,7 @@
 
 enum whole { WHOLE_TIME, WHOLE_LEVEL, WHOLE_BYTES, WHOLE_OPERATIONS, WHOLE_CALLS, N_WHOLES };
 
-/* What is shown together; the first tells most. */
+/* Groups of rows, the most important first. */
 enum part { PART_ALL, PART_PLACES, PART_LIBRARY, N_PARTS };
 
 struct row {
@@ -29,8 +28,8 @@ struct row {
 struct comparison {
     struct process sides[2];
     double wholes[N_WHOLES];
-    enum part part;    /* of the rows that are added */
-    unsigned n_places; /* placements that had memory on either side */
+    enum part part;    /* of the rows that are being added */
+    unsigned n_places; /* placements with memory on either side */
     struct row *rows;  /* what differs */
     size_t n, capacity;
     bool no_memory;
@@ -121,7 +120,7 @@ static const char *title_of_group(const char *group)
         {"calls", "coverage"},
         {"fallbacks", "left to the driver"},
         {"drains", "frees drained"},
-        {"paid", "waits paid"},
+        {"paid", "frees awaited"},
         {"async", "stream-ordered calls"},
         {"flushes", "replay flushed"},
         {"staging", "replay staging"},
@@ -176,8 +175,8 @@ static void compare_memory(struct comparison *it, const char *group, double sums
         [FREES] = {"frees", UNIT_COUNT, WHOLE_CALLS},
         [FAILED] = {"allocations that failed", UNIT_COUNT, WHOLE_CALLS},
         [BYTES] = {"bytes asked for", UNIT_BYTES, WHOLE_BYTES},
-        [ALLOC_NS] = {"time in allocating", UNIT_NS, WHOLE_TIME},
-        [FREE_NS] = {"time in freeing", UNIT_NS, WHOLE_TIME},
+        [ALLOC_NS] = {"time in allocations", UNIT_NS, WHOLE_TIME},
+        [FREE_NS] = {"time in frees", UNIT_NS, WHOLE_TIME},
         [PEAK] = {"peak", UNIT_BYTES, WHOLE_LEVEL},
         [CURRENT] = {"in use at the end", UNIT_BYTES, WHOLE_LEVEL},
     };
@@ -186,7 +185,7 @@ static void compare_memory(struct comparison *it, const char *group, double sums
         compare(it, group, rows[i].name, rows[i].unit, rows[i].whole, sums[0][i], sums[1][i]);
 }
 
-/* Devices are added up: two runs may have had different ones. */
+/* Adds up the devices: the two runs may have had different ones. */
 static void sum_place(const struct process *side, unsigned place, double *sum)
 {
     for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {
@@ -204,8 +203,8 @@ static void sum_place(const struct process *side, unsigned place, double *sum)
     }
 }
 
-/* All placements together, and each: what moved from one to another is a change of both, and none
- * of their sum. */
+/* Compares the sum of all placements, and each placement: memory that moved from one to another
+ * changes both, but not the sum. */
 static void compare_places(struct comparison *it)
 {
     double all[2][N_NUMBERS] = {{0}};
@@ -262,7 +261,7 @@ static int by_part_and_weight(const void *a, const void *b)
     return by_weight(a, b);
 }
 
-/* Why the times of the two are not to be compared, or NULL. */
+/* Why times cannot be compared, or NULL. */
 static const char *times_fault(const struct ag_stats_head *a, const struct ag_stats_head *b)
 {
     if (a->simulated && b->simulated)
@@ -289,13 +288,13 @@ static void compare_all(struct comparison *it)
             (double)b->cached_peak);
     compare(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
             (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
-    compare(it, "replay", "a round without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,
+    compare(it, "replay", "an iteration without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,
             (double)b->eager_ns);
-    compare(it, "replay", "a round with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,
+    compare(it, "replay", "an iteration with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,
             (double)b->replayed_ns);
 }
 
-/* ---- how it is said ------------------------------------------------------------------------ */
+/* ---- output -------------------------------------------------------------------------------- */
 
 /* "+12.3 %", "3.2x", "new", "gone" */
 static const char *change(char *buffer, size_t size, double a, double b)
@@ -334,7 +333,7 @@ static void text_side(struct ag_text *text, const char *name, const struct proce
     ag_text_add(text, "\n");
 }
 
-/* Where the report goes is always another place, and tells nothing. */
+/* STATS is left out: each report has its own file. */
 static void text_settings(struct ag_text *text, const struct comparison *it)
 {
     const char *values[2];
@@ -389,7 +388,7 @@ static void render_text(struct ag_text *text, const struct comparison *it, doubl
         text_row(text, row);
     }
     if (part == N_PARTS)
-        ag_text_add(text, it->n ? "  no number differs by that much\n" : "  no number differs\n");
+        ag_text_add(text, it->n ? "  no number differs by as much\n" : "  no number differs\n");
 }
 
 static void render_json(struct ag_text *text, const struct comparison *it, double least)
@@ -452,8 +451,7 @@ static int take_options(const struct command_line *line, struct options *options
         }
         options->least = strtod(value, &end);
         if (end == value || (*end && strcmp(end, "%") != 0) || !(options->least >= 0)) {
-            command_complain("diff: --least=%s is not allowed; allowed: a share in percent, such "
-                             "as 1%%",
+            command_complain("diff: --least=%s is not allowed; allowed: a percentage, such as 1%%",
                              value);
             return STATUS_USAGE;
         }
@@ -473,7 +471,7 @@ static int show(struct comparison *it, const struct options *options)
         qsort(it->rows, it->n, sizeof(*it->rows), options->json ? by_weight : by_part_and_weight);
     (options->json ? render_json : render_text)(&text, it, options->least);
     if (it->no_memory || text.truncated) {
-        command_complain("no memory for the whole report");
+        command_complain("out of memory for the report");
         status = STATUS_FAILED;
     } else {
         fwrite(text.data, 1, text.length, stdout);

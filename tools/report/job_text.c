@@ -1,4 +1,4 @@
-/* job_text.c: a job as text and as JSON: ranks in a table, then the sum as one process's report. */
+/* job_text.c: renders a job as text and as JSON: a table of ranks, then their sum as a report. */
 #include "tools/report/job.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void add_cell(struct ag_text *text, const struct job *job, const struct p
     ag_text_add(text, " %10s", cell);
 }
 
-/* Of the column of hosts: no name is cut. */
+/* The width of the column of hosts; names are never cut. */
 static int host_width(const struct job *job)
 {
     size_t width = strlen("median");
@@ -83,14 +83,14 @@ static void add_table(struct ag_text *text, const struct job *job)
         if (figure_is_shown(job, i))
             add_cell(text, job, NULL, i);
     }
-    ag_text_add(text, "\n    (in calls: in allocating and freeing%s)\n",
+    ag_text_add(text, "\n    (in calls: time spent in allocations and frees%s)\n",
                 figure_is_shown(job, FIGURE_WAITED) ? "; waits: frees that made the host wait"
                                                     : "");
     if (any)
-        ag_text_add(text,
-                    "    (* an outlier: more than 1.5 times the median, or less than the median / "
-                    "1.5; time in calls:\n       and 1 %% of the process's time away from it; "
-                    "shares: and 5 points)\n");
+        ag_text_add(
+            text, "    (* an outlier: more than 1.5 times the median, or less than the median / "
+                  "1.5; a time in\n       calls must also differ by 1 %% of the process's time, a "
+                  "share by 5 points)\n");
 }
 
 void job_render_text(struct ag_text *text, const struct job *job)
@@ -100,11 +100,10 @@ void job_render_text(struct ag_text *text, const struct job *job)
 
     add_title(text, job);
     add_table(text, job);
-    ag_text_add(
-        text,
-        "  all together (devices of one model as one; peaks are the processes' own, added up)\n");
+    ag_text_add(text, "  all together (devices of one model share a row; a peak is the sum of the "
+                      "processes' peaks)\n");
     ag_render_text(&sum, job->total.stats, &job->total.moment);
-    rest = sum.data ? strchr(sum.data, '\n') : NULL; /* behind its title */
+    rest = sum.data ? strchr(sum.data, '\n') : NULL; /* skips the title */
     ag_text_add(text, "%s", rest ? rest + 1 : "");
     text->truncated |= sum.truncated;
     ag_text_finish(&sum);

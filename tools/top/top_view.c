@@ -240,14 +240,14 @@ static void add_title(struct ag_text *text, const struct top_table *table, unsig
         n_simulated += table->rows[i].simulated;
         sum += table->rows[i].state != AG_RECORD_DEAD ? memory_of(&table->rows[i]) : 0;
     }
-    snprintf(title, sizeof(title), "allograft top: %u running, using %s; %zu dead", n_running,
+    snprintf(title, sizeof(title), "allograft top: %u running with %s, %zu dead", n_running,
              ag_text_size(memory, sizeof(memory), sum), table->n - n_running);
     if (table->n_others)
         snprintf(title + strlen(title), sizeof(title) - strlen(title), ", %u from other builds",
                  table->n_others);
     if (n_simulated)
         snprintf(title + strlen(title), sizeof(title) - strlen(title),
-                 "; %u simulated: times mean nothing", n_simulated);
+                 ", %u simulated: times mean nothing", n_simulated);
     ag_text_add(text, "%.*s%s", cut(title, columns), title, line_end);
 }
 
