@@ -388,7 +388,7 @@ class Files(Case):
         self.refused(whole[:12] + b'\7' + whole[13:], 'another build')  # size
         self.refused(whole[:16] + b'\7' + whole[17:], 'another build')  # names
         self.refused(json.dumps({'schema': 'allograft-stats/1'}).encode(), 'JSON')
-        for path, said in (('/no/such/file', 'No such file'), ('/dev/null', 'no file'), ('', ': ')):
+        for path, said in (('/no/such/file', 'No such file'), ('/dev/null', 'not a regular file'), ('', ': ')):
             result = report(path)
             self.assertEqual(result.returncode, 1)
             self.assertIn(said, result.stderr)

@@ -35,7 +35,7 @@ const char *counters_read(int fd, struct ag_stats *stats)
     ssize_t n;
 
     if (fstat(fd, &st))
-        return "is not a file";
+        return "is not a regular file";
     memset(head, 0, sizeof(*head));
     n = pread(fd, stats, sizeof(*head), 0); /* the head comes first */
     if (n < 0 || memcmp(head->magic, AG_STATS_MAGIC,

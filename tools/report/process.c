@@ -118,7 +118,7 @@ static const char *read_into(int fd, int folder, const char *path, struct proces
     struct stat st;
 
     if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return "is not a file";
+        return "is not a regular file";
     if (looks_like_json(fd))
         return read_json(fd, (size_t)st.st_size, process);
     fault = counters_read(fd, process->stats);

@@ -491,10 +491,10 @@ static void begin_card(struct ag_text *text, unsigned best)
     html_card_begin(text, true, simulated ? "Peak device memory" : "Time of a run", NULL);
     ag_text_add(
         text,
-        "<p class=\"note\">%u runs with each setting, in turn%s. Shares are relative to the "
+        "<p class=\"note\">%u run%s with each setting, in turn%s. Shares are relative to the "
         "program as it is%s</p>\n",
-        options.runs, stopped ? ", stopped early" : "",
-        simulated ? ". " SIMULATED : "; the spread is half the interquartile range.");
+        options.runs, options.runs == 1 ? "" : "s", stopped ? ", stopped early" : "",
+        simulated ? "." : "; the spread is half the interquartile range.");
     add_outcome(text, best);
     html_bars_begin(text, "", "setting", simulated ? "peak" : "median");
 }
