@@ -1,6 +1,7 @@
 /* What the first operations of a program would wait for is made as its first context comes to life,
  * which takes some hundred times as long: memory of the first streams, the tables of kernels'
  * parameters, and the watchdog. */
+#include "graph/replay/watchdog.h"
 #include "graph/stream.h"
 #include "interpose/base/pages.h"
 #include "policy/managed/kernel_params.h"

@@ -20,8 +20,10 @@
 #include <string.h>
 
 #include "graph/learn/marks.h"
-#include "graph/record/detail.h"
+#include "graph/record/intern.h"
 #include "graph/replay/builder.h"
+#include "graph/replay/segment.h"
+#include "graph/replay/watchdog.h"
 #include "graph/stream.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
@@ -89,7 +91,7 @@ static bool is_wait(enum ag_flush why)
 static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 {
     for (unsigned i = 0; i < 2; i++) {
-        if (ag_context_make_current(stream->context, ret_pushed) == CUDA_SUCCESS)
+        if (ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS)
             return true;
     }
     return false;
@@ -107,13 +109,13 @@ static void flush(struct ag_stream *stream, enum ag_flush why)
 
     if (!ag_stream_own_within(stream, timeout))
         return;
-    ag_segment_settle(stream);
+    ag_segment_join_proxy(stream);
     if (enter_context(stream, &pushed)) {
         ag_segment_end(stream, true, why);
         ag_context_restore(pushed);
     }
     if (is_wait(why))
-        ag_segment_round(stream, false);
+        ag_segment_end_iteration(stream, false);
     ag_stream_disown(stream);
 }
 
@@ -122,13 +124,13 @@ static void visit(struct ag_stream *stream, void *data)
     const memory_order relaxed = memory_order_relaxed;
     const struct flush *which = data;
 
-    if (which->context && atomic_load_explicit(&stream->context, relaxed) != which->context)
+    if (which->context && atomic_load_explicit(&stream->id.context, relaxed) != which->context)
         return;
     if (which->thread && atomic_load_explicit(&stream->last_thread, relaxed) != which->thread)
         return;
-    if (which->legacy && !atomic_load_explicit(&stream->is_legacy, relaxed))
+    if (which->legacy && !atomic_load_explicit(&stream->id.is_legacy, relaxed))
         return;
-    if (which->blocking && !atomic_load_explicit(&stream->is_blocking, relaxed))
+    if (which->blocking && !atomic_load_explicit(&stream->id.is_blocking, relaxed))
         return;
     flush(stream, which->why);
 }
@@ -152,7 +154,7 @@ static void flush_before(struct ag_context *context, CUstream handle,
                          const struct ag_stream *stream)
 {
     bool is_legacy = handle == CU_STREAM_LEGACY;
-    bool is_blocking = !is_legacy && (!stream || stream->is_blocking);
+    bool is_blocking = !is_legacy && (!stream || stream->id.is_blocking);
 
     if (ag_stream_conflicts(is_legacy, is_blocking))
         flush_other_side(context, is_legacy);
@@ -183,7 +185,7 @@ void ag_replay_allocates(CUstream handle, bool per_thread)
     if (!ag_replay_on() || !ag_replay_holds())
         return;
     stream = come_after(ag_replay_stream(handle, per_thread), AG_FLUSH_OTHER_STREAM);
-    if (stream && atomic_load_explicit(&stream->thread, memory_order_relaxed) &&
+    if (stream && atomic_load_explicit(&stream->id.thread, memory_order_relaxed) &&
         atomic_load_explicit(&stream->open, memory_order_acquire))
         flush(stream, AG_FLUSH_UNRECORDED);
 }
@@ -193,10 +195,10 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
     struct ag_stream *stream;
 
     handle = ag_replay_stream(handle, per_thread);
-    if (!ag_replay_on() || ag_replay_is_on_fast_path(handle) || ag_stream_resting(handle))
+    if (!ag_replay_on() || ag_replay_is_on_fast_path(handle) || ag_stream_update_fast_path(handle))
         return;
     stream = come_after(handle, why);
-    if (stream && !atomic_load_explicit(&stream->asleep, memory_order_acquire) &&
+    if (stream && !atomic_load_explicit(&stream->backed_off, memory_order_acquire) &&
         (is_wait(why) || atomic_load_explicit(&stream->open, memory_order_acquire)))
         flush(stream, why);
 }
@@ -240,7 +242,7 @@ CUresult ag_replay_late(CUresult result)
 
     if (result == CUDA_SUCCESS && !atomic_load_explicit(&ag_stream_any_late, memory_order_acquire))
         return result;
-    if ((result != CUDA_SUCCESS && !ag_order_is_lasting(result)) || !ag_replay_on())
+    if ((result != CUDA_SUCCESS && !ag_error_is_sticky(result)) || !ag_replay_on())
         return result;
     context = ag_context_current();
     shared = context ? ag_context_state_of(context) : NULL;
@@ -258,13 +260,14 @@ CUresult ag_replay_late(CUresult result)
 /* Where the segment ends is chance: it is not learnt. */
 static void fall_asleep(struct ag_stream *stream)
 {
-    stream->spoiled = true;
+    stream->segment.spoiled = true;
     ag_segment_end(stream, true, AG_FLUSH_CALL);
     if (atomic_load_explicit(&stream->open, memory_order_relaxed))
         return;
-    stream->backoff_length = ag_backoff_begin(stream->backoff);
-    atomic_store_explicit(&stream->backoff_left, stream->backoff_length, memory_order_relaxed);
-    atomic_store_explicit(&stream->asleep, true, memory_order_release);
+    stream->learned.backoff_length = ag_backoff_begin(stream->learned.backoff);
+    atomic_store_explicit(&stream->backoff_left, stream->learned.backoff_length,
+                          memory_order_relaxed);
+    atomic_store_explicit(&stream->backed_off, true, memory_order_release);
     ag_stats_add(AG_STAT_REPLAY_NAPS, 1);
 }
 
@@ -273,21 +276,21 @@ static void wake(struct ag_stream *stream)
 {
     uint32_t left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
 
-    ag_backoff_end(stream->backoff, stream->backoff_length - left);
-    atomic_store_explicit(&stream->asleep, false, memory_order_relaxed);
+    ag_backoff_end(stream->learned.backoff, stream->learned.backoff_length - left);
+    atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
-    stream->spoiled = false;
-    stream->round_began = stream->round_path = 0;
-    stream->round_ops = stream->round_graph_ops = 0;
+    stream->segment.spoiled = false;
+    stream->iteration.began_ns = stream->iteration.path = 0;
+    stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
 }
 
 /* The operation has been looked at, and goes to the driver. Of a round that the profit guard wants
  * without graphs nothing can come, and the guard is to see it end. */
 static void look_on(struct ag_stream *stream, uint64_t hash, uint32_t place)
 {
-    if (!stream->may_replay && stream->round_ops < AG_HISTORY_WINDOW)
-        ag_backoff_refresh(stream->backoff);
-    else if (ag_backoff_tires(stream->backoff, hash, place))
+    if (!stream->iteration.may_replay && stream->iteration.n_ops < AG_HISTORY_WINDOW)
+        ag_backoff_refresh(stream->learned.backoff);
+    else if (ag_backoff_tires(stream->learned.backoff, hash, place))
         fall_asleep(stream);
 }
 
@@ -295,7 +298,7 @@ static void look_on(struct ag_stream *stream, uint64_t hash, uint32_t place)
  * time. */
 static bool rests(CUstream handle)
 {
-    struct ag_stream *stream = ag_stream_resting(handle);
+    struct ag_stream *stream = ag_stream_update_fast_path(handle);
     uint32_t left;
 
     if (!stream)
@@ -304,7 +307,7 @@ static bool rests(CUstream handle)
         ag_fast_path.left = UINT32_MAX;
         return true;
     }
-    if (!ag_stream_sleeps(stream))
+    if (!ag_stream_try_pass(stream))
         return false;
     left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
     ag_fast_path.left = left < QUIET_BATCH ? left : QUIET_BATCH;
@@ -316,9 +319,9 @@ static bool rests(CUstream handle)
 
 static bool init_resources(struct ag_stream *stream)
 {
-    if (!stream->backoff)
-        stream->backoff = ag_backoff_new();
-    return stream->backoff && ag_segment_init_resources(stream);
+    if (!stream->learned.backoff)
+        stream->learned.backoff = ag_backoff_new();
+    return stream->learned.backoff && ag_segment_init_resources(stream);
 }
 
 struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
@@ -338,25 +341,25 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     }
     stream = ag_stream_of(context, handle);
     if (stream)
-        ag_stream_remark(stream);
+        ag_stream_update_mark(stream);
     flush_before(context, handle, stream);
-    if (!stream || !stream->marked || ag_context_is_inside() ||
-        atomic_load_explicit(&stream->shared->failed, memory_order_relaxed))
+    if (!stream || !stream->id.marked || ag_context_is_inside() ||
+        atomic_load_explicit(&stream->id.shared->failed, memory_order_relaxed))
         return NULL;
     /* Once more when it is ours: it may have fallen asleep meanwhile, and may not withhold then. */
-    if (ag_stream_sleeps(stream) || !ag_stream_own(stream))
+    if (ag_stream_try_pass(stream) || !ag_stream_own(stream))
         return NULL;
-    if (ag_stream_sleeps(stream)) {
+    if (ag_stream_try_pass(stream)) {
         ag_stream_disown(stream);
         return NULL;
     }
-    if (atomic_load_explicit(&stream->asleep, memory_order_relaxed))
+    if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
         wake(stream);
-    ag_segment_settle(stream);
+    ag_segment_join_proxy(stream);
     /* Asked when the stream is ours: who opens a capture announces it, then takes each stream in
      * turn.
      */
-    if (ag_order_capture_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
+    if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
         !init_resources(stream)) {
         ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
         ag_stream_disown(stream);
@@ -369,7 +372,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
 
 unsigned char *ag_replay_room(struct ag_stream *stream)
 {
-    return ag_store_room(&stream->store);
+    return ag_store_room(&stream->segment.store);
 }
 
 static void end_before(struct ag_stream *stream)
@@ -378,10 +381,10 @@ static void end_before(struct ag_stream *stream)
     uint32_t period;
 
     ag_segment_end(stream, false, AG_FLUSH_STREAM);
-    ag_history_iterations(stream->history, &count, &period);
-    if (count != stream->n_anchors)
-        ag_segment_round(stream, true);
-    stream->n_anchors = count;
+    ag_history_iterations(stream->learned.history, &count, &period);
+    if (count != stream->learned.n_anchors)
+        ag_segment_end_iteration(stream, true);
+    stream->learned.n_anchors = count;
 }
 
 static bool is_look_due(uint32_t length)
@@ -392,7 +395,7 @@ static bool is_look_due(uint32_t length)
 /* Of a slow program's first operation, and its last, no graph will be made. */
 static bool is_worth_it(const struct ag_stream *stream)
 {
-    return ag_history_target(stream->history) >= AG_BACKOFF_LEAST;
+    return ag_history_target(stream->learned.history) >= AG_BACKOFF_LEAST;
 }
 
 /* Looks at the operation that comes: does a segment end before it, may it be withheld? What was
@@ -401,37 +404,40 @@ static void prepare(struct ag_stream *stream, const struct ag_op *op)
 {
     uint64_t now = 0;
 
-    if (stream->prepared)
+    if (stream->next.prepared)
         return;
-    stream->hash = ag_signature_hash(&op->signature);
+    stream->next.hash = ag_signature_hash(&op->signature);
     /* In rounds that are to be without graphs the pace would be the driver's. */
-    if (stream->may_replay && is_look_due(ag_history_length(stream->history)))
+    if (stream->iteration.may_replay && is_look_due(ag_history_length(stream->learned.history)))
         now = ag_clock_ns();
-    if (ag_history_ends_before(stream->history, stream->hash, ag_marks_take_iteration(), now) ||
-        stream->n_ops >= MAX_SEGMENT)
+    if (ag_history_ends_before(stream->learned.history, stream->next.hash,
+                               ag_marks_take_iteration(), now) ||
+        stream->segment.n_ops >= MAX_SEGMENT)
         end_before(stream);
-    stream->next = stream->node ? ag_matcher_follow(stream->matcher, stream->node, &op->signature,
-                                                    stream->hash)
-                                : NULL;
-    stream->will_hold = stream->next && (stream->next->graphs || stream->next->below) &&
-                        (stream->mode == AG_STREAM_HOLDING ||
-                         (!stream->n_ops && stream->may_replay && is_worth_it(stream)));
-    if (stream->mode == AG_STREAM_HOLDING && !stream->will_hold) {
+    stream->next.node = stream->segment.node
+                            ? ag_matcher_follow(stream->learned.matcher, stream->segment.node,
+                                                &op->signature, stream->next.hash)
+                            : NULL;
+    stream->next.will_hold =
+        stream->next.node && (stream->next.node->graphs || stream->next.node->below) &&
+        (stream->segment.mode == AG_SEGMENT_HOLDING ||
+         (!stream->segment.n_ops && stream->iteration.may_replay && is_worth_it(stream)));
+    if (stream->segment.mode == AG_SEGMENT_HOLDING && !stream->next.will_hold) {
         ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
         ag_segment_submit(stream);
     }
-    stream->prepared = true;
+    stream->next.prepared = true;
 }
 
 bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op)
 {
     prepare(stream, op);
-    return stream->will_hold;
+    return stream->next.will_hold;
 }
 
 struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_staged)
 {
-    *ret_staged = &stream->staged;
+    *ret_staged = &stream->segment.staged;
     return ag_segment_ring(stream);
 }
 
@@ -439,19 +445,21 @@ struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_
  * beginning of the store, where the next ones would be laid over it. */
 static void append(struct ag_stream *stream, const struct ag_op *op)
 {
-    struct ag_op *mine = &stream->ops[stream->n_ops];
-    unsigned char *place = stream->n_ops++ ? op->payload : ag_store_room(&stream->store);
+    struct ag_op *mine = &stream->segment.ops[stream->segment.n_ops];
+    unsigned char *place =
+        stream->segment.n_ops++ ? op->payload : ag_store_room(&stream->segment.store);
 
     *mine = *op;
     if (place && place != op->payload) {
         memmove(place, op->payload, (op->payload_bytes + 7) & ~7u);
         mine->payload = place;
     }
-    ag_store_take(&stream->store, op->payload_bytes);
-    if (stream->node && !stream->next)
-        stream->next = ag_matcher_grow(stream->matcher, stream->node, &op->signature, stream->hash);
-    stream->node = stream->next;
-    stream->round_path = (stream->round_path ^ stream->hash) * 0x9e3779b97f4a7c15u;
+    ag_store_take(&stream->segment.store, op->payload_bytes);
+    if (stream->segment.node && !stream->next.node)
+        stream->next.node = ag_matcher_grow(stream->learned.matcher, stream->segment.node,
+                                            &op->signature, stream->next.hash);
+    stream->segment.node = stream->next.node;
+    stream->iteration.path = (stream->iteration.path ^ stream->next.hash) * 0x9e3779b97f4a7c15u;
     ag_stream_set_open(stream, true);
 }
 
@@ -460,22 +468,23 @@ bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
     bool hold;
 
     prepare(stream, op);
-    stream->prepared = false;
+    stream->next.prepared = false;
     if (!ag_stream_reserve(stream))
         return ag_replay_pass(stream, AG_FLUSH_UNRECORDED);
-    hold = stream->will_hold && (stream->mode == AG_STREAM_HOLDING || ag_segment_hold(stream));
+    hold = stream->next.will_hold &&
+           (stream->segment.mode == AG_SEGMENT_HOLDING || ag_segment_hold(stream));
     append(stream, op);
     if (hold) {
         /* Only the owner writes it. */
-        atomic_store_explicit(&stream->turn,
-                              atomic_load_explicit(&stream->turn, memory_order_relaxed) + 1,
+        atomic_store_explicit(&stream->sequence,
+                              atomic_load_explicit(&stream->sequence, memory_order_relaxed) + 1,
                               memory_order_relaxed);
         ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
         /* Nothing longer is known: the device may start. */
-        if (stream->node->graphs && !stream->node->below)
+        if (stream->segment.node->graphs && !stream->segment.node->below)
             ag_segment_submit(stream);
     } else {
-        look_on(stream, stream->hash, stream->n_ops);
+        look_on(stream, stream->next.hash, stream->segment.n_ops);
     }
     ag_stream_disown(stream);
     return hold;
@@ -493,7 +502,7 @@ void ag_replay_refused(struct ag_stream *stream)
 {
     if (!ag_stream_own(stream))
         return;
-    stream->spoiled = true;
+    stream->segment.spoiled = true;
     ag_stream_disown(stream);
 }
 
@@ -506,7 +515,7 @@ static void forget_code(struct ag_stream *stream, void *data)
     (void)data;
     if (!ag_stream_own(stream))
         return;
-    ag_segment_settle(stream);
+    ag_segment_join_proxy(stream);
     if (enter_context(stream, &pushed)) {
         ag_segment_end(stream, true, AG_FLUSH_CODE);
         ag_segment_forget(stream, false);
@@ -540,12 +549,12 @@ void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 
 static void retire(struct ag_stream *stream, bool context_gone)
 {
-    struct ag_context *context = stream->context;
+    struct ag_context *context = stream->id.context;
     bool pushed = false;
 
     if (!ag_stream_own(stream))
         return;
-    if (stream->context != context) { /* it was retired, and is another's now */
+    if (stream->id.context != context) { /* it was retired, and is another's now */
         ag_stream_disown(stream);
         return;
     }
@@ -582,7 +591,7 @@ void ag_replay_stream_altered(CUstream handle)
     if (!stream)
         stream = ag_stream_find(handle); /* of another context */
     if (!stream)
-        ag_stream_bar(handle);
+        ag_stream_forbid(handle);
     if (!stream || !ag_stream_own(stream))
         return;
     ag_segment_end(stream, true, AG_FLUSH_CALL);
@@ -600,7 +609,7 @@ void ag_replay_context_dying(struct ag_context *context)
 
 static void retire_of(struct ag_stream *stream, void *data)
 {
-    if (stream->context == data)
+    if (stream->id.context == data)
         retire(stream, true);
 }
 
@@ -632,7 +641,7 @@ void ag_replay_exit(bool for_good)
     else
         ag_replay_flush_all(AG_FLUSH_END);
     if (was_on && ag_stats_counter(AG_STAT_REPLAY_WITHHELD))
-        ag_watchdog_last(LAST_TIMEOUT_NS);
+        ag_watchdog_wait_at_exit(LAST_TIMEOUT_NS);
     atomic_store(&is_last, false); /* where exec fails, the process goes on */
 }
 
@@ -640,8 +649,8 @@ void ag_replay_begin_child(void)
 {
     atomic_store(&on, false);
     atomic_store(&over, false);
-    ag_detail_begin_child();
+    ag_intern_begin_child();
     ag_marks_begin_child();
-    ag_stream_forget_all();
-    ag_watchdog_forget();
+    ag_stream_begin_child();
+    ag_watchdog_begin_child();
 }

@@ -1,9 +1,20 @@
-/* One stream that may be replayed, and the table of them. For the files of the replayer only.
+/* The state of one stream that may be replayed, and the table of these states. Included by the
+ * replayer's own files only (streams.c, replayer.c, replay/segment.c, replay/watchdog.c); hooks see
+ * graph/replayer.h.
  *
- * A stream is *owned* by one thread at a time: ag_stream_own, ag_stream_disown. Unlike a lock,
- * ownership is kept across driver calls, since the order of a stream is the order of these calls.
- * So that nothing can wait in a circle, a thread owns one stream at a time: what other streams hold
- * goes out before it takes its own. */
+ * In this folder `stream` is our state, `handle` the driver's CUstream.
+ *
+ * A state is *owned* by one thread at a time (ag_stream_own, ag_stream_disown). Ownership is not a
+ * lock: it is kept across driver calls, because the order of these calls is the order of the
+ * stream. A thread owns one stream at a time and flushes the others that its operation depends on
+ * before it takes its own, so no two threads can wait for each other in a circle.
+ *
+ * Who may touch what:
+ * - the atomic fields at the top: any thread may read them; the comment says who writes;
+ * - `id`: set when a handle gets its state. Others may read the atomic part while the state is
+ *   retired and reused for another handle; they then see a mixture, and ask ag_stream_is_of() again
+ *   once they own it;
+ * - everything behind `id`: the owner alone. */
 #ifndef AG_GRAPH_STREAM_H
 #define AG_GRAPH_STREAM_H
 
@@ -25,179 +36,169 @@
 
 struct ag_context;
 
-/* What streams of one context share. */
+/* What the streams of one context share. */
 struct ag_context_state {
     _Atomic(struct ag_context *) context;
     _Atomic(struct ag_ring *) ring;
     _Atomic bool ring_tried;
-    _Atomic bool failed; /* its work failed: everything is the driver's from then on */
-    _Atomic int late;    /* an error of released work that nobody has seen: a CUresult */
+    _Atomic bool failed; /* a sticky error: from now on nothing is withheld in this context */
+    _Atomic int
+        late; /* CUresult of withheld work that failed when it was submitted; not told yet */
 };
 
-/* Is there any shared whose `late` was ever set? */
+/* Was `late` of any context ever set? */
 extern _Atomic bool ag_stream_any_late;
 
-enum ag_stream_mode {
-    AG_STREAM_PASSING, /* the segment's operations go to the driver as they come */
-    AG_STREAM_HOLDING, /* all of the segment is withheld */
-};
-
-/* Memory for payloads, taken in order and given back at once. */
+/* Memory for payloads: taken in order, given back all at once. */
 struct ag_store {
     struct ag_chunk *first, *chunk;
     uint32_t at;
 };
 
-struct ag_stream {
-    _Atomic uint32_t owner; /* a thread's tag, or 0 */
-    _Atomic bool open;      /* the segment has operations, or what follows must be settled first */
-    _Atomic bool holding;   /* some are withheld */
-    _Atomic bool dead;      /* the stream is gone: out of the table */
-    _Atomic bool asleep;    /* nothing is withheld, and operations pass; its owner says so */
-    _Atomic uint32_t backoff_left;  /* operations until it is to wake; who passes counts, roughly */
-    _Atomic uint32_t turn;          /* grows with every operation withheld: for the watchdog */
-    _Atomic uint32_t stretch;       /* grows each time withholding begins: likewise */
-    _Atomic uint32_t last_thread;   /* that submitted */
-    _Atomic uint32_t marks_version; /* at which `marked` was asked for */
-    struct ag_stream *next_free;    /* of those that were retired */
-
-    /* Set when it is made. Others may look at a stream that was theirs, is retired and made
-     * anew. */
-    _Atomic uint32_t number; /* place in the table */
+struct ag_stream_id {
+    _Atomic uint32_t number;        /* index in the table */
+    _Atomic uint32_t thread;        /* of a per-thread stream: its thread's tag, else 0 */
+    _Atomic uint32_t marks_version; /* ag_marks_version() when `marked` was computed */
+    _Atomic pid_t tid;              /* the kernel's id of that thread */
     _Atomic(CUstream) handle;
     _Atomic(struct ag_context *) context;
-    _Atomic uint32_t thread; /* of a per-thread stream: its tag, else 0 */
-    _Atomic pid_t tid;       /* of that thread */
     _Atomic bool marked, is_legacy, is_blocking;
-
-    /* Likewise; from here on all is cleared when a stream is made anew, and is the owner's: */
+    /* From here on plain fields, the owner's. */
     struct ag_context_state *shared;
     int priority;
-    uint64_t stream_number; /* of the streams the program created; 0: none of them */
-    bool altered;           /* the stream has attributes of its own */
-    bool spoiled;           /* the driver refused an operation of this segment: it is not learnt */
-    bool may_replay;        /* in this round */
-    bool prepared; /* the operation that comes has been looked at: what follows is about it */
-    bool will_hold;
-    uint64_t hash;
-    struct ag_node *next; /* where it leads, if that is known */
-    enum ag_stream_mode mode;
-    struct ag_matcher *matcher; /* NULL until the first operation */
-    struct ag_history *history;
-    struct ag_backoff *backoff;
-    uint32_t backoff_length;
-    struct ag_node *node; /* where the segment is */
-    struct ag_op *ops;    /* of the segment, from its start */
-    uint32_t n_ops, max_ops;
-    struct ag_store store;
-    struct ag_staged staged;
-    uint32_t n_graphs;
-    uint64_t n_anchors; /* of the history, when it was last asked */
-
-    struct ag_kinds kinds;            /* of its rounds */
-    uint64_t round_began, round_path; /* path: a hash of its operations */
-    uint32_t round_ops, round_graph_ops;
-    bool round_built;                   /* graphs were built in this round */
-    uint32_t since_wait, between_waits; /* operations; between the last two */
-
-    /* Of a per-thread stream, to which no other thread can submit: */
-    CUevent before, behind;
-    CUstream proxy;
-    bool proxied; /* work is on the proxy that the stream must wait for */
+    uint64_t created; /* the program's n-th created stream, from 1; 0: not created by it */
 };
 
-/* The calling thread's tag, never 0, never used again. */
+/* The operation that is about to be withheld or passed: prepare() of replayer.c. */
+struct ag_next_op {
+    bool prepared; /* the rest is valid */
+    bool will_hold;
+    uint64_t hash;
+    struct ag_node *node; /* the node that it leads to; NULL: not in the trie yet */
+};
+
+enum ag_segment_mode {
+    AG_SEGMENT_PASSING, /* the segment's operations go to the driver as they come */
+    AG_SEGMENT_HOLDING, /* all of the segment is withheld */
+};
+
+/* The segment that is being recorded. */
+struct ag_segment {
+    struct ag_node *node; /* its last operation, in the trie; NULL: not kept there */
+    struct ag_op *ops;
+    uint32_t n_ops, max_ops;
+    enum ag_segment_mode mode;
+    bool spoiled; /* must not be learnt: the driver refused one of its operations */
+    struct ag_store store;
+    struct ag_staged staged;
+};
+
+/* The iteration that runs, for the comparison of replayed and eager ones. */
+struct ag_running_iteration {
+    uint64_t began_ns; /* 0: its beginning was not seen, so no time is taken */
+    uint64_t path;     /* a hash of its operations */
+    uint32_t n_ops, n_graph_ops;
+    bool built;                         /* graphs were built in it */
+    bool may_replay;                    /* as ag_kinds_replay() said when it began */
+    uint32_t since_wait, between_waits; /* operations; between the last two waits of the host */
+};
+
+/* What was learnt of the stream. */
+struct ag_learned {
+    struct ag_matcher *matcher; /* NULL until the first operation; likewise the next two */
+    struct ag_history *history;
+    struct ag_backoff *backoff;
+    uint32_t backoff_length; /* operations, of the back-off that runs */
+    uint32_t n_graphs;
+    uint64_t n_anchors; /* of the history, when it was last asked */
+    struct ag_kinds kinds;
+};
+
+/* Only the thread of a per-thread stream can submit to it. Others submit to a stream of ours. */
+struct ag_proxy {
+    CUstream stream;
+    CUevent before, behind; /* recorded where withholding began; behind the work of `stream` */
+    bool pending;           /* `stream` has work that the per-thread stream must wait for */
+};
+
+/* A withheld launch touches the first 256 bytes: four cache lines, up to the pointers of `learned`.
+ * What it does not touch comes behind. */
+struct ag_stream {
+    _Atomic uint32_t owner;        /* a thread's tag, or 0 */
+    _Atomic bool open;             /* the segment has operations, or the proxy has work */
+    _Atomic bool holding;          /* some are withheld */
+    _Atomic bool dead;             /* retired: out of the table */
+    _Atomic bool backed_off;       /* nothing is withheld or recorded; the owner writes it */
+    _Atomic uint32_t backoff_left; /* operations; every thread that passes one counts, roughly */
+    _Atomic uint32_t sequence;     /* grows with every operation withheld: for the watchdog */
+    _Atomic uint32_t epoch;        /* grows each time withholding begins: likewise */
+    _Atomic uint32_t last_thread;  /* the tag of the one that submitted last */
+    struct ag_stream_id id;
+    bool altered; /* the program set attributes of the stream: it is not replayed any more */
+    struct ag_next_op next;
+    struct ag_segment segment;
+    struct ag_running_iteration iteration;
+    struct ag_learned learned;
+    struct ag_proxy proxy;
+    struct ag_stream *next_free; /* of those that were retired; the table's */
+};
+
+/* The calling thread's tag: never 0, never used again. */
 uint32_t ag_stream_thread(void);
 
-/* The stream of a stream in a context; made for the legacy and per-thread streams, others must have
- * been announced. NULL: there is none. */
-struct ag_stream *ag_stream_of(struct ag_context *context, CUstream stream);
-/* Is it still that stream's, now that it is owned? (It may have been retired and made anew.) */
+/* The state of a handle in a context; made here for the legacy and per-thread streams, others must
+ * have been announced. NULL: there is none. */
+struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle);
+/* Is it still that handle's, now that it is owned? (It may have been retired and reused.) */
 bool ag_stream_is_of(const struct ag_stream *stream, const struct ag_context *context,
                      CUstream handle);
-/* Is it known, without a question to the driver, that work on the stream is not recorded (it is not
- * marked, or asleep) and comes after nothing that is withheld? Only of the stream that the thread
- * used last. NULL, or the stream. */
-struct ag_stream *ag_stream_resting(CUstream stream);
-/* May one more operation pass, of a stream that may be asleep? Counts it. */
-bool ag_stream_sleeps(struct ag_stream *stream);
-/* Any of this handle, without a context (NULL for the two special ones). */
-struct ag_stream *ag_stream_find(CUstream stream);
-/* Announces a stream that was created. */
-void ag_stream_announce(struct ag_context *context, CUstream stream, bool blocking, int priority);
-/* The stream, which has no stream, must not be given one later. */
-void ag_stream_bar(CUstream stream);
-/* Asks again whether it is marked, if a stream was given a name meanwhile. Not owned. */
-void ag_stream_remark(struct ag_stream *stream);
-/* Calls `visit` for every stream that is open. */
+/* If work on the handle need not be recorded (not marked, or backed off) and depends on nothing
+ * that is withheld, puts that into the calling thread's ag_fast_path and returns the state. Else
+ * NULL. Asks no driver; knows only the handle that the thread used last. */
+struct ag_stream *ag_stream_update_fast_path(CUstream handle);
+/* Counts one operation that passes a stream in back-off. False: it is not in back-off, or that ends
+ * with this operation; nothing was counted. */
+bool ag_stream_try_pass(struct ag_stream *stream);
+/* The state of a handle, whatever its context; NULL for the two special handles. */
+struct ag_stream *ag_stream_find(CUstream handle);
+/* The program created a stream. */
+void ag_stream_announce(struct ag_context *context, CUstream handle, bool blocking, int priority);
+/* A handle that has no state must not get one later. */
+void ag_stream_forbid(CUstream handle);
+/* Computes `marked` again if names of streams changed since. Not owned. */
+void ag_stream_update_mark(struct ag_stream *stream);
+/* Calls `visit` for every stream that is open; for every stream there is. */
 void ag_stream_each_open(void (*visit)(struct ag_stream *stream, void *data), void *data);
-/* Calls `visit` for every stream there is. */
 void ag_stream_each(void (*visit)(struct ag_stream *stream, void *data), void *data);
 
-/* False, and not owned: the stream is retired, or the calling thread owns it already (a signal's
- * handler that leaves the process). within: false also when its owner kept it for so long. */
+/* False, and not owned: the state is retired, or the calling thread owns it already (a signal
+ * handler that leaves the process). within: false also after `timeout_ns`. */
 bool ag_stream_own(struct ag_stream *stream);
 bool ag_stream_own_within(struct ag_stream *stream, uint64_t timeout_ns);
 void ag_stream_disown(struct ag_stream *stream);
 /* Both keep the counts that others read; owned. */
 void ag_stream_set_open(struct ag_stream *stream, bool open);
 void ag_stream_set_holding(struct ag_stream *stream, bool holding);
-/* Does any stream that is ordered against this one (legacy against blocking) hold something? Cheap.
- */
+/* Does any stream that is ordered against this one (legacy against blocking) withhold something?
+ * Cheap. */
 bool ag_stream_conflicts(bool is_legacy, bool is_blocking);
 
-/* Takes a stream out of the table and gives its memory back; owned before, nobody's after. */
+/* Takes a state out of the table and frees its memory. Owned before, nobody's after. */
 void ag_stream_retire(struct ag_stream *stream, bool context_gone);
-/* The shared of a context, made on first need; NULL when there are too many. */
+/* What streams of a context share, made on first need; NULL when there are too many contexts. */
 struct ag_context_state *ag_context_state_of(struct ag_context *context);
 /* The context is gone, and no stream of it is left. */
 void ag_context_state_leave(struct ag_context *context);
-void ag_stream_forget_all(void);
+void ag_stream_begin_child(void);
 
-/* Room for `bytes` (at most AG_MAX_PAYLOAD), or NULL without memory. take: it is used. */
+/* Room for AG_MAX_PAYLOAD bytes, or NULL without memory. take: so many of them are used. */
 unsigned char *ag_store_room(struct ag_store *store);
 void ag_store_take(struct ag_store *store, uint32_t bytes);
 void ag_store_reset(struct ag_store *store);
 void ag_store_free(struct ag_store *store);
 /* Room for one more operation; false without memory. */
 bool ag_stream_reserve(struct ag_stream *stream);
-/* Makes the memory that the next streams take as they see their first operation; of a few. */
+/* Allocates ahead of time what the next streams need for their first operation; of a few. */
 void ag_stream_prepare(void);
-
-/* --- segments (segment.c); the stream is owned, its context current --- */
-
-/* Submits what is withheld: the longest part that has a graph as that, the rest one by one. */
-void ag_segment_submit(struct ag_stream *stream);
-/* Ends the segment: submits, learns, may build a graph. `flushed`: not by a boundary of the
- * history. */
-void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why);
-/* What the stream holds must go out: counted, and told. */
-void ag_segment_flushed(struct ag_stream *stream, enum ag_flush why);
-/* A round ends here: the host waits, or (free_running) an iteration begins and nobody waits. */
-void ag_segment_round(struct ag_stream *stream, bool free_running);
-/* The first operation on the stream: makes what it needs. False without memory. */
-bool ag_segment_init_resources(struct ag_stream *stream);
-/* All of the segment is withheld from now on. False: it cannot be. */
-bool ag_segment_hold(struct ag_stream *stream);
-/* Work that another thread had to submit for this one's stream comes before what follows. */
-void ag_segment_settle(struct ag_stream *stream);
-/* All graphs and all that was learnt goes. context_gone: without driver calls. */
-void ag_segment_forget(struct ag_stream *stream, bool context_gone);
-/* Likewise, and all else that it has of the driver's. */
-void ag_segment_leave(struct ag_stream *stream, bool context_gone);
-void ag_segment_configure(const struct ag_options *options);
-struct ag_ring *ag_segment_ring(struct ag_stream *stream);
-
-/* --- the watchdog (watchdog.c) --- */
-void ag_watchdog_configure(uint64_t hold_ns);
-/* Something is about to be withheld. Cheap while it is awake; false: there is no watchdog to be
- * had. */
-bool ag_watchdog_wake(void);
-/* Starts it, if it never was. */
-void ag_watchdog_start(void);
-/* The process ends: waits until all contexts have done what was submitted to them, for
- * `timeout_ns` at most. */
-void ag_watchdog_last(uint64_t timeout_ns);
-void ag_watchdog_forget(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "graph/learn/marks.h"
+#include "graph/replay/segment.h"
 #include "graph/stream.h"
 #include "interpose/base/arena.h"
 #include "interpose/base/clock.h"
@@ -20,7 +21,7 @@
 
 #define MASK_WORDS  (AG_MAX_STREAMS / 64)
 #define CHUNK_BYTES (256u << 10)
-#define FIRST_PLAIN offsetof(struct ag_stream, shared)
+#define FIRST_PLAIN offsetof(struct ag_stream, id.shared)
 #define FIRST_OPS   512u
 #define READY_OPS   192u        /* of these, those that are made ahead of time: a segment's */
 #define READY_CHUNK (12u << 10) /* and of the first chunk, as many bytes */
@@ -68,11 +69,11 @@ bool ag_stream_is_of(const struct ag_stream *stream, const struct ag_context *co
 {
     const memory_order relaxed = memory_order_relaxed;
 
-    if (atomic_load_explicit(&stream->handle, relaxed) != handle ||
-        (is_special(handle) && atomic_load_explicit(&stream->context, relaxed) != context))
+    if (atomic_load_explicit(&stream->id.handle, relaxed) != handle ||
+        (is_special(handle) && atomic_load_explicit(&stream->id.context, relaxed) != context))
         return false;
     return handle != CU_STREAM_PER_THREAD ||
-           atomic_load_explicit(&stream->thread, relaxed) == ag_stream_thread();
+           atomic_load_explicit(&stream->id.thread, relaxed) == ag_stream_thread();
 }
 
 static struct ag_stream *look_up(const struct ag_context *context, CUstream handle)
@@ -171,15 +172,15 @@ static void copy_shared(struct ag_stream *stream, const struct ag_stream *fresh,
 {
     const memory_order relaxed = memory_order_relaxed;
 
-    atomic_store_explicit(&stream->number, place, relaxed);
-    atomic_store_explicit(&stream->handle, fresh->handle, relaxed);
-    atomic_store_explicit(&stream->context, fresh->context, relaxed);
-    atomic_store_explicit(&stream->thread, fresh->thread, relaxed);
-    atomic_store_explicit(&stream->tid, fresh->tid, relaxed);
-    atomic_store_explicit(&stream->marked, fresh->marked, relaxed);
-    atomic_store_explicit(&stream->is_legacy, fresh->is_legacy, relaxed);
-    atomic_store_explicit(&stream->is_blocking, fresh->is_blocking, relaxed);
-    atomic_store_explicit(&stream->marks_version, fresh->marks_version, relaxed);
+    atomic_store_explicit(&stream->id.number, place, relaxed);
+    atomic_store_explicit(&stream->id.handle, fresh->id.handle, relaxed);
+    atomic_store_explicit(&stream->id.context, fresh->id.context, relaxed);
+    atomic_store_explicit(&stream->id.thread, fresh->id.thread, relaxed);
+    atomic_store_explicit(&stream->id.tid, fresh->id.tid, relaxed);
+    atomic_store_explicit(&stream->id.marked, fresh->id.marked, relaxed);
+    atomic_store_explicit(&stream->id.is_legacy, fresh->id.is_legacy, relaxed);
+    atomic_store_explicit(&stream->id.is_blocking, fresh->id.is_blocking, relaxed);
+    atomic_store_explicit(&stream->id.marks_version, fresh->id.marks_version, relaxed);
 }
 
 /* Enters a stream with the facts of `fresh`. */
@@ -197,10 +198,10 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
     if (stream) {
         memcpy((char *)stream + FIRST_PLAIN, (const char *)fresh + FIRST_PLAIN,
                sizeof(*stream) - FIRST_PLAIN);
-        stream->may_replay = true;
+        stream->iteration.may_replay = true;
         copy_shared(stream, fresh, place);
         atomic_store_explicit(&stream->dead, false, memory_order_relaxed);
-        atomic_store_explicit(&stream->asleep, false, memory_order_relaxed);
+        atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
         ag_stream_disown(stream);
         atomic_store_explicit(&table.stream[place], stream, memory_order_release);
         if (place >= atomic_load_explicit(&table.used, memory_order_relaxed))
@@ -214,10 +215,10 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
 static bool is_marked(const struct ag_stream *stream)
 {
     struct ag_stream_facts facts = {
-        .handle = stream->handle,
-        .nonblocking = !stream->is_blocking && !stream->is_legacy,
-        .priority = stream->priority,
-        .number = stream->stream_number,
+        .handle = stream->id.handle,
+        .nonblocking = !stream->id.is_blocking && !stream->id.is_legacy,
+        .priority = stream->id.priority,
+        .number = stream->id.created,
     };
 
     return ag_marks_stream(&facts);
@@ -230,21 +231,21 @@ __attribute__((noinline)) static void remark(struct ag_stream *stream)
 
     if (!ag_stream_own(stream))
         return;
-    was_marked = stream->marked;
-    stream->marks_version = ag_marks_version();
-    stream->marked = is_marked(stream);
-    if (stream->marked && !was_marked)
+    was_marked = stream->id.marked;
+    stream->id.marks_version = ag_marks_version();
+    stream->id.marked = is_marked(stream);
+    if (stream->id.marked && !was_marked)
         ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
-    if (!stream->marked) { /* what comes now goes past it */
-        ag_segment_settle(stream);
+    if (!stream->id.marked) { /* what comes now goes past it */
+        ag_segment_join_proxy(stream);
         ag_segment_end(stream, true, AG_FLUSH_CALL);
     }
     ag_stream_disown(stream);
 }
 
-void ag_stream_remark(struct ag_stream *stream)
+void ag_stream_update_mark(struct ag_stream *stream)
 {
-    if (atomic_load_explicit(&stream->marks_version, memory_order_relaxed) != ag_marks_version())
+    if (atomic_load_explicit(&stream->id.marks_version, memory_order_relaxed) != ag_marks_version())
         remark(stream);
 }
 
@@ -252,23 +253,23 @@ static struct ag_stream *make(struct ag_context *context, CUstream handle, bool 
                               int priority, uint64_t number)
 {
     struct ag_stream fresh = {
-        .handle = handle,
-        .context = context,
-        .shared = ag_context_state_of(context),
-        .is_legacy = handle == CU_STREAM_LEGACY,
-        .is_blocking = blocking && handle != CU_STREAM_LEGACY,
-        .thread = handle == CU_STREAM_PER_THREAD ? ag_stream_thread() : 0,
-        .tid = gettid(),
-        .priority = priority,
-        .stream_number = number,
-        .marks_version = ag_marks_version(),
+        .id.handle = handle,
+        .id.context = context,
+        .id.shared = ag_context_state_of(context),
+        .id.is_legacy = handle == CU_STREAM_LEGACY,
+        .id.is_blocking = blocking && handle != CU_STREAM_LEGACY,
+        .id.thread = handle == CU_STREAM_PER_THREAD ? ag_stream_thread() : 0,
+        .id.tid = gettid(),
+        .id.priority = priority,
+        .id.created = number,
+        .id.marks_version = ag_marks_version(),
     };
     struct ag_stream *stream = NULL;
 
-    fresh.marked = is_marked(&fresh);
-    if (fresh.shared)
+    fresh.id.marked = is_marked(&fresh);
+    if (fresh.id.shared)
         stream = enter(&fresh);
-    if (stream && fresh.marked)
+    if (stream && fresh.id.marked)
         ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
     return stream;
 }
@@ -276,13 +277,13 @@ static struct ag_stream *make(struct ag_context *context, CUstream handle, bool 
 /* Threads come and go, and their streams with them: without a call that would tell. */
 static void reap(struct ag_stream *stream, void *data)
 {
-    uint32_t thread = atomic_load_explicit(&stream->thread, memory_order_relaxed);
+    uint32_t thread = atomic_load_explicit(&stream->id.thread, memory_order_relaxed);
 
-    if (!thread || atomic_load_explicit(&stream->context, memory_order_relaxed) != data ||
-        syscall(SYS_tgkill, getpid(), stream->tid, 0) == 0 || errno != ESRCH ||
+    if (!thread || atomic_load_explicit(&stream->id.context, memory_order_relaxed) != data ||
+        syscall(SYS_tgkill, getpid(), stream->id.tid, 0) == 0 || errno != ESRCH ||
         !ag_stream_own(stream))
         return;
-    if (stream->thread != thread) { /* it was retired, and is another's now */
+    if (stream->id.thread != thread) { /* it was retired, and is another's now */
         ag_stream_disown(stream);
         return;
     }
@@ -306,16 +307,17 @@ static const _Atomic uint32_t *count_of_held(const struct ag_stream *stream, CUs
 
     if (is_special(handle))
         return &ag_replay_withheld;
-    return atomic_load_explicit(&stream->is_blocking, memory_order_relaxed) ? &held_legacy : &none;
+    return atomic_load_explicit(&stream->id.is_blocking, memory_order_relaxed) ? &held_legacy
+                                                                               : &none;
 }
 
 static bool is_awake(const struct ag_stream *stream)
 {
-    return atomic_load_explicit(&stream->marked, memory_order_relaxed) &&
-           !atomic_load_explicit(&stream->asleep, memory_order_acquire);
+    return atomic_load_explicit(&stream->id.marked, memory_order_relaxed) &&
+           !atomic_load_explicit(&stream->backed_off, memory_order_acquire);
 }
 
-struct ag_stream *ag_stream_resting(CUstream handle)
+struct ag_stream *ag_stream_update_fast_path(CUstream handle)
 {
     const memory_order relaxed = memory_order_relaxed;
     struct ag_stream *stream = last.stream;
@@ -326,23 +328,23 @@ struct ag_stream *ag_stream_resting(CUstream handle)
     /* First the version, then what holds as long as it does. */
     fast = (struct ag_fast_path){.stream = handle, .version = ag_replay_version()};
     if (last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
-        atomic_load_explicit(&stream->marks_version, relaxed) != ag_marks_version() ||
+        atomic_load_explicit(&stream->id.marks_version, relaxed) != ag_marks_version() ||
         is_awake(stream))
         return NULL;
     fast.held = count_of_held(stream, handle);
     if (atomic_load_explicit(fast.held, memory_order_seq_cst))
         return NULL;
-    fast.asleep = atomic_load_explicit(&stream->marked, relaxed);
+    fast.asleep = atomic_load_explicit(&stream->id.marked, relaxed);
     ag_fast_path = fast;
     return stream;
 }
 
-bool ag_stream_sleeps(struct ag_stream *stream)
+bool ag_stream_try_pass(struct ag_stream *stream)
 {
     const memory_order relaxed = memory_order_relaxed;
     uint32_t left = atomic_load_explicit(&stream->backoff_left, relaxed);
 
-    if (!atomic_load_explicit(&stream->asleep, memory_order_acquire) || !left || ag_marks_met)
+    if (!atomic_load_explicit(&stream->backed_off, memory_order_acquire) || !left || ag_marks_met)
         return false;
     atomic_store_explicit(&stream->backoff_left, left - 1, relaxed);
     ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
@@ -358,12 +360,12 @@ struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
     if (last.handle == handle && last.context == context && last.generation == generation)
         return last.stream;
     stream = look_up(context, handle);
-    if (!stream && handle == CU_STREAM_PER_THREAD && !ag_order_capture_open())
+    if (!stream && handle == CU_STREAM_PER_THREAD && !ag_capture_is_open())
         ag_stream_each(reap, context);
     if (!stream && context && is_special(handle) &&
         !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))
         stream = make(context, handle, true, 0, 0);
-    if (stream && stream->context != context)
+    if (stream && stream->id.context != context)
         stream = NULL; /* the driver refuses a stream of another context */
     last.stream = stream;
     last.handle = handle;
@@ -372,7 +374,7 @@ struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
     return stream;
 }
 
-void ag_stream_bar(CUstream stream)
+void ag_stream_forbid(CUstream stream)
 {
     /* Others get one when they are announced, and are new then. */
     if (is_special(stream))
@@ -460,8 +462,8 @@ void ag_stream_disown(struct ag_stream *stream)
 
 void ag_stream_set_open(struct ag_stream *stream, bool open)
 {
-    _Atomic uint64_t *word = &table.open[stream->number / 64];
-    uint64_t bit = (uint64_t)1 << stream->number % 64;
+    _Atomic uint64_t *word = &table.open[stream->id.number / 64];
+    uint64_t bit = (uint64_t)1 << stream->id.number % 64;
 
     if (atomic_load_explicit(&stream->open, memory_order_relaxed) == open)
         return;
@@ -477,12 +479,12 @@ void ag_stream_set_open(struct ag_stream *stream, bool open)
 
 void ag_stream_set_holding(struct ag_stream *stream, bool holding)
 {
-    _Atomic uint32_t *count = stream->is_legacy ? &held_legacy : &held_blocking;
+    _Atomic uint32_t *count = stream->id.is_legacy ? &held_legacy : &held_blocking;
 
     if (atomic_load_explicit(&stream->holding, memory_order_relaxed) == holding)
         return;
     atomic_store_explicit(&stream->holding, holding, memory_order_seq_cst);
-    if (!stream->is_legacy && !stream->is_blocking)
+    if (!stream->id.is_legacy && !stream->id.is_blocking)
         return;
     if (holding)
         atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
@@ -512,23 +514,24 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone)
 {
     ag_stream_set_holding(stream, false);
     ag_stream_set_open(stream, false);
-    ag_segment_leave(stream, context_gone);
-    if (stream->history)
-        ag_history_free(stream->history);
-    stream->history = NULL;
-    ag_backoff_free(stream->backoff);
-    stream->backoff = NULL;
-    atomic_store_explicit(&stream->asleep, false, memory_order_relaxed);
-    ag_store_free(&stream->store);
-    if (stream->max_ops == FIRST_OPS)
-        ag_freelist_put_or_free(&spare_ops, stream->ops, FIRST_OPS * sizeof(*stream->ops));
+    ag_segment_release(stream, context_gone);
+    if (stream->learned.history)
+        ag_history_free(stream->learned.history);
+    stream->learned.history = NULL;
+    ag_backoff_free(stream->learned.backoff);
+    stream->learned.backoff = NULL;
+    atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
+    ag_store_free(&stream->segment.store);
+    if (stream->segment.max_ops == FIRST_OPS)
+        ag_freelist_put_or_free(&spare_ops, stream->segment.ops,
+                                FIRST_OPS * sizeof(*stream->segment.ops));
     else
-        ag_pages_free(stream->ops, stream->max_ops * sizeof(*stream->ops));
-    stream->ops = NULL;
-    stream->n_ops = stream->max_ops = 0;
+        ag_pages_free(stream->segment.ops, stream->segment.max_ops * sizeof(*stream->segment.ops));
+    stream->segment.ops = NULL;
+    stream->segment.n_ops = stream->segment.max_ops = 0;
     atomic_store_explicit(&stream->dead, true, memory_order_release);
     ag_lock_take(&table.lock);
-    atomic_store_explicit(&table.stream[stream->number], NULL, memory_order_release);
+    atomic_store_explicit(&table.stream[stream->id.number], NULL, memory_order_release);
     stream->next_free = table.free;
     table.free = stream;
     atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
@@ -537,7 +540,7 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone)
     ag_lock_release(&table.lock);
 }
 
-void ag_stream_forget_all(void)
+void ag_stream_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_STREAMS);
     for (unsigned i = 0; i < AG_MAX_STREAMS; i++)
@@ -624,20 +627,20 @@ void ag_store_free(struct ag_store *store)
 
 bool ag_stream_reserve(struct ag_stream *stream)
 {
-    uint32_t max = stream->max_ops ? stream->max_ops * 2 : FIRST_OPS;
+    uint32_t max = stream->segment.max_ops ? stream->segment.max_ops * 2 : FIRST_OPS;
     struct ag_op *ops;
 
-    if (stream->n_ops < stream->max_ops)
+    if (stream->segment.n_ops < stream->segment.max_ops)
         return true;
-    ops = stream->ops ? ag_pages_get(max * sizeof(*ops))
-                      : ag_freelist_take_or_get(&spare_ops, max * sizeof(*ops));
+    ops = stream->segment.ops ? ag_pages_get(max * sizeof(*ops))
+                              : ag_freelist_take_or_get(&spare_ops, max * sizeof(*ops));
     if (!ops)
         return false;
-    if (stream->ops) {
-        memcpy(ops, stream->ops, stream->n_ops * sizeof(*ops));
-        ag_pages_free(stream->ops, stream->max_ops * sizeof(*ops));
+    if (stream->segment.ops) {
+        memcpy(ops, stream->segment.ops, stream->segment.n_ops * sizeof(*ops));
+        ag_pages_free(stream->segment.ops, stream->segment.max_ops * sizeof(*ops));
     }
-    stream->ops = ops;
-    stream->max_ops = max;
+    stream->segment.ops = ops;
+    stream->segment.max_ops = max;
     return true;
 }

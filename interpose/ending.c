@@ -61,11 +61,11 @@ bool ag_ending_in_handler(void)
     return false;
 }
 
-static const struct ag_timeout *timeout_of(enum ag_order_debtor debtor, bool in_handler)
+static const struct ag_timeout *timeout_of(enum ag_host_wait_owner owner, bool in_handler)
 {
     if (in_handler)
         return &in_a_handler;
-    return debtor == AG_OWED_BY_CALLER ? &as_natively : &for_another;
+    return owner == AG_HOST_WAIT_OF_CALLER ? &as_natively : &for_another;
 }
 
 /* By the helper. */
@@ -73,25 +73,25 @@ static void ask_driver(void)
 {
     ag_entry_depth = 1;
     ag_replay_exit(atomic_load(&is_for_good));
-    ag_order_pay_at_end();
+    ag_host_wait_complete_at_exit();
     ag_app_pools_exit();
 }
 
 bool ag_ending_is_due(bool for_good)
 {
     if (for_good)
-        ag_order_exit();
-    return ag_order_debtor() != AG_OWED_BY_NOBODY || ag_replay_on() || ag_app_pools_met();
+        ag_drain_exiting();
+    return ag_host_wait_owner() != AG_HOST_WAIT_OF_NOBODY || ag_replay_on() || ag_app_pools_met();
 }
 
 void ag_ending_pay(bool for_good, bool in_handler)
 {
-    enum ag_order_debtor debtor = ag_order_debtor();
-    const struct ag_timeout *timeout = timeout_of(debtor, in_handler);
+    enum ag_host_wait_owner owner = ag_host_wait_owner();
+    const struct ag_timeout *timeout = timeout_of(owner, in_handler);
 
     atomic_store(&is_for_good, for_good);
     ag_entry_depth++; /* a handler that ends the process meanwhile finds us inside */
-    if (!ag_helper_do(ask_driver, timeout) && debtor != AG_OWED_BY_NOBODY)
-        ag_stats_add(AG_STAT_UNPAID_EXIT, 1);
+    if (!ag_helper_do(ask_driver, timeout) && owner != AG_HOST_WAIT_OF_NOBODY)
+        ag_stats_add(AG_STAT_NOT_WAITED_EXIT, 1);
     ag_entry_depth--;
 }

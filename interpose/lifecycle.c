@@ -127,39 +127,42 @@ static void after_fork(void)
     fork_has_beginning = false;
 }
 
-/* A forked child: the driver does not work there if the parent had it in use, and the books are the
- * parent's. It begins anew; with a context in the parent everything is passed through. */
+static void devices_begin_child(void)
+{
+    for (unsigned i = 0; ag_device_met(i); i++) {
+        struct ag_device *device = ag_device_met(i);
+
+        ag_pool_begin_child(device);
+        ag_managed_pool_begin_child(device);
+        ag_stats_device_met(device->ordinal, device->name, device->total_bytes);
+    }
+}
+
+/* What each module resets in a forked child, in this order: the report first, since it replaces the
+ * counters that the others write to. A module that has something to reset has a row here, or is
+ * called by one that has (tests/contract/children.py). */
+static void (*const children[])(void) = {
+    ag_report_begin_child,    ag_trace_begin_child,      ag_context_begin_child,
+    ag_green_begin_child,     ag_ledger_begin_child,     ag_private_begin_child,
+    ag_api_begin_child,       ag_free_begin_child,       ag_helper_begin_child,
+    ag_app_pools_begin_child, ag_spill_begin_child,      ag_alloc_begin_child,
+    ag_residency_begin_child, ag_params_begin_child,     ag_func_attrs_begin_child,
+    ag_replay_begin_child,    ag_ipc_export_begin_child, ag_ipc_import_begin_child,
+    devices_begin_child,
+};
+
+/* The driver does not work in a forked child if the parent had it in use, and all metadata is the
+ * parent's. The child starts afresh; where the parent had a context, every call is passed to the
+ * driver. */
 static void begin_child(void)
 {
     bool had_contexts = ag_context_count() > 0;
 
     own_pid = getpid();
-    ag_report_in_child();
-    ag_trace_in_child();
     atomic_flag_clear(&recorded);
     atomic_store(&reported, false);
-    ag_context_forget_all();
-    ag_green_forget_all();
-    ag_ledger_forget_all();
-    ag_private_forget_all();
-    ag_api_begin_child();
-    ag_order_forget_all();
-    ag_helper_begin_child();
-    ag_app_pools_forget_all();
-    ag_spill_forget_all();
-    ag_alloc_begin_child();
-    ag_residency_forget_all();
-    ag_params_forget_in_child();
-    ag_func_attrs_begin_child();
-    ag_replay_begin_child();
-    ag_ipc_forget_exports();
-    ag_ipc_forget_imports();
-    for (unsigned i = 0; ag_device_met(i); i++) {
-        ag_pool_forget(ag_device_met(i));
-        ag_managed_pool_forget(ag_device_met(i));
-        ag_stats_device_met(ag_device_met(i)->ordinal, ag_device_met(i)->name,
-                            ag_device_met(i)->total_bytes);
-    }
+    for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++)
+        children[i]();
     ag_entry_depth = 0;
     if (had_contexts && atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE) {
         ag_report_describe_driver("forked from a process that had a CUDA context");
@@ -182,7 +185,7 @@ static void after_fork_in_child(void)
 
 static void configure(void)
 {
-    const struct ag_wish wish = {
+    const struct ag_request_params params = {
         .policy = options.policy,
         .backend = options.managed_backend,
         .prefer = options.prefer,
@@ -192,12 +195,12 @@ static void configure(void)
     };
 
     ag_log_set_level(options.log);
-    ag_alloc_configure(&wish, &options.rules);
+    ag_alloc_configure(&params, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
-    ag_order_configure(options.free_mode);
+    ag_drain_configure(options.free_mode);
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
     ag_app_async_configure(&options.rules, options.oversubscribe);
@@ -253,7 +256,7 @@ static bool asks_for_launches(void)
     for (unsigned i = 0; i < options.rules.n && !asks; i++) {
         const struct ag_rule *rule = &options.rules.rule[i];
 
-        asks = (rule->says & 1u << AG_SAYS_PREFETCH) && rule->wish.prefetch == AG_PREFETCH_LAUNCH;
+        asks = (rule->says & 1u << AG_SAYS_PREFETCH) && rule->params.prefetch == AG_PREFETCH_LAUNCH;
     }
     return asks;
 }
@@ -367,11 +370,6 @@ bool ag_lifecycle_is_preloaded(void)
         atomic_store_explicit(&answer, order.preloaded ? PRELOADED : OPENED, memory_order_relaxed);
     }
     return atomic_load_explicit(&answer, memory_order_relaxed) == PRELOADED;
-}
-
-const struct ag_options *ag_lifecycle_options(void)
-{
-    return &options;
 }
 
 /* --- the end --- */

@@ -7,9 +7,6 @@
 /* A context exists now: the handlers that must run before the driver's own are registered. */
 void ag_lifecycle_context_exists(void);
 
-/* The effective settings; after the first hook. */
-const struct ag_options *ag_lifecycle_options(void);
-
 /* The marks of streams and iterations are known, though no hook was called yet. Reads the settings
  * and starts nothing. */
 void ag_lifecycle_know_marks(void);

@@ -1,6 +1,6 @@
 /* The way of one allocation and of one free through the policy: the file to read first.
  *
- * Allocation: which context? -> rules and decide.c: which shape? -> a cached block, or the
+ * Allocation: which context? -> rules and decide.c: which memory descriptor? -> a cached block, or the
  * backend's driver call -> no room: pressure.c gives back, try again, then natively, then spilled
  * -> ledger.c. Free: ledger.c: is it the program's? -> order.c: what must come first -> the cache,
  * or the pool. */
@@ -27,14 +27,15 @@
 #include "policy/order.h"
 #include "policy/pressure.h"
 
-static struct ag_wish defaults = {.policy = AG_POLICY_POOL};
+static struct ag_request_params defaults = {.policy = AG_POLICY_POOL};
 static const struct ag_rules *rules;
 static _Atomic uint64_t n_asked; /* allocations so far, while a rule counts them */
 
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
 static _Atomic(struct ag_block *) set_aside;
 
-void ag_alloc_configure(const struct ag_wish *new_defaults, const struct ag_rules *new_rules)
+void ag_alloc_configure(const struct ag_request_params *new_defaults,
+                        const struct ag_rules *new_rules)
 {
     defaults = *new_defaults;
     rules = new_rules && new_rules->n ? new_rules : NULL;
@@ -111,11 +112,11 @@ static void note_freed(const struct freed *freed)
         });
 }
 
-/* --- what is wished, and what is possible --- */
+/* --- what is requested, and what is possible --- */
 
-/* The rule that applies, or -1; what it says is written over *wish. */
+/* The rule that applies, or -1; what it says is written over *params. */
 static int apply_rules(struct ag_context *context, size_t bytes, const void *caller, bool exporter,
-                       struct ag_wish *wish)
+                       struct ag_request_params *params)
 {
     struct ag_asked asked = {
         .bytes = bytes, .device = context->device->ordinal, .exporter = exporter};
@@ -130,7 +131,7 @@ static int apply_rules(struct ag_context *context, size_t bytes, const void *cal
         asked.thread = thread;
     rule = ag_rules_match(rules, &asked);
     if (rule >= 0)
-        ag_rule_apply(&rules->rule[rule], wish);
+        ag_rule_apply(&rules->rule[rule], params);
     return rule;
 }
 
@@ -147,45 +148,46 @@ void ag_alloc_begin_child(void)
 
 struct plan {
     struct ag_decision decision;
-    struct ag_shape shape;
+    struct ag_mem_desc desc;
     int rule;
 };
 
-static struct ag_shape shape_of(struct ag_device *device, enum ag_placement place,
-                                const struct ag_wish *wish, size_t bytes)
+static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement place,
+                                  const struct ag_request_params *params, size_t bytes)
 {
-    struct ag_shape shape = {.source = place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
+    struct ag_mem_desc desc = {.source =
+                                   place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
     CUmemoryPool pool;
 
     if (place != AG_PLACE_MANAGED)
-        return shape;
-    return ag_decide_managed(wish, bytes,
-                             wish->backend != AG_MANAGED_PLAIN &&
+        return desc;
+    return ag_decide_managed(params, bytes,
+                             params->backend != AG_MANAGED_PLAIN &&
                                  ag_managed_pool(device, &pool) == CUDA_SUCCESS);
 }
 
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
 {
-    struct ag_request request = {.bytes = bytes, .capture_open = ag_order_capture_open()};
+    struct ag_request request = {.bytes = bytes, .capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.known_context = true};
-    struct ag_wish wish = defaults;
+    struct ag_request_params params = defaults;
     struct plan plan = {.rule = -1};
     bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
 
     if (rules)
-        plan.rule = apply_rules(context, bytes, caller, exporter, &wish);
+        plan.rule = apply_rules(context, bytes, caller, exporter, &params);
     request.exported = exporter && !names_placement(plan.rule);
-    if (!request.capture_open && wish.policy == AG_POLICY_POOL)
+    if (!request.capture_open && params.policy == AG_POLICY_POOL)
         facts.has_pool = ag_pool_ready(context->device);
     facts.has_managed = context->device->has_managed;
-    plan.decision = ag_decide(&request, &facts, wish.policy);
+    plan.decision = ag_decide(&request, &facts, params.policy);
     if (plan.decision.fallback == AG_STAT_FALLBACK_NO_MANAGED &&
         !ag_stats_counter(plan.decision.fallback))
         ag_log_warn("device %d has no concurrent managed access: its memory stays native",
                     context->device->ordinal);
     if (plan.decision.fallback != AG_N_STATS)
         ag_stats_add(plan.decision.fallback, 1);
-    plan.shape = shape_of(context->device, plan.decision.place, &wish, bytes);
+    plan.desc = desc_of(context->device, plan.decision.place, &params, bytes);
     return plan;
 }
 
@@ -193,12 +195,12 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
 
 #define NO_BOOKS ((CUresult) - 1) /* between functions of this file: no memory for the books */
 
-/* A block of that shape, in the books and KEPT; the driver's error, or NO_BOOKS. */
-static CUresult take_from_driver(struct ag_context *context, struct ag_shape shape, size_t bytes,
+/* A block of that memory descriptor, in the books and KEPT; the driver's error, or NO_BOOKS. */
+static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                  struct ag_block **ret_block)
 {
     struct ag_device *device = context->device;
-    bool budgeted = ag_shape_is_on_device(shape);
+    bool budgeted = ag_mem_desc_is_on_device(desc);
     CUdeviceptr address;
     size_t size;
     CUresult result;
@@ -206,8 +208,8 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_shape sha
     if (budgeted && !ag_budget_take(device, bytes) &&
         (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = ag_backend_allocate(context, bytes, shape, &address, &size);
-    *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, shape) : NULL;
+    result = ag_backend_allocate(context, bytes, desc, &address, &size);
+    *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, desc) : NULL;
     if (*ret_block)
         return CUDA_SUCCESS;
     if (budgeted)
@@ -221,29 +223,29 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_shape sha
 /* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one: then the
  * driver is asked nothing but whether the context still works, for after an error of the device no
  * allocation succeeds natively. */
-static CUresult take(struct ag_context *context, struct ag_shape shape, size_t size,
+static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t size,
                      struct ag_block **ret_block)
 {
     CUresult result = CUDA_SUCCESS;
 
-    *ret_block = ag_cache_take(&context->cache, size, shape);
+    *ret_block = ag_cache_take(&context->cache, size, desc);
     ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
     if (!*ret_block)
-        return take_from_driver(context, shape, size, ret_block);
-    result = ag_order_check(context);
+        return take_from_driver(context, desc, size, ret_block);
+    result = ag_context_sticky_error(context);
     if (result != CUDA_SUCCESS)
         (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
     return result;
 }
 
 /* What we hold goes back; then `bytes` and no more. */
-static CUresult take_after_relief(struct ag_context *context, struct ag_shape shape, size_t bytes,
+static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                   struct ag_block **ret_block)
 {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (ag_pressure_relieve(context->device))
-        result = take_from_driver(context, shape, bytes, ret_block);
+        result = take_from_driver(context, desc, bytes, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
     return result;
@@ -251,17 +253,17 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_shape sh
 
 /* The first rung that holds: as planned; after what we hold went back; natively, for the driver's
  * own allocation has the last word on errors. */
-static CUresult take_on_device(struct ag_context *context, struct ag_shape shape, size_t bytes,
+static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                struct ag_block **ret_block)
 {
-    const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
-    bool relieved = false, planned = shape.source != AG_SOURCE_NATIVE;
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
+    bool relieved = false, planned = desc.source != AG_SOURCE_NATIVE;
     CUresult result;
 
-    if (planned && (shape.source != AG_SOURCE_POOL || bytes <= context->device->total_bytes)) {
-        result = take(context, shape, ag_cache_block_size(bytes), ret_block);
+    if (planned && (desc.source != AG_SOURCE_POOL || bytes <= context->device->total_bytes)) {
+        result = take(context, desc, ag_cache_block_size(bytes), ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-            result = take_after_relief(context, shape, bytes, ret_block);
+            result = take_after_relief(context, desc, bytes, ret_block);
             relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it was not for want of memory */
         }
         if (result == CUDA_SUCCESS || result == NO_BOOKS)
@@ -284,12 +286,11 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
     if (!context->device->has_managed)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* In a capture the driver decides whether any allocation is legal. */
-    result = ag_order_capture_open()
-                 ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
-                 : take(context, ag_decide_spilled(), size, ret_block);
+    result = ag_capture_is_open() ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
+                                  : take(context, ag_decide_spilled(), size, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_SPILL, context->device->ordinal, bytes);
-    else if (result != NO_BOOKS && !ag_order_capture_open())
+    else if (result != NO_BOOKS && !ag_capture_is_open())
         result = CUDA_ERROR_OUT_OF_MEMORY; /* whatever managed memory failed for */
     return result;
 }
@@ -300,7 +301,7 @@ static CUresult refuse(void)
     CUdeviceptr probe;
     CUresult result = CUDA_SUCCESS;
 
-    if (ag_order_capture_open()) {
+    if (ag_capture_is_open()) {
         result = ag_cu.cuMemAlloc_v2(&probe, 1);
         if (result == CUDA_SUCCESS)
             (void)ag_cu.cuMemFree_v2(probe);
@@ -309,16 +310,16 @@ static CUresult refuse(void)
 }
 
 /* The ladder. */
-static CUresult allocate(struct ag_context *context, struct ag_shape shape, size_t bytes,
+static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                          struct ag_block **ret_block)
 {
-    bool over_limit = ag_shape_is_on_device(shape) && bytes > ag_budget_left(context->device);
+    bool over_limit = ag_mem_desc_is_on_device(desc) && bytes > ag_budget_left(context->device);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (over_limit)
         ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
     else
-        result = take_on_device(context, shape, bytes, ret_block);
+        result = take_on_device(context, desc, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = spill(context, bytes, ret_block);
     else if (over_limit)
@@ -329,14 +330,14 @@ static CUresult allocate(struct ag_context *context, struct ag_shape shape, size
 }
 
 /* The same when a green context is current: its memory is the primary's. */
-static CUresult allocate_from_inside(struct ag_context *context, struct ag_shape shape,
+static CUresult allocate_from_inside(struct ag_context *context, struct ag_mem_desc desc,
                                      size_t bytes, struct ag_block **ret_block)
 {
     bool pushed;
     CUresult result = ag_context_make_current(context, &pushed);
 
     if (result == CUDA_SUCCESS)
-        result = allocate(context, shape, bytes, ret_block);
+        result = allocate(context, desc, bytes, ret_block);
     ag_context_restore(pushed);
     return result;
 }
@@ -356,9 +357,9 @@ static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct a
 /* The program has the block from now on. */
 static void give(struct ag_block *block, size_t bytes)
 {
-    if (block->shape.spilled)
+    if (block->desc.spilled)
         ag_spill_add(block);
-    if (block->shape.prefetch == AG_PREFETCH_LAUNCH && ag_shape_is_on_device(block->shape))
+    if (block->desc.prefetch == AG_PREFETCH_LAUNCH && ag_mem_desc_is_on_device(block->desc))
         ag_residency_add(block->address, block->size, block->lies_on - 1);
     ag_ledger_give(block, bytes);
 }
@@ -366,9 +367,9 @@ static void give(struct ag_block *block, size_t bytes)
 /* The program has freed the block; before anybody else may get the memory. */
 static void take_back(struct ag_block *block)
 {
-    if (block->shape.spilled)
+    if (block->desc.spilled)
         ag_spill_remove(block->address);
-    if (block->shape.prefetch == AG_PREFETCH_LAUNCH)
+    if (block->desc.prefetch == AG_PREFETCH_LAUNCH)
         block->lies_on = ag_residency_remove(block->address) + 1;
 }
 
@@ -377,15 +378,15 @@ static void take_back(struct ag_block *block)
 static CUresult allocate_private(struct ag_context *context, size_t bytes,
                                  struct ag_block **ret_block)
 {
-    const struct ag_shape native = {.source = AG_SOURCE_NATIVE};
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
     CUstreamCaptureMode mode;
     CUresult result = CUDA_SUCCESS;
 
     *ret_block = ag_private_take(context, bytes);
     if (!*ret_block) {
-        mode = ag_order_relax_captures();
+        mode = ag_capture_relax();
         result = take_from_driver(context, native, bytes, ret_block);
-        ag_order_restore_captures(mode);
+        ag_capture_restore(mode);
     }
     if (result == CUDA_SUCCESS) {
         ag_private_mark(*ret_block);
@@ -399,8 +400,8 @@ static CUresult allocate_planned(struct ag_context *context, size_t bytes, const
 {
     if (__builtin_expect(ag_private_of_thread != 0, 0))
         return allocate_private(context, bytes, ret_block);
-    return ag_context_is_inside() ? allocate_from_inside(context, plan->shape, bytes, ret_block)
-                                  : allocate(context, plan->shape, bytes, ret_block);
+    return ag_context_is_inside() ? allocate_from_inside(context, plan->desc, bytes, ret_block)
+                                  : allocate(context, plan->desc, bytes, ret_block);
 }
 
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
@@ -420,8 +421,8 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     if (result == NO_BOOKS)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
-        note_failed(context->device->ordinal, ag_shape_placement(plan.shape), bytes, caller, began,
-                    result);
+        note_failed(context->device->ordinal, ag_mem_desc_placement(plan.desc), bytes, caller,
+                    began, result);
         return result;
     }
     *ret_address = block->address;
@@ -487,7 +488,7 @@ void ag_alloc_learn_pitch(struct ag_context *context)
     bool pushed;
 
     if (!redirects() || atomic_load_explicit(granule, memory_order_relaxed) ||
-        ag_order_capture_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
+        ag_capture_is_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
         return;
     atomic_store_explicit(granule, ask_granule(), memory_order_relaxed);
     ag_context_restore(pushed);
@@ -561,7 +562,7 @@ static void put_aside(struct ag_block *block)
         block->next = first;
     } while (!atomic_compare_exchange_weak_explicit(&set_aside, &first, block, memory_order_seq_cst,
                                                     memory_order_relaxed));
-    if (!ag_order_capture_open()) /* it closed meanwhile */
+    if (!ag_capture_is_open()) /* it closed meanwhile */
         ag_alloc_capture_closed();
 }
 
@@ -575,7 +576,7 @@ void ag_alloc_capture_closed(void)
 
         blocks = block->next;
         /* After an error the context is broken: the block stays in the books until that goes. */
-        if (ag_order_free(block->context, &again) != CUDA_SUCCESS)
+        if (ag_free_order(block->context, &again) != CUDA_SUCCESS)
             continue;
         if (again)
             put_aside(block);
@@ -588,7 +589,7 @@ void ag_alloc_capture_closed(void)
 static CUresult free_ordered(struct ag_block *block)
 {
     bool aside;
-    CUresult result = ag_order_free(block->context, &aside);
+    CUresult result = ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -613,7 +614,7 @@ static CUresult free_native(struct ag_block *block)
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
-    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.shape);
+    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
     if (block)
         ag_ledger_give(block, copy.requested);
     return result;
@@ -622,7 +623,7 @@ static CUresult free_native(struct ag_block *block)
 /* `block` is KEPT and the caller's; the program's again when the free is refused. */
 static CUresult free_block(struct ag_block *block)
 {
-    bool native = block->shape.source == AG_SOURCE_NATIVE;
+    bool native = block->desc.source == AG_SOURCE_NATIVE;
     size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     CUresult result;
 
@@ -638,7 +639,7 @@ static CUresult free_block(struct ag_block *block)
 static CUresult free_private(struct ag_block *block)
 {
     bool aside;
-    CUresult result = ag_private_of_thread ? CUDA_SUCCESS : ag_order_free(block->context, &aside);
+    CUresult result = ag_private_of_thread ? CUDA_SUCCESS : ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS) {
         give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
@@ -649,7 +650,7 @@ static CUresult free_private(struct ag_block *block)
 
 void ag_alloc_pool_ended(struct ag_block *blocks)
 {
-    CUstreamCaptureMode mode = ag_order_relax_captures();
+    CUstreamCaptureMode mode = ag_capture_relax();
     bool pushed;
 
     while (blocks) {
@@ -662,7 +663,7 @@ void ag_alloc_pool_ended(struct ag_block *blocks)
         ag_context_restore(pushed);
         ag_budget_give(copy.context->device, copy.size);
     }
-    ag_order_restore_captures(mode);
+    ag_capture_restore(mode);
 }
 
 CUresult ag_free(CUdeviceptr address, const void *caller)
@@ -681,8 +682,8 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     if (claim == AG_CLAIM_UNKNOWN) {
         /* The program's own pool memory goes at once: work that natively was done may still use
          * it. */
-        if (ag_order_owes())
-            ag_order_pay(AG_STAT_PAID_DESTROY);
+        if (ag_host_wait_pending())
+            ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
         return ag_cu.cuMemFree_v2(address);
     }
     freed.place = (enum ag_placement)block->placement;
@@ -703,7 +704,7 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*synchronize)(CUstream))
 {
     CUdeviceptr address = block->address;
-    bool plain = block->shape.source == AG_SOURCE_PLAIN;
+    bool plain = block->desc.source == AG_SOURCE_PLAIN;
     CUresult result = CUDA_SUCCESS;
 
     ag_ledger_remove(block);
@@ -742,13 +743,13 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
         (void)ag_ipc_freed(&copy);
-        if (ag_shape_is_on_device(copy.shape))
+        if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
         note_freed(&freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    block = ag_ledger_enter(address, copy.size, copy.context, copy.shape);
+    block = ag_ledger_enter(address, copy.size, copy.context, copy.desc);
     if (block) {
         block->export_number = copy.export_number;
         give(block, copy.requested);
@@ -787,7 +788,7 @@ static void give_up(CUdeviceptr address, struct ag_block *block)
 
 static bool is_of_a_pool(const struct ag_block *block)
 {
-    return block->shape.source == AG_SOURCE_POOL || block->shape.source == AG_SOURCE_MANAGED_POOL;
+    return block->desc.source == AG_SOURCE_POOL || block->desc.source == AG_SOURCE_MANAGED_POOL;
 }
 
 static void note_gone(const struct ag_block *block)
@@ -809,9 +810,9 @@ void ag_alloc_context_dying(struct ag_context *context)
 
     ag_private_context_dying(context);
     /* Other contexts' work that natively was done when this one ends may use its memory. */
-    if (ag_order_owes())
-        ag_order_pay(AG_STAT_PAID_DESTROY);
-    if (current && !ag_order_capture_open())
+    if (ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
+    if (current && !ag_capture_is_open())
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
@@ -833,5 +834,5 @@ void ag_alloc_context_dying(struct ag_context *context)
     }
     ag_pool_trim(context->device);
     ag_context_restore(pushed);
-    ag_order_settle(context);
+    ag_free_context_gone(context);
 }

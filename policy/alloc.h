@@ -9,7 +9,7 @@
 
 /* What allocations get by default, and the rules (NULL for none; they must stay). Before the
  * first. */
-void ag_alloc_configure(const struct ag_wish *defaults, const struct ag_rules *rules);
+void ag_alloc_configure(const struct ag_request_params *defaults, const struct ag_rules *rules);
 
 /* A forked child counts its own allocations. */
 void ag_alloc_begin_child(void);

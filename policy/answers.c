@@ -54,7 +54,7 @@ static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
 {
     size_t offset;
 
-    if (!look(address, ret_copy, &offset) || ret_copy->shape.source == AG_SOURCE_NATIVE)
+    if (!look(address, ret_copy, &offset) || ret_copy->desc.source == AG_SOURCE_NATIVE)
         return FOUND_NOTHING;
     if (ret_copy->state == AG_BLOCK_KEPT || offset >= ret_copy->requested)
         return FOUND_FREED;
@@ -66,7 +66,7 @@ bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy)
     size_t offset;
 
     return address && look(address, ret_copy, &offset) && ret_copy->state == AG_BLOCK_LIVE &&
-           ret_copy->shape.source != AG_SOURCE_NATIVE && offset < ret_copy->requested;
+           ret_copy->desc.source != AG_SOURCE_NATIVE && offset < ret_copy->requested;
 }
 
 /* As on a card of the size that ALLOGRAFT_LIMIT says. */
@@ -139,7 +139,7 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         memcpy(data, &none, sizeof(unsigned long long));
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* a truth value of the driver's width */
-        if (block->state == AG_BLOCK_LIVE && block->shape.source == AG_SOURCE_POOL &&
+        if (block->state == AG_BLOCK_LIVE && block->desc.source == AG_SOURCE_POOL &&
             block->context->device->pool_is_shareable)
             *(unsigned char *)data = 1;
         break;

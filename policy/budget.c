@@ -115,7 +115,7 @@ void ag_budget_noted_gone(uint64_t handle)
 
 void ag_budget_forget(struct ag_block *block)
 {
-    if (ag_shape_is_on_device(block->shape))
+    if (ag_mem_desc_is_on_device(block->desc))
         ag_budget_give(block->context->device, block->size);
     ag_ledger_remove(block);
 }

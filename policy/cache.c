@@ -49,7 +49,7 @@ static void account_out(struct ag_cache *cache, struct ag_cache_shard *shard,
 {
     shard->bytes -= block->size;
     ag_level_subtract(&cache->bytes, block->size);
-    if (ag_shape_is_on_device(block->shape))
+    if (ag_mem_desc_is_on_device(block->desc))
         ag_level_subtract(&cache->device_bytes, block->size);
 }
 
@@ -59,7 +59,7 @@ static void account_in(struct ag_cache *cache, struct ag_cache_shard *shard, str
 
     shard->bytes += block->size;
     ag_level_add(&cache->bytes, block->size);
-    if (ag_shape_is_on_device(block->shape))
+    if (ag_mem_desc_is_on_device(block->desc))
         ag_level_add(&cache->device_bytes, block->size);
     peak = atomic_load_explicit(&cache->bytes.peak, memory_order_relaxed);
     if (peak > atomic_load_explicit(&ag_stats.cached_peak, memory_order_relaxed))
@@ -68,7 +68,7 @@ static void account_in(struct ag_cache *cache, struct ag_cache_shard *shard, str
 
 /* With the shard's lock held. */
 static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard *shard, size_t size,
-                                  struct ag_shape shape)
+                                  struct ag_mem_desc desc)
 {
     struct ag_block **link = &shard->bins[bin_of(size)];
 
@@ -76,7 +76,7 @@ static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard 
         struct ag_block *block = *link;
 
         if (block->size < size || block->size - size > size / 8 ||
-            !ag_shape_same(block->shape, shape))
+            !ag_mem_desc_same(block->desc, desc))
             continue;
         *link = block->next;
         block->next = NULL;
@@ -86,7 +86,7 @@ static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard 
     return NULL;
 }
 
-struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_shape shape)
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc)
 {
     unsigned own = ag_slot() % AG_CACHE_SHARDS;
     struct ag_block *block = NULL;
@@ -101,7 +101,7 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_sh
             ag_lock_take(&shard->lock);
         else if (!ag_lock_try(&shard->lock))
             continue;
-        block = take_from(cache, shard, size, shape);
+        block = take_from(cache, shard, size, desc);
         ag_lock_release(&shard->lock);
     }
     return block;
@@ -122,7 +122,7 @@ static struct ag_block *evict(struct ag_cache *cache, struct ag_cache_shard *sha
         while (*link && freed < bytes) {
             struct ag_block *block = *link;
 
-            if (which == DEVICE_BLOCKS && !ag_shape_is_on_device(block->shape)) {
+            if (which == DEVICE_BLOCKS && !ag_mem_desc_is_on_device(block->desc)) {
                 link = &block->next;
                 continue;
             }

@@ -14,7 +14,7 @@
 
 #include "interpose/base/lock.h"
 #include "interpose/report/stats.h"
-#include "policy/shape.h"
+#include "policy/mem_desc.h"
 
 #define AG_CACHE_SHARDS 16u
 #define AG_CACHE_BINS   256u /* 8 a doubling, from 512 B on */
@@ -37,9 +37,9 @@ struct ag_cache {
 size_t ag_cache_block_size(size_t bytes);
 
 void ag_cache_init(struct ag_cache *cache);
-/* A block of that shape of at least `size` (from ag_cache_block_size) and at most one eighth more,
+/* A block of that memory descriptor of at least `size` (from ag_cache_block_size) and at most one eighth more,
  * or NULL. */
-struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_shape shape);
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc);
 /* Keeps `block` if that leaves at most `limit` bytes in the cache (threads that come at once may
  * each put in one more). Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */

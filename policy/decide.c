@@ -29,40 +29,41 @@ struct ag_decision ag_decide(const struct ag_request *request, const struct ag_f
     return (struct ag_decision){place, AG_N_STATS};
 }
 
-static bool needs_advice(const struct ag_wish *wish)
+static bool needs_advice(const struct ag_request_params *params)
 {
-    return wish->prefer.kind == AG_PREFER_HOST || wish->prefer.kind == AG_PREFER_NUMA ||
-           wish->access == AG_ACCESS_PEERS || wish->read_mostly;
+    return params->prefer.kind == AG_PREFER_HOST || params->prefer.kind == AG_PREFER_NUMA ||
+           params->access == AG_ACCESS_PEERS || params->read_mostly;
 }
 
-struct ag_shape ag_decide_managed(const struct ag_wish *wish, size_t bytes, bool has_managed_pool)
+struct ag_mem_desc ag_decide_managed(const struct ag_request_params *params, size_t bytes,
+                                     bool has_managed_pool)
 {
-    struct ag_shape shape = {.source = AG_SOURCE_PLAIN};
-    bool advised = bytes >= AG_WORTH_ADVICE && needs_advice(wish);
+    struct ag_mem_desc desc = {.source = AG_SOURCE_PLAIN};
+    bool advised = bytes >= AG_WORTH_ADVICE && needs_advice(params);
 
     if (has_managed_pool && !advised &&
-        (wish->backend == AG_MANAGED_POOL ||
-         (wish->backend == AG_MANAGED_AUTO && bytes <= AG_MANAGED_POOL_UP_TO)))
-        shape.source = AG_SOURCE_MANAGED_POOL;
+        (params->backend == AG_MANAGED_POOL ||
+         (params->backend == AG_MANAGED_AUTO && bytes <= AG_MANAGED_POOL_UP_TO)))
+        desc.source = AG_SOURCE_MANAGED_POOL;
     if (bytes < AG_WORTH_ADVICE) {
-        shape.prefer = AG_PREFER_NONE;
-        shape.access = AG_ACCESS_NONE;
-        shape.prefetch = AG_PREFETCH_OFF;
-        return shape;
+        desc.prefer = AG_PREFER_NONE;
+        desc.access = AG_ACCESS_NONE;
+        desc.prefetch = AG_PREFETCH_OFF;
+        return desc;
     }
-    shape.prefer = (uint8_t)wish->prefer.kind;
-    shape.node = (uint16_t)wish->prefer.node;
-    shape.access = (uint8_t)wish->access;
-    shape.prefetch = (uint8_t)wish->prefetch;
-    shape.read_mostly = wish->read_mostly;
-    return shape;
+    desc.prefer = (uint8_t)params->prefer.kind;
+    desc.node = (uint16_t)params->prefer.node;
+    desc.access = (uint8_t)params->access;
+    desc.prefetch = (uint8_t)params->prefetch;
+    desc.read_mostly = params->read_mostly;
+    return desc;
 }
 
-struct ag_shape ag_decide_spilled(void)
+struct ag_mem_desc ag_decide_spilled(void)
 {
-    return (struct ag_shape){.source = AG_SOURCE_PLAIN,
-                             .prefer = AG_PREFER_HOST,
-                             .access = AG_ACCESS_NONE,
-                             .prefetch = AG_PREFETCH_OFF,
-                             .spilled = true};
+    return (struct ag_mem_desc){.source = AG_SOURCE_PLAIN,
+                                .prefer = AG_PREFER_HOST,
+                                .access = AG_ACCESS_NONE,
+                                .prefetch = AG_PREFETCH_OFF,
+                                .spilled = true};
 }

@@ -7,7 +7,7 @@
 
 #include "interpose/report/stats.h"
 #include "interpose/settings/options.h"
-#include "policy/shape.h"
+#include "policy/mem_desc.h"
 
 struct ag_request {
     size_t bytes;
@@ -32,14 +32,15 @@ struct ag_decision {
  * against 0.2 ms), beyond it later (2 GiB: 28 ms against 7 to 11). */
 #define AG_MANAGED_POOL_UP_TO (32u * 1024u * 1024u)
 
-/* The shape of managed memory that serves the wish. Memory of the managed pool takes no advice:
- * where the wish needs some, single allocations serve it. */
-struct ag_shape ag_decide_managed(const struct ag_wish *wish, size_t bytes, bool has_managed_pool);
+/* The memory descriptor of managed memory that serves the params. Memory of the managed pool takes no advice:
+ * where the params needs some, single allocations serve it. */
+struct ag_mem_desc ag_decide_managed(const struct ag_request_params *params, size_t bytes,
+                                     bool has_managed_pool);
 
-/* The shape of what did not fit: on the host, read by the device over the bus. Not marked as
+/* The memory descriptor of what did not fit: on the host, read by the device over the bus. Not marked as
  * accessed by the device: it is mapped at its first touch just as well, and that takes half the
  * time then (H200: 204 ms against 384 ms per GiB, then 51 GB/s both). */
-struct ag_shape ag_decide_spilled(void);
+struct ag_mem_desc ag_decide_spilled(void);
 
 struct ag_decision ag_decide(const struct ag_request *request, const struct ag_facts *facts,
                              enum ag_policy policy);

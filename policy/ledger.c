@@ -9,7 +9,7 @@
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */
 
 static struct {
-    struct ag_lock lock; /* guards the map, shapes, and every state change from LIVE */
+    struct ag_lock lock; /* guards the map, descriptors, and every state change from LIVE */
     struct ag_map map;
 } shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = AG_LOCK_INIT(AG_RANK_LEDGER)}};
 
@@ -46,7 +46,7 @@ static unsigned take(CUdeviceptr address)
 }
 
 struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
-                                 struct ag_shape shape)
+                                 struct ag_mem_desc desc)
 {
     struct ag_block *block = ag_arena_get(&arena);
     bool entered;
@@ -57,8 +57,8 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     block->address = address;
     block->size = size;
     block->context = context;
-    block->shape = shape;
-    block->placement = ag_shape_placement(shape);
+    block->desc = desc;
+    block->placement = ag_mem_desc_placement(desc);
     i = take(address);
     entered = ag_map_put(&shards[i].map, address, block);
     ag_lock_release(&shards[i].lock);
@@ -134,12 +134,12 @@ struct ag_block *ag_ledger_move(CUdeviceptr address)
     return take_over(address, AG_BLOCK_MOVING, &block) == AG_BLOCK_LIVE ? block : NULL;
 }
 
-void ag_ledger_moved(struct ag_block *block, struct ag_shape shape)
+void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)
 {
     unsigned i = take(block->address);
 
-    block->shape = shape; /* under the lock: ag_ledger_look() reads it */
-    block->placement = ag_shape_placement(shape);
+    block->desc = desc; /* under the lock: ag_ledger_look() reads it */
+    block->placement = ag_mem_desc_placement(desc);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
     ag_lock_release(&shards[i].lock);
 }
@@ -178,7 +178,7 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .size = block->size,
             .requested = atomic_load_explicit(&block->requested, memory_order_relaxed),
             .context = block->context,
-            .shape = block->shape,
+            .desc = block->desc,
             .placement = atomic_load_explicit(&block->placement, memory_order_relaxed),
             .export_number = atomic_load_explicit(&block->export_number, memory_order_relaxed),
             .buffer_id = buffer_id(block),
@@ -208,7 +208,7 @@ struct ag_block *ag_ledger_claim_all(const struct ag_context *context)
     return all;
 }
 
-void ag_ledger_forget_all(void)
+void ag_ledger_begin_child(void)
 {
     for (unsigned i = 0; i < SHARDS; i++)
         ag_map_finish(&shards[i].map);

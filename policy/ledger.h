@@ -12,7 +12,7 @@
 
 #include "interpose/driver/abi.h"
 #include "interpose/report/stats.h"
-#include "policy/shape.h"
+#include "policy/mem_desc.h"
 
 struct ag_context;
 
@@ -29,7 +29,7 @@ struct ag_block {
     size_t size;                /* bytes the driver gave */
     _Atomic size_t requested;   /* bytes the program asked for */
     struct ag_context *context; /* whose memory it is */
-    struct ag_shape shape;
+    struct ag_mem_desc desc;
     _Atomic int placement; /* enum ag_placement: where it is counted */
     int lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
     _Atomic int state;
@@ -40,7 +40,7 @@ struct ag_block {
 
 /* A block in state KEPT, entered under its address. NULL when memory for the books runs out. */
 struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
-                                 struct ag_shape shape);
+                                 struct ag_mem_desc desc);
 /* Makes the block the program's, with `requested` bytes. */
 void ag_ledger_give(struct ag_block *block, size_t requested);
 
@@ -63,9 +63,9 @@ enum ag_claim {
 enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block);
 
 /* The block that begins at `address`, kept from being freed until ag_ledger_moved() gives it its
- * new shape, if it is LIVE; else NULL. */
+ * new memory descriptor, if it is LIVE; else NULL. */
 struct ag_block *ag_ledger_move(CUdeviceptr address);
-void ag_ledger_moved(struct ag_block *block, struct ag_shape shape);
+void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc);
 
 /* Takes a KEPT block out of the books and forgets it. Before the driver frees the memory: another
  * thread may be given the same address at once. */
@@ -79,6 +79,6 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);
 struct ag_block *ag_ledger_claim_all(const struct ag_context *context);
 
 /* A forked child has no device memory. */
-void ag_ledger_forget_all(void);
+void ag_ledger_begin_child(void);
 
 #endif

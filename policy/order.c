@@ -28,10 +28,10 @@
  * before it was placed (the driver is slower for 16 threads than for one).
  *
  * Rules of this file:
- * - The gate (ag_order_enter_gate) encloses every driver call that could end a capture or would be
+ * - The capture guard encloses every driver call that could end a capture or would be
  *   refused in one. Beginning a capture closes it first, and waits for those inside, for a bounded
  *   time.
- * - `placed` of a fence only grows after the driver took it; `ordered_paid` only after the host
+ * - `placed` of a fence only grows after the driver took it; `ordered_completed` only after the host
  *   waited for it.
  * - A flag that makes (a) insufficient is set before, and read again after, the call it
  *   concerns. */
@@ -51,9 +51,9 @@
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 
-#define MAX_CAPTURES 256u
-#define GATE_WAIT_NS 100000000u
-#define PROBE_BYTES  4096u
+#define MAX_CAPTURES  256u
+#define GUARD_WAIT_NS 100000000u
+#define PROBE_BYTES   4096u
 
 static enum ag_free_mode mode = AG_FREE_AUTO;
 static _Atomic unsigned visible; /* bits of enum ag_visible */
@@ -61,17 +61,17 @@ static _Atomic bool exiting;
 static _Atomic bool
     ever_ordered; /* what is owed now, contexts say; implies the helper that pays at the end */
 
-/* --- the gate --- */
+/* --- the capture guard --- */
 
 static struct {
     _Alignas(64) _Atomic unsigned inside;
-} gate[AG_SLOTS];
+} guard[AG_SLOTS];
 
 static _Atomic unsigned open_captures;
 
-bool ag_order_enter_gate(void)
+bool ag_capture_guard_enter(void)
 {
-    _Atomic unsigned *inside = &gate[ag_slot()].inside;
+    _Atomic unsigned *inside = &guard[ag_slot()].inside;
 
     atomic_fetch_add_explicit(inside, 1, memory_order_seq_cst);
     if (!atomic_load_explicit(&open_captures, memory_order_seq_cst))
@@ -80,19 +80,19 @@ bool ag_order_enter_gate(void)
     return false;
 }
 
-void ag_order_leave_gate(void)
+void ag_capture_guard_leave(void)
 {
-    atomic_fetch_sub_explicit(&gate[ag_slot()].inside, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&guard[ag_slot()].inside, 1, memory_order_release);
 }
 
-static void wait_for_gate(void)
+static void wait_for_guarded(void)
 {
-    uint64_t until = ag_clock_ns() + GATE_WAIT_NS;
+    uint64_t until = ag_clock_ns() + GUARD_WAIT_NS;
 
     for (unsigned i = 0; i < AG_SLOTS; i++) {
         struct ag_wait wait = {0};
 
-        while (atomic_load_explicit(&gate[i].inside, memory_order_acquire)) {
+        while (atomic_load_explicit(&guard[i].inside, memory_order_acquire)) {
             if (ag_clock_ns() > until) {
                 ag_log_debug("a capture begins beside a driver call of ours that takes long");
                 return;
@@ -123,18 +123,18 @@ static CUstream normalise(CUstream stream, bool per_thread, int *ret_thread)
     return stream;
 }
 
-bool ag_order_capture_open(void)
+bool ag_capture_is_open(void)
 {
     return atomic_load_explicit(&open_captures, memory_order_seq_cst) != 0;
 }
 
-void ag_order_capture_opening(void)
+void ag_capture_opening(void)
 {
     atomic_fetch_add_explicit(&open_captures, 1, memory_order_seq_cst);
-    wait_for_gate();
+    wait_for_guarded();
 }
 
-bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success)
+bool ag_capture_opened(CUstream stream, bool per_thread, bool success)
 {
     struct ag_context *context = success ? ag_context_current() : NULL;
     bool last = false;
@@ -148,7 +148,7 @@ bool ag_order_capture_opened(CUstream stream, bool per_thread, bool success)
         captures.open[captures.n].stream = stream;
         captures.open[captures.n].thread = thread;
         captures.open[captures.n++].context = context;
-    } /* else the gate stays closed for good, which is slow and exact */
+    } /* else the guard stays closed for good, which is slow and exact */
     ag_lock_release(&captures.lock);
     return last;
 }
@@ -175,11 +175,11 @@ static bool drop_capture_on(CUstream stream, int thread)
     return last;
 }
 
-bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context)
+bool ag_capture_stream_destroying(CUstream stream, struct ag_context **ret_context)
 {
     bool captures_here = false;
 
-    if (!ag_order_capture_open())
+    if (!ag_capture_is_open())
         return false;
     ag_lock_take(&captures.lock);
     for (unsigned i = 0; i < captures.n && !captures_here; i++) {
@@ -193,7 +193,7 @@ bool ag_order_stream_dying(CUstream stream, struct ag_context **ret_context)
     return captures_here;
 }
 
-bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool success)
+bool ag_capture_stream_destroyed(CUstream stream, struct ag_context *context, bool success)
 {
     bool last = false;
 
@@ -209,12 +209,12 @@ bool ag_order_stream_died(CUstream stream, struct ag_context *context, bool succ
     return last;
 }
 
-bool ag_order_capture_ended(CUstream stream, bool per_thread)
+bool ag_capture_ended(CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     int thread;
 
-    if (!ag_order_capture_open())
+    if (!ag_capture_is_open())
         return false;
     stream = normalise(stream, per_thread, &thread);
     if (ag_cu.cuStreamIsCapturing && ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
@@ -223,7 +223,7 @@ bool ag_order_capture_ended(CUstream stream, bool per_thread)
     return drop_capture_on(stream, thread);
 }
 
-CUstreamCaptureMode ag_order_relax_captures(void)
+CUstreamCaptureMode ag_capture_relax(void)
 {
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -232,7 +232,7 @@ CUstreamCaptureMode ag_order_relax_captures(void)
     return previous;
 }
 
-void ag_order_restore_captures(CUstreamCaptureMode previous)
+void ag_capture_restore(CUstreamCaptureMode previous)
 {
     if (ag_cu.cuThreadExchangeStreamCaptureMode)
         (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
@@ -284,7 +284,7 @@ static CUresult record_on_null_stream(struct ag_context *context, CUevent event)
     return result;
 }
 
-/* Places the fence behind all work so far. With the gate entered. */
+/* Places the fence behind all work so far. Inside the capture guard. */
 typedef CUresult fence_function(struct ag_context *context, CUevent event);
 
 /* A barrier: everything later comes after it too. Ways (a) and (b). */
@@ -319,10 +319,10 @@ static enum placed place_now(struct ag_context *context, CUevent *event, fence_f
 
     if (result != CUDA_SUCCESS)
         return NOT_PLACED;
-    if (!ag_order_enter_gate())
+    if (!ag_capture_guard_enter())
         return IN_CAPTURE;
     result = function(context, *event);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     return result == CUDA_SUCCESS ? PLACED : NOT_PLACED;
 }
 
@@ -365,22 +365,22 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
 /* The host waits for `event`, whatever is captured meanwhile. */
 static CUresult wait_on_host(CUevent event)
 {
-    bool in_capture = ag_order_capture_open();
+    bool in_capture = ag_capture_is_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CUresult result;
 
     if (in_capture)
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
     result = ag_cu.cuEventSynchronize(event);
     if (in_capture)
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     return result;
 }
 
 static bool is_owed(struct ag_context *context, uint64_t *ret_placed)
 {
     *ret_placed = atomic_load_explicit(&context->ordered.placed, memory_order_acquire);
-    return *ret_placed > atomic_load_explicit(&context->ordered_paid, memory_order_acquire);
+    return *ret_placed > atomic_load_explicit(&context->ordered_completed, memory_order_acquire);
 }
 
 static void pay_context(struct ag_context *context, void *data)
@@ -391,7 +391,7 @@ static void pay_context(struct ag_context *context, void *data)
     if (!is_owed(context, &placed))
         return;
     (void)wait_on_host(context->ordered.event);
-    raise_to(&context->ordered_paid, placed);
+    raise_to(&context->ordered_completed, placed);
     *paid = true;
 }
 
@@ -403,25 +403,25 @@ static bool owes(struct ag_context *context)
 }
 
 /* Until the wait is over, also if another thread is waiting already. */
-bool ag_order_owes(void)
+bool ag_host_wait_pending(void)
 {
     return atomic_load_explicit(&ever_ordered, memory_order_acquire) && ag_context_any(owes);
 }
 
-void ag_order_pay(enum ag_stat why)
+void ag_host_wait_complete(enum ag_stat why)
 {
     bool paid = false;
 
-    if (!ag_order_owes())
+    if (!ag_host_wait_pending())
         return;
     ag_context_each(pay_context, &paid);
     if (paid)
         ag_stats_add(why, 1);
 }
 
-void ag_order_settle(struct ag_context *context)
+void ag_free_context_gone(struct ag_context *context)
 {
-    raise_to(&context->ordered_paid,
+    raise_to(&context->ordered_completed,
              atomic_load_explicit(&context->ordered.placed, memory_order_acquire));
     ag_lock_take(&captures.lock);
     for (unsigned i = captures.n; i-- > 0;) {
@@ -456,23 +456,23 @@ static void owe(struct ag_context *context)
 
 static void note_who_owes(struct ag_context *context, void *data)
 {
-    enum ag_order_debtor *debtor = data;
+    enum ag_host_wait_owner *owner = data;
     uint64_t placed;
 
-    if (!is_owed(context, &placed) || *debtor == AG_OWED_BY_OTHERS)
+    if (!is_owed(context, &placed) || *owner == AG_HOST_WAIT_OF_OTHERS)
         return;
-    *debtor = atomic_load_explicit(&context->ordered_by, memory_order_relaxed) == own_number()
-                  ? AG_OWED_BY_CALLER
-                  : AG_OWED_BY_OTHERS;
+    *owner = atomic_load_explicit(&context->ordered_by, memory_order_relaxed) == own_number()
+                 ? AG_HOST_WAIT_OF_CALLER
+                 : AG_HOST_WAIT_OF_OTHERS;
 }
 
-enum ag_order_debtor ag_order_debtor(void)
+enum ag_host_wait_owner ag_host_wait_owner(void)
 {
-    enum ag_order_debtor debtor = AG_OWED_BY_NOBODY;
+    enum ag_host_wait_owner owner = AG_HOST_WAIT_OF_NOBODY;
 
     if (atomic_load_explicit(&ever_ordered, memory_order_acquire))
-        ag_context_each(note_who_owes, &debtor);
-    return debtor;
+        ag_context_each(note_who_owes, &owner);
+    return owner;
 }
 
 /* By the helper. It asks again and again, so that who waits for it sees whether the driver answers,
@@ -494,33 +494,33 @@ static void pay_at_end(struct ag_context *context, void *data)
     *paid = true;
     (void)ag_cu.cuEventSynchronize(
         context->ordered.event); /* what kernels print comes out in a wait only */
-    raise_to(&context->ordered_paid, placed);
+    raise_to(&context->ordered_completed, placed);
 }
 
-void ag_order_pay_at_end(void)
+void ag_host_wait_complete_at_exit(void)
 {
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
     bool paid = false;
 
     ag_context_each(pay_at_end, &paid);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     if (paid)
-        ag_stats_add(AG_STAT_PAID_EXIT, 1);
+        ag_stats_add(AG_STAT_WAITED_EXIT, 1);
 }
 
-void ag_order_exit(void)
+void ag_drain_exiting(void)
 {
     atomic_store_explicit(&exiting, true, memory_order_seq_cst);
 }
 
 /* --- who can see --- */
 
-void ag_order_configure(enum ag_free_mode new_mode)
+void ag_drain_configure(enum ag_free_mode new_mode)
 {
     mode = new_mode;
 }
 
-void ag_order_note_visible(enum ag_visible how)
+void ag_drain_note_visible(enum ag_visible how)
 {
     unsigned bit = 1u << how;
 
@@ -528,24 +528,24 @@ void ag_order_note_visible(enum ag_visible how)
         return;
     if (atomic_fetch_or_explicit(&visible, bit, memory_order_seq_cst) & bit)
         return;
-    ag_order_pay(AG_STAT_PAID_VISIBLE);
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
 }
 
 static void finish_streams(struct ag_context *context, void *unused)
 {
     (void)unused;
-    (void)ag_order_wait_released(context, UINT64_MAX);
+    (void)ag_private_stream_wait(context, UINT64_MAX);
 }
 
-void ag_order_context_entered(void)
+void ag_free_context_entered(void)
 {
     if (ag_context_count() < 2)
         return;
     /* The new context waited for nothing so far: neither for what was allocated on a stream, nor
      * for what frees were ordered behind. */
     ag_context_each(finish_streams, NULL);
-    ag_order_pay(AG_STAT_PAID_VISIBLE);
-    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
+    ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
 }
 
 /* Why a free has to drain, as an AG_STAT_DRAIN_* row; AG_N_STATS when it need not. */
@@ -587,7 +587,7 @@ static CUresult free_like_the_driver(struct ag_context *context)
     return result;
 }
 
-bool ag_order_is_lasting(CUresult result)
+bool ag_error_is_sticky(CUresult result)
 {
     return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
            result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_DEINITIALIZED;
@@ -599,10 +599,10 @@ static bool is_native_answer(CUresult result)
 {
     return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
             result <= CUDA_ERROR_CAPTURED_EVENT) ||
-           ag_order_is_lasting(result);
+           ag_error_is_sticky(result);
 }
 
-CUresult ag_order_check(struct ag_context *context)
+CUresult ag_context_sticky_error(struct ag_context *context)
 {
     CUstreamCaptureStatus status;
     CUresult result;
@@ -611,7 +611,7 @@ CUresult ag_order_check(struct ag_context *context)
         !atomic_load_explicit(&context->resources_state, memory_order_acquire))
         return CUDA_SUCCESS;
     result = ag_cu.cuStreamIsCapturing(context->free_stream, &status);
-    return ag_order_is_lasting(result) ? result : CUDA_SUCCESS;
+    return ag_error_is_sticky(result) ? result : CUDA_SUCCESS;
 }
 
 /* The memory waits for the end of the capture, if the call was legal. */
@@ -658,13 +658,13 @@ static CUresult drain(struct ag_context *context, enum ag_stat reason, bool *ret
     if (placed == IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
     result = placed == PLACED ? wait_on_host(context->draining.event) : CUDA_ERROR_NOT_SUPPORTED;
-    if (result != CUDA_SUCCESS && !ag_order_capture_open())
+    if (result != CUDA_SUCCESS && !ag_capture_is_open())
         result = drain_without_fence(context); /* what it says, a native free would say */
     if (result != CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_FREE_REFUSED, 1);
         return result;
     }
-    raise_to(&context->ordered_paid, owed);
+    raise_to(&context->ordered_completed, owed);
     ag_stats_add(AG_STAT_FREE_DRAINED, 1);
     ag_stats_add(reason, 1);
     return CUDA_SUCCESS;
@@ -681,13 +681,13 @@ static bool may_owe(void)
     return true;
 }
 
-CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
+CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_stat reason = drain_reason();
     enum placed placed;
 
     *ret_set_aside = false;
-    if (ag_order_capture_open())
+    if (ag_capture_is_open())
         return free_in_capture(context, ret_set_aside);
     if (reason != AG_N_STATS)
         return drain(context, reason, ret_set_aside);
@@ -713,9 +713,9 @@ CUresult ag_order_free(struct ag_context *context, bool *ret_set_aside)
  * process, a thread that exits while its per-thread stream still waits for a barrier never returns
  * from the driver (580.159, tests/gpu/order.cu cross-per-thread). */
 
-bool ag_order_alloc_begin(struct ag_context *context, CUstream *ret_stream)
+bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
 {
-    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_order_enter_gate())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
         return false;
     *ret_stream = context->alloc_stream;
     return true;
@@ -734,11 +734,11 @@ static CUresult publish(struct ag_context *context, CUstream stream)
     return result == CUDA_SUCCESS ? wait_everywhere(context, context->alloc_event) : result;
 }
 
-CUresult ag_order_alloc_end(struct ag_context *context, CUstream stream, CUresult result)
+CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result)
 {
     if (result == CUDA_SUCCESS)
         result = publish(context, stream);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     return result;
 }
 
@@ -754,18 +754,19 @@ static CUresult make_release_wait(struct ag_context *context)
     return ag_cu.cuStreamWaitEvent(context->free_stream, context->ordered.event, 0);
 }
 
-bool ag_order_release_begin(struct ag_context *context, CUstream *ret_stream, bool *ret_pushed)
+bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
+                                     bool *ret_pushed)
 {
-    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_order_enter_gate())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
         return false;
     if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
-        ag_order_leave_gate();
+        ag_capture_guard_leave();
         return false;
     }
     *ret_stream = context->free_stream;
     if (make_release_wait(context) == CUDA_SUCCESS)
         return true;
-    ag_order_release_end(*ret_pushed);
+    ag_private_stream_end_release(*ret_pushed);
     return false;
 }
 
@@ -793,7 +794,7 @@ static CUresult wait_for_stream(CUstream stream, uint64_t timeout_ns)
     return result;
 }
 
-bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
+bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     CUstreamCaptureMode previous;
     uint64_t began = ag_clock_ns();
@@ -808,36 +809,36 @@ bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
     case IN_CAPTURE:
         return false;
     }
-    previous = ag_order_relax_captures(); /* one may begin meanwhile */
+    previous = ag_capture_relax(); /* one may begin meanwhile */
     while ((result = ag_cu.cuEventQuery(context->draining.event)) == CUDA_ERROR_NOT_READY &&
            wait_a_little(&wait, began, timeout_ns))
         ;
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     return result != CUDA_ERROR_NOT_READY;
 }
 
-CUresult ag_order_wait_released(struct ag_context *context, uint64_t timeout_ns)
+CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns)
 {
-    bool in_capture = ag_order_capture_open();
+    bool in_capture = ag_capture_is_open();
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CUresult result;
 
     if (!atomic_load_explicit(&context->resources_state, memory_order_acquire))
         return CUDA_SUCCESS;
     if (in_capture)
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
     result = wait_for_stream(context->free_stream, timeout_ns);
     if (result == CUDA_SUCCESS) /* allocations that failed half-way went back on it */
         result = wait_for_stream(context->alloc_stream, timeout_ns);
     if (in_capture)
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     return result;
 }
 
-void ag_order_release_end(bool pushed)
+void ag_private_stream_end_release(bool pushed)
 {
     ag_context_restore(pushed);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
 }
 
 static void note_nonblocking(struct ag_context *context, void *unused)
@@ -846,7 +847,7 @@ static void note_nonblocking(struct ag_context *context, void *unused)
     atomic_store_explicit(&context->has_nonblocking_stream, true, memory_order_seq_cst);
 }
 
-void ag_order_nonblocking_coming(struct ag_context *context)
+void ag_fence_nonblocking_coming(struct ag_context *context)
 {
     if (context)
         note_nonblocking(context, NULL);
@@ -871,13 +872,12 @@ static void settle_nonblocking(struct ag_context *context, void *unused)
         (void)drain_without_fence(context);
     if (placed != IN_CAPTURE)
         return;
-    previous =
-        ag_order_relax_captures(); /* creating a stream is legal natively, whatever is captured */
+    previous = ag_capture_relax(); /* creating a stream is legal natively, whatever is captured */
     (void)free_like_the_driver(context);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
-void ag_order_nonblocking_created(struct ag_context *context)
+void ag_free_nonblocking_created(struct ag_context *context)
 {
     if (context)
         settle_nonblocking(context, NULL);
@@ -885,12 +885,12 @@ void ag_order_nonblocking_created(struct ag_context *context)
         ag_context_each(settle_nonblocking, NULL);
 }
 
-void ag_order_forget_all(void)
+void ag_free_begin_child(void)
 {
     atomic_store(&open_captures, 0);
     atomic_store(&ever_ordered, false);
     atomic_store(&visible, 0);
     captures.n = 0;
     for (unsigned i = 0; i < AG_SLOTS; i++)
-        atomic_store(&gate[i].inside, 0);
+        atomic_store(&guard[i].inside, 0);
 }

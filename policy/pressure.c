@@ -57,7 +57,7 @@ static void wait_released(struct ag_context *context, void *data)
 {
     struct wait *wait = data;
 
-    if (ag_order_wait_released(context, wait->timeout_ns) == CUDA_ERROR_NOT_READY)
+    if (ag_private_stream_wait(context, wait->timeout_ns) == CUDA_ERROR_NOT_READY)
         wait->in_vain = true;
 }
 
@@ -80,13 +80,13 @@ static void settle_pending(enum ag_stat why)
 void ag_pressure_bound_pending(const struct ag_device *device)
 {
     if (ag_level_current(&ag_stats.pending_bytes) > ag_size_bytes(pending_limit, size_of(device)))
-        settle_pending(AG_STAT_PAID_PENDING);
+        settle_pending(AG_STAT_WAITED_PENDING);
 }
 
 void ag_pressure_settle(void)
 {
     if (ag_level_current(&ag_stats.pending_bytes))
-        settle_pending(AG_STAT_PAID_PENDING);
+        settle_pending(AG_STAT_WAITED_PENDING);
 }
 
 struct room {
@@ -108,7 +108,7 @@ static void give_up_cached(struct ag_context *context, void *data)
     ag_trace_step(AG_STAT_LADDER_CACHE, context->device->ordinal,
                   room->bytes == UINT64_MAX ? 0 : room->bytes);
     blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), timeout());
-    if (blocks && !ag_order_capture_open()) {
+    if (blocks && !ag_capture_is_open()) {
         atomic_store_explicit(&waited_in_vain, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
     }
@@ -128,7 +128,7 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
     uint64_t taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
     struct room room = {device, bytes};
 
-    if (device->limit == UINT64_MAX || bytes > ag_budget_left(device) || ag_order_capture_open())
+    if (device->limit == UINT64_MAX || bytes > ag_budget_left(device) || ag_capture_is_open())
         return false;
     if (taken < device->limit)
         room.bytes -= device->limit - taken < room.bytes ? device->limit - taken : room.bytes;
@@ -140,10 +140,10 @@ bool ag_pressure_relieve(struct ag_device *device)
 {
     struct room room = {device, UINT64_MAX};
 
-    if (ag_order_capture_open())
+    if (ag_capture_is_open())
         return false;
     ag_context_each(give_up_cached, &room);
-    settle_pending(AG_STAT_PAID_PRESSURE);
+    settle_pending(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);

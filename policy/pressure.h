@@ -18,7 +18,7 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
 
 /* `bytes` were given to a pool behind work that may be unfinished. */
 void ag_pressure_pending(size_t bytes);
-/* Waits when the bytes pending on that device's scale are over the bound. No lock, no gate held. */
+/* Waits when the bytes pending on that device's scale are over the bound. Neither a lock nor the capture guard held. */
 void ag_pressure_bound_pending(const struct ag_device *device);
 
 /* Waits until every free so far has taken effect in its pool. */

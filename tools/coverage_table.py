@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the README's table of hooked driver symbols, from interpose/driver/hooks.def.
+"""Prints the table of hooked driver symbols in docs/guarantees.md, from interpose/driver/hooks.def.
 
 Usage: tools/coverage_table.py [hooks.def]
 """

@@ -16,13 +16,13 @@ static void as_buffer(struct ag_kernel_payload *payload, struct ag_arguments *ar
 void ag_arguments_of(const struct ag_signature *signature, struct ag_kernel_payload *payload,
                      struct ag_arguments *ret_arguments)
 {
-    struct ag_kernel_shape shape;
+    struct ag_kernel_config config;
     const struct ag_layout *layout = NULL;
 
     ret_arguments->params = ret_arguments->extra = NULL;
-    ag_op_kernel_shape(signature, &shape);
+    ag_op_kernel_config(signature, &config);
     if (signature->word[0] & AG_OP_HAS_LAYOUT)
-        layout = ag_params_of(shape.function);
+        layout = ag_params_of(config.function);
     if (!layout || layout->total > payload->bytes) {
         if (payload->bytes)
             as_buffer(payload, ret_arguments);

@@ -265,7 +265,7 @@ struct side {
 };
 
 /* The bytes from the first to behind the last that the box touches; 0 when the driver would have
- * something to say about the shape, or may have. */
+ * something to say about the geometry, or may have. */
 static uint64_t extent(const CUDA_MEMCPY3D *copy, const struct side *side, uint64_t *ret_offset)
 {
     const uint64_t most = INT32_MAX; /* the largest pitch of any device; and so nothing overflows */
@@ -338,7 +338,7 @@ bool ag_copies_box(struct ag_stream *stream, const CUDA_MEMCPY3D *copy)
     if (!copy)
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     settled = *copy;
-    if (!is_whole(&settled) || !ag_op_copy_shaped(&op, &settled))
+    if (!is_whole(&settled) || !ag_op_copy_3d(&op, &settled))
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     return ag_replay_take(stream, &op);
 }
@@ -398,8 +398,8 @@ bool ag_copies_fill(struct ag_stream *stream, const struct ag_fill *fill)
     if (waits || !bytes || ag_copies_memory(fill->to, bytes) != AG_MEMORY_DEVICE)
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     if (fill->is_line ? !ag_op_fill(&op, fill->to, fill->width, fill->value, fill->columns)
-                      : !ag_op_fill_shaped(&op, fill->to, fill->pitch, fill->width, fill->value,
-                                           fill->columns, fill->rows))
+                      : !ag_op_fill_2d(&op, fill->to, fill->pitch, fill->width, fill->value,
+                                       fill->columns, fill->rows))
         return ag_replay_pass(stream, AG_FLUSH_UNRECORDED);
     return ag_replay_take(stream, &op);
 }

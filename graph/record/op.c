@@ -3,11 +3,11 @@
  * The words of a signature beside the kind and its flags:
  *                 1         2           3              4             5
  *   kernel        function  block x, y  block z,       attributes    grid, where the driver
- *                                       shared bytes   (a detail)    checks it
+ *                                       shared bytes   (interned)    checks it
  *   copy          to type   from type
- *   copy, shaped  the CUDA_MEMCPY3D (a detail)
+ *   copy, 3-D     the CUDA_MEMCPY3D (interned)
  *   fill          width
- *   fill, shaped  to        pitch       width, value   columns       rows
+ *   fill, 2-D     to        pitch       width, value   columns       rows
  *   host
  *
  * Block and shared bytes are signature on purpose: the driver checks them, and once it took a
@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "graph/record/detail.h"
+#include "graph/record/intern.h"
 #include "policy/managed/kernel_params.h"
 
 #define MAX_ATTRIBUTES   16u
@@ -83,7 +83,7 @@ static bool take_attributes(struct ag_signature *signature, const struct ag_kern
                             bool *fixed)
 {
     CUlaunchAttribute kept[MAX_ATTRIBUTES];
-    const struct ag_detail *detail;
+    const struct ag_interned *interned;
     uint32_t n = 0, seen = 0;
 
     for (uint32_t i = 0; i < call->n_attributes; i++) {
@@ -108,9 +108,9 @@ static bool take_attributes(struct ag_signature *signature, const struct ag_kern
     }
     if (!n)
         return true;
-    detail = ag_detail_of(kept, n * (uint32_t)sizeof(kept[0]));
-    signature->word[4] = (uint64_t)(uintptr_t)detail;
-    return detail;
+    interned = ag_intern(kept, n * (uint32_t)sizeof(kept[0]));
+    signature->word[4] = (uint64_t)(uintptr_t)interned;
+    return interned;
 }
 
 /* --- a kernel's parameters --- */
@@ -228,17 +228,17 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
     return true;
 }
 
-void ag_op_kernel_shape(const struct ag_signature *signature, struct ag_kernel_shape *ret_shape)
+void ag_op_kernel_config(const struct ag_signature *signature, struct ag_kernel_config *ret_config)
 {
     const uint64_t *word = signature->word;
-    const struct ag_detail *detail = (const struct ag_detail *)(uintptr_t)word[4];
+    const struct ag_interned *interned = (const struct ag_interned *)(uintptr_t)word[4];
 
-    *ret_shape = (struct ag_kernel_shape){
+    *ret_config = (struct ag_kernel_config){
         .function = (CUfunction)(uintptr_t)word[1],
         .block = {(uint32_t)word[2], (uint32_t)(word[2] >> 32), (uint32_t)word[3]},
         .shared_bytes = (uint32_t)(word[3] >> 32),
-        .attributes = detail ? (const CUlaunchAttribute *)(const void *)detail->content : NULL,
-        .n_attributes = detail ? detail->bytes / (uint32_t)sizeof(CUlaunchAttribute) : 0,
+        .attributes = interned ? (const CUlaunchAttribute *)(const void *)interned->content : NULL,
+        .n_attributes = interned ? interned->bytes / (uint32_t)sizeof(CUlaunchAttribute) : 0,
     };
 }
 
@@ -298,9 +298,9 @@ static bool is_type(CUmemorytype type)
            type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_UNIFIED;
 }
 
-bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy)
+bool ag_op_copy_3d(struct ag_op *op, const CUDA_MEMCPY3D *copy)
 {
-    const struct ag_detail *detail;
+    const struct ag_interned *interned;
     CUDA_MEMCPY3D kept;
 
     if (!is_type(copy->srcMemoryType) || !is_type(copy->dstMemoryType) || !copy->WidthInBytes ||
@@ -314,19 +314,19 @@ bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy)
     kept.WidthInBytes = copy->WidthInBytes;
     kept.Height = copy->Height;
     kept.Depth = copy->Depth;
-    detail = ag_detail_of(&kept, sizeof(kept));
-    if (!detail)
+    interned = ag_intern(&kept, sizeof(kept));
+    if (!interned)
         return false;
-    sign(op, AG_OP_COPY_SHAPED);
-    op->signature.word[1] = (uint64_t)(uintptr_t)detail;
+    sign(op, AG_OP_COPY_3D);
+    op->signature.word[1] = (uint64_t)(uintptr_t)interned;
     return true;
 }
 
-const CUDA_MEMCPY3D *ag_op_copy_shape(const struct ag_signature *signature)
+const CUDA_MEMCPY3D *ag_op_copy_3d_params(const struct ag_signature *signature)
 {
-    const struct ag_detail *detail = (const struct ag_detail *)(uintptr_t)signature->word[1];
+    const struct ag_interned *interned = (const struct ag_interned *)(uintptr_t)signature->word[1];
 
-    return (const CUDA_MEMCPY3D *)(const void *)detail->content;
+    return (const CUDA_MEMCPY3D *)(const void *)interned->content;
 }
 
 /* --- fills --- */
@@ -359,12 +359,12 @@ unsigned ag_op_fill_width(const struct ag_signature *signature)
     return (unsigned)signature->word[1];
 }
 
-bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width,
-                       uint32_t value, uint64_t columns, uint64_t rows)
+bool ag_op_fill_2d(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width, uint32_t value,
+                   uint64_t columns, uint64_t rows)
 {
     if (!is_fill(to, width, &value) || !columns || !rows)
         return false;
-    sign(op, AG_OP_FILL_SHAPED);
+    sign(op, AG_OP_FILL_2D);
     op->signature.word[1] = to;
     op->signature.word[2] = pitch;
     op->signature.word[3] = pair(width, value);
@@ -373,11 +373,11 @@ bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned w
     return true;
 }
 
-void ag_op_fill_shape(const struct ag_signature *signature, struct ag_fill_shape *ret_shape)
+void ag_op_fill_2d_params(const struct ag_signature *signature, struct ag_fill_2d *ret_params)
 {
     const uint64_t *word = signature->word;
 
-    *ret_shape = (struct ag_fill_shape){
+    *ret_params = (struct ag_fill_2d){
         .to = word[1],
         .pitch = word[2],
         .width = (unsigned)(uint32_t)word[3],

@@ -18,11 +18,11 @@
 
 enum ag_op_kind {
     AG_OP_KERNEL = 1,
-    AG_OP_COPY,        /* 1-D: addresses and bytes are payload */
-    AG_OP_COPY_SHAPED, /* 2-D, 3-D, arrays: all of it is signature (a detail) */
-    AG_OP_FILL,        /* 1-D memset: address, value, count are payload, the width signature */
-    AG_OP_FILL_SHAPED, /* 2-D memset: all of it is signature */
-    AG_OP_HOST,        /* host function: function and data are payload */
+    AG_OP_COPY,    /* 1-D: addresses and bytes are payload */
+    AG_OP_COPY_3D, /* 2-D, 3-D, arrays: all of it is signature (interned) */
+    AG_OP_FILL,    /* 1-D memset: address, value, count are payload, the width signature */
+    AG_OP_FILL_2D, /* 2-D memset: all of it is signature */
+    AG_OP_HOST,    /* host function: function and data are payload */
 };
 
 struct ag_signature {
@@ -103,31 +103,31 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
 /* kinds: the memory types, in the signature (CU_MEMORYTYPE_*). */
 bool ag_op_copy(struct ag_op *op, uint64_t to, CUmemorytype to_type, uint64_t from,
                 CUmemorytype from_type, uint64_t bytes);
-bool ag_op_copy_shaped(struct ag_op *op, const CUDA_MEMCPY3D *copy);
+bool ag_op_copy_3d(struct ag_op *op, const CUDA_MEMCPY3D *copy);
 /* width: bytes of an element, 1, 2 or 4. */
 bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, uint64_t count);
-bool ag_op_fill_shaped(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width,
-                       uint32_t value, uint64_t columns, uint64_t rows);
+bool ag_op_fill_2d(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width, uint32_t value,
+                   uint64_t columns, uint64_t rows);
 bool ag_op_host(struct ag_op *op, CUhostFn function, void *data);
 
-/* Reading an operation back, as it was recorded. What is pointed to is a detail: never freed. */
-struct ag_kernel_shape {
+/* Reading an operation back, as it was recorded. What is pointed to is interned: never freed. */
+struct ag_kernel_config {
     CUfunction function; /* or a CUkernel, AG_OP_IS_CUKERNEL */
     uint32_t block[3], shared_bytes;
     const CUlaunchAttribute
         *attributes; /* those that matter; without cooperative, which is a flag */
     uint32_t n_attributes;
 };
-struct ag_fill_shape {
+struct ag_fill_2d {
     uint64_t to, pitch, columns, rows;
     uint32_t value;
     unsigned width;
 };
-void ag_op_kernel_shape(const struct ag_signature *signature, struct ag_kernel_shape *ret_shape);
+void ag_op_kernel_config(const struct ag_signature *signature, struct ag_kernel_config *ret_config);
 void ag_op_copy_types(const struct ag_signature *signature, CUmemorytype *ret_to,
                       CUmemorytype *ret_from);
-const CUDA_MEMCPY3D *ag_op_copy_shape(const struct ag_signature *signature);
+const CUDA_MEMCPY3D *ag_op_copy_3d_params(const struct ag_signature *signature);
 unsigned ag_op_fill_width(const struct ag_signature *signature);
-void ag_op_fill_shape(const struct ag_signature *signature, struct ag_fill_shape *ret_shape);
+void ag_op_fill_2d_params(const struct ag_signature *signature, struct ag_fill_2d *ret_params);
 
 #endif

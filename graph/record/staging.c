@@ -60,7 +60,7 @@ struct ag_ring *ag_ring_new(const struct ag_ring_limits *limits)
     ring->own_bytes = own_bytes;
     ring->depth = limits->depth;
     ring->slot_bytes = limits->slot_bytes / ALIGNMENT * ALIGNMENT;
-    mode = ag_order_relax_captures(); /* one may have begun since the caller looked */
+    mode = ag_capture_relax(); /* one may have begun since the caller looked */
     if (ag_cu.cuMemHostAlloc(&memory, ring->depth * ring->slot_bytes, 0) != CUDA_SUCCESS)
         memory = NULL;
     ring->memory = memory;
@@ -70,7 +70,7 @@ struct ag_ring *ag_ring_new(const struct ag_ring_limits *limits)
             break;
         }
     }
-    ag_order_restore_captures(mode);
+    ag_capture_restore(mode);
     if (memory && ring->depth)
         return ring;
     ring->depth = 0; /* no events to destroy */
@@ -154,17 +154,17 @@ static void put_back(struct ag_ring *ring, uint32_t number)
 
 static bool is_done(struct slot *slot)
 {
-    CUstreamCaptureMode mode = ag_order_relax_captures();
+    CUstreamCaptureMode mode = ag_capture_relax();
     bool done = ag_cu.cuEventQuery(slot->ready) == CUDA_SUCCESS;
 
-    ag_order_restore_captures(mode);
+    ag_capture_restore(mode);
     return done;
 }
 
 /* Has what reads the slot been done? Waits for that, within bounds. */
 static bool is_ready(struct slot *slot)
 {
-    CUstreamCaptureMode mode = ag_order_relax_captures();
+    CUstreamCaptureMode mode = ag_capture_relax();
     CUresult result = ag_cu.cuEventQuery(slot->ready);
     struct ag_wait wait = {0};
     uint64_t until;
@@ -177,7 +177,7 @@ static bool is_ready(struct slot *slot)
             result = ag_cu.cuEventQuery(slot->ready);
         } while (result == CUDA_ERROR_NOT_READY && ag_clock_ns() < until);
     }
-    ag_order_restore_captures(mode);
+    ag_capture_restore(mode);
     return result == CUDA_SUCCESS;
 }
 

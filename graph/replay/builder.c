@@ -28,7 +28,7 @@ struct node {
 };
 
 struct ag_graph {
-    struct ag_graph_wish wish;
+    struct ag_graph_params params;
     CUgraph handle;
     CUgraphExec exec;
     unsigned char *last; /* the payloads it has, or will be made with, at their places */
@@ -94,33 +94,33 @@ static void kernel_params(const struct ag_graph *graph, const struct ag_op *op,
                           struct ag_arguments *arguments, CUDA_KERNEL_NODE_PARAMS_v2 *ret_params)
 {
     struct ag_kernel_payload *payload = (void *)op->payload;
-    struct ag_kernel_shape shape;
+    struct ag_kernel_config config;
 
-    ag_op_kernel_shape(&op->signature, &shape);
+    ag_op_kernel_config(&op->signature, &config);
     ag_arguments_of(&op->signature, payload, arguments);
     *ret_params = (CUDA_KERNEL_NODE_PARAMS_v2){
         .gridDimX = payload->grid[0],
         .gridDimY = payload->grid[1],
         .gridDimZ = payload->grid[2],
-        .blockDimX = shape.block[0],
-        .blockDimY = shape.block[1],
-        .blockDimZ = shape.block[2],
-        .sharedMemBytes = shape.shared_bytes,
+        .blockDimX = config.block[0],
+        .blockDimY = config.block[1],
+        .blockDimZ = config.block[2],
+        .sharedMemBytes = config.shared_bytes,
         .kernelParams = arguments->params,
         .extra = arguments->extra,
     };
     if (op->signature.word[0] & AG_OP_IS_CUKERNEL) {
-        ret_params->kern = (CUkernel)(void *)shape.function;
-        ret_params->ctx = graph->wish.context;
+        ret_params->kern = (CUkernel)(void *)config.function;
+        ret_params->ctx = graph->params.context;
     } else {
-        ret_params->func = shape.function;
+        ret_params->func = config.function;
     }
 }
 
 static void fill_params(const struct ag_op *op, CUDA_MEMSET_NODE_PARAMS *ret_params)
 {
     const struct ag_fill_payload *fill = (const void *)op->payload;
-    struct ag_fill_shape shape;
+    struct ag_fill_2d area;
 
     if (ag_op_kind(op) == AG_OP_FILL) {
         *ret_params = (CUDA_MEMSET_NODE_PARAMS){
@@ -132,14 +132,14 @@ static void fill_params(const struct ag_op *op, CUDA_MEMSET_NODE_PARAMS *ret_par
         };
         return;
     }
-    ag_op_fill_shape(&op->signature, &shape);
+    ag_op_fill_2d_params(&op->signature, &area);
     *ret_params = (CUDA_MEMSET_NODE_PARAMS){
-        .dst = shape.to,
-        .pitch = shape.pitch,
-        .value = shape.value,
-        .elementSize = shape.width,
-        .width = shape.columns,
-        .height = shape.rows,
+        .dst = area.to,
+        .pitch = area.pitch,
+        .value = area.value,
+        .elementSize = area.width,
+        .width = area.columns,
+        .height = area.rows,
     };
 }
 
@@ -172,10 +172,10 @@ static void release(struct ag_graph *graph)
     ag_pages_free(graph, graph->size);
 }
 
-struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_why)
+struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *ret_why)
 {
-    size_t n = wish->n_ops, head = rounded(sizeof(struct ag_graph));
-    size_t bytes = rounded(wish->n_bytes);
+    size_t n = params->n_ops, head = rounded(sizeof(struct ag_graph));
+    size_t bytes = rounded(params->n_bytes);
     size_t size = head + n * sizeof(struct node) + n * sizeof(struct place) + bytes;
     struct ag_graph *graph = ag_pages_get(size);
     unsigned char *at;
@@ -185,7 +185,7 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_
         return NULL;
     }
     at = (unsigned char *)graph + head;
-    graph->wish = *wish;
+    graph->params = *params;
     graph->size = size;
     graph->nodes = (void *)at;
     at += n * sizeof(struct node);
@@ -204,14 +204,14 @@ static CUresult set_attributes(struct ag_graph *graph, const struct ag_op *op, C
 {
     CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
     CUlaunchAttribute priority = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY,
-                                  .value.priority = graph->wish.priority};
+                                  .value.priority = graph->params.priority};
     bool has_priority = false;
-    struct ag_kernel_shape shape;
+    struct ag_kernel_config config;
     CUresult result = CUDA_SUCCESS;
 
-    ag_op_kernel_shape(&op->signature, &shape);
-    for (uint32_t i = 0; i < shape.n_attributes && result == CUDA_SUCCESS; i++) {
-        const CUlaunchAttribute *attribute = &shape.attributes[i];
+    ag_op_kernel_config(&op->signature, &config);
+    for (uint32_t i = 0; i < config.n_attributes && result == CUDA_SUCCESS; i++) {
+        const CUlaunchAttribute *attribute = &config.attributes[i];
 
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             continue; /* an edge */
@@ -221,7 +221,7 @@ static CUresult set_attributes(struct ag_graph *graph, const struct ag_op *op, C
     graph->has_priorities |= has_priority;
     if (result == CUDA_SUCCESS && op->signature.word[0] & AG_OP_IS_COOPERATIVE)
         result = ag_cu.cuGraphKernelNodeSetAttribute(node, cooperative.id, &cooperative.value);
-    if (result == CUDA_SUCCESS && !has_priority && graph->wish.priority)
+    if (result == CUDA_SUCCESS && !has_priority && graph->params.priority)
         result = ag_cu.cuGraphKernelNodeSetAttribute(node, priority.id, &priority.value);
     return result;
 }
@@ -229,15 +229,15 @@ static CUresult set_attributes(struct ag_graph *graph, const struct ag_op *op, C
 /* May this kernel start before the one before it has finished? */
 static bool may_overlap(const struct ag_graph *graph, const struct ag_op *op)
 {
-    struct ag_kernel_shape shape;
+    struct ag_kernel_config config;
 
     if (!ag_cu.cuGraphAddDependencies_v2 || !graph->n || ag_op_kind(op) != AG_OP_KERNEL ||
         (graph->nodes[graph->n - 1].signature.word[0] & 0xff) != AG_OP_KERNEL)
         return false;
-    ag_op_kernel_shape(&op->signature, &shape);
-    for (uint32_t i = 0; i < shape.n_attributes; i++) {
-        if (shape.attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-            return shape.attributes[i].value.programmaticStreamSerializationAllowed != 0;
+    ag_op_kernel_config(&op->signature, &config);
+    for (uint32_t i = 0; i < config.n_attributes; i++) {
+        if (config.attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config.attributes[i].value.programmaticStreamSerializationAllowed != 0;
     }
     return false;
 }
@@ -273,15 +273,16 @@ static CUresult add_node(struct ag_graph *graph, const struct ag_op *op, const C
     case AG_OP_COPY:
         ag_arguments_copy(&op->signature, (const void *)op->payload, &copy);
         return ag_cu.cuGraphAddMemcpyNode(ret_node, graph->handle, before, n_before, &copy,
-                                          graph->wish.context);
-    case AG_OP_COPY_SHAPED:
+                                          graph->params.context);
+    case AG_OP_COPY_3D:
         return ag_cu.cuGraphAddMemcpyNode(ret_node, graph->handle, before, n_before,
-                                          ag_op_copy_shape(&op->signature), graph->wish.context);
+                                          ag_op_copy_3d_params(&op->signature),
+                                          graph->params.context);
     case AG_OP_FILL:
-    case AG_OP_FILL_SHAPED:
+    case AG_OP_FILL_2D:
         fill_params(op, &fill);
         return ag_cu.cuGraphAddMemsetNode(ret_node, graph->handle, before, n_before, &fill,
-                                          graph->wish.context);
+                                          graph->params.context);
     case AG_OP_HOST:
         host = host_params(op);
         return ag_cu.cuGraphAddHostNode(ret_node, graph->handle, before, n_before, &host);
@@ -297,8 +298,8 @@ static CUresult add(struct ag_graph *graph, const struct ag_op *op)
     size_t n_before = 0;
     CUresult result;
 
-    if (n >= graph->wish.n_ops || rounded(bytes) > rounded(graph->wish.n_bytes) - graph->filled ||
-        is_empty(op))
+    if (n >= graph->params.n_ops ||
+        rounded(bytes) > rounded(graph->params.n_bytes) - graph->filled || is_empty(op))
         return CUDA_ERROR_INVALID_VALUE;
     if (n && !overlaps)
         before[n_before++] = graph->nodes[n - 1].handle;
@@ -365,15 +366,17 @@ static CUresult set_node(const struct ag_graph *graph, CUgraphNode node, const s
         return ag_cu.cuGraphExecKernelNodeSetParams_v2(graph->exec, node, &kernel);
     case AG_OP_COPY:
         ag_arguments_copy(&op->signature, (const void *)op->payload, &copy);
-        return ag_cu.cuGraphExecMemcpyNodeSetParams(graph->exec, node, &copy, graph->wish.context);
+        return ag_cu.cuGraphExecMemcpyNodeSetParams(graph->exec, node, &copy,
+                                                    graph->params.context);
     case AG_OP_FILL:
         fill_params(op, &fill);
-        return ag_cu.cuGraphExecMemsetNodeSetParams(graph->exec, node, &fill, graph->wish.context);
+        return ag_cu.cuGraphExecMemsetNodeSetParams(graph->exec, node, &fill,
+                                                    graph->params.context);
     case AG_OP_HOST:
         host = host_params(op);
         return ag_cu.cuGraphExecHostNodeSetParams(graph->exec, node, &host);
-    case AG_OP_COPY_SHAPED:
-    case AG_OP_FILL_SHAPED:
+    case AG_OP_COPY_3D:
+    case AG_OP_FILL_2D:
         break;
     }
     return CUDA_ERROR_INVALID_VALUE; /* nothing of these can change */

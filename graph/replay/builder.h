@@ -13,7 +13,7 @@
 
 struct ag_graph;
 
-struct ag_graph_wish {
+struct ag_graph_params {
     CUcontext context;
     int priority;     /* of the stream: nodes do not inherit it */
     uint32_t n_ops;   /* that will be added */
@@ -29,7 +29,7 @@ CUresult ag_op_submit(const struct ag_op *op, CUstream stream);
 
 /* Building in pieces: begin, add every operation in order (a straight chain), finish
  * (instantiates). NULL or an error: the graph is gone (finish and add free it on failure). */
-struct ag_graph *ag_graph_begin(const struct ag_graph_wish *wish, CUresult *ret_why);
+struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *ret_why);
 CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op);
 CUresult ag_graph_finish(struct ag_graph *graph);
 

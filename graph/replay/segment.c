@@ -18,7 +18,9 @@
 
 #include "graph/learn/variants.h"
 #include "graph/replay/builder.h"
+#include "graph/replay/segment.h"
 #include "graph/replay/verify.h"
+#include "graph/replay/watchdog.h"
 #include "graph/stream.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
@@ -76,15 +78,15 @@ void ag_segment_configure(const struct ag_options *options)
 
 bool ag_segment_init_resources(struct ag_stream *stream)
 {
-    if (stream->matcher)
+    if (stream->learned.matcher)
         return true;
-    if (!stream->history)
-        stream->history = ag_history_new(&state.limits);
-    if (stream->history)
-        stream->matcher = ag_matcher_new(AG_MATCHER_NODES);
-    if (!stream->matcher)
+    if (!stream->learned.history)
+        stream->learned.history = ag_history_new(&state.limits);
+    if (stream->learned.history)
+        stream->learned.matcher = ag_matcher_new(AG_MATCHER_NODES);
+    if (!stream->learned.matcher)
         return false;
-    stream->node = ag_matcher_root(stream->matcher);
+    stream->segment.node = ag_matcher_root(stream->learned.matcher);
     return true;
 }
 
@@ -98,10 +100,10 @@ static void note_error(struct ag_stream *stream, CUresult error)
 
     ag_stats_add(AG_STAT_REPLAY_LATE_ERRORS, 1);
     ag_log_debug("withheld work failed as it was submitted: %s", ag_driver_error_name(error));
-    if (ag_order_is_lasting(error))
-        atomic_store_explicit(&stream->shared->failed, true, memory_order_relaxed);
+    if (ag_error_is_sticky(error))
+        atomic_store_explicit(&stream->id.shared->failed, true, memory_order_relaxed);
     else
-        (void)atomic_compare_exchange_strong(&stream->shared->late, &none, (int)error);
+        (void)atomic_compare_exchange_strong(&stream->id.shared->late, &none, (int)error);
     atomic_store_explicit(&ag_stream_any_late, true, memory_order_release);
 }
 
@@ -124,11 +126,11 @@ static void give_up_all(struct ag_variants *graphs, bool context_gone)
 
 static void drop_graphs(struct ag_stream *stream, struct ag_node *node)
 {
-    struct ag_variants *graphs = ag_matcher_set_graphs(stream->matcher, node, NULL);
+    struct ag_variants *graphs = ag_matcher_set_graphs(stream->learned.matcher, node, NULL);
 
     if (!graphs)
         return;
-    stream->n_graphs -= ag_variants_count(graphs);
+    stream->learned.n_graphs -= ag_variants_count(graphs);
     give_up_all(graphs, false);
 }
 
@@ -142,8 +144,8 @@ static void tell(struct ag_stream *stream, enum ag_trace_kind kind, uint32_t n, 
         .kind = (uint8_t)kind,
         .ticks = began ? began : now,
         .duration = began ? now - began : 0,
-        .device = (int16_t)stream->context->device->ordinal,
-        .stream = (uintptr_t)stream->handle,
+        .device = (int16_t)stream->id.context->device->ordinal,
+        .stream = (uintptr_t)stream->id.handle,
         .size = n,
         .address = more,
     });
@@ -157,14 +159,16 @@ static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, u
 
     if (!state.verify ||
         (atomic_fetch_add_explicit(&state.n_launched, 1, memory_order_relaxed) + 1) % state.verify)
-        return ag_graph_launch(graph, stream->ops, handle, ret_updated);
-    answer = ag_verify_segment(stream->context, graph, stream->ops, n, handle, ret_updated);
+        return ag_graph_launch(graph, stream->segment.ops, handle, ret_updated);
+    answer =
+        ag_verify_segment(stream->id.context, graph, stream->segment.ops, n, handle, ret_updated);
     ag_stats_add(answer == AG_VERIFY_SAME        ? AG_STAT_REPLAY_VERIFY_SAME
                  : answer == AG_VERIFY_DIFFERENT ? AG_STAT_REPLAY_VERIFY_DIFFERENT
                                                  : AG_STAT_REPLAY_VERIFY_SKIPPED,
                  1);
-    return answer == AG_VERIFY_SKIPPED ? ag_graph_launch(graph, stream->ops, handle, ret_updated)
-                                       : CUDA_SUCCESS;
+    return answer == AG_VERIFY_SKIPPED
+               ? ag_graph_launch(graph, stream->segment.ops, handle, ret_updated)
+               : CUDA_SUCCESS;
 }
 
 /* Launches a graph at `node`, which stands for the first operations withheld. False: nothing of
@@ -175,16 +179,16 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
     uint32_t updated = 0;
     CUresult result;
 
-    result = launch_graph(stream, ag_variants_pick(node->graphs, stream->ops), node->depth, handle,
-                          &updated);
+    result = launch_graph(stream, ag_variants_pick(node->graphs, stream->segment.ops), node->depth,
+                          handle, &updated);
     if (result == CUDA_SUCCESS) {
-        ag_variants_launched(node->graphs, stream->ops, updated);
+        ag_variants_launched(node->graphs, stream->segment.ops, updated);
         ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 1);
         ag_stats_add(AG_STAT_REPLAY_REPLAYED, node->depth);
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
-        stream->round_graph_ops += node->depth;
-        ag_history_updating(stream->history, updated > node->depth / 2);
-        ag_backoff_gained(stream->backoff, node->depth);
+        stream->iteration.n_graph_ops += node->depth;
+        ag_history_updating(stream->learned.history, updated > node->depth / 2);
+        ag_backoff_gained(stream->learned.backoff, node->depth);
         if (ag_trace_on())
             tell(stream, AG_TRACE_REPLAY, node->depth, began, updated);
         return true;
@@ -201,75 +205,76 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
 {
     uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
 
-    for (uint32_t i = from; i < stream->n_ops; i++) {
-        CUresult result = ag_op_submit(&stream->ops[i], handle);
+    for (uint32_t i = from; i < stream->segment.n_ops; i++) {
+        CUresult result = ag_op_submit(&stream->segment.ops[i], handle);
 
         if (result != CUDA_SUCCESS)
             note_error(stream, result);
     }
-    ag_stats_add(AG_STAT_REPLAY_RELEASED, stream->n_ops - from);
+    ag_stats_add(AG_STAT_REPLAY_RELEASED, stream->segment.n_ops - from);
     if (ag_trace_on())
-        tell(stream, AG_TRACE_RELEASE, stream->n_ops - from, began, 0);
+        tell(stream, AG_TRACE_RELEASE, stream->segment.n_ops - from, began, 0);
 }
 
 /* The stream to which the calling thread can submit for the stream; NULL: there is none. */
 static CUstream target(struct ag_stream *stream)
 {
-    if (!stream->thread || stream->thread == ag_stream_thread())
-        return stream->handle;
-    if (!stream->proxy && ag_cu.cuStreamCreate(&stream->proxy, CU_STREAM_DEFAULT) != CUDA_SUCCESS)
+    if (!stream->id.thread || stream->id.thread == ag_stream_thread())
+        return stream->id.handle;
+    if (!stream->proxy.stream &&
+        ag_cu.cuStreamCreate(&stream->proxy.stream, CU_STREAM_DEFAULT) != CUDA_SUCCESS)
         return NULL;
-    if (!stream->behind &&
-        ag_cu.cuEventCreate(&stream->behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    if (!stream->proxy.behind &&
+        ag_cu.cuEventCreate(&stream->proxy.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return NULL;
-    if (!stream->proxied &&
-        ag_cu.cuStreamWaitEvent(stream->proxy, stream->before, 0) != CUDA_SUCCESS)
+    if (!stream->proxy.pending &&
+        ag_cu.cuStreamWaitEvent(stream->proxy.stream, stream->proxy.before, 0) != CUDA_SUCCESS)
         return NULL;
-    return stream->proxy;
+    return stream->proxy.stream;
 }
 
 static void sent_to_proxy(struct ag_stream *stream)
 {
-    CUresult result = ag_cu.cuEventRecord(stream->behind, stream->proxy);
+    CUresult result = ag_cu.cuEventRecord(stream->proxy.behind, stream->proxy.stream);
 
     if (result != CUDA_SUCCESS)
         note_error(stream, result);
-    stream->proxied = true;
+    stream->proxy.pending = true;
 }
 
 /* Has what was sent to the proxy been done? */
 static bool is_behind(struct ag_stream *stream)
 {
-    CUstreamCaptureMode mode = ag_order_relax_captures();
-    CUresult result = ag_cu.cuEventQuery(stream->behind);
+    CUstreamCaptureMode mode = ag_capture_relax();
+    CUresult result = ag_cu.cuEventQuery(stream->proxy.behind);
 
-    ag_order_restore_captures(mode);
+    ag_capture_restore(mode);
     return result == CUDA_SUCCESS;
 }
 
 /* A wait is work on the stream: a program that knows its stream to be done would find it busy. */
-void ag_segment_settle(struct ag_stream *stream)
+void ag_segment_join_proxy(struct ag_stream *stream)
 {
     CUresult result = CUDA_SUCCESS;
 
-    if (!stream->proxied || stream->thread != ag_stream_thread())
+    if (!stream->proxy.pending || stream->id.thread != ag_stream_thread())
         return;
     if (!is_behind(stream))
-        result = ag_cu.cuStreamWaitEvent(stream->handle, stream->behind, 0);
+        result = ag_cu.cuStreamWaitEvent(stream->id.handle, stream->proxy.behind, 0);
     if (result != CUDA_SUCCESS)
         note_error(stream, result);
-    stream->proxied = false;
-    if (!stream->n_ops)
+    stream->proxy.pending = false;
+    if (!stream->segment.n_ops)
         ag_stream_set_open(stream, false);
 }
 
 void ag_segment_submit(struct ag_stream *stream)
 {
-    struct ag_node *node = stream->node;
+    struct ag_node *node = stream->segment.node;
     CUstream handle;
     uint32_t n = 0;
 
-    if (stream->mode != AG_STREAM_HOLDING)
+    if (stream->segment.mode != AG_SEGMENT_HOLDING)
         return;
     handle = target(stream);
     if (!handle) {
@@ -280,13 +285,13 @@ void ag_segment_submit(struct ag_stream *stream)
         node = node->parent;
     if (node->depth && launch(stream, node, handle))
         n = node->depth;
-    if (n < stream->n_ops)
+    if (n < stream->segment.n_ops)
         release(stream, n, handle);
-    if (stream->staged.first)
-        (void)ag_ring_sent(atomic_load(&stream->shared->ring), &stream->staged, handle);
-    if (handle == stream->proxy)
+    if (stream->segment.staged.first)
+        (void)ag_ring_sent(atomic_load(&stream->id.shared->ring), &stream->segment.staged, handle);
+    if (handle == stream->proxy.stream)
         sent_to_proxy(stream);
-    stream->mode = AG_STREAM_PASSING;
+    stream->segment.mode = AG_SEGMENT_PASSING;
     ag_stream_set_holding(stream, false);
 }
 
@@ -296,10 +301,10 @@ void ag_segment_submit(struct ag_stream *stream)
 static bool is_sound(struct ag_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = ag_cu.cuStreamIsCapturing(stream->handle, &status);
+    CUresult result = ag_cu.cuStreamIsCapturing(stream->id.handle, &status);
 
-    if (ag_order_is_lasting(result))
-        atomic_store_explicit(&stream->shared->failed, true, memory_order_relaxed);
+    if (ag_error_is_sticky(result))
+        atomic_store_explicit(&stream->id.shared->failed, true, memory_order_relaxed);
     return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -307,20 +312,20 @@ bool ag_segment_hold(struct ag_stream *stream)
 {
     if (!ag_watchdog_wake() || !is_sound(stream))
         return false;
-    if (stream->thread) {
-        if (!stream->before &&
-            ag_cu.cuEventCreate(&stream->before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    if (stream->id.thread) {
+        if (!stream->proxy.before &&
+            ag_cu.cuEventCreate(&stream->proxy.before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
             return false;
-        if (ag_cu.cuEventRecord(stream->before, stream->handle) != CUDA_SUCCESS)
+        if (ag_cu.cuEventRecord(stream->proxy.before, stream->id.handle) != CUDA_SUCCESS)
             return false;
     }
-    stream->mode = AG_STREAM_HOLDING;
-    atomic_fetch_add_explicit(&stream->stretch, 1, memory_order_relaxed);
+    stream->segment.mode = AG_SEGMENT_HOLDING;
+    atomic_fetch_add_explicit(&stream->epoch, 1, memory_order_relaxed);
     ag_stream_set_open(stream, true);
     ag_stream_set_holding(stream, true);
     if (ag_watchdog_wake()) /* once more: it may have gone to sleep before it could see this */
         return true;
-    stream->mode = AG_STREAM_PASSING;
+    stream->segment.mode = AG_SEGMENT_PASSING;
     ag_stream_set_holding(stream, false);
     return false;
 }
@@ -330,9 +335,9 @@ bool ag_segment_hold(struct ag_stream *stream)
 /* Room for one more graph, within the bounds. */
 static bool has_room(const struct ag_stream *stream)
 {
-    uint64_t most = ag_size_bytes(state.max_bytes, stream->context->device->total_bytes);
+    uint64_t most = ag_size_bytes(state.max_bytes, stream->id.context->device->total_bytes);
 
-    return stream->n_graphs < state.max_graphs &&
+    return stream->learned.n_graphs < state.max_graphs &&
            atomic_load_explicit(&state.bytes, memory_order_relaxed) <= most;
 }
 
@@ -341,7 +346,7 @@ static void evict_one(struct ag_stream *stream, struct ag_node *node)
 {
     if (ag_variants_count(node->graphs) > 1) {
         give_up(ag_variants_take(node->graphs), false);
-        stream->n_graphs--;
+        stream->learned.n_graphs--;
     } else {
         drop_graphs(stream, node);
     }
@@ -352,9 +357,9 @@ static void evict_one(struct ag_stream *stream, struct ag_node *node)
 static bool make_room(struct ag_stream *stream)
 {
     while (!has_room(stream)) {
-        struct ag_node *node = ag_matcher_oldest_graph(stream->matcher);
+        struct ag_node *node = ag_matcher_oldest_graph(stream->learned.matcher);
 
-        if (!node || stream->node->graphs)
+        if (!node || stream->segment.node->graphs)
             return false;
         evict_one(stream, node);
     }
@@ -370,7 +375,7 @@ static bool is_staged(const struct ag_op *op)
  * slots of the ring. */
 static CUresult add_staged(struct ag_stream *stream, struct ag_graph *graph, const struct ag_op *op)
 {
-    struct ag_ring *ring = atomic_load_explicit(&stream->shared->ring, memory_order_acquire);
+    struct ag_ring *ring = atomic_load_explicit(&stream->id.shared->ring, memory_order_acquire);
     struct ag_copy_payload copy;
     struct ag_op staged = *op;
 
@@ -386,19 +391,19 @@ static CUresult add_staged(struct ag_stream *stream, struct ag_graph *graph, con
 
 static CUresult build_from(struct ag_stream *stream, struct ag_graph **ret)
 {
-    struct ag_graph_wish wish = {
-        .context = stream->context->handle,
-        .priority = stream->priority,
-        .n_ops = stream->n_ops,
+    struct ag_graph_params params = {
+        .context = stream->id.context->handle,
+        .priority = stream->id.priority,
+        .n_ops = stream->segment.n_ops,
     };
     CUresult result = CUDA_SUCCESS;
     struct ag_graph *graph;
 
-    for (uint32_t i = 0; i < stream->n_ops; i++)
-        wish.n_bytes += (stream->ops[i].payload_bytes + 7) & ~7u;
-    graph = ag_graph_begin(&wish, &result);
-    for (uint32_t i = 0; graph && i < stream->n_ops; i++) {
-        const struct ag_op *op = &stream->ops[i];
+    for (uint32_t i = 0; i < stream->segment.n_ops; i++)
+        params.n_bytes += (stream->segment.ops[i].payload_bytes + 7) & ~7u;
+    graph = ag_graph_begin(&params, &result);
+    for (uint32_t i = 0; graph && i < stream->segment.n_ops; i++) {
+        const struct ag_op *op = &stream->segment.ops[i];
 
         result = is_staged(op) ? add_staged(stream, graph, op) : ag_graph_add(graph, op);
         if (result != CUDA_SUCCESS)
@@ -426,17 +431,17 @@ static void dump(const struct ag_graph *graph)
 /* The graph belongs to the segment from now on. False: no memory for that. */
 static bool carry(struct ag_stream *stream, struct ag_graph *graph)
 {
-    struct ag_variants *graphs = stream->node->graphs;
+    struct ag_variants *graphs = stream->segment.node->graphs;
 
     if (!graphs) {
-        graphs = ag_variants_new(stream->n_ops);
+        graphs = ag_variants_new(stream->segment.n_ops);
         if (!graphs)
             return false;
-        (void)ag_matcher_set_graphs(stream->matcher, stream->node, graphs);
+        (void)ag_matcher_set_graphs(stream->learned.matcher, stream->segment.node, graphs);
     }
     ag_variants_add(graphs, graph);
-    stream->n_graphs++;
-    stream->round_built = true;
+    stream->learned.n_graphs++;
+    stream->iteration.built = true;
     atomic_fetch_add_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
     return true;
 }
@@ -447,30 +452,31 @@ static void build(struct ag_stream *stream)
     struct ag_graph *graph = NULL;
     CUresult result;
 
-    for (uint32_t i = 0; i < stream->n_ops; i++) {
-        if (is_staged(&stream->ops[i]) && !ag_segment_ring(stream))
+    for (uint32_t i = 0; i < stream->segment.n_ops; i++) {
+        if (is_staged(&stream->segment.ops[i]) && !ag_segment_ring(stream))
             return;
     }
-    if ((stream->thread && stream->thread != ag_stream_thread()) || !make_room(stream) ||
-        !ag_order_enter_gate())
+    if ((stream->id.thread && stream->id.thread != ag_stream_thread()) || !make_room(stream) ||
+        !ag_capture_guard_enter())
         return;
     result = build_from(stream, &graph);
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     if (graph && !carry(stream, graph)) {
         ag_graph_destroy(graph);
         graph = NULL;
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!graph) {
-        stream->node->refused++;
+        stream->segment.node->refused++;
         ag_stats_add(AG_STAT_REPLAY_BUILD_FAILED, 1);
-        ag_log_debug("no graph of %u operations: %s", stream->n_ops, ag_driver_error_name(result));
+        ag_log_debug("no graph of %u operations: %s", stream->segment.n_ops,
+                     ag_driver_error_name(result));
         return;
     }
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
     if (ag_trace_on())
-        tell(stream, AG_TRACE_BUILD, stream->n_ops, began_ticks, 0);
+        tell(stream, AG_TRACE_BUILD, stream->segment.n_ops, began_ticks, 0);
     if (state.dump)
         dump(graph);
 }
@@ -478,22 +484,23 @@ static void build(struct ag_stream *stream)
 /* Beside a first graph, while there is plenty of room. */
 static bool wants_another(const struct ag_stream *stream)
 {
-    return stream->n_graphs < state.max_graphs / 2 && ag_variants_wants(stream->node->graphs);
+    return stream->learned.n_graphs < state.max_graphs / 2 &&
+           ag_variants_wants(stream->segment.node->graphs);
 }
 
 static void learn(struct ag_stream *stream)
 {
-    struct ag_node *node = stream->node;
+    struct ag_node *node = stream->segment.node;
 
-    ag_matcher_ended(stream->matcher, node);
+    ag_matcher_ended(stream->learned.matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
-    if (stream->n_ops >= AG_BACKOFF_LEAST && node->ends >= state.warmup &&
-        node->refused < MAX_REFUSALS && stream->may_replay &&
+    if (stream->segment.n_ops >= AG_BACKOFF_LEAST && node->ends >= state.warmup &&
+        node->refused < MAX_REFUSALS && stream->iteration.may_replay &&
         (!node->graphs || wants_another(stream)))
         build(stream);
 }
 
-void ag_segment_flushed(struct ag_stream *stream, enum ag_flush why)
+void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why)
 {
     enum ag_stat reason = (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
 
@@ -502,35 +509,35 @@ void ag_segment_flushed(struct ag_stream *stream, enum ag_flush why)
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_FLUSH,
             .ticks = ag_clock_ticks(),
-            .device = (int16_t)stream->context->device->ordinal,
-            .stream = (uintptr_t)stream->handle,
-            .size = stream->n_ops,
+            .device = (int16_t)stream->id.context->device->ordinal,
+            .stream = (uintptr_t)stream->id.handle,
+            .size = stream->segment.n_ops,
             .code = (uint16_t)reason,
         });
 }
 
 void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
 {
-    if (!stream->matcher)
+    if (!stream->learned.matcher)
         return;
-    if (stream->mode == AG_STREAM_HOLDING && flushed)
-        ag_segment_flushed(stream, why);
+    if (stream->segment.mode == AG_SEGMENT_HOLDING && flushed)
+        ag_segment_note_flush(stream, why);
     ag_segment_submit(stream);
-    if (stream->mode == AG_STREAM_HOLDING)
+    if (stream->segment.mode == AG_SEGMENT_HOLDING)
         return; /* it could not be submitted: stays */
-    if (stream->n_ops && stream->node && !stream->spoiled)
+    if (stream->segment.n_ops && stream->segment.node && !stream->segment.spoiled)
         learn(stream);
-    if (ag_history_length(stream->history))
-        ag_history_ended(stream->history, flushed);
-    stream->round_ops += stream->n_ops;
-    if (stream->since_wait <= MOST_WAITED)
-        stream->since_wait += stream->n_ops;
-    stream->n_ops = 0;
-    stream->node = ag_matcher_root(stream->matcher);
-    stream->spoiled = false;
-    stream->prepared = false;
-    ag_store_reset(&stream->store);
-    if (!stream->proxied)
+    if (ag_history_length(stream->learned.history))
+        ag_history_ended(stream->learned.history, flushed);
+    stream->iteration.n_ops += stream->segment.n_ops;
+    if (stream->iteration.since_wait <= MOST_WAITED)
+        stream->iteration.since_wait += stream->segment.n_ops;
+    stream->segment.n_ops = 0;
+    stream->segment.node = ag_matcher_root(stream->learned.matcher);
+    stream->segment.spoiled = false;
+    stream->next.prepared = false;
+    ag_store_reset(&stream->segment.store);
+    if (!stream->proxy.pending)
         ag_stream_set_open(stream, false);
 }
 
@@ -539,64 +546,65 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
 static void compare(struct ag_stream *stream, uint64_t ns)
 {
     const struct ag_profit *compared =
-        ag_kinds_note(&stream->kinds, &(struct ag_round){
-                                          .path = stream->round_path,
-                                          .ns = ns,
-                                          .replayed = stream->round_graph_ops > 0,
-                                          .was_to_replay = stream->may_replay,
-                                          .built = stream->round_built,
-                                      });
+        ag_kinds_note(&stream->learned.kinds, &(struct ag_round){
+                                                  .path = stream->iteration.path,
+                                                  .ns = ns,
+                                                  .replayed = stream->iteration.n_graph_ops > 0,
+                                                  .was_to_replay = stream->iteration.may_replay,
+                                                  .built = stream->iteration.built,
+                                              });
 
     if (compared)
         ag_stats_compared(compared->median_eager, compared->median_replayed,
-                          stream->round_path == AG_UNWAITED_ROUND);
+                          stream->iteration.path == AG_UNWAITED_ROUND);
 }
 
 static void waited(struct ag_stream *stream)
 {
-    if (!stream->since_wait)
+    if (!stream->iteration.since_wait)
         return;
-    stream->between_waits = stream->since_wait;
-    stream->since_wait = 0;
+    stream->iteration.between_waits = stream->iteration.since_wait;
+    stream->iteration.since_wait = 0;
 }
 
 /* Is a wait to come? Then the round ends there. In a part of it the host may run ahead of the
  * device, and what takes the host less need not take the program less. */
 static bool is_waited_for(const struct ag_stream *stream)
 {
-    return !state.limits.marked && stream->since_wait <= MOST_WAITED &&
-           stream->since_wait <= 2 * stream->between_waits + AG_UNWAITED_ROUND;
+    return !state.limits.marked && stream->iteration.since_wait <= MOST_WAITED &&
+           stream->iteration.since_wait <= 2 * stream->iteration.between_waits + AG_UNWAITED_ROUND;
 }
 
-void ag_segment_round(struct ag_stream *stream, bool free_running)
+void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
 {
-    uint32_t least =
-        ag_kinds_compared(&stream->kinds, AG_UNWAITED_ROUND) ? AG_UNWAITED_ROUND : EARLY_ROUND;
+    uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ROUND)
+                         ? AG_UNWAITED_ROUND
+                         : EARLY_ROUND;
     uint64_t now;
 
-    if (free_running && (stream->round_ops < least || is_waited_for(stream)))
+    if (free_running && (stream->iteration.n_ops < least || is_waited_for(stream)))
         return;
     if (!free_running)
         waited(stream);
-    if (!stream->round_ops)
+    if (!stream->iteration.n_ops)
         return;
     ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
     if (state.profit) {
         now = ag_clock_ns();
         if (free_running)
-            stream->round_path = AG_UNWAITED_ROUND;
-        if (stream->round_began)
-            compare(stream, free_running ? (now - stream->round_began) * AG_UNWAITED_ROUND /
-                                               stream->round_ops
-                                         : now - stream->round_began);
-        if (!stream->may_replay)
+            stream->iteration.path = AG_UNWAITED_ROUND;
+        if (stream->iteration.began_ns)
+            compare(stream, free_running ? (now - stream->iteration.began_ns) * AG_UNWAITED_ROUND /
+                                               stream->iteration.n_ops
+                                         : now - stream->iteration.began_ns);
+        if (!stream->iteration.may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
-        stream->may_replay = ag_kinds_replay(&stream->kinds);
-        stream->round_began = now;
+        stream->iteration.may_replay = ag_kinds_replay(&stream->learned.kinds);
+        stream->iteration.began_ns = now;
     }
-    stream->round_ops = stream->round_graph_ops = 0;
-    stream->round_path = 0;
-    stream->round_built = false;
+    stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
+    stream->iteration.path = 0;
+    stream->iteration.built = false;
 }
 
 /* --- ends --- */
@@ -610,19 +618,19 @@ static void forget_one(struct ag_variants *graphs, void *data)
 static void drop_proxy(struct ag_stream *stream, bool context_gone)
 {
     if (!context_gone) {
-        if (stream->proxy)
-            (void)ag_cu.cuStreamDestroy_v2(stream->proxy);
-        if (stream->before)
-            (void)ag_cu.cuEventDestroy_v2(stream->before);
-        if (stream->behind)
-            (void)ag_cu.cuEventDestroy_v2(stream->behind);
+        if (stream->proxy.stream)
+            (void)ag_cu.cuStreamDestroy_v2(stream->proxy.stream);
+        if (stream->proxy.before)
+            (void)ag_cu.cuEventDestroy_v2(stream->proxy.before);
+        if (stream->proxy.behind)
+            (void)ag_cu.cuEventDestroy_v2(stream->proxy.behind);
     }
-    stream->proxy = NULL;
-    stream->before = stream->behind = NULL;
-    stream->proxied = false;
+    stream->proxy.stream = NULL;
+    stream->proxy.before = stream->proxy.behind = NULL;
+    stream->proxy.pending = false;
 }
 
-void ag_segment_leave(struct ag_stream *stream, bool context_gone)
+void ag_segment_release(struct ag_stream *stream, bool context_gone)
 {
     ag_segment_forget(stream, context_gone);
     drop_proxy(stream, context_gone);
@@ -630,30 +638,30 @@ void ag_segment_leave(struct ag_stream *stream, bool context_gone)
 
 void ag_segment_forget(struct ag_stream *stream, bool context_gone)
 {
-    if (stream->matcher)
-        ag_matcher_free(stream->matcher, forget_one, &context_gone);
-    stream->matcher = NULL;
-    stream->node = NULL;
-    stream->next = NULL;
-    stream->prepared = false;
-    stream->n_graphs = 0;
-    memset(&stream->kinds, 0, sizeof(stream->kinds));
-    stream->may_replay = true;
+    if (stream->learned.matcher)
+        ag_matcher_free(stream->learned.matcher, forget_one, &context_gone);
+    stream->learned.matcher = NULL;
+    stream->segment.node = NULL;
+    stream->next.node = NULL;
+    stream->next.prepared = false;
+    stream->learned.n_graphs = 0;
+    memset(&stream->learned.kinds, 0, sizeof(stream->learned.kinds));
+    stream->iteration.may_replay = true;
 }
 
 struct ag_ring *ag_segment_ring(struct ag_stream *stream)
 {
-    struct ag_context_state *shared = stream->shared;
+    struct ag_context_state *shared = stream->id.shared;
     struct ag_ring *ring = atomic_load_explicit(&shared->ring, memory_order_acquire);
 
     if (ring || atomic_load_explicit(&shared->ring_tried, memory_order_acquire))
         return ring;
-    if (!ag_order_enter_gate())
+    if (!ag_capture_guard_enter())
         return NULL;
     if (!atomic_exchange(&shared->ring_tried, true)) {
         ring = ag_ring_new(&state.ring);
         atomic_store_explicit(&shared->ring, ring, memory_order_release);
     }
-    ag_order_leave_gate();
+    ag_capture_guard_leave();
     return atomic_load_explicit(&shared->ring, memory_order_acquire);
 }

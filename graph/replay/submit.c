@@ -6,46 +6,46 @@
 /* Room for what a launch has: the recorded attributes, and that it is cooperative. */
 #define MAX_ATTRIBUTES 32u
 
-static CUresult launch_ex(const struct ag_op *op, const struct ag_kernel_shape *shape,
+static CUresult launch_ex(const struct ag_op *op, const struct ag_kernel_config *config,
                           struct ag_arguments *arguments, CUstream stream)
 {
     const struct ag_kernel_payload *payload = (const void *)op->payload;
     CUlaunchAttribute attributes[MAX_ATTRIBUTES];
-    CUlaunchConfig config = {
+    CUlaunchConfig launch = {
         .gridDimX = payload->grid[0],
         .gridDimY = payload->grid[1],
         .gridDimZ = payload->grid[2],
-        .blockDimX = shape->block[0],
-        .blockDimY = shape->block[1],
-        .blockDimZ = shape->block[2],
-        .sharedMemBytes = shape->shared_bytes,
+        .blockDimX = config->block[0],
+        .blockDimY = config->block[1],
+        .blockDimZ = config->block[2],
+        .sharedMemBytes = config->shared_bytes,
         .hStream = stream,
         .attrs = attributes,
     };
 
-    for (; config.numAttrs < shape->n_attributes; config.numAttrs++)
-        attributes[config.numAttrs] = shape->attributes[config.numAttrs];
+    for (; launch.numAttrs < config->n_attributes; launch.numAttrs++)
+        attributes[launch.numAttrs] = config->attributes[launch.numAttrs];
     if (op->signature.word[0] & AG_OP_IS_COOPERATIVE)
-        attributes[config.numAttrs++] =
+        attributes[launch.numAttrs++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
-    return ag_cu.cuLaunchKernelEx(&config, shape->function, arguments->params, arguments->extra);
+    return ag_cu.cuLaunchKernelEx(&launch, config->function, arguments->params, arguments->extra);
 }
 
 static CUresult submit_kernel(const struct ag_op *op, CUstream stream)
 {
     struct ag_kernel_payload *payload = (void *)op->payload;
-    struct ag_kernel_shape shape;
+    struct ag_kernel_config config;
     struct ag_arguments arguments;
 
-    ag_op_kernel_shape(&op->signature, &shape);
+    ag_op_kernel_config(&op->signature, &config);
     ag_arguments_of(&op->signature, payload, &arguments);
-    if (shape.n_attributes >= MAX_ATTRIBUTES)
+    if (config.n_attributes >= MAX_ATTRIBUTES)
         return CUDA_ERROR_INVALID_VALUE;
-    if (shape.n_attributes || op->signature.word[0] & AG_OP_IS_COOPERATIVE)
-        return launch_ex(op, &shape, &arguments, stream);
-    return ag_cu.cuLaunchKernel(shape.function, payload->grid[0], payload->grid[1],
-                                payload->grid[2], shape.block[0], shape.block[1], shape.block[2],
-                                shape.shared_bytes, stream, arguments.params, arguments.extra);
+    if (config.n_attributes || op->signature.word[0] & AG_OP_IS_COOPERATIVE)
+        return launch_ex(op, &config, &arguments, stream);
+    return ag_cu.cuLaunchKernel(config.function, payload->grid[0], payload->grid[1],
+                                payload->grid[2], config.block[0], config.block[1], config.block[2],
+                                config.shared_bytes, stream, arguments.params, arguments.extra);
 }
 
 static CUresult submit_copy(const struct ag_op *op, CUstream stream)
@@ -79,21 +79,21 @@ static CUresult submit_fill(const struct ag_op *op, CUstream stream)
     }
 }
 
-static CUresult submit_fill_shaped(const struct ag_op *op, CUstream stream)
+static CUresult submit_fill_2d(const struct ag_op *op, CUstream stream)
 {
-    struct ag_fill_shape shape;
+    struct ag_fill_2d area;
 
-    ag_op_fill_shape(&op->signature, &shape);
-    switch (shape.width) {
+    ag_op_fill_2d_params(&op->signature, &area);
+    switch (area.width) {
     case 1:
-        return ag_cu.cuMemsetD2D8Async(shape.to, shape.pitch, (unsigned char)shape.value,
-                                       shape.columns, shape.rows, stream);
+        return ag_cu.cuMemsetD2D8Async(area.to, area.pitch, (unsigned char)area.value, area.columns,
+                                       area.rows, stream);
     case 2:
-        return ag_cu.cuMemsetD2D16Async(shape.to, shape.pitch, (unsigned short)shape.value,
-                                        shape.columns, shape.rows, stream);
+        return ag_cu.cuMemsetD2D16Async(area.to, area.pitch, (unsigned short)area.value,
+                                        area.columns, area.rows, stream);
     default:
-        return ag_cu.cuMemsetD2D32Async(shape.to, shape.pitch, shape.value, shape.columns,
-                                        shape.rows, stream);
+        return ag_cu.cuMemsetD2D32Async(area.to, area.pitch, area.value, area.columns, area.rows,
+                                        stream);
     }
 }
 
@@ -106,12 +106,12 @@ CUresult ag_op_submit(const struct ag_op *op, CUstream stream)
         return submit_kernel(op, stream);
     case AG_OP_COPY:
         return submit_copy(op, stream);
-    case AG_OP_COPY_SHAPED:
-        return ag_cu.cuMemcpy3DAsync_v2(ag_op_copy_shape(&op->signature), stream);
+    case AG_OP_COPY_3D:
+        return ag_cu.cuMemcpy3DAsync_v2(ag_op_copy_3d_params(&op->signature), stream);
     case AG_OP_FILL:
         return submit_fill(op, stream);
-    case AG_OP_FILL_SHAPED:
-        return submit_fill_shaped(op, stream);
+    case AG_OP_FILL_2D:
+        return submit_fill_2d(op, stream);
     case AG_OP_HOST:
         return ag_cu.cuLaunchHostFunc(stream, host->function, host->data);
     }

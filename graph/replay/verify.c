@@ -80,7 +80,7 @@ static bool take_params(struct verify *verify, const struct ag_kernel_payload *p
     return true;
 }
 
-static bool take_shaped(struct verify *verify, const CUDA_MEMCPY3D *copy)
+static bool take_3d(struct verify *verify, const CUDA_MEMCPY3D *copy)
 {
     return (copy->dstMemoryType == CU_MEMORYTYPE_DEVICE ||
             copy->dstMemoryType == CU_MEMORYTYPE_UNIFIED) &&
@@ -91,20 +91,20 @@ static bool take_op(struct verify *verify, const struct ag_op *op)
 {
     const struct ag_copy_payload *copy = (const void *)op->payload;
     const struct ag_fill_payload *fill = (const void *)op->payload;
-    struct ag_fill_shape shape;
+    struct ag_fill_2d area;
 
     switch (ag_op_kind(op)) {
     case AG_OP_KERNEL:
         return take_params(verify, (const void *)op->payload);
     case AG_OP_COPY:
         return take_block(verify, copy->to, true);
-    case AG_OP_COPY_SHAPED:
-        return take_shaped(verify, ag_op_copy_shape(&op->signature));
+    case AG_OP_COPY_3D:
+        return take_3d(verify, ag_op_copy_3d_params(&op->signature));
     case AG_OP_FILL:
         return take_block(verify, fill->to, true);
-    case AG_OP_FILL_SHAPED:
-        ag_op_fill_shape(&op->signature, &shape);
-        return take_block(verify, shape.to, true);
+    case AG_OP_FILL_2D:
+        ag_op_fill_2d_params(&op->signature, &area);
+        return take_block(verify, area.to, true);
     case AG_OP_HOST:
         break;
     }
@@ -290,7 +290,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
         if (!take_op(&verify, &ops[i]))
             return AG_VERIFY_SKIPPED;
     }
-    if (!ag_order_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
+    if (!ag_fence_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
         return AG_VERIFY_SKIPPED;
     if (put_aside(&verify, verify.before) &&
         ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "graph/replay/segment.h"
+#include "graph/replay/watchdog.h"
 #include "graph/stream.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
@@ -64,10 +66,10 @@ static void release(struct ag_stream *stream, uint32_t stretch)
 
     if (!ag_stream_own_within(stream, 0)) /* who owns it is getting on */
         return;
-    if (stream->mode == AG_STREAM_HOLDING &&
-        atomic_load_explicit(&stream->stretch, memory_order_relaxed) == stretch &&
-        ag_context_make_current(stream->context, &pushed) == CUDA_SUCCESS) {
-        ag_segment_flushed(stream, AG_FLUSH_WATCHDOG);
+    if (stream->segment.mode == AG_SEGMENT_HOLDING &&
+        atomic_load_explicit(&stream->epoch, memory_order_relaxed) == stretch &&
+        ag_context_make_current(stream->id.context, &pushed) == CUDA_SUCCESS) {
+        ag_segment_note_flush(stream, AG_FLUSH_WATCHDOG);
         ag_stats_add(AG_STAT_REPLAY_WATCHDOG, 1);
         /* The segment goes on where it is, one by one: where it ends is for the program to say. */
         ag_segment_submit(stream);
@@ -78,9 +80,9 @@ static void release(struct ag_stream *stream, uint32_t stretch)
 
 static void look_at(struct ag_stream *stream, void *data)
 {
-    struct look *last = &looks[atomic_load_explicit(&stream->number, memory_order_relaxed)];
-    uint32_t turn = atomic_load_explicit(&stream->turn, memory_order_relaxed);
-    uint32_t stretch = atomic_load_explicit(&stream->stretch, memory_order_relaxed);
+    struct look *last = &looks[atomic_load_explicit(&stream->id.number, memory_order_relaxed)];
+    uint32_t turn = atomic_load_explicit(&stream->sequence, memory_order_relaxed);
+    uint32_t stretch = atomic_load_explicit(&stream->epoch, memory_order_relaxed);
     struct round *round = data;
 
     if (!atomic_load_explicit(&stream->holding, memory_order_acquire))
@@ -111,7 +113,7 @@ static void await_idle(struct ag_context *context, void *unused)
     uint64_t now = ag_clock_ns(), until = atomic_load(&at_end.until);
 
     (void)unused;
-    (void)ag_order_wait_idle(context, now < until ? until - now : 0);
+    (void)ag_fence_wait_idle(context, now < until ? until - now : 0);
 }
 
 static void wait_at_the_end(void)
@@ -173,7 +175,7 @@ bool ag_watchdog_wake(void)
     return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
 }
 
-void ag_watchdog_last(uint64_t timeout_ns)
+void ag_watchdog_wait_at_exit(uint64_t timeout_ns)
 {
     uint64_t now = ag_clock_ns(), until = now + timeout_ns;
 
@@ -188,7 +190,7 @@ void ag_watchdog_last(uint64_t timeout_ns)
     atomic_store(&at_end.state, NOT_ASKED);
 }
 
-void ag_watchdog_forget(void)
+void ag_watchdog_begin_child(void)
 {
     atomic_store(&state, NOT_STARTED);
     atomic_store(&at_end.state, NOT_ASKED);

@@ -166,7 +166,7 @@ AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descript
                                    unsigned int flags)
 {
     AG_ENTER(cuGreenCtxCreate, green, descriptor, device, flags);
-    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
     return ag_entry_leave(
         green_created(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags), green, device));
 }

@@ -42,7 +42,7 @@ AG_ENTRY CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribut
 {
     AG_ENTER(cuPointerGetAttribute, data, attribute, ptr);
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-        ag_order_note_visible(AG_VISIBLE_RDMA);
+        ag_drain_note_visible(AG_VISIBLE_RDMA);
     return ag_entry_leave(ag_answer_attribute(data, attribute, ptr));
 }
 
@@ -57,7 +57,7 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
                                         CUdeviceptr ptr)
 {
     AG_ENTER(cuPointerSetAttribute, value, attribute, ptr);
-    ag_order_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
+    ag_drain_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
     ag_copies_note_synchronous();
     return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
 }

@@ -17,7 +17,7 @@ static void note_code(bool prints)
     if (ag_entry_replays_now())
         ag_trampoline_look_around(); /* a library came with the code */
     if (prints)
-        ag_order_note_visible(AG_VISIBLE_PRINTF);
+        ag_drain_note_visible(AG_VISIBLE_PRINTF);
 }
 
 /* `prints` is evaluated once, before the call. A failure for want of memory is tried again after

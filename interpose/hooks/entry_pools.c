@@ -80,9 +80,9 @@ AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 static void note_pool(const CUmemLocation *location, CUmemAllocationType type)
 {
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        ag_order_note_visible(AG_VISIBLE_MANAGED);
+        ag_drain_note_visible(AG_VISIBLE_MANAGED);
     else if (location && location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        ag_order_note_visible(AG_VISIBLE_PINNED);
+        ag_drain_note_visible(AG_VISIBLE_PINNED);
 }
 
 static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties)
@@ -150,7 +150,7 @@ AG_ENTRY CUresult cuMemPoolExportToShareableHandle(void *exported, CUmemoryPool 
                                                    unsigned long long flags)
 {
     AG_ENTER(cuMemPoolExportToShareableHandle, exported, pool, type, flags);
-    ag_order_note_visible(AG_VISIBLE_SHARED);
+    ag_drain_note_visible(AG_VISIBLE_SHARED);
     return ag_entry_leave(ag_app_pools_touched(
         ag_cu.cuMemPoolExportToShareableHandle(exported, pool, type, flags), pool));
 }
@@ -160,7 +160,7 @@ AG_ENTRY CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *e
                                                      unsigned long long flags)
 {
     AG_ENTER(cuMemPoolImportFromShareableHandle, pool, exported, type, flags);
-    ag_order_note_visible(AG_VISIBLE_SHARED);
+    ag_drain_note_visible(AG_VISIBLE_SHARED);
     return ag_entry_leave(
         ag_app_pools_made(ag_cu.cuMemPoolImportFromShareableHandle(pool, exported, type, flags),
                           pool, AG_APP_POOL_IMPORTED, NULL));
@@ -170,7 +170,7 @@ AG_ENTRY CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, 
                                                 CUmemRangeHandleType type, unsigned long long flags)
 {
     AG_ENTER(cuMemGetHandleForAddressRange, handle, dptr, size, type, flags);
-    ag_order_note_visible(AG_VISIBLE_RDMA);
+    ag_drain_note_visible(AG_VISIBLE_RDMA);
     return ag_entry_leave(ag_app_range_handle(handle, dptr, size, type, flags));
 }
 

@@ -13,15 +13,15 @@
  * before it was asked, since another thread may have paid meanwhile. */
 static bool paid_for(CUresult result, bool owed)
 {
-    if (result != CUDA_ERROR_NOT_READY || !(owed || ag_order_owes()))
+    if (result != CUDA_ERROR_NOT_READY || !(owed || ag_host_wait_pending()))
         return false;
-    ag_order_pay(AG_STAT_PAID_QUERY);
+    ag_host_wait_complete(AG_STAT_WAITED_QUERY);
     return true;
 }
 
 #define ASK_THE_DRIVER(symbol, ...)         \
     do {                                    \
-        owed = ag_order_owes();             \
+        owed = ag_host_wait_pending();      \
         result = ag_cu.symbol(__VA_ARGS__); \
     } while (--asks && paid_for(result, owed))
 
@@ -67,13 +67,13 @@ STREAM_ASKED(cuStreamQuery, false)
 STREAM_ASKED(cuStreamQuery_ptsz, true)
 
 /* What is taken away here was in nobody's use any more natively, after a cudaFree. */
-#define PAID_FIRST(symbol, parameters, ...)               \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        if (ag_order_owes())                              \
-            ag_order_pay(AG_STAT_PAID_DESTROY);           \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
+#define PAID_FIRST(symbol, parameters, ...)                \
+    AG_ENTRY CUresult symbol parameters                    \
+    {                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                     \
+        if (ag_host_wait_pending())                        \
+            ag_host_wait_complete(AG_STAT_WAITED_DESTROY); \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));  \
     }
 
 static void forgotten(void)
@@ -87,14 +87,14 @@ static void forgotten(void)
 }
 
 /* Code that goes: its functions' handles may come back as others. */
-#define UNLOADS(symbol, parameters, ...)                  \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        if (ag_order_owes())                              \
-            ag_order_pay(AG_STAT_PAID_DESTROY);           \
-        forgotten();                                      \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
+#define UNLOADS(symbol, parameters, ...)                   \
+    AG_ENTRY CUresult symbol parameters                    \
+    {                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                     \
+        if (ag_host_wait_pending())                        \
+            ag_host_wait_complete(AG_STAT_WAITED_DESTROY); \
+        forgotten();                                       \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));  \
     }
 
 UNLOADS(cuModuleUnload, (CUmodule module), module)

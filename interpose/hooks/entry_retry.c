@@ -79,7 +79,7 @@ AG_ENTRY CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     if (!handle || !properties)
         return ag_entry_leave(ag_cu.cuMemCreate(handle, size, properties, flags));
     if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        ag_order_note_visible(AG_VISIBLE_PINNED);
+        ag_drain_note_visible(AG_VISIBLE_PINNED);
     return ag_entry_leave(create(handle, size, properties, flags));
 }
 

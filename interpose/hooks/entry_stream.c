@@ -13,7 +13,7 @@ static struct ag_context *coming(unsigned int flags)
 
     if (flags & CU_STREAM_NON_BLOCKING) {
         context = ag_context_current();
-        ag_order_nonblocking_coming(context);
+        ag_fence_nonblocking_coming(context);
     }
     return context;
 }
@@ -21,7 +21,7 @@ static struct ag_context *coming(unsigned int flags)
 static CUresult created(struct ag_context *context, unsigned int flags, CUresult result)
 {
     if ((flags & CU_STREAM_NON_BLOCKING) && result == CUDA_SUCCESS)
-        ag_order_nonblocking_created(context);
+        ag_free_nonblocking_created(context);
     return result;
 }
 
@@ -59,13 +59,13 @@ AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, uns
                                          int priority)
 {
     AG_ENTER(cuGreenCtxStreamCreate, stream, green, flags, priority);
-    ag_order_note_visible(AG_VISIBLE_CONTEXTS);
+    ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
     return ag_entry_leave(ag_cu.cuGreenCtxStreamCreate(stream, green, flags, priority));
 }
 
 static CUresult ended(CUresult result, CUstream stream, bool per_thread)
 {
-    if (ag_order_capture_ended(stream, per_thread))
+    if (ag_capture_ended(stream, per_thread))
         ag_alloc_capture_closed();
     return result;
 }
@@ -80,9 +80,9 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
     AG_ENTER(cuStreamDestroy_v2, stream);
     if (ag_entry_replays_now())
         ag_replay_stream_dying(stream);
-    captures = ag_order_stream_dying(stream, &context);
+    captures = ag_capture_stream_destroying(stream, &context);
     result = ag_cu.cuStreamDestroy_v2(stream);
-    if (captures && ag_order_stream_died(stream, context, result == CUDA_SUCCESS))
+    if (captures && ag_capture_stream_destroyed(stream, context, result == CUDA_SUCCESS))
         ag_alloc_capture_closed();
     return ag_entry_leave(result);
 }
@@ -90,22 +90,22 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
 /* From here on nothing is withheld; what was, goes out while it still may. */
 static void opening(void)
 {
-    ag_order_capture_opening();
+    ag_capture_opening();
     if (ag_entry_replays_now())
         ag_replay_flush_all(AG_FLUSH_CAPTURE);
 }
 
-#define BEGINS(symbol, per_thread, parameters, ...)                              \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        CUresult result;                                                         \
-                                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        opening();                                                               \
-        result = ag_cu.symbol(__VA_ARGS__);                                      \
-        if (ag_order_capture_opened(stream, per_thread, result == CUDA_SUCCESS)) \
-            ag_alloc_capture_closed();                                           \
-        return ag_entry_leave(result);                                           \
+#define BEGINS(symbol, per_thread, parameters, ...)                        \
+    AG_ENTRY CUresult symbol parameters                                    \
+    {                                                                      \
+        CUresult result;                                                   \
+                                                                           \
+        AG_ENTER(symbol, __VA_ARGS__);                                     \
+        opening();                                                         \
+        result = ag_cu.symbol(__VA_ARGS__);                                \
+        if (ag_capture_opened(stream, per_thread, result == CUDA_SUCCESS)) \
+            ag_alloc_capture_closed();                                     \
+        return ag_entry_leave(result);                                     \
     }
 
 BEGINS(cuStreamBeginCapture, false, (CUstream stream), stream)

@@ -13,7 +13,7 @@
     AG_ENTRY CUresult symbol parameters                   \
     {                                                     \
         AG_ENTER(symbol, __VA_ARGS__);                    \
-        ag_order_note_visible(how);                       \
+        ag_drain_note_visible(how);                       \
         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
     }
 
@@ -23,7 +23,7 @@
     {                                                                            \
         AG_ENTER(symbol, __VA_ARGS__);                                           \
         if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY) \
-            ag_order_note_visible(how);                                          \
+            ag_drain_note_visible(how);                                          \
         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));                        \
     }
 
@@ -93,7 +93,7 @@ static bool take_host_function(CUstream stream, bool per_thread, CUhostFn functi
         struct ag_stream *state;                                                                \
                                                                                                 \
         AG_ENTER(symbol, stream, function, data);                                               \
-        ag_order_note_visible(AG_VISIBLE_HOST_FUNCTION);                                        \
+        ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);                                        \
         if (take_host_function(stream, per_thread, function, data, &state))                     \
             return ag_entry_leave(CUDA_SUCCESS);                                                \
         return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(stream, function, data))); \
@@ -105,7 +105,7 @@ HOST_FUNCTION(cuLaunchHostFunc_ptsz, true)
 static void note_node(const CUgraphNodeParams *parameters)
 {
     if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_HOST)
-        ag_order_note_visible(AG_VISIBLE_HOST_FUNCTION);
+        ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);
 }
 
 AG_ENTRY CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
@@ -134,7 +134,7 @@ static CUresult note_global(CUresult result, const CUdeviceptr *dptr)
         ag_cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *dptr) ==
             CUDA_SUCCESS &&
         managed)
-        ag_order_note_visible(AG_VISIBLE_MANAGED);
+        ag_drain_note_visible(AG_VISIBLE_MANAGED);
     return result;
 }
 

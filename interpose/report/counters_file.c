@@ -364,7 +364,7 @@ void ag_record_begin(const char *setting)
     close(folder);
 }
 
-bool ag_record_in_child(void)
+bool ag_record_begin_child(void)
 {
     *file_path = '\0';
     if (replace_by_memory())

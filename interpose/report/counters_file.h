@@ -55,7 +55,7 @@ int ag_record_open_folder(const char *setting, bool make);
 void ag_record_begin(const char *setting);
 /* In a forked child: memory of its own in the place of the parent's file, all zero. False when
  * there is none, and the parent's counters must be left alone. */
-bool ag_record_in_child(void);
+bool ag_record_begin_child(void);
 /* Do the counters lie in a file? */
 bool ag_record_exists(void);
 /* At a normal end: nobody needs the file any more. Counting may go on, and a file be begun again.

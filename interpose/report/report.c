@@ -165,13 +165,13 @@ void ag_report_describe_driver(const char *trouble)
     ag_stats.head.simulated = ag_driver_is_simulated() ? AG_SIMULATED : AG_NOT_SIMULATED;
 }
 
-void ag_report_in_child(void)
+void ag_report_begin_child(void)
 {
     static struct ag_stats_head parent;
 
     in_child = true;
     parent = ag_stats.head;
-    if (!ag_record_in_child())
+    if (!ag_record_begin_child())
         return;
     ag_stats.head = parent;
     describe_process(&ag_stats.head);

@@ -18,7 +18,7 @@ int ag_report_write(const struct ag_options *options, const char *ended_by);
 int ag_report_write_to(const char *where);
 /* From now on this is a forked child: all counters are zero, and a file without %p in its name gets
  * the process id appended. */
-void ag_report_in_child(void);
+void ag_report_begin_child(void);
 bool ag_report_is_in_child(void);
 /* Does this process have a GPU's device file open? */
 bool ag_report_gpu_is_open(void);

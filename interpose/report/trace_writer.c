@@ -310,7 +310,7 @@ void ag_trace_finish(const char *ended_by)
     atomic_store(&writer.busy, false);
 }
 
-void ag_trace_in_child(void)
+void ag_trace_begin_child(void)
 {
     ag_trace_forget();
     if (writer.fd >= 0 && still_ours())

@@ -12,6 +12,6 @@ void ag_trace_begin(const char *path, uint64_t ring_bytes);
  * stretch. `ended_by` as in ag_report_write(). After "exec" the trace goes on, should that fail. */
 void ag_trace_finish(const char *ended_by);
 /* A forked child: the parent's file and thread are not its own. */
-void ag_trace_in_child(void);
+void ag_trace_begin_child(void);
 
 #endif

@@ -399,8 +399,8 @@ int ag_prefer_parse(const char *text, struct ag_prefer *ret)
     return 0;
 }
 
-/* Writes the value of an action into the wish; false when it is none of its values. */
-static bool take_value(enum ag_says says, struct slice value, struct ag_wish *wish)
+/* Writes the value of an action into *params; false when the action has no such value. */
+static bool take_value(enum ag_says says, struct slice value, struct ag_request_params *params)
 {
     char token[LONGEST_TOKEN];
     int choice;
@@ -408,22 +408,22 @@ static bool take_value(enum ag_says says, struct slice value, struct ag_wish *wi
     if (!copy_token(value, token))
         return false;
     if (says == AG_SAYS_PREFER)
-        return !ag_prefer_parse(token, &wish->prefer);
+        return !ag_prefer_parse(token, &params->prefer);
     choice = ag_text_choice(token, actions[says].values);
     if (choice < 0)
         return false;
     if (says == AG_SAYS_POLICY)
-        wish->policy = (enum ag_policy)choice;
+        params->policy = (enum ag_policy)choice;
     else if (says == AG_SAYS_BACKEND)
-        wish->backend = (enum ag_managed_backend)choice;
+        params->backend = (enum ag_managed_backend)choice;
     else if (says == AG_SAYS_ACCESS)
-        wish->access = (enum ag_access)choice;
+        params->access = (enum ag_access)choice;
     else if (says == AG_SAYS_PREFETCH)
-        wish->prefetch = (enum ag_prefetch)choice;
+        params->prefetch = (enum ag_prefetch)choice;
     else if (says == AG_SAYS_READ_MOSTLY)
-        wish->read_mostly = choice != 0;
+        params->read_mostly = choice != 0;
     else
-        wish->async_managed = choice != 0;
+        params->async_managed = choice != 0;
     return true;
 }
 
@@ -441,7 +441,7 @@ static int find_action(struct slice name)
 static int refuse_contradiction(const struct parser *parser, struct slice whole,
                                 const struct ag_rule *rule)
 {
-    if (rule->says & 1u << AG_SAYS_POLICY && rule->wish.policy == AG_POLICY_NATIVE &&
+    if (rule->says & 1u << AG_SAYS_POLICY && rule->params.policy == AG_POLICY_NATIVE &&
         rule->says & SAYS_OF_MANAGED)
         return fail(parser, whole.begin,
                     "\"%.*s\": a rule cannot ask for native memory and say how "
@@ -457,7 +457,7 @@ static int take_action(const struct parser *parser, struct slice whole, struct a
     bool has_value = rest.begin != NULL;
     int says = find_action(name);
 
-    if (says < 0 && !has_value && take_value(AG_SAYS_POLICY, whole, &rule->wish)) {
+    if (says < 0 && !has_value && take_value(AG_SAYS_POLICY, whole, &rule->params)) {
         if (rule->says & 1u << AG_SAYS_POLICY)
             return fail(parser, whole.begin, "a second placement, \"%.*s\"; allowed: one of %s",
                         shown(whole), whole.begin, actions[AG_SAYS_POLICY].values);
@@ -473,7 +473,7 @@ static int take_action(const struct parser *parser, struct slice whole, struct a
         value = trimmed(rest);
     else if (says == AG_SAYS_READ_MOSTLY)
         value = (struct slice){one, one + 1};
-    if (!take_value((enum ag_says)says, value, &rule->wish))
+    if (!take_value((enum ag_says)says, value, &rule->params))
         return fail_value(parser, actions[says].name, value, actions[says].values);
     rule->says |= 1u << says;
     return refuse_contradiction(parser, whole, rule);
@@ -625,22 +625,22 @@ int ag_rules_hidden_by(const struct ag_rules *rules, unsigned i)
     return -1;
 }
 
-void ag_rule_apply(const struct ag_rule *rule, struct ag_wish *wish)
+void ag_rule_apply(const struct ag_rule *rule, struct ag_request_params *params)
 {
     if (rule->says & 1u << AG_SAYS_POLICY)
-        wish->policy = rule->wish.policy;
+        params->policy = rule->params.policy;
     if (rule->says & 1u << AG_SAYS_BACKEND)
-        wish->backend = rule->wish.backend;
+        params->backend = rule->params.backend;
     if (rule->says & 1u << AG_SAYS_PREFER)
-        wish->prefer = rule->wish.prefer;
+        params->prefer = rule->params.prefer;
     if (rule->says & 1u << AG_SAYS_ACCESS)
-        wish->access = rule->wish.access;
+        params->access = rule->params.access;
     if (rule->says & 1u << AG_SAYS_PREFETCH)
-        wish->prefetch = rule->wish.prefetch;
+        params->prefetch = rule->params.prefetch;
     if (rule->says & 1u << AG_SAYS_READ_MOSTLY)
-        wish->read_mostly = rule->wish.read_mostly;
+        params->read_mostly = rule->params.read_mostly;
     if (rule->says & 1u << AG_SAYS_ASYNC)
-        wish->async_managed = rule->wish.async_managed;
+        params->async_managed = rule->params.async_managed;
 }
 
 /* ---- printing ------------------------------------------------------------------------------ */
@@ -723,7 +723,7 @@ static struct slice nth_word(const char *words, unsigned i)
 
 void ag_rule_placement(const struct ag_rule *rule, char *buffer, size_t size)
 {
-    struct slice word = nth_word(actions[AG_SAYS_POLICY].values, rule->wish.policy);
+    struct slice word = nth_word(actions[AG_SAYS_POLICY].values, rule->params.policy);
     bool said = rule->says & 1u << AG_SAYS_POLICY;
 
     snprintf(buffer, size, "%.*s", said ? (int)(word.end - word.begin) : 0, word.begin);
@@ -731,11 +731,11 @@ void ag_rule_placement(const struct ag_rule *rule, char *buffer, size_t size)
 
 void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
 {
-    const struct ag_wish *wish = &rule->wish;
+    const struct ag_request_params *params = &rule->params;
     const unsigned chosen[] = {
-        [AG_SAYS_BACKEND] = wish->backend,         [AG_SAYS_PREFER] = wish->prefer.kind,
-        [AG_SAYS_ACCESS] = wish->access,           [AG_SAYS_PREFETCH] = wish->prefetch,
-        [AG_SAYS_READ_MOSTLY] = wish->read_mostly, [AG_SAYS_ASYNC] = wish->async_managed,
+        [AG_SAYS_BACKEND] = params->backend,         [AG_SAYS_PREFER] = params->prefer.kind,
+        [AG_SAYS_ACCESS] = params->access,           [AG_SAYS_PREFETCH] = params->prefetch,
+        [AG_SAYS_READ_MOSTLY] = params->read_mostly, [AG_SAYS_ASYNC] = params->async_managed,
     };
 
     *buffer = '\0';
@@ -744,8 +744,8 @@ void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
 
         if (!(rule->says & 1u << i))
             continue;
-        if (i == AG_SAYS_PREFER && wish->prefer.kind == AG_PREFER_NUMA)
-            append(buffer, size, "prefer=numa:%u", wish->prefer.node);
+        if (i == AG_SAYS_PREFER && params->prefer.kind == AG_PREFER_NUMA)
+            append(buffer, size, "prefer=numa:%u", params->prefer.node);
         else
             append(buffer, size, "%s=%.*s", actions[i].name, (int)(word.end - word.begin),
                    word.begin);

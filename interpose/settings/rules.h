@@ -1,4 +1,5 @@
-/* What is wished for an allocation, and the rules that say so. Pure; knows no CUDA.
+/* The request parameters of an allocation (where it is to come from, how managed memory is to
+ * behave), and the rules that set them. Pure; knows no CUDA.
  *
  *     ALLOGRAFT_RULES="size>=1GiB:managed,prefer=host,access=device; from=libnccl*:native; *:pool"
  *
@@ -24,7 +25,7 @@ struct ag_prefer {
 };
 
 /* Where an allocation is to come from, and how managed memory is to behave. */
-struct ag_wish {
+struct ag_request_params {
     enum ag_policy policy;
     enum ag_managed_backend backend;
     struct ag_prefer prefer;
@@ -56,12 +57,12 @@ struct ag_range {
 
 struct ag_rule {
     struct ag_range size, nth;
-    int device;               /* -1: any */
-    char from[AG_GLOB_MAX];   /* "" : any */
-    char thread[AG_GLOB_MAX]; /* "" : any */
-    struct ag_wish wish;      /* what it says, where `says` has the bit */
-    unsigned says;            /* 1 << enum ag_says */
-    char text[128];           /* the rule as written, blanks at the ends cut, cut at 127 bytes */
+    int device;                      /* -1: any */
+    char from[AG_GLOB_MAX];          /* "" : any */
+    char thread[AG_GLOB_MAX];        /* "" : any */
+    struct ag_request_params params; /* what it says, where `says` has the bit */
+    unsigned says;                   /* 1 << enum ag_says */
+    char text[128]; /* the rule as written, blanks at the ends cut, cut at 127 bytes */
 };
 
 enum ag_says {
@@ -97,8 +98,8 @@ int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked);
  */
 int ag_rules_hidden_by(const struct ag_rules *rules, unsigned i);
 
-/* Writes what `rule` says over *wish. */
-void ag_rule_apply(const struct ag_rule *rule, struct ag_wish *wish);
+/* Writes what `rule` says over *params. */
+void ag_rule_apply(const struct ag_rule *rule, struct ag_request_params *params);
 
 /* Does `text` match `glob` ('*' any run, '?' any one byte)? Upper and lower case differ. */
 bool ag_glob_match(const char *glob, const char *text);

@@ -27,7 +27,7 @@ static _Atomic uint64_t n_asked; /* for nth=: cudaMallocAsync has numbers of its
 
 static bool says_managed(const struct ag_rule *rule)
 {
-    return (rule->says & 1u << AG_SAYS_ASYNC) && rule->wish.async_managed;
+    return (rule->says & 1u << AG_SAYS_ASYNC) && rule->params.async_managed;
 }
 
 void ag_app_async_configure(const struct ag_rules *new_rules, bool new_oversubscribe)
@@ -56,7 +56,7 @@ static struct ag_device *device_of(CUstream stream)
 
     if (!ag_device_met(1))
         return ag_device_met(0);
-    if (!is_builtin(stream) && ag_cu.cuStreamGetCtx && !ag_order_capture_open() &&
+    if (!is_builtin(stream) && ag_cu.cuStreamGetCtx && !ag_capture_is_open() &&
         ag_cu.cuStreamGetCtx(stream, &handle) == CUDA_SUCCESS)
         context = ag_context_find(handle);
     if (!context)
@@ -82,7 +82,7 @@ static bool is_captured(CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-    if (!ag_order_capture_open() || !ag_cu.cuStreamIsCapturing)
+    if (!ag_capture_is_open() || !ag_cu.cuStreamIsCapturing)
         return false;
     if (!stream && per_thread)
         stream = CU_STREAM_PER_THREAD;
@@ -152,7 +152,7 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
  * nothing yet. Threads that ask at the same time may pass it together. */
 static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
 {
-    if (!ag_budget_is_limited() || !device || !ret_address || ag_order_capture_open() ||
+    if (!ag_budget_is_limited() || !device || !ret_address || ag_capture_is_open() ||
         bytes <= ag_budget_left(device))
         return false;
     ag_trace_step(AG_STAT_BUDGET_HIT, device->ordinal, bytes);
@@ -187,14 +187,14 @@ static bool fits(CUmemoryPool pool, size_t bytes)
 
     if (oversubscribe || !ag_cu.cuMemPoolGetAttribute)
         return oversubscribe;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     known =
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
             CUDA_SUCCESS &&
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS;
     if (known && (reserved < used || bytes > reserved - used))
         known = ag_cu.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes <= free_bytes;
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     return known;
 }
 
@@ -206,7 +206,7 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
     CUmemoryPool pool;
     CUresult result;
 
-    if (ag_order_capture_open())
+    if (ag_capture_is_open())
         return AG_STAT_ASYNC_CAPTURE_OPEN;
     /* what is freed of it is not counted: it cannot be held to a limit */
     if (ag_budget_is_limited())
@@ -227,7 +227,7 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
     return AG_N_STATS;
 }
 
-/* True when a rule wished it and it worked. */
+/* True when a rule asked for it and it worked. */
 static bool redirected(const struct request *request)
 {
     struct ag_device *device = request->ret_address ? device_of(request->stream) : NULL;
@@ -334,11 +334,11 @@ void ag_app_answer_pool(CUmemoryPool *pool)
 
     if (!device)
         return;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     if (!ag_cu.cuDeviceGetMemPool ||
         ag_cu.cuDeviceGetMemPool(pool, device->ordinal) != CUDA_SUCCESS)
         *pool = ag_app_pools_current_handle(device->ordinal);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
 bool ag_app_is_managed(CUdeviceptr address)

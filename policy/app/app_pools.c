@@ -231,15 +231,15 @@ static void ask_defaults(void)
 {
     const struct ag_device *device;
 
-    for (unsigned i = 0; !ag_order_capture_open() && (device = ag_device_met(i)); i++) {
+    for (unsigned i = 0; !ag_capture_is_open() && (device = ag_device_met(i)); i++) {
         CUstreamCaptureMode previous;
         unsigned row = is_device(device->ordinal) ? default_row(device->ordinal) : OTHERS;
 
         if (row == OTHERS || atomic_load_explicit(&table.rows[row].handle, memory_order_acquire))
             continue;
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
         (void)handle_of(row);
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     }
 }
 
@@ -276,7 +276,7 @@ static void ask_levels(unsigned i)
     if (!table.rows[i].alive || table.rows[i].unsure || told->kind == AG_APP_POOL_IMPORTED ||
         !ag_cu.cuMemPoolGetAttribute || !ag_stats_app_pool_sum(&ag_stats, i, AG_APP_ALLOCS))
         return;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     pool = handle_of(i);
     if (pool &&
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved) ==
@@ -286,7 +286,7 @@ static void ask_levels(unsigned i)
         raise_to(&told->used_high, used);
         told->has_levels = true;
     }
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
 /* --- ALLOGRAFT_APP_POOL_KEEP --- */
@@ -333,15 +333,15 @@ void ag_app_pools_keep(unsigned i)
     int state;
 
     if (!keep.value || atomic_load_explicit(&row->keep, memory_order_acquire) != KEEP_OPEN ||
-        ag_order_capture_open())
+        ag_capture_is_open())
         return;
     state = begin_threshold(row);
     if (state == KEEP_OPEN && is_device(told_of(row)->device) &&
         told_of(row)->kind != AG_APP_POOL_IMPORTED && ag_cu.cuMemPoolSetAttribute &&
         ag_cu.cuMemPoolGetAttribute) {
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
         state = raise_threshold(i, row);
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     } else if (state == KEEP_OPEN) {
         state = KEEP_LEFT;
     }
@@ -519,7 +519,7 @@ bool ag_app_pools_met(void)
     return n_rows() > 0;
 }
 
-void ag_app_pools_forget_all(void)
+void ag_app_pools_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_APP_POOLS);
     atomic_store(&table.n, 0);
@@ -576,10 +576,10 @@ static uint64_t sum_on(int ordinal, uint64_t (*of)(unsigned i))
 
     if (!n)
         return 0;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     for (unsigned i = 0; i < n; i++)
         sum += is_on(i, ordinal) ? of(i) : 0;
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     return sum;
 }
 

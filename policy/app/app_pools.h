@@ -56,7 +56,7 @@ void ag_app_pools_exit(void);
 /* Is there any pool of the program's to ask? */
 bool ag_app_pools_met(void);
 /* A forked child has no pools. */
-void ag_app_pools_forget_all(void);
+void ag_app_pools_begin_child(void);
 
 /* --- for the rest of the policy; each asks the driver, and harms no capture --- */
 

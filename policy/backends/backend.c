@@ -1,4 +1,4 @@
-/* Where a block comes from and how it goes back, by its shape: see backend.h. */
+/* Where a block comes from and how it goes back, by its memory descriptor: see backend.h. */
 #include "policy/backends/backend.h"
 
 #include "interpose/driver/driver.h"
@@ -20,29 +20,29 @@ static CUresult allocate_native(size_t bytes, CUdeviceptr *ret_address, size_t *
 }
 
 static CUresult allocate_managed_pool(struct ag_context *context, size_t bytes,
-                                      struct ag_shape shape, CUdeviceptr *ret_address,
+                                      struct ag_mem_desc desc, CUdeviceptr *ret_address,
                                       size_t *ret_size)
 {
     CUmemoryPool pool;
     CUresult result;
 
-    if (!ag_managed_fits(context, bytes, shape))
+    if (!ag_managed_fits(context, bytes, desc))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_managed_pool(context->device, &pool);
     return result == CUDA_SUCCESS ? ag_pool_allocate(context, pool, bytes, ret_address, ret_size)
                                   : result;
 }
 
-CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size)
 {
-    switch ((enum ag_source)shape.source) {
+    switch ((enum ag_source)desc.source) {
     case AG_SOURCE_POOL:
         return ag_pool_allocate(context, context->device->pool, bytes, ret_address, ret_size);
     case AG_SOURCE_PLAIN:
-        return ag_managed_allocate(context, bytes, shape, ret_address, ret_size);
+        return ag_managed_allocate(context, bytes, desc, ret_address, ret_size);
     case AG_SOURCE_MANAGED_POOL:
-        return allocate_managed_pool(context, bytes, shape, ret_address, ret_size);
+        return allocate_managed_pool(context, bytes, desc, ret_address, ret_size);
     case AG_SOURCE_NATIVE:
         break;
     }
@@ -54,24 +54,24 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
 /* When the driver will not free it in stream order: once all work that may use it is done. */
 static void free_after_wait(struct ag_context *context, CUdeviceptr address)
 {
-    (void)ag_order_wait_released(context, UINT64_MAX);
+    (void)ag_private_stream_wait(context, UINT64_MAX);
     (void)ag_cu.cuMemFree_v2(address);
 }
 
 /* What no pool holds goes by the driver's own free, which waits for the device. */
 static void free_waiting(CUdeviceptr address)
 {
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
 
     (void)ag_cu.cuMemFree_v2(address);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
 static void release_one(struct ag_context *context, struct ag_block *block, CUstream stream)
 {
     CUdeviceptr address = block->address;
-    enum ag_source source = (enum ag_source)block->shape.source;
-    bool on_device = ag_shape_is_on_device(block->shape);
+    enum ag_source source = (enum ag_source)block->desc.source;
+    bool on_device = ag_mem_desc_is_on_device(block->desc);
     size_t size = block->size;
 
     ag_budget_forget(block);
@@ -88,7 +88,7 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
 
 static bool is_single(const struct ag_block *block)
 {
-    return block->shape.source == AG_SOURCE_PLAIN || block->shape.source == AG_SOURCE_NATIVE;
+    return block->desc.source == AG_SOURCE_PLAIN || block->desc.source == AG_SOURCE_NATIVE;
 }
 
 /* Takes single allocations out of the list. */
@@ -126,7 +126,7 @@ static struct ag_block *hold_back(struct ag_context *context, struct ag_block **
 {
     struct ag_block *singles = timeout_ns == UINT64_MAX ? NULL : take_singles(blocks);
 
-    if (!singles || !ag_order_wait_idle(context, timeout_ns))
+    if (!singles || !ag_fence_wait_idle(context, timeout_ns))
         return singles;
     *blocks = joined(singles, *blocks);
     return NULL;
@@ -139,7 +139,7 @@ struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block 
     CUstream stream;
     bool pushed;
 
-    if (!blocks || !ag_order_release_begin(context, &stream, &pushed))
+    if (!blocks || !ag_private_stream_begin_release(context, &stream, &pushed))
         return joined(held, blocks);
     while (blocks) {
         struct ag_block *block = blocks;
@@ -147,6 +147,6 @@ struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block 
         blocks = block->next;
         release_one(context, block, stream);
     }
-    ag_order_release_end(pushed);
+    ag_private_stream_end_release(pushed);
     return held;
 }

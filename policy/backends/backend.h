@@ -6,9 +6,9 @@
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 
-/* At least `bytes` of that shape, usable by all work submitted from now on. `context` is current.
+/* At least `bytes` of that memory descriptor, usable by all work submitted from now on. `context` is current.
  * On success *ret_address and *ret_size (bytes the driver gave); on failure both untouched. */
-CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size);
 
 /* Gives blocks (linked by ->next), whose users are ordered before now, back to where they came
@@ -37,20 +37,20 @@ CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struc
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
 void ag_pool_configure(struct ag_size keep);
 /* A forked child has no pools. */
-void ag_pool_forget(struct ag_device *device);
+void ag_pool_begin_child(struct ag_device *device);
 
 /* ALLOGRAFT_OVERSUBSCRIBE. */
 void ag_managed_configure(bool oversubscribe);
-/* A single allocation of managed memory, advised and brought where its shape says. */
-CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+/* A single allocation of managed memory, advised and brought where its memory descriptor says. */
+CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size);
 /* A single managed allocation on the device of that many bytes went back to the driver. */
 void ag_managed_freed(struct ag_device *device, size_t bytes);
 /* Bytes of those that cuMemGetInfo does not tell as free although whoever asks for them gets
  * them. */
 uint64_t ag_managed_kept(struct ag_device *device);
-/* Is there room for `bytes` more of that shape, on the device or the host? */
-bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_shape shape);
+/* Is there room for `bytes` more of that memory descriptor, on the device or the host? */
+bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_mem_desc desc);
 /* Moves the managed block to the device: it prefers to lie there from now on. The driver's
  * answer. */
 CUresult ag_managed_move_to_device(struct ag_context *context, CUdeviceptr address, size_t bytes);

@@ -1,4 +1,4 @@
-/* Managed memory: single allocations, advised and brought where their shape says. */
+/* Managed memory: single allocations, advised and brought where their memory descriptor says. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -88,9 +88,9 @@ static bool fits_device(struct ag_device *device, size_t bytes)
            bytes <= free_bytes + ag_managed_kept(device);
 }
 
-bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_shape shape)
+bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_mem_desc desc)
 {
-    if (!ag_shape_is_on_device(shape))
+    if (!ag_mem_desc_is_on_device(desc))
         return fits_host(context->device, bytes);
     return oversubscribe || fits_device(context->device, bytes);
 }
@@ -137,15 +137,15 @@ static CUmemLocation device_location(const struct ag_device *device)
     return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal};
 }
 
-/* Where the shape wants memory to lie; false: anywhere. */
-static bool preferred(const struct ag_device *device, struct ag_shape shape, CUmemLocation *ret)
+/* Where the memory descriptor wants memory to lie; false: anywhere. */
+static bool preferred(const struct ag_device *device, struct ag_mem_desc desc, CUmemLocation *ret)
 {
     *ret = device_location(device);
-    if (shape.prefer == AG_PREFER_HOST)
+    if (desc.prefer == AG_PREFER_HOST)
         *ret = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST};
-    else if (shape.prefer == AG_PREFER_NUMA)
-        *ret = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = shape.node};
-    return shape.prefer != AG_PREFER_NONE;
+    else if (desc.prefer == AG_PREFER_NUMA)
+        *ret = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = desc.node};
+    return desc.prefer != AG_PREFER_NONE;
 }
 
 static void advise_peers(const struct ag_device *device, CUdeviceptr address, size_t bytes)
@@ -166,45 +166,46 @@ static void advise_peers(const struct ag_device *device, CUdeviceptr address, si
 /* Only makes it faster: failures are counted, and not the program's business. Whole pages: the
  * driver rounds managed allocations up to them. */
 static void place(struct ag_context *context, CUdeviceptr address, size_t bytes,
-                  struct ag_shape shape)
+                  struct ag_mem_desc desc)
 {
     struct ag_device *device = context->device;
     CUmemLocation where;
-    bool has_place = preferred(device, shape, &where);
+    bool has_place = preferred(device, desc, &where);
     CUstream stream;
 
     if (has_place)
         (void)advise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, where);
     /* Where memory lies, it is mapped anyhow. */
-    if (shape.access != AG_ACCESS_NONE && shape.prefer != AG_PREFER_DEVICE)
+    if (desc.access != AG_ACCESS_NONE && desc.prefer != AG_PREFER_DEVICE)
         (void)advise(address, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, device_location(device));
-    if (shape.access == AG_ACCESS_PEERS)
+    if (desc.access == AG_ACCESS_PEERS)
         advise_peers(device, address, bytes);
-    if (shape.read_mostly)
+    if (desc.read_mostly)
         (void)advise(address, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, device_location(device));
     /* To the host nothing is brought: the pages come into being there as they are touched. */
-    if (shape.prefetch != AG_PREFETCH_ALLOC || !ag_shape_is_on_device(shape) ||
-        !ag_order_alloc_begin(context, &stream))
+    if (desc.prefetch != AG_PREFETCH_ALLOC || !ag_mem_desc_is_on_device(desc) ||
+        !ag_private_stream_begin_alloc(context, &stream))
         return;
     (void)prefetch(address, bytes, where, stream);
-    (void)ag_order_alloc_end(context, stream, CUDA_ERROR_UNKNOWN); /* nothing waits for it */
+    (void)ag_private_stream_end_alloc(context, stream,
+                                      CUDA_ERROR_UNKNOWN); /* nothing waits for it */
 }
 
-CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_shape shape,
+CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size)
 {
     CUdeviceptr address;
     CUresult result;
 
-    if (!ag_managed_fits(context, bytes, shape))
+    if (!ag_managed_fits(context, bytes, desc))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_cu.cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL);
     if (result != CUDA_SUCCESS)
         return result;
-    if (ag_shape_is_on_device(shape))
+    if (ag_mem_desc_is_on_device(desc))
         note_taken(context->device, bytes);
     if (bytes >= AG_WORTH_ADVICE)
-        place(context, address, bytes, shape);
+        place(context, address, bytes, desc);
     *ret_address = address;
     *ret_size = bytes;
     return CUDA_SUCCESS;
@@ -216,11 +217,11 @@ CUresult ag_managed_move_to_device(struct ag_context *context, CUdeviceptr addre
     CUstream stream;
     CUresult result;
 
-    if (!ag_order_alloc_begin(context, &stream))
+    if (!ag_private_stream_begin_alloc(context, &stream))
         return CUDA_ERROR_NOT_READY;
     result = advise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here);
     if (result == CUDA_SUCCESS)
         result = prefetch(address, bytes, here, stream);
-    (void)ag_order_alloc_end(context, stream, CUDA_ERROR_UNKNOWN);
+    (void)ag_private_stream_end_alloc(context, stream, CUDA_ERROR_UNKNOWN);
     return result;
 }

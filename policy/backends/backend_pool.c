@@ -119,10 +119,10 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
     CUstream stream;
     CUresult result, ended;
 
-    if (!ag_order_alloc_begin(context, &stream))
+    if (!ag_private_stream_begin_alloc(context, &stream))
         return CUDA_ERROR_NOT_SUPPORTED;
     result = ag_cu.cuMemAllocFromPoolAsync(&address, bytes, pool, stream);
-    ended = ag_order_alloc_end(context, stream, result);
+    ended = ag_private_stream_end_alloc(context, stream, result);
     if (result == CUDA_SUCCESS && ended != CUDA_SUCCESS)
         (void)ag_cu.cuMemFreeAsync(address, stream);
     if (ended != CUDA_SUCCESS)
@@ -162,16 +162,16 @@ uint64_t ag_pool_idle(struct ag_device *device)
 
     if (!ag_cu.cuMemPoolGetAttribute || (!has_pool(device) && !managed))
         return 0;
-    previous = ag_order_relax_captures(); /* it ends a capture otherwise */
+    previous = ag_capture_relax(); /* it ends a capture otherwise */
     if (has_pool(device))
         idle += idle_in(device->pool);
     if (managed)
         idle += idle_in(managed);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     return idle;
 }
 
-void ag_pool_forget(struct ag_device *device)
+void ag_pool_begin_child(struct ag_device *device)
 {
     atomic_store(&device->pool_state, POOL_NONE);
 }

@@ -50,10 +50,10 @@ static CUresult make_pool(struct ag_device *device)
 /* By the thread that set BEING_MADE. A capture that begins meanwhile is not harmed. */
 static int make_now(struct ag_device *device)
 {
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
     CUresult result = make_pool(device);
 
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     device->managed_refusal = result;
     if (result != CUDA_SUCCESS)
         ag_log_info("device %d has no managed pool (%s)", device->ordinal,
@@ -67,7 +67,7 @@ CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool)
     struct ag_wait wait = {0};
 
     while (state != POOL_READY && state != POOL_REFUSED) {
-        if (state == POOL_NONE && ag_order_capture_open())
+        if (state == POOL_NONE && ag_capture_is_open())
             return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         if (state == POOL_NONE &&
             atomic_compare_exchange_strong(&device->managed_state, &state, POOL_BEING_MADE)) {
@@ -105,7 +105,7 @@ void ag_managed_pool_trim(struct ag_device *device)
         (void)ag_cu.cuMemPoolTrimTo(device->managed_pool, 0);
 }
 
-void ag_managed_pool_forget(struct ag_device *device)
+void ag_managed_pool_begin_child(struct ag_device *device)
 {
     atomic_store(&device->managed_state, POOL_NONE);
 }

@@ -32,6 +32,6 @@ void ag_managed_pool_trim(struct ag_device *device);
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
 void ag_managed_pool_configure(struct ag_size keep);
 /* A forked child has no pools. */
-void ag_managed_pool_forget(struct ag_device *device);
+void ag_managed_pool_begin_child(struct ag_device *device);
 
 #endif

@@ -176,7 +176,7 @@ void ag_private_context_dying(const struct ag_context *context)
     ag_lock_release(&lock);
 }
 
-void ag_private_forget_all(void)
+void ag_private_begin_child(void)
 {
     ag_lock_init(&lock, AG_RANK_PRIVATE);
     pools = NULL; /* the parent's: not worth the risk of freeing under its allocator's lock */

@@ -35,6 +35,6 @@ bool ag_private_keep(struct ag_block *block);
 /* The context's memory is about to go: no pool has any of it. */
 void ag_private_context_dying(const struct ag_context *context);
 /* A forked child has no graphs. */
-void ag_private_forget_all(void);
+void ag_private_begin_child(void);
 
 #endif

@@ -82,7 +82,7 @@ static void describe_device(struct ag_device *device, int ordinal)
     device->has_managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
     device->has_fences = ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
     if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
-        ag_order_note_visible(AG_VISIBLE_PAGEABLE);
+        ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
 }
 
 /* The row of a device, met for the first time or not. */
@@ -171,7 +171,7 @@ static void clear(struct ag_context *spare)
     spare->alloc_stream = spare->free_stream = NULL;
     atomic_store_explicit(&spare->has_nonblocking_stream, false, memory_order_relaxed);
     atomic_store_explicit(&spare->resources_state, 0, memory_order_relaxed);
-    ag_order_settle(spare);
+    ag_free_context_gone(spare);
     atomic_store_explicit(&spare->leaving, false, memory_order_relaxed);
 }
 
@@ -241,7 +241,7 @@ struct ag_context *ag_context_enter(CUcontext handle, int device)
     fresh->primary_references = row->primary == handle;
     context = insert(fresh, handle);
     if (context == fresh)
-        ag_order_context_entered();
+        ag_free_context_entered();
     return context;
 }
 
@@ -343,7 +343,7 @@ void ag_context_forget(struct ag_context *context)
     ag_lock_release(&table.lock);
 }
 
-void ag_context_forget_all(void)
+void ag_context_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_CONTEXTS); /* the thread that held it is the parent's */
     table.freelist = NULL;

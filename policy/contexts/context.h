@@ -63,8 +63,8 @@ struct ag_context {
     /* Of ordered frees, with a barrier on the device, and of draining ones, without: see order.c.
      */
     struct ag_fence ordered, draining;
-    _Atomic uint64_t ordered_paid; /* ordered.placed the host has waited for */
-    _Atomic uint64_t ordered_by;   /* the thread that made the last ordered free */
+    _Atomic uint64_t ordered_completed; /* ordered.placed the host has waited for */
+    _Atomic uint64_t ordered_by;        /* the thread that made the last ordered free */
 
     struct ag_cache cache;
 };
@@ -121,6 +121,6 @@ CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed);
 void ag_context_restore(bool pushed);
 
 /* A forked child has no contexts. */
-void ag_context_forget_all(void);
+void ag_context_begin_child(void);
 
 #endif

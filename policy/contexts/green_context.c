@@ -99,7 +99,7 @@ int ag_green_device_inside(CUcontext inside)
     return device;
 }
 
-void ag_green_forget_all(void)
+void ag_green_begin_child(void)
 {
     atomic_store(&table.n, 0);
 }

@@ -17,6 +17,6 @@ void ag_green_destroyed(CUgreenCtx green);
 /* The device whose primary context `inside` is a part of; -1 when it is no green context. */
 int ag_green_device_inside(CUcontext inside);
 /* A forked child has no contexts. */
-void ag_green_forget_all(void);
+void ag_green_begin_child(void);
 
 #endif

@@ -52,7 +52,7 @@ struct ag_ipc_id;
 bool ag_ipc_is_us(const struct ag_ipc_id *process);
 
 /* A forked child has neither handed out nor opened anything. */
-void ag_ipc_forget_exports(void);
-void ag_ipc_forget_imports(void);
+void ag_ipc_export_begin_child(void);
+void ag_ipc_import_begin_child(void);
 
 #endif

@@ -257,13 +257,13 @@ static bool write_handle(CUipcMemHandle *handle, uint64_t number)
 /* Work of ours on the memory is over, as it is when natively the allocation has returned. */
 static void settle(const struct ag_block *block)
 {
-    ag_order_pay(AG_STAT_PAID_VISIBLE);
-    (void)ag_order_wait_released(block->context, UINT64_MAX);
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
+    (void)ag_private_stream_wait(block->context, UINT64_MAX);
 }
 
 static bool can_export(const struct ag_block *block)
 {
-    return block->shape.source == AG_SOURCE_POOL && ag_cu.cuMemPoolExportToShareableHandle &&
+    return block->desc.source == AG_SOURCE_POOL && ag_cu.cuMemPoolExportToShareableHandle &&
            ag_cu.cuMemPoolExportPointer && start_listening();
 }
 
@@ -276,9 +276,9 @@ static bool give_out(CUipcMemHandle *handle, const struct ag_block *block)
         return false;
     settle(block);
     if (!number) {
-        previous = ag_order_relax_captures();
+        previous = ag_capture_relax();
         number = export_block(block);
-        ag_order_restore_captures(previous);
+        ag_capture_restore(previous);
     }
     return number && write_handle(handle, number);
 }
@@ -296,11 +296,11 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct ag_block block;
 
-    ag_order_note_visible(AG_VISIBLE_SHARED);
+    ag_drain_note_visible(AG_VISIBLE_SHARED);
     if (!handle || !ag_answer_redirected(address, &block))
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {
-        say_not_exported(ag_shape_is_managed(block.shape));
+        say_not_exported(ag_mem_desc_is_managed(block.desc));
         return ag_cu.cuIpcGetMemHandle(handle, address);
     }
     if (!ag_stats_counter(AG_STAT_IPC_EXPORTED))
@@ -385,13 +385,13 @@ static void free_orphans(void)
 
     if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
         return;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     while ((orphan = take_orphan())) {
         (void)ag_cu.cuMemFree_v2(orphan->address);
         ag_arena_put(&orphan_arena, orphan);
         atomic_fetch_sub_explicit(&n_orphans, 1, memory_order_relaxed);
     }
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
 }
 
 enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
@@ -445,10 +445,10 @@ void ag_ipc_forget_held(const struct ag_context *context)
     (void)take_held(context, true);
 }
 
-void ag_ipc_forget_exports(void)
+void ag_ipc_export_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
-    ag_ipc_listen_forget();
+    ag_ipc_listen_begin_child();
     for (unsigned i = 0; i < self.n_pools; i++) {
         if (is_still_the_pools(&self.pools[i]))
             (void)close(self.pools[i].fd);

@@ -276,7 +276,7 @@ static CUresult map_block(struct import *import, const struct ag_ipc_reply *repl
     if (is_taken(address))
         return CUDA_ERROR_MAP_FAILED;
     import->block = ag_ledger_enter(address, reply->size, import->context,
-                                    (struct ag_shape){.source = AG_SOURCE_POOL});
+                                    (struct ag_mem_desc){.source = AG_SOURCE_POOL});
     if (!import->block) {
         (void)ag_cu.cuMemFree_v2(address);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -321,9 +321,9 @@ static CUresult bring(struct import *import, bool *ret_unknown)
         say_why(error, &import->handle);
     if (*ret_unknown)
         return CUDA_ERROR_INVALID_VALUE;
-    previous = ag_order_relax_captures();
+    previous = ag_capture_relax();
     result = map_with_pool(import, &reply, fds);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     for (unsigned i = 0; i < AG_IPC_DESCRIPTORS; i++)
         (void)close(fds[i]);
     if (result != CUDA_SUCCESS) {
@@ -445,7 +445,7 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
     bool unknown = false;
     CUresult result;
 
-    ag_order_note_visible(AG_VISIBLE_SHARED);
+    ag_drain_note_visible(AG_VISIBLE_SHARED);
     if (!ag_ipc_read_handle((const uint8_t *)handle->reserved, &named))
         return native(ret_address, *handle, flags);
     context = ag_context_current();
@@ -469,15 +469,15 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
  * which is legal in a capture. */
 static CUresult finish_work(struct ag_context *context)
 {
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
     CUdeviceptr probe = 0;
     bool aside;
-    CUresult result = ag_order_free(context, &aside);
+    CUresult result = ag_free_order(context, &aside);
 
     if (result == CUDA_SUCCESS && aside && ag_cu.cuMemAlloc_v2(&probe, 1) == CUDA_SUCCESS)
         (void)ag_cu.cuMemFree_v2(probe); /* the driver's own free waits */
-    ag_order_pay(AG_STAT_PAID_DESTROY);
-    ag_order_restore_captures(previous);
+    ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
+    ag_capture_restore(previous);
     return result;
 }
 
@@ -486,7 +486,7 @@ static CUresult finish_work(struct ag_context *context)
 static void unmap(struct import *import)
 {
     CUdeviceptr address = import->block->address;
-    CUstreamCaptureMode previous = ag_order_relax_captures();
+    CUstreamCaptureMode previous = ag_capture_relax();
     CUresult result;
 
     ag_ledger_remove(import->block);
@@ -494,7 +494,7 @@ static void unmap(struct import *import)
     if (result != CUDA_SUCCESS)
         ag_log_debug("an import could not be given back: %s", ag_driver_error_name(result));
     leave(import);
-    ag_order_restore_captures(previous);
+    ag_capture_restore(previous);
     drop_entry(import);
 }
 
@@ -593,7 +593,7 @@ void ag_ipc_context_entered(const struct ag_context *context)
     }
 }
 
-void ag_ipc_forget_imports(void)
+void ag_ipc_import_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
     for (struct foreign_pool *pool = self.pools; pool; pool = pool->next)

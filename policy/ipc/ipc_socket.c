@@ -298,7 +298,7 @@ out:
     return error;
 }
 
-void ag_ipc_listen_forget(void)
+void ag_ipc_listen_begin_child(void)
 {
     close_own(&self.listener);
     close_own(&self.reserve);

@@ -36,7 +36,7 @@ struct ag_ipc_service {
 int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *service);
 
 /* A forked child has the parent's descriptors, and must not keep its name alive. */
-void ag_ipc_listen_forget(void);
+void ag_ipc_listen_begin_child(void);
 
 /* Puts the question to `process` and waits for the answer, some seconds at most. 0 with *ret_reply
  * and, when its status is GIVEN, AG_IPC_DESCRIPTORS ret_fds, which are the caller's (else -1).

@@ -202,7 +202,7 @@ void ag_params_forget(void)
     ag_lock_release(&state.lock);
 }
 
-void ag_params_forget_in_child(void)
+void ag_params_begin_child(void)
 {
     ag_lock_init(&state.lock, AG_RANK_PARAMS); /* a thread of the parent may have held it */
     ag_params_forget();

@@ -37,6 +37,6 @@ void ag_params_prepare(void);
 /* Some functions are about to go (a module, library or context): another may come under the same
  * handle. Before the driver's call. */
 void ag_params_forget(void);
-void ag_params_forget_in_child(void);
+void ag_params_begin_child(void);
 
 #endif

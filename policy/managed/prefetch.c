@@ -2,7 +2,7 @@
  *
  * A prefetch only moves data that is coherent anyway, so an estimate that is wrong, or memory that
  * another thread frees meanwhile, costs time and never bytes. What must hold: no prefetch ends a
- * capture (it would, in any mode), hence the gate and the question to the stream itself; and none
+ * capture (it would, in any mode), hence the guard and the question to the stream itself; and none
  * is made of memory outside the block, hence ag_residency_claim. */
 #include "policy/managed/prefetch.h"
 
@@ -101,7 +101,7 @@ static bool bring(struct look *look, uint64_t word)
     if (!ag_residency_missing(look->device, word, look->now))
         return true;
     if (!look->inside_gate && !look->refused) {
-        look->inside_gate = ag_order_enter_gate();
+        look->inside_gate = ag_capture_guard_enter();
         look->refused = !look->inside_gate || is_capturing(look->stream);
     }
     if (look->refused)
@@ -139,7 +139,7 @@ static bool begin(struct look *look, const struct ag_launch *launch)
     int only = only_device();
 
     *look = (struct look){.stream = launch->stream};
-    if ((only != AG_RESIDENT_HOST && ag_residency_settled(only)) || ag_order_capture_open())
+    if ((only != AG_RESIDENT_HOST && ag_residency_settled(only)) || ag_capture_is_open())
         return false;
     context = ag_context_current();
     if (!context || (only == AG_RESIDENT_HOST && ag_residency_settled(context->device->ordinal)))
@@ -169,5 +169,5 @@ void ag_prefetch_before(const struct ag_launch *launch)
     if (look.missing)
         (void)walk(&look, bring, launch, layout);
     if (look.inside_gate)
-        ag_order_leave_gate();
+        ag_capture_guard_leave();
 }

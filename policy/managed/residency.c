@@ -255,7 +255,7 @@ void ag_residency_failed(int device, uint64_t address)
     ag_lock_release(&state.lock);
 }
 
-void ag_residency_forget_all(void)
+void ag_residency_begin_child(void)
 {
     ag_lock_init(&state.lock, AG_RANK_RESIDENCY); /* a thread of the parent may have held it */
     state.spans = (struct ag_spans){0};

@@ -40,6 +40,6 @@ bool ag_residency_claim(int device, uint64_t address, uint64_t now, uint64_t *re
 void ag_residency_failed(int device, uint64_t address);
 
 /* A forked child has no managed memory. */
-void ag_residency_forget_all(void);
+void ag_residency_begin_child(void);
 
 #endif

@@ -139,28 +139,28 @@ static void move(struct ag_block *block)
 {
     uint64_t began = ag_clock_ticks();
     struct ag_device *device = block->context->device;
-    struct ag_shape shape = block->shape;
+    struct ag_mem_desc desc = block->desc;
     bool pushed;
 
     if (ag_context_make_current(block->context, &pushed) == CUDA_SUCCESS &&
         take_room(device, block->size)) {
         if (ag_managed_move_to_device(block->context, block->address, block->size) ==
             CUDA_SUCCESS) {
-            shape.prefer = AG_PREFER_DEVICE;
-            shape.spilled = false;
-            ag_stats_moved(device->ordinal, AG_PLACE_SPILLED, ag_shape_placement(shape),
+            desc.prefer = AG_PREFER_DEVICE;
+            desc.spilled = false;
+            ag_stats_moved(device->ordinal, AG_PLACE_SPILLED, ag_mem_desc_placement(desc),
                            atomic_load_explicit(&block->requested, memory_order_relaxed));
             ag_trace_step(AG_STAT_UNSPILL, device->ordinal, block->size);
             ag_stats_add(AG_STAT_UNSPILL_BYTES, block->size);
             ag_spill_remove(block->address);
             if (ag_trace_on())
-                tell_moved(block, ag_shape_placement(shape), began);
+                tell_moved(block, ag_mem_desc_placement(desc), began);
         } else {
             ag_budget_give(device, block->size);
         }
     }
     ag_context_restore(pushed);
-    ag_ledger_moved(block, shape);
+    ag_ledger_moved(block, desc);
 }
 
 void ag_spill_move_back(struct ag_device *device)
@@ -169,18 +169,17 @@ void ag_spill_move_back(struct ag_device *device)
     CUdeviceptr address;
     size_t size;
 
-    if (!unspill || !atomic_load_explicit(&spilled.n, memory_order_relaxed) ||
-        ag_order_capture_open())
+    if (!unspill || !atomic_load_explicit(&spilled.n, memory_order_relaxed) || ag_capture_is_open())
         return;
     address = first_that_fits(device, ag_budget_left(device), &size);
     block = address ? ag_ledger_move(address) : NULL;
-    if (block && block->shape.spilled)
+    if (block && block->desc.spilled)
         move(block);
     else if (block)
-        ag_ledger_moved(block, block->shape);
+        ag_ledger_moved(block, block->desc);
 }
 
-void ag_spill_forget_all(void)
+void ag_spill_begin_child(void)
 {
     atomic_store(&spilled.n, 0);
 }

@@ -24,6 +24,6 @@ void ag_spill_remove(CUdeviceptr address);
 void ag_spill_move_back(struct ag_device *device);
 
 /* A forked child has no memory. */
-void ag_spill_forget_all(void);
+void ag_spill_begin_child(void);
 
 #endif

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "allograft.h"
-#include "device.h"
-#include "say.h"
+#include "tests/common/device.h"
+#include "tests/common/say.h"
 
 /* Is the library in front of the program's calls? Else it was only opened. */
 extern bool intercepted;

@@ -6,11 +6,9 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'preload'))
-from harness import Case, LIBRARY, SCHEMA, main, preloaded, problems, run  # noqa: E402: it lies beside the preload tests
+from harness import Case, LIBRARY, SCHEMA, main, preloaded, problems, run  # of tests/preload
 
 FOLDER = tempfile.mkdtemp(prefix='api-')
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)

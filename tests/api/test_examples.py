@@ -1,4 +1,4 @@
-# The README's examples of the control API: compiled, and run on the simulated driver where they need no PyTorch.
+# The examples of docs/api.md: compiled, and run on the simulated driver where they need no PyTorch.
 
 import ast
 import atexit
@@ -9,8 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'preload'))
-from harness import Case, LIBRARY, ROOT, RUNTIME, SIM, main, preloaded, run  # noqa: E402: it lies beside the preload tests
+from harness import Case, LIBRARY, ROOT, RUNTIME, SIM, main, preloaded, run  # of tests/preload
 
 COMPILER = os.environ['TEST_COMPILER'].split()
 FOLDER = tempfile.mkdtemp(prefix='examples-')
@@ -75,9 +74,8 @@ print(device.read(out, 1)[0], device.violations())
 
 
 def examples(language):
-    with open(os.path.join(ROOT, 'README.md'), encoding='utf-8') as file:
-        chapter = file.read().split('\n## Control API\n')[1].split('\n## ')[0]
-    return re.findall(r'```%s\n(.*?)```' % language, chapter, re.DOTALL)
+    with open(os.path.join(ROOT, 'docs', 'api.md'), encoding='utf-8') as file:
+        return re.findall(r'```%s\n(.*?)```' % language, file.read(), re.DOTALL)
 
 
 class Examples(Case):

@@ -8,8 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'preload'))
-from harness import Case, LIBRARY, ROOT, RUNTIME, SIM, main, preloaded, run  # noqa: E402: it lies beside the preload tests
+from harness import Case, LIBRARY, ROOT, RUNTIME, SIM, main, preloaded, run  # of tests/preload
 
 API = os.environ['TEST_API']
 HERE = os.path.join(ROOT, 'tests', 'api')

@@ -3,6 +3,7 @@
 import sys
 import unittest
 
+import children
 import circles
 import contract
 import coverage
@@ -11,6 +12,7 @@ import files
 import functions
 import layers
 import needed
+import pages
 import start
 
 ROWS = contract.read_rows('''
@@ -137,6 +139,29 @@ class Start(unittest.TestCase):
         self.assertEqual(len(start.dlsym_problems('')), 1)
 
 
+class Children(unittest.TestCase):
+    TABLE = ('static void (*const children[])(void) = {\n    ag_a_begin_child, /* ag_comment */\n};\n')
+    A = 'void ag_a_begin_child(void)\n{\n    ag_b_begin_child();\n}\n'
+    B = 'bool ag_b_begin_child(void)\n{\n    return true;\n}\n'
+
+    def count(self, **sources):
+        sources = {'policy/%s.c' % name: text for name, text in sources.items()}
+        return len(children.problems({children.TABLE_FILE: self.TABLE, **sources}))
+
+    def test_reached(self):
+        self.assertEqual(self.count(a=self.A, b=self.B), 0)
+
+    def test_forgotten(self):
+        self.assertEqual(self.count(a=self.A, b=self.B, c='void ag_c_begin_child(void)\n{\n}\n'), 1)
+        self.assertEqual(self.count(a=self.A.replace('ag_b', '/* ag_b */ ag_x'), b=self.B), 1)
+
+    def test_twice_and_other_names(self):
+        twice = self.TABLE.replace('ag_a_begin_child', 'ag_a_begin_child, ag_a_begin_child')
+        self.assertEqual(len(children.problems({children.TABLE_FILE: twice})), 1)
+        self.assertEqual(self.count(a='void ag_a_forget_all(void);\n'), 1)
+        self.assertEqual(len(children.problems({children.TABLE_FILE: 'int x;\n'})), 1)
+
+
 class Layers(unittest.TestCase):
     KNOWN = {'interpose/hooks/entry.h', 'policy/alloc.h', 'interpose/driver/driver.h',
              'interpose/base/log.h', 'interpose/driver/abi.h', 'tests/sim/sim.h'}
@@ -205,6 +230,46 @@ class Files(unittest.TestCase):
         for name in ('https://pypi.' + 'org/simple', 'http://deb.' + 'debian.org', '/' + 'work/x'):
             self.assertEqual(len(files.problems_of('README.md', 'see %s\n' % name)), 1, name)
         self.assertEqual(files.problems_of('README.md', 'framework/x and network/work/y\n'), [])
+
+
+PAGES = {
+    'README.md': '# A page\nsee [pages](docs/README.md#the-index-of-them) and `tools/run/*.c`\n',
+    'docs/README.md': '# The `index`, of them!\n- [a](a.md#same-1), [home](../README.md), ![x](images/x.svg)\n',
+    'docs/a.md': '## same\n## same\n```sh\n# no heading, [no link](nowhere)\n```\n`[no link](b)` [x](https://b/c)\n',
+}
+THERE = pages.with_folders([*PAGES, 'docs/images/x.svg', 'tools/run/run.c'])
+
+
+class Pages(unittest.TestCase):
+    def problems(self, **changed):
+        return pages.problems_of({**PAGES, **{name.replace('__', '/') + '.md': text for name, text in changed.items()}},
+                                 THERE)
+
+    def test_right(self):
+        self.assertEqual(self.problems(), [])
+
+    def test_links(self):
+        for link in ('[a](b.md)', '![a](docs/images/y.svg)', '<img src="docs/x.svg">', '[a](docs/a.md#none)',
+                     '[a](#none)', '[a](tools/run/run.c#L1)', '[a](docs/a.md#same-2)', '[a](docs/nofolder/)'):
+            self.assertNotEqual(self.problems(README=PAGES['README.md'] + link + '\n'), [], link)
+
+    def test_anchors(self):
+        heads = '# A *b*, c_d: `e()`\n## [Linked](x.md) - twice?\n~~~\n# code\n~~~\n### A b, c_d: e\n'
+        self.assertEqual(pages.anchors(heads), {'a-b-c_d-e', 'linked---twice', 'a-b-c_d-e-1'})
+
+    def test_reach(self):
+        self.assertEqual(len(self.problems(docs__README='# The index of them\n')), 1)
+        self.assertEqual(len(self.problems(README='# No link\n')), 1)
+
+    def test_names(self):
+        for name in ('`tools/run/walk.c`', 'tests/none/', 'interpose/x_<arch>.S', 'docs/*.pdf'):
+            self.assertEqual(len(self.problems(docs__a='## same\n## same\n' + name + '\n')), 1, name)
+        self.assertEqual(pages.name_problems('CONTRIBUTING.md', '`run.c` `cuda.h` tools/run/r*\n', THERE), [])
+        self.assertEqual(len(pages.name_problems('CONTRIBUTING.md', '`walk.c`\n', THERE)), 1)
+
+    def test_length(self):
+        self.assertEqual(pages.length_problems('a\n' * pages.README_LINES), [])
+        self.assertEqual(len(pages.length_problems('a\n' * (pages.README_LINES + 1))), 1)
 
 
 if __name__ == '__main__':

@@ -7,8 +7,8 @@ import sys
 from contract import finish, is_sanitized, run, skip
 
 # One entry is the compiler's own (frame_dummy of crtbegin), one is begin() of interpose/lifecycle.c: it looks at
-# standard error, reads the mark of `allograft run` and registers handlers of fork, and tests/preload/test_nvtx.py holds it to doing nothing
-# where NVTX is not asked for.
+# standard error, reads the mark of `allograft run` and registers handlers of fork, and
+# tests/preload/replay/test_nvtx.py holds it to doing nothing where NVTX is not asked for.
 KNOWN_CONSTRUCTORS = 2
 
 

@@ -5,8 +5,7 @@ import re
 import sys
 import threading
 
-sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'preload'))
-from harness import (LIBRARY, PROGRAMS, RUNTIME, SOME, Case, main, preloaded, program, run,  # noqa: E402, F401
+from harness import (LIBRARY, PROGRAMS, RUNTIME, SOME, Case, main, preloaded, program, run,  # noqa: F401
                      some)
 
 natives = {}

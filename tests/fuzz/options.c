@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(ag_options_may_ask_for_nvtx(environment) || !ag_options_ask_for_nvtx(&options));
     for (unsigned i = 0; i < options.rules.n && !options.disable; i++)
         FUZZ_CHECK(ag_options_may_watch_launches(environment) ||
-                   options.rules.rule[i].wish.prefetch != AG_PREFETCH_LAUNCH);
+                   options.rules.rule[i].params.prefetch != AG_PREFETCH_LAUNCH);
     for (size_t i = 0; i < ag_options_count(); i++) {
         const char *text = ag_option_text(environment, i);
 

@@ -1,4 +1,4 @@
-"""The README's examples for Python, with PyTorch."""
+"""The examples of docs/api.md for Python, with PyTorch."""
 import os
 import re
 
@@ -8,9 +8,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main():
-    with open(os.path.join(HERE, "..", "..", "README.md"), encoding="utf-8") as file:
-        chapter = file.read().split("\n## Control API\n")[1].split("\n## ")[0]
-    examples = re.findall(r"```python\n(.*?)```", chapter, re.DOTALL)
+    with open(os.path.join(HERE, "..", "..", "docs", "api.md"), encoding="utf-8") as file:
+        examples = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
     expect(len(examples) == 4, "four examples")
     for text in examples:
         exec(text, {"fill": lambda parts: None, "step": lambda *parts: sum(part.sum() for part in parts)})

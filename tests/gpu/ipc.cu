@@ -730,7 +730,7 @@ int main(int argc, char **argv)
         if (wanted ? strcmp(wanted, lives[i].name) != 0 : i >= N_COMPARED)
             continue;
         /* On another device than its own, pool memory ends with the process it is of (see
-         * README). */
+         * docs/guarantees.md). */
         if (!wanted && guest_device && lives[i].run == host_dies_late)
             continue;
         if (last) {

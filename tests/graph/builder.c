@@ -195,25 +195,25 @@ static void test_edges(void)
 /* Nodes copy and fill something; a graph takes as many operations as were said. */
 static void test_refused(void)
 {
-    struct ag_graph_wish wish = {.context = world.context, .n_ops = 1, .n_bytes = 24};
+    struct ag_graph_params params = {.context = world.context, .n_ops = 1, .n_bytes = 24};
     struct made empty;
     struct ag_graph *graph;
     CUresult result;
 
     world_make(&empty, WHAT_DEVICE_COPY, 1, 1);
     ((struct ag_copy_payload *)(void *)empty.payload)->bytes = 0;
-    graph = ag_graph_begin(&wish, &result);
+    graph = ag_graph_begin(&params, &result);
     CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
     world_make(&empty, WHAT_FILL, 1, 1);
     ((struct ag_fill_payload *)(void *)empty.payload)->count = 0;
-    graph = ag_graph_begin(&wish, &result);
+    graph = ag_graph_begin(&params, &result);
     CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
     world_make(&empty, WHAT_FILL, 1, 1);
-    graph = ag_graph_begin(&wish, &result);
+    graph = ag_graph_begin(&params, &result);
     CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_SUCCESS);
     CHECK(ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
-    wish.n_bytes = 16;
-    graph = ag_graph_begin(&wish, &result);
+    params.n_bytes = 16;
+    graph = ag_graph_begin(&params, &result);
     CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
 }
 

@@ -26,16 +26,11 @@ static struct ag_op ops[N];
 static bool is_busy;
 
 /* policy/order.c, as far as it is wanted. */
-bool ag_order_wait_idle(struct ag_context *context, uint64_t timeout_ns)
+bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     (void)context;
     (void)timeout_ns;
     return !is_busy && cuCtxSynchronize() == CUDA_SUCCESS;
-}
-
-void ag_order_relax(void)
-{
-    usleep(10);
 }
 
 static void write_script(struct script *script, uint64_t *seed)

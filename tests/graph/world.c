@@ -221,7 +221,7 @@ static void make_copy(struct ag_op *op, enum what what, uint64_t *fixed, uint64_
                      bytes));
 }
 
-static void make_shaped(struct ag_op *op, uint64_t *fixed)
+static void make_3d(struct ag_op *op, uint64_t *fixed)
 {
     CUDA_MEMCPY3D copy = {
         .srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -235,7 +235,7 @@ static void make_shaped(struct ag_op *op, uint64_t *fixed)
         .Depth = 1,
     };
 
-    CHECK(ag_op_copy_shaped(op, &copy));
+    CHECK(ag_op_copy_3d(op, &copy));
 }
 
 void world_make(struct made *made, enum what what, uint64_t fixed, uint64_t payload)
@@ -260,15 +260,15 @@ void world_make(struct made *made, enum what what, uint64_t fixed, uint64_t payl
         make_copy(op, what, &fixed, &payload);
         break;
     case WHAT_SHAPED:
-        make_shaped(op, &fixed);
+        make_3d(op, &fixed);
         break;
     case WHAT_FILL: /* rows that an update may put in each other's place: see the simulation */
         CHECK(ag_op_fill(op, device_place(&payload, 320), width, (uint32_t)chance(&payload),
                          16 / width * (1 + chance_below(&payload, 20))));
         break;
     case WHAT_FILL_SHAPED:
-        CHECK(ag_op_fill_shaped(op, device_place(&fixed, 512), 128, width, (uint32_t)chance(&fixed),
-                                1 + chance_below(&fixed, 16), 1 + chance_below(&fixed, 4)));
+        CHECK(ag_op_fill_2d(op, device_place(&fixed, 512), 128, width, (uint32_t)chance(&fixed),
+                            1 + chance_below(&fixed, 16), 1 + chance_below(&fixed, 4)));
         break;
     case WHAT_HOST_FUNCTION:
         CHECK(ag_op_host(op, say, (void *)(uintptr_t)chance_below(&payload, 100000)));
@@ -309,14 +309,14 @@ void script_make(const struct script *script, struct made *made, struct ag_op *o
 
 CUresult script_build(const struct ag_op *ops, uint32_t n, struct ag_graph **ret_graph)
 {
-    struct ag_graph_wish wish = {.context = world.context, .priority = -1, .n_ops = n};
+    struct ag_graph_params params = {.context = world.context, .priority = -1, .n_ops = n};
     struct ag_graph *graph;
     CUresult result;
 
     for (uint32_t i = 0; i < n; i++)
-        wish.n_bytes += (ops[i].payload_bytes + 7) & ~7u;
+        params.n_bytes += (ops[i].payload_bytes + 7) & ~7u;
     *ret_graph = NULL;
-    graph = ag_graph_begin(&wish, &result);
+    graph = ag_graph_begin(&params, &result);
     for (uint32_t i = 0; graph && i < n; i++) {
         result = ag_graph_add(graph, &ops[i]);
         if (result != CUDA_SUCCESS)

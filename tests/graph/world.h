@@ -9,7 +9,7 @@
 #include "graph/replay/builder.h"
 #include "interpose/driver/driver.h"
 #include "sim.h"
-#include "tests/unit/check.h"
+#include "tests/common/check.h"
 
 #define OK(call) CHECK_SAID((call) == CUDA_SUCCESS, "SIM_SEED=%s", getenv("SIM_SEED"))
 

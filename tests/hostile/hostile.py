@@ -1,10 +1,8 @@
 # Shared by the hostile tests: the harness of tests/preload, and how often a thing is tried.
 
 import os
-import sys
 
-sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'preload'))
-from harness import *  # noqa: E402,F401,F403: one harness for both
+from harness import *  # noqa: F401,F403: one harness for both
 
 # By hand, for longer: HOSTILE_TIMES=20 meson test -C build --suite hostile --timeout-multiplier 0
 TIMES = int(os.environ.get('HOSTILE_TIMES', '1'))

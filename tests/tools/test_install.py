@@ -1,6 +1,7 @@
 """What is installed is there and works: the tree, the Debian package and the Python wheel made of it."""
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,10 @@ import zipfile
 
 import command
 from command import CommandTest, allograft, clean_environment, paths
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "contract"))
+
+import pages  # noqa: E402: the contract's reading of pages
 
 # No newer C library than this one is needed, by the wheel that is built here too.
 NEWEST_GLIBC = (2, 34)
@@ -32,6 +37,14 @@ def install_command(build):
     return match and match[1].replace("'", "").split()
 
 
+def dynamic_symbols(path):
+    """What the loader, `run --audit` and tools find in a file: type, binding, visibility and name."""
+    rows = [line.split()[3:] for line in execute("readelf", "--dyn-syms", "-W", path).stdout.splitlines()]
+    found = sorted((row[0], row[1], row[2], row[4]) for row in rows if len(row) > 4 and row[0] != "Type")
+    assert found, path
+    return found
+
+
 class Install(CommandTest):
     @classmethod
     def setUpClass(cls):
@@ -43,7 +56,8 @@ class Install(CommandTest):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
         cls.stage = os.path.join(folder.name, "stage")
-        done = execute(*words, "install", "--no-rebuild", "--strip", "--quiet", "-C", build, "--destdir", cls.stage)
+        cls.build, cls.meson = build, words
+        done = execute(*words, "install", "--no-rebuild", "--quiet", "-C", build, "--destdir", cls.stage)
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
 
@@ -71,6 +85,29 @@ class Install(CommandTest):
                      "fish/vendor_completions.d/allograft.fish", "allograft/allograft-stats.schema.json"):
             self.one(name)
 
+    def test_installing_builds_no_test(self):
+        targets = json.loads(execute(*self.meson, "introspect", "--targets", self.build).stdout)
+        for target in targets:
+            if target["build_by_default"] and not target["installed"]:
+                self.assertNotIn("/tests/", target["defined_in"].replace(paths.root, "", 1), target["name"])
+
+    def test_is_stripped_of_what_no_loader_needs(self):
+        for name in ("bin/allograft", "liballograft.so", "liballograft-audit.so"):
+            installed = self.one(name)
+            sections = execute("readelf", "-SW", installed).stdout
+            self.assertNotRegex(sections, r" \.(symtab|debug_\w+) ",
+                                "%s is not stripped (a build folder from before: meson configure -Dstrip=true)" % name)
+            built = os.path.join(self.build, os.path.basename(name))
+            self.assertEqual(dynamic_symbols(installed), dynamic_symbols(built))
+
+    def links_lead_somewhere(self, tree):
+        """From each page of a tree to another one of it."""
+        folder = os.path.dirname(self.one("doc/allograft/README.md", tree))
+        there = set(glob.glob("**", root_dir=folder, recursive=True))
+        read = pages.read_pages(folder, there)
+        self.assertIn("docs/settings.md", read)
+        self.assertEqual(pages.link_problems(read, there), [])
+
     def simulates(self, installed, **changes):
         """The simulated driver of the same tree is the one that is found."""
         env = clean_environment(**{"LD_LIBRARY_PATH": None, "LD_PRELOAD": None, **changes})
@@ -84,6 +121,9 @@ class Install(CommandTest):
     def test_the_simulated_driver_lies_where_no_loader_looks(self):
         place = os.path.dirname(self.one("libcuda.so*"))
         self.assertEqual(place, os.path.join(os.path.dirname(self.one("liballograft.so")), "allograft", "simulated"))
+
+    def test_pages(self):
+        self.links_lead_somewhere(self.stage)
 
     def test_command_works(self):
         self.works(self.one("bin/allograft"))
@@ -152,6 +192,7 @@ class Install(CommandTest):
         self.assertEqual(execute("dpkg-deb", "--extract", package, tree).returncode, 0)
         self.one("man1/allograft.1.gz", tree)
         self.one("doc/allograft/copyright", tree)
+        self.links_lead_somewhere(tree)
         self.one("zsh/vendor-completions/_allograft", tree)
         self.works(self.one("bin/allograft", tree))
         self.simulates(self.one("bin/allograft", tree))

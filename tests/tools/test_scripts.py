@@ -40,6 +40,7 @@ def bash(script, *args, **kwargs):
 def our_scripts():
     return [os.path.join(paths.root, ".ci", "run"),
             *glob.glob(os.path.join(paths.root, "tools", "*.sh")),
+            *glob.glob(os.path.join(paths.root, "docs", "*.sh")),
             *glob.glob(os.path.join(paths.root, "tools", "packaging", "*.sh")),
             os.path.join(paths.root, "tools", "completion", "allograft.bash")]
 

@@ -81,7 +81,7 @@ class Run(Simulate):
 
 class Readme(Simulate):
     def test_its_example_runs(self):
-        with open(os.path.join(paths.root, "README.md"), encoding="utf-8") as file:
+        with open(os.path.join(paths.root, "docs", "usage.md"), encoding="utf-8") as file:
             block = re.search(r"<!-- simulated -->\n```console\n(.*?)```", file.read(), re.DOTALL)[1]
         os.mkdir(os.path.join(self.folder, "build"))
         os.symlink(paths.command, os.path.join(self.folder, "build", "allograft"))

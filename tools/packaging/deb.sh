@@ -29,7 +29,7 @@ build() {
         "${MESON:-meson}" setup "$work/build" "$ROOT" --prefix=/usr --libdir="$libdir" \
             --buildtype=debugoptimized -Dtests=false
         "${MESON:-meson}" compile -C "$work/build"
-        "${MESON:-meson}" install -C "$work/build" --no-rebuild --strip --destdir "$tree"
+        "${MESON:-meson}" install -C "$work/build" --no-rebuild --destdir "$tree"
     } >"$work/log" 2>&1 || {
         tail -n 25 "$work/log" >&2
         exit 1
@@ -66,7 +66,6 @@ architecture=$(dpkg --print-architecture)
 doc=$tree/usr/share/doc/allograft
 mkdir -p "$tree/DEBIAN" "$doc"
 cp "$ROOT/LICENSE" "$doc/copyright"
-cp "$ROOT/README.md" "$ROOT/CHANGELOG.md" "$doc/"
 # Debian's zsh looks for what packages bring in a folder of its own.
 find "$tree" -type d -path '*/zsh/site-functions' -exec sh -c 'mv "$1" "${1%/*}/vendor-completions"' - {} \; -prune
 find "$tree" -path '*/man/*' -type f -name '*.[17]' -exec gzip -9n {} +

@@ -39,7 +39,7 @@ def build(work):
     for words in (["setup", work + "/build", ROOT, "--prefix=/usr", "--libdir=lib", "--prefer-static",
                    "--buildtype=debugoptimized", "-Dtests=false"],
                   ["compile", "-C", work + "/build"],
-                  ["install", "-C", work + "/build", "--no-rebuild", "--strip", "--destdir", stage]):
+                  ["install", "-C", work + "/build", "--no-rebuild", "--destdir", stage]):
         done = subprocess.run([meson, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, check=False)
         if done.returncode:

@@ -509,7 +509,7 @@ static void add_replay(struct ag_text *text, const struct job *job)
                      UNIT_COUNT, (double)process_counter(&job->total, parts[i]), seen, seen);
         html_bars_end(text);
     }
-    add_group(text, job, "flushes", "Why withheld work was submitted", "reason", "c5");
+    add_group(text, job, "flushes", "Why withheld work went out", "reason", "c5");
     add_list(text, job, "replay", "All counters");
     add_list(text, job, "staging", "Host data of withheld copies");
     html_card_end(text);

@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The table has this width everywhere, so that the documentation can hold the same text; a narrower
+/* The table has this width everywhere, so that docs/settings.md can hold the same text; a narrower
  * terminal gets a list. */
 #define TABLE_COLUMNS 100
 #define COLUMN_GAP    2

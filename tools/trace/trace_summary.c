@@ -180,7 +180,7 @@ static void write_reasons(const struct trace *trace, const struct sums *sums, bo
             continue;
         if (!any)
             fprintf(out, "  %s\n",
-                    steps ? "steps under memory pressure" : "why withheld work was submitted");
+                    steps ? "steps under memory pressure" : "why withheld work went out");
         fprintf(
             out, "    %-52s %14llu\n",
             show(&reason, trace_text(trace, steps ? AG_TRACE_TEXT_STEP : AG_TRACE_TEXT_FLUSH, i)),

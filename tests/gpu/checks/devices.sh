@@ -32,7 +32,7 @@ several_gpu_checks() {
     several devices/green -- "$BIN/green" "$BIN/driver_kernels.fatbin"
     background check devices/peers-managed same_output ALLOGRAFT_POLICY=managed -- "$BIN/peers"
     background check devices/peers-reversed on_two_gpus same_output CUDA_VISIBLE_DEVICES=1,0 -- "$BIN/peers"
-    # A barrier of an ordered free holds back what another device then waits for: README, Limits.
+    # A barrier of an ordered free holds back what another device then waits for: docs/guarantees.md, Limits.
     LEAVE_OUT="work of device 0" background check devices/peers-ordered same_output \
         ALLOGRAFT_FREE=ordered -- "$BIN/peers"
     background check devices/peers-mixed same_output ALLOGRAFT_RULES='device=1:native' -- "$BIN/peers"

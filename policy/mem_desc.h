@@ -1,0 +1,59 @@
+/* What a block of memory is like, in one word: blocks of one memory descriptor may stand in for each other. */
+#ifndef AG_POLICY_MEM_DESC_H
+#define AG_POLICY_MEM_DESC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/report/stats.h"
+#include "interpose/settings/rules.h"
+
+/* Which call of the driver it comes from, and so goes back by. */
+enum ag_source {
+    AG_SOURCE_NATIVE,       /* cuMemAlloc */
+    AG_SOURCE_POOL,         /* our pool */
+    AG_SOURCE_PLAIN,        /* cuMemAllocManaged */
+    AG_SOURCE_MANAGED_POOL, /* our managed pool */
+};
+
+struct ag_mem_desc {
+    uint8_t source; /* enum ag_source */
+    /* Of managed memory; 0 else. The enumerations of rules.h. */
+    uint8_t prefer, access, prefetch;
+    uint16_t node;
+    bool read_mostly;
+    bool spilled; /* what did not fit */
+};
+
+static inline bool ag_mem_desc_is_managed(struct ag_mem_desc desc)
+{
+    return desc.source >= AG_SOURCE_PLAIN;
+}
+
+/* Does it take room on the device? */
+static inline bool ag_mem_desc_is_on_device(struct ag_mem_desc desc)
+{
+    return !ag_mem_desc_is_managed(desc) || desc.prefer == AG_PREFER_DEVICE ||
+           desc.prefer == AG_PREFER_NONE;
+}
+
+static inline bool ag_mem_desc_same(struct ag_mem_desc a, struct ag_mem_desc b)
+{
+    return a.source == b.source && a.prefer == b.prefer && a.access == b.access &&
+           a.prefetch == b.prefetch && a.node == b.node && a.read_mostly == b.read_mostly &&
+           a.spilled == b.spilled;
+}
+
+/* Where the report counts it. */
+static inline enum ag_placement ag_mem_desc_placement(struct ag_mem_desc desc)
+{
+    if (desc.spilled)
+        return AG_PLACE_SPILLED;
+    if (!ag_mem_desc_is_on_device(desc))
+        return AG_PLACE_HOST;
+    return desc.source == AG_SOURCE_NATIVE ? AG_PLACE_NATIVE
+           : desc.source == AG_SOURCE_POOL ? AG_PLACE_POOL
+                                           : AG_PLACE_MANAGED;
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* Reaches the driver by dlopen and dlsym of single names: by handle, or by RTLD_DEFAULT. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "tests/common/say.h"
+#include "tests/preload/lookup/workload.h"
+
+static void *find(void *where, const char *name)
+{
+    void *found = dlsym(where, name);
+
+    if (found == NULL) {
+        say("%s: not found", name);
+        _exit(97);
+    }
+    return found;
+}
+
+/* What dlsym promises beside the address: the same one each time, errno kept, dlerror as ever. */
+static void check_manners(void *where)
+{
+    void *first = dlsym(where, "cuMemAlloc_v2");
+
+    say("same address twice: %d", first == dlsym(where, "cuMemAlloc_v2"));
+    errno = ENOTTY;
+    (void)dlsym(where, "cuMemFree_v2");
+    say("errno kept: %d", errno == ENOTTY);
+    (void)dlerror();
+    say("unknown name: %s", dlsym(where, "cuNoSuchCall") == NULL ? "NULL" : "an address");
+    say("dlerror: %s", dlerror());
+    say("dlerror again: %s", dlerror() == NULL ? "NULL" : "a message");
+}
+
+/* Launches and the export table must be the driver's own, whoever looks. */
+static void say_owner(void *where, const char *name)
+{
+    Dl_info info;
+    const char *file = "nobody";
+
+    if (dladdr(find(where, name), &info) != 0)
+        file = strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
+    say("%s belongs to %s", name, file);
+}
+
+int main(int argc, char **argv)
+{
+    int global = argc > 1 && strcmp(argv[1], "default") == 0;
+    void *where = dlopen("libcuda.so.1", RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL));
+    struct calls calls;
+
+    if (where == NULL) {
+        say("no libcuda.so.1: %s", dlerror());
+        return 97;
+    }
+    if (global)
+        where = RTLD_DEFAULT;
+    check_manners(where);
+    say_owner(where, "cuLaunchKernel");
+    say_owner(where, "cuLaunchKernelEx");
+    say_owner(where, "cuGetExportTable");
+    say_owner(where, "cuCtxGetDevice");
+#define FIND(name) *(void **)&calls.name = find(where, #name)
+    FIND(cuInit);
+    FIND(cuDeviceGet);
+    FIND(cuDevicePrimaryCtxRetain);
+    FIND(cuCtxSetCurrent);
+    FIND(cuMemAlloc_v2);
+    FIND(cuMemAllocPitch_v2);
+    FIND(cuMemFree_v2);
+    FIND(cuMemFreeAsync);
+    FIND(cuMemGetInfo_v2);
+    FIND(cuMemGetAddressRange_v2);
+    FIND(cuPointerGetAttribute);
+    FIND(cuMemcpyHtoD_v2);
+    FIND(cuMemcpyDtoH_v2);
+    return workload_run(&calls);
+}

@@ -1,0 +1,60 @@
+/* Programs that read what a kernel wrote right after a cudaFree of something else. */
+#include <stdlib.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define WORDS 1000
+#define BYTES (WORDS * sizeof(uint32_t))
+
+/* Host memory the device can write, got in the way named, and its address on the device. */
+static uint32_t *host_words(const char *way, CUdeviceptr *ret_device)
+{
+    void *host = NULL;
+
+    if (strcmp(way, "pinned") == 0) {
+        NEED(cuMemAllocHost(&host, BYTES));
+    } else if (strcmp(way, "mapped") == 0) {
+        NEED(cuMemHostAlloc(&host, BYTES, CU_MEMHOSTALLOC_DEVICEMAP));
+    } else if (strcmp(way, "registered") == 0) {
+        host = aligned_alloc(4096, 4096);
+        if (host == NULL)
+            _exit(98);
+        NEED(cuMemHostRegister(host, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+    } else {
+        NEED(cuMemAllocManaged(ret_device, BYTES, CU_MEM_ATTACH_GLOBAL));
+        return (uint32_t *)(uintptr_t)*ret_device;
+    }
+    NEED(cuMemHostGetDevicePointer(ret_device, host, 0));
+    return host;
+}
+
+static uint32_t wrong_words(const volatile uint32_t *words, uint32_t value)
+{
+    uint32_t wrong = 0;
+
+    for (uint32_t i = 0; i < WORDS; i++)
+        wrong += words[i] != value + i;
+    return wrong;
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 1 ? argv[1] : "pinned";
+    CUdeviceptr device, other;
+    CUstream stream;
+
+    device_open();
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    /* Something to free before the host memory exists: that free may stay ordered. */
+    NEED(cuMemAlloc(&other, 4096));
+    NEED(cuMemFree(other));
+    uint32_t *words = host_words(way, &device);
+    for (uint32_t round = 0; round < 10; round++) {
+        NEED(cuMemAlloc(&other, 4096));
+        launch_fill(stream, device, WORDS, 100 * round);
+        NEED(cuMemFree(other));
+        say("%s: wrong words %u", way, wrong_words(words, 100 * round));
+    }
+    return 0;
+}

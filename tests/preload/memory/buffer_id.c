@@ -1,0 +1,34 @@
+/* The buffer id tells a library that keeps registrations whether an address is still the same
+ * allocation: it never comes back in the life of a process. */
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define ROUNDS 20
+
+static unsigned long long id_of(CUdeviceptr p)
+{
+    unsigned long long id = 0;
+
+    NEED(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    return id;
+}
+
+int main(void)
+{
+    unsigned long long seen[ROUNDS];
+    CUdeviceptr p;
+    int repeated = 0;
+
+    device_open();
+    for (int i = 0; i < ROUNDS; i++) {
+        NEED(cuMemAlloc(&p, 1 << 20));
+        seen[i] = id_of(p);
+        if (id_of(p + 100) != seen[i])
+            say("another id inside the same allocation");
+        for (int j = 0; j < i; j++)
+            repeated += seen[j] == seen[i];
+        NEED(cuMemFree(p));
+    }
+    say("ids that came back: %d", repeated);
+    return 0;
+}

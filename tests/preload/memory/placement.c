@@ -1,0 +1,258 @@
+/* Where memory lies, how much there is, and what becomes of what does not fit: a program that asks.
+ *
+ *     placement where BYTES     one allocation, what the driver says of it, the same again after a
+ *                               free
+ *     placement budget          1 MiB pieces until there is no more, then one back, one more
+ *     placement spill           4 MiB pieces, all in use, the first freed one by one
+ *     placement threads         four threads that allocate, use and free
+ *     placement waits           an allocation while a kernel waits for the host behind a free */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define MIB       ((size_t)1 << 20)
+#define PIECES    64
+#define N_THREADS 4
+
+static int range_attribute(CUmem_range_attribute which, CUdeviceptr p, size_t bytes)
+{
+    int value = -99;
+
+    return cuMemRangeGetAttribute(&value, sizeof(value), which, p, bytes) == CUDA_SUCCESS ? value
+                                                                                          : -98;
+}
+
+static int is_managed(CUdeviceptr p)
+{
+    unsigned managed = 0;
+
+    NEED(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+    return (int)managed;
+}
+
+static void say_where(CUdeviceptr p, size_t bytes)
+{
+    CUdeviceptr base;
+    size_t size;
+
+    say("managed: %d", is_managed(p));
+    if (is_managed(p)) {
+        say("prefers: %d", range_attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, bytes));
+        say("accessed by: %d", range_attribute(CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, p, bytes));
+        say("read mostly: %d", range_attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, p, bytes));
+        say("brought to: %d",
+            range_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, bytes));
+    }
+    NEED(cuMemGetAddressRange(&base, &size, p + bytes / 2));
+    say("range: %d %d", base == p, size == bytes);
+}
+
+static void where(size_t bytes)
+{
+    CUdeviceptr p, again;
+    uint32_t n = (uint32_t)(bytes / sizeof(uint32_t));
+    CUdeviceptr base;
+    size_t size;
+
+    NEED(cuMemAlloc(&p, bytes));
+    say_where(p, bytes);
+    launch_fill(NULL, p, n, 7);
+    say("wrong: %u", count_wrong(p, n, 7));
+    NEED(cuMemFree(p));
+    SAY_CODE("free again", cuMemFree(p));
+    SAY_CODE("range of what was freed", cuMemGetAddressRange(&base, &size, p));
+    NEED(cuMemAlloc(&again, bytes));
+    say("the same again: %d", again == p);
+    say("managed again: %d", is_managed(again));
+    NEED(cuMemFree(again));
+}
+
+static size_t free_memory(size_t *ret_total)
+{
+    size_t free_bytes;
+
+    NEED(cuMemGetInfo(&free_bytes, ret_total));
+    return free_bytes;
+}
+
+static void budget(void)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr p[PIECES + 1];
+    size_t total, before, pitch;
+    unsigned n = 0;
+    CUresult result;
+
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    before = free_memory(&total);
+    say("total: %zu MiB, free: %zu MiB", total / MIB, before / MIB);
+    while (n < PIECES && (result = cuMemAlloc(&p[n], MIB)) == CUDA_SUCCESS)
+        n++;
+    say("pieces: %u, then %d", n, (int)result);
+    say("free: %zu KiB", free_memory(&total) / 1024);
+    SAY_CODE("memory without an address", cuMemCreate(&handle, 2 * MIB, &properties, 0));
+    SAY_CODE("rows", cuMemAllocPitch(&p[n], &pitch, 1000, 1024, 4));
+    NEED(cuMemFree(p[--n]));
+    say("free after one: %zu KiB", free_memory(&total) / 1024);
+    SAY_CODE("of another size", cuMemAlloc(&p[n], MIB - 4096));
+    NEED(cuMemFree(p[n]));
+    NEED(cuMemFree(p[--n]));
+    SAY_CODE("memory without an address", cuMemCreate(&handle, 2 * MIB, &properties, 0));
+    SAY_CODE("no more", cuMemAlloc(&p[n], MIB));
+    NEED(cuMemRelease(handle));
+    SAY_CODE("and again", cuMemAlloc(&p[n], MIB));
+    n++;
+    while (n > 0)
+        NEED(cuMemFree(p[--n]));
+    say("all back: %d", free_memory(&total) == before);
+}
+
+static void spill(void)
+{
+    const size_t bytes = 4 * MIB;
+    const uint32_t words = (uint32_t)(bytes / sizeof(uint32_t));
+    CUdeviceptr p[5];
+    uint32_t wrong = 0;
+
+    for (unsigned i = 0; i < 5; i++) {
+        NEED(cuMemAlloc(&p[i], bytes));
+        say("%u: managed %d", i, is_managed(p[i]));
+        launch_fill(NULL, p[i], words, i);
+    }
+    for (unsigned i = 0; i < 5; i++)
+        wrong += count_wrong(p[i], words, i);
+    say("wrong: %u", wrong);
+    for (unsigned i = 0; i < 2; i++) {
+        NEED(cuMemFree(p[i]));
+        for (unsigned j = i + 1; j < 5; j++) {
+            if (is_managed(p[j]))
+                say("free of %u: %u prefers %d", i, j,
+                    range_attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p[j], bytes));
+        }
+    }
+    for (unsigned i = 2; i < 5; i++)
+        wrong += count_wrong(p[i], words, i);
+    say("wrong: %u", wrong);
+    for (unsigned i = 2; i < 5; i++)
+        NEED(cuMemFree(p[i]));
+}
+
+static CUcontext context;
+static _Atomic uint32_t all_wrong;
+
+static void *work(void *number)
+{
+    unsigned seed = (unsigned)(uintptr_t)number;
+    CUstream stream;
+
+    NEED(cuCtxSetCurrent(context));
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (uint32_t round = 0; round < 60; round++) {
+        size_t bytes = ((size_t)(rand_r(&seed) % 48) + 1) * 64 * 1024;
+        uint32_t words = (uint32_t)(bytes / sizeof(uint32_t));
+        CUdeviceptr p, q;
+
+        NEED(cuMemAlloc(&p, bytes));
+        NEED(cuMemAlloc(&q, 4096));
+        NEED(cuMemsetD32Async(q, 0, 1, stream));
+        launch_fill(stream, p, words, round);
+        launch_check(stream, p, words, round, q);
+        if (round % 3 == 0)
+            NEED(cuStreamSynchronize(stream));
+        NEED(cuMemFree(p));
+        atomic_fetch_add(&all_wrong, count_wrong(q, 1, 0));
+        NEED(cuMemFree(q));
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[N_THREADS];
+
+    NEED(cuCtxGetCurrent(&context));
+    for (uintptr_t i = 0; i < N_THREADS; i++)
+        NEED(pthread_create(&thread[i], NULL, work, (void *)(i + 1)));
+    for (unsigned i = 0; i < N_THREADS; i++)
+        NEED(pthread_join(thread[i], NULL));
+    say("wrong: %u", atomic_load(&all_wrong));
+}
+
+/* Kernel spin(flag): until the host has written a word other than 0. */
+static void kernel_spin(const struct sim_kernel_call *call)
+{
+    const _Atomic uint32_t *flag = *(_Atomic uint32_t *const *)call->args[0];
+
+    if (!atomic_load(flag))
+        sim_kernel_again();
+}
+
+static CUdeviceptr freed_elsewhere;
+
+static void *free_elsewhere(void *unused)
+{
+    (void)unused;
+    NEED(cuCtxSetCurrent(context));
+    NEED(cuMemFree(freed_elsewhere)); /* natively it waits here for the kernel */
+    return NULL;
+}
+
+/* Natively the first thread gets its memory and lets the kernel go on, whatever the other waits
+ * for. */
+static void waits(void)
+{
+    static const size_t sizes[] = {sizeof(void *)};
+    static const char image[64] = "any bytes";
+    static _Atomic uint32_t flag;
+    _Atomic uint32_t *address = &flag;
+    void *args[] = {&address};
+    CUdeviceptr held;
+    pthread_t thread;
+    CUfunction spin;
+    CUmodule module;
+    CUstream stream;
+
+    sim_register_kernel("spin", kernel_spin, 1, sizes);
+    NEED(cuModuleLoadData(&module, image));
+    NEED(cuModuleGetFunction(&spin, module, "spin"));
+    NEED(cuCtxGetCurrent(&context));
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&held, 16 * MIB));
+    NEED(cuMemAlloc(&freed_elsewhere, 56 * MIB));
+    NEED(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    NEED(pthread_create(&thread, NULL, free_elsewhere, NULL));
+    usleep(300000);
+    NEED(cuMemFree(0)); /* waits for nothing */
+    SAY_CODE("more than is free until the kernel ends", cuMemAlloc(&held, 40 * MIB));
+    atomic_store(&flag, 1);
+    NEED(pthread_join(thread, NULL));
+    NEED(cuCtxSynchronize());
+    SAY_CODE("and then", cuMemAlloc(&held, 40 * MIB));
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    device_open();
+    if (!strcmp(what, "where") && argc > 2)
+        where(strtoull(argv[2], NULL, 10));
+    else if (!strcmp(what, "budget"))
+        budget();
+    else if (!strcmp(what, "spill"))
+        spill();
+    else if (!strcmp(what, "threads"))
+        threads();
+    else if (!strcmp(what, "waits"))
+        waits();
+    else
+        return 2;
+    return 0;
+}

@@ -1,0 +1,75 @@
+/* A free natively waits, so queries right after it say "done"; an event is timed without an error.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define THREADS 4
+#define ROUNDS  20000
+
+/* Its own stream is done after its own free, whatever the other threads free and ask meanwhile. */
+static void *ask_often(void *context)
+{
+    uintptr_t wrong = 0;
+    CUdeviceptr p, used;
+    CUstream stream;
+
+    NEED(cuCtxSetCurrent(context));
+    NEED(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    NEED(cuMemAlloc(&used, 4096));
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        NEED(cuMemAlloc(&p, 4096));
+        launch_fill(stream, used, 16, round);
+        NEED(cuMemFree(p));
+        wrong += cuStreamQuery(stream) != CUDA_SUCCESS;
+    }
+    return (void *)wrong;
+}
+
+static void in_threads(CUcontext context)
+{
+    pthread_t threads[THREADS];
+    void *wrong;
+
+    for (int i = 0; i < THREADS; i++)
+        NEED(pthread_create(&threads[i], NULL, ask_often, context));
+    for (int i = 0; i < THREADS; i++) {
+        NEED(pthread_join(threads[i], &wrong));
+        say("wrong answers: %d", (int)(uintptr_t)wrong);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    CUdeviceptr p, used;
+    CUevent start, stop;
+    CUstream stream;
+    CUcontext context;
+    float ms = -1;
+
+    context = device_open();
+    if (argc > 1 && strcmp(argv[1], "threads") == 0) {
+        in_threads(context);
+        return 0;
+    }
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&start, CU_EVENT_DEFAULT));
+    NEED(cuEventCreate(&stop, CU_EVENT_DEFAULT));
+    NEED(cuMemAlloc(&used, 4096));
+    for (uint32_t round = 0; round < 5; round++) {
+        NEED(cuMemAlloc(&p, 4096));
+        NEED(cuEventRecord(start, stream));
+        launch_fill(stream, used, 1000, round);
+        NEED(cuEventRecord(stop, stream));
+        NEED(cuMemFree(p));
+        if (round % 3 == 0)
+            SAY_CODE("stream", cuStreamQuery(stream));
+        if (round % 3 == 1)
+            SAY_CODE("event", cuEventQuery(stop));
+        SAY_CODE("time", cuEventElapsedTime(&ms, start, stop));
+        say("    not negative: %d", ms >= 0);
+    }
+    return 0;
+}

@@ -1,0 +1,476 @@
+/* Lives in the way its first argument names: children, daemons, tight limits, errors that stay. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* Takes n blocks, has them written and read, gives them back. */
+static void work(int n)
+{
+    CUdeviceptr p;
+
+    for (int i = 0; i < n; i++) {
+        NEED(cuMemAlloc(&p, MIB));
+        launch_fill(NULL, p, 1000, 5);
+        say("wrong words: %u", count_wrong(p, 1000, 5));
+        NEED(cuMemFree(p));
+    }
+}
+
+static void open_and_work(int n)
+{
+    device_open();
+    work(n);
+}
+
+static void wait_for(pid_t child)
+{
+    int status = 0;
+
+    if (waitpid(child, &status, 0) != child)
+        _exit(98);
+    say("child: exited %d with %d, signal %d", WIFEXITED(status), WEXITSTATUS(status),
+        WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+static pid_t begin_child(void)
+{
+    pid_t child = fork();
+
+    if (child < 0)
+        _exit(98);
+    return child;
+}
+
+/* --- who looks on from outside --- */
+
+static void wait_for_input(void)
+{
+    char byte;
+
+    open_and_work(3);
+    say("ready");
+    while (read(0, &byte, 1) > 0)
+        ;
+}
+
+/* An exec that fails, which nobody can tell before: a single argument may have 128 KiB. */
+static int exec_in_vain(void)
+{
+    static char too_long[200000];
+
+    memset(too_long, 'x', sizeof(too_long) - 1);
+    return execl("/bin/echo", "echo", too_long, (char *)NULL);
+}
+
+static void killed_after_exec_failed(void)
+{
+    open_and_work(2);
+    say("still here: %d", exec_in_vain());
+    work(1);
+    (void)raise(SIGKILL);
+}
+
+/* --- children --- */
+
+/* Parent and child each begin with CUDA after the fork; the child is killed. */
+static void fork_first(void)
+{
+    pid_t child = begin_child();
+
+    if (!child) {
+        open_and_work(5);
+        (void)raise(SIGKILL);
+    }
+    wait_for(child);
+    open_and_work(2);
+}
+
+/* The child of a process that uses CUDA asks the driver, which refuses. */
+static void fork_asks(void)
+{
+    CUdeviceptr p;
+    pid_t child;
+
+    open_and_work(2);
+    child = begin_child();
+    if (!child) {
+        SAY_CODE("alloc in the child", cuMemAlloc(&p, MIB));
+        SAY_CODE("init in the child", cuInit(0));
+        exit(0);
+    }
+    wait_for(child);
+    work(1);
+}
+
+static void fork_idle(void)
+{
+    pid_t child;
+
+    open_and_work(2);
+    child = begin_child();
+    if (!child)
+        exit(0);
+    wait_for(child);
+}
+
+static void *allocate_on(void *stop)
+{
+    CUdeviceptr p;
+    CUcontext context;
+    CUdevice device;
+
+    NEED(cuDeviceGet(&device, 0));
+    NEED(cuDevicePrimaryCtxRetain(&context, device));
+    NEED(cuCtxSetCurrent(context));
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
+        NEED(cuMemAlloc(&p, 4096));
+        NEED(cuMemFree(p));
+    }
+    return NULL;
+}
+
+/* Children made while other threads are in the middle of allocating. */
+static void fork_busy(void)
+{
+    pthread_t threads[3];
+    CUdeviceptr p;
+    int stop = 0;
+
+    open_and_work(1);
+    for (int i = 0; i < 3; i++)
+        NEED(pthread_create(&threads[i], NULL, allocate_on, &stop));
+    for (int i = 0; i < 30; i++) {
+        pid_t child = begin_child();
+
+        if (!child)
+            exit(cuMemAlloc(&p, MIB) == CUDA_ERROR_NOT_INITIALIZED ? 7 : 8);
+        wait_for(child);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 3; i++)
+        NEED(pthread_join(threads[i], NULL));
+}
+
+static void spawned(void)
+{
+    char *const args[] = {"echo", "another program", NULL};
+    pid_t child;
+
+    open_and_work(1);
+    NEED(posix_spawn(&child, "/bin/echo", NULL, NULL, args, environ));
+    wait_for(child);
+    NEED(system("echo by a shell"));
+    child = vfork();
+    if (!child) {
+        execv("/no/such/program", args);
+        _exit(9);
+    }
+    wait_for(child);
+    work(1);
+}
+
+/* A daemon: the parent goes, the child has no terminal and no descriptors but one. */
+static void daemonised(void)
+{
+    pid_t child = begin_child();
+
+    if (child)
+        _exit(0);
+    (void)setsid();
+    NEED(chdir("/"));
+    child = begin_child();
+    if (child)
+        _exit(0);
+    close(0);
+    close(2);
+    open_and_work(2);
+}
+
+/* --- little room --- */
+
+static void without_descriptors(bool before)
+{
+    if (!before)
+        open_and_work(2);
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    if (before)
+        device_open();
+    work(2);
+    say("lowest descriptor: %d", dup(1));
+}
+
+/* The simulated driver keeps its memory in a file, which must be there before files are limited. By
+ * libc's own dlsym, past the hooks, which are not to be awake yet. */
+static void let_driver_make_its_memory(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *libc = dlopen("libc.so.6", RTLD_NOW);
+    void *(*real_dlsym)(void *, const char *);
+    __typeof__(&cuDevicePrimaryCtxRetain) retain;
+    __typeof__(&cuCtxSetCurrent) set_current;
+    __typeof__(&cuMemAlloc_v2) alloc;
+    __typeof__(&cuMemFree_v2) release;
+    CUcontext context;
+    CUdeviceptr p;
+
+    *(void **)&real_dlsym = dlvsym(libc, "dlsym", "GLIBC_2.34");
+    if (!real_dlsym)
+        *(void **)&real_dlsym = dlvsym(dlopen("libdl.so.2", RTLD_NOW), "dlsym", "GLIBC_2.2.5");
+    *(void **)&retain = real_dlsym(driver, "cuDevicePrimaryCtxRetain");
+    *(void **)&set_current = real_dlsym(driver, "cuCtxSetCurrent");
+    *(void **)&alloc = real_dlsym(driver, "cuMemAlloc_v2");
+    *(void **)&release = real_dlsym(driver, "cuMemFree_v2");
+    NEED(cuInit(0));
+    NEED(retain(&context, 0));
+    NEED(set_current(context));
+    NEED(alloc(&p, MIB));
+    NEED(release(p));
+}
+
+static size_t address_space(void)
+{
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    if (!file || fscanf(file, "%zu", &pages) != 1)
+        _exit(98);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Where contexts are made, and at the end. */
+static void with_limit(int resource, rlim_t value)
+{
+    struct rlimit was, little;
+
+    NEED(getrlimit((__rlimit_resource_t)resource, &was));
+    let_driver_make_its_memory();
+    if (resource == RLIMIT_AS) /* all that the driver needs, but not much more */
+        value = address_space() + 8 * MIB;
+    little = (struct rlimit){value, was.rlim_max};
+    NEED(setrlimit((__rlimit_resource_t)resource, &little));
+    device_open();
+    NEED(setrlimit((__rlimit_resource_t)resource, &was));
+    work(2);
+    if (resource != RLIMIT_AS)
+        NEED(setrlimit((__rlimit_resource_t)resource, &little));
+}
+
+/* The root folder changes after CUDA was begun: no /dev/shm, no /proc, no folder for reports. */
+static void in_empty_root(bool before)
+{
+    char folder[] = "/tmp/lives-XXXXXX";
+
+    if (!mkdtemp(folder) || (!before && (device_open(), false)))
+        _exit(98);
+    say("chroot: %d", chroot(folder) ? errno : 0);
+    NEED(chdir("/"));
+    if (before)
+        device_open();
+    work(2);
+}
+
+/* --- errors that stay --- */
+
+/* A kernel writes where nothing is: from then on everything fails. */
+static void broken(void)
+{
+    CUdeviceptr p, q;
+    CUcontext context;
+    size_t free_bytes, total;
+    CUdevice device;
+
+    device_open();
+    NEED(cuDeviceGet(&device, 0));
+    NEED(cuMemAlloc(&p, MIB));
+    NEED(cuMemAlloc(&q, MIB));
+    NEED(cuMemFree(q));
+    launch_fill(NULL, 0x1234000, 10, 1);
+    SAY_CODE("synchronise", cuCtxSynchronize());
+    SAY_CODE("alloc", cuMemAlloc(&q, MIB));
+    SAY_CODE("alloc of another size", cuMemAlloc(&q, 3 * MIB));
+    SAY_CODE("memset", cuMemsetD8(p, 1, MIB));
+    SAY_CODE("free", cuMemFree(p));
+    SAY_CODE("free again", cuMemFree(p));
+    SAY_CODE("info", cuMemGetInfo(&free_bytes, &total));
+    SAY_CODE("stream", cuStreamSynchronize(NULL));
+    SAY_CODE("context", cuCtxCreate(&context, NULL, 0, device));
+}
+
+static void broken_and_reset(void)
+{
+    CUcontext context;
+    CUdevice device;
+
+    broken();
+    NEED(cuDeviceGet(&device, 0));
+    SAY_CODE("reset", cuDevicePrimaryCtxReset(device));
+    SAY_CODE("retain", cuDevicePrimaryCtxRetain(&context, device));
+}
+
+/* --- threads, plug-ins, late frees --- */
+
+static void *take_and_leave(void *context)
+{
+    CUdeviceptr p[20];
+
+    NEED(cuCtxSetCurrent(context));
+    for (int i = 0; i < 20; i++)
+        NEED(cuMemAlloc(&p[i], 64 * 1024));
+    for (int i = 0; i < 20; i++)
+        NEED(cuMemFree(p[i]));
+    return NULL;
+}
+
+/* Threads that end leave their freed blocks to those who come. */
+static void threads_end(void)
+{
+    CUcontext context = device_open();
+    size_t before, after, total;
+
+    NEED(cuMemGetInfo(&before, &total));
+    for (int i = 0; i < 200; i++) {
+        pthread_t thread;
+
+        NEED(pthread_create(&thread, NULL, take_and_leave, context));
+        NEED(pthread_join(thread, NULL));
+    }
+    NEED(cuMemGetInfo(&after, &total));
+    say("memory is back: %d", after + 4 * MIB >= before);
+}
+
+/* A plug-in's way: the driver opened, used and closed, again and again. */
+static void plug_in(void)
+{
+    for (int round = 0; round < 3; round++) {
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        CUresult (*alloc)(CUdeviceptr *, size_t), (*release)(CUdeviceptr);
+        CUdeviceptr p;
+
+        if (!driver)
+            _exit(98);
+        device_open();
+        *(void **)&alloc = dlsym(driver, "cuMemAlloc_v2");
+        *(void **)&release = dlsym(driver, "cuMemFree_v2");
+        NEED(alloc(&p, MIB));
+        NEED(release(p));
+        say("closed: %d", dlclose(driver));
+        work(1);
+    }
+}
+
+static CUdeviceptr kept;
+
+/* Runs when the driver is gone. */
+__attribute__((destructor)) static void free_late(void)
+{
+    CUdeviceptr p;
+
+    if (!kept)
+        return;
+    SAY_CODE("late free", cuMemFree(kept));
+    SAY_CODE("late alloc", cuMemAlloc(&p, MIB));
+}
+
+static void frees_late(void)
+{
+    device_open();
+    NEED(cuMemAlloc(&kept, MIB));
+}
+
+static void free_at_exit(void)
+{
+    SAY_CODE("free at exit", cuMemFree(kept));
+}
+
+static void frees_at_exit(void)
+{
+    NEED(atexit(free_at_exit)); /* before the driver's own: runs after it */
+    frees_late();
+}
+
+static bool lives_as_child(const char *way)
+{
+    if (!strcmp(way, "fork_first"))
+        fork_first();
+    else if (!strcmp(way, "fork_asks"))
+        fork_asks();
+    else if (!strcmp(way, "fork_idle"))
+        fork_idle();
+    else if (!strcmp(way, "fork_busy"))
+        fork_busy();
+    else if (!strcmp(way, "spawn"))
+        spawned();
+    else if (!strcmp(way, "daemon"))
+        daemonised();
+    else
+        return false;
+    return true;
+}
+
+static bool lives_in_little_room(const char *way)
+{
+    if (!strcmp(way, "closed_before"))
+        without_descriptors(true);
+    else if (!strcmp(way, "closed_after"))
+        without_descriptors(false);
+    else if (!strcmp(way, "no_files"))
+        with_limit(RLIMIT_NOFILE, 3);
+    else if (!strcmp(way, "short_files"))
+        with_limit(RLIMIT_FSIZE, 1000);
+    else if (!strcmp(way, "little_space"))
+        with_limit(RLIMIT_AS, 0);
+    else if (!strcmp(way, "no_locked"))
+        with_limit(RLIMIT_MEMLOCK, 0);
+    else if (!strcmp(way, "root_before"))
+        in_empty_root(true);
+    else if (!strcmp(way, "root_after"))
+        in_empty_root(false);
+    else if (!strcmp(way, "umask"))
+        umask(0777), open_and_work(2);
+    else
+        return false;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 1 ? argv[1] : "";
+
+    if (lives_as_child(way) || lives_in_little_room(way))
+        return 3;
+    if (!strcmp(way, "wait"))
+        wait_for_input();
+    else if (!strcmp(way, "exec_fails_killed"))
+        killed_after_exec_failed();
+    else if (!strcmp(way, "broken"))
+        broken();
+    else if (!strcmp(way, "broken_reset"))
+        broken_and_reset();
+    else if (!strcmp(way, "threads_end"))
+        threads_end();
+    else if (!strcmp(way, "plug_in"))
+        plug_in();
+    else if (!strcmp(way, "frees_late"))
+        frees_late();
+    else if (!strcmp(way, "frees_at_exit"))
+        frees_at_exit();
+    else
+        return 97;
+    return 3;
+}

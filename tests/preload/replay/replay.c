@@ -1,0 +1,1030 @@
+/* Goes round in the way its first argument names, as replay expects it of programs or does not:
+ * what each kernel did, how often and in which order, can be read off what this prints. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+#include "tests/preload/replay/replay.h"
+
+CUfunction kernel_step, kernel_other, kernel_signal;
+CUmodule module_of_steps;
+CUdeviceptr state;
+volatile uint32_t *sign; /* pinned, written by kernels */
+
+static uint32_t mix(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+static uint32_t word_arg(const struct sim_kernel_call *call, unsigned i)
+{
+    return *(const uint32_t *)call->args[i];
+}
+
+/* p, id, value: counts itself, and folds the value into what came before. */
+static void take_step(const struct sim_kernel_call *call, uint32_t salt)
+{
+    uint32_t *words = sim_kernel_access(*(CUdeviceptr *)call->args[0], STATE_BYTES, true);
+
+    if (!words)
+        return;
+    words[0]++;
+    words[1] = mix(words[1] ^ word_arg(call, 2) ^ salt ^ call->grid[0] << 20);
+    words[8 + word_arg(call, 1) % 32]++;
+}
+
+static void run_step(const struct sim_kernel_call *call)
+{
+    take_step(call, 0);
+}
+
+static void run_other(const struct sim_kernel_call *call)
+{
+    take_step(call, 0x5bd1e995u);
+}
+
+/* p, value */
+static void run_signal(const struct sim_kernel_call *call)
+{
+    uint32_t *word = sim_kernel_access(*(CUdeviceptr *)call->args[0], sizeof(*word), true);
+
+    if (word)
+        __atomic_store_n(word, word_arg(call, 1), __ATOMIC_RELEASE);
+}
+
+/* flag: until the host has written it */
+static void run_await(const struct sim_kernel_call *call)
+{
+    const uint32_t *flag = sim_kernel_access(*(CUdeviceptr *)call->args[0], 4, false);
+
+    if (flag && !__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+        sim_kernel_again();
+}
+
+void load_steps(bool swapped)
+{
+    static const char image[64] = "any bytes";
+    CUfunction *first = swapped ? &kernel_other : &kernel_step;
+    CUfunction *second = swapped ? &kernel_step : &kernel_other;
+
+    NEED(cuModuleLoadData(&module_of_steps, image));
+    NEED(cuModuleGetFunction(first, module_of_steps, swapped ? "other" : "step"));
+    NEED(cuModuleGetFunction(second, module_of_steps, swapped ? "step" : "other"));
+    NEED(cuModuleGetFunction(&kernel_signal, module_of_steps, "signal"));
+}
+
+static CUdeviceptr new_state(void)
+{
+    CUdeviceptr p;
+
+    NEED(cuMemAlloc(&p, STATE_BYTES));
+    NEED(cuMemsetD8(p, 0, STATE_BYTES));
+    NEED(cuCtxSynchronize());
+    return p;
+}
+
+static void begin(void)
+{
+    static const size_t step[] = {8, 4, 4}, signal[] = {8, 4};
+    void *pinned;
+
+    sim_register_kernel("step", run_step, 3, step);
+    sim_register_kernel("other", run_other, 3, step);
+    sim_register_kernel("signal", run_signal, 2, signal);
+    sim_register_kernel("await", run_await, 1, signal);
+    device_open();
+    load_steps(false);
+    state = new_state();
+    NEED(cuMemAllocHost(&pinned, 4096));
+    memset(pinned, 0, 4096);
+    sign = pinned;
+}
+
+CUresult step_to(CUdeviceptr p, CUfunction function, CUstream stream, uint32_t id, uint32_t value)
+{
+    void *args[] = {&p, &id, &value};
+    CUresult result = cuLaunchKernel(function, 1 + id % 3, 1, 1, 32, 1, 1, 0, stream, args, NULL);
+
+    p = 0;
+    id = value = 0xeeeeeeee;
+    return result;
+}
+
+void step(CUstream stream, uint32_t id, uint32_t value)
+{
+    NEED(step_to(state, kernel_step, stream, id, value));
+}
+
+void send_signal(CUstream stream, uint32_t value)
+{
+    CUdeviceptr p = (CUdeviceptr)(uintptr_t)sign;
+    void *args[] = {&p, &value};
+
+    NEED(cuLaunchKernel(kernel_signal, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
+}
+
+bool signal_comes(uint32_t value, unsigned ms)
+{
+    struct timespec pause = {0, 100000}, now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t until = now.tv_sec * 1000 + now.tv_nsec / 1000000 + ms;
+    while (now.tv_sec * 1000 + now.tv_nsec / 1000000 <= until) {
+        if (__atomic_load_n(sign, __ATOMIC_ACQUIRE) == value)
+            return true;
+        (void)nanosleep(&pause, NULL);
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+    return __atomic_load_n(sign, __ATOMIC_ACQUIRE) == value;
+}
+
+void tell_of(const char *what, CUdeviceptr p)
+{
+    uint32_t words[STATE_BYTES / 4], each = 0;
+
+    NEED(cuCtxSynchronize());
+    NEED(cuMemcpyDtoH(words, p, STATE_BYTES));
+    for (unsigned i = 8; i < 40; i++)
+        each = mix(each ^ words[i]);
+    say("%s: %u steps, %08x, each %08x", what, words[0], words[1], each);
+}
+
+static void tell(const char *what)
+{
+    tell_of(what, state);
+}
+
+/* The steps of one round before `last`: every other one has another parameter each time. */
+void part_of_round(CUstream stream, uint32_t round, unsigned from, unsigned last)
+{
+    for (unsigned i = from; i < last; i++) {
+        if (i == SIGNAL_AT)
+            send_signal(stream, round + 1);
+        step(stream, i, i % 2 ? i : round * 31 + i);
+    }
+}
+
+void rounds(CUstream stream, unsigned n)
+{
+    for (uint32_t round = 0; round < n; round++) {
+        part_of_round(stream, round, 0, STEPS);
+        NEED(cuStreamSynchronize(stream));
+    }
+}
+
+CUstream new_stream(unsigned flags)
+{
+    CUstream stream;
+
+    NEED(cuStreamCreate(&stream, flags));
+    return stream;
+}
+
+/* ---- exactly once, in order ---- */
+
+static void exactly(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (unsigned n = 1; n < 6; n++) {
+        rounds(stream, n);
+        tell("rounds");
+    }
+    for (uint32_t i = 0; i < 700; i++)
+        step(stream, 3, 17);
+    tell("one and the same");
+    for (uint32_t i = 0; i < 700; i++)
+        step(stream, 3, i);
+    tell("another parameter each time");
+    for (uint32_t i = 0; i < 900; i++)
+        NEED(step_to(state, i % 7 == 3 ? kernel_other : kernel_step, stream, i % 7, i / 300));
+    tell("seven in turns, nothing waited for");
+    for (uint32_t i = 0; i < 300; i++)
+        NEED(step_to(state, kernel_step, NULL, i % 5, i % 2));
+    tell("on the legacy stream");
+}
+
+static void diverging(void)
+{
+    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+
+    for (uint32_t round = 0; round < 40; round++) {
+        unsigned cut = round % 5 == 4 ? round % STEPS : STEPS;
+
+        part_of_round(stream, round, 0, cut / 2);
+        if (round % 3 == 2)
+            NEED(step_to(state, kernel_other, stream, 1, round));
+        if (round % 4 == 3)
+            NEED(cuMemsetD32Async(state + STATE_BYTES - 4, round, 1, stream));
+        if (round % 7 == 5)
+            tell("in the middle");
+        part_of_round(stream, round, cut / 2, cut);
+        if (round % 6 != 1)
+            NEED(cuStreamSynchronize(stream));
+        if (round % 8 == 0)
+            tell("round");
+    }
+    tell("diverged");
+}
+
+/* ---- host memory ---- */
+
+static void uploads(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    size_t sizes[] = {16, 4096, 60000, 300000};
+    unsigned char *source = malloc(300000), *back = malloc(300000);
+    CUdeviceptr p[4];
+
+    for (unsigned i = 0; i < 4; i++)
+        NEED(cuMemAlloc(&p[i], sizes[i]));
+    for (uint32_t round = 0; round < 12; round++) {
+        uint32_t sum = 0;
+
+        for (unsigned i = 0; i < 4; i++) {
+            memset(source, (int)(round * 7 + i), sizes[i]);
+            NEED(cuMemcpyHtoDAsync(p[i], source, sizes[i], stream));
+            memset(source, 0xee, sizes[i]);
+            step(stream, i, round);
+        }
+        if (round % 3)
+            NEED(cuStreamSynchronize(stream));
+        for (unsigned i = 0; i < 4 && round % 2; i++) {
+            NEED(cuMemcpyDtoHAsync(back, p[i], sizes[i], stream));
+            for (size_t j = 0; j < sizes[i]; j++)
+                sum = sum * 31 + back[j];
+        }
+        say("round %u: %08x", round, sum);
+    }
+    tell("uploads");
+}
+
+static void pinned_copies(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    uint32_t *in, *out;
+    CUdeviceptr p;
+
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemAllocHost((void **)&in, 4096));
+    NEED(cuMemHostAlloc((void **)&out, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    for (uint32_t round = 0; round < 20; round++) {
+        in[5] = round * 3;
+        NEED(cuMemcpyHtoDAsync(p, in, 4096, stream));
+        NEED(cuMemsetD32Async(p + 64, round, 3, stream));
+        NEED(cuMemcpyDtoHAsync(out, p, 4096, stream));
+        step(stream, 0, round);
+        NEED(cuStreamSynchronize(stream));
+        say("%u %u %u %u", out[5], out[16], out[18], out[19]);
+    }
+}
+
+/* ---- several streams ---- */
+
+static void on_legacy(void)
+{
+    CUstream blocking[2] = {new_stream(CU_STREAM_DEFAULT), new_stream(CU_STREAM_DEFAULT)};
+
+    for (uint32_t round = 0; round < 30; round++) {
+        part_of_round(blocking[0], round, 0, 6);
+        step(CU_STREAM_LEGACY, 20, round);
+        step(CU_STREAM_LEGACY, 21, round % 5 == 4 ? 1 : 0);
+        part_of_round(blocking[1], round, 6, STEPS);
+        step(CU_STREAM_LEGACY, 22, round);
+        if (round % 3 == 0)
+            NEED(cuStreamSynchronize(round % 2 ? CU_STREAM_LEGACY : blocking[0]));
+        if (round % 10 == 9)
+            tell("between legacy and blocking streams");
+    }
+}
+
+/* Work of which nothing comes on the legacy stream, until nobody looks at it any more; what comes
+ * then is as ordered as before, and rounds are replayed again. */
+static void sleeping(void)
+{
+    CUstream beside = new_stream(CU_STREAM_DEFAULT);
+    uint32_t random = 1, id = 1;
+    void *args[] = {&state, &id, &random};
+
+    for (uint32_t i = 0; i < 7000; i++) {
+        random = random * 1664525 + 1013904223;
+        NEED(cuLaunchKernel(random >> 31 ? kernel_step : kernel_other, 1 + (random >> 8) % 200, 1,
+                            1, 32 + (random >> 16) % 32, 1, 1, 0, NULL, args, NULL));
+    }
+    tell("never the same");
+    for (uint32_t round = 0; round < 30; round++) {
+        part_of_round(beside, round, 0, STEPS);
+        step(NULL, 20, round);
+        part_of_round(beside, round, 4, 9);
+        step(CU_STREAM_LEGACY, 21, round);
+        if (round % 3 == 0)
+            NEED(cuStreamSynchronize(NULL));
+    }
+    tell("beside what is withheld");
+    for (uint32_t i = 0; i < 1500; i++) {
+        step(NULL, 5, 3);
+        NEED(cuStreamSynchronize(NULL));
+    }
+    tell("waited for, each");
+    for (uint32_t round = 0; round < 800; round++)
+        part_of_round(NULL, round, 0, STEPS);
+    tell("rounds again");
+}
+
+/* Operations that are alike, in rounds that are waited for. */
+static void waited_rounds(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t round = 0; round < 40; round++) {
+        for (uint32_t i = 0; i < 600; i++)
+            step(stream, 3, round);
+        NEED(cuStreamSynchronize(stream));
+    }
+    tell("waited for");
+}
+
+/* As many, which nobody waits for. */
+static void running_on(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t i = 0; i < 24000; i++)
+        step(stream, 3, i / 600);
+    tell("at the end only");
+}
+
+static void with_events(void)
+{
+    CUstream streams[3];
+    CUevent fork, join[3], timed[2];
+    CUdeviceptr p[3];
+    float ms = -1;
+
+    for (unsigned i = 0; i < 3; i++) {
+        streams[i] = new_stream(i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+        p[i] = new_state();
+        NEED(cuEventCreate(&join[i], CU_EVENT_DISABLE_TIMING));
+        NEED(cuEventCreate(&timed[i % 2], CU_EVENT_DEFAULT));
+    }
+    NEED(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+    for (uint32_t round = 0; round < 25; round++) {
+        NEED(cuEventRecord(timed[0], streams[0]));
+        part_of_round(streams[0], round, 0, 5);
+        NEED(cuEventRecord(fork, streams[0]));
+        for (unsigned i = 1; i < 3; i++) {
+            NEED(cuStreamWaitEvent(streams[i], fork, 0));
+            for (unsigned j = 0; j < 6; j++)
+                NEED(step_to(p[i], kernel_step, streams[i], j, round % 2));
+            NEED(cuMemcpyDtoDAsync(state + STATE_BYTES - 16 * i, p[i], 16, streams[i]));
+            NEED(cuEventRecord(join[i], streams[i]));
+            NEED(cuStreamWaitEvent(streams[0], join[i], 0));
+        }
+        part_of_round(streams[0], round, 5, STEPS);
+        NEED(cuEventRecord(timed[1], streams[0]));
+        NEED(cuEventSynchronize(timed[1]));
+        int query = (int)cuEventQuery(timed[1]);
+        int elapsed = (int)cuEventElapsedTime(&ms, timed[0], timed[1]);
+        say("query %d, elapsed %d %d", query, elapsed, ms >= 0);
+    }
+    tell("forked and joined");
+    for (unsigned i = 1; i < 3; i++)
+        tell_of("a branch", p[i]);
+}
+
+static CUstream shared_stream;
+static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
+static CUcontext shared_context;
+static bool in_turns;
+
+struct worker {
+    pthread_t thread;
+    CUdeviceptr p;
+    CUstream stream;
+    unsigned number;
+};
+
+static void *worker_main(void *data)
+{
+    struct worker *worker = data;
+
+    NEED(cuCtxSetCurrent(shared_context));
+    for (uint32_t round = 0; round < 60; round++) {
+        if (in_turns)
+            (void)pthread_mutex_lock(&shared_mutex);
+        for (unsigned i = 0; i < 6; i++) {
+            if (!in_turns && worker->stream == shared_stream)
+                (void)pthread_mutex_lock(&shared_mutex);
+            NEED(step_to(worker->p, kernel_step, worker->stream, worker->number * 8 + i,
+                         i % 2 ? round : i));
+            if (!in_turns && worker->stream == shared_stream)
+                (void)pthread_mutex_unlock(&shared_mutex);
+        }
+        if (round % 3 == 0)
+            NEED(cuStreamSynchronize(worker->stream));
+        if (in_turns)
+            (void)pthread_mutex_unlock(&shared_mutex);
+    }
+    return NULL;
+}
+
+/* Each has steps and memory of its own; the streams are theirs, or one for both. */
+static void by_threads(bool shared, bool turns)
+{
+    struct worker workers[3];
+
+    NEED(cuCtxGetCurrent(&shared_context));
+    shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
+    in_turns = turns;
+    for (unsigned i = 0; i < 3; i++) {
+        workers[i].number = i;
+        workers[i].stream = shared ? shared_stream : new_stream(CU_STREAM_NON_BLOCKING);
+        workers[i].p = new_state();
+    }
+    for (unsigned i = 0; i < 3; i++)
+        NEED(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]));
+    for (unsigned i = 0; i < 3; i++)
+        NEED(pthread_join(workers[i].thread, NULL));
+    for (unsigned i = 0; i < 3; i++)
+        tell_of("a thread", workers[i].p);
+}
+
+/* A stream of its own for each thread, which ends with work outstanding or waits to be told. */
+static atomic_uint n_submitted, n_released;
+
+static void *per_thread_main(void *data)
+{
+    struct worker *worker = data;
+
+    NEED(cuCtxSetCurrent(shared_context));
+    for (uint32_t round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < 6; i++)
+            NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i % 2 ? round : i));
+        if (round < 7)
+            NEED(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        else
+            NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, 0, 0));
+    }
+    atomic_fetch_add(&n_submitted, 1);
+    while (worker->number % 2 && !atomic_load(&n_released))
+        (void)usleep(100);
+    for (unsigned i = 0; i < 4 && worker->number % 2; i++)
+        NEED(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i));
+    return NULL;
+}
+
+static void per_thread_streams(void)
+{
+    struct worker workers[4];
+
+    NEED(cuCtxGetCurrent(&shared_context));
+    for (unsigned turn = 0; turn < 4; turn++) {
+        atomic_store(&n_submitted, 0);
+        atomic_store(&n_released, 0);
+        for (unsigned i = 0; i < 4; i++) {
+            workers[i].number = i;
+            workers[i].p = new_state();
+        }
+        for (unsigned i = 0; i < 4; i++)
+            NEED(pthread_create(&workers[i].thread, NULL, per_thread_main, &workers[i]));
+        while (atomic_load(&n_submitted) < 4)
+            (void)usleep(100);
+        for (unsigned i = 0; i < 4; i++) /* some threads live, some do not */
+            tell_of("before the end of some", workers[i].p);
+        atomic_store(&n_released, 1);
+        for (unsigned i = 0; i < 4; i++)
+            NEED(pthread_join(workers[i].thread, NULL));
+        for (unsigned i = 0; i < 4; i++)
+            tell_of("after it", workers[i].p);
+    }
+}
+
+/* One thread launches all the time, which no capture of another forbids. */
+static void *launch_beside(void *data)
+{
+    struct worker *worker = data;
+
+    NEED(cuCtxSetCurrent(shared_context));
+    for (uint32_t i = 0; i < 6000; i++)
+        NEED(step_to(worker->p, kernel_step, worker->stream, i % 9, i % 2));
+    return NULL;
+}
+
+static void capturing_beside(void)
+{
+    struct worker worker = {.stream = new_stream(CU_STREAM_NON_BLOCKING), .p = new_state()};
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    NEED(cuCtxGetCurrent(&shared_context));
+    NEED(pthread_create(&worker.thread, NULL, launch_beside, &worker));
+    for (unsigned turn = 0; turn < 40; turn++) {
+        CUgraphExec exec;
+        CUgraph graph;
+        size_t n = 0;
+
+        NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        part_of_round(stream, turn, 0, STEPS);
+        NEED(cuStreamEndCapture(stream, &graph));
+        NEED(cuGraphGetNodes(graph, NULL, &n));
+        if (n != STEPS + 1)
+            say("captured %zu", n);
+        NEED(cuGraphInstantiate(&exec, graph, 0));
+        for (unsigned i = 0; i < 3; i++)
+            NEED(cuGraphLaunch(exec, stream));
+        part_of_round(stream, turn, 0, STEPS);
+        NEED(cuGraphExecDestroy(exec));
+        NEED(cuGraphDestroy(graph));
+    }
+    NEED(pthread_join(worker.thread, NULL));
+    tell("captured");
+    tell_of("launched beside", worker.p);
+}
+
+/* More streams than replay has room for. */
+static void many_streams(void)
+{
+    static CUstream streams[700];
+    static CUdeviceptr p[700];
+    CUdeviceptr all;
+
+    NEED(cuMemAlloc(&all, STATE_BYTES * 700));
+    NEED(cuMemsetD8(all, 0, STATE_BYTES * 700));
+    NEED(cuCtxSynchronize());
+    for (unsigned i = 0; i < 700; i++) {
+        p[i] = all + i * STATE_BYTES;
+        streams[i] = new_stream(i % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+    }
+    for (uint32_t round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < 700; i++)
+            for (unsigned j = 0; j < 5; j++)
+                NEED(step_to(p[i], kernel_step, streams[i], j, i % 2 ? j : round));
+        for (unsigned i = 0; i < 700; i += 1 + round)
+            NEED(cuStreamSynchronize(streams[i]));
+    }
+    for (unsigned i = 0; i < 700; i += 23)
+        tell_of("of many", p[i]);
+}
+
+/* ---- the host looks on ---- */
+
+/* Whoever starts a thread, the library too, goes on late: the thread may be asleep by then. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                   void *data)
+{
+    int (*start)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    const struct timespec pause = {0, 50000000};
+    void *symbol = dlsym(RTLD_NEXT, "pthread_create");
+    int error;
+
+    memcpy(&start, &symbol, sizeof(start));
+    error = start(thread, attributes, run, data);
+    if (getenv("REPLAY_LATE_STARTER"))
+        (void)nanosleep(&pause, NULL);
+    return error;
+}
+
+static void polling(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    unsigned ms = 20000, seen = 0;
+
+    rounds(stream, 6);
+    for (uint32_t round = 10; round < 20; round++) {
+        part_of_round(stream, round, 0, SIGNAL_AT + 2);
+        seen += signal_comes(round + 1, ms);
+        part_of_round(stream, round, SIGNAL_AT + 2, STEPS);
+        NEED(cuStreamSynchronize(stream));
+    }
+    say("signals seen: %u", seen);
+    tell("polled");
+}
+
+/* What the watchdog let go of a per-thread stream, the legacy one came after, and the host saw that
+ * done. */
+static void known_to_be_done(void)
+{
+    rounds(CU_STREAM_PER_THREAD, 4);
+    for (uint32_t round = 4; round < 20; round++) {
+        part_of_round(CU_STREAM_PER_THREAD, round, 0, 6); /* a part of what is known */
+        (void)signal_comes(round + 1, 5000);
+        send_signal(CU_STREAM_LEGACY, 1000 + round);
+        bool came = signal_comes(1000 + round, 5000);
+        int query = (int)cuStreamQuery(CU_STREAM_PER_THREAD);
+        say("signal %d, query %d", came, query);
+    }
+    tell("known to be done");
+}
+
+/* A kernel that waits until the host has written sign[16]. */
+static CUfunction await_kernel(void)
+{
+    CUfunction await;
+
+    NEED(cuModuleGetFunction(&await, module_of_steps, "await"));
+    return await;
+}
+
+static void launch_await(CUfunction await, CUstream stream)
+{
+    CUdeviceptr p = (CUdeviceptr)(uintptr_t)(sign + 16);
+    void *args[] = {&p};
+
+    NEED(cuLaunchKernel(await, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
+}
+
+static void spinning(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING),
+             other = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr beside = new_state();
+    CUfunction await = await_kernel(); /* a call that sends out what is withheld: not in the loop */
+
+    for (uint32_t round = 0; round < 12; round++) {
+        __atomic_store_n(sign + 16, 0, __ATOMIC_RELEASE);
+        part_of_round(stream, round, 0, 4);
+        launch_await(await, stream);
+        part_of_round(stream, round, 4, STEPS);
+        for (uint32_t i = 0; i < 6; i++)
+            NEED(step_to(beside, kernel_step, other, i, round));
+        NEED(cuStreamSynchronize(other));
+        __atomic_store_n(sign + 16, 1, __ATOMIC_RELEASE);
+        NEED(cuStreamSynchronize(stream));
+    }
+    tell("spun");
+    tell_of("beside", beside);
+}
+
+/* ---- errors ---- */
+
+static void faulting(bool released)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr p;
+    size_t bytes;
+
+    rounds(stream, 6);
+    tell("before");
+    part_of_round(stream, 7, 0, 5);
+    NEED(step_to(0x1234000, kernel_step, stream, 5, 5));
+    if (released) /* which may tell of the fault already */
+        (void)step_to(state, kernel_other, stream, 5, 5);
+    SAY_CODE("synchronise", cuStreamSynchronize(stream));
+    SAY_CODE("launch", step_to(state, kernel_step, stream, 0, 0));
+    SAY_CODE("launch", step_to(state, kernel_step, stream, 1, 1));
+    SAY_CODE("query", cuStreamQuery(stream));
+    SAY_CODE("alloc", cuMemAlloc(&p, 100));
+    SAY_CODE("info", cuMemGetInfo(&bytes, &bytes));
+    SAY_CODE("copy", cuMemcpyHtoDAsync(state, &p, 8, stream));
+    SAY_CODE("synchronise", cuCtxSynchronize());
+    SAY_CODE("destroy", cuStreamDestroy(stream));
+}
+
+/* ---- code, streams and contexts that go ---- */
+
+static void unloading(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (unsigned turn = 0; turn < 6; turn++) {
+        rounds(stream, 5);
+        part_of_round(stream, 7, 0, 7);
+        NEED(cuModuleUnload(module_of_steps));
+        load_steps(turn % 2);
+        tell("unloaded");
+    }
+    part_of_round(stream, 7, 0, 7);
+    NEED(cuFuncSetAttribute(kernel_step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096));
+    part_of_round(stream, 7, 7, STEPS);
+    tell("changed");
+}
+
+static void streams_again(void)
+{
+    CUdeviceptr states[10];
+
+    for (unsigned turn = 0; turn < 10; turn++) {
+        CUstream stream = new_stream(turn % 3 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+
+        state = states[turn] = new_state();
+        rounds(stream, 4);
+        part_of_round(stream, turn, 0, turn % STEPS);
+        NEED(cuStreamDestroy(stream));
+        if (turn % 2)
+            tell("stream gone");
+    }
+    for (unsigned turn = 0; turn < 10; turn++)
+        tell_of("streams gone", states[turn]);
+}
+
+static void contexts_again(void)
+{
+    CUstream first = new_stream(CU_STREAM_NON_BLOCKING);
+    CUcontext home, context;
+    CUfunction kept[3] = {kernel_step, kernel_other, kernel_signal};
+    CUmodule kept_module = module_of_steps;
+    CUdeviceptr kept_state = state;
+
+    NEED(cuCtxGetCurrent(&home));
+    for (unsigned turn = 0; turn < 5; turn++) {
+        rounds(first, 4);
+        part_of_round(first, 9, 0, 6);
+        NEED(cuCtxCreate(&context, NULL, 0, 0));
+        load_steps(false);
+        state = new_state();
+        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+        rounds(stream, 4);
+        tell("in another context");
+        part_of_round(stream, 9, 0, 6);
+        if (turn % 2)
+            NEED(cuCtxSetCurrent(home));
+        NEED(cuCtxDestroy(context));
+        NEED(cuCtxSetCurrent(home));
+        kernel_step = kept[0];
+        kernel_other = kept[1];
+        kernel_signal = kept[2];
+        module_of_steps = kept_module;
+        state = kept_state;
+        part_of_round(first, 9, 6, STEPS);
+        tell("at home");
+    }
+}
+
+static void resetting(void)
+{
+    for (unsigned turn = 0; turn < 4; turn++) {
+        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+        rounds(stream, 5);
+        tell("before a reset");
+        part_of_round(stream, 9, 0, 6);
+        NEED(cuDevicePrimaryCtxReset(0));
+        device_open();
+        load_steps(turn % 2);
+        state = new_state();
+        NEED(cuMemAllocHost((void **)(uintptr_t)&sign, 4096));
+        memset((void *)(uintptr_t)sign, 0, 4096);
+    }
+}
+
+static void allocating(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t round = 0; round < 20; round++) {
+        CUdeviceptr p, q;
+
+        NEED(cuMemAlloc(&p, STATE_BYTES));
+        NEED(cuMemAllocAsync(&q, STATE_BYTES, stream));
+        NEED(cuMemsetD8Async(p, 1, STATE_BYTES, stream));
+        NEED(cuMemsetD8Async(q, 2, STATE_BYTES, stream));
+        part_of_round(stream, round, 0, 5);
+        NEED(step_to(p, kernel_step, stream, 1, round));
+        NEED(step_to(q, kernel_step, stream, 1, round));
+        NEED(cuMemcpyDtoDAsync(state + STATE_BYTES - 8, p + 4, 4, stream));
+        NEED(cuMemcpyDtoDAsync(state + STATE_BYTES - 4, q + 4, 4, stream));
+        NEED(cuMemFreeAsync(q, stream));
+        if (round % 2)
+            part_of_round(stream, round, 5, STEPS);
+        NEED(cuMemFree(p));
+    }
+    tell("allocated and freed");
+}
+
+static void capturing(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING),
+             other = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_RELAXED,
+                                   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                   CU_STREAM_CAPTURE_MODE_GLOBAL};
+    CUdeviceptr p = new_state();
+
+    for (unsigned turn = 0; turn < 6; turn++) {
+        CUgraph graph;
+        CUgraphExec exec;
+        size_t n = 0;
+
+        rounds(stream, 4);
+        part_of_round(stream, turn, 0, 6);
+        NEED(step_to(p, kernel_step, other, 1, turn));
+        NEED(cuStreamBeginCapture(stream, modes[turn % 3]));
+        part_of_round(stream, turn, 0, STEPS);
+        NEED(step_to(p, kernel_step, other, 2, turn));
+        NEED(cuStreamEndCapture(stream, &graph));
+        NEED(cuGraphGetNodes(graph, NULL, &n));
+        say("captured %zu", n);
+        NEED(cuGraphInstantiate(&exec, graph, 0));
+        for (unsigned i = 0; i < 8; i++) {
+            NEED(cuGraphLaunch(exec, stream));
+            part_of_round(stream, i, 0, i);
+        }
+        NEED(cuGraphExecDestroy(exec));
+        NEED(cuGraphDestroy(graph));
+        tell("own graphs");
+    }
+    tell_of("beside them", p);
+}
+
+static void CUDA_CB count_calls(void *data)
+{
+    uint32_t *counts = data;
+
+    counts[0]++;
+    counts[1] = mix(counts[1] ^ counts[0]);
+}
+
+static void host_functions(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    static uint32_t counts[4];
+
+    for (uint32_t round = 0; round < 30; round++) {
+        part_of_round(stream, round, 0, 3);
+        NEED(cuLaunchHostFunc(stream, count_calls, counts));
+        part_of_round(stream, round, 3, 6);
+        NEED(cuLaunchHostFunc(stream, count_calls, counts + round % 2 * 2));
+        if (round % 4 == 0) {
+            NEED(cuStreamSynchronize(stream));
+            say("%u %08x %u %08x", counts[0], counts[1], counts[2], counts[3]);
+        }
+    }
+    tell("with host functions");
+    say("%u %08x %u %08x", counts[0], counts[1], counts[2], counts[3]);
+}
+
+/* ---- the end ---- */
+
+static void *leave(void *how)
+{
+    if (!strcmp(how, "exit"))
+        exit(4);
+    if (!strcmp(how, "quick_exit"))
+        quick_exit(4);
+    _exit(4);
+}
+
+/* With work outstanding, of which each piece says that it was done. */
+static void ending(const char *how)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    pthread_t thread;
+
+    for (uint32_t round = 0; round < 6; round++) {
+        for (uint32_t i = 0; i < 8; i++)
+            launch_speak(stream, round * 10 + i);
+        if (round < 5)
+            NEED(cuStreamSynchronize(stream));
+    }
+    for (uint32_t i = 0; i < 5; i++)
+        launch_speak(stream, 100 + i);
+    if (!strcmp(how, "thread")) {
+        NEED(pthread_create(&thread, NULL, leave, "exit"));
+        (void)pthread_join(thread, NULL);
+    }
+    if (!strcmp(how, "endless"))
+        launch_await(await_kernel(), new_stream(CU_STREAM_NON_BLOCKING));
+    if (!strcmp(how, "destroy"))
+        NEED(cuStreamDestroy(stream));
+    if (!strcmp(how, "exec"))
+        execl("/bin/echo", "echo", "another program", (char *)NULL);
+    if (strcmp(how, "return") != 0)
+        (void)leave((void *)(uintptr_t)how);
+}
+
+static void forking(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    rounds(stream, 5);
+    for (unsigned turn = 0; turn < 6; turn++) {
+        int status;
+
+        part_of_round(stream, turn, 0, 6);
+        pid_t child = fork();
+        if (!child) {
+            if (turn % 3 == 0)
+                _exit(3);
+            SAY_CODE("child synchronises", cuCtxSynchronize());
+            SAY_CODE("child launches", step_to(state, kernel_step, stream, 6, 6));
+            exit(turn % 3);
+        }
+        NEED(waitpid(child, &status, 0) != child);
+        say("child: %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        part_of_round(stream, turn, 6, STEPS);
+        NEED(cuStreamSynchronize(stream));
+    }
+    tell("forked");
+}
+
+/* Memory taken and given back in stream order: on the legacy stream, which is a barrier even for
+ * that; and on a per-thread stream, while another thread lets go of what is withheld there. */
+static void stream_ordered(void)
+{
+    CUstream streams[2] = {new_stream(CU_STREAM_DEFAULT), new_stream(CU_STREAM_DEFAULT)};
+    CUdeviceptr copy = new_state(), temporary;
+
+    for (uint32_t round = 0; round < 30; round++) {
+        for (unsigned i = 0; i < 4; i++)
+            step(streams[0], i, round);
+        NEED(cuMemAllocAsync(&temporary, 64, CU_STREAM_LEGACY));
+        NEED(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, streams[1]));
+        NEED(cuMemFreeAsync(temporary, CU_STREAM_LEGACY));
+        NEED(cuStreamSynchronize(streams[1]));
+        tell_of("behind the legacy stream", copy);
+    }
+    for (uint32_t round = 0; round < 30; round++) {
+        for (unsigned i = 0; i < 4; i++)
+            step(CU_STREAM_PER_THREAD, i, round);
+        NEED(cuMemAllocAsync(&temporary, STATE_BYTES, CU_STREAM_PER_THREAD));
+        NEED(cuMemsetD8Async(temporary, 0, STATE_BYTES, CU_STREAM_PER_THREAD));
+        NEED(step_to(temporary, kernel_step, CU_STREAM_PER_THREAD, 1, round));
+        if (round % 3 == 2)
+            (void)usleep(5000); /* the watchdog's turn */
+        NEED(cuMemcpyDtoDAsync(copy, temporary, 64, CU_STREAM_PER_THREAD));
+        NEED(cuMemFreeAsync(temporary, CU_STREAM_PER_THREAD));
+    }
+    NEED(cuCtxSynchronize());
+    tell_of("temporaries", copy);
+    tell("in stream order");
+}
+
+/* Kernels with clusters of their own: the driver refuses grids that are not whole clusters, at
+ * once. */
+static void clustered(void)
+{
+    const CUfunction_attribute width = CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t round = 0; round < 60; round++) {
+        if (round % 20 == 5)
+            NEED(cuFuncSetAttribute(kernel_step, width, 2));
+        if (round % 20 == 15)
+            NEED(cuFuncSetAttribute(kernel_step, width, 0));
+        for (unsigned i = 0; i < STEPS; i++) {
+            uint32_t grid = i == 7 && round % 6 == 5 ? 3 : 2 + 2 * (round % 3 == 2), value = round;
+            void *args[] = {&state, &i, &value};
+            CUresult result =
+                cuLaunchKernel(kernel_step, grid, 1, 1, 32, 1, 1, 0, stream, args, NULL);
+
+            if (result)
+                say("round %u, step %u: %d", round, i, (int)result);
+        }
+        NEED(cuStreamSynchronize(stream));
+    }
+    tell("with clusters");
+}
+
+/* ---- which ---- */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} parts[] = {
+    {"exactly", exactly},         {"diverging", diverging},
+    {"uploads", uploads},         {"pinned", pinned_copies},
+    {"legacy", on_legacy},        {"events", with_events},
+    {"polling", polling},         {"spinning", spinning},
+    {"unloading", unloading},     {"streams", streams_again},
+    {"contexts", contexts_again}, {"allocating", allocating},
+    {"capturing", capturing},     {"per-thread", per_thread_streams},
+    {"beside", capturing_beside}, {"many", many_streams},
+    {"resetting", resetting},     {"host", host_functions},
+    {"forking", forking},         {"clustered", clustered},
+    {"ordered", stream_ordered},  {"sleeping", sleeping},
+    {"known", known_to_be_done},  {"waited", waited_rounds},
+    {"running", running_on},
+};
+
+int main(int argc, char **argv)
+{
+    const char *part = argc > 1 ? argv[1] : "", *more = argc > 2 ? argv[2] : "";
+
+    begin();
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (strcmp(part, parts[i].name) != 0)
+            continue;
+        parts[i].run();
+        say("violations: %u", sim_violations());
+        return 3;
+    }
+    if (!strcmp(part, "threads"))
+        by_threads(!strcmp(more, "shared") || !strcmp(more, "turns"), !strcmp(more, "turns"));
+    else if (!strcmp(part, "faulting"))
+        faulting(!strcmp(more, "released"));
+    else if (!strcmp(part, "flushing"))
+        return flushing(more);
+    else if (!strcmp(part, "ending"))
+        ending(more);
+    else
+        return 97;
+    return 3;
+}

@@ -1,9 +1,0 @@
-/* Allocates for whoever asks: the caller is this library. */
-#include "rules_module.h"
-
-CUresult module_allocate(CUdeviceptr *ret_p, size_t bytes)
-{
-    volatile CUresult result = cuMemAlloc(ret_p, bytes); /* no tail call: then we were not there */
-
-    return result;
-}

@@ -1,0 +1,238 @@
+"""README.md and docs/ against what the code and the command say: tables, rules, settings, examples."""
+
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+import command
+from command import CommandTest, allograft, paths
+
+
+def read(name):
+    with open(os.path.join(paths.root, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def pages():
+    return ["README.md", "CONTRIBUTING.md"] + sorted(glob.glob("docs/*.md", root_dir=paths.root))
+
+
+def all_texts():
+    """The sources of the library and the command, with the pieces of each text in one."""
+    said = ""
+    for folder in ("interpose", "policy", "graph", "tools"):
+        for name in glob.glob(f"{folder}/**/*.[chd]*", root_dir=paths.root, recursive=True):
+            if name.endswith((".c", ".h", ".def")):
+                said += re.sub(r'"\s*\n?\s*"', "", read(name))
+    return said
+
+
+COVERAGE = r"<!-- coverage table -->\n((?:\|[^\n]*\n)*)"
+
+
+class Pages(CommandTest):
+    def block(self, page, pattern):
+        match = re.search(pattern, read(page), re.DOTALL)
+        self.assertIsNotNone(match, pattern)
+        return match[1]
+
+    def test_settings_are_the_commands(self):
+        self.assertEqual(self.block("docs/settings.md", r"<!-- allograft options -->\n```text\n(.*?)```\n"),
+                         allograft("options").stdout)
+
+    def test_examples_of_rules_are_rules(self):
+        text = "".join(read(page) for page in pages())
+        rules = re.findall(r'ALLOGRAFT_RULES="([^"]+)"', text) + re.findall(r"--rule '([^']+)'", text)
+        rules += re.findall(r"^RULES = (.*)$", text, re.MULTILINE)
+        rules += re.findall(r"`((?:size|from|thread|nth)[^`]*:(?:native|pool|managed))`", text)
+        self.assertGreater(len(rules), 9)
+        for rule in rules:
+            result = allograft("run", "--rule", rule, "true")
+            self.assertEqual((result.returncode, result.stderr), (0, ""), rule)
+
+    def test_rules_name_every_word(self):
+        source = read("interpose/settings/rules.c")
+        conditions = re.search(r'condition_words\[\] = "([^"]+)"', source)[1].split("|")
+        chapter = self.block("docs/settings.md", r"\n## Rules\n(.*?)\n## ")
+        for word in conditions:
+            self.assertRegex(chapter, rf"`{re.escape(word)}[`<=>]")
+        actions = re.findall(r'\[AG_SAYS_\w+\] = \{"(\w*)",\s*"([^"]+)"\}', source)
+        self.assertEqual(len(actions), 7)
+        for name, values in actions:
+            written = values.replace("|", r"\|") if name else "` `".join(values.split("|"))
+            for value in values.split("|"):
+                self.assertIn(value, chapter)
+            self.assertTrue(not name or f"`{name}=" in chapter, name)
+            self.assertTrue(name in ("", "async") and values.split("|")[0] in chapter
+                            or f"`{name}={written}`" in chapter, name)
+
+    def test_the_file_of_settings_is_one(self):
+        with command.tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.conf")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self.block("docs/settings.md", r"```ini\n(.*?)```"))
+            result = allograft("run", "--config", path, "true")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_coverage_is_the_lists(self):
+        script = os.path.join(paths.root, "tools", "coverage_table.py")
+        printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+        self.assertIn("`cuMemAlloc_v2`", printed.stdout)
+        self.assertIn("`cuMemFreeAsync` (`_ptsz`)", printed.stdout)
+        self.assertEqual(self.block("docs/guarantees.md", COVERAGE), printed.stdout)
+
+    def test_coverage_names_every_hook(self):
+        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/driver/hooks.def"), re.MULTILINE)
+        table = self.block("docs/guarantees.md", COVERAGE)
+        for symbol in hooked:
+            twin = symbol.removesuffix("_ptsz")
+            self.assertIn(f"`{symbol}`" if twin not in hooked or twin == symbol
+                          else f"`{twin}` (`_ptsz`)", table)
+
+    def test_what_troubleshooting_quotes_is_said(self):
+        """Text in quotation marks there is what the library, the command or the report says."""
+        said = all_texts()
+        chapter = self.block("docs/troubleshooting.md", r"(.*?)\n## Finding the allocation")
+        quoted = re.findall(r'(?<!=)"([^"]+)"', re.sub(r"`[^`]*`", "", chapter))
+        self.assertGreater(len(quoted), 20)
+        for quote in quoted:
+            for part in quote.split("..."):
+                self.assertIn(part, said)
+
+    def test_lines_of_reports_are_said(self):
+        """Reports that pages show have the labels and headings of today's reports."""
+        said, n = all_texts(), 0
+        for page in pages():
+            for block in re.findall(r"```(?:text|console)\n(.*?)```", read(page), re.DOTALL):
+                for label in re.findall(r"^ {4}([a-z].*?) {2,}\d|^ {2}((?:[a-z']+ )*[a-z']+)$", block, re.MULTILINE):
+                    self.assertIn(label[0] or label[1], said, page)
+                    n += 1
+        self.assertGreater(n, 35)
+
+    def test_settings_of_troubleshooting_are_taken(self):
+        chapter = self.block("docs/troubleshooting.md", r"(.*?)\n## Finding the allocation")
+        settings = set(re.findall(r"`ALLOGRAFT_(\w+=[\w%]+)`", chapter)) | set(re.findall(r"--set (\w+=\w+)", chapter))
+        self.assertGreater(len(settings), 12)
+        for setting in settings:
+            result = allograft("run", "--set", setting, "true")
+            self.assertEqual((result.returncode, result.stderr), (0, ""), setting)
+
+
+# Launchers of jobs, as far as a program can tell: the variables that each sets, one process after the other.
+LAUNCHER = """#!@PYTHON@
+import os, subprocess, sys
+name, words, n = os.path.basename(sys.argv[0]), sys.argv[1:], 2
+env, mounts = dict(os.environ), {}
+if name in ("docker", "apptainer"):
+    words.pop(0)  # run, exec
+while words and words[0].startswith("-"):
+    option = words.pop(0)
+    if option in ("-n", "--nproc-per-node"):
+        n = int(words.pop(0))
+    elif option in ("-v", "--bind"):
+        outside, inside = words.pop(0).split(":")[:2]
+        mounts[inside] = outside
+    elif option == "--gpus":
+        words.pop(0)
+if name in ("docker", "apptainer"):
+    words.pop(0)  # the image
+    for inside, outside in mounts.items():
+        words = [outside + word[len(inside):] if word.startswith(inside) else word for word in words]
+    env["OF_IMAGE"] = "yes"
+    sys.exit(subprocess.run(words, env=env).returncode)
+rank = {"mpirun": "OMPI_COMM_WORLD_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}[name]
+if name == "torchrun":
+    words.insert(0, sys.executable)
+if name != "mpirun":  # torchrun runs within Slurm, too
+    env["SLURM_PROCID"] = "7"
+for i in range(n):
+    env[rank] = str(i)
+    if subprocess.run(words, env=env).returncode:
+        sys.exit(1)
+"""
+
+
+class Jobs(CommandTest):
+    """The examples of launchers in docs/jobs.md, with launchers that do no more than set variables."""
+
+    def setUp(self):
+        folder = command.tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.mkdir(self.path("bin"))
+        os.mkdir(self.path("build"))
+        os.symlink(paths.command, self.path("build/allograft"))
+        os.symlink(os.path.join(paths.sim, "demo", "demo-sim"), self.path("program"))
+        for name in ("mpirun", "srun", "torchrun", "docker", "apptainer"):
+            self.write("bin/" + name, LAUNCHER.replace("@PYTHON@", sys.executable))
+        self.write("train.py", "import os\nos.execv('./program', ['program'])\n")
+        self.write("best.conf", "POLICY=managed\n")
+        self.write("sbatch", self.block("batch", "bash"))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(self.path(name), 0o755)
+
+    def block(self, mark, kind):
+        match = re.search(rf"<!-- {mark} -->\n```{kind}\n(.*?)```", read("docs/jobs.md"), re.DOTALL)
+        self.assertIsNotNone(match, mark)
+        return match[1]
+
+    def shell(self, line):
+        env = command.clean_environment(LD_LIBRARY_PATH=paths.sim, ALLOGRAFT_LIBRARY=paths.library,
+                                        PATH=self.path("bin") + ":" + os.environ["PATH"])
+        for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+            env.pop(name, None)
+        result = subprocess.run(["bash", "-ec", line], cwd=self.folder, env=env, capture_output=True, text=True,
+                                timeout=120, check=False)
+        self.assertEqual(result.returncode, 0, line + "\n" + result.stderr)
+        return result
+
+    def ranks(self, prefix):
+        found = {}
+        for name in os.listdir(self.folder):
+            if name.startswith(prefix) and name.endswith(".json"):
+                with open(self.path(name), encoding="utf-8") as file:
+                    report = json.load(file)
+                found[name] = report["process"]["rank"]
+                self.assertEqual(report["process"]["program"], "program")
+                self.assertGreater(report["coverage"]["redirected"], 0)
+        return found
+
+    def reads_json(self):
+        return "made without jansson" not in allograft("report", self.path("mpi-0.json")).stderr
+
+    def test_launchers(self):
+        lines = [line[2:].partition(" #")[0] for line in self.block("jobs", "console").splitlines()]
+        self.assertEqual(len([line for line in lines if "--stats" in line]), 3)
+        for line in [line for line in lines if "--stats" in line]:
+            self.shell(line)
+        for launcher in ("mpi", "slurm", "torch"):
+            self.assertEqual(self.ranks(launcher), {f"{launcher}-{rank}.json": rank for rank in (0, 1)})
+        for line in [line for line in lines if "--stats" not in line and self.reads_json()]:
+            self.shell(line)
+            self.assertTrue("--html" not in line or os.path.getsize(self.path("page.html")) > 1000)
+
+    def test_batch_job(self):
+        shown = self.shell("./sbatch || [ $? = 1 ]")
+        self.assertEqual(self.ranks("job"), {"job-0.json": 0, "job-1.json": 1})
+        with open(self.path("job-1.json"), encoding="utf-8") as file:
+            self.assertIn('"value":"managed","source":"file"', file.read())
+        self.assertTrue("2 processes" in shown.stdout or "made without jansson" in shown.stderr, shown.stdout)
+
+    def test_containers(self):
+        lines = self.block("container", "console").splitlines()
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertIn("coverage", self.shell(line[2:]).stderr)
+
+
+if __name__ == "__main__":
+    command.main()

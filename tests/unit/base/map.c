@@ -1,0 +1,122 @@
+/* base/map.c: random puts, takes and looks against a plain array, with keys that fall together. */
+#include "interpose/base/map.h"
+
+#include <string.h>
+
+#include "tests/common/check.h"
+
+#define N_KEYS 3000u
+
+/* Key i of a run: neighbouring addresses, keys that differ in high bits only, and any at all. */
+static uint64_t key_of(unsigned i, unsigned kind)
+{
+    uint64_t state = i;
+
+    if (kind == 0)
+        return 0x7f0000000000u + (uint64_t)i * 512;
+    if (kind == 1)
+        return (uint64_t)(i + 1) << 48;
+    return chance(&state) | 1;
+}
+
+static void check_all(const struct ag_map *map, void *const *model, unsigned kind, unsigned step)
+{
+    size_t count = 0;
+
+    for (unsigned i = 0; i < N_KEYS; i++) {
+        CHECK_SAID(ag_map_get(map, key_of(i, kind)) == model[i], "kind %u, step %u, key %u", kind,
+                   step, i);
+        count += model[i] != NULL;
+    }
+    CHECK_SAID(map->count == count, "kind %u, step %u", kind, step);
+    CHECK(map->count * 2 <= map->capacity);
+}
+
+static void agrees_with_a_model(unsigned kind)
+{
+    static void *model[N_KEYS];
+    static char values[N_KEYS * 2];
+    struct ag_map map = {0};
+    uint64_t state = kind + 1;
+
+    memset(model, 0, sizeof(model));
+    CHECK(ag_map_get(&map, 5) == NULL && ag_map_take(&map, 5) == NULL);
+    for (unsigned step = 0; step < 200000; step++) {
+        unsigned i = (unsigned)chance_below(&state, N_KEYS);
+        /* Waves: the table fills up, then nearly empties, again and again. */
+        bool put = chance_below(&state, 100) < (step / 20000 % 2 ? 20 : 80);
+
+        if (put) {
+            model[i] = &values[chance_below(&state, sizeof(values))];
+            CHECK(ag_map_put(&map, key_of(i, kind), model[i]));
+        } else {
+            CHECK_SAID(ag_map_take(&map, key_of(i, kind)) == model[i], "kind %u, step %u", kind,
+                       step);
+            model[i] = NULL;
+        }
+        if (step % 10000 == 0)
+            check_all(&map, model, kind, step);
+    }
+    check_all(&map, model, kind, 200000);
+    for (unsigned i = 0; i < N_KEYS; i++) {
+        CHECK(ag_map_take(&map, key_of(i, kind)) == model[i]);
+        CHECK(ag_map_take(&map, key_of(i, kind)) == NULL);
+    }
+    CHECK(map.count == 0);
+    ag_map_finish(&map);
+    CHECK(map.entries == NULL && map.capacity == 0 && ag_map_get(&map, 5) == NULL);
+    ag_map_finish(&map);
+}
+
+/* Takes leave no hole in a run of neighbours and no place that only looks taken: each possible
+ * table of up to 7 keys in a small window, each key taken out. */
+static void closes_holes(void)
+{
+    uint64_t keys[64];
+    unsigned n = 0;
+    static char value;
+
+    /* Keys that begin at the last places of a fresh table of 256, so that runs wrap around. */
+    for (uint64_t key = 1; n < N_OF(keys) && key < 4000000; key++) {
+        size_t place = (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & 255;
+
+        if (place >= 253 || place < 2)
+            keys[n++] = key;
+    }
+    for (unsigned gone = 0; gone < 24; gone++) {
+        struct ag_map map = {0};
+
+        for (unsigned i = 0; i < 24; i++)
+            CHECK(ag_map_put(&map, keys[i], &value + i * 0));
+        CHECK(map.capacity == 256);
+        CHECK(ag_map_take(&map, keys[gone]) == &value);
+        for (unsigned i = 0; i < 24; i++)
+            CHECK_SAID((ag_map_get(&map, keys[i]) != NULL) == (i != gone), "%u without %u", i,
+                       gone);
+        for (unsigned i = 0; i < 24; i++)
+            (void)ag_map_take(&map, keys[i]);
+        for (size_t place = 0; place < map.capacity; place++)
+            CHECK(map.entries[place].key == 0 && map.entries[place].value == NULL);
+        ag_map_finish(&map);
+    }
+}
+
+static void replaces(void)
+{
+    struct ag_map map = {0};
+    int a, b;
+
+    CHECK(ag_map_put(&map, 42, &a) && ag_map_put(&map, 42, &b));
+    CHECK(map.count == 1 && ag_map_get(&map, 42) == &b && ag_map_take(&map, 42) == &b);
+    CHECK(map.count == 0 && ag_map_take(&map, 42) == NULL);
+    ag_map_finish(&map);
+}
+
+int main(void)
+{
+    for (unsigned kind = 0; kind < 3; kind++)
+        agrees_with_a_model(kind);
+    closes_holes();
+    replaces();
+    return 0;
+}

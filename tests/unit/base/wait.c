@@ -1,0 +1,101 @@
+/* Waiting for another thread (base/wait.h): asleep, errno kept, no point of cancellation. */
+#include "interpose/base/wait.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "interpose/base/clock.h"
+#include "tests/common/check.h"
+
+#define WAITED_NS 400000000u
+
+static _Atomic bool done;
+
+static uint64_t processor_ns(void)
+{
+    struct timespec time;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void *finish_late(void *unused)
+{
+    const struct timespec time = {0, WAITED_NS};
+
+    (void)nanosleep(&time, NULL);
+    atomic_store(&done, true);
+    return unused;
+}
+
+static void test_sleeps(void)
+{
+    struct ag_wait wait = {0};
+    uint64_t began, used;
+    pthread_t other;
+
+    CHECK(pthread_create(&other, NULL, finish_late, NULL) == 0);
+    began = ag_clock_ns();
+    used = processor_ns();
+    errno = ENOTTY;
+    while (!atomic_load(&done))
+        ag_wait_turn(&wait);
+    used = processor_ns() - used;
+    CHECK(errno == ENOTTY);
+    CHECK(ag_clock_ns() - began >= WAITED_NS / 2);
+    CHECK(used < WAITED_NS / 4);
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
+/* A short wait is over without the kernel: the first turns give up neither the processor nor time.
+ */
+static void test_short(void)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (unsigned i = 0; i < 1000; i++) {
+        struct ag_wait wait = {0};
+        uint64_t began = ag_clock_ns(), took;
+
+        ag_wait_turn(&wait);
+        took = ag_clock_ns() - began;
+        least = took < least ? took : least;
+    }
+    CHECK(least < 10000);
+}
+
+static void *wait_cancelled(void *unused)
+{
+    struct ag_wait wait = {0};
+
+    (void)unused;
+    while (!atomic_load(&done))
+        ag_wait_turn(&wait);
+    for (unsigned i = 0; i < 1000; i++)
+        ag_wait_turn(&wait);
+    return &done;
+}
+
+static void test_not_cancelled(void)
+{
+    pthread_t other;
+    void *result = NULL;
+
+    atomic_store(&done, false);
+    CHECK(pthread_create(&other, NULL, wait_cancelled, NULL) == 0);
+    CHECK(pthread_cancel(other) == 0);
+    atomic_store(&done, true);
+    CHECK(pthread_join(other, &result) == 0);
+    CHECK(result == &done);
+}
+
+int main(void)
+{
+    test_sleeps();
+    test_short();
+    test_not_cancelled();
+    return 0;
+}

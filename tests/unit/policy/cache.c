@@ -1,0 +1,261 @@
+/* policy/cache.c: sizes of blocks, bins, the limit, what has to make room, and threads. */
+#include "policy/cache.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "interpose/report/stats.h"
+#include "policy/ledger.h"
+#include "tests/common/check.h"
+
+#define KIB (1ull << 10)
+#define MIB (1ull << 20)
+#define GIB (1ull << 30)
+
+/* Never smaller than asked, at most an eighth and 2 MiB more (512 B for the smallest), a fixed
+ * point, and never smaller for more. */
+static void check_size(size_t bytes)
+{
+    size_t size = ag_cache_block_size(bytes), most = bytes / 8;
+
+    if (most < 511)
+        most = 511;
+    if (most > 2 * MIB)
+        most = 2 * MIB;
+    CHECK_SAID(size >= bytes, "%zu gets %zu", bytes, size);
+    CHECK_SAID(size - bytes <= most, "%zu gets %zu", bytes, size);
+    CHECK_SAID(size % 512 == 0 || size == bytes, "%zu gets %zu", bytes, size);
+    CHECK_SAID(ag_cache_block_size(size) == size, "%zu gets %zu", bytes, size);
+    if (bytes > 1)
+        CHECK_SAID(ag_cache_block_size(bytes - 1) <= size, "%zu", bytes);
+}
+
+static void sizes_fit(void)
+{
+    uint64_t state = 5;
+
+    CHECK(ag_cache_block_size(1) == 512 && ag_cache_block_size(512) == 512);
+    CHECK(ag_cache_block_size(513) == 1024 && ag_cache_block_size(4097) == 4608);
+    CHECK(ag_cache_block_size(MIB) == MIB && ag_cache_block_size(16 * MIB + 1) == 18 * MIB);
+    CHECK(ag_cache_block_size(100 * GIB + 1) == 100 * GIB + 2 * MIB);
+    for (size_t bytes = 1; bytes < 300000; bytes++)
+        check_size(bytes);
+    for (unsigned power = 1; power < 63; power++) {
+        for (int off = -3; off <= 3; off++)
+            check_size(((size_t)1 << power) + (size_t)off + (power < 3 ? 4 : 0));
+    }
+    for (unsigned i = 0; i < 300000; i++)
+        check_size(1 + (chance(&state) >> (1 + chance_below(&state, 62))));
+    /* No rounding where none fits. */
+    CHECK(ag_cache_block_size(SIZE_MAX) == SIZE_MAX);
+    CHECK(ag_cache_block_size(SIZE_MAX - 100) >= SIZE_MAX - 100);
+}
+
+static const struct ag_mem_desc desc = {.source = AG_SOURCE_POOL};
+
+static struct ag_block *block_of(size_t size)
+{
+    struct ag_block *block = calloc(1, sizeof(*block));
+
+    CHECK(block);
+    block->size = size;
+    block->desc = desc;
+    return block;
+}
+
+static unsigned length(const struct ag_block *list)
+{
+    unsigned n = 0;
+
+    for (; list; list = list->next)
+        n++;
+    return n;
+}
+
+static void let_go(struct ag_block *list)
+{
+    while (list) {
+        struct ag_block *next = list->next;
+
+        free(list);
+        list = next;
+    }
+}
+
+static uint64_t bytes_in(struct ag_cache *cache)
+{
+    return ag_level_current(&cache->bytes);
+}
+
+static struct ag_cache *new_cache(void)
+{
+    struct ag_cache *cache = calloc(1, sizeof(*cache));
+
+    CHECK(cache);
+    ag_cache_init(cache);
+    return cache;
+}
+
+/* What was kept last comes out first; a block serves at most an eighth less than it has. */
+static void serves(void)
+{
+    struct ag_cache *cache = new_cache();
+    struct ag_block *a = block_of(MIB), *b = block_of(MIB), *c = block_of(MIB + 128 * KIB);
+
+    CHECK(!ag_cache_take(cache, 512, desc));
+    CHECK(!ag_cache_keep(cache, a, GIB) && !ag_cache_keep(cache, b, GIB));
+    CHECK(!ag_cache_keep(cache, c, GIB));
+    CHECK(bytes_in(cache) == 3 * MIB + 128 * KIB);
+    CHECK(cache->bytes.peak == bytes_in(cache));
+    CHECK(!ag_cache_take(cache, 512, desc) && !ag_cache_take(cache, 2 * MIB, desc));
+    CHECK(!ag_cache_take(cache, MIB / 2, desc));
+    CHECK(ag_cache_take(cache, MIB, desc) == b && ag_cache_take(cache, MIB, desc) == a && !a->next);
+    CHECK(ag_cache_take(cache, MIB + 128 * KIB, desc) == c);
+    CHECK(!ag_cache_take(cache, MIB, desc) && bytes_in(cache) == 0);
+    free(a);
+    free(b);
+    free(c);
+    free(cache);
+}
+
+/* For every class of sizes: a block put in under its own size is found again. */
+static void finds_every_size(void)
+{
+    struct ag_cache *cache = new_cache();
+
+    for (size_t bytes = 1; bytes < 300 * GIB; bytes += bytes / 20 + 1) {
+        size_t size = ag_cache_block_size(bytes);
+        struct ag_block *block = block_of(size);
+
+        CHECK(!ag_cache_keep(cache, block, UINT64_MAX));
+        CHECK_SAID(ag_cache_take(cache, size, desc) == block, "%zu", size);
+        free(block);
+    }
+    free(cache);
+}
+
+/* Whatever is kept, the limit holds in one thread; nothing is lost, nothing is twice. */
+static void limit_holds(void)
+{
+    const uint64_t limit = 10 * MIB;
+    struct ag_cache *cache = new_cache();
+    unsigned in = 0, out = 0;
+    uint64_t state = 3;
+
+    for (unsigned i = 0; i < 20000; i++) {
+        size_t size = ag_cache_block_size(1 + chance_below(&state, 3 * MIB) / (1 + i % 50));
+        struct ag_block *back = ag_cache_keep(cache, block_of(size), limit);
+
+        in++;
+        out += length(back);
+        let_go(back);
+        CHECK_SAID(bytes_in(cache) <= limit, "after %u blocks", i);
+        if (i % 3 == 0) {
+            struct ag_block *taken = ag_cache_take(cache, size, desc);
+
+            CHECK(!taken || (taken->size >= size && taken->size - size <= size / 8));
+            out += taken != NULL;
+            free(taken);
+        }
+    }
+    {
+        struct ag_block *rest = ag_cache_empty(cache);
+
+        CHECK(in == out + length(rest));
+        let_go(rest);
+    }
+    CHECK(bytes_in(cache) == 0 && !ag_cache_empty(cache));
+    free(cache);
+}
+
+static void edges_of_the_limit(void)
+{
+    struct ag_cache *cache = new_cache();
+    struct ag_block *small = block_of(512), *large = block_of(4 * MIB), *other = block_of(4 * MIB);
+
+    CHECK(ag_cache_keep(cache, small, 0) == small && !small->next); /* nothing is kept */
+    CHECK(ag_cache_keep(cache, large, 4 * MIB - 1) == large);
+    CHECK(!ag_cache_keep(cache, large, 4 * MIB)); /* exactly full */
+    CHECK(!ag_cache_keep(cache, other, 8 * MIB));
+    /* A small one comes: a large one makes room, the other stays. */
+    CHECK(length(ag_cache_empty(cache)) == 2);
+    CHECK(!ag_cache_keep(cache, large, 8 * MIB) && !ag_cache_keep(cache, other, 8 * MIB));
+    CHECK(ag_cache_keep(cache, small, 8 * MIB) == other && bytes_in(cache) == 4 * MIB + 512);
+    CHECK(length(ag_cache_empty(cache)) == 2);
+    free(small);
+    free(large);
+    free(other);
+    free(cache);
+}
+
+/* --- threads: blocks of their own go in, anybody's come out --- */
+
+#define N_THREADS     4u
+#define N_STEPS       30000u
+#define THREADS_LIMIT (64 * MIB)
+
+static struct ag_cache *shared;
+static _Atomic int64_t n_inside;
+
+static void count_out(struct ag_block *list)
+{
+    while (list) {
+        struct ag_block *next = list->next;
+
+        CHECK(atomic_exchange(&list->state, AG_BLOCK_LIVE) == AG_BLOCK_KEPT); /* only once out */
+        atomic_fetch_sub(&n_inside, 1);
+        free(list);
+        list = next;
+    }
+}
+
+static void *use(void *seed)
+{
+    uint64_t state = (uintptr_t)seed;
+
+    for (unsigned i = 0; i < N_STEPS; i++) {
+        size_t size = ag_cache_block_size(1 + chance_below(&state, 256 * KIB));
+
+        if (chance_below(&state, 2)) {
+            struct ag_block *taken = ag_cache_take(shared, size, desc);
+
+            CHECK(!taken || (taken->size >= size && !taken->next));
+            count_out(taken);
+        } else {
+            struct ag_block *block = block_of(size);
+
+            block->state = AG_BLOCK_KEPT;
+            atomic_fetch_add(&n_inside, 1);
+            count_out(ag_cache_keep(shared, block, THREADS_LIMIT));
+        }
+        if (i % 5000 == 4999)
+            count_out(ag_cache_empty(shared));
+    }
+    return NULL;
+}
+
+static void threads_share(void)
+{
+    pthread_t threads[N_THREADS];
+
+    shared = new_cache();
+    for (uintptr_t i = 0; i < N_THREADS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, use, (void *)(i + 1)));
+    for (unsigned i = 0; i < N_THREADS; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    CHECK(bytes_in(shared) <= THREADS_LIMIT + N_THREADS * 512 * KIB);
+    count_out(ag_cache_empty(shared));
+    CHECK(n_inside == 0 && bytes_in(shared) == 0);
+    free(shared);
+}
+
+int main(void)
+{
+    sizes_fit();
+    serves();
+    finds_every_size();
+    limit_holds();
+    edges_of_the_limit();
+    threads_share();
+    return 0;
+}

@@ -1,0 +1,191 @@
+/* policy/ledger.c: what goes in comes out once, whoever asks; blocks of a context; forgetting. */
+#include "policy/ledger.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/common/check.h"
+
+/* The ledger only compares these. */
+static char context_a, context_b;
+#define A ((struct ag_context *)(void *)&context_a)
+#define B ((struct ag_context *)(void *)&context_b)
+
+static const struct ag_mem_desc pool_shape = {.source = AG_SOURCE_POOL};
+static const struct ag_mem_desc native_shape = {.source = AG_SOURCE_NATIVE};
+
+#define BASE 0x7f0000000000ull
+
+static void one_block(void)
+{
+    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL, copy;
+    uint64_t first_id;
+
+    CHECK(block && block->address == BASE && block->size == 4096 && block->context == A);
+    /* Not the program's yet. */
+    CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_NOT_LIVE && !claimed);
+    ag_ledger_give(block, 4000);
+    CHECK(ag_ledger_look(BASE, &copy) && copy.requested == 4000 && copy.size == 4096);
+    CHECK(copy.state == AG_BLOCK_LIVE && copy.placement == AG_PLACE_POOL && copy.context == A);
+    CHECK(!ag_ledger_look(BASE + 1, &copy) && !ag_ledger_look(BASE + 512, &copy));
+    CHECK(ag_ledger_claim(BASE + 1, &claimed) == AG_CLAIM_UNKNOWN && !claimed);
+    first_id = block->buffer_id;
+    CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_OURS && claimed == block);
+    claimed = NULL;
+    CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_NOT_LIVE && !claimed);
+    CHECK(ag_ledger_look(BASE, &copy) && copy.state == AG_BLOCK_KEPT);
+    ag_ledger_give(block, 100); /* again, to somebody else */
+    CHECK(block->buffer_id != first_id && block->requested == 100);
+    CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_OURS);
+    ag_ledger_remove(block);
+    CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_UNKNOWN && !ag_ledger_look(BASE, &copy));
+}
+
+/* Never wrong when it says no; yes is only a hint. */
+static void may_have(void)
+{
+    struct ag_block *blocks[64];
+    unsigned n_elsewhere = 0;
+
+    CHECK(!ag_ledger_may_have(BASE));
+    for (unsigned i = 0; i < 64; i++) {
+        blocks[i] = ag_ledger_enter(BASE + i * (3ull << 20), 512, A, pool_shape);
+        CHECK(blocks[i]);
+    }
+    for (unsigned i = 0; i < 64; i++)
+        CHECK(ag_ledger_may_have(BASE + i * (3ull << 20)));
+    for (unsigned i = 0; i < 1000; i++)
+        n_elsewhere += ag_ledger_may_have(BASE + (1ull << 40) + i * (2ull << 20));
+    CHECK(n_elsewhere < 100);
+    for (unsigned i = 1; i < 64; i++)
+        ag_ledger_remove(blocks[i]);
+    CHECK(ag_ledger_may_have(BASE));
+    ag_ledger_remove(blocks[0]);
+    for (unsigned i = 0; i < 64; i++)
+        CHECK(!ag_ledger_may_have(BASE + i * (3ull << 20)));
+    CHECK(ag_ledger_enter(BASE, 512, A, pool_shape));
+    ag_ledger_begin_child();
+    CHECK(!ag_ledger_may_have(BASE));
+}
+
+static void blocks_of_a_context(void)
+{
+    enum { N = 5000 };
+    struct ag_block *all, copy;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < N; i++) {
+        struct ag_block *block =
+            ag_ledger_enter(BASE + i * 512ull, 512, i % 3 ? A : B, native_shape);
+
+        CHECK(block);
+        if (i % 2)
+            ag_ledger_give(block, i + 1);
+    }
+    all = ag_ledger_claim_all(B);
+    while (all) {
+        struct ag_block *next = all->next;
+
+        size_t i = (all->address - BASE) / 512;
+
+        CHECK(all->context == B && i % 3 == 0);
+        CHECK(all->state == (i % 2 ? AG_BLOCK_LIVE : AG_BLOCK_KEPT));
+        ag_ledger_remove(all);
+        all = next;
+        n++;
+    }
+    CHECK(n == (N + 2) / 3 && !ag_ledger_claim_all(B));
+    for (unsigned i = 0; i < N; i++) {
+        CHECK(ag_ledger_look(BASE + i * 512ull, &copy) == (i % 3 != 0));
+        if (i % 3)
+            CHECK(copy.state == (i % 2 ? AG_BLOCK_LIVE : AG_BLOCK_KEPT));
+    }
+    ag_ledger_begin_child();
+    for (unsigned i = 0; i < N; i++)
+        CHECK(!ag_ledger_look(BASE + i * 512ull, &copy));
+    CHECK(ag_ledger_enter(BASE, 1, A, pool_shape)); /* and begins anew */
+    ag_ledger_begin_child();
+}
+
+/* --- threads --- */
+
+#define N_THREADS 4u
+#define N_BLOCKS  2000u
+
+static pthread_barrier_t ready;
+static _Atomic unsigned n_claimed, n_refused;
+static _Atomic(struct ag_block *) claimed_blocks[N_BLOCKS];
+
+/* Every thread tries to claim every block; each block is claimed once. */
+static void *claim_all_blocks(void *unused)
+{
+    (void)unused;
+    pthread_barrier_wait(&ready);
+    for (unsigned i = 0; i < N_BLOCKS; i++) {
+        struct ag_block *block = NULL;
+        enum ag_claim claim = ag_ledger_claim(BASE + i * 512ull, &block);
+
+        CHECK(claim != AG_CLAIM_UNKNOWN && (claim == AG_CLAIM_OURS) == (block != NULL));
+        if (block)
+            CHECK(!atomic_exchange(&claimed_blocks[i], block));
+        atomic_fetch_add(block ? &n_claimed : &n_refused, 1);
+    }
+    return NULL;
+}
+
+/* Each thread enters, gives, claims and removes addresses of its own, among the others' in the
+ * same shards. */
+static void *come_and_go(void *seed)
+{
+    uint64_t state = (uintptr_t)seed;
+    struct ag_block *mine[64] = {0};
+
+    pthread_barrier_wait(&ready);
+    for (unsigned step = 0; step < 50000; step++) {
+        size_t i = chance_below(&state, N_OF(mine));
+        CUdeviceptr address = 2 * BASE + (i * N_THREADS + (uintptr_t)seed) * 512;
+        struct ag_block copy, *block = NULL;
+
+        CHECK(ag_ledger_look(address, &copy) == (mine[i] != NULL));
+        if (!mine[i]) {
+            mine[i] = ag_ledger_enter(address, 512, A, pool_shape);
+            CHECK(mine[i]);
+            ag_ledger_give(mine[i], step + 1);
+            continue;
+        }
+        CHECK(ag_ledger_claim(address, &block) == AG_CLAIM_OURS && block == mine[i]);
+        if (step % 4) {
+            ag_ledger_remove(block);
+            mine[i] = NULL;
+        } else {
+            ag_ledger_give(block, step + 1);
+        }
+    }
+    return NULL;
+}
+
+static void in_threads(void *(*work)(void *))
+{
+    pthread_t threads[N_THREADS];
+
+    CHECK(!pthread_barrier_init(&ready, NULL, N_THREADS));
+    for (uintptr_t i = 0; i < N_THREADS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, work, (void *)(i + 1)));
+    for (unsigned i = 0; i < N_THREADS; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    CHECK(!pthread_barrier_destroy(&ready));
+}
+
+int main(void)
+{
+    may_have();
+    one_block();
+    blocks_of_a_context();
+    for (unsigned i = 0; i < N_BLOCKS; i++)
+        ag_ledger_give(ag_ledger_enter(BASE + i * 512ull, 512, A, pool_shape), 1);
+    in_threads(claim_all_blocks);
+    CHECK_SAID(n_claimed == N_BLOCKS, "%u claimed", n_claimed);
+    CHECK(n_refused == N_BLOCKS * (N_THREADS - 1));
+    in_threads(come_and_go);
+    return 0;
+}
