@@ -134,28 +134,17 @@ static const char *title_of_group(const char *group)
     return group;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
 static void compare_counters(struct comparison *it)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         const char *group = stat_rows[i].group, *key = stat_rows[i].key;
         bool of_replay = !strcmp(group, "replay") || !strcmp(group, "flushes");
-        enum whole whole = of_replay ? WHOLE_OPERATIONS : WHOLE_CALLS;
-        enum unit unit = UNIT_COUNT;
+        enum unit unit = figure_unit_of_key(key);
+        enum whole whole = unit == UNIT_NS      ? WHOLE_TIME
+                           : unit == UNIT_BYTES ? WHOLE_BYTES
+                           : of_replay          ? WHOLE_OPERATIONS
+                                                : WHOLE_CALLS;
 
-        if (ends_with(key, "_ns")) {
-            unit = UNIT_NS;
-            whole = WHOLE_TIME;
-        } else if (ends_with(key, "bytes")) {
-            unit = UNIT_BYTES;
-            whole = WHOLE_BYTES;
-        }
         compare(it, title_of_group(group), stat_rows[i].label, unit, whole,
                 (double)process_counter(&it->sides[0], i),
                 (double)process_counter(&it->sides[1], i));

@@ -20,6 +20,15 @@ const char outlier_rule[] = "more than 1.5 times the median, or less than the me
                             "in calls must also differ by "
                             "1 % of the process's time, a share by 5 points)";
 
+enum unit figure_unit_of_key(const char *key)
+{
+    size_t length = strlen(key);
+
+    if (length > 3 && !strcmp(key + length - 3, "_ns"))
+        return UNIT_NS;
+    return length >= 5 && !strcmp(key + length - 5, "bytes") ? UNIT_BYTES : UNIT_COUNT;
+}
+
 /* ---- one process --------------------------------------------------------------------------- */
 
 struct memory {

@@ -271,15 +271,6 @@ static void add_group(struct ag_text *text, const struct job *job, const char *g
     html_bars_end(text);
 }
 
-static enum unit unit_of_key(const char *key)
-{
-    size_t length = strlen(key);
-
-    if (length > 3 && !strcmp(key + length - 3, "_ns"))
-        return UNIT_NS;
-    return length >= 5 && !strcmp(key + length - 5, "bytes") ? UNIT_BYTES : UNIT_COUNT;
-}
-
 /* Adds the non-zero counters of a group that are not shares of a sum. */
 static void add_list(struct ag_text *text, const struct job *job, const char *group,
                      const char *caption)
@@ -293,9 +284,10 @@ static void add_list(struct ag_text *text, const struct job *job, const char *gr
         double count = (double)process_counter(&job->total, i);
 
         if (count > 0 && !strcmp(stat_rows[i].group, group))
-            ag_text_add(text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n",
-                        stat_rows[i].label,
-                        html_number(number, sizeof(number), unit_of_key(stat_rows[i].key), count));
+            ag_text_add(
+                text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n",
+                stat_rows[i].label,
+                html_number(number, sizeof(number), figure_unit_of_key(stat_rows[i].key), count));
     }
     ag_text_add(text, "</tbody>\n</table>\n");
 }

@@ -59,6 +59,9 @@ struct figure_row {
     enum unit unit;
 };
 
+/* The unit of a counter, which the end of its key tells: "_ns", "bytes". */
+enum unit figure_unit_of_key(const char *key);
+
 extern const struct figure_row figure_rows[N_FIGURES];
 extern const char outlier_rule[]; /* defines an outlier; part of a sentence */
 

@@ -244,7 +244,7 @@ static int explain_exec_failure(const char *program, bool exists, int error)
     return STATUS_NOT_EXECUTABLE;
 }
 
-static int become_program(char **argv)
+static int exec_program(char **argv)
 {
     char path[PATH_MAX];
     bool exists = find_program(argv[0], path, sizeof(path));
@@ -286,35 +286,24 @@ int command_run(const struct command_line *line)
     struct extras extras = {false, false};
     int status = apply_options(line, &extras);
 
-    if (status)
-        return status;
-    if (settings_check_environment())
-        return STATUS_USAGE;
-    status = make_config_absolute();
-    if (status)
-        return status;
-    status = check_outputs(line->words);
-    if (status)
-        return status;
-    status = locate_library(library, sizeof(library));
-    if (status)
-        return status;
-    status = preload_library(library);
-    if (status)
-        return status;
-    if (extras.simulate) {
+    if (!status && settings_check_environment())
+        status = STATUS_USAGE;
+    if (!status)
+        status = make_config_absolute();
+    if (!status)
+        status = check_outputs(line->words);
+    if (!status)
+        status = locate_library(library, sizeof(library));
+    if (!status)
+        status = preload_library(library);
+    if (!status && extras.simulate)
         status = simulate_driver(library, driver, sizeof(driver));
-        if (status)
-            return status;
-    }
-    status = add_nvtx(library);
+    if (!status)
+        status = add_nvtx(library);
+    if (!status && extras.audit)
+        status = add_audit(library);
     if (status)
         return status;
-    if (extras.audit) {
-        status = add_audit(library);
-        if (status)
-            return status;
-    }
     mark_program();
-    return become_program(line->words);
+    return exec_program(line->words);
 }

@@ -38,6 +38,8 @@ struct top_table {
 bool top_look(int folder, const struct top_table *before, struct top_table *ret);
 void top_finish(struct top_table *table);
 
+/* The memory of all placements together. */
+uint64_t top_memory(const struct top_row *row);
 /* How much a count grew per second; 0 if no time passed or it is not known. */
 double top_rate(const struct top_row *row, uint64_t now, uint64_t before);
 

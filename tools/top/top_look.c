@@ -59,7 +59,7 @@ static void remember(struct top_row *row, const struct top_table *before)
     }
 }
 
-static uint64_t memory_of(const struct top_row *row)
+uint64_t top_memory(const struct top_row *row)
 {
     uint64_t sum = 0;
 
@@ -76,8 +76,8 @@ static int by_importance(const void *a, const void *b)
 
     if (runs_x != runs_y)
         return runs_x ? -1 : 1;
-    if (runs_x && memory_of(x) != memory_of(y))
-        return memory_of(x) > memory_of(y) ? -1 : 1;
+    if (runs_x && top_memory(x) != top_memory(y))
+        return top_memory(x) > top_memory(y) ? -1 : 1;
     return strcmp(y->file, x->file);
 }
 

@@ -13,15 +13,6 @@ static const char *state_of(const struct top_row *row)
     return row->state == AG_RECORD_RUNNING ? "running" : row->ended_by;
 }
 
-static uint64_t memory_of(const struct top_row *row)
-{
-    uint64_t sum = 0;
-
-    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-        sum += row->current[place];
-    return sum;
-}
-
 /* "12.3k", "4.6M": a rate per second. */
 static void rate_text(char *buffer, size_t size, double rate)
 {
@@ -108,7 +99,7 @@ static void memory_cell(char *cell, size_t size, const struct top_row *row, enum
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
         peak += row->peak[place];
     size_cell(cell, size,
-              column == MEMORY        ? memory_of(row)
+              column == MEMORY        ? top_memory(row)
               : column == POOL        ? row->current[AG_PLACE_POOL]
               : column == MANAGED     ? row->current[AG_PLACE_MANAGED]
               : column == NATIVE      ? row->current[AG_PLACE_NATIVE]
@@ -238,7 +229,7 @@ static void add_title(struct ag_text *text, const struct top_table *table, unsig
     for (size_t i = 0; i < table->n; i++) {
         n_running += table->rows[i].state != AG_RECORD_DEAD;
         n_simulated += table->rows[i].simulated;
-        sum += table->rows[i].state != AG_RECORD_DEAD ? memory_of(&table->rows[i]) : 0;
+        sum += table->rows[i].state != AG_RECORD_DEAD ? top_memory(&table->rows[i]) : 0;
     }
     snprintf(title, sizeof(title), "allograft top: %u running with %s, %zu dead", n_running,
              ag_text_size(memory, sizeof(memory), sum), table->n - n_running);
