@@ -5,6 +5,7 @@
 #ifndef AG_BASE_TEXT_H
 #define AG_BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,8 @@ struct ag_text {
 void ag_text_finish(struct ag_text *text);
 void ag_text_add(struct ag_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void ag_text_add_args(struct ag_text *text, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 /* snprintf(3). */
 int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

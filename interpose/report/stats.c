@@ -8,6 +8,14 @@
 
 struct ag_stats ag_stats;
 
+const struct ag_stat_row ag_stat_rows[AG_N_STATS] = {
+#define AG_STAT(id, group, key, label) {#group, #key, label},
+#include "interpose/report/stats.def"
+};
+
+const char *const ag_placement_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host",
+                                                         "spilled"};
+
 _Static_assert(sizeof(struct ag_stats) % AG_STATS_PAGE == 0, "other variables share its pages");
 
 void ag_stats_reset(void)

@@ -22,6 +22,12 @@ enum ag_stat {
     AG_N_STATS
 };
 
+/* A counter's row of stats.def. */
+struct ag_stat_row {
+    const char *group, *key, *label;
+};
+extern const struct ag_stat_row ag_stat_rows[AG_N_STATS];
+
 enum ag_placement {
     AG_PLACE_NATIVE,
     AG_PLACE_POOL,
@@ -30,6 +36,7 @@ enum ag_placement {
     AG_PLACE_SPILLED, /* managed, on the host because it did not fit */
     AG_N_PLACEMENTS
 };
+extern const char *const ag_placement_names[AG_N_PLACEMENTS]; /* in JSON, tables and traces */
 
 #define AG_STATS_DEVICES 16u /* devices of a higher ordinal share the last row */
 #define AG_SIZE_CLASSES  36u /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/base/text.h"
+#include "interpose/report/emitter.h"
 #include "tools/base/complain.h"
 #include "tools/doctor/doctor_driver.h"
 #include "tools/line/command_line.h"
@@ -89,21 +89,27 @@ static void show_text(const struct findings *findings)
 static void show_json(const struct findings *findings)
 {
     struct ag_text text = {0};
+    struct ag_emitter json = {.text = &text};
 
-    ag_text_add(&text,
-                "{\"schema\":\"allograft-doctor/1\",\"version\":\"" ALLOGRAFT_VERSION
-                "\",\"verdict\":\"%s\","
-                "\"simulated\":%s,\"findings\":[",
-                words[findings_worst(findings)], doctor_driver_is_simulated() ? "true" : "false");
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-doctor/1");
+    ag_emit_string(&json, "version", ALLOGRAFT_VERSION);
+    ag_emit_string(&json, "verdict", words[findings_worst(findings)]);
+    ag_emit_bool(&json, "simulated", doctor_driver_is_simulated());
+    ag_emit_array(&json, "findings");
     for (size_t i = 0; i < findings->n; i++) {
         const struct finding *finding = &findings->at[i];
 
-        ag_text_add(&text, "%s\n {\"section\":\"%s\",\"name\":\"%s\",\"verdict\":\"%s\",\"text\":",
-                    i ? "," : "", finding->section, finding->name, words[finding->verdict]);
-        ag_text_add_json(&text, finding->text);
-        ag_text_add(&text, "}");
+        ag_emit_line(&json, 1);
+        ag_emit_object(&json, NULL);
+        ag_emit_string(&json, "section", finding->section);
+        ag_emit_string(&json, "name", finding->name);
+        ag_emit_string(&json, "verdict", words[finding->verdict]);
+        ag_emit_string(&json, "text", finding->text);
+        ag_emit_end(&json);
     }
-    ag_text_add(&text, "]}");
+    ag_emit_end(&json);
+    ag_emit_end(&json);
     puts(text.data ? text.data : "{}");
     ag_text_finish(&text);
 }

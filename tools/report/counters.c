@@ -9,8 +9,6 @@
 
 #include "interpose/base/clock.h"
 
-const char *const place_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host", "spilled"};
-
 const char process_of_other_build[] = "was written by another build of Allograft";
 const char process_cut_short[] = "is cut short";
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/report/emitter.h"
 #include "interpose/settings/options.h"
 #include "tools/report/diff_words.h"
 #include "tools/report/job.h"
@@ -104,13 +105,6 @@ static void find_wholes(struct comparison *it)
     }
 }
 
-static const struct {
-    const char *group, *key, *label;
-} stat_rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key, label},
-#include "interpose/report/stats.def"
-};
-
 static const char *title_of_group(const char *group)
 {
     static const struct {
@@ -137,7 +131,7 @@ static const char *title_of_group(const char *group)
 static void compare_counters(struct comparison *it)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        const char *group = stat_rows[i].group, *key = stat_rows[i].key;
+        const char *group = ag_stat_rows[i].group, *key = ag_stat_rows[i].key;
         bool of_replay = !strcmp(group, "replay") || !strcmp(group, "flushes");
         enum unit unit = figure_unit_of_key(key);
         enum whole whole = unit == UNIT_NS      ? WHOLE_TIME
@@ -145,7 +139,7 @@ static void compare_counters(struct comparison *it)
                            : of_replay          ? WHOLE_OPERATIONS
                                                 : WHOLE_CALLS;
 
-        compare(it, title_of_group(group), stat_rows[i].label, unit, whole,
+        compare(it, title_of_group(group), ag_stat_rows[i].label, unit, whole,
                 (double)process_counter(&it->sides[0], i),
                 (double)process_counter(&it->sides[1], i));
     }
@@ -213,7 +207,7 @@ static void compare_places(struct comparison *it)
 
         sum_place(&it->sides[0], place, sums[0]);
         sum_place(&it->sides[1], place, sums[1]);
-        compare_memory(it, place_names[place], sums);
+        compare_memory(it, ag_placement_names[place], sums);
     }
 }
 
@@ -380,45 +374,53 @@ static void render_text(struct ag_text *text, const struct comparison *it, doubl
         ag_text_add(text, it->n ? "  no number differs by as much\n" : "  no number differs\n");
 }
 
-static void render_json(struct ag_text *text, const struct comparison *it, double least)
+static void emit_row(struct ag_emitter *json, const struct row *row)
 {
     static const char *const units[] = {"count", "bytes", "ns", "percent"};
-    const char *values[2];
-    bool first = true;
 
-    ag_text_add(text, "{\"schema\":\"allograft-diff/1\",\n\"times_compared\":%s,\n\"settings\":[",
-                it->no_times ? "false" : "true");
+    ag_emit_line(json, 1);
+    ag_emit_object(json, NULL);
+    ag_emit_string(json, "group", row->group);
+    ag_emit_string(json, "what", row->name);
+    ag_emit_string(json, "unit", units[row->unit]);
+    ag_emit_raw(json, "a", "%.0f", row->a);
+    ag_emit_raw(json, "b", "%.0f", row->b);
+    ag_emit_raw(json, "weight_percent", "%.3f", row->weight);
+    if (row->a > 0)
+        ag_emit_raw(json, "change_percent", "%.3f", 100 * (row->b - row->a) / row->a);
+    else
+        ag_emit_raw(json, "change_percent", "null");
+    ag_emit_end(json);
+}
+
+static void render_json(struct ag_text *text, const struct comparison *it, double least)
+{
+    struct ag_emitter json = {.text = text};
+    const char *values[2];
+
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-diff/1");
+    ag_emit_bool(&json, "times_compared", !it->no_times);
+    ag_emit_array(&json, "settings");
     for (size_t i = 0; i < ag_options_count(); i++) {
         if (!settings_differ(it, i, values))
             continue;
-        ag_text_add(text, "%s\n {\"name\":\"%s\",\"a\":", first ? "" : ",",
-                    ag_option_info(i)->name);
-        ag_text_add_json(text, values[0]);
-        ag_text_add(text, ",\"b\":");
-        ag_text_add_json(text, values[1]);
-        ag_text_add(text, "}");
-        first = false;
+        ag_emit_line(&json, 1);
+        ag_emit_object(&json, NULL);
+        ag_emit_string(&json, "name", ag_option_info(i)->name);
+        ag_emit_string(&json, "a", values[0]);
+        ag_emit_string(&json, "b", values[1]);
+        ag_emit_end(&json);
     }
-    ag_text_add(text, "],\n\"differences\":[");
-    first = true;
+    ag_emit_end(&json);
+    ag_emit_array(&json, "differences");
     for (size_t i = 0; i < it->n; i++) {
-        const struct row *row = &it->rows[i];
-
-        if (row->weight < least)
-            continue;
-        ag_text_add(text, "%s\n {\"group\":\"%s\",\"what\":", first ? "" : ",", row->group);
-        ag_text_add_json(text, row->name);
-        ag_text_add(
-            text,
-            ",\"unit\":\"%s\",\"a\":%.0f,\"b\":%.0f,\"weight_percent\":%.3f,\"change_percent\":",
-            units[row->unit], row->a, row->b, row->weight);
-        if (row->a > 0)
-            ag_text_add(text, "%.3f}", 100 * (row->b - row->a) / row->a);
-        else
-            ag_text_add(text, "null}");
-        first = false;
+        if (it->rows[i].weight >= least)
+            emit_row(&json, &it->rows[i]);
     }
-    ag_text_add(text, "]}\n");
+    ag_emit_end(&json);
+    ag_emit_end(&json);
+    ag_text_add(text, "\n");
 }
 
 /* ---- words --------------------------------------------------------------------------------- */

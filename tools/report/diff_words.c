@@ -128,7 +128,8 @@ static void add_places(struct ag_text *text, const struct process sides[2])
         if (fabs(here.a / all.a - here.b / all.b) < ALIKE)
             continue;
         ag_text_add(text, "%s%s %.0f -> %.0f",
-                    any ? ", " : "    moved   allocations: ", place_names[place], here.a, here.b);
+                    any ? ", " : "    moved   allocations: ", ag_placement_names[place], here.a,
+                    here.b);
         any = true;
     }
     ag_text_add(text, "%s", any ? "\n" : "");

@@ -191,7 +191,7 @@ unsigned overview(const struct process *process, double elapsed_ns,
 
         for (unsigned row = 0; row < AG_STATS_DEVICES; row++)
             peak += (double)process->stats->bytes[row][place].peak;
-        snprintf(label, sizeof(label), "peak memory, %s", place_names[place]);
+        snprintf(label, sizeof(label), "peak memory, %s", ag_placement_names[place]);
         if (peak > 0)
             add_row(rows, &n, label, UNIT_BYTES, peak, memory.peak);
     }

@@ -10,13 +10,6 @@
 
 #define MOST_BARS_OF_RANKS 200u /* with more processes the table has numbers only */
 
-static const struct {
-    const char *group, *key, *label;
-} stat_rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key, label},
-#include "interpose/report/stats.def"
-};
-
 static const char *const place_colours[AG_N_PLACEMENTS] = {"c0", "c1", "c2", "c3", "c4"};
 
 /* ---- head ---------------------------------------------------------------------------------- */
@@ -125,7 +118,7 @@ static void add_stack(struct ag_text *text, const struct job *job, unsigned row,
                 "role=\"img\"><title>Peak memory by placement</title><desc>");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
         if (peak_of(job, row, place) > 0)
-            ag_text_add(text, "%s %s. ", place_names[place],
+            ag_text_add(text, "%s %s. ", ag_placement_names[place],
                         unit_text(size, sizeof(size), UNIT_BYTES, peak_of(job, row, place)));
     }
     ag_text_add(text, "</desc>");
@@ -154,7 +147,7 @@ static void add_place_line(struct ag_text *text, const struct job *job, unsigned
         "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"share\">%.1f %%</td><td "
         "class=\"num\" data-label=\"at the end\">%s</td><td class=\"num\" "
         "data-label=\"allocs\">%s</td><td class=\"num\" data-label=\"asked for\">%s</td></tr>\n",
-        place_colours[place], place_names[place],
+        place_colours[place], ag_placement_names[place],
         unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
         sum > 0 ? 100 * peak_of(job, row, place) / sum : 0.0,
         unit_text(left, sizeof(left), UNIT_BYTES,
@@ -243,7 +236,7 @@ static double group_sum(const struct job *job, const char *group, double *ret_mo
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         double count = (double)process_counter(&job->total, i);
 
-        if (strcmp(stat_rows[i].group, group))
+        if (strcmp(ag_stat_rows[i].group, group))
             continue;
         sum += count;
         most = count > most ? count : most;
@@ -265,8 +258,8 @@ static void add_group(struct ag_text *text, const struct job *job, const char *g
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         double count = (double)process_counter(&job->total, i);
 
-        if (count > 0 && !strcmp(stat_rows[i].group, group))
-            html_bar(text, colour, stat_rows[i].label, UNIT_COUNT, count, most, sum);
+        if (count > 0 && !strcmp(ag_stat_rows[i].group, group))
+            html_bar(text, colour, ag_stat_rows[i].label, UNIT_COUNT, count, most, sum);
     }
     html_bars_end(text);
 }
@@ -283,11 +276,11 @@ static void add_list(struct ag_text *text, const struct job *job, const char *gr
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         double count = (double)process_counter(&job->total, i);
 
-        if (count > 0 && !strcmp(stat_rows[i].group, group))
-            ag_text_add(
-                text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n",
-                stat_rows[i].label,
-                html_number(number, sizeof(number), figure_unit_of_key(stat_rows[i].key), count));
+        if (count > 0 && !strcmp(ag_stat_rows[i].group, group))
+            ag_text_add(text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n",
+                        ag_stat_rows[i].label,
+                        html_number(number, sizeof(number), figure_unit_of_key(ag_stat_rows[i].key),
+                                    count));
     }
     ag_text_add(text, "</tbody>\n</table>\n");
 }
@@ -471,7 +464,7 @@ static void add_times(struct ag_text *text, const struct job *job)
 
         if (count <= 0)
             continue;
-        snprintf(label, sizeof(label), "%s, %s: %s each", place_names[i / 2],
+        snprintf(label, sizeof(label), "%s, %s: %s each", ag_placement_names[i / 2],
                  i % 2 ? "free" : "alloc", unit_text(each, sizeof(each), UNIT_NS, sum / count));
         html_bar(text, place_colours[i / 2], label, UNIT_NS, sum, most, job->elapsed_ns);
     }
@@ -497,7 +490,7 @@ static void add_replay(struct ag_text *text, const struct job *job)
     if (seen > 0) {
         html_bars_begin(text, "What happened to operations", "operations", "count");
         for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-            html_bar(text, colours[i], i ? stat_rows[parts[i]].label : "on marked streams",
+            html_bar(text, colours[i], i ? ag_stat_rows[parts[i]].label : "on marked streams",
                      UNIT_COUNT, (double)process_counter(&job->total, parts[i]), seen, seen);
         html_bars_end(text);
     }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/report/emitter.h"
+
 /* ---- text ---------------------------------------------------------------------------------- */
 
 static void add_title(struct ag_text *text, const struct job *job)
@@ -112,60 +114,62 @@ void job_render_text(struct ag_text *text, const struct job *job)
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void add_number(struct ag_text *text, enum unit unit, bool known, double value)
+static void emit_figure(struct ag_emitter *json, enum figure figure, bool known, double value)
 {
-    if (!known)
-        ag_text_add(text, "null");
+    const struct figure_row *row = &figure_rows[figure];
+
+    if (known)
+        ag_emit_raw(json, row->key, row->unit == UNIT_PERCENT ? "%.3f" : "%.0f", value);
     else
-        ag_text_add(text, unit == UNIT_PERCENT ? "%.3f" : "%.0f", value);
+        ag_emit_raw(json, row->key, "null");
 }
 
-static void add_process(struct ag_text *text, const struct job *job, const struct process *process)
+static void emit_process(struct ag_emitter *json, const struct job *job,
+                         const struct process *process)
 {
     const struct ag_stats_head *head = &process->stats->head;
-    bool first = true;
 
-    ag_text_add(text, " {\"rank\":");
-    add_number(text, UNIT_COUNT, head->rank >= 0, head->rank);
-    ag_text_add(text, ",\"pid\":%d,\"host\":", head->pid);
-    ag_text_add_json(text, head->host);
-    ag_text_add(text, ",\"program\":");
-    ag_text_add_json(text, head->program);
-    ag_text_add(text, ",\"ended_by\":");
-    ag_text_add_json(text, head->ended_by);
-    ag_text_add(text, ",\"simulated\":%s", head->simulated ? "true" : "false");
+    ag_emit_line(json, 1);
+    ag_emit_object(json, NULL);
+    ag_emit_raw(json, "rank", head->rank < 0 ? "null" : "%d", head->rank);
+    ag_emit_raw(json, "pid", "%d", head->pid);
+    ag_emit_string(json, "host", head->host);
+    ag_emit_string(json, "program", head->program);
+    ag_emit_string(json, "ended_by", head->ended_by);
+    ag_emit_bool(json, "simulated", head->simulated);
     for (unsigned i = 0; i < N_FIGURES; i++) {
         double value = 0;
         bool known = figure_of(process, i, &value);
 
-        ag_text_add(text, ",\"%s\":", figure_rows[i].key);
-        add_number(text, figure_rows[i].unit, known, value);
+        emit_figure(json, i, known, value);
     }
-    ag_text_add(text, ",\"outliers\":[");
+    ag_emit_array(json, "outliers");
     for (unsigned i = 0; i < N_FIGURES; i++) {
-        if (!figure_is_outlier(job, process, i))
-            continue;
-        ag_text_add(text, "%s\"%s\"", first ? "" : ",", figure_rows[i].key);
-        first = false;
+        if (figure_is_outlier(job, process, i))
+            ag_emit_string(json, NULL, figure_rows[i].key);
     }
-    ag_text_add(text, "]}");
+    ag_emit_end(json);
+    ag_emit_end(json);
 }
 
 void job_render_json(struct ag_text *text, const struct job *job)
 {
-    ag_text_add(text,
-                "{\"schema\":\"allograft-job/1\",\n\"outlier_rule\":\"%s\",\n\"processes\":[\n",
-                outlier_rule);
-    for (size_t i = 0; i < job->n; i++) {
-        add_process(text, job, &job->processes[i]);
-        ag_text_add(text, i + 1 < job->n ? ",\n" : "],\n");
-    }
-    ag_text_add(text, "\"medians\":{");
-    for (unsigned i = 0; i < N_FIGURES; i++) {
-        ag_text_add(text, "%s\"%s\":", i ? "," : "", figure_rows[i].key);
-        add_number(text, figure_rows[i].unit, job->medians[i].known, job->medians[i].value);
-    }
-    ag_text_add(text, "},\n\"total\":");
+    struct ag_emitter json = {.text = text};
+
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-job/1");
+    ag_emit_string(&json, "outlier_rule", outlier_rule);
+    ag_emit_array(&json, "processes");
+    for (size_t i = 0; i < job->n; i++)
+        emit_process(&json, job, &job->processes[i]);
+    ag_emit_end(&json);
+    ag_emit_object(&json, "medians");
+    for (unsigned i = 0; i < N_FIGURES; i++)
+        emit_figure(&json, i, job->medians[i].known, job->medians[i].value);
+    ag_emit_end(&json);
+    ag_emit_line(&json, 0);
+    ag_emit_key(&json, "total");
     ag_render_json(text, job->total.stats, &job->total.moment);
-    ag_text_add(text, "}\n");
+    ag_emit_end(&json);
+    ag_text_add(text, "\n");
 }

@@ -54,9 +54,6 @@ void process_make_texts_safe(struct ag_stats *stats);
 
 /* ---- counters.c ---------------------------------------------------------------------------- */
 
-/* "native", "pool", ... */
-extern const char *const place_names[AG_N_PLACEMENTS];
-
 /* Reads a file of counters. Returns NULL, or the fault. */
 const char *counters_read(int fd, struct ag_stats *stats);
 /* Is the process running, dead, or on another machine or in another container? The counters were

@@ -31,13 +31,6 @@ struct reader {
     bool bad;
 };
 
-static const struct stat_row {
-    const char *group, *key;
-} stat_rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key},
-#include "interpose/report/stats.def"
-};
-
 static const char *const hook_names[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
@@ -148,7 +141,7 @@ static void read_counters(struct reader *reader, const json_t *root)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++)
         reader->stats->slots[0].counters[i] =
-            number(reader, part_of_group(reader, root, stat_rows[i].group), stat_rows[i].key);
+            number(reader, part_of_group(reader, root, ag_stat_rows[i].group), ag_stat_rows[i].key);
 }
 
 static void read_process(struct reader *reader, const json_t *root, struct ag_moment *moment)
@@ -335,7 +328,7 @@ static void read_devices(struct reader *reader, const json_t *root)
                                                         : AG_STATS_DEVICES - 1;
         placements = part(reader, device, "placements");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-            read_placement(reader, part(reader, placements, place_names[place]), row, place);
+            read_placement(reader, part(reader, placements, ag_placement_names[place]), row, place);
     }
 }
 

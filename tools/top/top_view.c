@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/report/emitter.h"
 #include "tools/top/top.h"
 
 /* ---- cells --------------------------------------------------------------------------------- */
@@ -257,53 +258,53 @@ void top_render(struct ag_text *text, const struct top_table *table, unsigned co
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void add_number(struct ag_text *text, const char *key, uint64_t value)
+static void emit_row(struct ag_emitter *json, const struct top_row *row)
 {
-    ag_text_add(text, ",\"%s\":%llu", key, (unsigned long long)value);
-}
-
-static void add_row(struct ag_text *text, const struct top_row *row)
-{
-    ag_text_add(text, "{\"pid\":%d,\"rank\":", row->pid);
-    ag_text_add(text, row->rank < 0 ? "null" : "%d", row->rank);
-    ag_text_add(text, ",\"program\":");
-    ag_text_add_json(text, row->program);
-    ag_text_add(text, ",\"host\":");
-    ag_text_add_json(text, row->host);
-    ag_text_add(text, ",\"state\":");
-    ag_text_add_json(text, state_of(row));
-    ag_text_add(text, ",\"alive\":%s,\"simulated\":%s",
-                row->state == AG_RECORD_RUNNING ? "true" : "false",
-                row->simulated ? "true" : "false");
-    add_number(text, "elapsed_ns", row->elapsed_ns);
-    ag_text_add(text, ",\"memory\":{");
-    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-        ag_text_add(text, "%s\"%s\":{\"current_bytes\":%llu,\"peak_bytes\":%llu}", place ? "," : "",
-                    place_names[place], (unsigned long long)row->current[place],
-                    (unsigned long long)row->peak[place]);
-    ag_text_add(text, "}");
-    add_number(text, "allocs", row->now.allocs);
-    add_number(text, "frees", row->now.frees);
-    add_number(text, "alloc_bytes", row->now.bytes);
-    ag_text_add(text, ",\"allocs_per_s\":%.3f,\"frees_per_s\":%.3f,\"alloc_bytes_per_s\":%.3f",
-                top_rate(row, row->now.allocs, row->before.allocs),
-                top_rate(row, row->now.frees, row->before.frees),
+    ag_emit_object(json, NULL);
+    ag_emit_raw(json, "pid", "%d", row->pid);
+    ag_emit_raw(json, "rank", row->rank < 0 ? "null" : "%d", row->rank);
+    ag_emit_string(json, "program", row->program);
+    ag_emit_string(json, "host", row->host);
+    ag_emit_string(json, "state", state_of(row));
+    ag_emit_bool(json, "alive", row->state == AG_RECORD_RUNNING);
+    ag_emit_bool(json, "simulated", row->simulated);
+    ag_emit_number(json, "elapsed_ns", row->elapsed_ns);
+    ag_emit_object(json, "memory");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        ag_emit_object(json, ag_placement_names[place]);
+        ag_emit_number(json, "current_bytes", row->current[place]);
+        ag_emit_number(json, "peak_bytes", row->peak[place]);
+        ag_emit_end(json);
+    }
+    ag_emit_end(json);
+    ag_emit_number(json, "allocs", row->now.allocs);
+    ag_emit_number(json, "frees", row->now.frees);
+    ag_emit_number(json, "alloc_bytes", row->now.bytes);
+    ag_emit_raw(json, "allocs_per_s", "%.3f", top_rate(row, row->now.allocs, row->before.allocs));
+    ag_emit_raw(json, "frees_per_s", "%.3f", top_rate(row, row->now.frees, row->before.frees));
+    ag_emit_raw(json, "alloc_bytes_per_s", "%.3f",
                 top_rate(row, row->now.bytes, row->before.bytes));
-    add_number(text, "cache_hits", row->cache_hits);
-    add_number(text, "cache_misses", row->cache_misses);
-    ag_text_add(text, ",\"replay\":%s", row->replay_on ? "true" : "false");
-    add_number(text, "operations", row->now.operations);
-    add_number(text, "replayed", row->now.replayed);
-    ag_text_add(text, "}");
+    ag_emit_number(json, "cache_hits", row->cache_hits);
+    ag_emit_number(json, "cache_misses", row->cache_misses);
+    ag_emit_bool(json, "replay", row->replay_on);
+    ag_emit_number(json, "operations", row->now.operations);
+    ag_emit_number(json, "replayed", row->now.replayed);
+    ag_emit_end(json);
 }
 
 void top_render_json(struct ag_text *text, const struct top_table *table)
 {
-    ag_text_add(text, "{\"schema\":\"allograft-top/1\",\"other_builds\":%u,\"processes\":[",
-                table->n_others);
+    struct ag_emitter json = {.text = text};
+
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-top/1");
+    ag_emit_number(&json, "other_builds", table->n_others);
+    ag_emit_array(&json, "processes");
     for (size_t i = 0; i < table->n; i++) {
-        ag_text_add(text, i ? ",\n " : "\n ");
-        add_row(text, &table->rows[i]);
+        ag_emit_line(&json, 1);
+        emit_row(&json, &table->rows[i]);
     }
-    ag_text_add(text, "]}\n");
+    ag_emit_end(&json);
+    ag_emit_end(&json);
+    ag_text_add(text, "\n");
 }

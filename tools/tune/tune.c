@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/report/emitter.h"
 #include "tools/base/complain.h"
 #include "tools/base/html.h"
 #include "tools/base/output.h"
@@ -404,38 +405,51 @@ static void show_table(unsigned best, unsigned rounds)
     printf("\n");
 }
 
+static void add_trial_json(struct ag_emitter *json, const struct trial *trial)
+{
+    ag_emit_line(json, 1);
+    ag_emit_object(json, NULL);
+    ag_emit_string(json, "name", trial->name);
+    ag_emit_array(json, "settings");
+    for (unsigned i = 0; trial->settings[i]; i++)
+        ag_emit_string(json, NULL, trial->settings[i]);
+    ag_emit_end(json);
+    ag_emit_number(json, "runs", trial->n);
+    if (simulated) {
+        ag_emit_raw(json, "median_ns", "null");
+        ag_emit_raw(json, "spread_ns", "null");
+    } else {
+        ag_emit_number(json, "median_ns", trial->median_ns);
+        ag_emit_number(json, "spread_ns", trial->spread_ns);
+    }
+    ag_emit_number(json, "peak_bytes", trial->peak_bytes);
+    if (trial->fault)
+        ag_emit_string(json, "fault", trial->fault);
+    else
+        ag_emit_raw(json, "fault", "null");
+    ag_emit_end(json);
+}
+
 static void show_json(unsigned best, unsigned rounds)
 {
     struct ag_text text = {0};
+    struct ag_emitter json = {.text = &text};
 
-    ag_text_add(
-        &text,
-        "{\"schema\":\"allograft-tune/1\",\"version\":\"" ALLOGRAFT_VERSION "\",\"rounds\":%u,"
-        "\"complete\":%s,\"simulated\":%s,\"compared\":%s,\"lines\":%zu,\"lines_left_out\":%zu,"
-        "\"best\":%u,\"trials\":[",
-        rounds, stopped ? "false" : "true", simulated ? "true" : "false",
-        options.output.ignored ? "false" : "true", options.output.text.n,
-        tune_output_left_out(&options.output), best);
-    for (unsigned i = 0; i < N_TRIALS; i++) {
-        const struct trial *trial = &trials[i];
-
-        ag_text_add(&text, "%s\n {\"name\":\"%s\",\"settings\":[", i ? "," : "", trial->name);
-        for (unsigned k = 0; trial->settings[k]; k++)
-            ag_text_add(&text, "%s\"%s\"", k ? "," : "", trial->settings[k]);
-        ag_text_add(&text, "],\"runs\":%u,", trial->n);
-        if (simulated)
-            ag_text_add(&text, "\"median_ns\":null,\"spread_ns\":null,");
-        else
-            ag_text_add(&text, "\"median_ns\":%llu,\"spread_ns\":%llu,",
-                        (unsigned long long)trial->median_ns, (unsigned long long)trial->spread_ns);
-        ag_text_add(&text, "\"peak_bytes\":%llu,\"fault\":", (unsigned long long)trial->peak_bytes);
-        if (trial->fault)
-            ag_text_add_json(&text, trial->fault);
-        else
-            ag_text_add(&text, "null");
-        ag_text_add(&text, "}");
-    }
-    ag_text_add(&text, "]}");
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-tune/1");
+    ag_emit_string(&json, "version", ALLOGRAFT_VERSION);
+    ag_emit_number(&json, "rounds", rounds);
+    ag_emit_bool(&json, "complete", !stopped);
+    ag_emit_bool(&json, "simulated", simulated);
+    ag_emit_bool(&json, "compared", !options.output.ignored);
+    ag_emit_number(&json, "lines", options.output.text.n);
+    ag_emit_number(&json, "lines_left_out", tune_output_left_out(&options.output));
+    ag_emit_number(&json, "best", best);
+    ag_emit_array(&json, "trials");
+    for (unsigned i = 0; i < N_TRIALS; i++)
+        add_trial_json(&json, &trials[i]);
+    ag_emit_end(&json);
+    ag_emit_end(&json);
     puts(text.data ? text.data : "{}");
     ag_text_finish(&text);
 }
