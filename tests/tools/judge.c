@@ -28,7 +28,7 @@ static void test_time(void)
     CHECK(tune_gain(trials, 2, TUNE_TIME) > 1.42 && tune_gain(trials, 2, TUNE_TIME) < 1.43);
     trials[3] = trial(500, 10, 1);
     CHECK(tune_judge(trials, 4, TUNE_TIME) == 3);
-    trials[3].fault = "OTHER OUTPUT";
+    trials[3].fault = "DIFFERENT OUTPUT";
     CHECK(tune_judge(trials, 4, TUNE_TIME) == 2);
     trials[2] = trial(700, 300, 1); /* may be anything */
     CHECK(tune_judge(trials, 4, TUNE_TIME) == 0);
@@ -79,10 +79,10 @@ static void test_lines_that_tell_times(void)
     };
 
     for (unsigned i = 0; i < sizeof(times) / sizeof(times[0]); i++)
-        CHECK(tune_tells_time(times[i], strlen(times[i])));
+        CHECK(tune_reports_time(times[i], strlen(times[i])));
     for (unsigned i = 0; i < sizeof(results) / sizeof(results[0]); i++)
-        CHECK(!tune_tells_time(results[i], strlen(results[i])));
-    CHECK(!tune_tells_time("7 ms", 2)); /* no byte behind the end */
+        CHECK(!tune_reports_time(results[i], strlen(results[i])));
+    CHECK(!tune_reports_time("7 ms", 2)); /* no byte behind the end */
 }
 
 static struct tune_text text(uint64_t *lines, size_t n)

@@ -44,7 +44,7 @@ class Machines(DoctorTest):
         self.assertIn(result.returncode, (0, 3), result.stdout)
         self.assertEqual(result.stderr, "")
         self.assertIn("peer access between devices: 0-1\n", result.stdout)
-        self.assertRegex(result.stdout, r"\n(All of it works|It works) on the simulated driver[^\n]*\n\Z")
+        self.assertRegex(result.stdout, r"\n(Everything works|It works) on the simulated driver[^\n]*\n\Z")
         self.assertEqual(result.stdout.count("Simulated GPU"), 2)
 
     def test_without_test(self):
@@ -55,18 +55,18 @@ class Machines(DoctorTest):
         result = self.without_driver("doctor")
         self.assertEqual((result.returncode, result.stderr), (1, ""))
         self.assertIn("\n FAIL  no GPU can be used here: there is no NVIDIA driver (libcuda.so.1 cannot\n"
-                      "       be loaded). Where there is a GPU,", result.stdout)
-        self.assertTrue(result.stdout.endswith("It does not work here: see FAIL.\n"
-                                               "To see it work without a GPU, on a simulated driver:\n"
+                      "       be loaded). A container must be started", result.stdout)
+        self.assertTrue(result.stdout.endswith("It does not work here; see FAIL.\n"
+                                               "To try it without a GPU, on the simulated driver:\n"
                                                f"  {paths.command} doctor --simulate\n"), result.stdout)
 
     def test_what_it_names_without_a_driver_works(self):
         words = self.without_driver("doctor").stdout.splitlines()[-1].split()
         result = allograft(*words[1:], command=words[0], env=environment(LD_LIBRARY_PATH=None))
         self.assertIn(result.returncode, (0, 3), result.stdout)
-        self.assertIn("\n       the simulated driver: what follows says nothing of a GPU, and times mean\n"
-                      "       nothing\n", result.stdout)
-        self.assertRegex(result.stdout, r"\n(All of it works|It works) on the simulated driver[^\n]*\n\Z")
+        self.assertIn("\n       the simulated driver: what follows says nothing about a GPU, and times\n"
+                      "       mean nothing\n", result.stdout)
+        self.assertRegex(result.stdout, r"\n(Everything works|It works) on the simulated driver[^\n]*\n\Z")
 
     def without_driver(self, *words):
         # Of a machine with a driver this test cannot speak.
@@ -139,7 +139,7 @@ class SelfTest(DoctorTest):
         texts = [f["text"] for f in whole["findings"] if f["section"] == "self-test"]
         self.assertEqual(len(texts), 5)
         for text in texts:
-            self.assertIn("OTHER BYTES" if "dlsym" in text else "nothing was redirected", text)
+            self.assertIn("DIFFERENT BYTES" if "dlsym" in text else "nothing was redirected", text)
 
     def test_a_program_that_fails_natively(self):
         findings, _ = self.examine(status=1, SIM_FAIL="cuMemAlloc_v2:9:2")

@@ -213,10 +213,10 @@ class NearNames(CommandTest):
             result = allograft(*words, env=clean_environment(ALOGRAFT_POLICY="x"))
             self.assertEqual(result.returncode, 0)
             self.assertEqual(result.stderr.splitlines()[0],
-                             "allograft: warning: ALOGRAFT_POLICY is no setting; did you mean ALLOGRAFT_POLICY?")
+                             "allograft: warning: ALOGRAFT_POLICY is not a setting; did you mean ALLOGRAFT_POLICY?")
         for name, meant in self.NEAR.items():
             result = allograft("options", "--check", env=clean_environment(**{name: "1"}))
-            self.assertEqual(result.stderr, f"allograft: warning: {name} is no setting; did you mean {meant}?\n")
+            self.assertEqual(result.stderr, f"allograft: warning: {name} is not a setting; did you mean {meant}?\n")
 
     def test_others_are_left_alone(self):
         for name in self.OTHERS:

@@ -77,7 +77,7 @@ class Inputs(OutputTest):
             for args in ((self.report,), (self.report, other)):
                 result = allograft("report", "--html", *args, env=env)
                 self.assert_refused(result, f"--html {self.report}: this is a report, not a page of Allograft",
-                                    "--html takes the name of what is written", status=1)
+                                    "--html takes the name of the output file", status=1)
         page = self.path("page.html")
         self.assertEqual(allograft("report", "--html", page, env=env).stderr, "")
         # A file of counters is one that is read, too, by whatever name it was found.
@@ -85,7 +85,7 @@ class Inputs(OutputTest):
         before = self.read(file)
         for where in (file, counters):
             result = allograft("report", "--html", file, "--force", where, env=env)
-            self.assert_refused(result, "it is read by this command", status=1)
+            self.assert_refused(result, "this command reads that file", status=1)
         self.assertEqual(self.read(file), before)
 
     def test_are_never_written(self):
@@ -96,11 +96,11 @@ class Inputs(OutputTest):
             for out in ("native.json", "soft.json", "hard.json", "./native.json"):
                 for args in ((self.report,), (self.report, self.trace), (self.path("soft.json"),)):
                     result = allograft("report", "--html", out, "--force", *args, cwd=self.folder)
-                    self.assert_refused(result, f"report: --html {out}: it is read by this command", status=1)
+                    self.assert_refused(result, f"report: --html {out}: this command reads that file", status=1)
             for out in ("x.trace", "soft.trace", "hard.trace"):
                 for name in ("x.trace", "soft.trace"):
                     result = allograft("trace", name, "--perfetto", out, "--force", cwd=self.folder)
-                    self.assert_refused(result, f"trace: --perfetto {out}: it is read by this command", status=1)
+                    self.assert_refused(result, f"trace: --perfetto {out}: this command reads that file", status=1)
 
     def test_are_not_standard_output(self):
         with self.assert_untouched():
@@ -109,7 +109,7 @@ class Inputs(OutputTest):
                     result = subprocess.run([paths.command, *args], stdout=out, stderr=subprocess.PIPE, check=False,
                                             env=clean_environment())
                 self.assertEqual(result.returncode, 1)
-                self.assertIn(b"it is read by this command", result.stderr)
+                self.assertIn(b"this command reads that file", result.stderr)
 
 
 class Tuned(OutputTest):
@@ -124,10 +124,10 @@ class Tuned(OutputTest):
             for option in ("--write", "--html"):
                 for out in (program, settings):
                     result = self.tune(option, out, "--force", program, settings)
-                    self.assert_refused(result, f"tune: {option} {out}: it is read by this command", status=1)
+                    self.assert_refused(result, f"tune: {option} {out}: this command reads that file", status=1)
                 result = self.tune(option, settings, "--force", program, ALLOGRAFT_CONFIG=settings)
-                self.assert_refused(result, "it is read by this command", status=1)
-                self.assert_refused(self.tune(option, settings, "true"), "would be lost", status=1)
+                self.assert_refused(result, "this command reads that file", status=1)
+                self.assert_refused(self.tune(option, settings, "true"), "would be overwritten", status=1)
 
     def test_compared_file_comes_back_where_nobody_wrote_it(self):
         """It is removed before each run: but it may be the program's input, named by mistake."""
@@ -168,7 +168,7 @@ class Run(OutputTest):
                 for out in (demo, script, settings):
                     result = allograft("run", "--config", settings, "--set", f"{name}={out}", "--", "sh", script,
                                        demo, env=env)
-                    self.assert_refused(result, f"ALLOGRAFT_{name}={out}: it is the program, or a file that it is given")
+                    self.assert_refused(result, f"ALLOGRAFT_{name}={out}: this is the program or one of its files")
         result = allograft("run", "--stats", self.path("a.json"), "--", "sh", script, demo, env=env)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertIn("a.json", os.listdir(self.folder))
@@ -181,7 +181,7 @@ class Kinds(OutputTest):
         for name, content in others.items():
             out = self.write(name, content)
             with self.assert_untouched():
-                self.assert_refused(self.perfetto(out), f"trace: --perfetto {out}: this is ", "would be lost",
+                self.assert_refused(self.perfetto(out), f"trace: --perfetto {out}: this is ", "would be overwritten",
                                     "--force", status=1)
             self.assert_silent(self.perfetto(out, "--force"), "")
             self.assert_perfetto(out)
@@ -283,7 +283,7 @@ class Whole(OutputTest):
             seen.add(result.returncode)
             if result.returncode:
                 self.assertEqual((result.returncode, self.read(out)), (1, before), result.stderr)
-                self.assertRegex(result.stderr, r"Cannot allocate memory|no memory for \d+ words")
+                self.assertRegex(result.stderr, r"Cannot allocate memory|out of memory for \d+ words")
             self.assertEqual(sorted(os.listdir(self.folder)), ["out.json", "whole.json", "x.trace"])
         self.assertEqual(seen, {0, 1})
         self.assert_perfetto(out)
@@ -369,7 +369,7 @@ class Places(OutputTest):
         out = self.write("closed/out.json", b"")
         os.chmod(out, 0o666)
         os.chmod(self.path("closed"), 0o555)
-        self.assert_refused(self.perfetto(out, **user), "no file can be made beside it", "Permission denied",
+        self.assert_refused(self.perfetto(out, **user), "it cannot be replaced by a new file beside it", "Permission denied",
                             "`--perfetto - > FILE`", status=1)
         self.assert_refused(self.perfetto(self.path("closed/new"), **user), "closed/new: Permission denied", status=1)
         os.chmod(self.path("closed"), 0o777)
@@ -386,7 +386,7 @@ class Places(OutputTest):
         if not result.stderr.startswith("allograft:"):
             self.skipTest("no file system may be mounted here")
         self.assertEqual(result.stdout, "status 1\n")
-        self.assertIn("no file can be made beside it that takes its place (Device or resource busy)", result.stderr)
+        self.assertIn("it cannot be replaced by a new file beside it (Device or resource busy)", result.stderr)
         self.assertEqual(self.read(out), b"")
 
     def test_owner(self):
@@ -424,7 +424,7 @@ class Torn(OutputTest):
                 os.truncate(trace, size)
                 _, said = child.communicate(timeout=60)
             self.assertEqual((child.returncode, said),
-                             (1, f"allograft: trace: {trace}: it became shorter while it was read\n"), size)
+                             (1, f"allograft: trace: {trace}: it was truncated while it was read\n"), size)
 
 
 if __name__ == "__main__":

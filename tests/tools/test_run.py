@@ -132,7 +132,7 @@ class Settings(RunTest):
         self.assert_refused(allograft("run", "--set", "pool_keep=-1", *program), "ALLOGRAFT_POOL_KEEP", "-1")
         self.assert_refused(allograft("run", "--set", "policy", *program), "policy", "KEY=VALUE")
         self.assert_refused(allograft("run", "--set", "=pool", *program), "=pool", "KEY=VALUE")
-        self.assert_refused(allograft("run", "--set", "x" * 500 + "=1", *program), "long a name")
+        self.assert_refused(allograft("run", "--set", "x" * 500 + "=1", *program), "a name that long")
         for name, value in (("ALLOGRAFT_LOG", "loud"), ("ALLOGRAFT_LOGG", "warn")):
             self.assert_refused(allograft("run", *program, env=clean_environment(**{name: value})),
                                 name)

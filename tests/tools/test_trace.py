@@ -149,13 +149,13 @@ class Trace(CommandTest):
         lines = [re.sub(" +", " ", line.strip()) for line in shown.splitlines()]
         for line in ('trace of demo "one" (process 77, rank 3) on host, by allograft 0.1.0',
                      "17 events in 24.01 us, from 1.00 us after the process began; ended by exit",
-                     "7 events were dropped for want of room: ALLOGRAFT_TRACE_BUFFER",
+                     "7 events were dropped because the buffer was full: see ALLOGRAFT_TRACE_BUFFER",
                      "allocations 4", "frees 3", "spilled blocks moved to the device 1", "graphs launched 1",
                      "pool 3 2 1 5.29 KiB 5.00 KiB 300 B", "managed 0 0 0 0 B 1.00 MiB 1.00 MiB",
                      "spilled 1 0 0 1.00 MiB 1.00 MiB 0 B", "own pool 1 1 1 100 B 100 B 0 B",
                      "temporary (freed before any other allocation): 2 of 5",
                      "frees whose allocation is not in the trace: 1", "stream 1", "over_limit 1",
-                     "1 1 4.00 KiB libx.so+0x200 (no symbol: the file cannot be read here)", "1 0 300 B 0x99 (no symbol: in no file)"):
+                     "1 1 4.00 KiB libx.so+0x200 (no symbol: the file cannot be read here)", "1 0 300 B 0x99 (no symbol: the code is not in a file)"):
             self.assertIn(line, lines, shown)
 
     def test_perfetto(self):
@@ -231,16 +231,16 @@ class Trace(CommandTest):
         self.assertEqual(self.site_of(elf_file(functions), caller=0x7120), "before")
         self.assertIn(self.site_of(elf_file(functions), caller=0x7134), ("work(float*, int)", "_Z4workPfi"))
         self.assertEqual(self.site_of(elf_file([("libcudart_static_0053c1d3", 0x120, 0x10)])),
-                         "(CUDA's runtime, linked in)")
+                         "(CUDA runtime, linked statically)")
         self.assertEqual(self.site_of(elf_file([("step\x1b[31m", 0x120, 0x10)])), "step?[31m")
 
     def test_sites_without_a_function_say_why(self):
         functions = [("before", 0x100, 0x10), ("unsized", 0x120, 0)]
-        self.assertEqual(self.site_of(elf_file(functions)), "(no symbol covers it: the file is stripped)")
+        self.assertEqual(self.site_of(elf_file(functions)), "(no symbol: the file is stripped)")
         self.assertEqual(self.site_of(elf_file([("step", 0x120, 0x10)]), build_id="0c0d"),
-                         "(no symbol: the file is another one by now)")
+                         "(no symbol: the file has changed since)")
         self.assertEqual(self.site_of(elf_file([("step", 0x120, 0x10)]), build_id=""), "step")
-        self.assertEqual(self.site_of(b"no ELF"), "(no symbol: the file is no program or library)")
+        self.assertEqual(self.site_of(b"no ELF"), "(no symbol: the file is not a program or library)")
         self.assertEqual(self.site_of(None), "(no symbol: the file cannot be read here)")
         self.assertEqual(self.site_of(b""), "(no symbol: the file cannot be read here)")
 
@@ -259,14 +259,14 @@ class Trace(CommandTest):
         data = header() + NAMES + b"".join(EVENTS)
         for n in (512, 513, 600, 700, len(data) - 1, len(data) - 200):
             self.assertIn("process 77", self.good(self.file(data[:n])))
-        self.assertIn("the file is cut", self.good(self.file(data[:-1])))
-        self.assertIn("it runs, or was killed", self.good(self.file(data[:-64])))
+        self.assertIn("the file is incomplete", self.good(self.file(data[:-1])))
+        self.assertIn("running, or killed", self.good(self.file(data[:-64])))
 
     def test_what_is_no_trace(self):
-        for data, why in ((b"", "no trace"), (b"AGTRACE", "no trace"), (b"\x7fELF" * 300, "no trace"),
-                          (header()[:300], "ends in its header"), (header(version=2), "another version")):
+        for data, why in ((b"", "not a trace"), (b"AGTRACE", "not a trace"), (b"\x7fELF" * 300, "not a trace"),
+                          (header()[:300], "ends within its header"), (header(version=2), "another version")):
             self.assert_refused(allograft("trace", self.file(data)), "a.trace", why, status=1)
-        self.assert_refused(allograft("trace", self.folder), "no regular file", status=1)
+        self.assert_refused(allograft("trace", self.folder), "not a regular file", status=1)
         self.assert_refused(allograft("trace", self.folder + "/none"), "No such file", status=1)
 
     def test_words(self):

@@ -46,7 +46,7 @@ class Compared(TuneTest):
         self.assertEqual([t["runs"] for t in whole["trials"]], [1] * 6)
 
     def test_other_output(self):
-        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"'), [None] * 4 + ["OTHER OUTPUT"] * 2)
+        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"'), [None] * 4 + ["DIFFERENT OUTPUT"] * 2)
 
     def test_times_are_left_out(self):
         """Also one that is the same as long as nothing is faster."""
@@ -57,16 +57,16 @@ class Compared(TuneTest):
 
     def test_what_differs_as_it_is_is_left_out(self):
         whole = self.tune('echo "process $$"; echo "sum $ALLOGRAFT_GRAPH"')
-        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 4 + ["OTHER OUTPUT"] * 2)
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 4 + ["DIFFERENT OUTPUT"] * 2)
         self.assertEqual((whole["compared"], whole["lines"], whole["lines_left_out"]), (True, 2, 1))
 
     def test_other_number_of_lines(self):
         self.assertEqual(self.faults('echo one; [ -z "$ALLOGRAFT_GRAPH" ] || echo took 3 ms'),
-                         [None] * 4 + ["OTHER OUTPUT"] * 2)
+                         [None] * 4 + ["DIFFERENT OUTPUT"] * 2)
 
     def test_left_out_lines_are_told(self):
         result = allograft("tune", "--runs", "1", "sh", "-c", "echo $$; echo two", env=self.environment())
-        self.assertIn("Lines not compared, since they tell times or differ from run to run as it is: 1 of 2.\n",
+        self.assertIn("Lines not compared, since they report times or vary between native runs: 1 of 2.\n",
                       result.stdout)
 
     def test_not_looked_at(self):
@@ -74,7 +74,7 @@ class Compared(TuneTest):
 
     def test_other_status(self):
         self.assertEqual(self.faults('[ "$ALLOGRAFT_POLICY" != managed ]'),
-                         [None] * 3 + ["other exit status"] + [None] * 2)
+                         [None] * 3 + ["different exit status"] + [None] * 2)
 
     def test_signal(self):
         self.assertEqual(self.faults('[ -z "$ALLOGRAFT_FREE" ] || kill -KILL $$'),
@@ -83,12 +83,12 @@ class Compared(TuneTest):
     def test_file(self):
         path = os.path.join(self.folder, "result")
         self.assertEqual(self.faults(f'echo $$; echo "$ALLOGRAFT_FREE" > {path}', "--compare", "file:" + path),
-                         [None] * 2 + ["OTHER OUTPUT"] + [None] * 3)
+                         [None] * 2 + ["DIFFERENT OUTPUT"] + [None] * 3)
 
     def test_never_the_same(self):
         result = allograft("tune", "--runs", "1", "--json", "sh", "-c", "echo $$", env=self.environment())
         self.assertEqual(result.returncode, 0)
-        self.assertIn("differs from run to run, also as it is", result.stderr)
+        self.assertIn("differs from run to run even without Allograft", result.stderr)
         self.assertFalse(json.loads(result.stdout)["compared"])
 
     def test_too_slow(self):
@@ -131,7 +131,7 @@ class Programs(TuneTest):
         self.assertIn("\nBest", result.stdout)
         with open(page, encoding="utf-8") as file:
             text = file.read()
-        for words in NAMES + ["<code>true</code>", "2 runs of each setting", "<p>Best", "spread "]:
+        for words in NAMES + ["<code>true</code>", "2 runs with each setting", "<p>Best", "spread "]:
             self.assertIn(words, text)
         checked = allograft("options", "--check", env=dict(self.environment(), ALLOGRAFT_CONFIG=config))
         self.assertEqual(checked.returncode, 0, checked.stderr)
@@ -140,7 +140,7 @@ class Programs(TuneTest):
         script = '[ -n "$ALLOGRAFT_POLICY" ] || sleep 2; echo "it\'s"'
         result = allograft("tune", "--runs", "1", "sh", "-c", script, env=self.environment())
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertIn("Whole runs of sh, 1 of each setting in turns", result.stdout)
+        self.assertIn("Runs of sh, 1 with each setting, in turn", result.stdout)
         line, = [line for line in result.stdout.splitlines() if " allograft run -- " in line]
         self.assertEqual(shlex.split(line.partition(" -- ")[2]), ["sh", "-c", script])
 
@@ -157,7 +157,7 @@ class Programs(TuneTest):
             os.killpg(child.pid, signal.SIGINT)
             out, err = child.communicate(timeout=60)
         self.assertEqual((child.returncode, command.UNUSED.sub("", err)), (0, ""))
-        self.assertIn("stopped after 0 of 3 rounds", out)
+        self.assertIn("Stopped after 0 of 3 runs of each setting.", out)
         self.assertIn("as it is", out)
 
 

@@ -1,4 +1,4 @@
-/* folder.c: finds and removes counters' files: see folder.h. */
+/* folder.c: lists and removes files of counters: see folder.h. */
 #include "tools/base/folder.h"
 
 #include <dirent.h>
@@ -21,14 +21,15 @@ int folder_open_own(int *ret, char *path, size_t capacity)
     folder = ag_record_open_folder(setting, false);
     if (folder < 0 && folder != -ENOENT) {
         command_complain("%s: %s", path,
-                         folder == -EPERM ? "is not a folder of yours alone" : strerror(-folder));
+                         folder == -EPERM ? "others than you can write to this folder"
+                                          : strerror(-folder));
         return STATUS_FAILED;
     }
     *ret = folder < 0 ? -1 : folder;
     return STATUS_OK;
 }
 
-/* Is the file one of those asked for? `pid` 0: any. */
+/* Does folder_list() with these arguments return the file? */
 static bool is_wanted(int folder, const char *name, int pid, bool all)
 {
     struct ag_record_owner owner;
@@ -56,7 +57,7 @@ static int add_name(struct folder_files *files, const char *name)
         files->names = names;
         files->capacity = capacity;
     }
-    memcpy(files->names[files->n++], name, strlen(name) + 1); /* no longer than a name of ours */
+    memcpy(files->names[files->n++], name, strlen(name) + 1); /* a name that was parsed fits */
     return STATUS_OK;
 }
 
@@ -68,7 +69,7 @@ int folder_list(struct folder_files *files, int pid, bool all)
 
     if (!directory)
         return STATUS_FAILED;
-    rewinddir(directory); /* the descriptors share their place */
+    rewinddir(directory); /* dup() shares the position */
     while (status == STATUS_OK && (entry = readdir(directory))) {
         if (is_wanted(files->folder, entry->d_name, pid, all))
             status = add_name(files, entry->d_name);

@@ -1,4 +1,4 @@
-/* folder.h: folders of counters' files. */
+/* folder.h: lists and removes the files in which processes keep their counters. */
 #ifndef TOOLS_FOLDER_H
 #define TOOLS_FOLDER_H
 
@@ -10,17 +10,18 @@
 /* Files of counters, those of the newest processes first. */
 struct folder_files {
     int folder;
-    char (*names)[AG_RECORD_NAME_MAX]; /* to be freed */
+    char (*names)[AG_RECORD_NAME_MAX]; /* the caller frees it */
     size_t n, capacity;
 };
 
-/* Opens the folder that ALLOGRAFT_COUNTERS names, whose path goes to `path` (PATH_MAX bytes). *ret
- * is -1 where there is none. An exit status, after a line on stderr. */
+/* Opens the folder that ALLOGRAFT_COUNTERS names and writes its path (PATH_MAX bytes). *ret is -1
+ * where it does not exist. Returns an exit status, after a line on stderr if it is not
+ * STATUS_OK. */
 int folder_open_own(int *ret, char *path, size_t capacity);
-/* Fills in the names: of the process `pid`; with 0, of all dead processes, or, with `all`, of any.
- * An exit status, with errno. */
+/* Fills in the names: those of process `pid`; with 0, those of dead processes or, with `all`, of
+ * all. Returns an exit status; errno says what failed. */
 int folder_list(struct folder_files *files, int pid, bool all);
-/* Removes the file of a dead process; complains where that cannot be done. */
+/* Removes the file if its process is dead; prints a line on stderr if that fails. */
 void folder_remove_if_dead(int folder, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* html.c: how pages look, and their pieces: see html.h. */
+/* html.c: the style sheet of the pages, and their parts: see html.h. */
 #include "tools/base/html.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 sequence at `s`, which ends with a NUL; 0 for none. */
+/* The length of the UTF-8 sequence at `s`, a string; 0 if there is no valid one. */
 static size_t sequence(const unsigned char *s)
 {
     size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
@@ -17,7 +17,7 @@ static size_t sequence(const unsigned char *s)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
     }
-    /* Longer than need be, half of a pair, beyond the last one, control characters. */
+    /* Overlong forms, surrogates, code points above U+10FFFF, control characters. */
     if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
         (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90) ||
         (s[0] == 0xc2 && s[1] < 0xa0) || s[0] < 0x20 || s[0] == 0x7f)
@@ -135,11 +135,12 @@ static const char style[] =
 void html_begin(struct ag_text *text, const char *title)
 {
     ag_text_add(
-        text, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-              "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-              "<meta name=\"generator\" content=\"allograft\">\n" /* by which output.c knows it */
-              "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';style-src "
-              "'unsafe-inline'\">\n<title>");
+        text,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+        "<meta name=\"generator\" content=\"allograft\">\n" /* output.c recognises a page by this */
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';style-src "
+        "'unsafe-inline'\">\n<title>");
     html_add(text, title);
     ag_text_add(text, "</title>\n<style>\n%s", colours);
     ag_text_add(text, "%s</style>\n</head>\n<body>\n<main>\n", style);

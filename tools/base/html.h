@@ -1,4 +1,4 @@
-/* html.h: pieces of pages: text that is safe, tables with bars, cards. */
+/* html.h: the parts of an HTML page: escaped text, cards, tables with bars. */
 #ifndef TOOLS_HTML_H
 #define TOOLS_HTML_H
 
@@ -8,32 +8,32 @@
 #include "interpose/base/text.h"
 #include "tools/base/unit.h"
 
-/* Text, also within quotes; bytes that are not UTF-8, and control characters, come out as U+FFFD.
- */
+/* Adds escaped text, which may stand within quotes. Control characters and bytes that are not UTF-8
+ * become U+FFFD. */
 void html_add(struct ag_text *text, const char *value);
 /* "1,234,567", "2.00 MiB", "30.2 us"; returns buffer. */
 const char *html_number(char *buffer, size_t size, enum unit unit, double value);
 
-/* The page up to its first card. Everything it needs is in it. */
+/* Adds the page up to its first card. The page is self-contained. */
 void html_begin(struct ag_text *text, const char *title);
 void html_end(struct ag_text *text);
 
-/* A card; `note` is a sentence below the heading, or NULL. Neither is escaped. `wide`: over the
- * whole width of the page. */
+/* Begins a card. `note` is a sentence below the heading, or NULL; neither is escaped. A `wide` card
+ * spans the whole page. */
 void html_card_begin(struct ag_text *text, bool wide, const char *heading, const char *note);
 void html_card_end(struct ag_text *text);
 
-/* A table of names, numbers, shares and bars. The bars are drawn by numbers that stand beside them,
- * so the table says all that the chart does. */
+/* Begins a table of names, numbers, shares and bars. Each bar stands beside its number, so that the
+ * table says all that the chart does. */
 void html_bars_begin(struct ag_text *text, const char *caption, const char *of_what,
                      const char *number);
-/* `colour` is a class of the style. Bars are as long as `part` of `longest`, shares are of `whole`.
- */
+/* Adds a row. `colour` is a class of the style sheet; the bar's length is `part` / `longest`, the
+ * share is `part` / `whole`. */
 void html_bar(struct ag_text *text, const char *colour, const char *label, enum unit unit,
               double part, double longest, double whole);
 void html_bars_end(struct ag_text *text);
 
-/* A bar by itself, `share` from 0 to 1. */
+/* Adds a bar without a table; `share` is from 0 to 1. */
 void html_bar_alone(struct ag_text *text, const char *colour, double share);
 
 #endif

@@ -1,8 +1,8 @@
-/* mapping.c: maps files, and lives on when their pages cannot be had: see mapping.h.
+/* mapping.c: maps files, and survives when their pages go away: see mapping.h.
  *
- * The kernel says that by SIGBUS. The handler puts a page of zeros where the page was to be and
- * makes a note of it: so the instruction goes on, and whoever asked for the file is told later.
- * systemd's journal is read the same way. The command has one thread. */
+ * Reading a page that is gone raises SIGBUS. The handler maps a page of zeros there and makes a
+ * note of it: the instruction continues, and mapping_is_torn() tells the reader later. systemd
+ * reads its journal in the same way. The command has one thread. */
 #include "tools/base/mapping.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_FILES 32 /* at a time */
+#define MOST_FILES 32 /* mapped at once */
 
 static struct {
     volatile uintptr_t begin, end;
@@ -23,8 +23,8 @@ static struct {
 
 static uintptr_t page_bytes;
 
-/* Of a fault that is not ours the process dies, as it would have without us. */
-static void mend(int signal, siginfo_t *info, void *context)
+/* A fault outside our mappings ends the process, as it would without this handler. */
+static void handle_fault(int signal, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
     int error = errno;
@@ -45,7 +45,7 @@ static void mend(int signal, siginfo_t *info, void *context)
 
 static void install(void)
 {
-    const struct sigaction action = {.sa_sigaction = mend, .sa_flags = SA_SIGINFO};
+    const struct sigaction action = {.sa_sigaction = handle_fault, .sa_flags = SA_SIGINFO};
 
     if (page_bytes)
         return;
@@ -99,7 +99,7 @@ bool mapping_is_torn(const struct mapping *mapping)
 {
     struct stat st;
 
-    /* Within the last page a file that ends early reads as zeros without any signal. */
+    /* Within the last page, bytes behind the end of a file read as zeros without a signal. */
     return mapping->bytes &&
            (slots[mapping->slot].torn || fstat(mapping->fd, &st) || st.st_size < (off_t)mapping->n);
 }

@@ -1,7 +1,7 @@
-/* output.c: writes a file beside the one it takes the place of, and renames it: see output.h.
+/* output.c: writes a temporary file beside the target and renames it into place: see output.h.
  *
- * What is not a file of a folder (a device, a pipe, an open descriptor under its name in /dev) has
- * nothing to lose and cannot be renamed: it is opened and written. */
+ * A device, a pipe or an open descriptor (/dev/fd/3) cannot be replaced by a rename and holds
+ * nothing that could be lost: it is opened and written directly. */
 #include "tools/base/output.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@
 #include "interpose/report/trace_format.h"
 #include "tools/base/complain.h"
 
-#define HEAD_BYTES 4096u /* of a file, by which it is known */
-#define MOST_LINKS 40    /* one behind the other, as the kernel has it */
-#define MOST_NAMES 100   /* tried for the file beside */
+#define HEAD_BYTES 4096u /* of a file, by which its kind is recognised */
+#define MOST_LINKS 40    /* followed one after the other; the kernel's limit, too */
+#define MOST_NAMES 100   /* tried for the temporary file */
 
-/* ---- what is read -------------------------------------------------------------------------- */
+/* ---- files that are read ------------------------------------------------------------------- */
 
 struct identity {
     dev_t device;
@@ -51,7 +51,7 @@ static void keep(const struct stat *st)
         size_t capacity = kept.capacity ? 2 * kept.capacity : 16;
         void *list = reallocarray(kept.list, capacity, sizeof(*kept.list));
 
-        if (!list) { /* one that is not on the list is a file that may be lost */
+        if (!list) { /* a file that is not on the list could be overwritten */
             command_complain("%s", strerror(ENOMEM));
             exit(STATUS_FAILED);
         }
@@ -84,7 +84,7 @@ void output_keep(int fd)
         keep(&st);
 }
 
-/* ---- what a file holds --------------------------------------------------------------------- */
+/* ---- kinds of files ------------------------------------------------------------------------ */
 
 static const struct {
     const char *name, *begins, *contains;
@@ -95,13 +95,13 @@ static const struct {
                          ""},
     [OUTPUT_SETTINGS] = {"a file of settings of `allograft tune`",
                          "# Best of `allograft tune`:", ""},
-    /* What else we know by sight, and can name. */
+    /* Other kinds that a message can name. */
     {"a report", "{", "\"allograft-"},
     {"a trace", AG_TRACE_MAGIC, ""},
     {"a file of counters", AG_STATS_MAGIC, ""},
 };
 
-/* What the file is, by its index in `kinds`; -1: none of these. */
+/* The file's kind as an index into `kinds`, or -1. */
 static int kind_of(const char *head)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -130,15 +130,15 @@ static int check_kind(const struct output *output, const struct stat *st)
     if (kind == (int)output->kind)
         return STATUS_OK;
     command_complain(
-        "%s: %s %s: this is %s, not %s, and would be lost: %s takes the name of what is "
-        "written (--force: replace it)",
+        "%s: %s %s: this is %s, not %s, and would be overwritten: %s takes the name of the "
+        "output file (--force overwrites it)",
         output->command, output->option, output->path,
         kind < 0 ? "another kind of file" : kinds[kind].name, kinds[output->kind].name,
         output->option);
     return STATUS_FAILED;
 }
 
-/* ---- where it goes ------------------------------------------------------------------------- */
+/* ---- the target ---------------------------------------------------------------------------- */
 
 static int complain(const struct output *output, int error)
 {
@@ -147,18 +147,18 @@ static int complain(const struct output *output, int error)
     return STATUS_FAILED;
 }
 
-/* Of a file that cannot be replaced, though it might be written: the shell can do that. */
+/* The file cannot be replaced, though it might be writable: a redirection in the shell works. */
 static int complain_of_place(const struct output *output, int error)
 {
-    command_complain("%s: %s %s: no file can be made beside it that takes its place (%s); `%s - > "
-                     "FILE` writes into the file itself",
+    command_complain("%s: %s %s: it cannot be replaced by a new file beside it (%s); `%s - > FILE` "
+                     "writes into the file itself",
                      output->command, output->option, output->path, strerror(error),
                      output->option);
     return STATUS_FAILED;
 }
 
-/* The descriptor that the path names: to open it once more would be to begin at the file's begin.
- */
+/* The open descriptor that the path names, or -1. Opening the path again would start at the
+ * beginning of the file. */
 static int descriptor_in(const char *path)
 {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
@@ -180,8 +180,8 @@ static int descriptor_in(const char *path)
     return -1;
 }
 
-/* Where the links at the path end, into output->target: there need not be anything. The kernel has
- * been asked before whether they may be followed. */
+/* Writes to output->target where the symbolic links at the path end; nothing need exist there. The
+ * caller's stat() has checked that they may be followed. */
 static int follow_links(struct output *output)
 {
     char *target = output->target;
@@ -204,7 +204,7 @@ static int follow_links(struct output *output)
     return complain(output, ELOOP);
 }
 
-/* Finds out what the path means, and what there is: *ret_there is false where there is nothing. */
+/* Finds out what the path names. *ret_there is false where nothing exists. */
 static int look(struct output *output, struct stat *st, bool *ret_there)
 {
     int error = 0;
@@ -221,11 +221,11 @@ static int look(struct output *output, struct stat *st, bool *ret_there)
     if (output->descriptor >= 0 && fstat(output->descriptor, st))
         return complain(output, errno);
     *ret_there = output->descriptor >= 0 || !error;
-    output->as_it_is = output->descriptor >= 0 || (*ret_there && !S_ISREG(st->st_mode));
+    output->in_place = output->descriptor >= 0 || (*ret_there && !S_ISREG(st->st_mode));
     return STATUS_OK;
 }
 
-/* May a file be made beside the target? */
+/* May a file be created beside the target? */
 static int check_folder(const struct output *output, bool there)
 {
     const char *slash = strrchr(output->target, '/');
@@ -248,35 +248,35 @@ int output_check(struct output *output)
     if (there && S_ISDIR(st.st_mode))
         return complain(output, EISDIR);
     if (there && is_kept(&st)) {
-        command_complain("%s: %s %s: it is read by this command, and would be lost",
+        command_complain("%s: %s %s: this command reads that file, and would overwrite it",
                          output->command, output->option, output->path);
         return STATUS_FAILED;
     }
-    if (output->as_it_is)
+    if (output->in_place)
         return STATUS_OK;
     if (there && check_kind(output, &st))
         return STATUS_FAILED;
-    /* One that is write-protected could be replaced all the same. */
+    /* A rename would replace even a write-protected file. */
     if (there && faccessat(AT_FDCWD, output->path, W_OK, AT_EACCESS))
         return complain(output, errno);
     return check_folder(output, there);
 }
 
-/* ---- beside -------------------------------------------------------------------------------- */
+/* ---- the temporary file -------------------------------------------------------------------- */
 
 static const int ending_signals[] = {SIGHUP, SIGINT, SIGTERM};
 static char *volatile left_behind; /* the name of a file that is not whole */
 
-/* Nothing is left when the user loses timeout. */
+/* Removes the temporary file when the user interrupts the command. */
 static void tidy_and_end(int signal)
 {
     if (left_behind)
         (void)unlink(left_behind);
-    (void)raise(signal); /* by default now, as soon as this returns */
+    (void)raise(signal); /* SA_RESETHAND: this now ends the process */
 }
 
-/* What is to become of signals while there is a file beside; a limit on sizes is to be an error. */
-static void mind_signals(bool begins)
+/* Handles signals while there is a temporary file. A limit on file sizes becomes an error. */
+static void handle_signals(bool begins)
 {
     struct sigaction action = {.sa_handler = tidy_and_end, .sa_flags = (int)SA_RESETHAND};
     static struct sigaction before[sizeof(ending_signals) / sizeof(ending_signals[0])], too_large;
@@ -315,8 +315,8 @@ static int create_beside(struct output *output, mode_t mode)
     return fd;
 }
 
-/* The new file belongs to whom the old one belonged to, and may be read by nobody else. */
-static bool dress_as(int fd, const struct stat *old)
+/* Gives the new file the old one's owner and mode. */
+static bool copy_owner_and_mode(int fd, const struct stat *old)
 {
     struct stat st;
 
@@ -336,7 +336,7 @@ static void drop_beside(struct output *output)
         (void)unlink(output->beside);
     *output->beside = '\0';
     left_behind = NULL;
-    mind_signals(false);
+    handle_signals(false);
     errno = error;
 }
 
@@ -347,13 +347,13 @@ static int open_beside(struct output *output)
     sigset_t all, before;
     int fd, error;
 
-    mind_signals(true);
+    handle_signals(true);
     sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, &before);
     fd = create_beside(output, there ? 0600 : 0666);
     left_behind = output->beside;
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
-    if (fd >= 0 && (!there || dress_as(fd, &old)))
+    if (fd >= 0 && (!there || copy_owner_and_mode(fd, &old)))
         output->file = fdopen(fd, "w");
     if (output->file)
         return STATUS_OK;
@@ -364,7 +364,7 @@ static int open_beside(struct output *output)
     return there ? complain_of_place(output, error) : complain(output, error);
 }
 
-static int open_as_it_is(struct output *output)
+static int open_in_place(struct output *output)
 {
     int fd;
 
@@ -390,11 +390,10 @@ int output_open(struct output *output)
     *output->beside = '\0';
     if (output_check(output))
         return STATUS_FAILED;
-    return output->as_it_is ? open_as_it_is(output) : open_beside(output);
+    return output->in_place ? open_in_place(output) : open_beside(output);
 }
 
-/* Has every byte arrived? Some file systems say so only when they are asked. 0, or what went wrong.
- */
+/* Has every byte been written? Some file systems report errors only on fsync(). 0, or the error. */
 static int finish(struct output *output)
 {
     FILE *file = output->file;
@@ -413,17 +412,17 @@ static int finish(struct output *output)
 int output_close(struct output *output, bool whole)
 {
     int error = finish(output);
-    bool in_place = true;
+    bool moved = true;
 
     if (!error && whole && *output->beside) {
-        in_place = !rename(output->beside, output->target);
-        error = in_place ? 0 : errno;
-        if (in_place)
+        moved = !rename(output->beside, output->target);
+        error = moved ? 0 : errno;
+        if (moved)
             *output->beside = '\0';
     }
-    if (!output->as_it_is)
+    if (!output->in_place)
         drop_beside(output);
-    if (!in_place)
+    if (!moved)
         return complain_of_place(output, error);
     if (error && whole)
         return complain(output, error);
@@ -434,6 +433,6 @@ int output_write(struct output *output, const char *data, size_t length)
 {
     if (output_open(output))
         return STATUS_FAILED;
-    (void)fwrite(data, 1, length, output->file); /* an error stays in the file */
+    (void)fwrite(data, 1, length, output->file); /* output_close() checks for errors */
     return output_close(output, true);
 }

@@ -1,5 +1,5 @@
-/* output.h: the file that a command writes: never one that it reads, nothing that somebody would
- * miss, and all of it or nothing. */
+/* output.h: the file that a command writes. It never replaces a file that the command reads, nor a
+ * file of another kind unless the user says so, and it appears whole or not at all. */
 #ifndef TOOLS_OUTPUT_H
 #define TOOLS_OUTPUT_H
 
@@ -7,38 +7,39 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What is written. A file that begins as one of these may be replaced by another of its kind; so
- * may an empty one. Anything else only with `force`. */
+/* What is written. A file may be replaced by one of the same kind, which its first bytes tell; so
+ * may an empty file. Any other file is replaced only with `force`. */
 enum output_kind { OUTPUT_PAGE, OUTPUT_PERFETTO, OUTPUT_SETTINGS, OUTPUT_N_KINDS };
 
 struct output {
-    const char *command, *option; /* "report", "--html": for what is said */
+    const char *command, *option; /* "report", "--html": for messages */
     const char *path;             /* "-" is standard output */
     enum output_kind kind;
     bool force;
 
     FILE *file;     /* from output_open() to output_close() */
-    bool as_it_is;  /* no file of a folder: a device, a pipe, a descriptor that is open */
-    int descriptor; /* the one that the path names, or -1 */
-    /* Where the links at the path lead, and what is written beside it until it is whole. */
+    bool in_place;  /* written directly: a device, a pipe, or an open descriptor */
+    int descriptor; /* the open descriptor that the path names, or -1 */
+    /* Where symbolic links at the path lead, and the temporary file beside it. */
     char target[PATH_MAX], beside[PATH_MAX];
 };
 
-/* What may not be written, whatever the user says: files that the command reads. By their names, or
- * as they are opened. */
+/* Protects a file that the command reads, by its name or its descriptor: it is never written,
+ * whatever the user says. */
 void output_keep_path(const char *path);
 void output_keep(int fd);
 bool output_is_kept(const char *path);
 
-/* Asked before any work is done: could it be written? Nothing is changed. Each returns an exit
- * status, after one line on stderr if it is not STATUS_OK. */
+/* These return an exit status, after a line on stderr if it is not STATUS_OK. */
+
+/* Can it be written? Called before any work is done; changes nothing. */
 int output_check(struct output *output);
-/* Checks it again, and begins to write. */
+/* Checks again and opens the file to be written. */
 int output_open(struct output *output);
-/* Puts it into its place if it is `whole` and every byte was written; else what was there stays,
- * and nothing else does. */
+/* If the file is `whole` and every byte was written, moves it into place; else removes it, and what
+ * was there before stays. */
 int output_close(struct output *output, bool whole);
-/* The three of a text that is there already. */
+/* Opens, writes `data` and closes. */
 int output_write(struct output *output, const char *data, size_t length);
 
 #endif

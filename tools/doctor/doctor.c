@@ -1,4 +1,5 @@
-/* `allograft doctor`: does it work here, and what can it do? */
+/* doctor.c: `allograft doctor` runs the checks of doctor.h one after the other and shows what they
+ * found. It calls them; none calls it. */
 #include "tools/doctor/doctor.h"
 
 #include <dlfcn.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/base/text.h"
+#include "interpose/report/emitter.h"
 #include "tools/base/complain.h"
 #include "tools/doctor/doctor_driver.h"
 #include "tools/line/command_line.h"
@@ -26,9 +27,9 @@ static int exit_status(enum verdict verdict)
 static const char *const words[] = {"info", "good", "trap", "lack", "fail"};
 
 #define WIDTH  80u
-#define INDENT 7u /* of what stands behind the marks */
+#define INDENT 7u /* of the text behind the marks */
 
-/* The rest of a line that INDENT columns stand on already, in as many lines as it takes. */
+/* Prints the text from column INDENT on, wrapped. */
 static void show_wrapped(const char *text)
 {
     size_t column = INDENT;
@@ -52,18 +53,18 @@ static void show_wrapped(const char *text)
 
 static void show_sum(const struct findings *findings)
 {
-    static const char *const sums[][2] = {{"Nothing was tried", ""},
-                                          {"All of it works", ""},
-                                          {"It works", ". Mind the lines marked '!'"},
-                                          {"It works", ", but for what is marked 'no'"},
-                                          {"It does not work", ": see FAIL"}};
+    static const char *const sums[][2] = {{"Nothing was tested", ""},
+                                          {"Everything works", ""},
+                                          {"It works", "; see the lines marked '!'"},
+                                          {"It works", ", except for the lines marked 'no'"},
+                                          {"It does not work", "; see FAIL"}};
     const char *const *sum = sums[findings_worst(findings)];
     bool simulated = doctor_driver_is_simulated();
 
     printf("%s %s%s.\n", sum[0], simulated ? "on the simulated driver" : "here", sum[1]);
     if (!simulated && (findings_have_failed(findings, "driver", "found") ||
                        findings_have_failed(findings, "driver", "devices")))
-        printf("To see it work without a GPU, on a simulated driver:\n"
+        printf("To try it without a GPU, on the simulated driver:\n"
                "  %s doctor --simulate\n",
                program_invocation_name);
 }
@@ -88,27 +89,33 @@ static void show_text(const struct findings *findings)
 static void show_json(const struct findings *findings)
 {
     struct ag_text text = {0};
+    struct ag_emitter json = {.text = &text};
 
-    ag_text_add(&text,
-                "{\"schema\":\"allograft-doctor/1\",\"version\":\"" ALLOGRAFT_VERSION
-                "\",\"verdict\":\"%s\","
-                "\"simulated\":%s,\"findings\":[",
-                words[findings_worst(findings)], doctor_driver_is_simulated() ? "true" : "false");
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-doctor/1");
+    ag_emit_string(&json, "version", ALLOGRAFT_VERSION);
+    ag_emit_string(&json, "verdict", words[findings_worst(findings)]);
+    ag_emit_bool(&json, "simulated", doctor_driver_is_simulated());
+    ag_emit_array(&json, "findings");
     for (size_t i = 0; i < findings->n; i++) {
         const struct finding *finding = &findings->at[i];
 
-        ag_text_add(&text, "%s\n {\"section\":\"%s\",\"name\":\"%s\",\"verdict\":\"%s\",\"text\":",
-                    i ? "," : "", finding->section, finding->name, words[finding->verdict]);
-        ag_text_add_json(&text, finding->text);
-        ag_text_add(&text, "}");
+        ag_emit_line(&json, 1);
+        ag_emit_object(&json, NULL);
+        ag_emit_string(&json, "section", finding->section);
+        ag_emit_string(&json, "name", finding->name);
+        ag_emit_string(&json, "verdict", words[finding->verdict]);
+        ag_emit_string(&json, "text", finding->text);
+        ag_emit_end(&json);
     }
-    ag_text_add(&text, "]}");
+    ag_emit_end(&json);
+    ag_emit_end(&json);
     puts(text.data ? text.data : "{}");
     ag_text_finish(&text);
 }
 
-/* From now on the simulated driver is the one that is found by its name, here and in the programs
- * of the self-test. */
+/* Makes the simulated driver the one that a look-up by name finds, here and in the programs of the
+ * self-test. */
 static int simulate(void)
 {
     char library[PATH_MAX], driver[PATH_MAX + 64];

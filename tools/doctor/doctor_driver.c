@@ -1,4 +1,4 @@
-/* The doctor on the driver and each device: which policies they allow, and why not. */
+/* doctor_driver.c: checks the driver and each device: which features they support, and why not. */
 #include "tools/doctor/doctor_driver.h"
 
 #include <dlfcn.h>
@@ -10,11 +10,11 @@
 #include "interpose/driver/driver.h"
 #include "tools/doctor/doctor.h"
 
-/* "cuMemAlloc_v2" without its ending, as cuGetProcAddress has it. */
+/* "cuMemAlloc_v2" without its suffix, as cuGetProcAddress takes it. */
 static void base_name(const char *symbol, char *base, size_t capacity)
 {
-    const char *ending = strrchr(symbol, '_');
-    size_t length = ending && ending[1] == 'v' ? (size_t)(ending - symbol) : strlen(symbol);
+    const char *suffix = strrchr(symbol, '_');
+    size_t length = suffix && suffix[1] == 'v' ? (size_t)(suffix - symbol) : strlen(symbol);
 
     if (length >= capacity)
         length = capacity - 1;
@@ -22,7 +22,7 @@ static void base_name(const char *symbol, char *base, size_t capacity)
     base[length] = '\0';
 }
 
-/* The entry point that programs of CUDA 12 get for `symbol`. */
+/* The entry point that a CUDA 12 program gets for `symbol`. */
 static void *by_get_proc(CUresult (*get)(const char *, void **, int, cuuint64_t),
                          const char *symbol)
 {
@@ -40,7 +40,7 @@ bool doctor_driver_is_simulated(void)
     return simulated;
 }
 
-const char *doctor_open_driver(const char *door, struct doctor_calls *ret)
+const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret)
 {
     static const struct {
         const char *name;
@@ -60,7 +60,7 @@ const char *doctor_open_driver(const char *door, struct doctor_calls *ret)
     address = dlsym(handle, "cuGetProcAddress");
     memcpy(&get, &address, sizeof(get));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        bool asks = !strcmp(door, "get-proc") && get;
+        bool asks = !strcmp(lookup, "get-proc") && get;
 
         address = asks ? by_get_proc(get, rows[i].name) : dlsym(handle, rows[i].name);
         if (!address)
@@ -108,13 +108,13 @@ static void look_at_device(struct findings *findings, int device)
                  attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
     if (strstr(name, " MIG "))
         findings_add(findings, VERDICT_TRAP, section, "mig",
-                     "a MIG slice: no peer access, no memory shared with other slices");
+                     "a MIG slice: no peer access, and no memory shared with other slices");
     if (!strncmp(name, "GRID ", 5) || strstr(name, "vGPU"))
         findings_add(findings, VERDICT_TRAP, section, "vgpu",
-                     "a vGPU: managed memory may be switched off by its host");
+                     "a vGPU: its host may have switched managed memory off");
     if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device))
         findings_add(findings, VERDICT_TRAP, section, "pageable",
-                     "reads pageable host memory: frees wait as natively");
+                     "the device reads pageable host memory: frees wait, as natively");
 }
 
 static void look_at_policies(struct findings *findings, int device, int version)
@@ -130,7 +130,7 @@ static void look_at_policies(struct findings *findings, int device, int version)
                      "POLICY=pool: the device has no memory pools; memory stays native");
     if (managed)
         findings_add(findings, VERDICT_GOOD, section, "managed",
-                     "POLICY=managed, OOM=spill, and prefetch");
+                     "POLICY=managed, OOM=spill and prefetches");
     else
         findings_add(findings, VERDICT_LACK, section, "managed",
                      "POLICY=managed, OOM=spill: %s; memory stays native",
@@ -141,18 +141,20 @@ static void look_at_policies(struct findings *findings, int device, int version)
         findings_add(findings, VERDICT_GOOD, section, "managed_pool",
                      "managed pools: MANAGED_BACKEND=pool, async=managed");
     else if (managed)
-        findings_add(findings, VERDICT_LACK, section, "managed_pool",
-                     "managed pools need a driver of CUDA 13: MANAGED_BACKEND=plain serves");
+        findings_add(
+            findings, VERDICT_LACK, section, "managed_pool",
+            "managed pools need a driver for CUDA 13; MANAGED_BACKEND=plain is used instead");
     if (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         findings_add(findings, VERDICT_GOOD, section, "ipc",
                      "pool memory can be shared with other processes");
     else
-        findings_add(findings, VERDICT_LACK, section, "ipc",
-                     "pool memory cannot be shared with other processes: programs that do need "
-                     "POLICY=native");
+        findings_add(
+            findings, VERDICT_LACK, section, "ipc",
+            "pool memory cannot be shared with other processes: programs that share memory need "
+            "POLICY=native");
 }
 
-/* "0-1, 0-2": pairs of devices that reach each other's memory. */
+/* "0-1, 0-2": pairs of devices that can access each other's memory. */
 static void look_at_peers(struct findings *findings, int n)
 {
     char pairs[300] = "";
@@ -177,15 +179,14 @@ static void look_at_peers(struct findings *findings, int n)
 
 static void look_at_version(struct findings *findings, int version)
 {
-    findings_add(findings, VERDICT_INFO, "driver", "version", "a driver of CUDA %d.%d",
+    findings_add(findings, VERDICT_INFO, "driver", "version", "a driver for CUDA %d.%d",
                  version / 1000, version % 1000 / 10);
     if (version < 11040)
         findings_add(findings, VERDICT_FAIL, "driver", "age",
-                     "older than CUDA 11.4: nothing is redirected");
+                     "the driver is older than CUDA 11.4: nothing is redirected");
     if (version < 12040)
         findings_add(findings, VERDICT_LACK, "driver", "replay",
-                     "GRAPH needs a driver of CUDA 12.4: it cannot tell the "
-                     "parameters of kernels");
+                     "GRAPH needs a driver for CUDA 12.4, which reports the parameters of kernels");
     else
         findings_add(findings, VERDICT_GOOD, "driver", "replay", "GRAPH: streams can be replayed");
 }
@@ -201,10 +202,9 @@ int doctor_driver(struct findings *findings)
 
         findings_add(
             findings, VERDICT_FAIL, "driver", none ? "found" : "complete",
-            none
-                ? "no GPU can be used here: there is no NVIDIA driver (%s cannot be loaded). Where "
-                  "there is a GPU, a container must be started with it (--gpus all, --nv)"
-                : "the driver has no %s",
+            none ? "no GPU can be used here: there is no NVIDIA driver (%s cannot be loaded). A "
+                   "container must be started with access to the GPU (--gpus all, --nv)"
+                 : "the driver has no %s",
             missing);
         return 0;
     }
@@ -221,7 +221,7 @@ int doctor_driver(struct findings *findings)
     if (simulated)
         findings_add(
             findings, VERDICT_INFO, "driver", "simulated",
-            "the simulated driver: what follows says nothing of a GPU, and times mean nothing");
+            "the simulated driver: what follows says nothing about a GPU, and times mean nothing");
     look_at_version(findings, version);
     look_at_peers(findings, n);
     for (int i = 0; i < n && i < MOST_DEVICES; i++) {

@@ -1,4 +1,4 @@
-/* The driver as the command calls it: looked up by name, since it need not be there. */
+/* doctor_driver.h: the driver's functions, looked up at run time, since there may be no driver. */
 #ifndef TOOLS_DOCTOR_DRIVER_H
 #define TOOLS_DOCTOR_DRIVER_H
 
@@ -32,9 +32,10 @@ struct doctor_calls {
 #undef DOCTOR_CALL
 };
 
-/* By the door: "dlsym" or "get-proc" (cuGetProcAddress). NULL, or what is missing. */
-const char *doctor_open_driver(const char *door, struct doctor_calls *ret);
-/* Is that which was opened the simulated one? */
+/* Looks all of them up: by "dlsym", or by "get-proc" (cuGetProcAddress). Returns NULL, or the name
+ * of what is missing. */
+const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret);
+/* Is the driver that was opened the simulated one? */
 bool doctor_driver_is_simulated(void);
 
 #endif

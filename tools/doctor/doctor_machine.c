@@ -1,4 +1,4 @@
-/* The doctor on the machine: what stands in the way before any GPU does. */
+/* doctor_machine.c: checks the machine, the library and the environment, without any GPU. */
 #include "tools/doctor/doctor.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 #include "tools/base/complain.h"
 #include "tools/run/environment.h"
 
-/* Does a line of the file begin with one of the words? The first word found, or NULL. */
+/* The first of the words that a line of the file begins with, or NULL. */
 static const char *line_of(const char *path, const char *const *words)
 {
     FILE *file = fopen(path, "re");
@@ -50,17 +50,16 @@ static void look_at_library(struct findings *findings)
         findings_add(findings, VERDICT_FAIL, "library", "found", "cannot be loaded: %s", dlerror());
 }
 
-/* The counters' files lie there. */
+/* Files of counters are kept in /dev/shm. */
 static void look_at_shared_memory(struct findings *findings)
 {
     if (access("/dev/shm", W_OK))
-        findings_add(
-            findings, VERDICT_LACK, "machine", "counters",
-            "/dev/shm is not writable (%s): no report of a process that is killed, no `top`",
-            strerror(errno));
+        findings_add(findings, VERDICT_LACK, "machine", "counters",
+                     "/dev/shm is not writable (%s): no reports of killed processes, and no `top`",
+                     strerror(errno));
     else
         findings_add(findings, VERDICT_GOOD, "machine", "counters",
-                     "/dev/shm keeps the counters of killed processes");
+                     "/dev/shm is writable: killed processes leave their counters there");
 }
 
 static void look_at_locked_memory(struct findings *findings)
@@ -85,13 +84,13 @@ static void look_at_environment(struct findings *findings)
     if (wrong)
         findings_add(
             findings, VERDICT_FAIL, "environment", "settings",
-            "%zu bad setting%s in ALLOGRAFT_* variables: programs would run on the driver alone",
+            "%zu bad setting%s in ALLOGRAFT_* variables: programs would run without Allograft",
             wrong, wrong == 1 ? "" : "s");
     if (preload && *preload)
-        findings_add(findings, VERDICT_TRAP, "environment", "preload",
-                     "LD_PRELOAD is set already: %s. What stands before "
-                     "liballograft.so there sees calls first",
-                     preload);
+        findings_add(
+            findings, VERDICT_TRAP, "environment", "preload",
+            "LD_PRELOAD is set already: %s. Libraries before liballograft.so in it see calls first",
+            preload);
     if (audit && *audit)
         findings_add(findings, VERDICT_TRAP, "environment", "audit", "LD_AUDIT is set: %s", audit);
     if (getenv("CUDA_INJECTION64_PATH"))
@@ -108,21 +107,21 @@ static void look_for_traps(struct findings *findings)
 
     snprintf(control, sizeof(control), "%s/control", pipe && *pipe ? pipe : "/tmp/nvidia-mps");
     if (!access(control, F_OK))
-        findings_add(findings, VERDICT_TRAP, "machine", "mps",
-                     "MPS runs (%s): processes share one context's memory, "
-                     "an error of one is an error of all",
-                     control);
+        findings_add(
+            findings, VERDICT_TRAP, "machine", "mps",
+            "MPS is running (%s): an error in one of its clients is an error in all of them",
+            control);
     if (module)
         findings_add(findings, VERDICT_TRAP, "machine", "rdma",
-                     "%s is loaded: memory of our pool cannot be registered "
-                     "for RDMA; libraries known to do that get native memory (see RULES)",
+                     "%s is loaded: pool memory cannot be registered for RDMA; libraries known to "
+                     "do that get native memory (see RULES)",
                      module);
     if (!uname(&name) && strcasestr(name.release, "microsoft"))
         findings_add(findings, VERDICT_TRAP, "machine", "wsl",
                      "WSL 2: no concurrent managed access, no IPC");
     if (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK))
         findings_add(findings, VERDICT_INFO, "machine", "container",
-                     "a container: processes see only each other's counters");
+                     "a container: `report` and `top` see only the processes in it");
 }
 
 void doctor_machine(struct findings *findings)

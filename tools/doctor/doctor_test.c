@@ -1,9 +1,10 @@
-/* The doctor's self-test: one program natively and under the library, by each door, and the bytes
- * compared.
+/* doctor_test.c: the self-test runs a small program natively and under the library, with the
+ * driver's functions looked up in each way, and compares the bytes.
  *
- * The program is one that goes wrong under a library that gives memory back too early: it frees
- * what a stream may still write or read, as cudaFree allows, and allocates at once. Then it does
- * the same work on two buffers again and again, with other values each time, as graphs can. */
+ * The program computes wrong bytes under a library that reuses memory too early: it frees memory
+ * that a stream may still write or read, as cudaFree allows, and allocates again at once. Then it
+ * repeats the same operations on two buffers with other values each time, which replay can launch
+ * as graphs. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -20,12 +21,12 @@
 #include "tools/doctor/doctor_driver.h"
 #include "tools/run/environment.h"
 
-#define ROUNDS     200u
+#define ITERATIONS 200u
 #define WORDS      (64u * 1024u)
 #define STREAMS    3u
-#define REPEATS    64u /* of what may be replayed */
-#define LINKS      16u /* operations of each */
-#define PATIENCE_S 120u
+#define REPEATS    64u /* of a sequence that may be replayed */
+#define LINKS      16u /* operations in that sequence */
+#define TIMEOUT_S  120u
 
 /* ---- the program ---- */
 
@@ -38,9 +39,8 @@ static uint64_t hash(const uint32_t *words, size_t n, uint64_t so_far)
     return so_far;
 }
 
-/* One round: a temporary is filled and copied on a stream, and freed while that may be under way.
- */
-static CUresult go_round(CUstream stream, CUdeviceptr out, uint32_t value)
+/* Fills and copies temporaries on a stream, and frees them while that may still be under way. */
+static CUresult use_temporaries(CUstream stream, CUdeviceptr out, uint32_t value)
 {
     CUdeviceptr first, second;
     CUresult result = cu.cuMemAlloc_v2(&first, WORDS * 4);
@@ -60,8 +60,8 @@ static CUresult go_round(CUstream stream, CUdeviceptr out, uint32_t value)
     return result;
 }
 
-/* A chain that moves values to and fro between two buffers and is waited for; the sums depend on
- * each link. */
+/* Repeats a chain of operations that copy values to and fro between two buffers, and waits for each
+ * repetition. The hash depends on every operation. */
 static CUresult repeat(CUstream stream, CUdeviceptr a, CUdeviceptr b, uint64_t *hash_so_far)
 {
     static uint32_t words[WORDS];
@@ -95,11 +95,11 @@ static CUresult work(uint64_t *ret_hash)
             result = cu.cuMemAlloc_v2(&out[i], WORDS * 4);
     }
     *ret_hash = 0xcbf29ce484222325u;
-    for (uint32_t round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
-        unsigned i = round * 7 % STREAMS;
+    for (uint32_t k = 0; k < ITERATIONS && result == CUDA_SUCCESS; k++) {
+        unsigned i = k * 7 % STREAMS;
 
-        result = go_round(streams[i], out[i], round * 2654435761u);
-        if (result != CUDA_SUCCESS || round % 5 != 4)
+        result = use_temporaries(streams[i], out[i], k * 2654435761u);
+        if (result != CUDA_SUCCESS || k % 5 != 4)
             continue;
         result = cu.cuStreamSynchronize(streams[i]);
         if (result == CUDA_SUCCESS)
@@ -111,8 +111,8 @@ static CUresult work(uint64_t *ret_hash)
     return result == CUDA_SUCCESS ? repeat(streams[1], out[1], out[2], ret_hash) : result;
 }
 
-/* What the library took over; nothing without it. */
-static void tell_taken_over(void)
+/* Prints how much the library took over: zeros without it. */
+static void print_taken_over(void)
 {
     struct allograft_snapshot snapshot = {.bytes = sizeof(snapshot)};
     unsigned long long redirected, replayed;
@@ -124,14 +124,14 @@ static void tell_taken_over(void)
     printf(" %llu %llu\n", redirected, replayed);
 }
 
-int doctor_work(const char *door)
+int doctor_work(const char *lookup)
 {
-    const char *missing = doctor_open_driver(door, &cu);
+    const char *missing = doctor_open_driver(lookup, &cu);
     CUcontext context;
     CUresult result;
     uint64_t sum = 0;
 
-    (void)alarm(PATIENCE_S); /* a driver that hangs must not hang the doctor */
+    (void)alarm(TIMEOUT_S); /* a driver that hangs must not make the doctor hang */
     if (missing) {
         printf("no %s\n", missing);
         return STATUS_FAILED;
@@ -146,7 +146,7 @@ int doctor_work(const char *door)
     if (result == CUDA_SUCCESS)
         result = cu.cuCtxSynchronize();
     printf("%d %016llx", (int)result, (unsigned long long)sum);
-    tell_taken_over();
+    print_taken_over();
     return result == CUDA_SUCCESS ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -157,29 +157,29 @@ struct outcome {
     int result;
     char sum[32];
     unsigned long long redirected, replayed;
-    char how[64]; /* it ended, where it did not run */
+    char how[64]; /* what went wrong, unless it ran */
 };
 
-#define GRAPHS "graphs" /* in place of a policy: native memory, and every stream replayed */
+#define GRAPHS "graphs" /* instead of a policy: native memory, and replay on every stream */
 
-static void become_it(int out, const char *door, const char *library, const char *policy)
+static void exec_work(int out, const char *lookup, const char *library, const char *policy)
 {
-    /* Settings of the environment are the user's; these decide. */
+    /* These settings count, not the user's. */
     unsetenv("ALLOGRAFT_RULES");
     unsetenv("ALLOGRAFT_CONFIG");
     unsetenv("ALLOGRAFT_DISABLE");
     unsetenv("ALLOGRAFT_GRAPH_ITERATION");
     unsetenv("ALLOGRAFT_GRAPH_WARMUP");
     setenv("ALLOGRAFT_GRAPH", strcmp(policy, GRAPHS) ? "off" : "all", 1);
-    setenv("ALLOGRAFT_GRAPH_PROFIT", "0", 1); /* it is to be seen to work, not to be quicker */
+    setenv("ALLOGRAFT_GRAPH_PROFIT", "0", 1); /* replay is to work, not to be faster */
     setenv("ALLOGRAFT_STATS", "off", 1);
     setenv("ALLOGRAFT_COUNTERS", "off", 1);
-    setenv("ALLOGRAFT_LOG", "error", 1); /* what the driver lacks is told above */
+    setenv("ALLOGRAFT_LOG", "error", 1); /* the findings say what the driver lacks */
     setenv("ALLOGRAFT_POLICY", strcmp(policy, GRAPHS) ? policy : "native", 1);
     if (library && preload_library(library) != STATUS_OK)
         _exit(STATUS_FAILED);
     if (dup2(out, STDOUT_FILENO) >= 0)
-        execl("/proc/self/exe", "allograft", "doctor", "--work", door, (char *)NULL);
+        execl("/proc/self/exe", "allograft", "doctor", "--work", lookup, (char *)NULL);
     _exit(STATUS_FAILED);
 }
 
@@ -199,7 +199,7 @@ static void read_outcome(int in, struct outcome *ret)
     snprintf(ret->how, sizeof(ret->how), "%.60s", text);
 }
 
-static struct outcome run_it(const char *door, const char *library, const char *policy)
+static struct outcome run_work(const char *lookup, const char *library, const char *policy)
 {
     struct outcome outcome = {.how = "could not be started"};
     int ends[2], status = 0;
@@ -210,7 +210,7 @@ static struct outcome run_it(const char *door, const char *library, const char *
         return outcome;
     child = fork();
     if (!child)
-        become_it(ends[1], door, library, policy);
+        exec_work(ends[1], lookup, library, policy);
     close(ends[1]);
     if (child > 0) {
         read_outcome(ends[0], &outcome);
@@ -225,22 +225,22 @@ static struct outcome run_it(const char *door, const char *library, const char *
     return outcome;
 }
 
-static void compare(struct findings *findings, const char *door, const char *library,
+static void compare(struct findings *findings, const char *lookup, const char *library,
                     const char *policy, const struct outcome *native)
 {
-    struct outcome outcome = run_it(door, library, policy);
+    struct outcome outcome = run_work(lookup, library, policy);
     bool graphs = !strcmp(policy, GRAPHS);
     unsigned long long taken_over = graphs ? outcome.replayed : outcome.redirected;
     char name[64], what[64];
 
-    snprintf(name, sizeof(name), "%s_%s", policy, door);
-    snprintf(what, sizeof(what), "%s%s, found by %s",
-             graphs ? "GRAPH=all" : "POLICY=", graphs ? "" : policy, door);
+    snprintf(name, sizeof(name), "%s_%s", policy, lookup);
+    snprintf(what, sizeof(what), "%s%s, looked up by %s",
+             graphs ? "GRAPH=all" : "POLICY=", graphs ? "" : policy, lookup);
     if (!outcome.ran || outcome.result)
         findings_add(findings, VERDICT_FAIL, "self-test", name, "%s: %s", what,
                      outcome.ran ? "the driver returned an error" : outcome.how);
     else if (strcmp(outcome.sum, native->sum) != 0)
-        findings_add(findings, VERDICT_FAIL, "self-test", name, "%s: OTHER BYTES than natively",
+        findings_add(findings, VERDICT_FAIL, "self-test", name, "%s: DIFFERENT BYTES than natively",
                      what);
     else if (!taken_over)
         findings_add(findings, VERDICT_LACK, "self-test", name,
@@ -254,9 +254,9 @@ static void compare(struct findings *findings, const char *door, const char *lib
 
 void doctor_self_test(struct findings *findings)
 {
-    static const char *const doors[] = {"dlsym", "get-proc"}, *const policies[] = {"pool",
-                                                                                   "managed"};
-    struct outcome native = run_it("dlsym", NULL, "native");
+    static const char *const lookups[] = {"dlsym", "get-proc"}, *const policies[] = {"pool",
+                                                                                     "managed"};
+    struct outcome native = run_work("dlsym", NULL, "native");
     char library[PATH_MAX];
 
     if (!native.ran || native.result) {
@@ -265,10 +265,10 @@ void doctor_self_test(struct findings *findings)
         return;
     }
     if (locate_library(library, sizeof(library)) != STATUS_OK)
-        return; /* which was told of */
+        return; /* doctor_machine() has said so */
     for (size_t p = 0; p < 2; p++) {
         for (size_t d = 0; d < 2; d++)
-            compare(findings, doors[d], library, policies[p], &native);
+            compare(findings, lookups[d], library, policies[p], &native);
     }
-    compare(findings, doors[0], library, GRAPHS, &native);
+    compare(findings, lookups[0], library, GRAPHS, &native);
 }

@@ -1,5 +1,5 @@
-/* `allograft --complete`: what a word of the command line may become; see command_line.h. The
- * shells ask for it, so that they need not know the table. */
+/* command_complete.c: `allograft --complete` prints what a word of the command line may become: see
+ * command_line.h. Shells call it, so that they need not know the table. */
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "tools/base/folder.h"
 #include "tools/line/command_line.h"
 
-/* The word that is completed; what stands before `rest`, such as "--policy=", stays. */
+/* The word that is completed. The part before `rest`, such as "--policy=", stays as it is. */
 struct word {
     const char *whole, *rest;
 };
@@ -22,13 +22,13 @@ static int before(const struct word *word)
     return (int)(word->rest - word->whole);
 }
 
-/* The rest of the word behind its first `length` letters. */
+/* The word without the first `length` bytes of `rest`. */
 static struct word behind(const struct word *word, size_t length)
 {
     return (struct word){word->whole, word->rest + length};
 }
 
-/* Offers the first letters of `text`, if they begin like the word. */
+/* Prints the first `length` bytes of `text` if the word is a prefix of them. */
 static void offer(const struct word *word, const char *text, size_t length, const char *meaning)
 {
     size_t written = strlen(word->rest);
@@ -71,7 +71,7 @@ static void offer_streams(const struct word *word)
     offer_values(&last, AG_STREAM_WORDS);
 }
 
-/* NAME=VALUE, in small letters where the word begins with one. */
+/* NAME=VALUE; in small letters if the word begins with one. */
 static void offer_settings(const struct word *word)
 {
     size_t length = strcspn(word->rest, "=");
@@ -94,7 +94,7 @@ static void offer_settings(const struct word *word)
     }
 }
 
-/* What a word in capitals stands for. */
+/* Completes what a name in capitals stands for. */
 static void offer_kind(const struct word *word, const char *kind, size_t length)
 {
     static const struct {
@@ -113,7 +113,7 @@ static void offer_kind(const struct word *word, const char *kind, size_t length)
         offer_streams(word);
 }
 
-/* Of "a|b:NAME|FILE|1..9": a, b: or what stands behind it, files. */
+/* Values such as "a|b:NAME|FILE|1..9": offers a, b: and what may follow it, and files. */
 static void offer_values(const struct word *word, const char *values)
 {
     while (*values) {
@@ -122,7 +122,7 @@ static void offer_values(const struct word *word, const char *values)
         fixed = strcspn(values, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
         fixed = fixed < length ? fixed : length;
         if (isdigit((unsigned char)*values) && memmem(values, length, "..", 2))
-            ; /* numbers */
+            ; /* a range of numbers */
         else if (fixed < length && !strncmp(word->rest, values, fixed)) {
             struct word rest = behind(word, fixed);
 

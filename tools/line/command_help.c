@@ -1,4 +1,4 @@
-/* The texts of --help, made of the table commands.def for a terminal of 80 columns. */
+/* command_help.c: prints --help from the table commands.def, for a terminal of 80 columns. */
 #include "tools/line/command_line.h"
 
 #include <stdio.h>
@@ -65,15 +65,16 @@ void command_help_all(FILE *out)
           out);
     for (size_t i = 0; i < N_COMMANDS; i++)
         show_row(out, commands[i].name, 12, commands[i].summary);
-    fputs("\n`allograft COMMAND --help` says more of one; `allograft options --check` shows\n"
-          "the settings in force here; `allograft --version` prints the version.\n\n"
-          "  allograft run -- ./program args        runs it; a report when it ends\n"
-          "  allograft run --policy managed -- ./program\n\n"
-          "Without the command: LD_PRELOAD=/path/to/liballograft.so program [args]\n",
+    fputs("\n`allograft COMMAND --help` describes a command, `allograft --version` prints\n"
+          "the version. Examples:\n\n"
+          "  allograft run -- ./program args              report when the program ends\n"
+          "  allograft run --policy managed -- ./program  use managed memory\n"
+          "  allograft options --check                    show the settings in force here\n\n"
+          "Without this command: LD_PRELOAD=/path/to/liballograft.so program [args]\n",
           out);
 }
 
-/* Settings that have no line of their own. */
+/* The settings that commands.def has no row for. */
 static void show_settings(const struct command *command)
 {
     char text[4096] = "";
@@ -85,7 +86,7 @@ static void show_settings(const struct command *command)
             snprintf(text + end, sizeof(text) - end, "%s--%s", end ? " " : "", row->name);
     }
     if (*text) {
-        puts("\nThe other settings are options, too; `allograft options` says what they take:");
+        puts("\nThe other settings are options, too; `allograft options` describes them:");
         fputs("  ", stdout);
         command_wrap(stdout, 2, 2, WIDTH, text);
     }

@@ -1,5 +1,5 @@
-/* Reads a command's options and operands by the table commands.def. Not getopt_long: it takes
- * beginnings of names for them, and has no word for those that are nearly right. */
+/* command_line.c: parses a command's options and operands by the table commands.def. It does not
+ * use getopt_long(), which accepts abbreviations and cannot suggest the option that was meant. */
 #include "tools/line/command_line.h"
 
 #include <ctype.h>
@@ -51,7 +51,7 @@ static struct command_option rows[N_ROWS] = {
     {OPTION_help, N_COMMANDS, 'h', "help", NULL, NULL, "this text"},
 };
 
-/* "--name" as people write it. */
+/* The name of a row or setting as people write it: small letters, dashes for '_'. */
 static const char *dashed(const char *name)
 {
     static char names[N_ROWS][LONGEST_NAME];
@@ -73,7 +73,7 @@ static const struct command_option *row_of(int command, const char *name, size_t
     return NULL;
 }
 
-/* A row of the command's table for each setting; one that has a row already lends it its values. */
+/* Adds a row for each setting. A setting that has a row in commands.def gives its values to it. */
 static void add_settings(void)
 {
     for (size_t i = 0; i < ag_options_count(); i++) {
@@ -126,7 +126,7 @@ const struct command_option *command_option_find(const struct command *command, 
     return NULL;
 }
 
-/* ---- what is wrong ------------------------------------------------------------------------- */
+/* ---- mistakes ------------------------------------------------------------------------------ */
 
 const struct command *command_find(const char *name)
 {
@@ -175,8 +175,8 @@ static int complain_of_option(const struct command *command, const char *word, s
     return STATUS_USAGE;
 }
 
-/* Is the value one of these words, or in this range of numbers? What stands for it in capitals is
- * for the command to check. */
+/* Is the value one of these words, or in this range of numbers? The command itself checks what is
+ * named in capitals. */
 static bool is_allowed(const char *values, const char *value)
 {
     char part[64];
@@ -206,7 +206,7 @@ static void complain_of_value(const struct command *command, const struct comman
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* The option at argv[*i], which moves on to its value where that is a word of its own. */
+/* Parses the option at argv[*i]; advances *i if its value is a word of its own. */
 static int read_option(const struct command *command, char **argv, int *i,
                        struct command_line *line)
 {
@@ -232,7 +232,7 @@ static int read_option(const struct command *command, char **argv, int *i,
         }
         ++*i;
     }
-    /* Of settings ag_option_check() says more. */
+    /* ag_option_check() checks settings, with better messages. */
     if (value && option->values && command->id != COMMAND_run &&
         !is_allowed(option->values, value)) {
         complain_of_value(command, option, value);
@@ -267,7 +267,7 @@ int command_line_read(const struct command *command, int argc, char **argv,
     *ret = (struct command_line){.words = argv + 1};
     ret->given = calloc((size_t)argc, sizeof(*ret->given));
     if (!ret->given) {
-        command_complain("no memory for %d words", argc);
+        command_complain("out of memory for %d words", argc);
         return STATUS_FAILED;
     }
     for (i = 1; i < argc && (options || command->most != PROGRAM); i++) {

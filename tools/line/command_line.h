@@ -1,4 +1,4 @@
-/* The words behind `allograft`, read by the table commands.def. */
+/* command_line.h: parses the command line by the table commands.def. */
 #ifndef TOOLS_COMMAND_LINE_H
 #define TOOLS_COMMAND_LINE_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* The ends of how many operands there may be. */
+/* Special values of the largest number of operands. */
 enum { MANY = 1 << 20, PROGRAM };
 
 enum command_id {
@@ -23,7 +23,7 @@ enum option_id {
 #define OPTION(command, name, ...) OPTION_##command##_##name,
 #include "tools/line/commands.def"
     OPTION_help, /* of every command */
-    N_OPTIONS,   /* those of `run` that are settings follow, in the order of options.def */
+    N_OPTIONS,   /* the settings follow as options of `run`, in the order of options.def */
 };
 
 /* An option as it was given. */
@@ -37,7 +37,7 @@ struct given {
 struct command_line {
     struct given *given; /* in their order */
     size_t n_given;
-    char **words; /* what is no option; of a program all that is its own; NULL at the end */
+    char **words; /* the operands, or a program and its arguments; NULL at the end */
     int n_words;
 };
 
@@ -64,20 +64,19 @@ extern const struct command commands[N_COMMANDS];
 
 /* The command of that name, or NULL. */
 const struct command *command_find(const char *name);
-/* Complains of a word that is no command. */
+/* Says on stderr that there is no such command, and which one may have been meant. */
 void command_complain_of(const char *word);
 
-/* The option behind `previous` (NULL: the first) that the command has, or NULL. Settings come last.
- */
+/* The command's option after `previous` (NULL: its first one), or NULL. Settings come last. */
 const struct command_option *command_option_next(const struct command *command,
                                                  const struct command_option *previous);
 /* The option that the word's first `length` bytes name, dashes included, or NULL. */
 const struct command_option *command_option_find(const struct command *command, const char *word,
                                                  size_t length);
 
-/* Reads argv[1] and what follows; words of argv change places. STATUS_OK, or STATUS_USAGE after a
- * line on stderr. With --help nothing behind it is read, and it stands last. The caller frees
- * `given`, in any case. */
+/* Parses argv[1] and what follows, and reorders argv. Returns STATUS_OK, or STATUS_USAGE after a
+ * line on stderr. Parsing stops at --help, which is then the last option given. The caller frees
+ * `given` in any case. */
 int command_line_read(const struct command *command, int argc, char **argv,
                       struct command_line *ret);
 
@@ -85,18 +84,18 @@ int command_line_read(const struct command *command, int argc, char **argv,
  * into the name of its variable. Returns 0, or -ENAMETOOLONG with `name` untouched. */
 int settings_full_name(const char *written, size_t written_length, char *name, size_t name_size);
 
-/* --help: of all, and of one command. */
+/* Print --help of all commands, and of one. */
 void command_help_all(FILE *out);
 void command_help(const struct command *command);
-/* Prints the words of `text`, from column `at` on; lines that follow are indented. */
+/* Prints `text` wrapped to `width` columns, starting in column `at`; further lines are indented. */
 void command_wrap(FILE *out, int at, int indent, int width, const char *text);
 
-/* `allograft --complete WORD...`, for the shells' completion: prints what the last word, of those
- * behind `allograft`, may become, one a line, with a tab and what it means behind it. A line that
- * begins with a colon says what the shell has to find itself:
- *     :files BEFORE    names of files, behind these letters of the word
- *     :folders BEFORE  names of folders
- *     :program N       words N and the following are a command line of their own (0: the first)
+/* `allograft --complete WORD...`, for completion in shells. WORD... is what follows `allograft` on
+ * the command line; the last word is completed. Prints one candidate per line, followed by a tab
+ * and its meaning. A line that begins with a colon tells the shell to complete by itself:
+ *     :files BEFORE    with names of files, after these letters of the word
+ *     :folders BEFORE  with names of folders
+ *     :program N       words N (from 0) and following are another program's command line
  */
 int command_complete(int argc, char **argv);
 

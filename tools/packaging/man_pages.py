@@ -1,4 +1,4 @@
-"""Makes allograft(1) and allograft(7) of their templates and the tables of commands and of settings.
+"""Makes allograft(1) and allograft(7) from their templates and the tables of commands and settings.
 
     man_pages.py VERSION allograft.1.in allograft.7.in commands.def options.def OUT.1 OUT.7
 """
@@ -13,13 +13,13 @@ ARGUMENT = re.compile(r"\s*((?:%s\s*)+|[^,\"]+)(?:,|$)" % STRING)
 
 
 def roff(text):
-    """Text as it is, for a line that does not begin with a request."""
+    """Escapes text; a line of it never begins with a request."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\`").replace("'", "\\(aq")
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.MULTILINE)
 
 
 def rows_of(path, macros):
-    """[macro, argument, ...] of every row of a table; strings are joined as C does."""
+    """[macro, argument, ...] for every row of a table; adjacent strings are joined as in C."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     rows = []
@@ -41,7 +41,7 @@ def entry(head, text):
 
 
 def command_section(row, rows):
-    """A command, what it is given, and its options."""
+    """The section of a command, with its arguments and options."""
     _, name, operands, _, _, _, _, about, end = row
     page = ".SS %s\n.BR \"allograft %s\" \" [options] %s\"\n%s" % (name, name, roff(operands), paragraphs(about))
     for macro, command, *rest in rows:
@@ -54,8 +54,8 @@ def command_section(row, rows):
             value = "" if argument == "NULL" else ' " " \\fI%s\\fR' % roff(argument)
             page += entry(".BR \\-\\-%s%s" % (roff(option.replace("_", "-")), value), text)
     if name == "run":
-        page += entry(".BI \\-\\-NAME \" VALUE\"", "any other setting, see below; NAME is its name in small letters, with "
-                      "- for _, as in --graph-warmup 4")
+        page += entry(".BI \\-\\-NAME \" VALUE\"", "any other setting (see allograft(7)); NAME is its name in small "
+                      "letters with - for _, as in --graph-warmup 4")
     return page + paragraphs(end)
 
 

@@ -1,13 +1,13 @@
-"""Makes a Python wheel of an installed tree: the module, the command, the library, manual and header.
+"""Makes a Python wheel from an installed tree: the module, the command, the library, the manual and the header.
 
     wheel.py [--stage DIR] OUT
 
-DIR is a tree that `meson install` made; without it the project is built and installed into one. OUT is the
-folder that gets the wheel, whose name is printed. Needs no network; what is built needs Meson and ninja.
+DIR is a tree that `meson install` made; without it, the project is built and installed into one. The wheel goes
+into the folder OUT, and its name is printed. Needs no network; building needs Meson and ninja.
 
-The command and the library lie in the module's folder, wherever pip puts that, and find each other there;
-what pip puts among the programs becomes that command. The wheel's tag says which C library is needed: it comes from the
-versions of symbols that the files want, as the manylinux policy has it.
+The command and the library are in the module's folder, wherever pip puts that, and find each other there; the script
+that pip installs executes that command. The wheel's tag says which C library is needed: it follows from the versions
+of the symbols that the files use, as the manylinux policy defines it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import zipfile
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 MODULE = os.path.join(ROOT, "tools", "python", "allograft")
 
-# Libraries that every Linux has by the manylinux policy, of those that C programs need.
+# Libraries that every Linux has by the manylinux policy, as far as C programs use them.
 EVERYWHERE = re.compile(r"^(libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|ld-linux[-\w]*\.so\.\d)$")
 
 
@@ -33,7 +33,7 @@ def version():
 
 
 def build(work):
-    """The project in a tree of its own, with what the policy lacks linked in statically."""
+    """Builds the project and installs it into a tree; libraries outside the policy are linked statically."""
     meson = os.environ.get("MESON", "meson")
     stage = os.path.join(work, "stage")
     for words in (["setup", work + "/build", ROOT, "--prefix=/usr", "--libdir=lib", "--prefer-static",
@@ -48,7 +48,7 @@ def build(work):
 
 
 def installed(stage):
-    """(path in the tree, where it goes in the wheel) of every file."""
+    """(path in the tree, path in the wheel) for every file."""
     for folder, _, names in os.walk(stage):
         for name in names:
             path = os.path.join(folder, name)
@@ -65,7 +65,7 @@ def installed(stage):
 
 
 def needs(path):
-    """The newest (2, N) of glibc that an ELF file wants, and what else it is linked with."""
+    """The newest glibc version (2, N) that an ELF file needs, and the other libraries that it needs."""
     env = dict(os.environ, LC_ALL="C")
     text = subprocess.run(["readelf", "-d", "-V", "-W", path], env=env, stdout=subprocess.PIPE, check=True,
                           stderr=subprocess.DEVNULL).stdout.decode()
@@ -82,7 +82,7 @@ def platform_tag(files):
         newest = max(newest, wants)
         others += linked
     if others:
-        print("not for every Linux: linked with " + ", ".join(sorted(set(others))), file=sys.stderr)
+        print("not portable to every Linux: linked with " + ", ".join(sorted(set(others))), file=sys.stderr)
         return "linux_" + machine
     return "manylinux_%d_%d_%s" % (*newest, machine)
 

@@ -1,4 +1,4 @@
-/* counters.c: files of counters, which processes leave that run or were killed. */
+/* counters.c: reads the files in which running and killed processes have their counters. */
 #include "tools/report/process.h"
 
 #include <fcntl.h>
@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
-
-const char *const place_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host", "spilled"};
 
 const char process_of_other_build[] = "was written by another build of Allograft";
 const char process_cut_short[] = "is cut short";
@@ -35,9 +33,9 @@ const char *counters_read(int fd, struct ag_stats *stats)
     ssize_t n;
 
     if (fstat(fd, &st))
-        return "is no file";
+        return "is not a regular file";
     memset(head, 0, sizeof(*head));
-    n = pread(fd, stats, sizeof(*head), 0); /* it comes first */
+    n = pread(fd, stats, sizeof(*head), 0); /* the head comes first */
     if (n < 0 || memcmp(head->magic, AG_STATS_MAGIC,
                         n < (ssize_t)sizeof(AG_STATS_MAGIC) ? (size_t)n : sizeof(AG_STATS_MAGIC)))
         return "holds no counters of Allograft";
@@ -47,15 +45,15 @@ const char *counters_read(int fd, struct ag_stats *stats)
         head->fingerprint != ag_stats_fingerprint())
         return process_of_other_build;
     if (st.st_size > (off_t)sizeof(*stats))
-        return "is longer than its counters: something else wrote into it";
+        return "is longer than its counters: something else wrote to it";
     if (st.st_size < (off_t)sizeof(*stats) || !read_all(fd, stats))
         return process_cut_short;
     if (head->pid <= 0)
-        return "holds no process";
+        return "is damaged: it names no process";
     return NULL;
 }
 
-/* Are the counters' clocks those of this machine since it started? */
+/* Do the counters' times come from this machine since it booted? */
 static bool same_clock(const struct ag_stats_head *head)
 {
     char boot[sizeof(head->boot)];
@@ -87,7 +85,7 @@ struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state st
         moment.ticks = ag_clock_ticks();
     }
     moment.alive = state == AG_RECORD_RUNNING;
-    /* One whose own report could not be written has said how it ended. */
+    /* A process whose own report could not be written has noted how it ended. */
     if (state == AG_RECORD_RUNNING || !*stats->head.ended_by)
         snprintf(stats->head.ended_by, sizeof(stats->head.ended_by), "%s",
                  state == AG_RECORD_RUNNING ? "running"

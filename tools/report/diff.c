@@ -1,5 +1,4 @@
-/* `allograft diff A B`: what two runs counted differently: in words, and each number by its weight.
- */
+/* diff.c: `allograft diff A B` compares what two runs counted, in words and number by number. */
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 
@@ -9,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/report/emitter.h"
 #include "interpose/settings/options.h"
 #include "tools/report/diff_words.h"
 #include "tools/report/job.h"
 
 enum whole { WHOLE_TIME, WHOLE_LEVEL, WHOLE_BYTES, WHOLE_OPERATIONS, WHOLE_CALLS, N_WHOLES };
 
-/* What is shown together; the first tells most. */
+/* Groups of rows, the most important first. */
 enum part { PART_ALL, PART_PLACES, PART_LIBRARY, N_PARTS };
 
 struct row {
@@ -29,8 +29,8 @@ struct row {
 struct comparison {
     struct process sides[2];
     double wholes[N_WHOLES];
-    enum part part;    /* of the rows that are added */
-    unsigned n_places; /* placements that had memory on either side */
+    enum part part;    /* of the rows that are being added */
+    unsigned n_places; /* placements with memory on either side */
     struct row *rows;  /* what differs */
     size_t n, capacity;
     bool no_memory;
@@ -105,13 +105,6 @@ static void find_wholes(struct comparison *it)
     }
 }
 
-static const struct {
-    const char *group, *key, *label;
-} stat_rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key, label},
-#include "interpose/report/stats.def"
-};
-
 static const char *title_of_group(const char *group)
 {
     static const struct {
@@ -121,7 +114,7 @@ static const char *title_of_group(const char *group)
         {"calls", "coverage"},
         {"fallbacks", "left to the driver"},
         {"drains", "frees drained"},
-        {"paid", "waits paid"},
+        {"paid", "frees awaited"},
         {"async", "stream-ordered calls"},
         {"flushes", "replay flushed"},
         {"staging", "replay staging"},
@@ -135,29 +128,18 @@ static const char *title_of_group(const char *group)
     return group;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
 static void compare_counters(struct comparison *it)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        const char *group = stat_rows[i].group, *key = stat_rows[i].key;
+        const char *group = ag_stat_rows[i].group, *key = ag_stat_rows[i].key;
         bool of_replay = !strcmp(group, "replay") || !strcmp(group, "flushes");
-        enum whole whole = of_replay ? WHOLE_OPERATIONS : WHOLE_CALLS;
-        enum unit unit = UNIT_COUNT;
+        enum unit unit = figure_unit_of_key(key);
+        enum whole whole = unit == UNIT_NS      ? WHOLE_TIME
+                           : unit == UNIT_BYTES ? WHOLE_BYTES
+                           : of_replay          ? WHOLE_OPERATIONS
+                                                : WHOLE_CALLS;
 
-        if (ends_with(key, "_ns")) {
-            unit = UNIT_NS;
-            whole = WHOLE_TIME;
-        } else if (ends_with(key, "bytes")) {
-            unit = UNIT_BYTES;
-            whole = WHOLE_BYTES;
-        }
-        compare(it, title_of_group(group), stat_rows[i].label, unit, whole,
+        compare(it, title_of_group(group), ag_stat_rows[i].label, unit, whole,
                 (double)process_counter(&it->sides[0], i),
                 (double)process_counter(&it->sides[1], i));
     }
@@ -176,8 +158,8 @@ static void compare_memory(struct comparison *it, const char *group, double sums
         [FREES] = {"frees", UNIT_COUNT, WHOLE_CALLS},
         [FAILED] = {"allocations that failed", UNIT_COUNT, WHOLE_CALLS},
         [BYTES] = {"bytes asked for", UNIT_BYTES, WHOLE_BYTES},
-        [ALLOC_NS] = {"time in allocating", UNIT_NS, WHOLE_TIME},
-        [FREE_NS] = {"time in freeing", UNIT_NS, WHOLE_TIME},
+        [ALLOC_NS] = {"time in allocations", UNIT_NS, WHOLE_TIME},
+        [FREE_NS] = {"time in frees", UNIT_NS, WHOLE_TIME},
         [PEAK] = {"peak", UNIT_BYTES, WHOLE_LEVEL},
         [CURRENT] = {"in use at the end", UNIT_BYTES, WHOLE_LEVEL},
     };
@@ -186,7 +168,7 @@ static void compare_memory(struct comparison *it, const char *group, double sums
         compare(it, group, rows[i].name, rows[i].unit, rows[i].whole, sums[0][i], sums[1][i]);
 }
 
-/* Devices are added up: two runs may have had different ones. */
+/* Adds up the devices: the two runs may have had different ones. */
 static void sum_place(const struct process *side, unsigned place, double *sum)
 {
     for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {
@@ -204,8 +186,8 @@ static void sum_place(const struct process *side, unsigned place, double *sum)
     }
 }
 
-/* All placements together, and each: what moved from one to another is a change of both, and none
- * of their sum. */
+/* Compares the sum of all placements, and each placement: memory that moved from one to another
+ * changes both, but not the sum. */
 static void compare_places(struct comparison *it)
 {
     double all[2][N_NUMBERS] = {{0}};
@@ -225,7 +207,7 @@ static void compare_places(struct comparison *it)
 
         sum_place(&it->sides[0], place, sums[0]);
         sum_place(&it->sides[1], place, sums[1]);
-        compare_memory(it, place_names[place], sums);
+        compare_memory(it, ag_placement_names[place], sums);
     }
 }
 
@@ -262,7 +244,7 @@ static int by_part_and_weight(const void *a, const void *b)
     return by_weight(a, b);
 }
 
-/* Why the times of the two are not to be compared, or NULL. */
+/* Why times cannot be compared, or NULL. */
 static const char *times_fault(const struct ag_stats_head *a, const struct ag_stats_head *b)
 {
     if (a->simulated && b->simulated)
@@ -289,13 +271,13 @@ static void compare_all(struct comparison *it)
             (double)b->cached_peak);
     compare(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
             (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
-    compare(it, "replay", "a round without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,
+    compare(it, "replay", "an iteration without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,
             (double)b->eager_ns);
-    compare(it, "replay", "a round with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,
+    compare(it, "replay", "an iteration with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,
             (double)b->replayed_ns);
 }
 
-/* ---- how it is said ------------------------------------------------------------------------ */
+/* ---- output -------------------------------------------------------------------------------- */
 
 /* "+12.3 %", "3.2x", "new", "gone" */
 static const char *change(char *buffer, size_t size, double a, double b)
@@ -334,7 +316,7 @@ static void text_side(struct ag_text *text, const char *name, const struct proce
     ag_text_add(text, "\n");
 }
 
-/* Where the report goes is always another place, and tells nothing. */
+/* STATS is left out: each report has its own file. */
 static void text_settings(struct ag_text *text, const struct comparison *it)
 {
     const char *values[2];
@@ -389,48 +371,56 @@ static void render_text(struct ag_text *text, const struct comparison *it, doubl
         text_row(text, row);
     }
     if (part == N_PARTS)
-        ag_text_add(text, it->n ? "  no number differs by that much\n" : "  no number differs\n");
+        ag_text_add(text, it->n ? "  no number differs by as much\n" : "  no number differs\n");
+}
+
+static void emit_row(struct ag_emitter *json, const struct row *row)
+{
+    static const char *const units[] = {"count", "bytes", "ns", "percent"};
+
+    ag_emit_line(json, 1);
+    ag_emit_object(json, NULL);
+    ag_emit_string(json, "group", row->group);
+    ag_emit_string(json, "what", row->name);
+    ag_emit_string(json, "unit", units[row->unit]);
+    ag_emit_raw(json, "a", "%.0f", row->a);
+    ag_emit_raw(json, "b", "%.0f", row->b);
+    ag_emit_raw(json, "weight_percent", "%.3f", row->weight);
+    if (row->a > 0)
+        ag_emit_raw(json, "change_percent", "%.3f", 100 * (row->b - row->a) / row->a);
+    else
+        ag_emit_raw(json, "change_percent", "null");
+    ag_emit_end(json);
 }
 
 static void render_json(struct ag_text *text, const struct comparison *it, double least)
 {
-    static const char *const units[] = {"count", "bytes", "ns", "percent"};
+    struct ag_emitter json = {.text = text};
     const char *values[2];
-    bool first = true;
 
-    ag_text_add(text, "{\"schema\":\"allograft-diff/1\",\n\"times_compared\":%s,\n\"settings\":[",
-                it->no_times ? "false" : "true");
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-diff/1");
+    ag_emit_bool(&json, "times_compared", !it->no_times);
+    ag_emit_array(&json, "settings");
     for (size_t i = 0; i < ag_options_count(); i++) {
         if (!settings_differ(it, i, values))
             continue;
-        ag_text_add(text, "%s\n {\"name\":\"%s\",\"a\":", first ? "" : ",",
-                    ag_option_info(i)->name);
-        ag_text_add_json(text, values[0]);
-        ag_text_add(text, ",\"b\":");
-        ag_text_add_json(text, values[1]);
-        ag_text_add(text, "}");
-        first = false;
+        ag_emit_line(&json, 1);
+        ag_emit_object(&json, NULL);
+        ag_emit_string(&json, "name", ag_option_info(i)->name);
+        ag_emit_string(&json, "a", values[0]);
+        ag_emit_string(&json, "b", values[1]);
+        ag_emit_end(&json);
     }
-    ag_text_add(text, "],\n\"differences\":[");
-    first = true;
+    ag_emit_end(&json);
+    ag_emit_array(&json, "differences");
     for (size_t i = 0; i < it->n; i++) {
-        const struct row *row = &it->rows[i];
-
-        if (row->weight < least)
-            continue;
-        ag_text_add(text, "%s\n {\"group\":\"%s\",\"what\":", first ? "" : ",", row->group);
-        ag_text_add_json(text, row->name);
-        ag_text_add(
-            text,
-            ",\"unit\":\"%s\",\"a\":%.0f,\"b\":%.0f,\"weight_percent\":%.3f,\"change_percent\":",
-            units[row->unit], row->a, row->b, row->weight);
-        if (row->a > 0)
-            ag_text_add(text, "%.3f}", 100 * (row->b - row->a) / row->a);
-        else
-            ag_text_add(text, "null}");
-        first = false;
+        if (it->rows[i].weight >= least)
+            emit_row(&json, &it->rows[i]);
     }
-    ag_text_add(text, "]}\n");
+    ag_emit_end(&json);
+    ag_emit_end(&json);
+    ag_text_add(text, "\n");
 }
 
 /* ---- words --------------------------------------------------------------------------------- */
@@ -452,8 +442,7 @@ static int take_options(const struct command_line *line, struct options *options
         }
         options->least = strtod(value, &end);
         if (end == value || (*end && strcmp(end, "%") != 0) || !(options->least >= 0)) {
-            command_complain("diff: --least=%s is not allowed; allowed: a share in percent, such "
-                             "as 1%%",
+            command_complain("diff: --least=%s is not allowed; allowed: a percentage, such as 1%%",
                              value);
             return STATUS_USAGE;
         }
@@ -473,7 +462,7 @@ static int show(struct comparison *it, const struct options *options)
         qsort(it->rows, it->n, sizeof(*it->rows), options->json ? by_weight : by_part_and_weight);
     (options->json ? render_json : render_text)(&text, it, options->least);
     if (it->no_memory || text.truncated) {
-        command_complain("no memory for the whole report");
+        command_complain("out of memory for the report");
         status = STATUS_FAILED;
     } else {
         fwrite(text.data, 1, text.length, stdout);

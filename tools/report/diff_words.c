@@ -1,19 +1,19 @@
-/* diff_words.c: says what was gained or lost, placements added up: see diff_words.h. */
+/* diff_words.c: says what a run gained or lost, with placements added up: see diff_words.h. */
 #include "tools/report/diff_words.h"
 
 #include <math.h>
 
 #include "tools/report/job.h"
 
-#define ALIKE      .005 /* nobody would call it a difference */
-#define CHANCE     .05  /* of a time: one run of each tells no more */
-#define OTHER_WORK .01  /* two runs of one program ask for about as much */
+#define ALIKE      .005 /* too small to be called a difference */
+#define CHANCE     .05  /* times of single runs vary by that much */
+#define OTHER_WORK .01  /* runs that do the same work allocate about as often */
 
 struct pair {
     double a, b;
 };
 
-/* Of the larger of the two. */
+/* As a share of the larger value. */
 static double difference(struct pair pair)
 {
     double most = pair.a > pair.b ? pair.a : pair.b;
@@ -37,7 +37,7 @@ static void add_pair(struct ag_text *text, enum unit unit, struct pair pair)
         ag_text_add(text, " (%+.1f %%)", 100 * (pair.b - pair.a) / pair.a);
 }
 
-/* Something of which less is better: "8.52 ms less for the whole run". */
+/* Adds a line for a cost, of which less is better: "8.52 ms less for the whole run". */
 static void add_cost(struct ag_text *text, enum unit unit, struct pair pair, const char *what)
 {
     char by[32];
@@ -65,11 +65,11 @@ static void add_times(struct ag_text *text, const struct process sides[2])
     if (find_pair(sides, FIGURE_ELAPSED, &run))
         add_cost(text, UNIT_NS, run, "for the whole run");
     else
-        ag_text_add(text, "    (how long a process ran that was killed is not known)\n");
+        ag_text_add(text, "    (how long a killed process ran is not known)\n");
     if (find_pair(sides, FIGURE_CALL_NS, &calls) && calls.a + calls.b > 0)
         add_cost(text, UNIT_NS, calls, "in allocs and frees");
     if (may_be_chance(run) || may_be_chance(calls))
-        ag_text_add(text, "    (times so close may be chance: `allograft tune` compares several "
+        ag_text_add(text, "    (times this close may be chance; `allograft tune` compares several "
                           "runs)\n");
 }
 
@@ -84,7 +84,7 @@ static double failures_of(const struct process *process)
     return sum;
 }
 
-/* What happens or not: nothing is said where it is the same. */
+/* Adds a line for each count that differs. */
 static void add_events(struct ag_text *text, const struct process sides[2])
 {
     struct pair pair = {failures_of(&sides[0]), failures_of(&sides[1])};
@@ -115,7 +115,7 @@ static struct pair allocations_in(const struct process sides[2], unsigned place)
     return pair;
 }
 
-/* Is memory elsewhere now, as other settings have it? */
+/* Adds a line if allocations moved between placements, as other settings make them. */
 static void add_places(struct ag_text *text, const struct process sides[2])
 {
     struct pair all = {0, 0};
@@ -128,13 +128,14 @@ static void add_places(struct ag_text *text, const struct process sides[2])
         if (fabs(here.a / all.a - here.b / all.b) < ALIKE)
             continue;
         ag_text_add(text, "%s%s %.0f -> %.0f",
-                    any ? ", " : "    moved   allocations: ", place_names[place], here.a, here.b);
+                    any ? ", " : "    moved   allocations: ", ag_placement_names[place], here.a,
+                    here.b);
         any = true;
     }
     ag_text_add(text, "%s", any ? "\n" : "");
     if (difference(all) < OTHER_WORK)
         return;
-    ag_text_add(text, "    (not the same work? allocations");
+    ag_text_add(text, "    (different work? allocations");
     add_pair(text, UNIT_COUNT, all);
     ag_text_add(text, ")\n");
 }
@@ -147,7 +148,7 @@ void diff_words(struct ag_text *text, const struct process sides[2], bool times)
     if (times)
         add_times(text, sides);
     if (find_pair(sides, FIGURE_PEAK, &pair) && pair.a + pair.b > 0)
-        add_cost(text, UNIT_BYTES, pair, "of memory, the peak");
+        add_cost(text, UNIT_BYTES, pair, "of peak memory");
     add_events(text, sides);
     add_places(text, sides);
 }

@@ -1,12 +1,12 @@
-/* diff_words.h: what a run gained or lost against another, in words. */
+/* diff_words.h: says in words what one run gained or lost against another. */
 #ifndef TOOLS_DIFF_WORDS_H
 #define TOOLS_DIFF_WORDS_H
 
 #include "interpose/base/text.h"
 #include "tools/report/process.h"
 
-/* Some lines on plain processes, the first of them being what the second is measured by. Without
- * `times`, nothing of how long either took. */
+/* Adds some lines about plain processes: what the second gained or lost against the first. Times
+ * are left out unless `times`. */
 void diff_words(struct ag_text *text, const struct process sides[2], bool times);
 
 #endif

@@ -1,5 +1,5 @@
-/* figures.c: the few numbers of a process that people compare, their medians and outliers: see
- * job.h. */
+/* figures.c: the numbers of a process that are compared between ranks, their medians and outliers,
+ * and the overview: see job.h. */
 #include "tools/report/job.h"
 
 #include <stdio.h>
@@ -16,9 +16,18 @@ const struct figure_row figure_rows[N_FIGURES] = {
     [FIGURE_REPLAYED] = {"replayed_percent", "replayed", UNIT_PERCENT},
 };
 
-const char outlier_rule[] =
-    "more than 1.5 times the median, or less than the median / 1.5 (time in calls: and 1 % of the "
-    "process's time away from it; shares: and 5 points)";
+const char outlier_rule[] = "more than 1.5 times the median, or less than the median / 1.5 (a time "
+                            "in calls must also differ by "
+                            "1 % of the process's time, a share by 5 points)";
+
+enum unit figure_unit_of_key(const char *key)
+{
+    size_t length = strlen(key);
+
+    if (length > 3 && !strcmp(key + length - 3, "_ns"))
+        return UNIT_NS;
+    return length >= 5 && !strcmp(key + length - 5, "bytes") ? UNIT_BYTES : UNIT_COUNT;
+}
 
 /* ---- one process --------------------------------------------------------------------------- */
 
@@ -72,7 +81,7 @@ bool figure_of(const struct process *process, enum figure figure, double *ret)
         return true;
     case FIGURE_CALL_NS:
         *ret = memory.call_ns;
-        return *ret > 0 || !memory.allocs; /* of the dead of an earlier start nobody knows */
+        return *ret > 0 || !memory.allocs; /* not known of processes from before a reboot */
     case FIGURE_WAITED:
         *ret = counted(process, AG_STAT_FREE_DRAINED);
         return true;
@@ -86,7 +95,7 @@ bool figure_of(const struct process *process, enum figure figure, double *ret)
     }
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all processes ------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -176,13 +185,13 @@ unsigned overview(const struct process *process, double elapsed_ns,
     add_row(rows, &n, "frees that made the host wait", UNIT_COUNT,
             counted(process, AG_STAT_FREE_DRAINED), frees_of(process));
     if (!process->stats->head.simulated)
-        add_row(rows, &n, "time in allocating and freeing", UNIT_NS, memory.call_ns, elapsed_ns);
+        add_row(rows, &n, "time in allocations and frees", UNIT_NS, memory.call_ns, elapsed_ns);
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
         double peak = 0;
 
         for (unsigned row = 0; row < AG_STATS_DEVICES; row++)
             peak += (double)process->stats->bytes[row][place].peak;
-        snprintf(label, sizeof(label), "peak of memory, %s", place_names[place]);
+        snprintf(label, sizeof(label), "peak memory, %s", ag_placement_names[place]);
         if (peak > 0)
             add_row(rows, &n, label, UNIT_BYTES, peak, memory.peak);
     }

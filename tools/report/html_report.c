@@ -1,4 +1,4 @@
-/* html_report.c: a job, or one process, as a page: tiles, then a card for each subject. */
+/* html_report.c: renders a job, or one process, as a page: tiles, then a card for each subject. */
 #include "tools/report/job.h"
 
 #include <stdio.h>
@@ -8,14 +8,7 @@
 #include "tools/base/html.h"
 #include "tools/trace/html_trace.h"
 
-#define MOST_BARS_OF_RANKS 200u /* beyond that many processes the table has numbers only */
-
-static const struct {
-    const char *group, *key, *label;
-} stat_rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key, label},
-#include "interpose/report/stats.def"
-};
+#define MOST_BARS_OF_RANKS 200u /* with more processes the table has numbers only */
 
 static const char *const place_colours[AG_N_PLACEMENTS] = {"c0", "c1", "c2", "c3", "c4"};
 
@@ -63,23 +56,23 @@ static void add_tile(struct ag_text *text, const char *label, const char *value,
     ag_text_add(text, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n", label, value, below);
 }
 
-/* Of rounds with graphs, as the profit guard found it last. */
+/* The speed of iterations with graphs, as the profit guard last measured it. */
 static void add_speed(struct ag_text *text, const struct ag_stats *stats)
 {
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
-    char value[32], below[128], with[32], without[32], what[32] = "a round";
+    char value[32], below[128], with[32], without[32], what[32] = "an iteration";
 
     if (eager <= 0 || replayed <= 0 || stats->head.simulated)
         return;
     if (stats->compared_unwaited)
         snprintf(what, sizeof(what), "for %u operations", AG_UNWAITED_ITERATION);
     snprintf(value, sizeof(value), "%.2fx", eager / replayed);
-    snprintf(below, sizeof(below), "%s against %s %s",
+    snprintf(below, sizeof(below), "%s instead of %s %s",
              unit_text(with, sizeof(with), UNIT_NS, replayed),
              unit_text(without, sizeof(without), UNIT_NS, eager), what);
     add_tile(text,
              stats->compared_unwaited ? "Speed of the host with graphs"
-                                      : "Speed of rounds with graphs",
+                                      : "Speed of iterations with graphs",
              value, below);
 }
 
@@ -92,8 +85,8 @@ static void add_tiles(struct ag_text *text, const struct job *job)
 
     ag_text_add(text, "<dl class=\"tiles\">\n");
     (void)figure_of(&job->total, FIGURE_PEAK, &peak);
-    add_tile(text, "Peak of memory", unit_text(value, sizeof(value), UNIT_BYTES, peak),
-             job->n > 1 ? "all processes added up" : "all placements");
+    add_tile(text, "Peak memory", unit_text(value, sizeof(value), UNIT_BYTES, peak),
+             job->n > 1 ? "sum of all processes" : "sum of all placements");
     for (unsigned i = 0; i < n; i++) {
         if (rows[i].unit == UNIT_BYTES)
             continue;
@@ -122,10 +115,10 @@ static void add_stack(struct ag_text *text, const struct job *job, unsigned row,
 
     ag_text_add(text,
                 "<div class=\"stack\"><svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" "
-                "role=\"img\"><title>Memory at its peak by placement</title><desc>");
+                "role=\"img\"><title>Peak memory by placement</title><desc>");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
         if (peak_of(job, row, place) > 0)
-            ag_text_add(text, "%s %s. ", place_names[place],
+            ag_text_add(text, "%s %s. ", ag_placement_names[place],
                         unit_text(size, sizeof(size), UNIT_BYTES, peak_of(job, row, place)));
     }
     ag_text_add(text, "</desc>");
@@ -154,7 +147,7 @@ static void add_place_line(struct ag_text *text, const struct job *job, unsigned
         "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"share\">%.1f %%</td><td "
         "class=\"num\" data-label=\"at the end\">%s</td><td class=\"num\" "
         "data-label=\"allocs\">%s</td><td class=\"num\" data-label=\"asked for\">%s</td></tr>\n",
-        place_colours[place], place_names[place],
+        place_colours[place], ag_placement_names[place],
         unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
         sum > 0 ? 100 * peak_of(job, row, place) / sum : 0.0,
         unit_text(left, sizeof(left), UNIT_BYTES,
@@ -195,11 +188,11 @@ static void add_memory(struct ag_text *text, const struct job *job)
 
     if (!n)
         return;
-    html_card_begin(text, false, "Memory at its peak",
-                    job->n > 1
-                        ? "Devices of one model are one. Peaks are those of each process and "
-                          "placement, added up."
-                        : "The peak of each placement; they need not have been at one time.");
+    html_card_begin(
+        text, false, "Peak memory",
+        job->n > 1 ? "Devices of one model share a row. Peaks are the sum of the peaks of each "
+                     "process and placement."
+                   : "The peak of each placement; they may have occurred at different times.");
     for (unsigned i = 0; i < n && i < AG_STATS_DEVICES; i++)
         add_device(text, job, i);
     html_card_end(text);
@@ -224,7 +217,7 @@ static void add_sizes(struct ag_text *text, const struct job *job)
     if (sum <= 0)
         return;
     html_card_begin(text, false, "Sizes of allocations", NULL);
-    html_bars_begin(text, "Each in the first class that is large enough", "up to", "allocations");
+    html_bars_begin(text, "", "up to", "allocations");
     for (unsigned c = 0; c < AG_SIZE_CLASSES; c++) {
         snprintf(label, sizeof(label), "%llu %s", 1ull << ((c + 9) % 10), units[(c + 9) / 10]);
         if (counts[c] > 0)
@@ -243,7 +236,7 @@ static double group_sum(const struct job *job, const char *group, double *ret_mo
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         double count = (double)process_counter(&job->total, i);
 
-        if (strcmp(stat_rows[i].group, group))
+        if (strcmp(ag_stat_rows[i].group, group))
             continue;
         sum += count;
         most = count > most ? count : most;
@@ -253,7 +246,7 @@ static double group_sum(const struct job *job, const char *group, double *ret_mo
     return sum;
 }
 
-/* The counters of a group that are not zero, as shares of their sum. */
+/* Adds the non-zero counters of a group, as shares of their sum. */
 static void add_group(struct ag_text *text, const struct job *job, const char *group,
                       const char *caption, const char *of_what, const char *colour)
 {
@@ -265,22 +258,13 @@ static void add_group(struct ag_text *text, const struct job *job, const char *g
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         double count = (double)process_counter(&job->total, i);
 
-        if (count > 0 && !strcmp(stat_rows[i].group, group))
-            html_bar(text, colour, stat_rows[i].label, UNIT_COUNT, count, most, sum);
+        if (count > 0 && !strcmp(ag_stat_rows[i].group, group))
+            html_bar(text, colour, ag_stat_rows[i].label, UNIT_COUNT, count, most, sum);
     }
     html_bars_end(text);
 }
 
-static enum unit unit_of_key(const char *key)
-{
-    size_t length = strlen(key);
-
-    if (length > 3 && !strcmp(key + length - 3, "_ns"))
-        return UNIT_NS;
-    return length >= 5 && !strcmp(key + length - 5, "bytes") ? UNIT_BYTES : UNIT_COUNT;
-}
-
-/* Counters of a group that are no parts of anything. */
+/* Adds the non-zero counters of a group that are not shares of a sum. */
 static void add_list(struct ag_text *text, const struct job *job, const char *group,
                      const char *caption)
 {
@@ -292,10 +276,11 @@ static void add_list(struct ag_text *text, const struct job *job, const char *gr
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         double count = (double)process_counter(&job->total, i);
 
-        if (count > 0 && !strcmp(stat_rows[i].group, group))
+        if (count > 0 && !strcmp(ag_stat_rows[i].group, group))
             ag_text_add(text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n",
-                        stat_rows[i].label,
-                        html_number(number, sizeof(number), unit_of_key(stat_rows[i].key), count));
+                        ag_stat_rows[i].label,
+                        html_number(number, sizeof(number), figure_unit_of_key(ag_stat_rows[i].key),
+                                    count));
     }
     ag_text_add(text, "</tbody>\n</table>\n");
 }
@@ -304,11 +289,11 @@ static void add_frees(struct ag_text *text, const struct job *job)
 {
     if (group_sum(job, "frees", NULL) <= 0)
         return;
-    html_card_begin(text, false, "Frees by way",
-                    "Only those that drained the context made the host wait.");
-    add_group(text, job, "frees", "How the order of frees was kept", "way", "c2");
+    html_card_begin(text, false, "Frees",
+                    "Only frees that drained the context made the host wait.");
+    add_group(text, job, "frees", "How frees were ordered", "method", "c2");
     add_group(text, job, "drains", "Why frees drained the context", "reason", "c4");
-    add_group(text, job, "paid", "Waits that ordered frees owed, paid later", "occasion", "c3");
+    add_group(text, job, "paid", "When the host waited for ordered frees later", "occasion", "c3");
     html_card_end(text);
 }
 
@@ -317,7 +302,7 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
     static const char *const groups[][2] = {
         {"cache", "Cache of freed blocks"},
         {"managed", "Managed memory"},
-        {"pressure", "Want of memory"},
+        {"pressure", "Memory pressure"},
         {"async", "The program's own stream-ordered calls"},
         {"ipc", "Memory shared with other processes"},
         {"api", "Calls of allograft.h"},
@@ -328,7 +313,7 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
         if (group_sum(job, groups[i][0], NULL) <= 0)
             continue;
         if (!any)
-            html_card_begin(text, false, "Cache, placing and pressure", NULL);
+            html_card_begin(text, false, "Cache, managed memory and pressure", NULL);
         any = true;
         add_list(text, job, groups[i][0], groups[i][1]);
     }
@@ -391,7 +376,7 @@ static void add_pools(struct ag_text *text, const struct job *job)
 
 /* ---- time ---------------------------------------------------------------------------------- */
 
-/* What allocating and freeing was: 0 and 1 allocations and frees. */
+/* Sums over all devices; the second index is 0 for allocations and 1 for frees. */
 struct times {
     double ns[AG_N_PLACEMENTS][2], counts[AG_N_PLACEMENTS][2], bytes[AG_N_PLACEMENTS];
 };
@@ -411,13 +396,13 @@ static void sum_times(const struct job *job, struct times *ret)
     }
 }
 
-/* Medians of cuMemAlloc with its cuMemFree on an idle device, from 512 B to 1 GiB: the note says of
- * which. */
+/* Medians of a pair of cuMemAlloc and cuMemFree on an idle device, from 512 B to 1 GiB; the note on
+ * the page says where they were measured. */
 #define NATIVE_PAIR_NS    50000.0
 #define NATIVE_PER_MIB_NS 300.0
-#define ENOUGH_NATIVE     100.0 /* calls of a process's own, for their mean to tell something */
+#define ENOUGH_NATIVE     100.0 /* native calls of the process, for a meaningful mean */
 
-/* What was redirected, beside what as many calls of the driver take. */
+/* Compares the time of redirected calls with the time of as many native ones. */
 static void add_native_cost(struct ag_text *text, const struct job *job, const struct times *times)
 {
     const double *native_ns = times->ns[AG_PLACE_NATIVE], *natives = times->counts[AG_PLACE_NATIVE];
@@ -437,23 +422,24 @@ static void add_native_cost(struct ag_text *text, const struct job *job, const s
                  : (allocs + frees) / 2 *
                        (NATIVE_PAIR_NS + NATIVE_PER_MIB_NS * bytes / allocs / (1u << 20));
     most = native > ours ? native : ours;
-    html_bars_begin(text, "Redirected calls beside as many of the driver's", "calls", "time");
-    html_bar(text, "c1", "as they were", UNIT_NS, ours, most, job->elapsed_ns);
-    html_bar(text, "c0", "natively, estimated", UNIT_NS, native, most, job->elapsed_ns);
+    html_bars_begin(text, "Redirected calls, and the same number of native ones", "calls", "time");
+    html_bar(text, "c1", "redirected", UNIT_NS, ours, most, job->elapsed_ns);
+    html_bar(text, "c0", "native, estimated", UNIT_NS, native, most, job->elapsed_ns);
     html_bars_end(text);
     ag_text_add(text, "<p class=\"note\">Estimated from ");
     if (own)
         ag_text_add(text,
-                    "the mean of the program's own calls that the driver served: %s an "
-                    "allocation, %s a free, waits for the device included.",
+                    "the means of this program's native calls: %s per allocation and %s per free, "
+                    "including waits for the device.",
                     unit_text(now, sizeof(now), UNIT_NS, native_ns[0] / natives[0]),
                     unit_text(then, sizeof(then), UNIT_NS, native_ns[1] / natives[1]));
     else
         ag_text_add(
-            text, "figures of another machine: an allocation and its free take 50 us, "
-                  "and 0.3 us more for each MiB (medians on an idle NVIDIA H200, driver 580.159). "
-                  "Native frees also wait for the device, which is not counted here. A run with "
-                  "<code>--policy native</code> and <code>allograft diff</code> measure it.");
+            text,
+            "figures of another machine: an allocation and its free take 50 us, plus 0.3 us "
+            "per MiB (medians on an idle NVIDIA H200, driver 580.159). Native frees also wait "
+            "for the device, which is not included. To measure it, run with <code>--policy "
+            "native</code> and compare by <code>allograft diff</code>.");
     ag_text_add(text, "</p>\n");
 }
 
@@ -469,16 +455,16 @@ static void add_times(struct ag_text *text, const struct job *job)
     if (most <= 0 || job->total.stats->head.simulated)
         return;
     html_card_begin(
-        text, false, "Time in allocating and freeing",
-        "The program's threads spent it in these calls; shares are of the time that the "
-        "processes ran.");
+        text, false, "Time in allocations and frees",
+        "Time that the program's threads spent in these calls; shares are of the processes' "
+        "running time.");
     html_bars_begin(text, "", "call", "time");
     for (unsigned i = 0; i < 2 * AG_N_PLACEMENTS; i++) {
         double sum = times.ns[i / 2][i % 2], count = times.counts[i / 2][i % 2];
 
         if (count <= 0)
             continue;
-        snprintf(label, sizeof(label), "%s, %s: %s each", place_names[i / 2],
+        snprintf(label, sizeof(label), "%s, %s: %s each", ag_placement_names[i / 2],
                  i % 2 ? "free" : "alloc", unit_text(each, sizeof(each), UNIT_NS, sum / count));
         html_bar(text, place_colours[i / 2], label, UNIT_NS, sum, most, job->elapsed_ns);
     }
@@ -500,21 +486,21 @@ static void add_replay(struct ag_text *text, const struct job *job)
         return;
     html_card_begin(
         text, false, "Replay",
-        "Operations on marked streams: withheld, then launched in a graph or one by one.");
+        "Operations on marked streams are withheld, then launched in graphs or one by one.");
     if (seen > 0) {
-        html_bars_begin(text, "What became of operations", "operations", "count");
+        html_bars_begin(text, "What happened to operations", "operations", "count");
         for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-            html_bar(text, colours[i], i ? stat_rows[parts[i]].label : "on marked streams",
+            html_bar(text, colours[i], i ? ag_stat_rows[parts[i]].label : "on marked streams",
                      UNIT_COUNT, (double)process_counter(&job->total, parts[i]), seen, seen);
         html_bars_end(text);
     }
     add_group(text, job, "flushes", "Why withheld work went out", "reason", "c5");
-    add_list(text, job, "replay", "All counts");
+    add_list(text, job, "replay", "All counters");
     add_list(text, job, "staging", "Host data of withheld copies");
     html_card_end(text);
 }
 
-/* Points that the program gave a name. */
+/* Points of the program that it named through the control API. */
 static void add_marks(struct ag_text *text, const struct job *job)
 {
     const struct ag_stats *stats = job->total.stats;
@@ -596,7 +582,8 @@ static void add_processes(struct ag_text *text, const struct job *job)
         return;
     html_card_begin(text, true, "Processes", NULL);
     ag_text_add(text,
-                "<p class=\"note\">* an outlier: %s. In calls: in allocating and freeing.</p>\n",
+                "<p class=\"note\">* an outlier: %s. In calls: time spent in allocations and "
+                "frees.</p>\n",
                 outlier_rule);
     ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">process</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
@@ -656,7 +643,7 @@ static void add_rules(struct ag_text *text, const struct job *job)
     }
     if (!stats->head.n_rules)
         return;
-    html_bars_begin(text, "Rules, and the allocations that they decided", "rule", "allocations");
+    html_bars_begin(text, "Allocations decided by each rule", "rule", "allocations");
     for (unsigned i = 0; i < stats->head.n_rules && i < AG_MAX_RULES; i++)
         html_bar(text, "c1", stats->head.rules[i], UNIT_COUNT,
                  (double)stats->slots[0].rules[i].hits, most, sum);
@@ -668,10 +655,10 @@ static void add_rules(struct ag_text *text, const struct job *job)
 static void add_settings(struct ag_text *text, const struct job *job)
 {
     html_card_begin(text, false, "Settings",
-                    "Those in force that are no defaults, and where they come from.");
+                    "Settings that are not at their defaults, and where they come from.");
     add_settings_of(text, job, false);
     add_rules(text, job);
-    ag_text_add(text, "<details><summary>Settings that have their defaults</summary>\n");
+    ag_text_add(text, "<details><summary>Settings at their defaults</summary>\n");
     add_settings_of(text, job, true);
     ag_text_add(text, "</details>\n");
     html_card_end(text);
@@ -705,11 +692,12 @@ static void add_coverage(struct ag_text *text, const struct job *job)
     ag_text_add(text, "<p class=\"note\">Driver: <code>");
     html_add(text, *stats->head.driver ? stats->head.driver : "none was loaded");
     ag_text_add(text, "</code></p>\n");
-    add_list(text, job, "doors", "How the program came by driver functions");
-    add_list(text, job, "calls", "What was made of its calls");
-    add_group(text, job, "fallbacks", "Left to the driver because", "reason", "c3");
+    add_list(text, job, "doors", "How the program looked up driver functions");
+    add_list(text, job, "calls", "What happened to its calls");
+    add_group(text, job, "fallbacks", "Why allocations were left to the driver", "reason", "c3");
     for (unsigned i = 0; i < stats->n_bypassing && i < AG_STATS_BYPASSING; i++) {
-        ag_text_add(text, i ? ", " : "<p>Libraries that reach the driver past Allograft: ");
+        ag_text_add(text,
+                    i ? ", " : "<p>Libraries that call the driver directly, past Allograft: ");
         html_add(text, stats->bypassing[i]);
     }
     if (stats->n_bypassing)
@@ -724,8 +712,10 @@ static void add_traces(struct ag_text *text, const struct job *job)
         text->truncated |= !html_add_trace(text, job->traces[i]);
     if (job->n_traces > JOB_TRACES) {
         html_card_begin(text, true, "Other traces", NULL);
-        ag_text_add(text, "<p>%zu more are not shown; `allograft trace FILE` shows each.</p>\n",
-                    job->n_traces - JOB_TRACES);
+        ag_text_add(
+            text,
+            "<p>%zu more are not shown here; <code>allograft trace FILE</code> shows each.</p>\n",
+            job->n_traces - JOB_TRACES);
         html_card_end(text);
     }
 }

@@ -1,4 +1,4 @@
-/* job.c: adds the processes of a job up: see job.h. */
+/* job.c: adds up the processes of a job: see job.h. */
 #include "tools/report/job.h"
 
 #include <fcntl.h>
@@ -65,7 +65,7 @@ bool job_is_torn(const struct job *job)
 {
     for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++) {
         if (trace_is_torn(job->traces[i])) {
-            command_complain("%s: it became shorter while it was read", job->trace_paths[i]);
+            command_complain("%s: it was truncated while it was read", job->trace_paths[i]);
             return true;
         }
     }
@@ -103,7 +103,7 @@ static void keep_larger(_Atomic uint64_t *sum, uint64_t value)
         *sum = value;
 }
 
-/* The row of the sum for a device: all devices of one model are one. */
+/* The row of the sum for a device. Devices of one model share a row. */
 static unsigned device_row(struct ag_stats *sum, const struct ag_stats_device *device)
 {
     unsigned n = sum->n_devices;
@@ -159,7 +159,8 @@ static void add_rule(struct ag_stats *sum, const char *text, const struct ag_rul
         snprintf(sum->head.rules[i], sizeof(sum->head.rules[i]), "%s", text);
         sum->head.n_rules++;
     }
-    sum->slots[0].rules[i].hits += rule->hits; /* what has no room is counted with no rule */
+    sum->slots[0].rules[i].hits +=
+        rule->hits; /* rules beyond AG_MAX_RULES are counted as no rule */
     sum->slots[0].rules[i].bytes += rule->bytes;
 }
 
@@ -171,7 +172,7 @@ static void add_rules(struct ag_stats *sum, const struct ag_stats *stats)
     sum->slots[0].rules[AG_MAX_RULES].bytes += stats->slots[0].rules[AG_MAX_RULES].bytes;
 }
 
-/* Pools of one kind on one device are one. */
+/* Pools of one kind on one device share a row. */
 static void add_pool(struct ag_stats *sum, const struct ag_stats *stats, unsigned row)
 {
     const struct ag_app_pool_stats *pool = &stats->app_pools[row];
@@ -235,9 +236,9 @@ static void add_counters(struct ag_stats *sum, const struct ag_stats *stats)
     }
 }
 
-/* ---- what is said of all ------------------------------------------------------------------- */
+/* ---- head and settings --------------------------------------------------------------------- */
 
-/* The text that begins at `at`; *ret_next is where the next one does. */
+/* The text that begins at `at`; *ret_next is where the next one begins. */
 static const char *text_at(const struct ag_stats_head *head, size_t at, size_t *ret_next)
 {
     size_t room = at < sizeof(head->settings) ? sizeof(head->settings) - at : 0;
@@ -269,7 +270,7 @@ static void add_text(char *texts, size_t *at, size_t capacity, const char *text)
     *at += length;
 }
 
-/* Those that differ say so. */
+/* A setting whose value differs between processes says so. */
 static void add_settings(struct job *job, struct ag_stats_head *sum)
 {
     size_t at = 0;

@@ -1,54 +1,56 @@
-/* job.h: the processes of one job (ranks of torchrun, mpirun, srun) side by side and added up. */
+/* job.h: the processes of one job (ranks of torchrun, mpirun, srun), compared and added up. */
 #ifndef TOOLS_JOB_H
 #define TOOLS_JOB_H
 
 #include "tools/base/unit.h"
 #include "tools/report/process.h"
 
-/* What is compared between ranks. */
+/* The numbers that are compared between ranks. */
 enum figure {
     FIGURE_ELAPSED, /* nanoseconds of the process */
-    FIGURE_PEAK,    /* bytes: the peaks of all placements together */
+    FIGURE_PEAK,    /* bytes: the sum of the placements' peaks */
     FIGURE_ALLOCS,
-    FIGURE_CALL_NS,  /* time in allocating and freeing */
+    FIGURE_CALL_NS,  /* time spent in allocations and frees */
     FIGURE_WAITED,   /* frees that made the host wait */
-    FIGURE_CACHED,   /* percent of allocations answered by the cache */
-    FIGURE_REPLAYED, /* percent of the marked streams' operations that were launched in graphs */
+    FIGURE_CACHED,   /* percent of allocations that the cache answered */
+    FIGURE_REPLAYED, /* percent of operations on marked streams that were launched in graphs */
     N_FIGURES
 };
 
 struct trace;
 
-#define JOB_TRACES 16u /* shown on a page */
+#define JOB_TRACES 16u /* at most, on a page */
 
 struct job {
-    struct process *processes; /* plain, in the order of rank, host and process id */
+    struct process *processes; /* plain; sorted by rank, host and process id */
     size_t n, capacity;
     struct trace *traces[JOB_TRACES];
     const char *trace_paths[JOB_TRACES];
-    size_t n_traces; /* may be more than are kept */
+    size_t n_traces; /* may exceed JOB_TRACES */
     /* After job_add_up(): */
     struct process total;
-    double elapsed_ns; /* of all processes together */
+    double elapsed_ns; /* the sum of all processes */
     struct {
         bool known;
         double value;
     } medians[N_FIGURES];
 };
 
-/* Takes the process over, also where it returns false for want of memory. */
+/* Adds the process, which is then the job's, even if this returns false since memory ran out. */
 bool job_add(struct job *job, struct process *process);
-/* Is there a trace at the path? */
+/* Is the file at `path` a trace? */
 bool job_is_trace(const char *path);
-/* Opens a trace for the page; complains where that cannot be done. The path stays the caller's. */
+/* Opens a trace for the page; prints a line on stderr if that fails. `path` must outlive the
+ * job. */
 bool job_add_trace(struct job *job, const char *path);
-/* Did a trace lose its end while it was read? Complains of it. */
+/* Was a trace truncated while it was read? Prints a line on stderr if so. */
 bool job_is_torn(const struct job *job);
-/* Sorts the processes and adds them up; at least one is there. False: no memory. */
+/* Sorts the processes, of which there must be one, and adds them up. False when memory runs out. */
 bool job_add_up(struct job *job);
 void job_finish(struct job *job);
 
-/* The source ("default", "environment", or a place in a file) and value of a setting. */
+/* The source ("default", "environment", or a place in a file) and value of setting `i`. False if it
+ * is not known. */
 bool job_setting(const struct process *process, size_t i, const char **ret_source,
                  const char **ret_value);
 
@@ -57,20 +59,23 @@ struct figure_row {
     enum unit unit;
 };
 
-extern const struct figure_row figure_rows[N_FIGURES];
-extern const char outlier_rule[]; /* in a sentence */
+/* The unit of a counter, which the end of its key tells: "_ns", "bytes". */
+enum unit figure_unit_of_key(const char *key);
 
-/* False where there is no such thing in the process: a share of nothing, a time nobody saw or that
- * means nothing, since the driver was simulated. */
+extern const struct figure_row figure_rows[N_FIGURES];
+extern const char outlier_rule[]; /* defines an outlier; part of a sentence */
+
+/* False if the process has no such number: a share of nothing, a time that is not known, or one
+ * that means nothing since the driver was simulated. */
 bool figure_of(const struct process *process, enum figure figure, double *ret);
-/* Of the job's processes that have one; with job_add_up(). */
+/* Fills in the medians; job_add_up() calls it. */
 void figure_find_medians(struct job *job);
 bool figure_is_outlier(const struct job *job, const struct process *process, enum figure figure);
 
-/* The first four always; the others where a process has more than nothing. */
+/* The first four are always shown; the others if a process has more than zero. */
 bool figure_is_shown(const struct job *job, enum figure figure);
 
-/* ---- overview: what matters, in a few lines ------------------------------------------------- */
+/* ---- overview: the most important numbers -------------------------------------------------- */
 
 struct overview_row {
     char label[64];
@@ -80,19 +85,19 @@ struct overview_row {
 
 #define OVERVIEW_ROWS 16u
 
-/* Of a plain process that ran for so long, or the sum of several. Returns how many rows there are.
- */
+/* Fills in the rows for a plain process (or a sum of processes) that ran for `elapsed_ns`. Returns
+ * their number. */
 unsigned overview(const struct process *process, double elapsed_ns,
                   struct overview_row rows[OVERVIEW_ROWS]);
-/* The same as lines of text. */
+/* Adds them as lines of text. */
 void overview_text(struct ag_text *text, const struct process *process, double elapsed_ns);
 
-/* ---- job_text.c ------------------------------------------------------------------------------ */
+/* ---- job_text.c ---------------------------------------------------------------------------- */
 
 void job_render_text(struct ag_text *text, const struct job *job);
 void job_render_json(struct ag_text *text, const struct job *job);
 
-/* ---- html_report.c --------------------------------------------------------------------------- */
+/* ---- html_report.c ------------------------------------------------------------------------- */
 
 void job_render_html(struct ag_text *text, const struct job *job);
 

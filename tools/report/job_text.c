@@ -1,8 +1,10 @@
-/* job_text.c: a job as text and as JSON: ranks in a table, then the sum as one process's report. */
+/* job_text.c: renders a job as text and as JSON: a table of ranks, then their sum as a report. */
 #include "tools/report/job.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "interpose/report/emitter.h"
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
@@ -33,7 +35,7 @@ static void add_cell(struct ag_text *text, const struct job *job, const struct p
     ag_text_add(text, " %10s", cell);
 }
 
-/* Of the column of hosts: no name is cut. */
+/* The width of the column of hosts; names are never cut. */
 static int host_width(const struct job *job)
 {
     size_t width = strlen("median");
@@ -83,14 +85,14 @@ static void add_table(struct ag_text *text, const struct job *job)
         if (figure_is_shown(job, i))
             add_cell(text, job, NULL, i);
     }
-    ag_text_add(text, "\n    (in calls: in allocating and freeing%s)\n",
+    ag_text_add(text, "\n    (in calls: time spent in allocations and frees%s)\n",
                 figure_is_shown(job, FIGURE_WAITED) ? "; waits: frees that made the host wait"
                                                     : "");
     if (any)
-        ag_text_add(text,
-                    "    (* an outlier: more than 1.5 times the median, or less than the median / "
-                    "1.5; time in calls:\n       and 1 %% of the process's time away from it; "
-                    "shares: and 5 points)\n");
+        ag_text_add(
+            text, "    (* an outlier: more than 1.5 times the median, or less than the median / "
+                  "1.5; a time in\n       calls must also differ by 1 %% of the process's time, a "
+                  "share by 5 points)\n");
 }
 
 void job_render_text(struct ag_text *text, const struct job *job)
@@ -100,11 +102,10 @@ void job_render_text(struct ag_text *text, const struct job *job)
 
     add_title(text, job);
     add_table(text, job);
-    ag_text_add(
-        text,
-        "  all together (devices of one model as one; peaks are the processes' own, added up)\n");
+    ag_text_add(text, "  all together (devices of one model share a row; a peak is the sum of the "
+                      "processes' peaks)\n");
     ag_render_text(&sum, job->total.stats, &job->total.moment);
-    rest = sum.data ? strchr(sum.data, '\n') : NULL; /* behind its title */
+    rest = sum.data ? strchr(sum.data, '\n') : NULL; /* skips the title */
     ag_text_add(text, "%s", rest ? rest + 1 : "");
     text->truncated |= sum.truncated;
     ag_text_finish(&sum);
@@ -113,60 +114,62 @@ void job_render_text(struct ag_text *text, const struct job *job)
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void add_number(struct ag_text *text, enum unit unit, bool known, double value)
+static void emit_figure(struct ag_emitter *json, enum figure figure, bool known, double value)
 {
-    if (!known)
-        ag_text_add(text, "null");
+    const struct figure_row *row = &figure_rows[figure];
+
+    if (known)
+        ag_emit_raw(json, row->key, row->unit == UNIT_PERCENT ? "%.3f" : "%.0f", value);
     else
-        ag_text_add(text, unit == UNIT_PERCENT ? "%.3f" : "%.0f", value);
+        ag_emit_raw(json, row->key, "null");
 }
 
-static void add_process(struct ag_text *text, const struct job *job, const struct process *process)
+static void emit_process(struct ag_emitter *json, const struct job *job,
+                         const struct process *process)
 {
     const struct ag_stats_head *head = &process->stats->head;
-    bool first = true;
 
-    ag_text_add(text, " {\"rank\":");
-    add_number(text, UNIT_COUNT, head->rank >= 0, head->rank);
-    ag_text_add(text, ",\"pid\":%d,\"host\":", head->pid);
-    ag_text_add_json(text, head->host);
-    ag_text_add(text, ",\"program\":");
-    ag_text_add_json(text, head->program);
-    ag_text_add(text, ",\"ended_by\":");
-    ag_text_add_json(text, head->ended_by);
-    ag_text_add(text, ",\"simulated\":%s", head->simulated ? "true" : "false");
+    ag_emit_line(json, 1);
+    ag_emit_object(json, NULL);
+    ag_emit_raw(json, "rank", head->rank < 0 ? "null" : "%d", head->rank);
+    ag_emit_raw(json, "pid", "%d", head->pid);
+    ag_emit_string(json, "host", head->host);
+    ag_emit_string(json, "program", head->program);
+    ag_emit_string(json, "ended_by", head->ended_by);
+    ag_emit_bool(json, "simulated", head->simulated);
     for (unsigned i = 0; i < N_FIGURES; i++) {
         double value = 0;
         bool known = figure_of(process, i, &value);
 
-        ag_text_add(text, ",\"%s\":", figure_rows[i].key);
-        add_number(text, figure_rows[i].unit, known, value);
+        emit_figure(json, i, known, value);
     }
-    ag_text_add(text, ",\"outliers\":[");
+    ag_emit_array(json, "outliers");
     for (unsigned i = 0; i < N_FIGURES; i++) {
-        if (!figure_is_outlier(job, process, i))
-            continue;
-        ag_text_add(text, "%s\"%s\"", first ? "" : ",", figure_rows[i].key);
-        first = false;
+        if (figure_is_outlier(job, process, i))
+            ag_emit_string(json, NULL, figure_rows[i].key);
     }
-    ag_text_add(text, "]}");
+    ag_emit_end(json);
+    ag_emit_end(json);
 }
 
 void job_render_json(struct ag_text *text, const struct job *job)
 {
-    ag_text_add(text,
-                "{\"schema\":\"allograft-job/1\",\n\"outlier_rule\":\"%s\",\n\"processes\":[\n",
-                outlier_rule);
-    for (size_t i = 0; i < job->n; i++) {
-        add_process(text, job, &job->processes[i]);
-        ag_text_add(text, i + 1 < job->n ? ",\n" : "],\n");
-    }
-    ag_text_add(text, "\"medians\":{");
-    for (unsigned i = 0; i < N_FIGURES; i++) {
-        ag_text_add(text, "%s\"%s\":", i ? "," : "", figure_rows[i].key);
-        add_number(text, figure_rows[i].unit, job->medians[i].known, job->medians[i].value);
-    }
-    ag_text_add(text, "},\n\"total\":");
+    struct ag_emitter json = {.text = text};
+
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-job/1");
+    ag_emit_string(&json, "outlier_rule", outlier_rule);
+    ag_emit_array(&json, "processes");
+    for (size_t i = 0; i < job->n; i++)
+        emit_process(&json, job, &job->processes[i]);
+    ag_emit_end(&json);
+    ag_emit_object(&json, "medians");
+    for (unsigned i = 0; i < N_FIGURES; i++)
+        emit_figure(&json, i, job->medians[i].known, job->medians[i].value);
+    ag_emit_end(&json);
+    ag_emit_line(&json, 0);
+    ag_emit_key(&json, "total");
     ag_render_json(text, job->total.stats, &job->total.moment);
-    ag_text_add(text, "}\n");
+    ag_emit_end(&json);
+    ag_text_add(text, "\n");
 }

@@ -1,5 +1,5 @@
-/* process.c: reads what a process counted from a file of counters or a JSON report: see process.h.
- */
+/* process.c: reads what a process counted, from a file of counters or a JSON report: see
+ * process.h. */
 #include "tools/report/process.h"
 
 #include "tools/base/complain.h"
@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LARGEST_REPORT (16u << 20) /* bytes; reports have some thousand */
+#define LARGEST_REPORT (16u << 20) /* bytes; a report has some thousand */
 
 /* ---- texts that are safe to show ----------------------------------------------------------- */
 
-/* Those of ASCII, and the two bytes of U+0080 to U+009F. */
+/* Control characters are those of ASCII, and U+0080 to U+009F, which have two bytes. */
 static void make_byte_printable(char *text, size_t at)
 {
     unsigned char byte = (unsigned char)text[at];
@@ -91,7 +91,7 @@ static const char *read_json(int fd, size_t size, struct process *process)
     bool good;
 
     if (size > LARGEST_REPORT)
-        return "is JSON, and too large for a report";
+        return "is JSON, but too large for a report";
     text = read_text(fd, size);
     if (!text)
         return "cannot be read";
@@ -102,7 +102,7 @@ static const char *read_json(int fd, size_t size, struct process *process)
     return good ? NULL : why;
 }
 
-/* Is the first byte that is no white space the beginning of an object? */
+/* Does the file begin with an object, after white space? */
 static bool looks_like_json(int fd)
 {
     char text[64];
@@ -118,7 +118,7 @@ static const char *read_into(int fd, int folder, const char *path, struct proces
     struct stat st;
 
     if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return "is no file";
+        return "is not a regular file";
     if (looks_like_json(fd))
         return read_json(fd, (size_t)st.st_size, process);
     fault = counters_read(fd, process->stats);
@@ -147,8 +147,7 @@ const char *process_read(int folder, const char *path, struct process *ret)
         return strerror(errno);
     output_keep(fd);
     process.stats = process_new_stats();
-    fault = process.stats ? read_into(fd, folder, path, &process)
-                          : "cannot be read: there is no memory";
+    fault = process.stats ? read_into(fd, folder, path, &process) : "cannot be read: out of memory";
     close(fd);
     if (fault) {
         process_finish(&process);
@@ -167,10 +166,11 @@ void process_complain(const char *name, const char *fault)
     const char *advice = "";
 
     if (fault == process_of_other_build)
-        advice = ": use the command that lies beside its library";
+        advice = ": use the command that belongs to that build";
     else if (fault == process_cut_short)
-        advice = ": its process was killed, or the disk was full, before all of it was written, or "
-                 "a copy of it broke off; it cannot be read, so remove it";
+        advice =
+            ": its process was killed, or the disk was full, before it was written, or it was not "
+            "copied whole; it is of no use, so remove it";
     command_complain("%s%s %s%s", name, is_sentence ? "" : ":", fault, advice);
 }
 
@@ -192,7 +192,7 @@ void process_finish(struct process *process)
 
 /* ---- plain --------------------------------------------------------------------------------- */
 
-/* Nanoseconds of a tick; 0 where nobody can tell. */
+/* Nanoseconds per tick; 0: not known. */
 static double ns_of_tick(const struct process *process)
 {
     const struct ag_stats_head *head = &process->stats->head;

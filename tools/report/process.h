@@ -1,4 +1,4 @@
-/* process.h: what one process counted, as the commands have it, whatever file it was read from. */
+/* process.h: what one process counted, in one form, whatever kind of file it was read from. */
 #ifndef TOOLS_PROCESS_H
 #define TOOLS_PROCESS_H
 
@@ -11,63 +11,62 @@
 #include "interpose/report/stats.h"
 
 struct process {
-    struct ag_stats *stats; /* own memory; no text in it holds a control character */
+    struct ag_stats *stats; /* ours; its texts hold no control characters */
     struct ag_moment moment;
-    enum ag_record_state state; /* of counters */
+    enum ag_record_state state; /* if read from a file of counters */
     bool is_plain;              /* see process_make_plain() */
 };
 
-/* Counters that are all zero; of pages that nobody touches, most of them. NULL: no memory. */
+/* Counters that are all zero, in pages that cost no memory until they are touched. NULL when memory
+ * runs out. */
 struct ag_stats *process_new_stats(void);
 /* Reads the counters or the JSON report at `path` in `folder` (AT_FDCWD for any path). Returns
- * NULL, or why not, of static memory; *ret is untouched then. */
+ * NULL, or the fault as a static string; *ret is then untouched. */
 const char *process_read(int folder, const char *path, struct process *ret);
-/* The answer of process_read() for counters that another build wrote. */
+/* The fault of counters that another build wrote. */
 extern const char process_of_other_build[];
-/* Of one that is the begin of a file of counters, and of an empty one. */
+/* The fault of a truncated or empty file of counters. */
 extern const char process_cut_short[];
-/* The same with a line on stderr; *ret is untouched then, too. */
+/* The same, with a line on stderr for the fault. */
 bool process_read_or_say(int folder, const char *path, struct process *ret);
+/* Prints that line. */
 void process_complain(const char *name, const char *fault);
 void process_finish(struct process *process);
 
-/* All counts into the first slot, all ticks into nanoseconds, so that processes can be added up.
- * What is rendered stays the same. */
+/* Makes the process plain: all counts in the first slot and all ticks in nanoseconds, so that
+ * processes can be added up. What is rendered stays the same. */
 void process_make_plain(struct process *process);
 
-/* Of a plain process. */
+/* These take a plain process. */
 uint64_t process_counter(const struct process *process, enum ag_stat id);
 uint64_t process_elapsed_ns(const struct process *process); /* 0: not known */
 
-/* Memory of a device's row and a placement, of a plain process. */
+/* Counts of a device's row and a placement, of a plain process. */
 static inline const struct ag_place_stats *process_place(const struct process *process,
                                                          unsigned row, unsigned place)
 {
     return &process->stats->slots[0].places[row][place];
 }
 
-/* Control characters into '?': what a file says must not steer a terminal. */
+/* Replace control characters by '?': texts of a file must not control the terminal. */
 void process_make_printable(char *text, size_t capacity);
 void process_make_texts_safe(struct ag_stats *stats);
 
 /* ---- counters.c ---------------------------------------------------------------------------- */
 
-/* "native", "pool", ... */
-extern const char *const place_names[AG_N_PLACEMENTS];
-
-/* Reads a file of counters; why not, or NULL. */
+/* Reads a file of counters. Returns NULL, or the fault. */
 const char *counters_read(int fd, struct ag_stats *stats);
-/* Running, dead, or of another machine or container? They were read at `path` in `folder`. */
+/* Is the process running, dead, or on another machine or in another container? The counters were
+ * read at `path` in `folder`. */
 enum ag_record_state counters_state(const struct ag_stats_head *head, int folder, const char *path);
-/* When it is now by the clock of the counters, and how the process ended, which goes into the head.
- */
+/* The current time by the clock of the counters. Also writes to the head how the process ended. */
 struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state state);
 
 /* ---- stats_json.c -------------------------------------------------------------------------- */
 
-/* Reads a report as tools/allograft-stats.schema.json has it into counters that are all zero; they
- * are plain then. False, with the reason in `why`, when it is none. Fields that this build does not
- * know are passed over. */
+/* Parses a report (tools/allograft-stats.schema.json) into counters that are all zero; they are
+ * then plain. Fields that this build does not know are ignored. False, with the reason in `why`, if
+ * it is not a report. */
 bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
                      struct ag_moment *ret_moment, char *why, size_t why_size);
 

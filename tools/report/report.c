@@ -1,5 +1,5 @@
-/* `allograft report`: what processes counted, out of their counters' files or their JSON reports.
- */
+/* report.c: `allograft report` shows what processes counted, from files of counters or JSON
+ * reports. */
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 
@@ -20,18 +20,19 @@
 
 struct options {
     bool all, json, clean;
-    int pid;            /* of this process, or */
-    const char *name;   /* of this program */
-    bool was_cut;       /* the file looked at last */
-    struct output html; /* its path is NULL where no page is wanted */
+    int pid;            /* report this process, or */
+    const char *name;   /* this program */
+    bool was_cut;       /* the last file was incomplete */
+    struct output html; /* its path is NULL unless a page was asked for */
     char **what;
     int n_what;
-    struct job job; /* for one page, or one table, of many */
+    struct job job; /* the processes of a page or a table */
 };
 
 /* ---- one file ------------------------------------------------------------------------------ */
 
-/* Of JSON with what only the command says; of counters as the process itself would have put it. */
+/* A report from JSON gets an overview, too; one from counters is what the process would have
+ * written. */
 static void render_text(struct ag_text *text, const struct process *process)
 {
     ag_render_text(text, process->stats, &process->moment);
@@ -39,8 +40,8 @@ static void render_text(struct ag_text *text, const struct process *process)
         overview_text(text, process, (double)process_elapsed_ns(process));
 }
 
-/* Adds the report of the file `name` in `folder` to `text`, or to the job that is wished for. With
- * `n_others`, files of other builds are counted there and nothing is said. */
+/* Adds the report of the file `name` in `folder` to `text`, or to the job if that is to be shown.
+ * With `n_others`, files of other builds are counted there, without a message. */
 static int add_report(struct ag_text *text, int folder, const char *name, struct options *options,
                       unsigned *n_others)
 {
@@ -50,8 +51,8 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
     if (folder == AT_FDCWD && job_is_trace(name)) {
         if (options->html.path)
             return job_add_trace(&options->job, name) ? STATUS_OK : STATUS_FAILED;
-        command_complain("%s is a trace: `allograft trace` shows it, and --html with its report",
-                         name);
+        command_complain(
+            "%s is a trace: `allograft trace` shows it, or --html together with its report", name);
         return STATUS_FAILED;
     }
     fault = process_read(folder, name, &process);
@@ -79,7 +80,7 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
 static int print(struct ag_text *text)
 {
     if (text->truncated) {
-        command_complain("no memory for the whole report");
+        command_complain("out of memory for the report");
         return STATUS_FAILED;
     }
     if (text->data)
@@ -93,11 +94,11 @@ static int show_job(struct options *options)
     int status = STATUS_OK;
 
     if (!options->job.n) {
-        command_complain("a page needs the report of a process beside traces");
+        command_complain("report: --html needs the report of a process besides traces");
         return STATUS_FAILED;
     }
     if (!job_add_up(&options->job)) {
-        command_complain("no memory for the whole report");
+        command_complain("out of memory for the report");
         return STATUS_FAILED;
     }
     if (options->html.path)
@@ -116,7 +117,7 @@ static int show_job(struct options *options)
     return status;
 }
 
-/* The page, if one is wanted and there is something on it. */
+/* Shows the page, if one was asked for and it would not be empty. */
 static int show_page(struct options *options)
 {
     return options->html.path && (options->job.n || options->job.n_traces) ? show_job(options)
@@ -143,12 +144,12 @@ static int show_all(struct folder_files *files, struct options *options)
         if (one.data)
             ag_text_add(&text, "%s%s", first ? "" : options->json ? "," : "\n", one.data);
         else if (options->job.n == n_before && !options->was_cut)
-            *files->names[i] = '\0'; /* somebody may want it */
+            *files->names[i] = '\0'; /* --clean keeps it */
         first = first && !one.data;
         ag_text_finish(&one);
     }
     if (n_others)
-        command_complain("%u more %s: the command that lies beside its library shows them",
+        command_complain("%u more %s: the command that belongs to that build can read them",
                          n_others, process_of_other_build);
     if (options->json)
         ag_text_add(&text, "]\n");
@@ -159,7 +160,7 @@ static int show_all(struct folder_files *files, struct options *options)
     return is_shown ? status : STATUS_FAILED;
 }
 
-/* A list of them, and what the newest counted. */
+/* Shows a list of the processes and the report of the newest. */
 static int show_newest(struct folder_files *files, const char *path, struct options *options)
 {
     struct ag_text text = {0};
@@ -189,7 +190,7 @@ static int complain_of_none(const char *path, const struct options *options)
     return STATUS_FAILED;
 }
 
-/* Processes with counters in a folder: those asked for, all, or the newest of the dead ones. */
+/* Reports processes with counters in a folder: those asked for, all, or the newest dead one. */
 static int report_folder(int folder, const char *path, struct options *options)
 {
     bool chosen = options->pid || options->name;
@@ -224,7 +225,7 @@ static int report_own_folder(struct options *options)
         return STATUS_OK;
     }
     if (folder < 0) {
-        command_complain("no process has left counters: there is no %s", path);
+        command_complain("no process has left counters: %s does not exist", path);
         return STATUS_FAILED;
     }
     status = report_folder(folder, path, options);
@@ -268,7 +269,7 @@ static int report_path(const char *path, struct options *options)
     return status;
 }
 
-/* All of them or none: a sum that lacks a rank looks like one that does not. */
+/* Reports all files or none: a sum without one of the ranks would look complete. */
 static int report_files(struct options *options)
 {
     int status = STATUS_OK;
@@ -285,9 +286,9 @@ static int report_files(struct options *options)
     return status;
 }
 
-/* ---- words --------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------- */
 
-/* A number that names no file is a process. */
+/* A number is a process id, unless a file has that name. */
 static int pid_in(const char *word)
 {
     size_t digits = strspn(word, "0123456789");
@@ -295,7 +296,7 @@ static int pid_in(const char *word)
     return digits && digits < 10 && !word[digits] && access(word, F_OK) ? atoi(word) : 0;
 }
 
-/* A word that names no file, and would not name one elsewhere. */
+/* A word may be the name of a program if there is no such file and it has no slash. */
 static bool may_be_program(const char *word)
 {
     return *word && !strchr(word, '/') && access(word, F_OK);
@@ -315,12 +316,12 @@ static int take_words(const struct command_line *line, struct options *options)
     }
     for (int i = 0; options->n_what > 1 && i < options->n_what; i++) {
         if (pid_in(options->what[i])) {
-            command_complain("report: one process at a time, or several files");
+            command_complain("report: give one process, or several files");
             return STATUS_USAGE;
         }
     }
     if (options->json && options->html.path) {
-        command_complain("report: --json or --html, not both");
+        command_complain("report: give --json or --html, not both");
         return STATUS_USAGE;
     }
     return STATUS_OK;

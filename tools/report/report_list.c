@@ -1,4 +1,4 @@
-/* report_list.c: says of each file of counters whose it is: see report_list.h. */
+/* report_list.c: lists files of counters with their processes: see report_list.h. */
 #include "tools/report/report_list.h"
 
 #include <fcntl.h>
@@ -11,8 +11,8 @@
 #include "tools/report/job.h"
 #include "tools/report/process.h"
 
-/* By the clock of the wall. A process of before the machine's last start began about when its file
- * was made: its own clock means nothing any more. */
+/* Writes when the process began, in local time. After a reboot its own clock means nothing; the
+ * file's time is close. */
 static void began_text(char *buffer, size_t size, int folder, const char *name,
                        const struct process *process)
 {
@@ -31,16 +31,16 @@ static void began_text(char *buffer, size_t size, int folder, const char *name,
         snprintf(buffer, size, "-");
 }
 
-/* What there is to say below the table, too. */
+/* How a process ended, or why that is not known; most have a note below the table. */
 enum ending { KILLED, BY_ITSELF, CUT_SHORT, OTHER_BUILD, UNREADABLE, N_ENDINGS };
 
 static const char *const notes[N_ENDINGS] = {
-    [BY_ITSELF] = "exit: it ended by itself, but its report could not be written\n",
+    [BY_ITSELF] = "exit: it ended normally, but its report could not be written\n",
     [CUT_SHORT] =
-        ("cut short: killed, or the disk was full, before its counters were written; they\n"
-         "  cannot be read, and `allograft report --all --clean` removes them\n"),
-    [OTHER_BUILD] = "other build: the command that lies beside its library shows it\n",
-    [UNREADABLE] = "unreadable: no counters, or closed to you; `allograft report --all` says why\n",
+        ("cut short: killed, or the disk was full, before its counters were written; they cannot\n"
+         "  be read, and `allograft report --all --clean` removes them\n"),
+    [OTHER_BUILD] = "other build: the command that belongs to that build can read it\n",
+    [UNREADABLE] = "unreadable: `allograft report --all` says why\n",
 };
 
 static enum ending ending_of(const char *fault, const struct process *process)
@@ -96,7 +96,7 @@ void report_list(struct ag_text *text, const struct folder_files *files, const c
 {
     bool met[N_ENDINGS] = {false};
 
-    ag_text_add(text, "dead processes that left counters in %s, the newest last\n", path);
+    ag_text_add(text, "Dead processes that left counters in %s, newest last:\n", path);
     ag_text_add(text, "  %8s  %-19s  %-16s  %-11s %6s %10s\n", "process", "began", "program",
                 "ended", "allocs", "peak");
     *ret_newest = files->n;
@@ -109,7 +109,8 @@ void report_list(struct ag_text *text, const struct folder_files *files, const c
     }
     for (unsigned i = 0; i < N_ENDINGS; i++)
         ag_text_add(text, "%s", met[i] && notes[i] ? notes[i] : "");
-    ag_text_add(text, "for another: allograft report PROCESS or PROGRAM; for all of them: --all\n");
+    ag_text_add(
+        text, "To report another one: allograft report PROCESS or PROGRAM; to report all: --all\n");
 }
 
 void report_list_keep(struct folder_files *files, const char *program)

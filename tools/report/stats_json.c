@@ -1,5 +1,5 @@
-/* stats_json.c: reads a JSON report back into counters. The only file that knows the JSON library;
- * a build without it says so. */
+/* stats_json.c: reads a JSON report back into counters: see process.h. Only this file uses the JSON
+ * library; a build without it says so when it is given a JSON report. */
 #include "tools/report/process.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@ bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
 {
     (void)text, (void)length, (void)stats, (void)ret_moment;
     snprintf(why, why_size,
-             "is a report as JSON, which this build cannot read: it was made without "
-             "jansson (libjansson-dev)");
+             "is a JSON report, which this build cannot read: it was built without jansson "
+             "(libjansson-dev)");
     return false;
 }
 
@@ -23,19 +23,12 @@ bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
 
 #include "interpose/settings/options.h"
 
-/* What the first fault was is kept; reading goes on with zeroes. */
+/* Keeps the first fault; reading continues with zeros after it. */
 struct reader {
     struct ag_stats *stats;
     char *why;
     size_t why_size;
     bool bad;
-};
-
-static const struct stat_row {
-    const char *group, *key;
-} stat_rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key},
-#include "interpose/report/stats.def"
 };
 
 static const char *const hook_names[] = {
@@ -46,14 +39,14 @@ static const char *const hook_names[] = {
 static void fault(struct reader *reader, const char *key, const char *what)
 {
     if (!reader->bad)
-        snprintf(reader->why, reader->why_size, "is JSON, but no report of Allograft: %s %s", key,
-                 what);
+        snprintf(reader->why, reader->why_size, "is JSON, but not a report of Allograft: %s %s",
+                 key, what);
     reader->bad = true;
 }
 
 /* ---- one value ----------------------------------------------------------------------------- */
 
-/* A count; 0 where there is none. */
+/* A count; 0 if it is missing. */
 static uint64_t number(struct reader *reader, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -62,7 +55,7 @@ static uint64_t number(struct reader *reader, const json_t *object, const char *
         return 0;
     if (json_is_integer(value) && json_integer_value(value) >= 0)
         return (uint64_t)json_integer_value(value);
-    fault(reader, key, "is no count");
+    fault(reader, key, "is not a count");
     return 0;
 }
 
@@ -85,13 +78,13 @@ static bool truth(struct reader *reader, const json_t *object, const char *key)
     return json_is_true(value);
 }
 
-/* A text, "" where there is none. */
+/* A string; "" if it is missing. */
 static const char *text_of(struct reader *reader, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
 
     if (value && !json_is_string(value))
-        fault(reader, key, "is no text");
+        fault(reader, key, "is not a string");
     return json_is_string(value) ? json_string_value(value) : "";
 }
 
@@ -101,13 +94,13 @@ static void copy_text(struct reader *reader, const json_t *object, const char *k
     snprintf(copy, capacity, "%s", text_of(reader, object, key));
 }
 
-/* A part, or NULL, of which every value reads as none. */
+/* An object; NULL if it is missing. Values of NULL read as missing. */
 static const json_t *part(struct reader *reader, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
 
     if (value && !json_is_object(value))
-        fault(reader, key, "is no object");
+        fault(reader, key, "is not an object");
     return json_is_object(value) ? value : NULL;
 }
 
@@ -116,14 +109,14 @@ static const json_t *list(struct reader *reader, const json_t *object, const cha
     const json_t *value = json_object_get(object, key);
 
     if (value && !json_is_array(value))
-        fault(reader, key, "is no list");
+        fault(reader, key, "is not an array");
     return json_is_array(value) ? value : NULL;
 }
 
 /* ---- the parts of a report ----------------------------------------------------------------- */
 
-/* Where the counters of a group stand: in one of the objects, or in an object of the group's name.
- */
+/* The object with the counters of a group. Most groups have one of their own name; the others are
+ * listed here. */
 static const json_t *part_of_group(struct reader *reader, const json_t *root, const char *group)
 {
     static const struct {
@@ -148,7 +141,7 @@ static void read_counters(struct reader *reader, const json_t *root)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++)
         reader->stats->slots[0].counters[i] =
-            number(reader, part_of_group(reader, root, stat_rows[i].group), stat_rows[i].key);
+            number(reader, part_of_group(reader, root, ag_stat_rows[i].group), ag_stat_rows[i].key);
 }
 
 static void read_process(struct reader *reader, const json_t *root, struct ag_moment *moment)
@@ -167,12 +160,12 @@ static void read_process(struct reader *reader, const json_t *root, struct ag_mo
     head->pid = small_number(reader, process, "pid", 0);
     head->rank = small_number(reader, process, "rank", -1);
     if (head->pid <= 0)
-        fault(reader, "process.pid", "is no process");
+        fault(reader, "process.pid", "is not a process id");
     *moment = (struct ag_moment){.alive = elapsed != 0};
     moment->ns = moment->ticks = elapsed ? elapsed : 1;
 }
 
-/* Appends `value` and its NUL, cut to what room there is. */
+/* Appends `value` and its NUL if they fit. Returns where the next one begins. */
 static size_t append(char *text, size_t at, size_t capacity, const char *value)
 {
     size_t length = strlen(value);
@@ -197,7 +190,7 @@ static const json_t *setting_named(const json_t *settings, const char *name)
     return NULL;
 }
 
-/* In the order of this build; settings that the report does not know have their defaults. */
+/* In the order of this build; settings that the report lacks get their defaults. */
 static void read_settings(struct reader *reader, const json_t *root)
 {
     const json_t *settings = list(reader, root, "settings");
@@ -237,7 +230,7 @@ static void read_rules(struct reader *reader, const json_t *root)
     stats->slots[0].rules[AG_MAX_RULES].bytes = number(reader, row, "bytes");
 }
 
-/* Why nothing was redirected stands among the warnings. */
+/* The reason why nothing was redirected is among the warnings. */
 static void read_trouble(struct reader *reader, const json_t *root, bool redirecting)
 {
     static const char begin[] = "nothing was redirected: ";
@@ -253,7 +246,7 @@ static void read_trouble(struct reader *reader, const json_t *root, bool redirec
             snprintf(head->trouble, sizeof(head->trouble), "%s", text + strlen(begin));
     }
     if (!redirecting && !*head->trouble)
-        snprintf(head->trouble, sizeof(head->trouble), "not known why");
+        snprintf(head->trouble, sizeof(head->trouble), "the reason is not known");
 }
 
 static void read_coverage(struct reader *reader, const json_t *root)
@@ -335,7 +328,7 @@ static void read_devices(struct reader *reader, const json_t *root)
                                                         : AG_STATS_DEVICES - 1;
         placements = part(reader, device, "placements");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-            read_placement(reader, part(reader, placements, place_names[place]), row, place);
+            read_placement(reader, part(reader, placements, ag_placement_names[place]), row, place);
     }
 }
 
@@ -445,8 +438,8 @@ bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
     json_t *root = json_loadb(text, length, 0, &error);
 
     if (!root) {
-        snprintf(why, why_size, "is JSON that cannot be read: line %d, column %d: %.120s",
-                 error.line, error.column, error.text);
+        snprintf(why, why_size, "is not valid JSON: line %d, column %d: %.120s", error.line,
+                 error.column, error.text);
         return false;
     }
     read_report(&reader, root, ret_moment);

@@ -1,5 +1,5 @@
-/* Checks the settings in force here, points at mistakes, and prints what `options --check` shows.
- */
+/* check.c: checks the settings of the environment, points at mistakes, and prints
+ * `options --check`. */
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
@@ -47,7 +47,7 @@ void settings_point_at(const char *text, size_t column)
     fprintf(stderr, "\n  %*s^\n", (int)caret, "");
 }
 
-/* Line `number` of the file without its newline, cut at `size`; false when there is none. */
+/* Copies line `number` of the file without its newline, cut at `size`; false when there is none. */
 static bool read_line(const char *path, unsigned long number, char *text, size_t size)
 {
     FILE *file = fopen(path, "re");
@@ -65,24 +65,24 @@ static bool read_line(const char *path, unsigned long number, char *text, size_t
     return found;
 }
 
-/* Shows the place that a line told about a setting names: "ALLOGRAFT_RULES: column 3: ..." or
- * "FILE:7: column 3: ...". Other lines name none. */
-static void point_at_place(const char *told)
+/* Shows the place that a message names: "ALLOGRAFT_RULES: column 3: ..." or "FILE:7: column 3:
+ * ...". Other messages name none. */
+static void point_at_place(const char *message)
 {
-    const char *column = strstr(told, ": column "), *number = column, *text = NULL;
+    const char *column = strstr(message, ": column "), *number = column, *text = NULL;
     const char *path = getenv("ALLOGRAFT_CONFIG");
     char line[4096];
 
     if (!column)
         return;
-    while (number > told && number[-1] >= '0' && number[-1] <= '9')
+    while (number > message && number[-1] >= '0' && number[-1] <= '9')
         number--;
-    if (number < column && number > told && number[-1] == ':' && path &&
+    if (number < column && number > message && number[-1] == ':' && path &&
         read_line(path, strtoul(number, NULL, 10), line, sizeof(line)))
         text = line;
-    else if (!strncmp(told, "ALLOGRAFT_RULES:", strlen("ALLOGRAFT_RULES:")))
+    else if (!strncmp(message, "ALLOGRAFT_RULES:", strlen("ALLOGRAFT_RULES:")))
         text = getenv("ALLOGRAFT_RULES");
-    else if (!strncmp(told, "ALLOGRAFT_GRAPH:", strlen("ALLOGRAFT_GRAPH:")))
+    else if (!strncmp(message, "ALLOGRAFT_GRAPH:", strlen("ALLOGRAFT_GRAPH:")))
         text = getenv("ALLOGRAFT_GRAPH");
     if (text)
         settings_point_at(text, strtoul(column + strlen(": column "), NULL, 10));
@@ -90,13 +90,13 @@ static void point_at_place(const char *told)
 
 static void tell(enum ag_log_level level, const char *line)
 {
-    (void)level; /* a name that the library only warns of is a mistake here */
+    (void)level; /* what the library only warns about is a mistake here */
     command_complain("%s", line);
     point_at_place(line);
     n_wrong++;
 }
 
-/* The setting whose name is a slip of the pen or two away, or NULL. */
+/* The setting whose name is a typo or two away, or NULL. */
 static const char *likely_setting(const char *name)
 {
     for (size_t i = 0; i < ag_options_count(); i++) {
@@ -108,8 +108,7 @@ static const char *likely_setting(const char *name)
     return NULL;
 }
 
-/* The library knows its variables by their first letters; here one is told where those are wrong.
- */
+/* The library only looks at variables that begin with ALLOGRAFT_: warns of typos in that prefix. */
 static void warn_of_near_names(void)
 {
     for (char **variable = environ; variable && *variable; variable++) {
@@ -119,7 +118,7 @@ static void warn_of_near_names(void)
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(*variable, "="), *variable);
         likely = strncmp(name, "ALLOGRAFT_", strlen("ALLOGRAFT_")) ? likely_setting(name) : NULL;
         if (likely)
-            command_complain("warning: %s is no setting; did you mean %s?", name, likely);
+            command_complain("warning: %s is not a setting; did you mean %s?", name, likely);
     }
 }
 
@@ -136,8 +135,8 @@ bool settings_ask_for_nvtx(void)
     return ag_options_ask_for_nvtx(&options);
 }
 
-/* Who wants no report, or no warning, does not miss one; without a folder nothing is known of
- * children. */
+/* A user who wants no report or no warnings does not want this one. Without a folder nothing is
+ * known about children of the program. */
 const char *settings_watched_counters(void)
 {
     bool silent = options.disable || !strcmp(options.stats.text, "off") ||
@@ -153,7 +152,7 @@ static int wider(int width, const char *text)
     return (int)strlen(text) > width ? (int)strlen(text) : width;
 }
 
-/* What is shown of row i's value: of rules only how many, since they stand below. */
+/* The value of row i as it is shown; of rules only their number, since they are listed below. */
 static const char *shown_value(size_t i)
 {
     static char count[32];
@@ -171,7 +170,7 @@ static void print_settings(void)
 
     for (size_t i = 0; i < ag_options_count(); i++) {
         name = wider(name, ag_option_info(i)->name);
-        /* A long path does not push the others away. */
+        /* A long path does not widen the column. */
         if (strlen(shown_value(i)) <= 20)
             value = wider(value, shown_value(i));
     }
@@ -223,8 +222,8 @@ static void print_rules(void)
         snprintf(text, sizeof(text), "from=%s", ag_rules_exporter(i));
         print_rule(width, "-", text, "native", "");
     }
-    printf("Rules marked - are built in: those libraries export their memory, and only rules with "
-           "from=\napply to them.\n");
+    printf("Rules marked - are built in, for libraries that export their memory; only rules with "
+           "from= apply\nto those.\n");
 }
 
 int settings_show_checked(void)

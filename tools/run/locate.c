@@ -1,4 +1,4 @@
-/* Finds liballograft.so from the place the command itself lies in. */
+/* locate.c: finds liballograft.so, starting from the folder of the command itself. */
 #include "tools/base/complain.h"
 #include "tools/run/environment.h"
 
@@ -11,8 +11,8 @@
 
 #define LIBRARY_NAME "liballograft.so"
 
-/* Where it may lie, relative to the command's folder: a build folder, then an installed prefix with
- * and without the distribution's folder per architecture. */
+/* Where it may be, relative to the command's folder: in a build folder, or under an installed
+ * prefix, with and without the distribution's folder per architecture. */
 static const char *const beside_command[] = {
     "/" LIBRARY_NAME,
     "/../lib/" LIBRARY_NAME,
@@ -44,7 +44,7 @@ static int absolute_if_readable(const char *candidate, char *path, size_t path_s
     return 0;
 }
 
-/* The folder of the running command, without a slash at the end; "" when it cannot be told. */
+/* The folder of the running command, without a slash at the end; "" when it is not known. */
 static void own_folder(char *folder, size_t folder_size)
 {
     ssize_t length = readlink("/proc/self/exe", folder, folder_size - 1);
@@ -84,7 +84,7 @@ int locate_library(char *path, size_t path_size)
         if (!absolute_if_readable(candidates[i], path, path_size))
             return STATUS_OK;
     }
-    command_complain(LIBRARY_NAME " was not found; name it with ALLOGRAFT_LIBRARY. Looked for:");
+    command_complain(LIBRARY_NAME " was not found; ALLOGRAFT_LIBRARY may name it. Searched:");
     for (size_t i = 0; i <= N_BESIDE; i++)
         fprintf(stderr, "  %s\n", candidates[i]);
     return STATUS_FAILED;

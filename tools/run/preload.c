@@ -1,4 +1,4 @@
-/* Puts the library in front of what is preloaded already. */
+/* preload.c: puts the library in front of what LD_PRELOAD names already. */
 #include "tools/base/complain.h"
 #include "tools/run/environment.h"
 
@@ -14,8 +14,8 @@ int preload_library(const char *library)
     int failed;
 
     if (strpbrk(library, ": ")) {
-        command_complain("%s: LD_PRELOAD cannot name a path with a colon or a space in it; give "
-                         "the library another place or a symbolic link's folder",
+        command_complain("%s: LD_PRELOAD cannot name a path with a colon or a space in it; move "
+                         "the library, or name it through a symbolic link to its folder",
                          library);
         return STATUS_FAILED;
     }

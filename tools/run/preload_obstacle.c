@@ -1,5 +1,5 @@
-/* Tells whether the dynamic linker will preload a library into a program, from the program's file.
- */
+/* preload_obstacle.c: reads from a program's file whether the dynamic linker will preload a library
+ * into it. */
 #include "tools/run/environment.h"
 
 #include <elf.h>
@@ -10,8 +10,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* Only files of the command's own word size and byte order are looked into: of the others it is
- * known from the first bytes that our library does not fit them. */
+/* Only files with the command's own word size and byte order are parsed; the first bytes of others
+ * tell that our library does not fit. */
 typedef Elf64_Ehdr elf_header;
 typedef Elf64_Phdr elf_segment;
 
@@ -32,7 +32,7 @@ static bool has_interpreter(int fd, const elf_header *header)
         off_t at = (off_t)header->e_phoff + (off_t)i * header->e_phentsize;
 
         if (pread(fd, &segment, sizeof(segment), at) != (ssize_t)sizeof(segment))
-            return true; /* unreadable: the kernel will say so better than we can */
+            return true; /* unreadable: the kernel will report it */
         if (segment.p_type == PT_INTERP)
             return true;
     }

@@ -1,4 +1,4 @@
-/* `allograft run`: checks every setting, then becomes the program with the library preloaded. */
+/* run.c: `allograft run` checks every setting and executes a program with the library preloaded. */
 #include "interpose/report/unused.h"
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
@@ -19,13 +19,13 @@
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-/* Checks one setting and puts it into the environment that the program inherits. */
+/* Checks one setting and adds it to the environment that the program inherits. */
 static int set_option(const char *key, size_t key_length, const char *value)
 {
     char name[128], why[512];
 
     if (settings_full_name(key, key_length, name, sizeof(name))) {
-        command_complain("--set %.*s: no setting has so long a name", 40, key);
+        command_complain("--set %.*s: no setting has a name that long", 40, key);
         return STATUS_USAGE;
     }
     if (ag_option_check(name, value, why, sizeof(why))) {
@@ -39,7 +39,7 @@ static int set_option(const char *key, size_t key_length, const char *value)
     return STATUS_OK;
 }
 
-/* Joins the rules given one by one; the first of them takes the place of what RULES was. */
+/* Joins the rules that are given one by one. The first one replaces the value of RULES. */
 static int add_rule(const char *rule)
 {
     static char *joined;
@@ -67,18 +67,18 @@ static int set_pair(const char *pair)
     const char *equals = strchr(pair, '=');
 
     if (!equals || equals == pair) {
-        command_complain("--set %s: it takes KEY=VALUE, for example --set POLICY=native", pair);
+        command_complain("--set %s: expected KEY=VALUE, for example --set POLICY=native", pair);
         return STATUS_USAGE;
     }
     return set_option(pair, (size_t)(equals - pair), equals + 1);
 }
 
-/* What is no setting. */
+/* Options that are not settings. */
 struct extras {
     bool audit, simulate;
 };
 
-/* Takes the options in their order. */
+/* Applies the options in the order they were given. */
 static int apply_options(const struct command_line *line, struct extras *ret_extras)
 {
     int status = STATUS_OK;
@@ -100,8 +100,8 @@ static int apply_options(const struct command_line *line, struct extras *ret_ext
     return status;
 }
 
-/* The library reads the file at the program's first CUDA call, wherever the program, or one that it
- * starts, has gone to by then. */
+/* The library reads the file at the first CUDA call; the program, or one that it starts, may have
+ * changed its working directory by then. */
 static int make_config_absolute(void)
 {
     const char *path = getenv("ALLOGRAFT_CONFIG");
@@ -118,8 +118,8 @@ static int make_config_absolute(void)
 
 /* ---- LD_AUDIT ------------------------------------------------------------------------------ */
 
-/* "2.35" or later: before it the loader did not tell of bindings made at load time. */
-static bool loader_tells_all(void)
+/* Before glibc 2.35 the loader did not report bindings that are made at load time. */
+static bool loader_reports_all(void)
 {
     unsigned major = 0, minor = 0;
 
@@ -127,14 +127,14 @@ static bool loader_tells_all(void)
            (major > 2 || (major == 2 && minor >= 35));
 }
 
-/* Has the loader ask the library that lies beside `library` about every binding. */
+/* Makes the loader report every binding to the audit library beside `library`. */
 static int add_audit(const char *library)
 {
     const char *old = getenv("LD_AUDIT");
     char path[PATH_MAX + 32], *joined;
     int failed;
 
-    if (!loader_tells_all()) {
+    if (!loader_reports_all()) {
         command_complain("run: --audit needs glibc 2.35 or later; this is %s",
                          gnu_get_libc_version());
         return STATUS_FAILED;
@@ -156,8 +156,8 @@ static int add_audit(const char *library)
 
 /* ---- NVTX ---------------------------------------------------------------------------------- */
 
-/* Has NVTX tell the library of ranges and names, where the settings ask for them. A tool that is to
- * be told already keeps its place; the library then says so. */
+/* Makes NVTX report ranges and names to the library, if the settings ask for them. NVTX reports to
+ * one library only: a tool that is set already stays, and the library then says so. */
 static int add_nvtx(const char *library)
 {
     if (!settings_ask_for_nvtx())
@@ -167,7 +167,8 @@ static int add_nvtx(const char *library)
 
 /* ---- programs without CUDA ----------------------------------------------------------------- */
 
-/* Has the library say at the end that there was no CUDA. The program starts without that, too. */
+/* Makes the library say at the end that the program did not use CUDA. If that fails, the program is
+ * started all the same. */
 static void mark_program(void)
 {
     const char *counters = settings_watched_counters();
@@ -187,8 +188,8 @@ static bool is_file(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
-/* The file that execvp will take for `program`: the first match in PATH that may be executed, else
- * the first match at all. False when there is none. */
+/* The file that execvp() will find for `program`: the first match in PATH that is executable, else
+ * the first match. False when there is none. */
 static bool find_program(const char *program, char *path, size_t path_size)
 {
     const char *folders = getenv("PATH");
@@ -223,11 +224,12 @@ static void warn_if_not_preloadable(const char *path)
     const char *obstacle = preload_obstacle(path);
 
     if (obstacle)
-        command_complain("warning: %s %s: no library can be preloaded, it runs without Allograft",
-                         path, obstacle);
+        command_complain(
+            "warning: %s %s: no library can be preloaded, so it runs without Allograft", path,
+            obstacle);
 }
 
-/* Says why the program did not start and returns the status that shells give for it. */
+/* Says why the program was not started, and returns the exit status that shells use for that. */
 static int explain_exec_failure(const char *program, bool exists, int error)
 {
     if (error == ENOENT && exists) {
@@ -242,7 +244,7 @@ static int explain_exec_failure(const char *program, bool exists, int error)
     return STATUS_NOT_EXECUTABLE;
 }
 
-static int become_program(char **argv)
+static int exec_program(char **argv)
 {
     char path[PATH_MAX];
     bool exists = find_program(argv[0], path, sizeof(path));
@@ -253,9 +255,8 @@ static int become_program(char **argv)
     return explain_exec_failure(argv[0], exists, errno);
 }
 
-/* The library writes where it is told when the program is done: not over the program, nor what it
- * is given. */
-static int check_written(char **argv)
+/* The report and the trace must not overwrite the program or a file that it is given. */
+static int check_outputs(char **argv)
 {
     static const char *const settings[] = {"ALLOGRAFT_STATS", "ALLOGRAFT_TRACE"};
     const char *config = getenv("ALLOGRAFT_CONFIG");
@@ -272,7 +273,7 @@ static int check_written(char **argv)
 
         if (!where || !output_is_kept(where))
             continue;
-        command_complain("%s=%s: it is the program, or a file that it is given, and would be lost",
+        command_complain("%s=%s: this is the program or one of its files, and would be overwritten",
                          settings[i], where);
         return STATUS_USAGE;
     }
@@ -285,35 +286,24 @@ int command_run(const struct command_line *line)
     struct extras extras = {false, false};
     int status = apply_options(line, &extras);
 
-    if (status)
-        return status;
-    if (settings_check_environment())
-        return STATUS_USAGE;
-    status = make_config_absolute();
-    if (status)
-        return status;
-    status = check_written(line->words);
-    if (status)
-        return status;
-    status = locate_library(library, sizeof(library));
-    if (status)
-        return status;
-    status = preload_library(library);
-    if (status)
-        return status;
-    if (extras.simulate) {
+    if (!status && settings_check_environment())
+        status = STATUS_USAGE;
+    if (!status)
+        status = make_config_absolute();
+    if (!status)
+        status = check_outputs(line->words);
+    if (!status)
+        status = locate_library(library, sizeof(library));
+    if (!status)
+        status = preload_library(library);
+    if (!status && extras.simulate)
         status = simulate_driver(library, driver, sizeof(driver));
-        if (status)
-            return status;
-    }
-    status = add_nvtx(library);
+    if (!status)
+        status = add_nvtx(library);
+    if (!status && extras.audit)
+        status = add_audit(library);
     if (status)
         return status;
-    if (extras.audit) {
-        status = add_audit(library);
-        if (status)
-            return status;
-    }
     mark_program();
-    return become_program(line->words);
+    return exec_program(line->words);
 }

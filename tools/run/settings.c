@@ -1,4 +1,4 @@
-/* `allograft options`: every setting as a table, and how their names are written. */
+/* settings.c: `allograft options` prints every setting as a table. */
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
@@ -13,8 +13,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The table is this wide wherever it is printed, so that docs/settings.md can hold the same text; a
- * terminal that is narrower gets a list. */
+/* The table has this width everywhere, so that docs/settings.md can hold the same text; a narrower
+ * terminal gets a list. */
 #define TABLE_COLUMNS 100
 #define COLUMN_GAP    2
 
@@ -54,7 +54,7 @@ static void print_row(struct widths w, const char *name, const char *value, cons
     command_wrap(stdout, indent, indent, TABLE_COLUMNS, help);
 }
 
-/* How wide the terminal is; TABLE_COLUMNS where there is none, or a wider one. */
+/* The width of the terminal, at most TABLE_COLUMNS; that also without a terminal. */
 static int columns_here(void)
 {
     struct winsize size;
@@ -64,7 +64,7 @@ static int columns_here(void)
     return size.ws_col;
 }
 
-/* For a terminal that the table does not fit. */
+/* For a terminal that is too narrow for the table. */
 static void print_list(int columns)
 {
     for (size_t i = 0; i < ag_options_count(); i++) {

@@ -1,4 +1,4 @@
-/* Leads a program to the simulated driver, which lies beside the library. */
+/* simulate.c: makes programs find the simulated driver, which lies beside the library. */
 #include "tools/base/complain.h"
 #include "tools/run/environment.h"
 
@@ -40,7 +40,7 @@ static int complain_of_missing(const char *library)
 {
     char path[PATH_MAX + 64];
 
-    command_complain("the simulated driver was not found beside the library. Looked for:");
+    command_complain("the simulated driver was not found beside the library. Searched:");
     for (size_t i = 0; i < N_BESIDE; i++) {
         candidate(library, i, path, sizeof(path));
         fprintf(stderr, "  %s\n", path);
@@ -61,7 +61,7 @@ int simulate_driver(const char *library, char *path, size_t path_size)
     if (strcspn(path, ":;") < length) {
         command_complain(
             "%s: LD_LIBRARY_PATH cannot name a path with a colon or a semicolon in it; "
-            "give the library another place",
+            "move the library",
             path);
         return STATUS_FAILED;
     }

@@ -1,8 +1,7 @@
-/* screen.c: takes a terminal over for a page that is shown again and again, and gives it back: see
- * top.h.
+/* screen.c: shows a full-screen page on the terminal, and restores the terminal: see top.h.
  *
- * Signals are blocked but for the time of waiting, so none is missed between a look at the flags
- * and the wait; their handlers only set flags. */
+ * Signal handlers only set flags. Signals are blocked except in ppoll(), so that none is lost
+ * between the check of the flags and the wait. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,9 +14,9 @@
 
 #include "tools/top/top.h"
 
-const char screen_line_end[] = "\033[K\n"; /* what was there before goes */
+const char screen_line_end[] = "\033[K\n"; /* clears the rest of the line */
 
-/* Another page, no cursor, no wrapping at the edge; and back. */
+/* Alternate screen, no cursor, no wrapping; and back. */
 static const char enter[] = "\033[?1049h\033[?25l\033[?7l\033[H\033[J";
 static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
 
@@ -52,7 +51,7 @@ static bool put(const char *bytes, size_t n)
     return true;
 }
 
-static void take_over(void)
+static void enter_screen(void)
 {
     struct termios mode = before;
 
@@ -63,7 +62,7 @@ static void take_over(void)
     (void)put(enter, strlen(enter));
 }
 
-static void give_back(void)
+static void leave_screen(void)
 {
     (void)put(leave, strlen(leave));
     (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
@@ -82,13 +81,13 @@ bool screen_begin(void)
         (void)sigaction(watched[i], &action, &actions_before[i]);
     }
     (void)sigprocmask(SIG_BLOCK, &blocked, &mask_before);
-    take_over();
+    enter_screen();
     return true;
 }
 
 void screen_end(void)
 {
-    give_back();
+    leave_screen();
     for (size_t i = 0; i < N_WATCHED; i++)
         (void)sigaction(watched[i], &actions_before[i], NULL);
     (void)sigprocmask(SIG_SETMASK, &mask_before, NULL);
@@ -113,7 +112,7 @@ bool screen_show(const struct ag_text *text)
     size_t length = text->length;
     bool good;
 
-    /* A newline at the bottom would scroll. */
+    /* A newline in the last line would scroll the screen. */
     if (length)
         length--;
     ag_text_add(&page, "%s%.*s%s", home, (int)length, text->data ? text->data : "", rest);
@@ -122,12 +121,12 @@ bool screen_show(const struct ag_text *text)
     return good;
 }
 
-/* As if nobody had caught it: the shell has the terminal meanwhile. */
+/* Stops the process as SIGTSTP does by default; the shell has the terminal meanwhile. */
 static void stop(void)
 {
-    give_back();
+    leave_screen();
     (void)kill(getpid(), SIGSTOP);
-    take_over();
+    enter_screen();
 }
 
 static enum screen_event take_flags(void)
@@ -147,7 +146,7 @@ static enum screen_event take_flags(void)
     return event;
 }
 
-/* Is there a key, and is it to end all? A terminal that went away ends it, too. */
+/* Was q pressed? A terminal that went away quits, too. */
 static bool asks_to_quit(void)
 {
     char keys[64];

@@ -1,4 +1,4 @@
-/* `allograft top`: the running processes under Allograft, again and again. */
+/* top.c: `allograft top` shows the processes that run under Allograft, and updates the table. */
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 
@@ -20,7 +20,7 @@ struct options {
     const char *folder;
 };
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 static void clean(int folder, const struct top_table *table)
 {
@@ -78,7 +78,7 @@ static bool show_page(const struct top_table *table)
     return good;
 }
 
-/* The folder may come into being, or be made anew, while we look. */
+/* The folder is opened for each update: it may be created, or replaced, in between. */
 static int open_folder(const struct options *options, int *ret)
 {
     char path[PATH_MAX];
@@ -92,7 +92,7 @@ static int open_folder(const struct options *options, int *ret)
     return STATUS_FAILED;
 }
 
-/* The next look; what was seen before it is in *table. */
+/* Reads the next table; *table has the last one. */
 static bool look(const struct options *options, struct top_table *table)
 {
     struct top_table next = {0};
@@ -126,7 +126,7 @@ static void show_always(const struct options *options)
     top_finish(&table);
 }
 
-/* ---- words --------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------- */
 
 static int take_interval(const char *word, struct options *options)
 {
@@ -136,7 +136,7 @@ static int take_interval(const char *word, struct options *options)
     options->has_interval = true;
     if (end != word && !*end && options->interval >= .05 && options->interval <= 86400)
         return STATUS_OK;
-    command_complain("top: --interval=%s is not allowed; allowed: seconds, from 0.05 to 86400",
+    command_complain("top: --interval=%s is not allowed; allowed: seconds from 0.05 to 86400",
                      word);
     return STATUS_USAGE;
 }

@@ -1,4 +1,4 @@
-/* top.h: what `allograft top` has of each process, and how it is shown. */
+/* top.h: the rows of `allograft top`, and the screen that shows them. */
 #ifndef TOOLS_TOP_H
 #define TOOLS_TOP_H
 
@@ -8,9 +8,9 @@
 
 #include "tools/report/job.h"
 
-/* What was counted until some moment. */
+/* What a process had counted at some time. */
 struct top_counts {
-    uint64_t ns; /* of that moment */
+    uint64_t ns; /* that time */
     uint64_t allocs, frees, bytes, operations, replayed;
 };
 
@@ -19,32 +19,34 @@ struct top_row {
     int pid, rank;
     char program[256], host[72], ended_by[16];
     enum ag_record_state state;
-    uint64_t elapsed_ns; /* 0: nobody saw it end */
+    uint64_t elapsed_ns; /* 0: not known, as of a killed process */
     uint64_t current[AG_N_PLACEMENTS], peak[AG_N_PLACEMENTS];
     uint64_t cache_hits, cache_misses;
     bool replay_on, simulated;
-    struct top_counts now,
-        before; /* rates are of what lies between; before: a last look, or the start */
+    struct top_counts now, before; /* rates are averages over the time between them */
 };
 
 struct top_table {
     struct top_row *rows;
     size_t n;
-    unsigned n_others; /* files that another build wrote */
+    unsigned n_others; /* files written by other builds */
 };
 
-/* Looks at every file of the folder; `before` is what was seen last, or NULL. A row's counts before
- * are zero where it is not in there. False: no memory, or the folder cannot be read. */
+/* Reads every file of the folder. `before` is the table that was read last, or NULL; a row that is
+ * not in it gets the start of its process for `before`. False when memory runs out or the folder
+ * cannot be read. */
 bool top_look(int folder, const struct top_table *before, struct top_table *ret);
 void top_finish(struct top_table *table);
 
-/* A second's share of a count; 0 where no time passed, or nobody knows how much. */
+/* The memory of all placements together. */
+uint64_t top_memory(const struct top_row *row);
+/* How much a count grew per second; 0 if no time passed or it is not known. */
 double top_rate(const struct top_row *row, uint64_t now, uint64_t before);
 
 /* ---- top_view.c ---------------------------------------------------------------------------- */
 
-/* The table in lines no wider than `columns`: columns that have no room are left out, the least
- * important first. At most `lines` lines, 0: all. `line_end` stands behind each. */
+/* Renders the table in lines of at most `columns` characters; columns that do not fit are left out,
+ * the least important first. At most `lines` lines; 0: all. `line_end` ends each line. */
 void top_render(struct ag_text *text, const struct top_table *table, unsigned columns,
                 unsigned lines, const char *line_end);
 void top_render_json(struct ag_text *text, const struct top_table *table);
@@ -53,16 +55,16 @@ void top_render_json(struct ag_text *text, const struct top_table *table);
 
 enum screen_event { SCREEN_TIME, SCREEN_RESIZED, SCREEN_QUIT };
 
-/* Takes the terminal over: another page, no cursor, keys at once. False where stdin or stdout is
- * none. */
+/* Switches the terminal to the alternate screen, without a cursor, and reads keys unbuffered. False
+ * if stdin or stdout is not a terminal. */
 bool screen_begin(void);
-/* Leaves it as it was, also when stopped or ended by a signal in between. */
+/* Restores the terminal. Signals that stop or end the command do so, too. */
 void screen_end(void);
 void screen_size(unsigned *ret_columns, unsigned *ret_lines);
-/* Puts lines (which end with screen_line_end) in the place of those that are there. */
+/* Replaces what is shown by these lines, each ending with screen_line_end. */
 bool screen_show(const struct ag_text *text);
 extern const char screen_line_end[];
-/* Waits for a key, a signal, or so long. */
+/* Waits for a key, a signal, or until the time is over. */
 enum screen_event screen_wait(double seconds);
 
 #endif

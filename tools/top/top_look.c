@@ -1,4 +1,4 @@
-/* top_look.c: looks at the counters of every process: see top.h. */
+/* top_look.c: reads the counters of every process into the rows of `allograft top`: see top.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static void remember(struct top_row *row, const struct top_table *before)
     }
 }
 
-static uint64_t memory_of(const struct top_row *row)
+uint64_t top_memory(const struct top_row *row)
 {
     uint64_t sum = 0;
 
@@ -68,7 +68,7 @@ static uint64_t memory_of(const struct top_row *row)
     return sum;
 }
 
-/* Running ones first, those with most memory first; then the newest first. */
+/* Running processes first, by memory; then dead ones, newest first. */
 static int by_importance(const void *a, const void *b)
 {
     const struct top_row *x = a, *y = b;
@@ -76,12 +76,12 @@ static int by_importance(const void *a, const void *b)
 
     if (runs_x != runs_y)
         return runs_x ? -1 : 1;
-    if (runs_x && memory_of(x) != memory_of(y))
-        return memory_of(x) > memory_of(y) ? -1 : 1;
+    if (runs_x && top_memory(x) != top_memory(y))
+        return top_memory(x) > top_memory(y) ? -1 : 1;
     return strcmp(y->file, x->file);
 }
 
-/* What cannot be read was removed meanwhile, or is not ours. */
+/* A file that cannot be read was removed meanwhile, or belongs to somebody else. */
 static void look_at(int folder, const char *name, const struct top_table *before,
                     struct top_table *table)
 {

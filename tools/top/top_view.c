@@ -1,7 +1,8 @@
-/* top_view.c: the table of `allograft top`, as lines and as JSON: see top.h. */
+/* top_view.c: renders the table of `allograft top` as lines and as JSON: see top.h. */
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/report/emitter.h"
 #include "tools/top/top.h"
 
 /* ---- cells --------------------------------------------------------------------------------- */
@@ -13,16 +14,7 @@ static const char *state_of(const struct top_row *row)
     return row->state == AG_RECORD_RUNNING ? "running" : row->ended_by;
 }
 
-static uint64_t memory_of(const struct top_row *row)
-{
-    uint64_t sum = 0;
-
-    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-        sum += row->current[place];
-    return sum;
-}
-
-/* "1.23k", "4.56M"; a second's. */
+/* "12.3k", "4.6M": a rate per second. */
 static void rate_text(char *buffer, size_t size, double rate)
 {
     static const char units[] = {'\0', 'k', 'M', 'G'};
@@ -66,7 +58,7 @@ enum column {
     N_COLUMNS
 };
 
-/* In the order in which they get room; shown in the order of `place`. */
+/* In order of importance, which decides what fits; shown in the order of `place`. */
 static const struct {
     const char *title;
     unsigned width, place;
@@ -95,7 +87,7 @@ static void size_cell(char *cell, size_t size, uint64_t bytes)
         snprintf(cell, size, "-");
 }
 
-/* Of counters that may be anything. */
+/* Damaged counters may have any value. */
 static uint64_t whole(double value)
 {
     return value < 1.8e19 ? (uint64_t)value : UINT64_MAX;
@@ -108,7 +100,7 @@ static void memory_cell(char *cell, size_t size, const struct top_row *row, enum
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
         peak += row->peak[place];
     size_cell(cell, size,
-              column == MEMORY        ? memory_of(row)
+              column == MEMORY        ? top_memory(row)
               : column == POOL        ? row->current[AG_PLACE_POOL]
               : column == MANAGED     ? row->current[AG_PLACE_MANAGED]
               : column == NATIVE      ? row->current[AG_PLACE_NATIVE]
@@ -162,7 +154,7 @@ static void cell_of(char *cell, size_t size, const struct top_row *row, enum col
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-/* Which columns there is room for. */
+/* Chooses the columns that fit. */
 static void choose(bool shown[N_COLUMNS], unsigned columns)
 {
     unsigned used = 0;
@@ -172,11 +164,11 @@ static void choose(bool shown[N_COLUMNS], unsigned columns)
         if (shown[i])
             used += columns_of[i].width + (used != 0);
         else
-            columns = used; /* a less important one does not get the room of this one */
+            columns = used; /* no less important column takes its place */
     }
 }
 
-/* `bytes` of a text that fill `width` columns at most; a character is one wide. */
+/* The number of bytes of a text that fit into `width` columns, one for each character. */
 static int cut(const char *text, unsigned width)
 {
     size_t at = 0;
@@ -238,12 +230,12 @@ static void add_title(struct ag_text *text, const struct top_table *table, unsig
     for (size_t i = 0; i < table->n; i++) {
         n_running += table->rows[i].state != AG_RECORD_DEAD;
         n_simulated += table->rows[i].simulated;
-        sum += table->rows[i].state != AG_RECORD_DEAD ? memory_of(&table->rows[i]) : 0;
+        sum += table->rows[i].state != AG_RECORD_DEAD ? top_memory(&table->rows[i]) : 0;
     }
     snprintf(title, sizeof(title), "allograft top: %u running with %s, %zu dead", n_running,
              ag_text_size(memory, sizeof(memory), sum), table->n - n_running);
     if (table->n_others)
-        snprintf(title + strlen(title), sizeof(title) - strlen(title), ", %u of other builds",
+        snprintf(title + strlen(title), sizeof(title) - strlen(title), ", %u from other builds",
                  table->n_others);
     if (n_simulated)
         snprintf(title + strlen(title), sizeof(title) - strlen(title),
@@ -266,53 +258,53 @@ void top_render(struct ag_text *text, const struct top_table *table, unsigned co
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void add_number(struct ag_text *text, const char *key, uint64_t value)
+static void emit_row(struct ag_emitter *json, const struct top_row *row)
 {
-    ag_text_add(text, ",\"%s\":%llu", key, (unsigned long long)value);
-}
-
-static void add_row(struct ag_text *text, const struct top_row *row)
-{
-    ag_text_add(text, "{\"pid\":%d,\"rank\":", row->pid);
-    ag_text_add(text, row->rank < 0 ? "null" : "%d", row->rank);
-    ag_text_add(text, ",\"program\":");
-    ag_text_add_json(text, row->program);
-    ag_text_add(text, ",\"host\":");
-    ag_text_add_json(text, row->host);
-    ag_text_add(text, ",\"state\":");
-    ag_text_add_json(text, state_of(row));
-    ag_text_add(text, ",\"alive\":%s,\"simulated\":%s",
-                row->state == AG_RECORD_RUNNING ? "true" : "false",
-                row->simulated ? "true" : "false");
-    add_number(text, "elapsed_ns", row->elapsed_ns);
-    ag_text_add(text, ",\"memory\":{");
-    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-        ag_text_add(text, "%s\"%s\":{\"current_bytes\":%llu,\"peak_bytes\":%llu}", place ? "," : "",
-                    place_names[place], (unsigned long long)row->current[place],
-                    (unsigned long long)row->peak[place]);
-    ag_text_add(text, "}");
-    add_number(text, "allocs", row->now.allocs);
-    add_number(text, "frees", row->now.frees);
-    add_number(text, "alloc_bytes", row->now.bytes);
-    ag_text_add(text, ",\"allocs_per_s\":%.3f,\"frees_per_s\":%.3f,\"alloc_bytes_per_s\":%.3f",
-                top_rate(row, row->now.allocs, row->before.allocs),
-                top_rate(row, row->now.frees, row->before.frees),
+    ag_emit_object(json, NULL);
+    ag_emit_raw(json, "pid", "%d", row->pid);
+    ag_emit_raw(json, "rank", row->rank < 0 ? "null" : "%d", row->rank);
+    ag_emit_string(json, "program", row->program);
+    ag_emit_string(json, "host", row->host);
+    ag_emit_string(json, "state", state_of(row));
+    ag_emit_bool(json, "alive", row->state == AG_RECORD_RUNNING);
+    ag_emit_bool(json, "simulated", row->simulated);
+    ag_emit_number(json, "elapsed_ns", row->elapsed_ns);
+    ag_emit_object(json, "memory");
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        ag_emit_object(json, ag_placement_names[place]);
+        ag_emit_number(json, "current_bytes", row->current[place]);
+        ag_emit_number(json, "peak_bytes", row->peak[place]);
+        ag_emit_end(json);
+    }
+    ag_emit_end(json);
+    ag_emit_number(json, "allocs", row->now.allocs);
+    ag_emit_number(json, "frees", row->now.frees);
+    ag_emit_number(json, "alloc_bytes", row->now.bytes);
+    ag_emit_raw(json, "allocs_per_s", "%.3f", top_rate(row, row->now.allocs, row->before.allocs));
+    ag_emit_raw(json, "frees_per_s", "%.3f", top_rate(row, row->now.frees, row->before.frees));
+    ag_emit_raw(json, "alloc_bytes_per_s", "%.3f",
                 top_rate(row, row->now.bytes, row->before.bytes));
-    add_number(text, "cache_hits", row->cache_hits);
-    add_number(text, "cache_misses", row->cache_misses);
-    ag_text_add(text, ",\"replay\":%s", row->replay_on ? "true" : "false");
-    add_number(text, "operations", row->now.operations);
-    add_number(text, "replayed", row->now.replayed);
-    ag_text_add(text, "}");
+    ag_emit_number(json, "cache_hits", row->cache_hits);
+    ag_emit_number(json, "cache_misses", row->cache_misses);
+    ag_emit_bool(json, "replay", row->replay_on);
+    ag_emit_number(json, "operations", row->now.operations);
+    ag_emit_number(json, "replayed", row->now.replayed);
+    ag_emit_end(json);
 }
 
 void top_render_json(struct ag_text *text, const struct top_table *table)
 {
-    ag_text_add(text, "{\"schema\":\"allograft-top/1\",\"other_builds\":%u,\"processes\":[",
-                table->n_others);
+    struct ag_emitter json = {.text = text};
+
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-top/1");
+    ag_emit_number(&json, "other_builds", table->n_others);
+    ag_emit_array(&json, "processes");
     for (size_t i = 0; i < table->n; i++) {
-        ag_text_add(text, i ? ",\n " : "\n ");
-        add_row(text, &table->rows[i]);
+        ag_emit_line(&json, 1);
+        emit_row(&json, &table->rows[i]);
     }
-    ag_text_add(text, "]}\n");
+    ag_emit_end(&json);
+    ag_emit_end(&json);
+    ag_text_add(text, "\n");
 }

@@ -1,12 +1,12 @@
-/* Looks functions up in ELF files: see elf_symbols.h. Each number of a file is looked at before it
- * is used. */
+/* elf_symbols.c: looks up functions in ELF files: see elf_symbols.h. Every number of a file is
+ * checked before it is used. */
 #include "tools/trace/elf_symbols.h"
 
 #include <elf.h>
 #include <stdio.h>
 #include <string.h>
 
-#define PAGE 4096u /* segments begin in memory at a page's begin */
+#define PAGE 4096u /* segments are mapped at the beginning of a page */
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define OUR_ORDER ELFDATA2LSB
@@ -14,7 +14,7 @@
 #define OUR_ORDER ELFDATA2MSB
 #endif
 
-/* `each` bytes of entry i of a table, copied out, since tables of files may lie anywhere. */
+/* Copies entry i of a table, `each` bytes long; a table in a file need not be aligned. */
 static bool entry(const struct elf_file *file, uint64_t table, uint64_t i, void *ret, size_t each)
 {
     uint64_t at;
@@ -84,7 +84,7 @@ void elf_build_id(const struct elf_file *file, char *digits, size_t capacity)
 
 /* ---- functions ---- */
 
-/* The address that the file itself gives to where its first segment begins. */
+/* The address in the file's own terms at which its first segment is mapped. */
 static uint64_t first_address(const struct elf_file *file, const Elf64_Ehdr *header)
 {
     Elf64_Phdr segment;
@@ -105,7 +105,7 @@ static const char *name_at(const struct elf_file *file, const Elf64_Shdr *names,
     return file->bytes + names->sh_offset + at;
 }
 
-/* Of several names of one function the first that other files can see. */
+/* Of several names of a function, prefers the first global one. */
 static const char *function_in(const struct elf_file *file, const Elf64_Shdr *table,
                                const Elf64_Shdr *names, uint64_t address)
 {
@@ -129,7 +129,7 @@ static const char *function_in(const struct elf_file *file, const Elf64_Shdr *ta
     return found;
 }
 
-/* The table of symbols of that type: a file has at most one. */
+/* Finds the symbol table of that type; a file has at most one. */
 static bool find_table(const struct elf_file *file, const Elf64_Ehdr *header, uint32_t type,
                        Elf64_Shdr *ret)
 {

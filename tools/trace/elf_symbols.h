@@ -1,5 +1,5 @@
-/* Which function lies at a place of an ELF file, by its symbol tables. Pure; the bytes may be
- * anything. */
+/* elf_symbols.h: finds the function at an offset of an ELF file in its symbol tables. Pure; the
+ * bytes may be anything. */
 #ifndef TOOLS_ELF_SYMBOLS_H
 #define TOOLS_ELF_SYMBOLS_H
 
@@ -13,15 +13,15 @@ struct elf_file {
     size_t n;
 };
 
-/* Is it an ELF file of 64 bits and of this machine's byte order, whose headers lie in it? */
+/* Is it a complete 64-bit ELF file with this machine's byte order? */
 bool elf_is_one(const struct elf_file *file);
 
-/* Its build-id as hexadecimal digits into `digits`, or "" when there is none that fits. */
+/* Writes its build-id as hexadecimal digits, or "" if there is none that fits. */
 void elf_build_id(const struct elf_file *file, char *digits, size_t capacity);
 
-/* The name of the function whose code holds the byte `offset` bytes behind where the file's first
- * segment begins in memory, as it stands in the file; NULL when no symbol covers it. Only symbols
- * that have a size count: the nearest one below a place need not be its function. */
+/* The name of the function whose code contains `offset`, counted from where the file's first
+ * segment is mapped. The name is as the file has it; NULL if no symbol covers the offset. Symbols
+ * without a size do not count: the nearest symbol below an address need not be its function. */
 const char *elf_function_at(const struct elf_file *file, uint64_t offset);
 
 #endif

@@ -1,4 +1,4 @@
-/* html_trace.c: the card of a trace: memory and graphs over time, and who asked for memory. */
+/* html_trace.c: renders a trace as a card: memory and graphs over time, and call sites. */
 #include "tools/trace/html_trace.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "tools/base/html.h"
 #include "tools/trace/site_names.h"
 
-#define N_PARTS    400u /* of the time line, whatever the number of events */
-#define N_ROWS     16u  /* of the table that says the same */
+#define N_PARTS    400u /* of the timeline, however many events there are */
+#define N_ROWS     16u  /* of the table with the same numbers */
 #define MOST_SITES 12u
 
 enum count { LAUNCHED, RELEASED, FLUSHED, N_COUNTS };
@@ -20,7 +20,7 @@ struct timeline {
     uint64_t begin_ns, length_ns;
     uint64_t n_allocs, n_temporary, bytes;
     uint64_t peak, peak_ns, at_peak[AG_TRACE_N_PLACES];
-    uint64_t most[AG_TRACE_N_PLACES]; /* of each placement, at any time */
+    uint64_t most[AG_TRACE_N_PLACES]; /* the peak of each placement */
 };
 
 static const char *colour_of(unsigned place)
@@ -30,7 +30,7 @@ static const char *colour_of(unsigned place)
     return colours[place < 5 ? place : 5];
 }
 
-/* ---- what is drawn ------------------------------------------------------------------------- */
+/* ---- collecting ---------------------------------------------------------------------------- */
 
 static size_t part_at(const struct timeline *line, uint64_t ns)
 {
@@ -86,13 +86,13 @@ static void plot_begin(struct ag_text *text, const char *colour, const char *nam
     ag_text_add(text, " over time</title><desc>%s; the table below has the numbers.</desc>", most);
 }
 
-/* A level, which is some share of the plot's height. */
+/* Extends a path by one step at `share` of the plot's height. */
 static void step_to(struct ag_text *text, size_t i, double share)
 {
     ag_text_add(text, "V%.1fH%zu", 100 - 100 * (share < 1 ? share : 1), i + 1);
 }
 
-/* What was always there, and what was there at most. */
+/* Adds a plot of the least and the most memory in each part of the time. */
 static void add_level(struct ag_text *text, const struct trace *trace, const struct timeline *line,
                       unsigned place)
 {
@@ -126,7 +126,7 @@ static void add_count(struct ag_text *text, const struct timeline *line, enum co
     }
     if (!sum)
         return;
-    snprintf(label, sizeof(label), "%s in all",
+    snprintf(label, sizeof(label), "%s in total",
              html_number(number, sizeof(number), UNIT_COUNT, (double)sum));
     plot_begin(text, colours[which], names[which], label);
     ag_text_add(text, "<path class=\"%s\" d=\"M0 100", colours[which]);
@@ -147,7 +147,7 @@ static void add_axis(struct ag_text *text, const struct timeline *line)
         unit_text(end, sizeof(end), UNIT_NS, (double)line->begin_ns + (double)line->length_ns));
 }
 
-/* ---- the same in numbers ------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------------------------- */
 
 static void add_row(struct ag_text *text, const struct timeline *line, unsigned row)
 {
@@ -179,9 +179,9 @@ static void add_row(struct ag_text *text, const struct timeline *line, unsigned 
 
 static void add_table(struct ag_text *text, const struct trace *trace, const struct timeline *line)
 {
-    ag_text_add(
-        text, "<details><summary>The same in numbers</summary>\n<table>\n<caption>Most memory, and "
-              "events, in each part of the time</caption>\n<thead><tr><th scope=\"col\">time</th>");
+    ag_text_add(text, "<details><summary>The same in numbers</summary>\n<table>\n<caption>Peak "
+                      "memory and number of "
+                      "events in each interval</caption>\n<thead><tr><th scope=\"col\">time</th>");
     for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++) {
         if (!line->most[place])
             continue;
@@ -203,7 +203,7 @@ static void add_peak(struct ag_text *text, const struct trace *trace, const stru
 
     if (!line->peak)
         return;
-    ag_text_add(text, "<p>At the peak of all memory, %s after %s: ",
+    ag_text_add(text, "<p>At the peak of %s, after %s: ",
                 unit_text(size, sizeof(size), UNIT_BYTES, (double)line->peak),
                 unit_text(when, sizeof(when), UNIT_NS, (double)line->peak_ns));
     for (unsigned place = 0, n = 0; place < AG_TRACE_N_PLACES; place++) {
@@ -217,10 +217,11 @@ static void add_peak(struct ag_text *text, const struct trace *trace, const stru
     }
     ag_text_add(text, ".");
     if (line->n_allocs)
-        ag_text_add(text, " Temporary, freed before any other allocation: %s of %s (%.1f %%).",
-                    html_number(some, sizeof(some), UNIT_COUNT, (double)line->n_temporary),
-                    html_number(all, sizeof(all), UNIT_COUNT, (double)line->n_allocs),
-                    100 * (double)line->n_temporary / (double)line->n_allocs);
+        ag_text_add(
+            text, " Temporary allocations, freed before any other allocation: %s of %s (%.1f %%).",
+            html_number(some, sizeof(some), UNIT_COUNT, (double)line->n_temporary),
+            html_number(all, sizeof(all), UNIT_COUNT, (double)line->n_allocs),
+            100 * (double)line->n_temporary / (double)line->n_allocs);
     ag_text_add(text, "</p>\n");
 }
 
@@ -236,8 +237,7 @@ static void add_sites(struct ag_text *text, const struct trace *trace, const str
     if (n <= 0)
         return;
     site_names(trace, sites, (size_t)n, functions);
-    html_bars_begin(text, "Where memory is asked for, those with most bytes first", "call site",
-                    "bytes");
+    html_bars_begin(text, "Call sites of allocations, most bytes first", "call site", "bytes");
     for (long i = 0; i < n; i++) {
         (void)trace_site_name(trace, sites[i].module, sites[i].caller, name, sizeof(name));
         snprintf(label, sizeof(label), "%s%s%.399s: %s allocations, %.0f %% temporary", name,
@@ -266,15 +266,15 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
     ag_text_add(text, ": %s events",
                 html_number(number, sizeof(number), UNIT_COUNT, (double)info->n_events));
     if (info->n_dropped)
-        ag_text_add(text, ", %s more were lost for want of room",
+        ag_text_add(text, ", %s more were dropped because the buffer was full",
                     html_number(number, sizeof(number), UNIT_COUNT, (double)info->n_dropped));
     if (info->cut)
-        ag_text_add(text, "; the file ends in the middle of one");
+        ag_text_add(text, "; the file is incomplete");
     if (info->simulated)
         ag_text_add(text, "; it " TRACE_SIMULATED);
-    ag_text_add(text,
-                ". Times are from the begin of the process. Full colour: always that much in that "
-                "part of the time; light: at most.</p>\n");
+    ag_text_add(
+        text, ". Times count from the start of the process. Full colour: the least memory in each "
+              "interval; light: the most.</p>\n");
 }
 
 bool html_add_trace(struct ag_text *text, const struct trace *trace)

@@ -1,4 +1,5 @@
-/* The functions of call sites: opens modules, and asks c++filt: see site_names.h. */
+/* site_names.c: opens modules to find the functions of call sites, and runs c++filt: see
+ * site_names.h. */
 #include "tools/trace/site_names.h"
 
 #include <errno.h>
@@ -35,7 +36,8 @@ static bool map_module(const char *path, struct mapping *ret)
     struct stat st;
     int fd = -1;
 
-    /* Looked at first: to open a device may set something off, and the path is the trace's. */
+    /* Checked before opening: the path comes from the trace, and opening a device may have
+     * effects. */
     if (!stat(path, &st) && S_ISREG(st.st_mode))
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -53,16 +55,16 @@ static const char *find_in(const struct elf_file *file, const char *build_id, ui
     char id[96];
 
     if (!elf_is_one(file))
-        return "(no symbol: the file is no program or library)";
+        return "(no symbol: the file is not a program or library)";
     elf_build_id(file, id, sizeof(id));
     if (*build_id && strcmp(id, build_id) != 0)
-        return "(no symbol: the file is another one by now)";
-    /* What is known is where the call returns to; the call itself stands before. */
+        return "(no symbol: the file has changed since)";
+    /* The offset is a return address; the call is the instruction before it. */
     name = elf_function_at(file, offset - 1);
-    /* NVIDIA's runtime as a static library has checksums for names. */
+    /* In NVIDIA's static runtime, names are checksums. */
     if (name && !strncmp(name, "libcudart_static_", strlen("libcudart_static_")))
-        return "(CUDA's runtime, linked in)";
-    return name ? name : "(no symbol covers it: the file is stripped)";
+        return "(CUDA runtime, linked statically)";
+    return name ? name : "(no symbol: the file is stripped)";
 }
 
 static void name_site(const struct trace *trace, const struct trace_site *site,
@@ -76,7 +78,7 @@ static void name_site(const struct trace *trace, const struct trace_site *site,
     if (!site->caller)
         return;
     if (!base || site->caller <= base) {
-        take(ret, "(no symbol: in no file)");
+        take(ret, "(no symbol: the code is not in a file)");
         return;
     }
     if (!map_module(trace_text(trace, AG_TRACE_TEXT_MODULE, site->module), &mapping)) {
@@ -86,11 +88,11 @@ static void name_site(const struct trace *trace, const struct trace_site *site,
     file = (struct elf_file){mapping.bytes, mapping.n};
     take(ret, find_in(&file, trace_module_build_id(trace, site->module), site->caller - base));
     if (mapping_is_torn(&mapping))
-        take(ret, "(no symbol: the file is another one by now)");
+        take(ret, "(no symbol: the file has changed since)");
     mapping_end(&mapping);
 }
 
-/* ---- names of C++ ---- */
+/* ---- C++ names ---- */
 
 static bool is_mangled(const char *name)
 {
@@ -98,7 +100,7 @@ static bool is_mangled(const char *name)
            !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.")];
 }
 
-/* What c++filt says, a line for each name; how many bytes, or 0 when it cannot be had. */
+/* Runs c++filt, which prints a line for each name. Returns the number of bytes; 0 if it fails. */
 static size_t ask_filter(char **argv, char *said, size_t capacity)
 {
     posix_spawn_file_actions_t actions;

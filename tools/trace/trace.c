@@ -1,4 +1,4 @@
-/* `allograft trace`: what ALLOGRAFT_TRACE wrote, as text, for Perfetto, or for RMM's replay. */
+/* trace.c: `allograft trace` shows what ALLOGRAFT_TRACE wrote, or converts it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 
 struct request {
     const char *file;
-    struct output perfetto; /* its path is NULL where it is not wanted */
+    struct output perfetto; /* its path is NULL unless it was asked for */
     bool summary, csv;
     int device;
     uint64_t slow_ns;
 };
 
-/* The table has checked words and numbers. */
+/* The values have been checked against commands.def. */
 static void take_words(const struct command_line *line, struct request *request)
 {
     request->file = line->words[0];
@@ -47,12 +47,12 @@ static void take_words(const struct command_line *line, struct request *request)
     request->summary = request->summary || (!request->perfetto.path && !request->csv);
 }
 
-/* What is made of a file that lost its end meanwhile is worth nothing. */
+/* Output made from a file that was truncated meanwhile is worthless. */
 static bool is_torn(const struct trace *trace, const struct request *request)
 {
     if (!trace_is_torn(trace))
         return false;
-    command_complain("trace: %s: it became shorter while it was read", request->file);
+    command_complain("trace: %s: it was truncated while it was read", request->file);
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* Reads a trace into an index by time: see trace_file.h. Each number of a file is looked at before
- * it is used: kinds, lengths, and times that no clock tells. */
+/* trace_file.c: reads a trace and sorts its events by time: see trace_file.h. Every number of a
+ * file is checked before it is used: kinds, lengths, and impossible times. */
 #include "tools/trace/trace_file.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "tools/base/mapping.h"
 
-#define MOST_TEXTS 65536u /* a number of a text has 16 bits */
+#define MOST_TEXTS 65536u /* numbers of texts have 16 bits */
 #define N_SPACES   (AG_TRACE_TEXT_MODULE + 1u)
 
 struct text {
@@ -23,21 +23,21 @@ struct text {
 };
 
 struct entry {
-    uint64_t key;  /* ticks by which it is ordered */
-    uint32_t unit; /* where it lies */
+    uint64_t key;  /* ticks, the sort key */
+    uint32_t unit; /* its unit in the file */
 };
 
 struct trace {
     const char *bytes;
     size_t n_bytes;
-    struct mapping mapping; /* none: the bytes are the caller's */
+    struct mapping mapping; /* unless the bytes are the caller's */
     struct ag_trace_header header;
     struct trace_info info;
     struct ag_trace_moment last_clock;
     double ns_per_tick;
     struct entry *entries;
     size_t n_entries, max_entries;
-    struct text *texts; /* by space and number */
+    struct text *texts; /* sorted by space and number */
     size_t n_texts, max_texts;
     char *text_memory;
     size_t text_used;
@@ -91,7 +91,7 @@ static bool is_free(unsigned kind)
     return kind == AG_TRACE_FREE || kind == AG_TRACE_FREE_ASYNC;
 }
 
-/* Room for one more in a list that grows twice as large each time; the list, or NULL. */
+/* Makes room for one more element in a list, whose size doubles. Returns the list, or NULL. */
 static void *grow(void *list, size_t n, size_t *max, size_t each)
 {
     size_t more = *max ? *max * 2 : 64;
@@ -105,7 +105,7 @@ static void *grow(void *list, size_t n, size_t *max, size_t each)
     return larger;
 }
 
-/* Text of `n` bytes, which lies there: its NUL may part a path from a build-id. */
+/* Adds the text at `bytes`. A NUL in it separates a path from a build-id. */
 static bool add_text(struct trace *trace, const struct ag_trace_event *head, const char *bytes)
 {
     size_t n = head->size, first = strnlen(bytes, n);
@@ -116,7 +116,7 @@ static bool add_text(struct trace *trace, const struct ag_trace_event *head, con
         return false;
     trace->texts = list;
     memcpy(copy, bytes, n);
-    copy[n] = '\0'; /* there is room: a text is behind an event of its own */
+    copy[n] = '\0'; /* fits: the text's own event takes more room in the file */
     trace->text_used += n + 1;
     list[trace->n_texts++] = (struct text){
         .base = head->caller,
@@ -144,7 +144,7 @@ static bool add_entry(struct trace *trace, const struct ag_trace_event *event, s
     return true;
 }
 
-static void take_own(struct trace *trace, const struct ag_trace_event *event)
+static void take_note(struct trace *trace, const struct ag_trace_event *event)
 {
     if (event->kind == AG_TRACE_CLOCK && event->ticks > trace->last_clock.ticks)
         trace->last_clock = (struct ag_trace_moment){event->ticks, event->address};
@@ -154,7 +154,7 @@ static void take_own(struct trace *trace, const struct ag_trace_event *event)
         trace->info.ended_by = ends[event->code];
 }
 
-/* All units once; false when memory runs out. */
+/* Reads all units once; false when memory runs out. */
 static bool read_units(struct trace *trace)
 {
     size_t n = n_units(trace);
@@ -174,7 +174,7 @@ static bool read_units(struct trace *trace)
                 return false;
             i += more;
         } else if (is_of_the_file(event.kind)) {
-            take_own(trace, &event);
+            take_note(trace, &event);
         } else if (is_event(event.kind) && !add_entry(trace, &event, i)) {
             return false;
         }
@@ -209,7 +209,7 @@ static uint64_t to_ns(const struct trace *trace, uint64_t ticks)
     return ns < 9e18 ? (uint64_t)ns : (uint64_t)9e18;
 }
 
-/* Ticks into nanoseconds since the process began. */
+/* Converts ticks to nanoseconds since the process began. */
 static uint64_t since_start(const struct trace *trace, uint64_t ticks)
 {
     uint64_t start = trace->header.started.ticks;
@@ -217,7 +217,8 @@ static uint64_t since_start(const struct trace *trace, uint64_t ticks)
     return ticks > start ? to_ns(trace, ticks - start) : 0;
 }
 
-/* Two moments tell how long a tick is: the process's begin, and the last one there is. */
+/* Computes the length of a tick from two times: the start of the process, and the last clock
+ * event. */
 static void calibrate(struct trace *trace)
 {
     const struct ag_trace_moment *from = &trace->header.started, *to = &trace->last_clock;
@@ -263,9 +264,9 @@ static const char *header_problem(struct trace *trace)
 
     if (trace->n_bytes < sizeof(header->magic) ||
         memcmp(trace->bytes, AG_TRACE_MAGIC, sizeof(AG_TRACE_MAGIC)) != 0)
-        return "it is no trace of Allograft";
+        return "it is not a trace of Allograft";
     if (trace->n_bytes < sizeof(*header))
-        return "it ends in its header";
+        return "it ends within its header";
     memcpy(header, trace->bytes, sizeof(*header));
     if (header->version != AG_TRACE_VERSION)
         return "it was written by another version of Allograft";
@@ -290,7 +291,7 @@ static struct trace *read_all(struct trace *trace, char *why, size_t why_size)
 
     if (problem)
         return fail(trace, why, why_size, problem);
-    /* A text takes a unit and what it is long: no more than the file has. */
+    /* Every text takes a unit and its length in the file, so they fit. */
     trace->text_memory = malloc(trace->n_bytes + 1);
     if (!trace->text_memory || !read_units(trace))
         return fail(trace, why, why_size, strerror(ENOMEM));
@@ -314,7 +315,7 @@ struct trace *trace_of_bytes(const void *bytes, size_t n, char *why, size_t why_
     return read_all(trace, why, why_size);
 }
 
-/* Of a process that runs: what is there now. What is wrong, or NULL. */
+/* Maps the file; of a running process, as much as there is now. Returns the problem, or NULL. */
 static const char *map_file(struct trace *trace, int fd)
 {
     struct stat st;
@@ -323,7 +324,7 @@ static const char *map_file(struct trace *trace, int fd)
     if (fstat(fd, &st))
         return strerror(errno);
     if (!S_ISREG(st.st_mode))
-        return "it is no regular file";
+        return "it is not a regular file";
     error = mapping_begin(&trace->mapping, fd);
     if (error)
         return strerror(-error);
@@ -441,17 +442,18 @@ const char *trace_site_name(const struct trace *trace, unsigned module, uint64_t
     return buffer;
 }
 
-/* --- what memory there is --- */
+/* --- memory --- */
 
 struct block {
-    uint64_t address; /* 0: an empty place */
+    uint64_t address; /* 0: a free slot */
     uint64_t size, allocated_ns, number, caller;
     uint16_t module;
     uint8_t place;
     bool gone;
 };
 
-/* Blocks by address, open addressing; those that are gone keep their place until it grows. */
+/* Blocks by address: a hash table with open addressing. Freed blocks keep their slots until it
+ * grows. */
 struct blocks {
     struct block *places;
     size_t capacity, used;
@@ -523,7 +525,7 @@ static bool allocated(struct walk *walk, const struct trace_event *event)
     block = find_block(&walk->blocks, event->address);
     if (!block->address)
         walk->blocks.used++;
-    else if (!block->gone) /* its free was dropped */
+    else if (!block->gone) /* the event of its free was dropped */
         subtract(walk, block);
     *block = (struct block){
         .address = event->address,
@@ -573,7 +575,7 @@ bool trace_walk(const struct trace *trace, int device,
         bool elsewhere = device != AG_TRACE_NO_DEVICE && event.device != device;
 
         walk.state.known = walk.state.temporary = false;
-        /* A free of the program's own pools does not say of which device it is. */
+        /* The event of a free into the program's own pools does not name the device. */
         if (elsewhere && event.kind != AG_TRACE_FREE_ASYNC)
             continue;
         if (is_alloc(event.kind))
@@ -588,17 +590,17 @@ bool trace_walk(const struct trace *trace, int device,
     return good;
 }
 
-/* --- in short --- */
+/* --- summaries --- */
 
 struct bucketing {
     struct trace_bucket *buckets;
     size_t n, at;
     uint64_t from_ns, length_ns;
-    uint64_t level[AG_TRACE_N_PLACES], total; /* behind the event before */
+    uint64_t level[AG_TRACE_N_PLACES], total; /* after the last event */
 };
 
-/* Buckets up to number `to` begin with what there is. */
-static void go_on(struct bucketing *b, size_t to)
+/* Starts the buckets up to number `to` with the current levels. */
+static void fill_buckets(struct bucketing *b, size_t to)
 {
     while (b->at < to) {
         struct trace_bucket *next = &b->buckets[++b->at];
@@ -620,7 +622,7 @@ static void put_into_bucket(const struct trace_state *state, void *data)
 
     if (since < b->length_ns)
         to = (size_t)((double)since / (double)b->length_ns * (double)b->n);
-    go_on(b, to < b->n ? to : b->n - 1);
+    fill_buckets(b, to < b->n ? to : b->n - 1);
     bucket = &b->buckets[b->at];
     for (unsigned i = 0; i < AG_TRACE_N_PLACES; i++) {
         b->level[i] = state->level[i];
@@ -648,14 +650,14 @@ bool trace_memory(const struct trace *trace, int device, size_t n, struct trace_
             b.from_ns + (uint64_t)((double)b.length_ns * (double)i / (double)n);
     if (!trace_walk(trace, device, put_into_bucket, &b))
         return false;
-    go_on(&b, n - 1);
+    fill_buckets(&b, n - 1);
     return true;
 }
 
 struct sites {
-    struct trace_site *list; /* open addressing by caller and module; n_allocs 0: an empty place */
+    struct trace_site *list; /* open addressing by caller and module; n_allocs 0: a free slot */
     size_t capacity, used;
-    bool full; /* no memory */
+    bool full; /* memory ran out */
 };
 
 static struct trace_site *find_site(struct sites *sites, uint16_t module, uint64_t caller)

@@ -1,5 +1,5 @@
-/* Writes a trace as the JSON that Perfetto reads, and as the CSV that RMM replays: see trace_out.h.
- */
+/* trace_json.c: writes a trace as JSON for Perfetto, and as CSV for RMM's replay: see
+ * trace_out.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,12 +11,12 @@
 #include "interpose/base/text.h"
 #include "tools/trace/trace_out.h"
 
-#define MOST_POINTS 100000u /* of memory events that are shown one by one */
+#define MOST_POINTS 100000u /* with more memory events, their levels are shown in buckets */
 #define N_BUCKETS   25000u
 
 void trace_json_string(FILE *out, const char *text)
 {
-    static struct ag_text json; /* its memory serves all strings: there may be millions */
+    static struct ag_text json; /* reused, since there may be millions of strings */
 
     json.length = 0;
     json.truncated = false;
@@ -28,12 +28,12 @@ struct writer {
     const struct trace *trace;
     FILE *out;
     uint64_t slow_ns;
-    bool first, points; /* each change of memory is a point */
-    unsigned places;    /* that are met, as bits */
+    bool first, points; /* points: each change of memory is shown */
+    unsigned places;    /* placements in the trace, as bits */
     uint64_t last[AG_TRACE_N_PLACES];
 };
 
-/* Microseconds, which is what "ts" is in. */
+/* "ts" is in microseconds. */
 static void begin_event(struct writer *w, const char *phase, uint64_t ns, uint32_t thread)
 {
     fprintf(w->out, "%s\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%u,\"ts\":%llu.%03u",
@@ -52,7 +52,7 @@ static void name_event(struct writer *w, const char *category, const char *first
     trace_json_string(w->out, name);
 }
 
-/* Memory at a moment: one counter, a series for each placement. */
+/* Writes the memory at a time: one counter, with a series for each placement. */
 static void write_levels(struct writer *w, uint64_t ns, const uint64_t *levels)
 {
     bool first = true;
@@ -173,8 +173,8 @@ static void find_places(const struct trace_state *state, void *data)
     memcpy(w->last, state->level, sizeof(w->last));
 }
 
-/* What there is too much of to be shown one by one: the most and the least of each part of the
- * time. */
+/* Writes the most and the least memory in each interval, if there are too many changes for
+ * points. */
 static bool write_buckets(struct writer *w, int device)
 {
     struct trace_bucket *buckets = calloc(N_BUCKETS, sizeof(*buckets));
@@ -231,7 +231,7 @@ bool trace_write_perfetto(const struct trace *trace, int device, uint64_t slow_n
 
 /* --- RMM --- */
 
-/* Frees of what was allocated before the trace began would be an error there. */
+/* Frees of memory that was allocated before the trace began are left out: RMM would refuse them. */
 static void write_row(const struct trace_state *state, void *data)
 {
     const struct trace_event *event = &state->event;

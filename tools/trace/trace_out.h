@@ -1,4 +1,4 @@
-/* What `allograft trace` makes of a trace. */
+/* trace_out.h: the forms in which `allograft trace` writes a trace. */
 #ifndef TOOLS_TRACE_OUT_H
 #define TOOLS_TRACE_OUT_H
 
@@ -7,18 +7,19 @@
 
 #include "tools/trace/trace_file.h"
 
-/* A string of JSON with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
+/* Writes a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void trace_json_string(FILE *out, const char *text);
 
-/* Each false when memory runs out. Errors of writing stay in `out`. device: as for trace_walk(). */
+/* These return false when memory runs out. ferror(out) tells of write errors. device: as for
+ * trace_walk(). */
 
-/* The JSON that Perfetto and chrome://tracing read: memory as counters, slices for replays and for
- * allocations and frees that took `slow_ns` or more, instants for reasons, steps, failures and
- * marks. */
+/* Writes JSON for Perfetto and chrome://tracing: counters for memory; slices for graph launches,
+ * and for allocations and frees that took `slow_ns` or more; instants for flushes, pressure,
+ * failures and marks. */
 bool trace_write_perfetto(const struct trace *trace, int device, uint64_t slow_ns, FILE *out);
-/* The columns of RMM's logging resource adaptor, which its replay benchmark reads. */
+/* Writes the columns of RMM's logging resource adaptor, which its replay benchmark reads. */
 bool trace_write_rmm(const struct trace *trace, int device, FILE *out);
-/* Text for people. */
+/* Writes a summary for people. */
 bool trace_write_summary(const struct trace *trace, int device, FILE *out);
 
 #endif

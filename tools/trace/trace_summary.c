@@ -1,4 +1,4 @@
-/* A trace in short, as text: see trace_out.h. */
+/* trace_summary.c: writes a summary of a trace as text: see trace_out.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "tools/trace/site_names.h"
 #include "tools/trace/trace_out.h"
 
-#define COLUMNS    64u /* of the time line */
+#define COLUMNS    64u /* of the timeline */
 #define MOST_SITES 10u
-#define MOST_CODES 1024u /* of reasons; the last stands for all above */
+#define MOST_CODES 1024u /* of reasons; the last one counts all above it */
 
 static const struct {
     enum ag_trace_kind kind;
@@ -18,10 +18,10 @@ static const struct {
     {AG_TRACE_ALLOC, "allocations"},
     {AG_TRACE_FREE, "frees"},
     {AG_TRACE_ALLOC_ASYNC, "allocations from the program's own pools"},
-    {AG_TRACE_FREE_ASYNC, "frees into them"},
+    {AG_TRACE_FREE_ASYNC, "frees into the program's own pools"},
     {AG_TRACE_FAILED, "allocations that failed"},
     {AG_TRACE_MOVED, "spilled blocks moved to the device"},
-    {AG_TRACE_STEP, "steps of budget and pressure"},
+    {AG_TRACE_STEP, "steps under memory pressure"},
     {AG_TRACE_REPLAY, "graphs launched"},
     {AG_TRACE_RELEASE, "segments submitted one by one"},
     {AG_TRACE_FLUSH, "flushes"},
@@ -82,7 +82,7 @@ struct shown {
     char text[512];
 };
 
-/* A text of the file, which is not to steer a terminal: control characters come out as '?'. */
+/* Copies a text of the file, with '?' for control characters, which must not reach a terminal. */
 static const char *show(struct shown *ret, const char *text)
 {
     size_t n = strnlen(text, sizeof(ret->text) - 1);
@@ -113,15 +113,17 @@ static void write_head(const struct trace *trace, FILE *out)
             (unsigned long long)info->n_events,
             ag_text_duration(length, sizeof(length), (double)(info->last_ns - info->opened_ns)),
             ag_text_duration(begin, sizeof(begin), (double)info->opened_ns),
-            info->ended_by ? "ended by " : "it runs, or was killed",
+            info->ended_by ? "ended by " : "running, or killed",
             info->ended_by ? info->ended_by : "");
     if (info->simulated)
         fputs("  " TRACE_SIMULATED "\n", out);
     if (info->n_dropped)
-        fprintf(out, "  %llu events were dropped for want of room: ALLOGRAFT_TRACE_BUFFER\n",
-                (unsigned long long)info->n_dropped);
+        fprintf(
+            out,
+            "  %llu events were dropped because the buffer was full: see ALLOGRAFT_TRACE_BUFFER\n",
+            (unsigned long long)info->n_dropped);
     if (info->cut)
-        fputs("  the file is cut\n", out);
+        fputs("  the file is incomplete\n", out);
 }
 
 static void write_kinds(const struct trace *trace, FILE *out)
@@ -158,7 +160,7 @@ static void write_memory(const struct trace *trace, const struct sums *sums, FIL
     }
     if (!allocs)
         return;
-    fprintf(out, "    most at one time: %s, %s after the process began\n",
+    fprintf(out, "    peak of all: %s, %s after the process began\n",
             ag_text_size(peak, sizeof(peak), sums->peak),
             ag_text_duration(when, sizeof(when), (double)sums->peak_ns));
     fprintf(out, "    temporary (freed before any other allocation): %llu of %llu\n",
@@ -178,7 +180,7 @@ static void write_reasons(const struct trace *trace, const struct sums *sums, bo
             continue;
         if (!any)
             fprintf(out, "  %s\n",
-                    steps ? "steps of budget and pressure" : "what was withheld went out for");
+                    steps ? "steps under memory pressure" : "why withheld work went out");
         fprintf(
             out, "    %-52s %14llu\n",
             show(&reason, trace_text(trace, steps ? AG_TRACE_TEXT_STEP : AG_TRACE_TEXT_FLUSH, i)),
@@ -197,7 +199,7 @@ static bool write_sites(const struct trace *trace, int device, FILE *out)
 
     if (n > 0) {
         site_names(trace, sites, (size_t)n, functions);
-        fputs("      allocs  temporary        total   asked for by\n", out);
+        fputs("      allocs  temporary        total   call site\n", out);
     }
     for (long i = 0; i < n; i++)
         fprintf(out, "  %10llu %10llu %12s   %s%s%s\n", (unsigned long long)sites[i].n_allocs,
@@ -209,7 +211,7 @@ static bool write_sites(const struct trace *trace, int device, FILE *out)
     return n >= 0;
 }
 
-/* The most in each part of the time, as bars of eighths. */
+/* Draws the most memory in each interval, in eighths of a line. */
 static bool write_time_line(const struct trace *trace, int device, const struct sums *sums,
                             FILE *out)
 {
@@ -222,7 +224,7 @@ static bool write_time_line(const struct trace *trace, int device, const struct 
         return true;
     if (!trace_memory(trace, device, COLUMNS, buckets))
         return false;
-    fputs("  memory over time, each line up to its peak\n", out);
+    fputs("  memory over time, each line scaled to its peak\n", out);
     for (unsigned i = 0; i < AG_TRACE_N_PLACES; i++) {
         uint64_t most = sums->places[i].peak;
 

@@ -1,4 +1,4 @@
-/* `allograft tune`: tries settings on a program and says which are best. */
+/* tune.c: `allograft tune` runs a program under several settings and prints the best. */
 #include "tools/tune/tune.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/report/emitter.h"
 #include "tools/base/complain.h"
 #include "tools/base/html.h"
 #include "tools/base/output.h"
@@ -27,14 +28,14 @@ static struct trial trials[] = {
     {.name = "pool and graphs", .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_GRAPH=all", NULL}},
 };
 #define N_TRIALS    ((unsigned)(sizeof(trials) / sizeof(trials[0])))
-#define MOST_DOUBTS 2u /* runs as it is, before another output is taken for one */
+#define MOST_DOUBTS 2u /* more runs as it is, before a different output counts as one */
 
 static struct {
     unsigned runs;
     enum tune_metric metric;
     struct tune_output output;
     uint64_t timeout_ns;
-    struct output write, html; /* their paths are NULL where they are not wanted */
+    struct output write, html; /* their paths are NULL unless they were asked for */
     bool json, simulate;
     char **argv;
 } options = {
@@ -43,7 +44,7 @@ static struct {
     .html = {.command = "tune", .option = "--html", .kind = OUTPUT_PAGE},
 };
 
-static bool simulated; /* the driver is, whoever asked for that: its times are not shown */
+static bool simulated; /* the driver is, with or without --simulate: no times are shown */
 
 static volatile sig_atomic_t stopped;
 
@@ -70,15 +71,15 @@ static int take_compare(const char *value)
     return STATUS_OK;
 }
 
-/* Times of the simulated driver are not to be compared; memory is. */
+/* On the simulated driver only memory can be compared. */
 static int refuse_times(int status)
 {
-    command_complain("tune: the simulated driver's times mean nothing; with --metric peak it "
-                     "compares memory");
+    command_complain("tune: times mean nothing on the simulated driver; --metric peak compares "
+                     "memory");
     return status;
 }
 
-/* The table has checked the other words and numbers. */
+/* The other values have been checked against commands.def. */
 static int take_words(const struct command_line *line)
 {
     int status = STATUS_OK;
@@ -142,7 +143,7 @@ static void show_progress(unsigned done, unsigned all, uint64_t began, const cha
     fflush(stderr);
 }
 
-/* Runs the program as it is once more, to see which lines of it are always the same. */
+/* Runs the program as it is once more, to learn which lines are always the same. */
 static bool learn(void)
 {
     static const char *const none[] = {NULL};
@@ -156,19 +157,19 @@ static bool learn(void)
     return !stopped;
 }
 
-/* Why the run does not count, or NULL. A difference counts only where the program as it is goes on
- * to write the same. */
+/* Why the run does not count, or NULL. A different output is a fault only if further runs of the
+ * program as it is do not differ there, too. */
 static const char *fault_of(const struct tune_run *run)
 {
     if (run->timed_out)
         return "took too long";
     if (run->status != options.output.status)
-        return WIFSIGNALED(run->status) ? "ended by a signal" : "other exit status";
+        return WIFSIGNALED(run->status) ? "ended by a signal" : "different exit status";
     for (unsigned i = 0; i < MOST_DOUBTS && tune_output_differs(&options.output, &run->text); i++) {
         if (!learn())
             break;
     }
-    return !stopped && tune_output_differs(&options.output, &run->text) ? "OTHER OUTPUT" : NULL;
+    return !stopped && tune_output_differs(&options.output, &run->text) ? "DIFFERENT OUTPUT" : NULL;
 }
 
 static bool is_usable(const struct tune_run *run)
@@ -176,7 +177,7 @@ static bool is_usable(const struct tune_run *run)
     bool signalled = WIFSIGNALED(run->status);
 
     if (run->status)
-        command_complain("tune: %s does not end with success as it is (%s %d)%s%s", options.argv[0],
+        command_complain("tune: %s fails without Allograft (%s %d)%s%s", options.argv[0],
                          signalled ? "signal" : "exit status",
                          signalled ? WTERMSIG(run->status) : WEXITSTATUS(run->status),
                          *run->complaint ? ": " : "", run->complaint);
@@ -187,7 +188,7 @@ static bool is_usable(const struct tune_run *run)
     return false;
 }
 
-/* The program as it is: it must run, and write something. */
+/* Runs the program as it is: it must succeed. */
 static int try_as_it_is(void)
 {
     static const char *const none[] = {NULL};
@@ -199,11 +200,11 @@ static int try_as_it_is(void)
     if (!tune_run(options.argv, NULL, none, false, options.output.file, UINT64_MAX / 4, &run)) {
         command_complain("tune: %s could not be started: %s", options.argv[0], strerror(errno));
         if (options.output.file)
-            tune_settle(options.output.file, false);
+            tune_set_back(options.output.file, false);
         return STATUS_FAILED;
     }
     if (options.output.file)
-        tune_settle(options.output.file, run.has_output);
+        tune_set_back(options.output.file, run.has_output);
     if (!stopped && is_usable(&run)) {
         options.output.status = run.status;
         tune_output_learn(&options.output, &run.text);
@@ -215,8 +216,8 @@ static int try_as_it_is(void)
     return result;
 }
 
-/* A first run as it is, one that counts its memory, and another as it is if that wrote something
- * else: it may be a program that never writes the same twice. */
+/* Runs the program as it is, then once to count its memory, and as it is again if that wrote a
+ * different output: the program may never write the same twice. */
 static int try_it(const char *library)
 {
     static const char *const counted[] = {"ALLOGRAFT_POLICY=native", NULL};
@@ -244,9 +245,9 @@ static int try_it(const char *library)
     if (simulated && options.metric != TUNE_PEAK)
         return refuse_times(STATUS_FAILED);
     if (wanted && options.output.ignored)
-        command_complain("tune: nothing that %s writes can be compared: it tells times, or differs "
-                         "from run to run, also as it is (--compare file:PATH compares something "
-                         "else)",
+        command_complain("tune: the output of %s cannot be compared: it reports times, or differs "
+                         "from run to run even without Allograft (--compare file:PATH compares a "
+                         "file instead)",
                          options.argv[0]);
     return STATUS_OK;
 }
@@ -263,7 +264,7 @@ static void run_trial(struct trial *trial, const char *library)
         trial->fault = "could not be started";
         return;
     }
-    if (stopped) { /* it got the Ctrl-C as well */
+    if (stopped) { /* the program got the Ctrl-C, too */
         tune_text_free(&run.text);
         return;
     }
@@ -277,7 +278,8 @@ static void run_trial(struct trial *trial, const char *library)
         trial->peak_bytes = run.peak_bytes;
 }
 
-/* In turns, beginning with another each time: what drifts falls on all alike. */
+/* Runs all trials in turn, starting with a different one each time, so that drift affects all
+ * alike. */
 static unsigned run_all(const char *library)
 {
     unsigned all = options.runs * N_TRIALS, done = 0, round = 0;
@@ -299,7 +301,7 @@ static unsigned run_all(const char *library)
 
 #define SIMULATED "On the simulated driver, not on a GPU: times mean nothing and are not shown."
 
-/* A time of trial i's runs, or "-" where there is none to tell. */
+/* A time, or "-" if there is none to show. */
 static const char *time_text(char *text, size_t capacity, const struct trial *trial, uint64_t ns)
 {
     if (trial->n && !simulated)
@@ -329,7 +331,7 @@ static void show_settings(FILE *out, const struct trial *trial, const char *sepa
         fprintf(out, "%s%s", i ? separator : "", trial->settings[i]);
 }
 
-/* As a shell takes it. */
+/* Prints a word quoted for a shell. */
 static void show_word(const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -345,7 +347,7 @@ static void show_word(const char *word)
     fputs("'", stdout);
 }
 
-/* What of the output was not compared, or nothing. */
+/* Says how many lines of the output were not compared; "" if all were. */
 static void left_out_text(char *text, size_t capacity)
 {
     size_t n = options.output.ignored ? 0 : tune_output_left_out(&options.output);
@@ -353,7 +355,7 @@ static void left_out_text(char *text, size_t capacity)
     text[0] = '\0';
     if (n)
         snprintf(text, capacity,
-                 "Lines not compared, since they tell times or differ from run to run as it is: "
+                 "Lines not compared, since they report times or vary between native runs: "
                  "%zu of %zu.",
                  n, options.output.text.n);
 }
@@ -363,8 +365,8 @@ static void show_table(unsigned best, unsigned rounds)
     unsigned unsure = tune_unsure(trials, N_TRIALS, options.metric);
     char note[160], median[32], spread[32], gain[32], peak[32];
 
-    printf("Whole runs of %s, %u of each setting in turns%s\n", options.argv[0], options.runs,
-           stopped || simulated ? "" : "; spread: half of what the middle half of them covers");
+    printf("Runs of %s, %u with each setting, in turn%s\n", options.argv[0], options.runs,
+           stopped || simulated ? "" : "; spread: half the interquartile range");
     printf("%s\n", simulated ? SIMULATED "\n" : "");
     printf("%-24s %12s %12s %9s %12s  %s\n", "", "median", "spread", "speed-up", "peak", "output");
     for (unsigned i = 0; i < N_TRIALS; i++) {
@@ -380,18 +382,17 @@ static void show_table(unsigned best, unsigned rounds)
                                         : "the same");
     }
     if (stopped)
-        printf("stopped after %u of %u rounds\n", rounds, options.runs);
+        printf("Stopped after %u of %u runs of each setting.\n", rounds, options.runs);
     left_out_text(note, sizeof(note));
     if (*note)
         printf("%s\n", note);
     if (!best) {
-        printf("\nBest as it is: nothing tried is better by more than chance.\n");
+        printf("\nBest as it is: no setting is better by more than chance.\n");
         if (unsure && options.runs < TUNE_MOST_RUNS)
-            printf(
-                "\"%s\" looked better, but runs differ as much among themselves: more would tell "
-                "(--runs %u).\n",
-                trials[unsure].name,
-                options.runs * 3 < TUNE_MOST_RUNS ? options.runs * 3 : TUNE_MOST_RUNS);
+            printf("\"%s\" looked better, but by no more than its runs vary: try more of them "
+                   "(--runs %u).\n",
+                   trials[unsure].name,
+                   options.runs * 3 < TUNE_MOST_RUNS ? options.runs * 3 : TUNE_MOST_RUNS);
         return;
     }
     printf("\nBest:\n  ");
@@ -399,48 +400,61 @@ static void show_table(unsigned best, unsigned rounds)
     printf(" allograft run --");
     for (unsigned i = 0; options.argv[i]; i++)
         show_word(options.argv[i]);
-    printf("\n\nor as a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
+    printf("\n\nOr in a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
     show_settings(stdout, &trials[best], "\n  ");
     printf("\n");
+}
+
+static void add_trial_json(struct ag_emitter *json, const struct trial *trial)
+{
+    ag_emit_line(json, 1);
+    ag_emit_object(json, NULL);
+    ag_emit_string(json, "name", trial->name);
+    ag_emit_array(json, "settings");
+    for (unsigned i = 0; trial->settings[i]; i++)
+        ag_emit_string(json, NULL, trial->settings[i]);
+    ag_emit_end(json);
+    ag_emit_number(json, "runs", trial->n);
+    if (simulated) {
+        ag_emit_raw(json, "median_ns", "null");
+        ag_emit_raw(json, "spread_ns", "null");
+    } else {
+        ag_emit_number(json, "median_ns", trial->median_ns);
+        ag_emit_number(json, "spread_ns", trial->spread_ns);
+    }
+    ag_emit_number(json, "peak_bytes", trial->peak_bytes);
+    if (trial->fault)
+        ag_emit_string(json, "fault", trial->fault);
+    else
+        ag_emit_raw(json, "fault", "null");
+    ag_emit_end(json);
 }
 
 static void show_json(unsigned best, unsigned rounds)
 {
     struct ag_text text = {0};
+    struct ag_emitter json = {.text = &text};
 
-    ag_text_add(
-        &text,
-        "{\"schema\":\"allograft-tune/1\",\"version\":\"" ALLOGRAFT_VERSION "\",\"rounds\":%u,"
-        "\"complete\":%s,\"simulated\":%s,\"compared\":%s,\"lines\":%zu,\"lines_left_out\":%zu,"
-        "\"best\":%u,\"trials\":[",
-        rounds, stopped ? "false" : "true", simulated ? "true" : "false",
-        options.output.ignored ? "false" : "true", options.output.text.n,
-        tune_output_left_out(&options.output), best);
-    for (unsigned i = 0; i < N_TRIALS; i++) {
-        const struct trial *trial = &trials[i];
-
-        ag_text_add(&text, "%s\n {\"name\":\"%s\",\"settings\":[", i ? "," : "", trial->name);
-        for (unsigned k = 0; trial->settings[k]; k++)
-            ag_text_add(&text, "%s\"%s\"", k ? "," : "", trial->settings[k]);
-        ag_text_add(&text, "],\"runs\":%u,", trial->n);
-        if (simulated)
-            ag_text_add(&text, "\"median_ns\":null,\"spread_ns\":null,");
-        else
-            ag_text_add(&text, "\"median_ns\":%llu,\"spread_ns\":%llu,",
-                        (unsigned long long)trial->median_ns, (unsigned long long)trial->spread_ns);
-        ag_text_add(&text, "\"peak_bytes\":%llu,\"fault\":", (unsigned long long)trial->peak_bytes);
-        if (trial->fault)
-            ag_text_add_json(&text, trial->fault);
-        else
-            ag_text_add(&text, "null");
-        ag_text_add(&text, "}");
-    }
-    ag_text_add(&text, "]}");
+    ag_emit_object(&json, NULL);
+    ag_emit_string(&json, "schema", "allograft-tune/1");
+    ag_emit_string(&json, "version", ALLOGRAFT_VERSION);
+    ag_emit_number(&json, "rounds", rounds);
+    ag_emit_bool(&json, "complete", !stopped);
+    ag_emit_bool(&json, "simulated", simulated);
+    ag_emit_bool(&json, "compared", !options.output.ignored);
+    ag_emit_number(&json, "lines", options.output.text.n);
+    ag_emit_number(&json, "lines_left_out", tune_output_left_out(&options.output));
+    ag_emit_number(&json, "best", best);
+    ag_emit_array(&json, "trials");
+    for (unsigned i = 0; i < N_TRIALS; i++)
+        add_trial_json(&json, &trials[i]);
+    ag_emit_end(&json);
+    ag_emit_end(&json);
     puts(text.data ? text.data : "{}");
     ag_text_finish(&text);
 }
 
-/* What came out of it, in a sentence or two. */
+/* Adds the result in a sentence or two. */
 static void add_outcome(struct ag_text *text, unsigned best)
 {
     unsigned unsure = best ? 0 : tune_unsure(trials, N_TRIALS, options.metric);
@@ -448,7 +462,7 @@ static void add_outcome(struct ag_text *text, unsigned best)
 
     left_out_text(note, sizeof(note));
     if (!best)
-        ag_text_add(text, "<p>Best as it is: nothing tried is better by more than chance.");
+        ag_text_add(text, "<p>Best as it is: no setting is better by more than chance.");
     else
         ag_text_add(text, "<p>Best: %s, <code>", trials[best].name);
     for (unsigned i = 0; trials[best].settings[i]; i++)
@@ -457,13 +471,12 @@ static void add_outcome(struct ag_text *text, unsigned best)
         ag_text_add(text, "</code>");
     if (unsure)
         ag_text_add(text,
-                    " \"%s\" looked better, but runs differ as much among themselves: more "
-                    "would tell.",
+                    " \"%s\" looked better, but by no more than its runs vary: try more of them.",
                     trials[unsure].name);
     ag_text_add(text, "%s%s</p>\n", *note ? " " : "", note);
 }
 
-/* A bar of the time, or of the memory where times mean nothing. */
+/* Adds a bar for the time, or for memory where times mean nothing. */
 static void add_trial(struct ag_text *text, unsigned i, unsigned best, double most)
 {
     const struct trial *trial = &trials[i];
@@ -486,16 +499,16 @@ static void add_trial(struct ag_text *text, unsigned i, unsigned best, double mo
              (double)trials[0].median_ns);
 }
 
-/* The card's heading and what stands above the bars. */
+/* Adds the card's heading and the text above the bars. */
 static void begin_card(struct ag_text *text, unsigned best)
 {
-    html_card_begin(text, true, simulated ? "Peak of device memory" : "Time of whole runs", NULL);
-    ag_text_add(text,
-                "<p class=\"note\">%u runs of each setting in turns%s. Shares are of the program "
-                "as it is%s</p>\n",
-                options.runs, stopped ? ", stopped before the last" : "",
-                simulated ? ". " SIMULATED
-                          : "; the spread is half of what the middle half of the runs covers.");
+    html_card_begin(text, true, simulated ? "Peak device memory" : "Time of a run", NULL);
+    ag_text_add(
+        text,
+        "<p class=\"note\">%u run%s with each setting, in turn%s. Shares are relative to the "
+        "program as it is%s</p>\n",
+        options.runs, options.runs == 1 ? "" : "s", stopped ? ", stopped early" : "",
+        simulated ? "." : "; the spread is half the interquartile range.");
     add_outcome(text, best);
     html_bars_begin(text, "", "setting", simulated ? "peak" : "median");
 }
@@ -547,7 +560,8 @@ static int write_config(unsigned best)
     return status;
 }
 
-/* Before anything runs: what is written must be no file that the program is, or is given. */
+/* Called before the program runs: the output files must not overwrite it or a file that it is
+ * given. */
 static int check_outputs(void)
 {
     const char *config = getenv("ALLOGRAFT_CONFIG");

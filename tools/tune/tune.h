@@ -1,4 +1,4 @@
-/* tune.h: trying settings on a program: one run, many runs, and which is best. */
+/* tune.h: the trials of `allograft tune`: one run, the comparison of outputs, and the judgement. */
 #ifndef TOOLS_TUNE_H
 #define TOOLS_TUNE_H
 
@@ -10,78 +10,78 @@
 
 enum tune_metric { TUNE_TIME, TUNE_PEAK, TUNE_BOTH };
 
-/* A way to run the program, and how that went. */
+/* One set of settings, and the results of its runs. */
 struct trial {
     const char *name;        /* for people */
     const char *settings[4]; /* "ALLOGRAFT_POLICY=pool", ..., NULL; none: without the library */
     uint64_t times_ns[TUNE_MOST_RUNS];
     unsigned n;          /* runs that count */
-    uint64_t peak_bytes; /* of memory of devices; 0 when not known */
-    const char *fault;   /* why it is out of the question, or NULL */
+    uint64_t peak_bytes; /* of device memory; 0: not known */
+    const char *fault;   /* why it is disqualified, or NULL */
     /* Filled in by tune_judge(): */
-    uint64_t median_ns, spread_ns; /* spread: half of what the middle half of the runs covers; an
-                                    * eighth of the time where one run tells nothing of it */
+    uint64_t median_ns, spread_ns; /* spread: half the interquartile range; with one run, an eighth
+                                    * of its time */
 };
 
-/* Fills in medians and spreads of all trials; the first one is the program as it is. Which is best,
- * by index: 0 unless another is better by more than chance would have it (2 %, or twice the larger
- * spread), and of those about as good (1 %, or the spread) the first. */
+/* Fills in the medians and spreads of all trials, the first of which is the program as it is.
+ * Returns the index of the best: 0 unless another is better by more than chance explains (2 %, or
+ * twice the larger spread). Ties (within 1 %, or the spread) go to the first, which is simpler. */
 unsigned tune_judge(struct trial *trials, unsigned n, enum tune_metric metric);
-/* How much better than the first: 2 is twice as good; 0 when that cannot be told. */
+/* How much better than the first trial: 2 is twice as good; 0: not known. */
 double tune_gain(const struct trial *trials, unsigned i, enum tune_metric metric);
 
-/* Where nothing is better by more than chance: the one that looked so most, or 0 when none did. */
+/* If no trial is better by more than chance: the one that looked best, or 0 if none did. */
 unsigned tune_unsure(const struct trial *trials, unsigned n, enum tune_metric metric);
 
-/* What one run wrote: a hash for each line, or one for all of it. */
+/* The output of one run: a hash of each line, or of all of it. */
 struct tune_text {
-    uint64_t *lines; /* 0 for one that tells a time: it is not compared */
+    uint64_t *lines; /* 0 for a line that reports a time, which is not compared */
     size_t n, room;
 };
 
-/* Reads it from the file's begin; `whole`: as one line. False, and nothing is kept, when it cannot
- * be read. */
+/* Reads the file from its beginning; `whole`: as one line. False, with *ret empty, if it cannot be
+ * read. */
 bool tune_text_read(int fd, bool whole, struct tune_text *ret);
 void tune_text_free(struct tune_text *text);
-/* Has the line a number, and a word or a unit of times and rates? */
-bool tune_tells_time(const char *line, size_t n);
+/* Does the line have a number, and a word or a unit of times or rates? */
+bool tune_reports_time(const char *line, size_t n);
 
-/* What is compared, and with what it was as the program is. */
+/* The output that is compared, and what the program as it is writes. */
 struct tune_output {
     const char *file; /* a file that the program writes; NULL: its standard output */
     bool ignored, known;
     struct tune_text text;
-    int status; /* of the program */
+    int status; /* exit status of the program */
 };
 
-/* The program as it is wrote this. Lines that differ from what it wrote before are compared no
- * more; where none is left, or their number differs, the output is ignored. The first text is taken
- * over, and what is left in its place is empty. */
+/* Learns from another output of the program as it is: lines that differ from earlier outputs are no
+ * longer compared. If no line is left, or the number of lines differs, the output is ignored. The
+ * first text is moved from, which leaves it empty. */
 void tune_output_learn(struct tune_output *output, struct tune_text *text);
-/* Does it differ where the program as it is always writes the same? */
+/* Does the text differ in a line that the program as it is always writes alike? */
 bool tune_output_differs(const struct tune_output *output, const struct tune_text *text);
-/* Lines that are not compared, of output->text.n. */
+/* The number of lines that are not compared, of output->text.n. */
 size_t tune_output_left_out(const struct tune_output *output);
 
-/* One run of the program. Its standard output is looked at and not shown. */
+/* One run of the program. Its standard output is read and not shown. */
 struct tune_run {
     uint64_t ns, peak_bytes;
-    bool simulated;        /* a report tells of the simulated driver, whose times mean nothing */
+    bool simulated;        /* it ran on the simulated driver, whose times mean nothing */
     struct tune_text text; /* the caller frees it */
     int status;            /* as waitpid() has it */
-    unsigned n_reports;    /* of processes that used CUDA, if they were counted */
+    unsigned n_reports;    /* how many processes used CUDA, if that was counted */
     bool timed_out, has_output;
     char complaint[200]; /* the last line of its standard error */
 };
 
-/* Puts the file that is compared aside, before anything ran: it may be an old one, or what the
- * program reads, named by mistake. False after a line on stderr. */
+/* Renames the file that is to be compared, before the program runs: it may be an old one, or an
+ * input of the program that was named by mistake. False after a line on stderr. */
 bool tune_set_aside(const char *path);
-/* Afterwards: it may go where the program wrote a new one, else it comes back. */
-void tune_settle(const char *path, bool written);
+/* Afterwards: removes that file if the program wrote a new one, else renames it back. */
+void tune_set_back(const char *path, bool written);
 
-/* Runs argv with the settings, for at most `timeout_ns`; `library` is preloaded unless NULL. Its
- * reports, if `counts`, tell the peak. False when it could not be started. */
+/* Runs argv with the settings, for at most `timeout_ns`; `library` is preloaded unless NULL. With
+ * `counts`, the peak is read from the reports. False if it could not be started. */
 bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,
               const char *output_file, uint64_t timeout_ns, struct tune_run *ret);
 

@@ -1,11 +1,11 @@
-/* Which settings are best, and whether that is more than chance. Pure. */
+/* tune_judge.c: decides which settings are best, and whether that is more than chance. Pure. */
 #include "tools/tune/tune.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CHANCE 0.02 /* what runs differ by without any reason; better must be more */
-#define ABOUT  0.01 /* what does not make one better than a simpler one */
+#define CHANCE 0.02 /* runs differ by that much anyway; a better trial must exceed it */
+#define ABOUT  0.01 /* a trial must exceed that to be better than a simpler one */
 
 static int by_time(const void *a, const void *b)
 {
@@ -47,7 +47,7 @@ double tune_gain(const struct trial *trials, unsigned i, enum tune_metric metric
     return gain;
 }
 
-/* The share by which the time of either may be wrong; a peak is what it is. */
+/* The relative error of the two times; peaks have none. */
 static double noise(const struct trial *a, const struct trial *b, enum tune_metric metric)
 {
     double of_a = a->median_ns ? (double)a->spread_ns / (double)a->median_ns : 0;
@@ -83,7 +83,7 @@ unsigned tune_judge(struct trial *trials, unsigned n, enum tune_metric metric)
             tune_gain(trials, i, metric) > tune_gain(trials, best, metric))
             best = i;
     }
-    /* Simpler ones come first. */
+    /* Ties go to the first, which is the simplest. */
     for (unsigned i = 1; i < best; i++) {
         double about = noise(&trials[best], &trials[i], metric);
 

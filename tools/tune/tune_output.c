@@ -1,4 +1,4 @@
-/* What a tuned program writes, line by line: see tune.h. */
+/* tune_output.c: compares the outputs of a tuned program line by line: see tune.h. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #define LEFT_OUT   0u /* in place of a line's hash */
 #define HASH_BEGIN 0xcbf29ce484222325u
 
-/* ---- lines that tell times ---- */
+/* ---- lines that report times ---- */
 
 static bool is_word_at(const char *line, size_t at, size_t n, const char *word)
 {
@@ -20,7 +20,7 @@ static bool is_word_at(const char *line, size_t at, size_t n, const char *word)
     return at + length <= n && !strncasecmp(line + at, word, length);
 }
 
-/* Behind a number: "ms", " (ms)", "GB/s". */
+/* Is there a unit of times or rates behind a number: "ms", " (ms)", "GB/s"? */
 static bool is_unit_at(const char *line, size_t at, size_t n)
 {
     static const char *const units[] = {"ns", "us", "ms", "s", "sec", "secs", "fps"};
@@ -39,28 +39,28 @@ static bool is_unit_at(const char *line, size_t at, size_t n)
                                              is_word_at(line, at, n, "/sec"));
 }
 
-bool tune_tells_time(const char *line, size_t n)
+bool tune_reports_time(const char *line, size_t n)
 {
     static const char *const words[] = {
         "time",    "elapsed", "duration", "second", "speed",       "bandwidth", "throughput",
         "latency", "rate",    "(s)",      "(ms)",   "(us)",        "(ns)",      "gflop",
         "tflop",   "mflop",   "flop/s",   "flops",  "performance", "took"};
-    bool has_digit = false, tells = false;
+    bool has_digit = false, reports = false;
 
     for (size_t at = 0; at < n; at++) {
         bool begins = !at || !isalpha((unsigned char)line[at - 1]);
 
         if (isdigit((unsigned char)line[at])) {
             has_digit = true;
-            tells |= is_unit_at(line, at + 1, n);
+            reports |= is_unit_at(line, at + 1, n);
         }
-        for (size_t i = 0; begins && !tells && i < sizeof(words) / sizeof(words[0]); i++)
-            tells = is_word_at(line, at, n, words[i]);
+        for (size_t i = 0; begins && !reports && i < sizeof(words) / sizeof(words[0]); i++)
+            reports = is_word_at(line, at, n, words[i]);
     }
-    return has_digit && tells;
+    return has_digit && reports;
 }
 
-/* ---- one run's ---- */
+/* ---- the output of one run ---- */
 
 static bool add_line(struct tune_text *text, uint64_t hash)
 {
@@ -107,7 +107,7 @@ bool tune_text_read(int fd, bool whole, struct tune_text *ret)
         if (whole)
             hash = hash_of(line, (size_t)n, hash);
         else
-            read = add_line(ret, tune_tells_time(line, (size_t)n)
+            read = add_line(ret, tune_reports_time(line, (size_t)n)
                                      ? LEFT_OUT
                                      : hash_of(line, (size_t)n, HASH_BEGIN) | 1);
     }
@@ -127,7 +127,7 @@ void tune_text_free(struct tune_text *text)
     *text = (struct tune_text){0};
 }
 
-/* ---- all runs' ---- */
+/* ---- the outputs of all runs ---- */
 
 size_t tune_output_left_out(const struct tune_output *output)
 {

@@ -1,5 +1,4 @@
-/* One run of a program that is tuned: its time, what it wrote, and the memory its reports tell of.
- */
+/* tune_run.c: runs a program that is tuned once, and measures its time, output and peak memory. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +18,10 @@
 #include "tools/run/environment.h"
 #include "tools/tune/tune.h"
 
-/* ---- a folder of its own ---- */
+/* ---- its temporary folder ---- */
 
-/* Removes the folder, and what is in it. */
-static void drop_folder(const char *path)
+/* Removes the folder and the files in it. */
+static void remove_folder(const char *path)
 {
     DIR *folder = opendir(path);
     const struct dirent *entry;
@@ -48,8 +47,8 @@ static uint64_t peak_of(const struct process *process)
     return peak;
 }
 
-/* What the processes that left a report tell: how many they are, the sum of their
- * peaks, and whose driver they had. */
+/* Reads the reports of the run's processes: counts them, adds up their peaks, and notes whether
+ * they ran on the simulated driver. */
 static void read_reports(const char *path, struct tune_run *ret)
 {
     DIR *folder = opendir(path);
@@ -72,7 +71,7 @@ static void read_reports(const char *path, struct tune_run *ret)
         closedir(folder);
 }
 
-/* ---- what it wrote ---- */
+/* ---- its output ---- */
 
 static void last_line(int fd, char *line, size_t capacity)
 {
@@ -117,9 +116,9 @@ bool tune_set_aside(const char *path)
     struct stat st;
 
     if (lstat(path, &st))
-        return true; /* what else may be wrong, the program says */
+        return true; /* other errors are for the program to report */
     if (!S_ISREG(st.st_mode)) {
-        command_complain("tune: --compare file:%s: it is no regular file", path);
+        command_complain("tune: --compare file:%s: this is not a regular file", path);
         return false;
     }
     if (!name_aside(path, aside, sizeof(aside))) {
@@ -128,20 +127,20 @@ bool tune_set_aside(const char *path)
     }
     if (!lstat(aside, &st)) {
         command_complain(
-            "tune: --compare file:%s: an earlier `tune` left what was there as %s; move "
-            "it back, or remove it",
+            "tune: --compare file:%s: an earlier `tune` renamed this file to %s; move it back, or "
+            "remove it",
             path, aside);
         return false;
     }
     if (rename(path, aside)) {
-        command_complain("tune: --compare file:%s: it cannot be put aside: %s", path,
+        command_complain("tune: --compare file:%s: it cannot be renamed: %s", path,
                          strerror(errno));
         return false;
     }
     return true;
 }
 
-void tune_settle(const char *path, bool written)
+void tune_set_back(const char *path, bool written)
 {
     char aside[PATH_MAX];
 
@@ -153,8 +152,8 @@ void tune_settle(const char *path, bool written)
 
 /* ---- the run ---- */
 
-static void become(char **argv, const char *library, const char *const *settings, const char *stats,
-                   int out, int err)
+static void exec_program(char **argv, const char *library, const char *const *settings,
+                         const char *stats, int out, int err)
 {
     int nothing = open("/dev/null", O_RDONLY);
 
@@ -175,7 +174,7 @@ static void become(char **argv, const char *library, const char *const *settings
     _exit(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
 }
 
-/* Waits for the child, and ends it when it takes too long. */
+/* Waits for the child, and kills it when it takes too long. */
 static int wait_for(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
 {
     uint64_t deadline = ag_clock_ns() + timeout_ns;
@@ -188,7 +187,7 @@ static int wait_for(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
             *ret_timed_out = true;
             (void)kill(child, SIGKILL);
         }
-        (void)poll(NULL, 0, 1); /* far below what two runs differ by */
+        (void)poll(NULL, 0, 1); /* far less than runs differ by */
     }
     return status;
 }
@@ -207,7 +206,7 @@ static bool run_in(const char *folder, char **argv, const char *library,
     began = ag_clock_ns();
     child = out < 0 || err < 0 ? -1 : fork();
     if (!child)
-        become(argv, library, settings, stats, out, err);
+        exec_program(argv, library, settings, stats, out, err);
     if (child > 0) {
         ret->status = wait_for(child, timeout_ns, &ret->timed_out);
         ret->ns = ag_clock_ns() - began;
@@ -233,7 +232,7 @@ bool tune_run(char **argv, const char *library, const char *const *settings, boo
     if (!mkdtemp(folder))
         return false;
     if (output_file)
-        (void)unlink(output_file); /* an old one would always be the same */
+        (void)unlink(output_file); /* an old one would pass the comparison */
     ran = run_in(folder, argv, library, settings, counts, timeout_ns, ret);
     if (output_file) {
         int fd = open(output_file, O_RDONLY | O_CLOEXEC);
@@ -245,6 +244,6 @@ bool tune_run(char **argv, const char *library, const char *const *settings, boo
     }
     if (counts)
         read_reports(folder, ret);
-    drop_folder(folder);
+    remove_folder(folder);
     return ran;
 }

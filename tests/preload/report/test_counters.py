@@ -188,7 +188,7 @@ class Counters(Case):
         table, _, shown = result.stdout.partition('\n\n')
         lines = table.splitlines()
         self.assertLessEqual(max(map(len, lines)), 80)
-        self.assertEqual(lines[0], 'dead processes that left counters in %s, the newest last' % COUNTERS)
+        self.assertEqual(lines[0], 'Dead processes that left counters in %s, newest last:' % COUNTERS)
         self.assertEqual(lines[1].split(), ['process', 'began', 'program', 'ended', 'allocs', 'peak'])
         now = time.time()
         for line, pid, name in zip(lines[2:5], pids, ['preload_exits'] * 2 + ['preload_lives']):
@@ -196,7 +196,7 @@ class Counters(Case):
             self.assertEqual((words[0], words[3], words[4]), (pid, name[:16], 'killed'), line)
             began = time.mktime(time.strptime(' '.join(words[1:3]), '%Y-%m-%d %H:%M:%S'))
             self.assertLess(abs(now - began), 120, line)
-        self.assertIn('for another: allograft report PROCESS or PROGRAM', lines[5])
+        self.assertIn('To report another one: allograft report PROCESS or PROGRAM', lines[5])
         self.assertRegex(shown, r'^allograft [\d.]+: preload_lives \(process %s\), killed\n' % pids[2])
         self.assertEqual(shown.count(', killed'), 1)
         # By process, by program, of a folder, and all.
@@ -388,7 +388,7 @@ class Files(Case):
         self.refused(whole[:12] + b'\7' + whole[13:], 'another build')  # size
         self.refused(whole[:16] + b'\7' + whole[17:], 'another build')  # names
         self.refused(json.dumps({'schema': 'allograft-stats/1'}).encode(), 'JSON')
-        for path, said in (('/no/such/file', 'No such file'), ('/dev/null', 'no file'), ('', ': ')):
+        for path, said in (('/no/such/file', 'No such file'), ('/dev/null', 'not a regular file'), ('', ': ')):
             result = report(path)
             self.assertEqual(result.returncode, 1)
             self.assertIn(said, result.stderr)

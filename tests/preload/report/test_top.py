@@ -156,7 +156,7 @@ class Top(Case):
         result = top('--json')
         self.assertEqual((result.returncode, result.stderr), (0, ''))
         self.assertEqual(json.loads(result.stdout), {'schema': 'allograft-top/1', 'other_builds': 1, 'processes': []})
-        self.assertIn('1 of other builds', top().stdout)
+        self.assertIn('1 from other builds', top().stdout)
 
     def test_refreshes_in_place(self):
         preloaded([EXITS, 'kill'])

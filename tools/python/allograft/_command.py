@@ -1,4 +1,4 @@
-"""The command `allograft` of a wheel: becomes the one that lies beside this file."""
+"""The command `allograft` of a wheel: executes the one in this folder."""
 
 import os
 import sys

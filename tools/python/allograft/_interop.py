@@ -1,4 +1,4 @@
-"""What this package knows of other packages' objects: devices, streams, arrays, and PyTorch if it is there.
+"""Objects of other packages: devices, streams, arrays, and PyTorch if the program uses it.
 
 No other package is imported here. An array is whatever says where its bytes are.
 """
@@ -163,7 +163,7 @@ def _of_interface(interface: dict[str, Any], on_device: bool) -> Extent:
 
 
 def _of_tensor(tensor: Any) -> Extent:
-    """Anything with data_ptr(), numel(), element_size()."""
+    """Anything that has data_ptr(), numel() and element_size()."""
     local = getattr(tensor, "to_local", None)  # a DTensor: this process's part
     if callable(local):
         tensor = local()
@@ -179,7 +179,7 @@ def _of_tensor(tensor: Any) -> Extent:
 
 
 def extent_of(thing: Any) -> Extent:
-    """Where the bytes of a tensor, an array or a storage are; strided ones from their first to their last byte."""
+    """Where the bytes of a tensor, an array or a storage are: if strided, from the first byte to the last."""
     if callable(getattr(thing, "data_ptr", None)):
         if callable(getattr(thing, "numel", None)) and callable(getattr(thing, "element_size", None)):
             return _of_tensor(thing)
@@ -213,7 +213,7 @@ def _is_contiguous(thing: Any) -> bool:
 
 
 def contiguous_extent_of(thing: Any) -> Extent:
-    """As extent_of(), of what is to be copied as it lies in memory."""
+    """Like extent_of(), for memory that is to be copied as it is."""
     if not _is_contiguous(thing):
         raise error(INVALID, "an array that is not contiguous")
     return extent_of(thing)
@@ -227,7 +227,7 @@ class _PyBuffer(ctypes.Structure):
 
 
 def _of_buffer(thing: Any) -> Extent:
-    """What has the buffer protocol and is contiguous: bytearray, array.array, mmap, memoryview."""
+    """Contiguous objects with the buffer protocol: bytearray, array.array, mmap, memoryview."""
     shared = getattr(thing, "buf", None)  # multiprocessing.shared_memory.SharedMemory
     if isinstance(shared, memoryview):
         thing = shared
@@ -297,7 +297,7 @@ def torch_dtype(torch: Any, dtype: Any) -> Any:
 
 
 def as_torch(torch: Any, address: int, shape: tuple[int, ...], dtype: Any, device: int, owner: Any) -> Any:
-    """Device memory as a torch.Tensor, in place. Through bytes, since element types differ between packages."""
+    """Device memory as a torch.Tensor, without a copy. Goes by bytes, since element types differ between packages."""
     kind = torch_dtype(torch, dtype)
     raw = DeviceArray(address, (count(shape) * item_bytes(type_string(dtype)),), "uint8", owner)
     return torch.as_tensor(raw, device="cuda:%d" % device).view(kind).view(shape)

@@ -47,7 +47,7 @@ class NotLoaded(AllograftError):
 
 
 class InvalidArgument(AllograftError, ValueError):
-    """An argument that cannot be meant."""
+    """An invalid argument."""
 
 
 class Unsupported(AllograftError):
@@ -63,11 +63,11 @@ class NoMemory(AllograftError, MemoryError):
 
 
 class NotReady(AllograftError):
-    """What was asked for is still under way."""
+    """The work is still in progress."""
 
 
 class WrongState(AllograftError):
-    """Calls in an order that makes no sense. Nothing was changed."""
+    """A call in the wrong order. Nothing was changed."""
 
 
 class DriverError(AllograftError):
@@ -212,7 +212,7 @@ class Library:
                 self._functions[name] = ctypes.CFUNCTYPE(result, *arguments)(getattr(api, name))
 
     def last_error(self) -> str:
-        """One line about the calling thread's last call that failed."""
+        """One line about the last call of this thread that failed."""
         text = self._functions["last_error"]()
         return bytes(text).decode("utf-8", "replace") if text else ""
 
@@ -222,7 +222,7 @@ class Library:
         return NOT_LOADED if function is None else int(function(*arguments))
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function; an error is raised."""
+        """Calls a function; raises its error."""
         status = self.status(name, *arguments)
         if status != OK:
             known = name in self._functions
@@ -247,7 +247,7 @@ def _ask(handle: ctypes.CDLL, preloaded: bool) -> Optional[Library]:
 
 
 def _candidates() -> list[str]:
-    """Files to be tried, the best first."""
+    """Candidate files, the best first."""
     given = os.environ.get("ALLOGRAFT_LIBRARY")
     if given:
         return [given]
@@ -281,7 +281,7 @@ def _open() -> Optional[Library]:
 
 
 def find() -> Optional[Library]:
-    """The library, or None. While there is none it is looked for again at each call."""
+    """The library, or None. Until it is found, each call searches again."""
     global _library
     if _library is None:
         with _lock:
@@ -291,7 +291,7 @@ def find() -> Optional[Library]:
 
 
 def library() -> Library:
-    """The library; NotLoaded, with what was tried, where there is none."""
+    """The library; raises NotLoaded, with the files that were tried, if there is none."""
     found = find()
     if found is None:
         raise NotLoaded(NOT_LOADED, _why_not)
@@ -299,12 +299,12 @@ def library() -> Library:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function of the library; an error is raised."""
+    """Calls a function of the library; raises its error."""
     library().call(name, *arguments)
 
 
 def is_loaded() -> bool:
-    """Is there a library to call? Looks for one."""
+    """Is there a library to call? Searches for one."""
     return find() is not None
 
 

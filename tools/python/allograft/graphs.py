@@ -301,7 +301,7 @@ class Graph:
         self._engine.capture_begin(_pool_of(pool), capture_error_mode, stream)
 
     def capture_end(self) -> None:
-        """Ends the capture and, unless keep_graph, makes what is launched. After an error the graph is empty."""
+        """Ends the capture and, unless keep_graph, instantiates the graph. After an error the graph is empty."""
         try:
             self._engine.capture_end()
         except BaseException:
@@ -319,7 +319,7 @@ class Graph:
             yield self
 
     def instantiate(self) -> None:
-        """Makes what is launched, again if it was made. Only with keep_graph."""
+        """Instantiates the graph, again if need be. Only with keep_graph."""
         self._engine.instantiate()
 
     def replay(self, stream: Any = None) -> None:
@@ -327,7 +327,7 @@ class Graph:
         self._engine.replay(stream)
 
     def reset(self) -> None:
-        """Empties the graph, for another capture. Its memory goes when nobody else shares the pool."""
+        """Empties the graph, for another capture. Its memory is freed unless others share the pool."""
         self._engine.reset()
 
     def debug_dump(self, path: Any) -> None:
@@ -356,7 +356,7 @@ class Graph:
 
 def graph(graph: Graph, pool: Any = None, stream: Any = None,
           capture_error_mode: str = "global") -> contextlib.AbstractContextManager[Graph]:
-    """`with allograft.graph(g): ...` is `with g.capture(): ...`, for who is used to torch.cuda.graph."""
+    """`with allograft.graph(g): ...` is `with g.capture(): ...`, for those used to torch.cuda.graph."""
     return graph.capture(pool=pool, stream=stream, capture_error_mode=capture_error_mode)
 
 
@@ -389,7 +389,7 @@ def _keep_pool(torch: Any, device: int) -> tuple[Any, Any]:
 
 
 def shared_graph_pool(device: Any = None, *, native: bool = False) -> Any:
-    """The one pool of the device that all who ask share. It stays until the process ends."""
+    """The pool of the device that all callers share. It exists until the process ends."""
     torch, number = None if native else torch_with_cuda(), device_number(device)
     if torch is not None:
         refuse_in_capture("shared_graph_pool")

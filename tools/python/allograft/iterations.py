@@ -27,7 +27,7 @@ from .graphs import Graph, capture_mode, shared_capture_stream, shared_graph_poo
 # ---- stages ----
 
 class Action(enum.IntEnum):
-    """What is to be done with an iteration's body."""
+    """What to do with the body of an iteration."""
 
     RUN = 0
     """Run it."""
@@ -70,7 +70,7 @@ class Stage:
         return Action(action.value)
 
     def end(self) -> None:
-        """Ends it; its work is then submitted whatever the action was. DriverError when what was recorded cannot be
+        """Ends it; its work is then submitted, whatever the action was. DriverError when what was recorded cannot be
         a graph: the work was not done, the iteration does not count, and all later ones run."""
         _library.call("stage_end", self._handle)
 
@@ -118,7 +118,7 @@ class Stage:
         _library.call("stage_reset", self._handle)
 
     def close(self) -> None:
-        """Resets, waits for what is under way, and frees the input buffers."""
+        """Resets, waits for work in progress, and frees the input buffers."""
         handle, self._handle = self._handle, c_void_p()
         _library.call("stage_close", handle)
 
