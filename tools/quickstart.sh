@@ -16,9 +16,10 @@ DEMO=$ROOT/tests/sim/demo/demo.cu
 build() {
     mkdir -p "$BUILD"
     : >"$LOG"
-    say "Building into build/"
+    say "Setting up build/ (log: build/quickstart.log)"
     configure "$BUILD" "$LOG" || fail "the build could not be set up" "$LOG"
-    logged "$LOG" ninja -C "$BUILD" liballograft.so allograft "$@" || fail "the build failed" "$LOG"
+    say "Building the library, the command and what the demo needs"
+    built "$LOG" building "$BUILD" liballograft.so allograft "$@" || fail "the build failed" "$LOG"
 }
 
 # run_demo PROGRAM [OPTION]...: as a person would type it, and with that line shown.
@@ -33,6 +34,7 @@ run_demo() {
 
 demo_on_gpu() {
     build
+    say "Compiling the demo with nvcc for this GPU"
     logged "$LOG" "$NVCC" -O2 -arch=native -o "$BUILD/demo" "$DEMO" ||
         fail "nvcc could not compile the demo" "$LOG"
     say
@@ -48,17 +50,32 @@ demo_on_simulation() {
     run_demo "$BUILD/tests/sim/demo/demo-sim" --simulate
 }
 
+# next_steps [simulated]: three commands for a program of one's own.
+next_steps() {
+    say
+    say "Next, three commands for a program of your own:"
+    if [ "${1:-}" = simulated ]; then
+        say "  build/allograft doctor --simulate                        # what works here, with a self-test"
+        say "  build/allograft run --simulate --policy pool --stats run.json -- ./program"
+        say "  build/allograft report --html run.html run.json          # its report as a page"
+        say "The simulated driver runs programs that call the driver API themselves. On a machine with a GPU leave"
+        say "--simulate out, and let build/allograft tune -- ./program name the best settings."
+    else
+        say "  build/allograft doctor                                   # what this machine allows, with a self-test"
+        say "  build/allograft run --policy pool -- ./program           # runs it; a report at exit"
+        say "  build/allograft tune -- ./program                        # tries settings on it and names the best"
+    fi
+}
+
+say "Looking for what a build needs, and installing what is missing"
 setup_everything
 if ! has_gpu; then
     demo_on_simulation "this machine has no NVIDIA GPU (nvidia-smi shows none)."
-    say
-    say "More without a GPU, for programs that call the driver API themselves:"
-    say "  build/allograft doctor --simulate"
-    say "  build/allograft run --simulate -- ./program"
+    next_steps simulated
 elif [ -z "$NVCC" ]; then
     demo_on_simulation "there is a GPU but no nvcc to compile for it."
+    next_steps
 else
     demo_on_gpu
+    next_steps
 fi
-say
-say "Your own program: build/allograft run -- ./program      or: LD_PRELOAD=$BUILD/liballograft.so ./program"

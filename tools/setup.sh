@@ -38,6 +38,32 @@ logged() {
     "$@" >>"$log" 2>&1 </dev/null
 }
 
+# progress LABEL [all]: shows how far it is what writes "[12/800] ..." or "12/800 ..." to our input: on a terminal in one
+# line that is written over, elsewhere now and then. Other lines are passed on with "all".
+progress() {
+    local line shown=$SECONDS
+
+    while IFS= read -r line; do
+        if [[ ! $line =~ ^\[?\ *([0-9]+)/([0-9]+)[]\ ] ]]; then
+            [ "${2:-}" != all ] || say "$line"
+        elif [ -t 1 ]; then
+            printf '\r\033[K  %s: %s of %s' "$1" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+        elif [ $((SECONDS - shown)) -ge 10 ]; then
+            say "  $1: ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+            shown=$SECONDS
+        fi
+    done
+    [ ! -t 1 ] || printf '\r\033[K'
+}
+
+# built LOG LABEL BUILD TARGET...: builds them, its output appended to the log, and shows how far it is.
+built() {
+    local log=$1 label=$2
+    shift 2
+    printf '\n$ ninja -C %s\n' "$*" >>"$log"
+    NINJA_STATUS='[%f/%t] ' ninja -C "$@" 2>&1 </dev/null | tee -a "$log" | progress "$label"
+}
+
 setup_as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"

@@ -8,7 +8,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$ROOT/tools/setup.sh"
 
 usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage] [--gpu] [--all]
-              [--build FOLDER]
+              [--quick] [--build FOLDER]
 
   --plain      the suites, built with gcc and -Werror          (FOLDER, default build)
   --clang      the same, built with clang                      (FOLDER-clang)
@@ -19,7 +19,13 @@ usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage]
   --gpu        tests/gpu/run.sh on the GPU of this machine
   --all        everything above
 
-Without one of them: everything but --clang."
+Without one of them: everything but --clang.
+
+  --quick      for the loop of edit and test, in two minutes: the plain build, and of its suites a tenth of the
+               random programs, some of the variants of each program, and clang-format. It leaves out the other
+               builds, clang-tidy, cppcheck and coverage, the mutants, the fuzzers (but for the inputs kept),
+               the failing of every driver call (faults_calls, _replay, _arguments), the scripts, tune and
+               install, and of hostile/ what waits long."
 
 n_passed=0 n_failed=0 n_skipped=0
 
@@ -51,32 +57,74 @@ broken() {
     count 0 1 0
 }
 
-# For ThreadSanitizer, and for the coverage of the library: suites and tests as `meson test` takes them.
-THREADED_TESTS=(--suite threads)
-COVERING_TESTS=(--suite unit --suite preload --suite api --suite graph --suite faults --suite doors --suite fuzz)
+# For ThreadSanitizer, and for the coverage of the library.
+THREADED_SUITES=(threads)
+COVERING_SUITES=(unit preload api graph faults doors fuzz)
 
-# What `meson test` runs below, and which tests; suites may set them.
-test_wrapper=() test_selection=()
+# What --quick leaves out: patterns of the names of tests.
+SLOW_TESTS=(mutants replay_mutants fuzz_\* faults_calls faults_replay faults_arguments tools_scripts tools_tune
+    tools_install hostile_growth hostile_realtime hostile_ends hostile_reports hostile_mutated_files hostile_go
+    hostile_surroundings diff_replay_threads unit_ipc_socket)
+
+# Many tests wait more than they compute.
+N_PROCESSES=$(($(nproc) * 2))
+
+# What `meson test` runs below, and what it runs: the tests of these suites (without one, all) whose names match no
+# pattern. Suites may set them.
+test_wrapper=() test_suites=() test_excluded=()
+
+# chosen names|targets BUILD: the tests that are to run, or what Ninja has to build for them.
+chosen() {
+    "$MESON" introspect --tests --targets "$2" </dev/null | python3 -c '
+import fnmatch, json, os, sys
+
+what, build, suites, excluded = sys.argv[1], os.path.realpath(sys.argv[2]), set(sys.argv[3].split()), sys.argv[4].split()
+known = json.load(sys.stdin)
+tests = [test for test in known["tests"]
+         if not suites or suites & {suite.split(":")[-1] for suite in test["suite"]}]
+tests = [test for test in tests if not any(fnmatch.fnmatch(test["name"], pattern) for pattern in excluded)]
+wanted = {target for test in tests for target in test["depends"]}
+files = [path for target in known["targets"] if target["id"] in wanted for path in target["filename"]]
+for line in [test["name"] for test in tests] if what == "names" else [os.path.relpath(path, build) for path in files]:
+    print(line)
+' "$1" "$2" "${test_suites[*]}" "${test_excluded[*]}"
+}
+
+# What make_ready leaves: the names of the tests to run, none for all.
+test_names=()
+
+# make_ready NAME BUILD LOG OPTIONS...: configures, and builds what the tests need.
+make_ready() {
+    local name=$1 build=$2 log=$3 targets=(all meson-test-prereq)
+    mkdir -p "$build"
+    : >"$log"
+    if ! configure "$build" "$log" -Dwerror=true "${@:4}"; then
+        broken "$name" "could not be set up" "$log"
+        return 1
+    fi
+    test_names=()
+    if [ -n "${test_suites[*]}${test_excluded[*]}" ]; then
+        mapfile -t test_names < <(chosen names "$build")
+        mapfile -t targets < <(chosen targets "$build")
+    fi
+    if ! built "$log" building "$build" "${targets[@]}"; then
+        broken "$name" "did not build" "$log"
+        return 1
+    fi
+}
+
+# run_tests BUILD OPTION...: those that make_ready has chosen.
+run_tests() {
+    "${test_wrapper[@]}" "$MESON" test -C "$1" --no-rebuild --num-processes "$N_PROCESSES" "${@:2}" \
+        "${test_names[@]}" </dev/null
+}
 
 # meson_suite NAME FOLDER OPTIONS...
 meson_suite() {
     local name=$1 build=$2 log=$2/test.log counts
-    shift 2
-    say
-    say "=== $name"
-    mkdir -p "$build"
-    : >"$log"
-    if ! configure "$build" "$log" -Dwerror=true "$@"; then
-        broken "$name" "could not be set up" "$log"
-        return
-    fi
-    if ! logged "$log" ninja -C "$build" all meson-test-prereq; then
-        broken "$name" "did not build" "$log"
-        return
-    fi
+    make_ready "$name" "$build" "$log" "${@:3}" || return
     rm -f "$build/meson-logs/testlog.json"
-    "${test_wrapper[@]}" "$MESON" test -C "$build" --no-rebuild --print-errorlogs \
-        "${test_selection[@]}" </dev/null
+    run_tests "$build" --print-errorlogs
     if ! counts=$(read_testlog "$build/meson-logs/testlog.json") || [ "$counts" = "0 0 0" ]; then
         broken "$name" "ran no test" "$log"
         return
@@ -95,9 +143,9 @@ suite_clang() {
 }
 
 # The environment of sanitized tests is Meson's to set: tests/tools/meson.build. The ranks of our locks
-# are checked here too.
+# are checked here too. Reports of a sanitizer need lines and no variables: half of what -g costs.
 sanitized_suite() {
-    meson_suite "$@" -Dbuildtype=debug -Doptimization=1 -Db_lundef=false -Dlock_checks=true
+    meson_suite "$@" -Dbuildtype=plain -Doptimization=1 -Dc_args=-g1 -Db_lundef=false -Dlock_checks=true
 }
 
 suite_asan() {
@@ -108,17 +156,17 @@ suite_asan() {
 suite_tsan() {
     # What runs threads of its own. Its runtime finds the place of its shadow memory occupied where
     # addresses are much randomised.
-    local test_selection=("${THREADED_TESTS[@]}") test_wrapper=()
+    local test_suites=("${THREADED_SUITES[@]}") test_wrapper=()
     setarch -R true 2>/dev/null && test_wrapper=(setarch -R)
     sanitized_suite "gcc, ThreadSanitizer" "$BUILD-tsan" -Db_sanitize=thread
 }
 
+linters=(clang-format clang-tidy cppcheck)
+
 # Each tool is one check.
 suite_lint() {
     local log=$BUILD/lint.log name word
-    say
-    say "=== lint"
-    setup_wanted clang-tidy cppcheck
+    [ ${#linters[@]} -eq 1 ] || setup_wanted clang-tidy cppcheck
     setup_clang_format
     mkdir -p "$BUILD"
     : >"$log"
@@ -126,13 +174,8 @@ suite_lint() {
         broken "lint" "could not be set up" "$log"
         return
     fi
-    # Headers that the build makes.
-    if ! logged "$log" ninja -C "$BUILD" all; then
-        broken "lint" "did not build" "$log"
-        return
-    fi
-    for name in clang-format clang-tidy cppcheck; do
-        python3 "$ROOT/tests/lint/lint.py" "$ROOT" "$BUILD" "$name" </dev/null 2>&1 | tee "$log"
+    for name in "${linters[@]}"; do
+        python3 "$ROOT/tests/lint/lint.py" "$ROOT" "$BUILD" "$name" </dev/null 2>&1 | tee "$log" | progress "$name" all
         word=$(sed -n "s/^$name: //p" "$log" | tail -n 1)
         case $word in
         ok) count 1 0 0 ;;
@@ -147,31 +190,20 @@ suite_lint() {
 COVERAGE_LEAST=90
 
 suite_coverage() {
-    local build=$BUILD-coverage log=$BUILD-coverage/test.log lenient=()
-    say
-    say "=== coverage of interpose/, policy/ and graph/"
+    local build=$BUILD-coverage log=$BUILD-coverage/test.log lenient=() test_suites=("${COVERING_SUITES[@]}")
     setup_gcovr
     if [ -z "$GCOVR" ]; then
         say "skipped: gcovr is not to be had here"
         count 0 0 1
         return
     fi
-    mkdir -p "$build"
-    : >"$log"
     # Threads count at once: counts that were lost come out negative. As under a sanitizer, each part of a program
     # runs under some of the variants only: lines are reached or not.
-    if ! configure "$build" "$log" -Db_coverage=true -Dbuildtype=debug \
-        -Dc_args=-fprofile-update=atomic; then
-        broken "coverage" "could not be set up" "$log"
-        return
-    fi
-    if ! logged "$log" ninja -C "$build" all meson-test-prereq; then
-        broken "coverage" "did not build" "$log"
-        return
-    fi
+    make_ready "coverage" "$build" "$log" -Db_coverage=true -Dbuildtype=plain -Doptimization=0 \
+        -Dc_args=-fprofile-update=atomic || return
     find "$build" -name '*.gcda' -delete
     # What fails here fails above too; this is about the lines.
-    logged "$log" "$MESON" test -C "$build" --no-rebuild "${COVERING_TESTS[@]}"
+    run_tests "$build" 2>&1 | tee -a "$log" | progress testing
     # A process that ends while its threads still count is written between two counters of one branch, and gcov,
     # which takes one from the other, may then say that it was taken -1 times; one that is killed while it writes
     # leaves anything. The newer gcovr stops at both.
@@ -190,8 +222,6 @@ suite_coverage() {
 # The GPU tests sum themselves up in a last line like ours.
 suite_gpu() {
     local log=$BUILD/gpu.log status counts
-    say
-    say "=== GPU"
     if ! has_gpu; then
         say "skipped: no NVIDIA GPU here"
         count 0 0 1
@@ -213,11 +243,37 @@ suite_gpu() {
     fi
 }
 
+# The plain build and its quicker tests, each with less of everything.
+suite_quick() {
+    local test_excluded=("${SLOW_TESTS[@]}") linters=(clang-format)
+    export TEST_EFFORT=some DIFF_SHARE=10
+    suite_plain
+    suite_lint
+}
+
+# run_suite NAME: with a line that says what comes and how long it took last time.
+run_suite() {
+    local suite=$1 times=$BUILD/test-times last
+    last=$(sed -n "s/^$suite //p" "$times" 2>/dev/null)
+    suite_began=$SECONDS
+    n_begun=$((n_begun + 1))
+    say
+    say "=== $n_begun of ${#suites[@]}: ${TITLES[$suite]}${last:+ (last time $last s)}"
+    "suite_$suite"
+    timings+=("$suite $((SECONDS - suite_began)) s")
+    mkdir -p "$BUILD"
+    { sed "/^$suite /d" "$times" 2>/dev/null; say "$suite $((SECONDS - suite_began))"; } >"$times.new"
+    mv "$times.new" "$times"
+}
+
+declare -A TITLES=([plain]="gcc" [clang]="clang" [asan]="gcc, AddressSanitizer and UndefinedBehaviorSanitizer"
+    [tsan]="gcc, ThreadSanitizer" [lint]="lint" [coverage]="coverage of interpose/, policy/ and graph/" [gpu]="GPU"
+    [quick]="gcc, the quick tests; clang-format")
 BUILD=$ROOT/build
 suites=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --plain | --clang | --asan | --tsan | --lint | --coverage | --gpu) suites+=("${1#--}") ;;
+    --plain | --clang | --asan | --tsan | --lint | --coverage | --gpu | --quick) suites+=("${1#--}") ;;
     --all) suites=(plain clang asan tsan lint coverage gpu) ;;
     --build)
         [ $# -ge 2 ] || fail "--build takes a folder"
@@ -237,12 +293,10 @@ while [ $# -gt 0 ]; do
 done
 [ ${#suites[@]} -gt 0 ] || suites=(plain asan tsan lint coverage gpu)
 
-timings=() began=$SECONDS
+timings=() began=$SECONDS n_begun=0
 setup_everything
 for suite in "${suites[@]}"; do
-    suite_began=$SECONDS
-    "suite_$suite"
-    timings+=("$suite $((SECONDS - suite_began)) s")
+    run_suite "$suite"
 done
 say
 (IFS=, && say "Time: ${timings[*]}, all $((SECONDS - began)) s")

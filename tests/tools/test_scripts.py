@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 import command
-from command import CommandTest, clean_environment, paths
+from command import CommandTest, allograft, clean_environment, paths
 
 PROJECT = """
 project('small', 'c', meson_version: '>=1.0')
@@ -86,7 +86,7 @@ class InSmallProject(CommandTest):
         self.root = folder.name
         shutil.copytree(os.path.join(paths.root, "tools"), os.path.join(self.root, "tools"))
         self.write("meson.build", PROJECT)
-        self.write("meson_options.txt", "option('cuda-root', type: 'string')\n")
+        self.write("meson_options.txt", "option('cuda-root', type: 'string')\noption('lock_checks', type: 'boolean')\n")
         self.write("allograft", FAKE_COMMAND, executable=True)
         self.write("tests/sim/meson.build", SIMULATION)
         self.write("tests/sim/demo/meson.build", DEMO)
@@ -130,6 +130,9 @@ class Test(InSmallProject):
         result = self.run_script("test.sh", "--plain", "--gpu")
         self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 0 failed, 2 skipped", result.stdout)
         self.assertEqual(result.returncode, 0)
+        self.assertIn("=== 1 of 2: gcc\n", result.stdout)
+        again = self.run_script("test.sh", "--gpu")
+        self.assertRegex(again.stdout, r"(?m)^=== 1 of 1: GPU \(last time \d+ s\)$")
 
     def test_takes_in_the_sum_of_the_gpu_suite(self):
         self.graphics_card("echo 'GPU 0: a card'")
@@ -160,6 +163,44 @@ class Test(InSmallProject):
         self.assertTrue(os.path.exists(os.path.join(self.root, "elsewhere", "build.ninja")))
         self.assertFalse(os.path.exists(os.path.join(self.root, "build")))
 
+    def test_builds_for_the_tests_it_runs_and_no_other(self):
+        program = "test('with threads', executable('threaded', 'a.c', build_by_default: false), suite: 'threads')\n"
+        self.write("a.c", "int main(void) { return 0; }\n")
+        self.write("b.c", "no C\n")
+        self.write("meson.build", PROJECT + program +
+                   "test('other', executable('other', 'b.c', build_by_default: false))\n")
+        result = self.run_script("test.sh", "--tsan")
+        self.assertEqual(result.stdout.splitlines()[-1], "1 passed, 0 failed, 0 skipped", result.stdout)
+        result = self.run_script("test.sh", "--plain")
+        self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped", result.stdout)
+
+    def test_quick_leaves_out_what_is_slow(self):
+        self.write("meson.build", PROJECT.replace("'1', ", "") + "".join(
+            f"test('{name}', shell, args: ['-c', '{code}'])\n"
+            for name, code in (("mutants", "exit 1"), ("fuzz_size", "exit 1"), ("unit_size", "test $DIFF_SHARE = 10"))))
+        self.write("build-deps/venv/bin/clang-format", "#!/bin/sh\necho clang-format version 18.1.8\n", executable=True)
+        self.write("tests/lint/lint.py", "import sys\nprint('%s: ok' % sys.argv[3])\n")
+        result = self.run_script("test.sh", "--quick")
+        self.assertEqual(result.stdout.splitlines()[-1], "4 passed, 0 failed, 1 skipped", result.stdout)
+
+    def progress(self, lines, *words, terminal=False):
+        """What progress makes of the lines of a builder, in a log or on a terminal."""
+        setup = os.path.join(paths.root, "tools", "setup.sh")
+        code = f"ROOT=/nowhere; . '{setup}'; printf '%s\\n' {lines} | progress {' '.join(words)}"
+        if not terminal:
+            return bash("-c", code).stdout
+        return subprocess.run(["script", "-qec", f'bash -c "{code}"', "/dev/null"], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=60, check=False).stdout.decode()
+
+    def test_progress_is_one_line_of_a_terminal(self):
+        self.assertEqual(self.progress("'[1/20] cc a' other", "building"), "")
+        self.assertEqual(self.progress("'[1/20] cc a' other", "lint", "all"), "other\n")
+        if not shutil.which("script"):
+            self.skipTest("script is not installed")
+        shown = self.progress("'[1/20] cc a' '[20/20] cc b' ' 7/97 unit'", "building", terminal=True)
+        self.assertEqual(shown, "\r\033[K  building: 1 of 20\r\033[K  building: 20 of 20"
+                         "\r\033[K  building: 7 of 97\r\033[K")
+
     def test_refuses_an_unknown_option(self):
         result = self.run_script("test.sh", "--ashan")
         self.assertEqual((result.returncode, result.stdout), (2, ""))
@@ -168,6 +209,18 @@ class Test(InSmallProject):
 
 
 class Quickstart(InSmallProject):
+    def next_commands(self, text):
+        """What it says at its end to type, without the comments."""
+        text = text[text.index("Next, three commands for a program of your own:\n"):]
+        return [line.split(" #")[0].split(None, 1)[1].strip() for line in text.splitlines()
+                if line.startswith("  build/allograft ")]
+
+    def commands_exist(self, words):
+        """Every command that it names is one, and its options are, too."""
+        for name, *options in (line.split(" -- ")[0].split() for line in words):
+            text = allograft(name, "--help").stdout
+            self.assertEqual([o for o in options if o.startswith("--") and f" {o} " not in text], [], name)
+
     def test_without_a_gpu_runs_on_the_simulated_driver(self):
         result = self.run_script("quickstart.sh")
         self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
@@ -177,7 +230,13 @@ class Quickstart(InSmallProject):
                       result.stdout)
         self.assertIn("  $ build/allograft run --simulate --policy pool -- build/tests/sim/demo/demo-sim\n", result.stdout)
         self.assertIn("driver: default\n", result.stdout)
-        self.assertIn("  build/allograft doctor --simulate\n", result.stdout)
+        self.assertEqual(self.next_commands(result.stdout),
+                         ["doctor --simulate", "run --simulate --policy pool --stats run.json -- ./program",
+                          "report --html run.html run.json"])
+        self.commands_exist(self.next_commands(result.stdout))
+        said = ["Looking for what a build needs", "Setting up build/", "Building the library", "Running the demo", "Next,"]
+        found = [text for line in result.stdout.splitlines() for text in said if line.startswith(text)]
+        self.assertEqual(found, said, result.stdout)
         self.assertTrue(os.path.exists(f"{build}/tests/sim/demo/demo-sim"))
         self.assertTrue(os.path.exists(f"{build}/tests/sim/libcuda.so.1"))
 
@@ -189,6 +248,9 @@ class Quickstart(InSmallProject):
         self.assertIn(f"-- {self.root}/build/demo\n", result.stdout)
         self.assertIn("driver: default\n", result.stdout)
         self.assertNotIn("--simulate", result.stdout)
+        self.assertEqual(self.next_commands(result.stdout),
+                         ["doctor", "run --policy pool -- ./program", "tune -- ./program"])
+        self.commands_exist(self.next_commands(result.stdout))
 
     def test_twice_does_the_same(self):
         first, second = (self.run_script("quickstart.sh") for _ in range(2))

@@ -49,7 +49,8 @@ class Growth(Case):
                       variants=[{}, ORDERED, REPLAY] if n == 65 else [{}])
 
     def test_blocks(self):
-        self.same([program('hostile_crowds'), 'blocks', str(often(100000))], variants=[{}, ORDERED],
+        count = often(20000 if RUNTIME else 100000)
+        self.same([program('hostile_crowds'), 'blocks', str(count)], variants=[{}, ORDERED],
                   settings={'SIM_SCHED': 'eager'})
 
 

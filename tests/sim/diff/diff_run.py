@@ -300,7 +300,8 @@ def read_arguments(words):
     parser.add_argument('--seeds', default='1-1000000', help='A-B')
     parser.add_argument('--policies', help=', '.join(POLICIES) + '; else all that suit')
     parser.add_argument('--seconds', type=float, default=0,
-                        help='begin nothing after that; DIFF_SECONDS instead of --seeds and --jobs')
+                        help='begin nothing after that; DIFF_SECONDS instead of --seeds and --jobs, '
+                        'DIFF_SHARE for that many percent of the seeds')
     parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
     parser.add_argument('--rounds', action='store_true', help='programs that go round in loops')
@@ -321,6 +322,10 @@ def read_arguments(words):
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
     except (KeyError, ValueError) as error:
         parser.error('not understood: %s' % error)
+    if 'DIFF_SHARE' in os.environ:
+        n = args.last - args.first + 1
+        args.last = args.first + max(n * int(os.environ['DIFF_SHARE']) // 100, 1) - 1
+        args.steps = args.need = None  # there may be too few for each
     if 'DIFF_SECONDS' in os.environ:
         args.seconds, args.last, args.jobs = float(os.environ['DIFF_SECONDS']), 1000000, JOBS
         args.steps = args.need = None  # there may be too little time for each
