@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* An exit status that no test takes for a result. A header that includes this one may have its own. */
+/* An exit status that no test takes for a result. A header that includes this one may have its
+ * own. */
 #ifndef CHECK_FAILED
 #define CHECK_FAILED 98
 #endif
