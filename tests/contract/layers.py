@@ -25,8 +25,8 @@ LAYER_NAMES = ['base', 'driver, settings, report', 'policy', 'graph', 'entries a
 PURE = re.compile(r'(?:^|[.:?)]\s+|\n\s*)Pure[.:;]')
 HEAD = re.compile(r'\s*(/\*.*?\*/)', re.S)
 NOT_FOR_PURE = re.compile(r'(^|/)(driver|symbols|lifecycle|context|log)\.h$')
-# Sums are of the counters that are passed.
-COUNTING = re.compile(r'\b(ag_stats_(?!sum_of|app_pool_sum)\w+\s*\(|ag_cu\b)')
+# Sums, and these counters, are of what is passed.
+COUNTING = re.compile(r'\b(ag_stats_(?!sum_of|counter_of|app_pool_sum)\w+\s*\(|ag_cu\b)')
 
 # The one file that includes CUDA's header: it must set __CUDA_API_VERSION_INTERNAL first.
 CUDA_HEADER = re.compile(r'^cuda\w*\.h$')
