@@ -28,7 +28,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define PACE_EVERY 32u /* operations of a segment between two looks at the clock */
 #define PACE_FIRST 8u  /* ... of which the first comes early, for rounds that end soon */

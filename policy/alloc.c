@@ -24,7 +24,9 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/free.h"
+#include "policy/order/host_wait.h"
 #include "policy/pressure.h"
 
 static struct ag_wish defaults = {.policy = AG_POLICY_POOL};

@@ -25,7 +25,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define SHORTEST     16u  /* operations of a segment that nothing flushes */
 #define FIRST        4u   /* of the first after a flush: the device is to start early */

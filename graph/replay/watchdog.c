@@ -24,7 +24,7 @@
 #include "interpose/base/thread.h"
 #include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/fence.h"
 
 #define PATIENT_LOOKS 8u   /* that one stretch may last */
 #define IDLE_LOOKS    200u /* before it goes to sleep */

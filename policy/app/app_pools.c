@@ -18,7 +18,7 @@
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define OTHERS (AG_APP_POOLS - 1)
 #define NO_ROW UINT32_MAX

@@ -5,7 +5,8 @@
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/backends/managed_pool.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/private_stream.h"
 
 static struct ag_size keep = {.value = UINT64_MAX};
 

@@ -5,7 +5,7 @@
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/backends/backend.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define FIRST_DRIVER 13000 /* pools of managed memory */
 

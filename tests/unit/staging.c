@@ -9,7 +9,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 struct ag_driver ag_cu;
 
