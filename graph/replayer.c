@@ -26,7 +26,7 @@
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define MAX_SEGMENT (1u << 15) /* operations; bounds memory, whatever the settings say */
 

@@ -18,7 +18,7 @@
 #include "interpose/base/wait.h"
 #include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define MASK_WORDS  (AG_MAX_STREAMS / 64)
 #define CHUNK_BYTES (256u << 10)

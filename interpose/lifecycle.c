@@ -57,7 +57,8 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
+#include "policy/order/free.h"
 #include "policy/pressure.h"
 
 #define FORK_PATIENCE_S 1

@@ -24,7 +24,9 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/free.h"
+#include "policy/order/host_wait.h"
 #include "policy/pressure.h"
 
 static struct ag_request_params defaults = {.policy = AG_POLICY_POOL};
@@ -166,10 +168,25 @@ static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement pl
                                  ag_managed_pool(device, &pool) == CUDA_SUCCESS);
 }
 
+static void count_fallback(const struct ag_device *device, enum ag_fallback why)
+{
+    static const enum ag_stat counters[AG_N_FALLBACKS] = {
+        [AG_FALLBACK_CAPTURE] = AG_STAT_FALLBACK_CAPTURE,
+        [AG_FALLBACK_EXPORTER] = AG_STAT_FALLBACK_EXPORTER,
+        [AG_FALLBACK_NO_POOL] = AG_STAT_FALLBACK_NO_POOL,
+        [AG_FALLBACK_NO_MANAGED] = AG_STAT_FALLBACK_NO_MANAGED,
+    };
+
+    if (why == AG_FALLBACK_NO_MANAGED && !ag_stats_counter(counters[why]))
+        ag_log_warn("device %d has no concurrent managed access: its memory stays native",
+                    device->ordinal);
+    ag_stats_add(counters[why], 1);
+}
+
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
 {
-    struct ag_request request = {.bytes = bytes, .capture_open = ag_capture_is_open()};
-    struct ag_facts facts = {.known_context = true};
+    struct ag_request request = {.capture_open = ag_capture_is_open()};
+    struct ag_facts facts = {.has_managed = context->device->has_managed};
     struct ag_request_params params = defaults;
     struct plan plan = {.rule = -1};
     bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
@@ -179,14 +196,9 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
     request.exported = exporter && !names_placement(plan.rule);
     if (!request.capture_open && params.policy == AG_POLICY_POOL)
         facts.has_pool = ag_pool_ready(context->device);
-    facts.has_managed = context->device->has_managed;
     plan.decision = ag_decide(&request, &facts, params.policy);
-    if (plan.decision.fallback == AG_STAT_FALLBACK_NO_MANAGED &&
-        !ag_stats_counter(plan.decision.fallback))
-        ag_log_warn("device %d has no concurrent managed access: its memory stays native",
-                    context->device->ordinal);
-    if (plan.decision.fallback != AG_N_STATS)
-        ag_stats_add(plan.decision.fallback, 1);
+    if (plan.decision.fallback != AG_FALLBACK_NONE)
+        count_fallback(context->device, plan.decision.fallback);
     plan.desc = desc_of(context->device, plan.decision.place, &params, bytes);
     return plan;
 }

@@ -1,7 +1,7 @@
 /* The decision itself: see decide.h. */
 #include "policy/decide.h"
 
-static struct ag_decision fall_back(enum ag_stat why)
+static struct ag_decision fall_back(enum ag_fallback why)
 {
     return (struct ag_decision){AG_PLACE_NATIVE, why};
 }
@@ -14,19 +14,17 @@ struct ag_decision ag_decide(const struct ag_request *request, const struct ag_f
                                                             : AG_PLACE_NATIVE;
 
     if (place == AG_PLACE_NATIVE)
-        return (struct ag_decision){place, AG_N_STATS};
-    if (!facts->known_context)
-        return fall_back(AG_STAT_FALLBACK_NO_CONTEXT);
-    /* The driver's own allocation is legal or not exactly as natively. */
+        return (struct ag_decision){place, AG_FALLBACK_NONE};
+    /* The driver itself says whether an allocation is legal in a capture. */
     if (request->capture_open)
-        return fall_back(AG_STAT_FALLBACK_CAPTURE);
+        return fall_back(AG_FALLBACK_CAPTURE);
     if (request->exported)
-        return fall_back(AG_STAT_FALLBACK_EXPORTER);
+        return fall_back(AG_FALLBACK_EXPORTER);
     if (place == AG_PLACE_POOL && !facts->has_pool)
-        return fall_back(AG_STAT_FALLBACK_NO_POOL);
+        return fall_back(AG_FALLBACK_NO_POOL);
     if (place == AG_PLACE_MANAGED && !facts->has_managed)
-        return fall_back(AG_STAT_FALLBACK_NO_MANAGED);
-    return (struct ag_decision){place, AG_N_STATS};
+        return fall_back(AG_FALLBACK_NO_MANAGED);
+    return (struct ag_decision){place, AG_FALLBACK_NONE};
 }
 
 static bool needs_advice(const struct ag_request_params *params)

@@ -1,4 +1,5 @@
-/* Request + settings + what the device can do -> where the memory comes from. Pure. */
+/* Where the memory for a request comes from: a pure function of the request, the settings and what
+ * the device can do. */
 #ifndef AG_POLICY_DECIDE_H
 #define AG_POLICY_DECIDE_H
 
@@ -9,40 +10,50 @@
 #include "interpose/settings/options.h"
 #include "policy/mem_desc.h"
 
+/* What is asked for. */
 struct ag_request {
-    size_t bytes;
     bool capture_open; /* in any thread */
     bool exported;     /* to be handed to other processes or devices */
 };
 
+/* What the device can do. */
 struct ag_facts {
-    bool known_context; /* we keep books for it */
-    bool has_pool;      /* our pool exists on its device */
-    bool has_managed;   /* the device has concurrent managed access */
+    bool has_pool;    /* our pool exists on it */
+    bool has_managed; /* it has concurrent managed access */
+};
+
+/* Why memory is not where the policy says. */
+enum ag_fallback {
+    AG_FALLBACK_NONE, /* it is */
+    AG_FALLBACK_CAPTURE,
+    AG_FALLBACK_EXPORTER,
+    AG_FALLBACK_NO_POOL,
+    AG_FALLBACK_NO_MANAGED,
+    AG_N_FALLBACKS
 };
 
 struct ag_decision {
     enum ag_placement place;
-    enum ag_stat fallback; /* why not where the policy says; AG_N_STATS when it is there */
+    enum ag_fallback fallback;
 };
 
-/* Blocks below it share pages with others: they are neither advised nor prefetched. */
+/* Smaller blocks share pages with others, so they are neither advised nor prefetched. */
 #define AG_WORTH_ADVICE (2u * 1024u * 1024u)
-/* Up to this size the managed pool is ready sooner than a single allocation (H200: 32 MiB 0.09 ms
- * against 0.2 ms), beyond it later (2 GiB: 28 ms against 7 to 11). */
+/* Up to this size the managed pool is faster than a single allocation (H200: 0.09 ms against 0.2 ms
+ * for 32 MiB), above it slower (28 ms against 7 to 11 ms for 2 GiB). */
 #define AG_MANAGED_POOL_UP_TO (32u * 1024u * 1024u)
-
-/* The memory descriptor of managed memory that serves the params. Memory of the managed pool takes no advice:
- * where the params needs some, single allocations serve it. */
-struct ag_mem_desc ag_decide_managed(const struct ag_request_params *params, size_t bytes,
-                                     bool has_managed_pool);
-
-/* The memory descriptor of what did not fit: on the host, read by the device over the bus. Not marked as
- * accessed by the device: it is mapped at its first touch just as well, and that takes half the
- * time then (H200: 204 ms against 384 ms per GiB, then 51 GB/s both). */
-struct ag_mem_desc ag_decide_spilled(void);
 
 struct ag_decision ag_decide(const struct ag_request *request, const struct ag_facts *facts,
                              enum ag_policy policy);
+
+/* The descriptor of managed memory as `params` asks for it. Memory of the
+ * managed pool takes no advice: what needs some is allocated singly. */
+struct ag_mem_desc ag_decide_managed(const struct ag_request_params *params, size_t bytes,
+                                     bool has_managed_pool);
+
+/* The descriptor of memory that did not fit on the device: on the host, read over the bus. It is
+ * not marked as accessed by the device, since mapping it at its first touch takes half the time
+ * (H200: 204 ms against 384 ms per GiB; then 51 GB/s either way). */
+struct ag_mem_desc ag_decide_spilled(void);
 
 #endif

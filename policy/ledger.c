@@ -2,6 +2,7 @@
 #include "policy/ledger.h"
 
 #include "interpose/base/arena.h"
+#include "interpose/base/hash.h"
 #include "interpose/base/map.h"
 #include "interpose/base/wait.h"
 
@@ -24,12 +25,12 @@ static _Atomic unsigned begun[PLACES];
 /* Neighbouring allocations lie 512 B or more apart. */
 static unsigned shard_of(CUdeviceptr address)
 {
-    return (unsigned)((address >> 9) * 0x9e3779b97f4a7c15u >> 58) % SHARDS;
+    return (unsigned)(ag_hash_spread(address >> 9) >> 58) % SHARDS;
 }
 
 static _Atomic unsigned *place_of(CUdeviceptr address)
 {
-    return &begun[(address >> PAGE_BITS) * 0x9e3779b97f4a7c15u >> 52];
+    return &begun[ag_hash_spread(address >> PAGE_BITS) >> 52];
 }
 
 bool ag_ledger_may_have(CUdeviceptr address)

@@ -7,7 +7,8 @@
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/ipc/ipc.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/private_stream.h"
 
 static struct ag_size cache_limit, pending_limit;
 

@@ -18,7 +18,7 @@
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define ALIGNMENT 64u
 

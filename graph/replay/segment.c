@@ -26,7 +26,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 static struct {
     struct ag_history_limits limits;

@@ -13,7 +13,7 @@
 #include "interpose/base/pages.h"
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
-#include "policy/order.h"
+#include "policy/order/fence.h"
 
 #define MAX_BLOCKS  128u
 #define MAX_BYTES   (256ull << 20) /* of all blocks; twice as much is needed beside them */

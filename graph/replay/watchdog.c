@@ -23,7 +23,7 @@
 #include "interpose/base/thread.h"
 #include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/fence.h"
 
 #define STACK_BYTES (128u << 10)
 

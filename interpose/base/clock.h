@@ -14,6 +14,14 @@ static inline uint64_t ag_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* The time `timeout_ns` from now; UINT64_MAX, which never comes, where that lies beyond it. */
+static inline uint64_t ag_clock_after(uint64_t timeout_ns)
+{
+    uint64_t now = ag_clock_ns();
+
+    return timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+}
+
 /* Ticks of a constant-rate counter; the report scales them by the time that passed between two
  * readings of both clocks, so their unit never matters elsewhere. */
 static inline uint64_t ag_clock_ticks(void)

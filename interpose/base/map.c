@@ -3,12 +3,9 @@
 
 #include <sys/mman.h>
 
-#define FIRST_CAPACITY 256u
+#include "interpose/base/hash.h"
 
-static size_t place_of(uint64_t key, size_t capacity)
-{
-    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (capacity - 1);
-}
+#define FIRST_CAPACITY 256u
 
 static bool grow(struct ag_map *map)
 {
@@ -23,7 +20,7 @@ static bool grow(struct ag_map *map)
 
         if (!map->entries[i].key)
             continue;
-        place = place_of(map->entries[i].key, capacity);
+        place = ag_hash_entry(map->entries[i].key, capacity);
         while (entries[place].key)
             place = (place + 1) & (capacity - 1);
         entries[place] = map->entries[i];
@@ -38,7 +35,7 @@ static bool grow(struct ag_map *map)
 /* The place of `key`, or of the hole where it belongs. Only with capacity > 0. */
 static size_t find(const struct ag_map *map, uint64_t key)
 {
-    size_t place = place_of(key, map->capacity);
+    size_t place = ag_hash_entry(key, map->capacity);
 
     while (map->entries[place].key && map->entries[place].key != key)
         place = (place + 1) & (map->capacity - 1);
@@ -76,7 +73,7 @@ void *ag_map_take(struct ag_map *map, uint64_t key)
         return NULL;
     for (next = (hole + 1) & (map->capacity - 1); map->entries[next].key;
          next = (next + 1) & (map->capacity - 1)) {
-        size_t home = place_of(map->entries[next].key, map->capacity);
+        size_t home = ag_hash_entry(map->entries[next].key, map->capacity);
 
         if (((next - home) & (map->capacity - 1)) >= ((next - hole) & (map->capacity - 1))) {
             map->entries[hole] = map->entries[next];

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/base/clock.h"
+
 #define TURNS_AWAKE 256u
 #define YIELD_EVERY 16u
 #define FIRST_NS    20000u
@@ -52,4 +54,12 @@ void ag_wait_turn(struct ag_wait *wait)
     } else {
         pause_processor();
     }
+}
+
+bool ag_wait_turn_until(struct ag_wait *wait, uint64_t until_ns)
+{
+    if (ag_clock_ns() > until_ns)
+        return false;
+    ag_wait_turn(wait);
+    return true;
 }

@@ -9,11 +9,16 @@
 #ifndef AG_BASE_WAIT_H
 #define AG_BASE_WAIT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct ag_wait {
     unsigned turns; /* so far */
 };
 
 /* One turn of it. Keeps errno, and is no point at which a thread is cancelled. */
 void ag_wait_turn(struct ag_wait *wait);
+/* The same, unless ag_clock_ns() is past `until_ns`: then false, at once. */
+bool ag_wait_turn_until(struct ag_wait *wait, uint64_t until_ns);
 
 #endif

@@ -29,7 +29,8 @@
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_pools.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
+#include "policy/order/host_wait.h"
 
 #define SECOND_NS 1000000000u
 

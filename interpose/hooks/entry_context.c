@@ -9,7 +9,7 @@
 #include "policy/contexts/context.h"
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
 
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device)
 {

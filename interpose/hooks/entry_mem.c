@@ -4,7 +4,7 @@
 #include "interpose/hooks/entry.h"
 #include "policy/alloc.h"
 #include "policy/answers.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
 
 AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {

@@ -5,7 +5,7 @@
 #include "interpose/hooks/image.h"
 #include "interpose/resolve/trampoline.h"
 #include "policy/managed/kernel_params.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
 #include "policy/pressure.h"
 
 /* Device printf comes out while the host waits: natively before what the host prints after

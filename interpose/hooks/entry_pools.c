@@ -1,14 +1,14 @@
 /* Hooks of the stream-ordered allocator: the program's own pools, and what it takes from them.
  *
  * Everything passes through. Pools whose memory the host may read, and memory that other processes
- * get, make unfinished work visible (policy/order.c): noted before the call, as in
+ * get, make unfinished work visible (policy/order/drain.h): noted before the call, as in
  * entry_visible.c. */
 #include "graph/replayer.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
 
 /* --- allocations and frees --- */
 

@@ -4,7 +4,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/managed/kernel_params.h"
-#include "policy/order.h"
+#include "policy/order/host_wait.h"
 
 #define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 

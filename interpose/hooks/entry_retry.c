@@ -4,7 +4,7 @@
 #include "interpose/hooks/entry.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
 #include "policy/pressure.h"
 
 #define RETRIED(symbol, parameters, ...)                                         \

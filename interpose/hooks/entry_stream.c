@@ -1,8 +1,11 @@
-/* Hooks of streams and captures: they decide which order of frees is exact (policy/order.c). */
+/* Hooks of streams and captures: they decide how a free is ordered (policy/order/free.h). */
 #include "interpose/hooks/entry_replay.h"
 #include "policy/alloc.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/drain.h"
+#include "policy/order/fence.h"
+#include "policy/order/free.h"
 
 /* Around the creation of a stream that will not wait for the NULL stream, if it is one. */
 static struct ag_context *coming(unsigned int flags)

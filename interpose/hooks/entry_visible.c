@@ -1,5 +1,5 @@
 /* Hooks of calls that let the host, or somebody else, see unfinished work: frees drain from then on
- * (policy/order.c). Noted before the call, so that no free in between can be ordered. */
+ * (policy/order/drain.h). Noted before the call, so that no free in between can be ordered. */
 #include <string.h>
 
 #include "graph/record/op.h"
@@ -7,7 +7,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/settings/caller.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
 
 #define NOTED(how, symbol, parameters, ...)               \
     AG_ENTRY CUresult symbol parameters                   \

@@ -18,7 +18,7 @@
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 #include "policy/pressure.h"
 
 static const struct ag_rules *rules; /* NULL: none says async=managed */

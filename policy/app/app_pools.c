@@ -15,10 +15,11 @@
 
 #include "interpose/base/helper.h"
 #include "interpose/base/lock.h"
+#include "interpose/base/raise.h"
 #include "interpose/base/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define OTHERS (AG_APP_POOLS - 1)
 #define NO_ROW UINT32_MAX
@@ -256,15 +257,6 @@ unsigned ag_app_pools_find(CUmemoryPool pool)
 
 /* --- levels --- */
 
-static void raise_to(_Atomic uint64_t *value, uint64_t to)
-{
-    uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
-
-    while (now < to && !atomic_compare_exchange_weak_explicit(value, &now, to, memory_order_relaxed,
-                                                              memory_order_relaxed))
-        ;
-}
-
 /* Asks the driver for the highest levels of the row's pool, if something was taken from it. */
 static void ask_levels(unsigned i)
 {
@@ -282,8 +274,8 @@ static void ask_levels(unsigned i)
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved) ==
             CUDA_SUCCESS &&
         ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used) == CUDA_SUCCESS) {
-        raise_to(&told->reserved_high, reserved);
-        raise_to(&told->used_high, used);
+        ag_raise_to(&told->reserved_high, reserved);
+        ag_raise_to(&told->used_high, used);
         told->has_levels = true;
     }
     ag_capture_restore(previous);

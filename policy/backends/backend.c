@@ -4,7 +4,9 @@
 #include "interpose/driver/driver.h"
 #include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/fence.h"
+#include "policy/order/private_stream.h"
 #include "policy/pressure.h"
 
 static CUresult allocate_native(size_t bytes, CUdeviceptr *ret_address, size_t *ret_size)

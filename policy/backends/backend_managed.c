@@ -11,7 +11,7 @@
 
 #include "interpose/driver/driver.h"
 #include "policy/decide.h"
-#include "policy/order.h"
+#include "policy/order/private_stream.h"
 
 #define HOST_SHARE_PERCENT 90u /* of the host's memory that ours may take, so that it lives on */
 

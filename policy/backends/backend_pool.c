@@ -2,14 +2,13 @@
 #include "policy/backends/backend.h"
 
 #include "interpose/base/log.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/once.h"
 #include "interpose/driver/driver.h"
 #include "policy/backends/managed_pool.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/private_stream.h"
 
 static struct ag_size keep = {.value = UINT64_MAX};
-
-enum pool_state { POOL_NONE, POOL_BEING_MADE, POOL_READY, POOL_REFUSED };
 
 void ag_pool_configure(struct ag_size new_keep)
 {
@@ -89,27 +88,18 @@ static CUresult make_pool(struct ag_device *device)
 
 bool ag_pool_ready(struct ag_device *device)
 {
-    int state = atomic_load_explicit(&device->pool_state, memory_order_acquire);
-    struct ag_wait wait = {0};
     CUresult result;
 
-    while (state == POOL_NONE || state == POOL_BEING_MADE) {
-        if (state == POOL_NONE && !device->has_pools)
-            return false;
-        if (state == POOL_NONE &&
-            atomic_compare_exchange_strong(&device->pool_state, &state, POOL_BEING_MADE)) {
-            result = make_pool(device);
-            state = result == CUDA_SUCCESS ? POOL_READY : POOL_REFUSED;
-            if (result != CUDA_SUCCESS)
-                ag_log_warn("no pool on device %d (%s): its memory stays native", device->ordinal,
-                            ag_driver_error_name(result));
-            atomic_store_explicit(&device->pool_state, state, memory_order_release);
-            break;
-        }
-        ag_wait_turn(&wait); /* another thread is making it */
-        state = atomic_load_explicit(&device->pool_state, memory_order_acquire);
+    if (!device->has_pools)
+        return false;
+    if (ag_once_begin(&device->pool_state)) {
+        result = make_pool(device);
+        if (result != CUDA_SUCCESS)
+            ag_log_warn("no pool on device %d (%s): its memory stays native", device->ordinal,
+                        ag_driver_error_name(result));
+        ag_once_end(&device->pool_state, result == CUDA_SUCCESS ? AG_ONCE_DONE : AG_ONCE_FAILED);
     }
-    return state == POOL_READY;
+    return ag_once_is_done(&device->pool_state);
 }
 
 CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t bytes,
@@ -134,7 +124,7 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
 
 static bool has_pool(struct ag_device *device)
 {
-    return atomic_load_explicit(&device->pool_state, memory_order_acquire) == POOL_READY;
+    return ag_once_is_done(&device->pool_state);
 }
 
 void ag_pool_trim(struct ag_device *device)
@@ -173,5 +163,5 @@ uint64_t ag_pool_idle(struct ag_device *device)
 
 void ag_pool_begin_child(struct ag_device *device)
 {
-    atomic_store(&device->pool_state, POOL_NONE);
+    atomic_store(&device->pool_state, AG_ONCE_TO_DO);
 }

@@ -2,14 +2,12 @@
 #include "policy/backends/managed_pool.h"
 
 #include "interpose/base/log.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/once.h"
 #include "interpose/driver/driver.h"
 #include "policy/backends/backend.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 #define FIRST_DRIVER 13000 /* pools of managed memory */
-
-enum pool_state { POOL_NONE, POOL_BEING_MADE, POOL_READY, POOL_REFUSED };
 
 static struct ag_size keep = {.value = UINT64_MAX};
 
@@ -47,8 +45,8 @@ static CUresult make_pool(struct ag_device *device)
     return result;
 }
 
-/* By the thread that set BEING_MADE. A capture that begins meanwhile is not harmed. */
-static int make_now(struct ag_device *device)
+/* By the first thread that needs it. A capture that begins meanwhile is not harmed. */
+static enum ag_once make_now(struct ag_device *device)
 {
     CUstreamCaptureMode previous = ag_capture_relax();
     CUresult result = make_pool(device);
@@ -58,27 +56,16 @@ static int make_now(struct ag_device *device)
     if (result != CUDA_SUCCESS)
         ag_log_info("device %d has no managed pool (%s)", device->ordinal,
                     ag_driver_error_name(result));
-    return result == CUDA_SUCCESS ? POOL_READY : POOL_REFUSED;
+    return result == CUDA_SUCCESS ? AG_ONCE_DONE : AG_ONCE_FAILED;
 }
 
 CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool)
 {
-    int state = atomic_load_explicit(&device->managed_state, memory_order_acquire);
-    struct ag_wait wait = {0};
-
-    while (state != POOL_READY && state != POOL_REFUSED) {
-        if (state == POOL_NONE && ag_capture_is_open())
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        if (state == POOL_NONE &&
-            atomic_compare_exchange_strong(&device->managed_state, &state, POOL_BEING_MADE)) {
-            state = make_now(device);
-            atomic_store_explicit(&device->managed_state, state, memory_order_release);
-            break;
-        }
-        ag_wait_turn(&wait); /* another thread is making it */
-        state = atomic_load_explicit(&device->managed_state, memory_order_acquire);
-    }
-    if (state == POOL_REFUSED)
+    if (ag_once_state(&device->managed_state) == AG_ONCE_TO_DO && ag_capture_is_open())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (ag_once_begin(&device->managed_state))
+        ag_once_end(&device->managed_state, make_now(device));
+    if (!ag_once_is_done(&device->managed_state))
         return device->managed_refusal;
     *ret_pool = device->managed_pool;
     return CUDA_SUCCESS;
@@ -86,7 +73,7 @@ CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool)
 
 bool ag_managed_pool_exists(struct ag_device *device)
 {
-    return atomic_load_explicit(&device->managed_state, memory_order_acquire) == POOL_READY;
+    return ag_once_is_done(&device->managed_state);
 }
 
 CUmemoryPool ag_managed_pool_made(struct ag_device *device)
@@ -107,5 +94,5 @@ void ag_managed_pool_trim(struct ag_device *device)
 
 void ag_managed_pool_begin_child(struct ag_device *device)
 {
-    atomic_store(&device->managed_state, POOL_NONE);
+    atomic_store(&device->managed_state, AG_ONCE_TO_DO);
 }

@@ -11,7 +11,8 @@
 #include "interpose/report/stats.h"
 #include "policy/budget.h"
 #include "policy/contexts/green_context.h"
-#include "policy/order.h"
+#include "policy/order/drain.h"
+#include "policy/order/free.h"
 
 #define VISIT_NS 1000000000u
 
@@ -167,10 +168,10 @@ static struct ag_context *take_spare(void)
 static void clear(struct ag_context *spare)
 {
     (void)ag_cache_empty(&spare->cache);
-    spare->ordered.event = spare->draining.event = spare->alloc_event = NULL;
+    spare->barrier.event = spare->mark.event = spare->alloc_event = NULL;
     spare->alloc_stream = spare->free_stream = NULL;
     atomic_store_explicit(&spare->has_nonblocking_stream, false, memory_order_relaxed);
-    atomic_store_explicit(&spare->resources_state, 0, memory_order_relaxed);
+    atomic_store_explicit(&spare->resources_state, AG_ONCE_TO_DO, memory_order_relaxed);
     ag_free_context_gone(spare);
     atomic_store_explicit(&spare->leaving, false, memory_order_relaxed);
 }
@@ -320,13 +321,14 @@ void ag_context_primary_released(int device)
 
 void ag_context_ending(struct ag_context *context)
 {
-    uint64_t until = ag_clock_ns() + VISIT_NS;
+    uint64_t until = ag_clock_after(VISIT_NS);
     struct ag_wait wait = {0};
 
     atomic_store_explicit(&context->leaving, true, memory_order_seq_cst);
     /* What they wait for is done: the context's work was waited for before. */
-    while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) && ag_clock_ns() < until)
-        ag_wait_turn(&wait);
+    while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) &&
+           ag_wait_turn_until(&wait, until))
+        ;
 }
 
 void ag_context_forget(struct ag_context *context)
@@ -440,8 +442,6 @@ void ag_context_restore(bool pushed)
         (void)ag_cu.cuCtxPopCurrent_v2(&popped);
 }
 
-enum resources { NOT_MADE, BEING_MADE, MADE };
-
 static void drop_event(CUevent *event)
 {
     if (*event)
@@ -451,8 +451,8 @@ static void drop_event(CUevent *event)
 
 static void drop_resources(struct ag_context *context)
 {
-    drop_event(&context->ordered.event);
-    drop_event(&context->draining.event);
+    drop_event(&context->barrier.event);
+    drop_event(&context->mark.event);
     drop_event(&context->alloc_event);
     if (context->alloc_stream)
         (void)ag_cu.cuStreamDestroy_v2(context->alloc_stream);
@@ -462,10 +462,10 @@ static void drop_resources(struct ag_context *context)
 /* The context is current. */
 static CUresult make_resources(struct ag_context *context)
 {
-    CUresult result = ag_cu.cuEventCreate(&context->ordered.event, CU_EVENT_DISABLE_TIMING);
+    CUresult result = ag_cu.cuEventCreate(&context->barrier.event, CU_EVENT_DISABLE_TIMING);
 
     if (result == CUDA_SUCCESS)
-        result = ag_cu.cuEventCreate(&context->draining.event, CU_EVENT_DISABLE_TIMING);
+        result = ag_cu.cuEventCreate(&context->mark.event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuEventCreate(&context->alloc_event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
@@ -478,26 +478,34 @@ static CUresult make_resources(struct ag_context *context)
     return result;
 }
 
-CUresult ag_context_init_resources(struct ag_context *context)
+CUresult ag_context_make_resources(struct ag_context *context)
 {
-    int state = atomic_load_explicit(&context->resources_state, memory_order_acquire);
-    struct ag_wait wait = {0};
     CUresult result;
     bool pushed;
 
-    while (state != MADE) {
-        if (state == NOT_MADE &&
-            atomic_compare_exchange_strong(&context->resources_state, &state, BEING_MADE)) {
-            result = ag_context_make_current(context, &pushed);
-            if (result == CUDA_SUCCESS)
-                result = make_resources(context);
-            ag_context_restore(pushed);
-            atomic_store_explicit(&context->resources_state,
-                                  result == CUDA_SUCCESS ? MADE : NOT_MADE, memory_order_release);
-            return result;
-        }
-        ag_wait_turn(&wait); /* another thread is at it */
-        state = atomic_load_explicit(&context->resources_state, memory_order_acquire);
-    }
-    return CUDA_SUCCESS;
+    if (!ag_once_begin(&context->resources_state))
+        return CUDA_SUCCESS;
+    result = ag_context_make_current(context, &pushed);
+    if (result == CUDA_SUCCESS)
+        result = make_resources(context);
+    ag_context_restore(pushed);
+    ag_once_end(&context->resources_state, result == CUDA_SUCCESS ? AG_ONCE_DONE : AG_ONCE_TO_DO);
+    return result;
+}
+
+bool ag_error_is_sticky(CUresult result)
+{
+    return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED) ||
+           result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_DEINITIALIZED;
+}
+
+CUresult ag_context_sticky_error(struct ag_context *context)
+{
+    CUstreamCaptureStatus status;
+    CUresult result;
+
+    if (!ag_cu.cuStreamIsCapturing || !ag_context_has_resources(context))
+        return CUDA_SUCCESS;
+    result = ag_cu.cuStreamIsCapturing(context->free_stream, &status);
+    return ag_error_is_sticky(result) ? result : CUDA_SUCCESS;
 }

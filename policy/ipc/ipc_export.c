@@ -20,7 +20,10 @@
 #include "policy/ipc/ipc_lease.h"
 #include "policy/ipc/ipc_socket.h"
 #include "policy/ledger.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/drain.h"
+#include "policy/order/host_wait.h"
+#include "policy/order/private_stream.h"
 
 /* One of our pools, by its place in the table. */
 struct shared_pool {

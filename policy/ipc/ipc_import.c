@@ -22,7 +22,10 @@
 #include "policy/ipc/ipc_lease.h"
 #include "policy/ipc/ipc_socket.h"
 #include "policy/ledger.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
+#include "policy/order/drain.h"
+#include "policy/order/free.h"
+#include "policy/order/host_wait.h"
 
 enum state { COMING, OPEN, GOING };
 

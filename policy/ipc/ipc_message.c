@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "interpose/base/hash.h"
+
 #define VERSION        1u
 #define MAGIC_BYTES    8u
 #define CHECKSUM_BYTES 8u
@@ -45,11 +47,7 @@ static void get_bytes(const uint8_t **at, void *to, size_t n)
 /* FNV-1a: finds what is not ours or was cut, not what was forged; forging is the token's matter. */
 static uint64_t checksum(const uint8_t *bytes, size_t n)
 {
-    uint64_t sum = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < n; i++)
-        sum = (sum ^ bytes[i]) * 0x100000001b3u;
-    return sum;
+    return ag_hash_bytes(AG_HASH_FNV, bytes, n);
 }
 
 static uint8_t *begin(uint8_t *bytes, const char *magic)

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "interpose/base/hash.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/pages.h"
@@ -53,8 +54,8 @@ static uint64_t hash_of(const struct ag_layout *layout)
     uint64_t hash = layout->n * 4 + layout->is_kernel * 2 + layout->has_clusters;
 
     for (uint32_t i = 0; i < layout->n; i++) {
-        hash = (hash ^ layout->params[i].offset) * 0x9e3779b97f4a7c15u;
-        hash = (hash ^ layout->params[i].size) * 0x9e3779b97f4a7c15u;
+        hash = ag_hash_word(hash, layout->params[i].offset);
+        hash = ag_hash_word(hash, layout->params[i].size);
     }
     return hash >> 32;
 }
@@ -113,16 +114,11 @@ static bool fits(uint64_t handle)
     return handle && handle >> (64 - NUMBER_BITS) == 0;
 }
 
-static size_t place_of(uint64_t handle, size_t capacity)
-{
-    return (size_t)(handle * 0x9e3779b97f4a7c15u >> 32) & (capacity - 1);
-}
-
 /* 0 when it is not known. */
 static unsigned look_up(uint64_t handle)
 {
     struct functions *table = atomic_load_explicit(&state.functions, memory_order_acquire);
-    size_t place = table ? place_of(handle, table->capacity) : 0;
+    size_t place = table ? ag_hash_entry(handle, table->capacity) : 0;
 
     for (size_t n = 0; table && n < table->capacity;
          n++, place = (place + 1) & (table->capacity - 1)) {
@@ -138,7 +134,7 @@ static unsigned look_up(uint64_t handle)
 
 static void enter(struct functions *table, uint64_t word)
 {
-    size_t place = place_of(word >> NUMBER_BITS, table->capacity);
+    size_t place = ag_hash_entry(word >> NUMBER_BITS, table->capacity);
     uint64_t there;
 
     while ((there = atomic_load_explicit(&table->words[place], memory_order_relaxed))) {

@@ -16,14 +16,14 @@
 #include "policy/contexts/context.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 
 struct look {
     int device;
     CUstream stream;
     uint64_t now;
-    bool missing;              /* a word points to what is not on the device */
-    bool inside_gate, refused; /* refused: not on this stream, or not now */
+    bool missing;               /* a word points to what is not on the device */
+    bool inside_guard, refused; /* refused: not on this stream, or not now */
 };
 
 /* True to go on. */
@@ -100,9 +100,9 @@ static bool bring(struct look *look, uint64_t word)
 
     if (!ag_residency_missing(look->device, word, look->now))
         return true;
-    if (!look->inside_gate && !look->refused) {
-        look->inside_gate = ag_capture_guard_enter();
-        look->refused = !look->inside_gate || is_capturing(look->stream);
+    if (!look->inside_guard && !look->refused) {
+        look->inside_guard = ag_capture_guard_enter();
+        look->refused = !look->inside_guard || is_capturing(look->stream);
     }
     if (look->refused)
         return false;
@@ -168,6 +168,6 @@ void ag_prefetch_before(const struct ag_launch *launch)
     (void)walk(&look, note_missing, launch, layout);
     if (look.missing)
         (void)walk(&look, bring, launch, layout);
-    if (look.inside_gate)
+    if (look.inside_guard)
         ag_capture_guard_leave();
 }

@@ -12,6 +12,7 @@
 
 #include <sys/mman.h>
 
+#include "interpose/base/hash.h"
 #include "interpose/base/wait.h"
 
 #define SMALLEST_SHIFT 9u
@@ -47,11 +48,6 @@ static uint64_t key_of(uint64_t address, unsigned level)
     return (address >> shift_of(level)) << 4 | (level + 1);
 }
 
-static size_t place_of(uint64_t key, size_t capacity)
-{
-    return (size_t)(key * 0x9e3779b97f4a7c15u >> 32) & (capacity - 1);
-}
-
 /* --- readers --- */
 
 static bool holds(struct ag_span *span, uint64_t address)
@@ -62,7 +58,7 @@ static bool holds(struct ag_span *span, uint64_t address)
 
 static struct ag_span *look(struct ag_spans_table *table, uint64_t key, uint64_t address)
 {
-    size_t place = place_of(key, table->capacity);
+    size_t place = ag_hash_entry(key, table->capacity);
 
     /* Half of the places are empty, but a change under way may hide that. */
     for (size_t n = 0; n < table->capacity; n++, place = (place + 1) & (table->capacity - 1)) {
@@ -136,7 +132,7 @@ static void set(struct ag_spans_table *table, size_t place, uint64_t key, struct
 
 static void enter(struct ag_spans_table *table, uint64_t key, struct ag_span *span)
 {
-    size_t place = place_of(key, table->capacity);
+    size_t place = ag_hash_entry(key, table->capacity);
 
     while (key_at(table, place))
         place = (place + 1) & (table->capacity - 1);
@@ -149,7 +145,7 @@ static void vacate(struct ag_spans_table *table, size_t hole)
     size_t mask = table->capacity - 1;
 
     for (size_t next = (hole + 1) & mask; key_at(table, next); next = (next + 1) & mask) {
-        size_t home = place_of(key_at(table, next), table->capacity);
+        size_t home = ag_hash_entry(key_at(table, next), table->capacity);
 
         if (((next - home) & mask) < ((next - hole) & mask))
             continue;
@@ -162,7 +158,7 @@ static void vacate(struct ag_spans_table *table, size_t hole)
 
 static void take_out(struct ag_spans_table *table, uint64_t key, const struct ag_span *span)
 {
-    size_t place = place_of(key, table->capacity);
+    size_t place = ag_hash_entry(key, table->capacity);
 
     while (key_at(table, place) != key ||
            atomic_load_explicit(&table->entries[place].span, memory_order_relaxed) != span)

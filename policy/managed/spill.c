@@ -11,7 +11,7 @@
 #include "policy/backends/backend.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 #include "policy/pressure.h"
 
 #define MAX_SPILLED 4096u /* of those spilled beyond it none comes back */

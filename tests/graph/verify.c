@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "policy/order.h"
+#include "policy/order/fence.h"
 #include "world.h"
 
 enum { N = 12, NOT_REACHED = 42 };
@@ -25,7 +25,7 @@ static struct made made[N];
 static struct ag_op ops[N];
 static bool is_busy;
 
-/* policy/order.c, as far as it is wanted. */
+/* policy/order/fence.c, as far as it is wanted. */
 bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     (void)context;

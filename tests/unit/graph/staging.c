@@ -8,7 +8,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
 

@@ -5,25 +5,23 @@
 
 static void check_row(unsigned bits, enum ag_policy policy)
 {
-    const struct ag_request request = {.bytes = bits & 1 ? 1 : (size_t)1 << 40,
-                                       .capture_open = bits & 2};
-    const struct ag_facts facts = {
-        .known_context = bits & 4, .has_pool = bits & 8, .has_managed = bits & 16};
+    const struct ag_request request = {.capture_open = bits & 1, .exported = bits & 2};
+    const struct ag_facts facts = {.has_pool = bits & 4, .has_managed = bits & 8};
     struct ag_decision decision = ag_decide(&request, &facts, policy);
     bool could = policy == AG_POLICY_POOL ? facts.has_pool : facts.has_managed;
 
     if (policy == AG_POLICY_NATIVE) {
-        CHECK(decision.place == AG_PLACE_NATIVE && decision.fallback == AG_N_STATS);
-    } else if (facts.known_context && !request.capture_open && could) {
+        CHECK(decision.place == AG_PLACE_NATIVE && decision.fallback == AG_FALLBACK_NONE);
+    } else if (!request.capture_open && !request.exported && could) {
         CHECK_SAID(decision.place ==
                            (policy == AG_POLICY_POOL ? AG_PLACE_POOL : AG_PLACE_MANAGED) &&
-                       decision.fallback == AG_N_STATS,
+                       decision.fallback == AG_FALLBACK_NONE,
                    "bits %#x policy %d", bits, (int)policy);
     } else {
-        enum ag_stat why = !facts.known_context       ? AG_STAT_FALLBACK_NO_CONTEXT
-                           : request.capture_open     ? AG_STAT_FALLBACK_CAPTURE
-                           : policy == AG_POLICY_POOL ? AG_STAT_FALLBACK_NO_POOL
-                                                      : AG_STAT_FALLBACK_NO_MANAGED;
+        enum ag_fallback why = request.capture_open       ? AG_FALLBACK_CAPTURE
+                               : request.exported         ? AG_FALLBACK_EXPORTER
+                               : policy == AG_POLICY_POOL ? AG_FALLBACK_NO_POOL
+                                                          : AG_FALLBACK_NO_MANAGED;
 
         CHECK_SAID(decision.place == AG_PLACE_NATIVE && decision.fallback == why,
                    "bits %#x policy %d: fallback %d", bits, (int)policy, (int)decision.fallback);
@@ -34,7 +32,7 @@ int main(void)
 {
     static const enum ag_policy policies[] = {AG_POLICY_POOL, AG_POLICY_NATIVE, AG_POLICY_MANAGED};
 
-    for (unsigned bits = 0; bits < 32; bits++) {
+    for (unsigned bits = 0; bits < 16; bits++) {
         for (size_t i = 0; i < N_OF(policies); i++)
             check_row(bits, policies[i]);
     }

@@ -8,7 +8,7 @@
 #include "policy/contexts/context.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
-#include "policy/order.h"
+#include "policy/order/capture.h"
 #include "tests/common/check.h"
 
 #define MIB      (1ull << 20)
@@ -23,9 +23,8 @@ static struct ag_device devices[2] = {{.ordinal = 0, .total_bytes = 1000 * MIB},
                                       {.ordinal = 1, .total_bytes = 1000 * MIB}};
 static struct ag_context contexts[2] = {{.device = &devices[0]}, {.device = &devices[1]}};
 static unsigned n_devices = 1, current;
-static bool capture_open;
-static int inside_gate;
-static unsigned n_gates;
+_Atomic unsigned ag_captures_open;
+struct ag_capture_guard ag_capture_guard[AG_SLOTS];
 
 struct ag_context *ag_context_current(void)
 {
@@ -43,23 +42,6 @@ uint64_t ag_budget_of(uint64_t total_bytes)
     return total_bytes;
 }
 
-bool ag_capture_is_open(void)
-{
-    return capture_open;
-}
-
-bool ag_capture_guard_enter(void)
-{
-    inside_gate += !capture_open;
-    n_gates++;
-    return !capture_open;
-}
-
-void ag_capture_guard_leave(void)
-{
-    inside_gate--;
-}
-
 /* --- the driver --- */
 
 static struct {
@@ -68,14 +50,19 @@ static struct {
     CUstream stream;
     int device;
 } prefetched[64];
-static unsigned n_prefetched, n_refused;
+static unsigned n_prefetched, n_refused, n_asked;
 static CUresult answer;
 static CUstreamCaptureStatus stream_status;
 static CUstream capturing_stream;
 
+static unsigned inside_guard(void)
+{
+    return atomic_load(&ag_capture_guard[ag_slot()].inside);
+}
+
 static CUresult note(CUdeviceptr address, size_t bytes, int device, CUstream stream)
 {
-    CHECK(inside_gate == 1 && !capture_open);
+    CHECK(inside_guard() == 1 && !ag_captures_open);
     CHECK(n_prefetched < N_OF(prefetched));
     if (answer != CUDA_SUCCESS) {
         n_refused++;
@@ -97,6 +84,8 @@ static CUresult prefetch_v2(CUdeviceptr address, size_t bytes, CUmemLocation loc
 
 static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
 {
+    CHECK(inside_guard() == 1);
+    n_asked++;
     *status = stream == capturing_stream ? stream_status : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
@@ -135,7 +124,7 @@ static void launch(uintptr_t number, CUstream stream, bool per_thread, void **pa
                                .extra = extra};
 
     ag_prefetch_before(&launch);
-    CHECK(inside_gate == 0);
+    CHECK(!inside_guard());
 }
 
 static void *nothing_there(void)
@@ -163,7 +152,7 @@ static void expect(unsigned i, uint64_t address, size_t bytes, CUstream stream, 
 
 static void begin(void)
 {
-    n_prefetched = n_refused = n_gates = 0;
+    n_prefetched = n_refused = n_asked = 0;
     answer = CUDA_SUCCESS;
     for (unsigned i = 0; i < 8; i++)
         ag_residency_add(BLOCK(i), 4 * MIB, AG_RESIDENT_HOST);
@@ -193,9 +182,8 @@ static void pointers_of_every_kind(void)
     n_prefetched = 2;
     expect(1, BLOCK(2), 4 * MIB, STREAM, 0);
     launch(1, STREAM, false, params, NULL);
-    CHECK(n_prefetched == 2); /* they are there */
-    CHECK(n_gates == 1);
-    params[2] = NULL; /* the driver will say what it thinks of that */
+    CHECK(n_prefetched == 2 && n_asked == 1); /* they are there */
+    params[2] = NULL;                         /* the driver will say what it thinks of that */
     none = BLOCK(3);
     launch(1, STREAM, false, params, NULL);
     expect(2, BLOCK(3), 4 * MIB, STREAM, 0);
@@ -264,10 +252,10 @@ static void streams(void)
 static void never_in_a_capture(void)
 {
     begin();
-    capture_open = true;
+    ag_captures_open = true;
     launch_with(BLOCK(0));
-    CHECK(n_prefetched == 0 && n_gates == 0);
-    capture_open = false;
+    CHECK(n_prefetched == 0 && n_asked == 0);
+    ag_captures_open = false;
     /* One that nobody told us of. */
     capturing_stream = STREAM;
     for (stream_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;

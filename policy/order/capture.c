@@ -1,0 +1,180 @@
+/* The list of open captures, and the guard: see capture.h.
+ *
+ * `ag_captures_open` counts the captures of the list and those that are about to begin. The guard
+ * is a counter for each slot of threads, so that entering it costs no shared cache line: a thread
+ * counts itself in and then reads `ag_captures_open`; a capture counts itself there and then waits
+ * for the slots. Both are sequentially consistent, so at least one of the two sees the other. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "policy/order/capture.h"
+
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
+#include "interpose/base/log.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/contexts/context.h"
+
+#define MAX_CAPTURES  256u
+#define GUARD_WAIT_NS 100000000u
+
+_Atomic unsigned ag_captures_open;
+struct ag_capture_guard ag_capture_guard[AG_SLOTS];
+
+struct capture {
+    CUstream stream;
+    int thread; /* whose per-thread stream it is; 0 for other streams */
+    struct ag_context *context;
+};
+
+static struct {
+    struct ag_lock lock; /* guards the list */
+    struct capture open[MAX_CAPTURES];
+    unsigned n;
+} captures = {.lock = AG_LOCK_INIT(AG_RANK_CAPTURES)};
+
+/* --- the guard --- */
+
+static void wait_for_guard(void)
+{
+    uint64_t until = ag_clock_after(GUARD_WAIT_NS);
+
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        struct ag_wait wait = {0};
+
+        while (atomic_load_explicit(&ag_capture_guard[i].inside, memory_order_acquire)) {
+            if (!ag_wait_turn_until(&wait, until)) {
+                ag_log_debug("a capture begins during a driver call of ours that takes long");
+                return;
+            }
+        }
+    }
+}
+
+CUstreamCaptureMode ag_capture_relax(void)
+{
+    CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (ag_cu.cuThreadExchangeStreamCaptureMode)
+        (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
+    return previous;
+}
+
+void ag_capture_restore(CUstreamCaptureMode previous)
+{
+    if (ag_cu.cuThreadExchangeStreamCaptureMode)
+        (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
+}
+
+/* --- the list --- */
+
+/* The capture that a call of that flavour means; its context is not set. */
+static struct capture named(CUstream stream, bool per_thread)
+{
+    if (!stream && per_thread)
+        stream = CU_STREAM_PER_THREAD;
+    return (struct capture){stream, stream == CU_STREAM_PER_THREAD ? gettid() : 0, NULL};
+}
+
+/* True: no capture is open any more. */
+static bool count_out(void)
+{
+    return atomic_fetch_sub_explicit(&ag_captures_open, 1, memory_order_seq_cst) == 1;
+}
+
+/* A capture was begun, or was not: then as count_out(). One that the list has no room for is never
+ * counted out: the guard stays closed for good, which is slow but correct. */
+static bool add(struct capture capture, bool success)
+{
+    bool last = false;
+
+    ag_lock_take(&captures.lock);
+    if (!success)
+        last = count_out();
+    else if (captures.n < MAX_CAPTURES)
+        captures.open[captures.n++] = capture;
+    ag_lock_release(&captures.lock);
+    return last;
+}
+
+/* Takes the capture out of the list, still counted as open. False: it was not there. */
+static bool take(struct capture capture, struct ag_context **ret_context)
+{
+    bool found = false;
+
+    ag_lock_take(&captures.lock);
+    for (unsigned i = 0; i < captures.n && !found; i++) {
+        found =
+            captures.open[i].stream == capture.stream && captures.open[i].thread == capture.thread;
+        if (!found)
+            continue;
+        *ret_context = captures.open[i].context;
+        captures.open[i] = captures.open[--captures.n];
+    }
+    ag_lock_release(&captures.lock);
+    return found;
+}
+
+void ag_capture_opening(void)
+{
+    atomic_fetch_add_explicit(&ag_captures_open, 1, memory_order_seq_cst);
+    wait_for_guard();
+}
+
+bool ag_capture_opened(CUstream stream, bool per_thread, bool success)
+{
+    struct capture capture = named(stream, per_thread);
+
+    capture.context = success ? ag_context_current() : NULL;
+    return add(capture, success);
+}
+
+bool ag_capture_ended(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    struct capture capture;
+    struct ag_context *context;
+
+    if (!ag_capture_is_open())
+        return false;
+    capture = named(stream, per_thread);
+    if (ag_cu.cuStreamIsCapturing &&
+        ag_cu.cuStreamIsCapturing(capture.stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return false;
+    return take(capture, &context) && count_out();
+}
+
+/* The stream must not be asked about once it is gone: the driver would crash. */
+bool ag_capture_stream_destroying(CUstream stream, struct ag_context **ret_context)
+{
+    return ag_capture_is_open() && take((struct capture){.stream = stream}, ret_context);
+}
+
+bool ag_capture_stream_destroyed(CUstream stream, struct ag_context *context, bool success)
+{
+    return add((struct capture){.stream = stream, .context = context}, !success);
+}
+
+void ag_capture_context_gone(const struct ag_context *context)
+{
+    ag_lock_take(&captures.lock);
+    for (unsigned i = captures.n; i-- > 0;) {
+        if (captures.open[i].context != context)
+            continue;
+        captures.open[i] = captures.open[--captures.n];
+        (void)count_out();
+    }
+    ag_lock_release(&captures.lock);
+}
+
+void ag_capture_forget_all(void)
+{
+    atomic_store(&ag_captures_open, 0);
+    captures.n = 0;
+    for (unsigned i = 0; i < AG_SLOTS; i++)
+        atomic_store(&ag_capture_guard[i].inside, 0);
+}

@@ -1,0 +1,78 @@
+/* Reasons to drain: see drain.h. */
+#include "policy/order/drain.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+
+#include "interpose/report/stats.h"
+#include "policy/order/host_wait.h"
+
+#define BIT(reason) (1u << (reason))
+
+static _Atomic unsigned reasons;     /* bits of enum ag_drain, whether they count or not */
+static unsigned counting = UINT_MAX; /* bits of those that do, under ALLOGRAFT_FREE */
+
+void ag_drain_configure(enum ag_free_mode mode)
+{
+    counting = mode == AG_FREE_ORDERED ? BIT(AG_DRAIN_EXITING) : UINT_MAX;
+    if (mode == AG_FREE_SYNC)
+        atomic_fetch_or(&reasons, BIT(AG_DRAIN_ASKED));
+}
+
+void ag_drain_note_visible(enum ag_visible how)
+{
+    unsigned bit = BIT(AG_DRAIN_VISIBLE + how);
+
+    if (atomic_load_explicit(&reasons, memory_order_relaxed) & bit)
+        return;
+    if (atomic_fetch_or_explicit(&reasons, bit, memory_order_seq_cst) & bit)
+        return;
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
+}
+
+void ag_drain_exiting(void)
+{
+    atomic_fetch_or_explicit(&reasons, BIT(AG_DRAIN_EXITING), memory_order_seq_cst);
+}
+
+enum ag_drain ag_drain_reason(void)
+{
+    unsigned bits = atomic_load_explicit(&reasons, memory_order_seq_cst) & counting;
+
+    return bits ? (enum ag_drain)__builtin_ctz(bits) : AG_DRAIN_NOT;
+}
+
+bool ag_drain_is_never(void)
+{
+    return counting != UINT_MAX && ag_drain_reason() == AG_DRAIN_NOT;
+}
+
+void ag_drain_count(enum ag_drain why)
+{
+    static const uint16_t counters[AG_DRAIN_NOT] = {
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_PINNED] = AG_STAT_DRAIN_PINNED,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_REGISTERED] = AG_STAT_DRAIN_REGISTERED,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_MANAGED] = AG_STAT_DRAIN_MANAGED,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_PAGEABLE] = AG_STAT_DRAIN_PAGEABLE,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_HOST_FUNCTION] = AG_STAT_DRAIN_HOST_FUNCTION,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_SHARED] = AG_STAT_DRAIN_SHARED,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_EXTERNAL] = AG_STAT_DRAIN_EXTERNAL,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_RDMA] = AG_STAT_DRAIN_RDMA,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_PRINTF] = AG_STAT_DRAIN_PRINTF,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_PEERS] = AG_STAT_DRAIN_PEERS,
+        [AG_DRAIN_VISIBLE + AG_VISIBLE_CONTEXTS] = AG_STAT_DRAIN_CONTEXTS,
+        [AG_DRAIN_ASKED] = AG_STAT_DRAIN_ASKED,
+        [AG_DRAIN_CAPTURE] = AG_STAT_DRAIN_CAPTURE,
+        [AG_DRAIN_NO_FENCE] = AG_STAT_DRAIN_NO_FENCE,
+        [AG_DRAIN_EXITING] = AG_STAT_DRAIN_EXITING,
+        [AG_DRAIN_NO_THREAD] = AG_STAT_DRAIN_NO_THREAD,
+    };
+
+    ag_stats_add(AG_STAT_FREE_DRAINED, 1);
+    ag_stats_add((enum ag_stat)counters[why], 1);
+}
+
+void ag_drain_forget_all(void)
+{
+    atomic_fetch_and(&reasons, BIT(AG_DRAIN_EXITING) | BIT(AG_DRAIN_ASKED));
+}

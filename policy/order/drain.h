@@ -1,0 +1,58 @@
+/* Must a free drain, that is wait on the host for all work of its context, as a native one does?
+ *
+ * Under ALLOGRAFT_FREE=auto frees are ordered on the device as long as nothing in the program could
+ * tell, and drain from the moment that something could. Example: once the program has pinned host
+ * memory, a kernel may write there; a program that reads it after a cudaFree, without another wait,
+ * is right natively and must stay right. */
+#ifndef AG_POLICY_ORDER_DRAIN_H
+#define AG_POLICY_ORDER_DRAIN_H
+
+#include <stdbool.h>
+
+#include "interpose/settings/options.h"
+
+/* What lets somebody see that work is unfinished after cudaFree has returned. */
+enum ag_visible {
+    AG_VISIBLE_PINNED,
+    AG_VISIBLE_REGISTERED,
+    AG_VISIBLE_MANAGED,
+    AG_VISIBLE_PAGEABLE,
+    AG_VISIBLE_HOST_FUNCTION,
+    AG_VISIBLE_SHARED,
+    AG_VISIBLE_EXTERNAL,
+    AG_VISIBLE_RDMA,
+    AG_VISIBLE_PRINTF,
+    AG_VISIBLE_PEERS,
+    AG_VISIBLE_CONTEXTS,
+    AG_N_VISIBLE
+};
+
+/* Why a free drains. Of several reasons the first is counted. */
+enum ag_drain {
+    AG_DRAIN_EXITING,
+    AG_DRAIN_ASKED,
+    AG_DRAIN_VISIBLE, /* + enum ag_visible */
+    AG_DRAIN_CAPTURE = AG_DRAIN_VISIBLE + AG_N_VISIBLE,
+    AG_DRAIN_NO_FENCE,
+    AG_DRAIN_NO_THREAD,
+    AG_DRAIN_NOT, /* it does not */
+};
+
+void ag_drain_configure(enum ag_free_mode mode);
+/* From now on frees drain under ALLOGRAFT_FREE=auto. Called before the driver call that makes it
+ * so; completes the host's pending wait. */
+void ag_drain_note_visible(enum ag_visible how);
+/* From now on every free drains: the process ends. */
+void ag_drain_exiting(void);
+
+/* Why a free that begins now has to drain; AG_DRAIN_NOT if it need not. */
+enum ag_drain ag_drain_reason(void);
+/* ALLOGRAFT_FREE=ordered, and the process does not end: frees do not even drain in a capture. */
+bool ag_drain_is_never(void);
+/* Counts a free that has drained. */
+void ag_drain_count(enum ag_drain why);
+
+/* In a forked child nothing is visible yet. */
+void ag_drain_forget_all(void);
+
+#endif

@@ -1,0 +1,172 @@
+/* Placing fences, and waiting for them: see fence.h.
+ *
+ * `placed` only grows, and only once the driver has taken the event. The flag that rules out way
+ * (a) is set before the non-blocking stream is created, and read again after way (a) was taken. */
+#include "policy/order/fence.h"
+
+#include "interpose/base/clock.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/contexts/context.h"
+#include "policy/order/capture.h"
+
+bool ag_fence_needs_context(struct ag_context *context)
+{
+    return atomic_load_explicit(&context->has_nonblocking_stream, memory_order_seq_cst) ||
+           ag_context_count() > 1;
+}
+
+struct wait_request {
+    CUevent event;
+    CUresult result;
+};
+
+static void make_wait(struct ag_context *context, void *data)
+{
+    struct wait_request *request = data;
+    CUresult result = ag_cu.cuCtxWaitEvent(context->handle, request->event);
+
+    if (result != CUDA_SUCCESS)
+        request->result = result;
+}
+
+CUresult ag_fence_wait_everywhere(struct ag_context *context, CUevent event)
+{
+    struct wait_request request = {event, CUDA_SUCCESS};
+
+    if (ag_context_count() == 1)
+        return ag_cu.cuCtxWaitEvent(context->handle, event);
+    ag_context_each(make_wait, &request);
+    return request.result;
+}
+
+static CUresult record_on_null_stream(struct ag_context *context, CUevent event)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventRecord(event, NULL);
+    ag_context_restore(pushed);
+    return result;
+}
+
+/* Places the event behind all work so far. Inside the capture guard. */
+typedef CUresult fence_function(struct ag_context *context, CUevent event);
+
+static CUresult record_barrier(struct ag_context *context, CUevent event)
+{
+    CUresult result;
+
+    if (!ag_fence_needs_context(context)) {
+        result = record_on_null_stream(context, event);
+        if (result != CUDA_SUCCESS || !ag_fence_needs_context(context))
+            return result;
+    }
+    if (!context->device->has_fences)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    result = ag_cu.cuCtxRecordEvent(context->handle, event);
+    return result == CUDA_SUCCESS ? ag_fence_wait_everywhere(context, event) : result;
+}
+
+static CUresult record_mark(struct ag_context *context, CUevent event)
+{
+    if (context->device->has_fences)
+        return ag_cu.cuCtxRecordEvent(context->handle, event);
+    return ag_fence_needs_context(context) ? CUDA_ERROR_NOT_SUPPORTED
+                                           : record_on_null_stream(context, event);
+}
+
+/* By the thread that has the turn. */
+static enum ag_fence_result place_now(struct ag_context *context, CUevent *event,
+                                      fence_function *record)
+{
+    CUresult result = ag_context_init_resources(context);
+
+    if (result != CUDA_SUCCESS)
+        return AG_FENCE_NOT_PLACED;
+    if (!ag_capture_guard_enter())
+        return AG_FENCE_IN_CAPTURE;
+    result = record(context, *event);
+    ag_capture_guard_leave();
+    return result == CUDA_SUCCESS ? AG_FENCE_PLACED : AG_FENCE_NOT_PLACED;
+}
+
+static enum ag_fence_result place(struct ag_context *context, struct ag_fence *fence,
+                                  fence_function *record)
+{
+    uint64_t ticket = atomic_fetch_add_explicit(&fence->requested, 1, memory_order_seq_cst) + 1;
+    struct ag_wait wait = {0};
+    enum ag_fence_result result;
+    uint64_t covers;
+
+    for (;;) {
+        if (atomic_load_explicit(&fence->placed, memory_order_acquire) >= ticket)
+            return AG_FENCE_PLACED;
+        if (!atomic_flag_test_and_set_explicit(&fence->turn, memory_order_acquire))
+            break;
+        ag_wait_turn(&wait);
+    }
+    covers = atomic_load_explicit(&fence->requested, memory_order_seq_cst);
+    result = place_now(context, &fence->event, record);
+    if (result == AG_FENCE_PLACED)
+        atomic_store_explicit(&fence->placed, covers, memory_order_release);
+    atomic_flag_clear_explicit(&fence->turn, memory_order_release);
+    return result;
+}
+
+enum ag_fence_result ag_fence_place_barrier(struct ag_context *context)
+{
+    return place(context, &context->barrier, record_barrier);
+}
+
+enum ag_fence_result ag_fence_place_mark(struct ag_context *context)
+{
+    return place(context, &context->mark, record_mark);
+}
+
+CUresult ag_fence_wait_on_host(CUevent event)
+{
+    bool in_capture = ag_capture_is_open();
+    CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUresult result;
+
+    if (in_capture)
+        previous = ag_capture_relax();
+    result = ag_cu.cuEventSynchronize(event);
+    if (in_capture)
+        ag_capture_restore(previous);
+    return result;
+}
+
+bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
+{
+    uint64_t until = ag_clock_after(timeout_ns);
+    enum ag_fence_result placed = ag_fence_place_mark(context);
+    CUstreamCaptureMode previous;
+    struct ag_wait wait = {0};
+    CUresult result;
+
+    if (placed != AG_FENCE_PLACED)
+        return placed == AG_FENCE_NOT_PLACED;
+    previous = ag_capture_relax(); /* a capture may begin meanwhile */
+    while ((result = ag_cu.cuEventQuery(context->mark.event)) == CUDA_ERROR_NOT_READY &&
+           ag_wait_turn_until(&wait, until))
+        ;
+    ag_capture_restore(previous);
+    return result != CUDA_ERROR_NOT_READY;
+}
+
+static void note_nonblocking(struct ag_context *context, void *unused)
+{
+    (void)unused;
+    atomic_store_explicit(&context->has_nonblocking_stream, true, memory_order_seq_cst);
+}
+
+void ag_fence_nonblocking_coming(struct ag_context *context)
+{
+    if (context)
+        note_nonblocking(context, NULL);
+    else
+        ag_context_each(note_nonblocking, NULL);
+}

@@ -1,0 +1,187 @@
+/* Ordered and draining frees, and frees in a capture: see free.h. */
+#include "policy/order/free.h"
+
+#include <stdatomic.h>
+
+#include "interpose/driver/driver.h"
+#include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order/capture.h"
+#include "policy/order/drain.h"
+#include "policy/order/fence.h"
+#include "policy/order/host_wait.h"
+#include "policy/order/private_stream.h"
+
+#define PROBE_BYTES 4096u
+
+/* The driver's own free decides whether a free is legal now, and waits as it does. */
+static CUresult free_like_the_driver(struct ag_context *context)
+{
+    CUdeviceptr probe = 0;
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ag_cu.cuMemAlloc_v2(&probe, 1);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) /* managed memory obeys the same rules, and has room */
+        result = ag_cu.cuMemAllocManaged(&probe, PROBE_BYTES, CU_MEM_ATTACH_GLOBAL);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuMemFree_v2(probe);
+    ag_context_restore(pushed);
+    return result;
+}
+
+/* Could a native free return that? It refuses in a capture, and returns sticky errors. Other errors
+ * of our probes do not concern the program. */
+static bool is_native_answer(CUresult result)
+{
+    return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+            result <= CUDA_ERROR_CAPTURED_EVENT) ||
+           ag_error_is_sticky(result);
+}
+
+/* The memory waits for the end of the capture, if the call was legal. */
+static CUresult set_aside(CUresult probed, bool *ret_set_aside)
+{
+    *ret_set_aside = !is_native_answer(probed);
+    ag_stats_add(*ret_set_aside ? AG_STAT_FREE_SET_ASIDE : AG_STAT_FREE_REFUSED, 1);
+    return *ret_set_aside ? CUDA_SUCCESS : probed;
+}
+
+static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
+{
+    CUresult result;
+
+    if (ag_drain_is_never() && ag_context_init_resources(context) == CUDA_SUCCESS)
+        return set_aside(ag_cu.cuStreamQuery(context->free_stream), ret_set_aside);
+    result = free_like_the_driver(context);
+    if (result != CUDA_SUCCESS)
+        return set_aside(result, ret_set_aside);
+    ag_drain_count(AG_DRAIN_CAPTURE);
+    return result;
+}
+
+/* Waits for the context by cuCtxSynchronize, where no event could be placed. */
+static CUresult synchronise(struct ag_context *context)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuCtxSynchronize();
+    ag_context_restore(pushed);
+    return result;
+}
+
+static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_set_aside)
+{
+    uint64_t ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+    enum ag_fence_result placed = ag_fence_place_mark(context);
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+    if (placed == AG_FENCE_IN_CAPTURE)
+        return free_in_capture(context, ret_set_aside);
+    if (placed == AG_FENCE_PLACED)
+        result = ag_fence_wait_on_host(context->mark.event);
+    if (result != CUDA_SUCCESS && !ag_capture_is_open())
+        result = synchronise(context); /* it returns what a native free would */
+    if (result != CUDA_SUCCESS) {
+        ag_stats_add(AG_STAT_FREE_REFUSED, 1);
+        return result;
+    }
+    ag_host_wait_completed(context, ordered);
+    ag_drain_count(why);
+    return CUDA_SUCCESS;
+}
+
+CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
+{
+    enum ag_drain why = ag_drain_reason();
+    enum ag_fence_result placed;
+
+    *ret_set_aside = false;
+    if (ag_capture_is_open())
+        return free_in_capture(context, ret_set_aside);
+    if (why == AG_DRAIN_NOT && !ag_host_wait_possible())
+        why = AG_DRAIN_NO_THREAD;
+    if (why != AG_DRAIN_NOT)
+        return drain(context, why, ret_set_aside);
+    placed = ag_fence_place_barrier(context);
+    if (placed == AG_FENCE_IN_CAPTURE)
+        return free_in_capture(context, ret_set_aside);
+    ag_host_wait_begin(context);
+    /* Once more: whoever made something visible before the barrier was placed has not waited for
+     * this free. */
+    why = ag_drain_reason();
+    if (why == AG_DRAIN_NOT && placed == AG_FENCE_NOT_PLACED)
+        why = AG_DRAIN_NO_FENCE;
+    if (why != AG_DRAIN_NOT)
+        return drain(context, why, ret_set_aside);
+    ag_stats_add(
+        ag_fence_needs_context(context) ? AG_STAT_FREE_CONTEXT_FENCE : AG_STAT_FREE_NULL_STREAM, 1);
+    return CUDA_SUCCESS;
+}
+
+/* --- contexts and streams that come and go --- */
+
+static void finish_streams(struct ag_context *context, void *unused)
+{
+    (void)unused;
+    (void)ag_private_stream_wait(context, UINT64_MAX);
+}
+
+/* The new context has waited for nothing so far: neither for what was allocated on a private
+ * stream, nor for the barriers of frees. */
+void ag_free_context_entered(void)
+{
+    if (ag_context_count() < 2)
+        return;
+    ag_context_each(finish_streams, NULL);
+    ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
+    ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
+}
+
+void ag_free_context_gone(struct ag_context *context)
+{
+    ag_host_wait_context_gone(context);
+    ag_capture_context_gone(context);
+}
+
+/* What was freed or allocated in the order of the NULL stream so far holds for the new stream too,
+ * once it waits for a barrier. While a capture is open none may be placed: the driver's own free
+ * waits then. */
+static void order_before_nonblocking(struct ag_context *context, void *unused)
+{
+    CUstreamCaptureMode previous;
+    enum ag_fence_result placed;
+
+    (void)unused;
+    if (!ag_context_has_resources(context))
+        return; /* nothing was ever ordered here */
+    if (ag_drain_reason() != AG_DRAIN_NOT)
+        return; /* the host has waited for everything that was freed */
+    placed = ag_fence_place_barrier(context);
+    if (placed == AG_FENCE_NOT_PLACED)
+        (void)synchronise(context);
+    if (placed != AG_FENCE_IN_CAPTURE)
+        return;
+    previous = ag_capture_relax(); /* natively a stream may be created during any capture */
+    (void)free_like_the_driver(context);
+    ag_capture_restore(previous);
+}
+
+void ag_free_nonblocking_created(struct ag_context *context)
+{
+    if (context)
+        order_before_nonblocking(context, NULL);
+    else
+        ag_context_each(order_before_nonblocking, NULL);
+}
+
+void ag_free_begin_child(void)
+{
+    ag_capture_forget_all();
+    ag_host_wait_forget_all();
+    ag_drain_forget_all();
+}

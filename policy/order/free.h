@@ -1,0 +1,49 @@
+/* What a free has to do before its memory may be used again: a native cudaFree without its wait.
+ *
+ * A native cudaFree waits for all work of the context that owns the memory. Programs rely on three
+ * consequences of that:
+ *   1. the memory is not used again before that work is done;
+ *   2. on the device, whatever is submitted later, on any stream, runs after whatever was submitted
+ *      before;
+ *   3. on the host, that work is finished when the call returns.
+ * An *ordered* free keeps 1 and 2 by a barrier on the device (fence.h) and leaves 3 pending
+ * (host_wait.h) until somebody could tell the difference. Since all later work waits for all
+ * earlier work, the memory may be handed out again at once in the same context. Not in others: with
+ * several contexts, or peers, frees drain, and under ALLOGRAFT_FREE=ordered the other contexts wait
+ * for the barrier as well.
+ *
+ * A *draining* free (drain.h) lets the host wait for a mark. It holds nothing back on the device:
+ * work that this work waits for may be submitted by another thread, to another GPU, only now.
+ *
+ * While a capture is open there can be neither barrier nor mark. Then a tiny block is allocated
+ * natively and freed: that is legal, is refused and takes as long exactly as the program's own
+ * cudaFree would. Under ALLOGRAFT_FREE=ordered the memory is *set aside* instead, and freed when no
+ * capture is open any more. */
+#ifndef AG_POLICY_ORDER_FREE_H
+#define AG_POLICY_ORDER_FREE_H
+
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+
+struct ag_context;
+
+/* Orders the free of memory of `context`, or drains.
+ * CUDA_SUCCESS: with *ret_set_aside false, all work that may use the memory has finished or comes
+ * before everything submitted to the context from now on; with true, a capture is open and the
+ * memory must stay untouched until ag_alloc_capture_closed().
+ * Else: the error a native cudaFree would have returned; the memory stays the program's. */
+CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside);
+
+/* A context came to life. */
+void ag_free_context_entered(void);
+/* The context is gone, its events and captures with it. */
+void ag_free_context_gone(struct ag_context *context);
+/* A non-blocking stream was created in `context` (NULL: it could be any), as announced by
+ * ag_fence_nonblocking_coming(). */
+void ag_free_nonblocking_created(struct ag_context *context);
+
+/* A forked child: no captures, nothing pending. */
+void ag_free_begin_child(void);
+
+#endif

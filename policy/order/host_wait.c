@@ -1,0 +1,161 @@
+/* What is pending, who left it pending, and completing it: see host_wait.h.
+ *
+ * A context's wait is pending while more requests of its barrier were placed (barrier.placed) than
+ * the host has waited for (host_waited). The latter only grows, after the host has waited. */
+#include "policy/order/host_wait.h"
+
+#include <stdatomic.h>
+
+#include "interpose/base/helper.h"
+#include "interpose/base/raise.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/contexts/context.h"
+#include "policy/order/capture.h"
+#include "policy/order/fence.h"
+
+/* Has a free of this process ever been ordered? Then the helper runs, which completes what is
+ * pending at the end. */
+static _Atomic bool ever_ordered;
+
+static bool is_pending(struct ag_context *context, uint64_t *ret_placed)
+{
+    *ret_placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+    return *ret_placed > atomic_load_explicit(&context->host_waited, memory_order_acquire);
+}
+
+static bool pending_in(struct ag_context *context)
+{
+    uint64_t placed;
+
+    return is_pending(context, &placed);
+}
+
+bool ag_host_wait_pending(void)
+{
+    return atomic_load_explicit(&ever_ordered, memory_order_acquire) && ag_context_any(pending_in);
+}
+
+bool ag_host_wait_possible(void)
+{
+    if (atomic_load_explicit(&ever_ordered, memory_order_relaxed))
+        return true;
+    if (!ag_helper_start())
+        return false;
+    atomic_store_explicit(&ever_ordered, true, memory_order_release);
+    return true;
+}
+
+void ag_host_wait_completed(struct ag_context *context, uint64_t placed)
+{
+    ag_raise_to(&context->host_waited, placed);
+}
+
+void ag_host_wait_context_gone(struct ag_context *context)
+{
+    ag_raise_to(&context->host_waited,
+                atomic_load_explicit(&context->barrier.placed, memory_order_acquire));
+}
+
+static void complete(struct ag_context *context, void *data)
+{
+    bool *waited = data;
+    uint64_t placed;
+
+    if (!is_pending(context, &placed))
+        return;
+    (void)ag_fence_wait_on_host(context->barrier.event);
+    ag_raise_to(&context->host_waited, placed);
+    *waited = true;
+}
+
+void ag_host_wait_complete(enum ag_stat why)
+{
+    bool waited = false;
+
+    if (!ag_host_wait_pending())
+        return;
+    ag_context_each(complete, &waited);
+    if (waited)
+        ag_stats_add(why, 1);
+}
+
+/* --- the end of the process --- */
+
+/* Which thread that is, for as long as the process lives: 1, 2, 3 ... */
+static uint64_t own_number(void)
+{
+    static _Atomic uint64_t n_threads;
+    static _Thread_local uint64_t number;
+
+    if (!number)
+        number = atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) + 1;
+    return number;
+}
+
+void ag_host_wait_begin(struct ag_context *context)
+{
+    uint64_t self = own_number();
+
+    if (atomic_load_explicit(&context->ordered_by, memory_order_relaxed) != self)
+        atomic_store_explicit(&context->ordered_by, self, memory_order_relaxed);
+}
+
+static void find_owner(struct ag_context *context, void *data)
+{
+    enum ag_host_wait_owner *owner = data;
+    uint64_t placed;
+
+    if (!is_pending(context, &placed) || *owner == AG_HOST_WAIT_OF_OTHERS)
+        return;
+    *owner = atomic_load_explicit(&context->ordered_by, memory_order_relaxed) == own_number()
+                 ? AG_HOST_WAIT_OF_CALLER
+                 : AG_HOST_WAIT_OF_OTHERS;
+}
+
+enum ag_host_wait_owner ag_host_wait_owner(void)
+{
+    enum ag_host_wait_owner owner = AG_HOST_WAIT_OF_NOBODY;
+
+    if (atomic_load_explicit(&ever_ordered, memory_order_acquire))
+        ag_context_each(find_owner, &owner);
+    return owner;
+}
+
+/* By the helper. It polls, so that whoever waits for it sees whether the driver answers, and so
+ * that it leaves the driver soon after nobody waits any more. */
+static void complete_at_exit(struct ag_context *context, void *data)
+{
+    struct ag_wait wait = {0};
+    bool *waited = data;
+    uint64_t placed;
+    CUresult result;
+
+    if (!is_pending(context, &placed))
+        return;
+    while ((result = ag_cu.cuEventQuery(context->barrier.event)) == CUDA_ERROR_NOT_READY &&
+           ag_helper_beat())
+        ag_wait_turn(&wait);
+    if (result == CUDA_ERROR_NOT_READY)
+        return;
+    *waited = true;
+    /* The driver prints the output of kernels only when the host waits. */
+    (void)ag_cu.cuEventSynchronize(context->barrier.event);
+    ag_raise_to(&context->host_waited, placed);
+}
+
+void ag_host_wait_complete_at_exit(void)
+{
+    CUstreamCaptureMode previous = ag_capture_relax();
+    bool waited = false;
+
+    ag_context_each(complete_at_exit, &waited);
+    ag_capture_restore(previous);
+    if (waited)
+        ag_stats_add(AG_STAT_WAITED_EXIT, 1);
+}
+
+void ag_host_wait_forget_all(void)
+{
+    atomic_store(&ever_ordered, false);
+}

@@ -1,0 +1,47 @@
+/* The host's wait that an ordered free leaves pending.
+ *
+ * When a native cudaFree returns, all earlier work of the context has finished. An ordered free
+ * returns at once, so the host still has that wait to do. It stays pending until somebody could
+ * tell the difference: an event is queried, memory that the host reads becomes visible, the process
+ * ends. Then the wait is made up for; one wait completes those of all frees before it. */
+#ifndef AG_POLICY_ORDER_HOST_WAIT_H
+#define AG_POLICY_ORDER_HOST_WAIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/report/stats.h"
+
+struct ag_context;
+
+/* Is a wait pending in any context? True until the wait is over, also when another thread is at it
+ * already. */
+bool ag_host_wait_pending(void);
+/* Waits until all work before the last ordered free has finished, and counts that under `why`. */
+void ag_host_wait_complete(enum ag_stat why);
+
+/* The barrier of an ordered free was placed by the calling thread. */
+void ag_host_wait_begin(struct ag_context *context);
+/* Can a wait be left pending at all? Only if there is a helper to complete it when the process
+ * ends; starts it. */
+bool ag_host_wait_possible(void);
+/* The host has waited for the first `placed` requests of the context's barrier. */
+void ag_host_wait_completed(struct ag_context *context, uint64_t placed);
+/* The context is gone: nothing is pending there any more. */
+void ag_host_wait_context_gone(struct ag_context *context);
+
+/* The process ends: whose free left the wait pending? Several threads': others. */
+enum ag_host_wait_owner {
+    AG_HOST_WAIT_OF_NOBODY,
+    AG_HOST_WAIT_OF_CALLER,
+    AG_HOST_WAIT_OF_OTHERS,
+};
+enum ag_host_wait_owner ag_host_wait_owner(void);
+/* By the helper (interpose/base/helper.h): completes the wait, unless whoever leaves the process
+ * stops waiting for it. */
+void ag_host_wait_complete_at_exit(void);
+
+/* In a forked child nothing is pending. */
+void ag_host_wait_forget_all(void);
+
+#endif

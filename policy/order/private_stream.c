@@ -1,0 +1,109 @@
+/* Allocating and releasing on private streams: see private_stream.h. */
+#include "policy/order/private_stream.h"
+
+#include <stdatomic.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/wait.h"
+#include "interpose/driver/driver.h"
+#include "policy/contexts/context.h"
+#include "policy/order/capture.h"
+#include "policy/order/drain.h"
+#include "policy/order/fence.h"
+
+bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
+{
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
+        return false;
+    *ret_stream = context->alloc_stream;
+    return true;
+}
+
+/* All work from now on comes after what `stream` holds. Waiting for it on the host is quick, except
+ * when a context's fence is behind it. */
+static CUresult publish(struct ag_context *context, CUstream stream)
+{
+    CUresult result;
+
+    if (!context->device->has_fences || !ag_fence_needs_context(context) ||
+        ag_drain_reason() != AG_DRAIN_NOT)
+        return ag_cu.cuStreamSynchronize(stream);
+    result = ag_cu.cuEventRecord(context->alloc_event, stream);
+    return result == CUDA_SUCCESS ? ag_fence_wait_everywhere(context, context->alloc_event)
+                                  : result;
+}
+
+CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        result = publish(context, stream);
+    ag_capture_guard_leave();
+    return result;
+}
+
+/* The stream waits for the barrier of the last ordered free, which comes after all users of the
+ * memory, for it was not used since it was freed. It waits for nothing submitted later: that may be
+ * waiting for the host, and the host for this memory. When frees drain, the host has waited for
+ * their work already, and completed its wait for those before. */
+static CUresult wait_for_users(struct ag_context *context)
+{
+    if (ag_drain_reason() != AG_DRAIN_NOT ||
+        !atomic_load_explicit(&context->barrier.placed, memory_order_acquire))
+        return CUDA_SUCCESS;
+    return ag_cu.cuStreamWaitEvent(context->free_stream, context->barrier.event, 0);
+}
+
+bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
+                                     bool *ret_pushed)
+{
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
+        return false;
+    if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
+        ag_capture_guard_leave();
+        return false;
+    }
+    *ret_stream = context->free_stream;
+    if (wait_for_users(context) == CUDA_SUCCESS)
+        return true;
+    ag_private_stream_end_release(*ret_pushed);
+    return false;
+}
+
+void ag_private_stream_end_release(bool pushed)
+{
+    ag_context_restore(pushed);
+    ag_capture_guard_leave();
+}
+
+static CUresult wait_for(CUstream stream, uint64_t timeout_ns)
+{
+    struct ag_wait wait = {0};
+    uint64_t until;
+    CUresult result;
+
+    if (timeout_ns == UINT64_MAX)
+        return ag_cu.cuStreamSynchronize(stream);
+    until = ag_clock_after(timeout_ns);
+    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
+           ag_wait_turn_until(&wait, until))
+        ;
+    return result;
+}
+
+CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns)
+{
+    bool in_capture = ag_capture_is_open();
+    CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUresult result;
+
+    if (!ag_context_has_resources(context))
+        return CUDA_SUCCESS;
+    if (in_capture)
+        previous = ag_capture_relax();
+    result = wait_for(context->free_stream, timeout_ns);
+    if (result == CUDA_SUCCESS) /* an allocation that failed half-way was released there */
+        result = wait_for(context->alloc_stream, timeout_ns);
+    if (in_capture)
+        ag_capture_restore(previous);
+    return result;
+}

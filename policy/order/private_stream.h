@@ -1,0 +1,34 @@
+/* The private streams of a context, on which its memory comes from pools and goes back to them.
+ *
+ * A pool allocates and frees in the order of some stream. Ours are non-blocking streams of our own,
+ * one for each direction, tied to the program's work by events. Never the NULL stream: after a
+ * single pool allocation on it, a thread that exits while its per-thread stream still waits for a
+ * barrier never returns from the driver (580.159, tests/gpu/order.cu cross-per-thread). */
+#ifndef AG_POLICY_ORDER_PRIVATE_STREAM_H
+#define AG_POLICY_ORDER_PRIVATE_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/driver/abi.h"
+
+struct ag_context;
+
+/* Around the driver's allocation for `context`, which is current. begin: the stream to allocate on;
+ * false while a capture is open, and then there is no end. end: makes the memory valid for all work
+ * submitted from now on; `result` is what the allocation returned. */
+bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream);
+CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result);
+
+/* Around giving memory of `context` back to its pool. begin: the stream to free it on, which comes
+ * after the memory's users, and the context is current until the end; false while a capture is
+ * open, and then there is no end. */
+bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
+                                     bool *ret_pushed);
+void ag_private_stream_end_release(bool pushed);
+
+/* The host waits until what was allocated and released so far has taken effect, for `timeout_ns` at
+ * most (UINT64_MAX: for ever); CUDA_ERROR_NOT_READY after that. */
+CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns);
+
+#endif
