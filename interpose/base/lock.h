@@ -25,7 +25,7 @@ enum ag_lock_rank {
     AG_RANK_IPC,        /* what is given to, or taken from, other processes */
     AG_RANK_STREAMS,    /* table of streams that may be replayed */
     AG_RANK_MARKS,      /* streams with a name that NVTX gave */
-    AG_RANK_INTERN,    /* bytes of signatures */
+    AG_RANK_INTERN,     /* bytes of signatures */
     AG_RANK_STAGING,    /* slots of a ring */
     AG_RANK_ARENA,      /* free list of fixed-size objects */
 };
