@@ -27,16 +27,15 @@
  * Five heuristics decide how fast this is, never what is computed. Each is a module of learn/ that
  * makes no driver call; their constants stand in tuning.h:
  *
- * backoff Is the stream worth sampling? If it gains nothing, its operations pass for a few
- *              thousand operations, uninspected.
- * history Where does a segment end that nothing flushes? At the same operations in each
- *              iteration, at growing lengths after a flush.
- * matcher Did this segment come before? A trie of segments. One that ended at the same node
- *              ALLOGRAFT_GRAPH_WARMUP times gets a graph.
- * variants Which graph of the segment needs the fewest updates for these payloads, and would
- *              another graph pay?
- * profit Is an iteration faster replayed or eager? Measured for each kind of iteration
- *              (kinds).
+ * - backoff: is the stream worth sampling? If it gains nothing, its operations pass uninspected,
+ *   for a few thousand operations.
+ * - history: where does a segment end that nothing flushes? At the same operations in each
+ *   iteration; at growing lengths after a flush.
+ * - matcher: did this segment come before? A trie of segments. One that ended at the same node
+ *   ALLOGRAFT_GRAPH_WARMUP times gets a graph.
+ * - variants: which graph of the segment needs the fewest updates for these payloads, and would
+ *   another graph pay?
+ * - profit: is an iteration faster replayed or eager? Measured for each kind of iteration (kinds).
  *
  * An operation meets them in this order. While its stream is in back-off, it passes. Else history
  * may end the segment before it; replay/segment.c then submits what is withheld, counts the end in

@@ -162,19 +162,18 @@ void ag_context_state_leave(struct ag_context *context)
     atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
 }
 
-static void copy_shared(struct ag_stream *stream, const struct ag_stream *fresh, uint32_t place)
+/* Each by itself: threads that still look at a retired state may read them meanwhile. */
+static void copy_id(struct ag_stream_id *id, const struct ag_stream_id *fresh, uint32_t place)
 {
-    const memory_order relaxed = memory_order_relaxed;
-
-    atomic_store_explicit(&stream->id.number, place, relaxed);
-    atomic_store_explicit(&stream->id.handle, fresh->id.handle, relaxed);
-    atomic_store_explicit(&stream->id.context, fresh->id.context, relaxed);
-    atomic_store_explicit(&stream->id.thread, fresh->id.thread, relaxed);
-    atomic_store_explicit(&stream->id.tid, fresh->id.tid, relaxed);
-    atomic_store_explicit(&stream->id.marked, fresh->id.marked, relaxed);
-    atomic_store_explicit(&stream->id.is_legacy, fresh->id.is_legacy, relaxed);
-    atomic_store_explicit(&stream->id.is_blocking, fresh->id.is_blocking, relaxed);
-    atomic_store_explicit(&stream->id.marks_version, fresh->id.marks_version, relaxed);
+    id->number = place;
+    id->thread = fresh->thread;
+    id->marks_version = fresh->marks_version;
+    id->tid = fresh->tid;
+    id->handle = fresh->handle;
+    id->context = fresh->context;
+    id->marked = fresh->marked;
+    id->is_legacy = fresh->is_legacy;
+    id->is_blocking = fresh->is_blocking;
 }
 
 /* Enters a state with `fresh`'s id. */
@@ -193,7 +192,7 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
         memcpy((char *)stream + FIRST_PLAIN, (const char *)fresh + FIRST_PLAIN,
                sizeof(*stream) - FIRST_PLAIN);
         stream->iteration.may_replay = true;
-        copy_shared(stream, fresh, place);
+        copy_id(&stream->id, &fresh->id, place);
         atomic_store_explicit(&stream->dead, false, memory_order_relaxed);
         atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
         ag_stream_disown(stream);

@@ -10,9 +10,10 @@
  *   that it sees whole. A table of hashes cannot tell it: in a loop, every place repeats at the
  *   same distance. The smallest hash is such a place, at a few instructions an operation and no
  *   table; but it must first be seen for a whole iteration without a gap.
- * Tried: with history's anchor as the detector here, tests/unit/backoff.c finds iterations of 200
- * operations and more up to six times later, and those of 5000 and more not within 40 iterations,
- * instead of 16. */
+ *
+ * Tried: with history's anchor as the detector here, tests/unit/graph/backoff.c finds iterations of
+ * 200 operations and more up to six times later, and those of 5000 and more not within 40
+ * iterations, instead of 16. */
 #include "graph/learn/backoff.h"
 
 #include <stddef.h>

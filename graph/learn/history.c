@@ -30,11 +30,10 @@ enum event {
 };
 
 struct anchor {
-    uint64_t hash;      /* the rolling hash there */
-    uint64_t at;        /* position where it was seen last */
-    uint64_t gap;       /* the last distance between two */
-    uint64_t usual;     /* the last distance that came twice in a row, or the first */
-    uint32_t seen, run; /* run: times in a row that it came at the usual distance */
+    uint64_t hash;       /* the rolling hash there */
+    uint64_t at;         /* position where it was seen last */
+    uint64_t gap, usual; /* distances: the last; the last that came twice in a row, or the first */
+    uint32_t seen, run;  /* run: times in a row that it came at the usual distance */
 };
 
 struct ag_history {

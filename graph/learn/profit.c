@@ -37,11 +37,6 @@ static uint64_t ranked(const uint64_t *samples, uint32_t n, uint32_t rank)
     return sorted[rank];
 }
 
-static uint64_t median(const uint64_t *samples, uint32_t n)
-{
-    return ranked(samples, n, n / 2);
-}
-
 static bool is_clearly_less(uint64_t ns, uint64_t than)
 {
     return ns + ns / AG_PROFIT_CLEAR_SHARE < than;
@@ -133,7 +128,7 @@ static bool spare_first(struct ag_profit *profit, uint64_t ns)
                          profit->before))
         return false;
     profit->median_eager = profit->before;
-    profit->median_replayed = median(profit->replayed, profit->n_replayed);
+    profit->median_replayed = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
     finish(profit, false);
     return true;
 }
@@ -154,8 +149,9 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
     if (ns && replayed == profit->wants_replayed)
         take(profit, replayed, ns);
     if (is_complete(profit) || is_clear(profit)) {
-        profit->median_eager = median(profit->eager, profit->n_eager);
-        profit->median_replayed = median(profit->replayed, profit->n_replayed);
+        profit->median_eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 2);
+        profit->median_replayed =
+            ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
         slower = is_slower(profit);
         if (slower && is_doubtful(profit)) {
             profit->is_doubted = true;

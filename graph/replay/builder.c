@@ -166,11 +166,6 @@ static size_t rounded(size_t bytes)
     return (bytes + 7) & ~(size_t)7;
 }
 
-static void release(struct ag_graph *graph)
-{
-    ag_pages_free(graph, graph->size);
-}
-
 struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *ret_why)
 {
     size_t n = params->n_ops, head = rounded(sizeof(struct ag_graph));
@@ -194,7 +189,7 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *
     *ret_why = ag_cu.cuGraphCreate(&graph->handle, 0);
     if (*ret_why == CUDA_SUCCESS)
         return graph;
-    release(graph);
+    ag_pages_free(graph, graph->size);
     return NULL;
 }
 
@@ -460,13 +455,13 @@ void ag_graph_destroy(struct ag_graph *graph)
     if (graph->exec)
         (void)ag_cu.cuGraphExecDestroy(graph->exec);
     (void)ag_cu.cuGraphDestroy(graph->handle);
-    release(graph);
+    ag_pages_free(graph, graph->size);
 }
 
 void ag_graph_forget(struct ag_graph *graph)
 {
     if (graph)
-        release(graph);
+        ag_pages_free(graph, graph->size);
 }
 
 CUgraph ag_graph_handle(const struct ag_graph *graph)

@@ -29,7 +29,7 @@ struct block {
 
 struct verify {
     CUstream stream;
-    CUstream room_stream; /* private: the the room for both sets is allocated and freed on it */
+    CUstream room_stream; /* private: room for both sets is allocated and freed on it */
     CUevent event;
     struct block blocks[MAX_BLOCKS];
     uint32_t n;

@@ -211,8 +211,6 @@ static void irregular_loops(uint32_t cap)
 
 /* --- flushes, marks, pace --- */
 
-#define LEAST_TAIL 7u
-#define FIRST_TAIL 10u /* of an iteration's first graph */
 
 static struct ag_history_limits usual = {.shortest = 16, .first = 16, .cap = 160};
 
@@ -248,10 +246,10 @@ static void short_tails(void)
     } rows[] = {
         {18, {16, 0}, {0}},
         {22, {16, 0}, {0}},
-        {16 + FIRST_TAIL, {16, 0}, {0}},
-        {16 + FIRST_TAIL + 1, {16, 0}, {16, 0}},
-        {16 + 64 + LEAST_TAIL, {16, 64, 0}, {16, 0}},
-        {16 + 64 + LEAST_TAIL + 1, {16, 64, 0}, {16, 64, 0}},
+        {16 + AG_TAIL_FIRST, {16, 0}, {0}},
+        {16 + AG_TAIL_FIRST + 1, {16, 0}, {16, 0}},
+        {16 + 64 + AG_TAIL_LEAST, {16, 64, 0}, {16, 0}},
+        {16 + 64 + AG_TAIL_LEAST + 1, {16, 64, 0}, {16, 64, 0}},
         {16 + 64 + 160 + 8, {16, 64, 160, 0}, {16, 64, 160, 0}},
     };
 
@@ -263,7 +261,7 @@ static void short_tails(void)
             check_growth(history, rows[i].before, rows[i].n);
         for (unsigned k = 0; k < 5; k++)
             check_growth(history, rows[i].after, rows[i].n);
-        if (rows[i].n <= 16 + FIRST_TAIL) /* it does not come: an end, all the same */
+        if (rows[i].n <= 16 + AG_TAIL_FIRST) /* it does not come: an end, all the same */
             check_growth(history, (const uint32_t[]){rows[i].n, 0}, rows[i].n + 30);
         ag_history_free(history);
     }
@@ -272,18 +270,18 @@ static void short_tails(void)
 /* While nodes are updated, segments grow half as fast. */
 static void updated_loops(void)
 {
-    static const uint32_t slowly[] = {16, 32, 32, 64, 64, 128, 128, 0};
-    static const uint32_t quickly[] = {16, 64, 160, 160, 0};
+    static const uint32_t slow_ones[] = {16, 32, 32, 64, 64, 128, 128, 0};
+    static const uint32_t fast_ones[] = {16, 64, 160, 160, 0};
     struct ag_history *history = ag_history_new(&usual);
 
     CHECK(history);
     for (unsigned i = 0; i < 6; i++) {
         ag_history_updating(history, i % 2 == 0);
-        check_growth(history, i % 2 ? quickly : slowly, 500);
+        check_growth(history, i % 2 ? fast_ones : slow_ones, 500);
     }
     ag_history_updating(history, true); /* and the first graph begins early */
     for (unsigned i = 0; i < 6; i++)
-        check_growth(history, (const uint32_t[]){16, 0}, 16 + LEAST_TAIL + 1);
+        check_growth(history, (const uint32_t[]){16, 0}, 16 + AG_TAIL_LEAST + 1);
     ag_history_free(history);
 }
 
@@ -456,7 +454,7 @@ static struct ag_history *paced(uint32_t first, uint32_t cap)
     return history;
 }
 
-/* Iterations of a slow program begin and end with few operations, those of a quick one do not; at
+/* Iterations of a slow program begin and end with few operations, those of a fast one do not; at
  * another distance, the end is where it comes. */
 static void slow_pace(void)
 {
@@ -501,13 +499,13 @@ static void slow_pace(void)
  * and the others do not grow as fast; launching them is no part of it. */
 static void slow_host(void)
 {
-    static const uint32_t light[] = {4, 16, 48, 0}, heavy[] = {8, 16, 32, 64, 0}, whole[] = {0},
-                          in_two[] = {4, 0}, in_two_heavy[] = {8, 0};
+    static const uint32_t fast[] = {4, 16, 48, 0}, slow[] = {8, 16, 32, 64, 0}, whole[] = {0},
+                          in_two[] = {4, 0}, in_two_slow[] = {8, 0};
     static const struct {
         uint64_t ns;
         const uint32_t *lengths;
-    } rows[] = {{100, light}, {250, light},  {350, heavy}, {250, heavy},
-                {180, light}, {3000, light}, {400, heavy}};
+    } rows[] = {{100, fast}, {250, fast},  {350, slow}, {250, slow},
+                {180, fast}, {3000, fast}, {400, slow}};
     struct ag_history *history = paced(4, usual.cap);
 
     for (unsigned i = 0; i < N_OF(rows); i++) {
@@ -523,10 +521,10 @@ static void slow_host(void)
         }
         check_growth(history, rows[i].lengths, i % 2 ? 130 : 135);
         for (unsigned k = 0; k < 5; k++) {
-            if (rows[i].lengths == heavy)
-                check_growth(history, in_two_heavy, 8 + LEAST_TAIL + 1);
+            if (rows[i].lengths == slow)
+                check_growth(history, in_two_slow, 8 + AG_TAIL_LEAST + 1);
             else
-                check_growth(history, k < 2 ? in_two : whole, 4 + FIRST_TAIL);
+                check_growth(history, k < 2 ? in_two : whole, 4 + AG_TAIL_FIRST);
         }
     }
     ag_history_free(history);
