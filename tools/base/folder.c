@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/base/complain.h"
+#include "tools/base/list.h"
 
 int folder_open_own(int *ret, char *path, size_t capacity)
 {
@@ -48,15 +49,11 @@ static int newest_first(const void *a, const void *b)
 
 static int add_name(struct folder_files *files, const char *name)
 {
-    if (files->n == files->capacity) {
-        size_t capacity = files->capacity ? 2 * files->capacity : 64;
-        void *names = realloc(files->names, capacity * sizeof(*files->names));
+    void *names = list_grow(files->names, files->n, &files->capacity, sizeof(*files->names));
 
-        if (!names)
-            return STATUS_FAILED;
-        files->names = names;
-        files->capacity = capacity;
-    }
+    if (!names)
+        return STATUS_FAILED;
+    files->names = names;
     memcpy(files->names[files->n++], name, strlen(name) + 1); /* a name that was parsed fits */
     return STATUS_OK;
 }

@@ -17,6 +17,7 @@
 #include "interpose/report/stats.h"
 #include "interpose/report/trace_format.h"
 #include "tools/base/complain.h"
+#include "tools/base/list.h"
 
 #define HEAD_BYTES 4096u /* of a file, by which its kind is recognised */
 #define MOST_LINKS 40    /* followed one after the other; the kernel's limit, too */
@@ -45,19 +46,16 @@ static bool is_kept(const struct stat *st)
 
 static void keep(const struct stat *st)
 {
+    void *list;
+
     if (!S_ISREG(st->st_mode) || is_kept(st))
         return;
-    if (kept.n == kept.capacity) {
-        size_t capacity = kept.capacity ? 2 * kept.capacity : 16;
-        void *list = reallocarray(kept.list, capacity, sizeof(*kept.list));
-
-        if (!list) { /* a file that is not on the list could be overwritten */
-            command_complain("%s", strerror(ENOMEM));
-            exit(STATUS_FAILED);
-        }
-        kept.list = list;
-        kept.capacity = capacity;
+    list = list_grow(kept.list, kept.n, &kept.capacity, sizeof(*kept.list));
+    if (!list) { /* a file that is not on the list could be overwritten */
+        command_complain("%s", strerror(ENOMEM));
+        exit(STATUS_FAILED);
     }
+    kept.list = list;
     kept.list[kept.n++] = (struct identity){st->st_dev, st->st_ino};
 }
 

@@ -1,5 +1,6 @@
 /* diff.c: `allograft diff A B` compares what two runs counted, in words and number by number. */
 #include "tools/base/complain.h"
+#include "tools/base/list.h"
 #include "tools/line/command_line.h"
 
 #include <fcntl.h>
@@ -42,18 +43,15 @@ struct comparison {
 static void compare(struct comparison *it, const char *group, const char *name, enum unit unit,
                     enum whole whole, double a, double b)
 {
+    void *rows;
+
     if (a == b || (unit == UNIT_NS && it->no_times))
         return;
-    if (it->n == it->capacity) {
-        size_t capacity = it->capacity ? 2 * it->capacity : 128;
-        void *rows = realloc(it->rows, capacity * sizeof(*it->rows));
-
-        it->no_memory |= !rows;
-        if (!rows)
-            return;
-        it->rows = rows;
-        it->capacity = capacity;
-    }
+    rows = list_grow(it->rows, it->n, &it->capacity, sizeof(*it->rows));
+    it->no_memory |= !rows;
+    if (!rows)
+        return;
+    it->rows = rows;
     it->rows[it->n++] = (struct row){
         .part = it->part,
         .group = group,

@@ -9,21 +9,18 @@
 
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
+#include "tools/base/list.h"
 #include "tools/trace/trace_file.h"
 
 bool job_add(struct job *job, struct process *process)
 {
-    if (job->n == job->capacity) {
-        size_t capacity = job->capacity ? 2 * job->capacity : 16;
-        void *processes = realloc(job->processes, capacity * sizeof(*job->processes));
+    void *processes = list_grow(job->processes, job->n, &job->capacity, sizeof(*job->processes));
 
-        if (!processes) {
-            process_finish(process);
-            return false;
-        }
-        job->processes = processes;
-        job->capacity = capacity;
+    if (!processes) {
+        process_finish(process);
+        return false;
     }
+    job->processes = processes;
     process_make_plain(process);
     job->processes[job->n++] = *process;
     return true;

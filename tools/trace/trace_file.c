@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/base/list.h"
 #include "tools/base/mapping.h"
 
 #define MOST_TEXTS 65536u /* numbers of texts have 16 bits */
@@ -91,25 +92,11 @@ static bool is_free(unsigned kind)
     return kind == AG_TRACE_FREE || kind == AG_TRACE_FREE_ASYNC;
 }
 
-/* Makes room for one more element in a list, whose size doubles. Returns the list, or NULL. */
-static void *grow(void *list, size_t n, size_t *max, size_t each)
-{
-    size_t more = *max ? *max * 2 : 64;
-    void *larger;
-
-    if (n < *max)
-        return list;
-    larger = reallocarray(list, more, each);
-    if (larger)
-        *max = more;
-    return larger;
-}
-
 /* Adds the text at `bytes`. A NUL in it separates a path from a build-id. */
 static bool add_text(struct trace *trace, const struct ag_trace_event *head, const char *bytes)
 {
     size_t n = head->size, first = strnlen(bytes, n);
-    struct text *list = grow(trace->texts, trace->n_texts, &trace->max_texts, sizeof(*list));
+    struct text *list = list_grow(trace->texts, trace->n_texts, &trace->max_texts, sizeof(*list));
     char *copy = trace->text_memory + trace->text_used;
 
     if (!list)
@@ -130,7 +117,8 @@ static bool add_text(struct trace *trace, const struct ag_trace_event *head, con
 
 static bool add_entry(struct trace *trace, const struct ag_trace_event *event, size_t unit)
 {
-    struct entry *list = grow(trace->entries, trace->n_entries, &trace->max_entries, sizeof(*list));
+    struct entry *list =
+        list_grow(trace->entries, trace->n_entries, &trace->max_entries, sizeof(*list));
     uint64_t key = event->ticks;
 
     if (!list)

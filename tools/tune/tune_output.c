@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "tools/base/list.h"
 #include "tools/tune/tune.h"
 
 #define LEFT_OUT   0u /* in place of a line's hash */
@@ -64,17 +65,11 @@ bool tune_reports_time(const char *line, size_t n)
 
 static bool add_line(struct tune_text *text, uint64_t hash)
 {
-    uint64_t *lines;
+    void *lines = list_grow(text->lines, text->n, &text->room, sizeof(*text->lines));
 
-    if (text->n == text->room) {
-        size_t room = text->room ? 2 * text->room : 64;
-
-        lines = realloc(text->lines, room * sizeof(*lines));
-        if (!lines)
-            return false;
-        text->lines = lines;
-        text->room = room;
-    }
+    if (!lines)
+        return false;
+    text->lines = lines;
     text->lines[text->n++] = hash;
     return true;
 }
