@@ -1,4 +1,4 @@
-/* Hooks of streams and captures: they decide how a free is ordered (policy/order/free.h). */
+/* Hooks of streams and captures, on which the exact ordering of frees depends (policy/order/). */
 #include "interpose/hooks/entry_replay.h"
 #include "policy/alloc.h"
 #include "policy/contexts/context.h"
@@ -88,7 +88,7 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
     return ag_entry_leave(result);
 }
 
-/* From here on nothing is withheld; what was, goes out while it still may. */
+/* During a capture nothing is withheld; what was, is submitted while that is still possible. */
 static void opening(void)
 {
     ag_capture_opening();

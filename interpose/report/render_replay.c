@@ -1,4 +1,4 @@
-/* What replay did, in a report: see render_replay.h. */
+/* Graph replay in a report: see render_replay.h. */
 #include "interpose/report/render_replay.h"
 
 #include <stdio.h>
@@ -32,14 +32,8 @@ void ag_render_replay_json(struct ag_emitter *json, const struct ag_stats *stats
     ag_emit_number(json, "eager_ns", stats->eager_ns);
     ag_emit_number(json, "replayed_ns", stats->replayed_ns);
     ag_emit_bool(json, "compared_unwaited", stats->compared_unwaited);
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "flushes");
-    ag_render_group_json(json, stats, "flushes");
-    ag_emit_end(json);
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "staging");
-    ag_render_group_json(json, stats, "staging");
-    ag_emit_end(json);
+    ag_render_object_json(json, stats, 1, "flushes", "flushes");
+    ag_render_object_json(json, stats, 1, "staging", "staging");
     ag_emit_end(json);
 }
 
@@ -103,8 +97,9 @@ static void add_count(struct ag_text *text, const struct ag_stats *stats, unsign
     add_row(text, ag_stat_rows[id].label, value, behind);
 }
 
-/* How long a round takes both ways, as the profit guard found it last. Where nobody waits, the host
- * runs ahead of the device, and its time is not the program's. */
+/* How long an iteration takes with and without graphs, by the last comparison of
+ * graph/learn/profit. Where nobody waits, the host runs ahead of the device, so its time is not the
+ * program's. */
 static void add_times(struct ag_text *text, const struct ag_stats *stats)
 {
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
