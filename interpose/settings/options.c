@@ -621,12 +621,13 @@ static bool need_nvtx(const struct ag_stream_words *streams, const struct ag_ite
 
     for (unsigned i = 0; i < streams->n && !by_name; i++)
         by_name = streams->word[i].kind == AG_STREAMS_NAME;
-    return by_name || (streams->n && iteration->kind == AG_ITERATION_NVTX);
+    return by_name || iteration->kind == AG_ITERATION_NVTX;
 }
 
 bool ag_options_ask_for_nvtx(const struct ag_options *options)
 {
-    return !options->disable && need_nvtx(&options->graph, &options->graph_iteration);
+    return !options->disable && options->graph.n &&
+           need_nvtx(&options->graph, &options->graph_iteration);
 }
 
 bool ag_options_may_ask_for_nvtx(char **environment)
@@ -636,7 +637,7 @@ bool ag_options_may_ask_for_nvtx(char **environment)
 
     READ_VARIABLE(environment, GRAPH, STREAMS, &streams);
     READ_VARIABLE(environment, GRAPH_ITERATION, ITERATION, &iteration);
-    return !is_disabled(environment) && need_nvtx(&streams, &iteration);
+    return ag_options_may_replay(environment) && need_nvtx(&streams, &iteration);
 }
 
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)

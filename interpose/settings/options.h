@@ -113,8 +113,9 @@ bool ag_options_ask_for_nvtx(const struct ag_options *options);
 
 /* The same questions, asked of the environment before the settings are read: by the parsers of the
  * settings, but reading no file, changing nothing, and with little stack, since a look-up of the
- * driver's symbols asks. What a file may say is answered with yes, except for NVTX. A bad value
- * counts as none: with one, every call is the driver's. */
+ * driver's symbols asks. Where a file may say so the answer is yes; only names of streams and
+ * ranges of NVTX are not looked for in one. A bad value counts as none: with one, every call is the
+ * driver's. */
 bool ag_options_may_watch_launches(char **environment);
 /* May ALLOGRAFT_GRAPH be other than off? */
 bool ag_options_may_replay(char **environment);

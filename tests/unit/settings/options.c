@@ -470,8 +470,19 @@ static bool asks_for_nvtx(char *first, char *second)
     return ag_options_ask_for_nvtx(&options);
 }
 
+static bool may_ask_for_nvtx(char *first, char *second)
+{
+    char *environment[] = {first, second, NULL};
+
+    return ag_options_may_ask_for_nvtx(environment);
+}
+
 static void knows_who_may_replay(void)
 {
+    CHECK(may_ask_for_nvtx("ALLOGRAFT_GRAPH=legacy,name:x", NULL));
+    CHECK(may_ask_for_nvtx("ALLOGRAFT_CONFIG=/a", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
+    CHECK(!may_ask_for_nvtx("ALLOGRAFT_GRAPH=off", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
+    CHECK(!may_ask_for_nvtx("ALLOGRAFT_CONFIG=/a", NULL));
     CHECK(!replays(NULL, NULL) && !ag_options_may_replay(NULL));
     CHECK(replays("ALLOGRAFT_GRAPH=all", NULL) && !replays("ALLOGRAFT_GRAPH=nonsense", NULL));
     CHECK(replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=0"));
