@@ -248,22 +248,9 @@ static enum ag_entry_state start(void)
     return trouble ? AG_ENTRY_PASSING : AG_ENTRY_ACTIVE;
 }
 
-/* Does a setting or a rule ask for what launches need? */
-static bool asks_for_launches(void)
-{
-    bool asks = options.prefetch == AG_PREFETCH_LAUNCH;
-
-    for (unsigned i = 0; i < options.rules.n && !asks; i++) {
-        const struct ag_rule *rule = &options.rules.rule[i];
-
-        asks = (rule->says & 1u << AG_SAYS_PREFETCH) && rule->params.prefetch == AG_PREFETCH_LAUNCH;
-    }
-    return asks;
-}
-
 static enum ag_entry_launches launches_under(enum ag_entry_state state)
 {
-    if (state == AG_ENTRY_ACTIVE && asks_for_launches())
+    if (state == AG_ENTRY_ACTIVE && ag_options_watch_launches(&options))
         return AG_LAUNCHES_WATCHED;
     if (state == AG_ENTRY_ACTIVE && ag_replay_on())
         return AG_LAUNCHES_RECORDED;

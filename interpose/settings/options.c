@@ -549,80 +549,95 @@ const char *ag_option_text(char **environment, size_t i)
     return NULL;
 }
 
+/* One variable of the environment, by the parser of its row. *ret is left alone where the variable
+ * is not set, or bad. */
+#define READ_VARIABLE(environment, name, type, ret)                                  \
+    do {                                                                             \
+        const char *value = ag_option_text(environment, AG_OPTION_##name);           \
+        struct reason reason = {.first_column = 1};                                  \
+                                                                                     \
+        if (value)                                                                   \
+            (void)parse_##type(value, rows[AG_OPTION_##name].allowed, ret, &reason); \
+    } while (0)
+
 enum ag_log_level ag_options_log_level(char **environment)
 {
-    const char *value = ag_option_text(environment, AG_OPTION_LOG);
     enum ag_log_level level = AG_LOG_WARN;
-    struct reason reason;
 
-    if (value)
-        (void)parse_LOG_LEVEL(value, rows[AG_OPTION_LOG].allowed, &level, &reason);
+    READ_VARIABLE(environment, LOG, LOG_LEVEL, &level);
     return level;
 }
 
-/* Does the text say "prefetch = launch" anywhere? */
-static bool names_launches(const char *text)
+static bool is_disabled(char **environment)
 {
-    static const char name[] = "prefetch", value[] = "launch";
-    static const char blanks[] = " \t\n\v\f\r";
+    bool disable = false;
 
-    while ((text = ag_text_find(text, name))) {
-        text += strlen(name);
-        text += strspn(text, blanks);
-        if (*text != '=')
-            continue;
-        text++;
-        text += strspn(text, blanks);
-        if (ag_text_begins(text, value))
-            return true;
-    }
-    return false;
+    READ_VARIABLE(environment, DISABLE, SWITCH, &disable);
+    return disable;
+}
+
+static bool names_file(char **environment)
+{
+    const char *config = ag_option_text(environment, AG_OPTION_CONFIG);
+
+    return config && !is_off(config);
+}
+
+bool ag_options_watch_launches(const struct ag_options *options)
+{
+    bool asks = options->prefetch == AG_PREFETCH_LAUNCH;
+
+    for (unsigned i = 0; i < options->rules.n && !asks; i++)
+        asks = ag_rule_watches_launches(&options->rules.rule[i]);
+    return asks;
 }
 
 bool ag_options_may_watch_launches(char **environment)
 {
-    const char *disable = ag_option_text(environment, AG_OPTION_DISABLE);
-    const char *prefetch = ag_option_text(environment, AG_OPTION_PREFETCH);
     const char *rules = ag_option_text(environment, AG_OPTION_RULES);
-    const char *config = ag_option_text(environment, AG_OPTION_CONFIG);
+    enum ag_prefetch prefetch = AG_PREFETCH_ALLOC;
 
-    if (disable && !strcmp(disable, "1"))
-        return false;
-    return (prefetch && ag_text_same(prefetch, "launch")) || (rules && names_launches(rules)) ||
-           (config && !is_off(config));
+    READ_VARIABLE(environment, PREFETCH, PREFETCH, &prefetch);
+    return !is_disabled(environment) &&
+           (prefetch == AG_PREFETCH_LAUNCH || names_file(environment) ||
+            (rules && ag_rules_any(rules, ag_rule_watches_launches)));
 }
 
 bool ag_options_may_replay(char **environment)
 {
-    const char *disable = ag_option_text(environment, AG_OPTION_DISABLE);
-    const char *graph = ag_option_text(environment, AG_OPTION_GRAPH);
-    const char *config = ag_option_text(environment, AG_OPTION_CONFIG);
+    struct ag_stream_words streams = {0};
 
-    if (disable && !strcmp(disable, "1"))
+    if (is_disabled(environment))
         return false;
-    return graph ? !is_off(graph) : config && !is_off(config);
+    if (!ag_option_text(environment, AG_OPTION_GRAPH))
+        return names_file(environment);
+    READ_VARIABLE(environment, GRAPH, STREAMS, &streams);
+    return streams.n > 0;
+}
+
+static bool need_nvtx(const struct ag_stream_words *streams, const struct ag_iteration *iteration)
+{
+    bool by_name = false;
+
+    for (unsigned i = 0; i < streams->n && !by_name; i++)
+        by_name = streams->word[i].kind == AG_STREAMS_NAME;
+    return by_name || iteration->kind == AG_ITERATION_NVTX;
 }
 
 bool ag_options_ask_for_nvtx(const struct ag_options *options)
 {
-    if (options->disable || !options->graph.n)
-        return false;
-    for (unsigned i = 0; i < options->graph.n; i++) {
-        if (options->graph.word[i].kind == AG_STREAMS_NAME)
-            return true;
-    }
-    return options->graph_iteration.kind == AG_ITERATION_NVTX;
+    return !options->disable && options->graph.n &&
+           need_nvtx(&options->graph, &options->graph_iteration);
 }
 
 bool ag_options_may_ask_for_nvtx(char **environment)
 {
-    const char *graph = ag_option_text(environment, AG_OPTION_GRAPH);
-    const char *iteration = ag_option_text(environment, AG_OPTION_GRAPH_ITERATION);
+    struct ag_stream_words streams = {0};
+    struct ag_iteration iteration = {.kind = AG_ITERATION_AUTO};
 
-    if (!ag_options_may_replay(environment))
-        return false;
-    return (graph && ag_text_find(graph, "name:")) ||
-           (iteration && ag_text_begins(iteration, "nvtx:"));
+    READ_VARIABLE(environment, GRAPH, STREAMS, &streams);
+    READ_VARIABLE(environment, GRAPH_ITERATION, ITERATION, &iteration);
+    return ag_options_may_replay(environment) && need_nvtx(&streams, &iteration);
 }
 
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)

@@ -106,15 +106,19 @@ const char *ag_option_value(const struct ag_options *options, size_t i);
  */
 const char *ag_option_origin(const struct ag_options *options, size_t i, char *buffer, size_t size);
 
-/* May these settings ask for launches to be watched? True when in doubt, since a file is not read:
- * for who must know before the settings are read. Changes nothing, reads no file. */
-bool ag_options_may_watch_launches(char **environment);
-
-/* The same of replay: may ALLOGRAFT_GRAPH be other than off? */
-bool ag_options_may_replay(char **environment);
+/* Does a setting or a rule need launches to be watched? */
+bool ag_options_watch_launches(const struct ag_options *options);
 /* Do the settings need NVTX: a stream's name, a range or a mark? */
 bool ag_options_ask_for_nvtx(const struct ag_options *options);
-/* The same of the environment alone: what a file asks for is not seen. */
+
+/* The same questions, asked of the environment before the settings are read: by the parsers of the
+ * settings, but reading no file, changing nothing, and with little stack, since a look-up of the
+ * driver's symbols asks. Where a file may say so the answer is yes; only names of streams and
+ * ranges of NVTX are not looked for in one. A bad value counts as none: with one, every call is the
+ * driver's. */
+bool ag_options_may_watch_launches(char **environment);
+/* May ALLOGRAFT_GRAPH be other than off? */
+bool ag_options_may_replay(char **environment);
 bool ag_options_may_ask_for_nvtx(char **environment);
 
 /* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others.

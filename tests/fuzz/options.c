@@ -84,6 +84,17 @@ static unsigned count_bad(char **environment)
     return n;
 }
 
+/* What is asked of the environment before the settings are read is answered as by the settings. */
+static void check_early_answers(char **environment, const struct ag_options *options)
+{
+    bool on = !options->disable;
+
+    FUZZ_CHECK(ag_options_may_watch_launches(environment) ==
+               (on && ag_options_watch_launches(options)));
+    FUZZ_CHECK(ag_options_may_replay(environment) == (on && options->graph.n));
+    FUZZ_CHECK(ag_options_may_ask_for_nvtx(environment) == ag_options_ask_for_nvtx(options));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *block = malloc(size + 1), *environment[MOST_STRINGS + 1];
@@ -108,13 +119,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(result == (n_errors ? -EINVAL : 0) && n_errors == count_bad(environment));
     check_ranges(&options);
     FUZZ_CHECK(ag_options_log_level(environment) <= AG_LOG_DEBUG);
-    FUZZ_CHECK(ag_options_may_watch_launches(environment) ||
-               options.prefetch != AG_PREFETCH_LAUNCH || options.disable);
-    FUZZ_CHECK(ag_options_may_replay(environment) || !options.graph.n || options.disable);
-    FUZZ_CHECK(ag_options_may_ask_for_nvtx(environment) || !ag_options_ask_for_nvtx(&options));
-    for (unsigned i = 0; i < options.rules.n && !options.disable; i++)
-        FUZZ_CHECK(ag_options_may_watch_launches(environment) ||
-                   options.rules.rule[i].params.prefetch != AG_PREFETCH_LAUNCH);
+    if (!result)
+        check_early_answers(environment, &options);
     for (size_t i = 0; i < ag_options_count(); i++) {
         const char *text = ag_option_text(environment, i);
 

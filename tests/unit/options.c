@@ -470,10 +470,22 @@ static bool asks_for_nvtx(char *first, char *second)
     return ag_options_ask_for_nvtx(&options);
 }
 
+static bool may_ask_for_nvtx(char *first, char *second)
+{
+    char *environment[] = {first, second, NULL};
+
+    return ag_options_may_ask_for_nvtx(environment);
+}
+
 static void knows_who_may_replay(void)
 {
+    CHECK(may_ask_for_nvtx("ALLOGRAFT_GRAPH=legacy,name:x", NULL));
+    CHECK(may_ask_for_nvtx("ALLOGRAFT_CONFIG=/a", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
+    CHECK(!may_ask_for_nvtx("ALLOGRAFT_GRAPH=off", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
+    CHECK(!may_ask_for_nvtx("ALLOGRAFT_CONFIG=/a", NULL));
     CHECK(!replays(NULL, NULL) && !ag_options_may_replay(NULL));
-    CHECK(replays("ALLOGRAFT_GRAPH=all", NULL) && replays("ALLOGRAFT_GRAPH=nonsense", NULL));
+    CHECK(replays("ALLOGRAFT_GRAPH=all", NULL) && !replays("ALLOGRAFT_GRAPH=nonsense", NULL));
+    CHECK(replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=0"));
     CHECK(!replays("ALLOGRAFT_GRAPH=", NULL) && !replays("ALLOGRAFT_GRAPH=OFF", NULL));
     CHECK(!replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=1"));
     CHECK(replays("ALLOGRAFT_CONFIG=/some/where", NULL) && !replays("ALLOGRAFT_CONFIG=off", NULL));
@@ -501,6 +513,9 @@ static void knows_who_may_watch_launches(void)
     CHECK(watches("ALLOGRAFT_RULES=*:managed,prefetch=launch", NULL));
     CHECK(watches("ALLOGRAFT_RULES=*:prefetch=off;*:Prefetch \t=\n Launch ;", NULL));
     CHECK(!watches("ALLOGRAFT_RULES=prefetch; launch", NULL));
+    CHECK(!watches("ALLOGRAFT_RULES=from=prefetch=launch:pool", NULL)); /* a library's name */
+    CHECK(!watches("ALLOGRAFT_RULES=*:managed,prefetch=launches", NULL));
+    CHECK(watches("ALLOGRAFT_RULES=nonsense;*:managed,prefetch=launch", NULL)); /* in doubt */
     CHECK(!watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_POLICY=managed"));
     CHECK(watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_PREFETCH=launch"));
     CHECK(watches("ALLOGRAFT_CONFIG=/some/where", NULL));
