@@ -66,25 +66,27 @@ static allograft_status check_slot(const allograft_ring *ring, unsigned slot)
     return ALLOGRAFT_OK;
 }
 
-/* Likewise, where an answer is to go. */
+/* The same of a function that gives an answer. */
 static allograft_status check_answer(const allograft_ring *ring, unsigned slot, const void *ret)
 {
     allograft_status status = check_slot(ring, slot);
 
-    return status == ALLOGRAFT_OK && !ret
-               ? ag_api_fail(ALLOGRAFT_INVALID, "slot %u: nowhere to put the answer", slot)
-               : status;
+    if (!status && !ret)
+        status = ag_api_fail(ALLOGRAFT_INVALID, "slot %u: nowhere to put the answer", slot);
+    return status;
 }
 
-/* The slot's row, with its ring's context current; NULL, with *ret_status, when there is none. */
-static struct slot *enter(allograft_ring *ring, unsigned slot, allograft_status *ret_status,
-                          bool *ret_pushed)
+/* Around work on a slot: the ring's context is current. *ret_row: the slot's row. */
+static allograft_status enter(allograft_ring *ring, unsigned slot, struct slot **ret_row,
+                              bool *ret_pushed)
 {
+    allograft_status status = check_slot(ring, slot);
+
     *ret_pushed = false;
-    *ret_status = check_slot(ring, slot);
-    if (*ret_status == ALLOGRAFT_OK)
-        *ret_status = ag_api_enter_context(ring->context, ret_pushed);
-    return *ret_status == ALLOGRAFT_OK ? &ring->slots[slot] : NULL;
+    if (status)
+        return status;
+    *ret_row = &ring->slots[slot];
+    return ag_api_enter_context(ring->context, ret_pushed);
 }
 
 /* ---- beginning and end ---- */
@@ -128,11 +130,10 @@ static allograft_status make_slot(const allograft_ring *ring, struct slot *slot)
     unsigned flags = ring->timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
     allograft_status status = AG_API_DO(cuMemAlloc_v2, &slot->device, ring->slot_bytes);
 
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuEventCreate, &slot->done, flags);
-    if (status == ALLOGRAFT_OK && ring->timing)
-        status = AG_API_DO(cuEventCreate, &slot->began, flags);
-    return status;
+    if (status)
+        return status;
+    status = AG_API_DO(cuEventCreate, &slot->done, flags);
+    return status || !ring->timing ? status : AG_API_DO(cuEventCreate, &slot->began, flags);
 }
 
 /* In the device's context. */
@@ -148,14 +149,17 @@ static allograft_status make(const struct allograft_ring_options *options, allog
     ring->timing = options->flags & ALLOGRAFT_RING_TIMING;
     ring->best = options->backend == ALLOGRAFT_RING_AUTO ? ALLOGRAFT_RING_PINNED : options->backend;
     status = AG_API_DO(cuCtxGetCurrent, &ring->context);
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuStreamCreate, &ring->stream, CU_STREAM_NON_BLOCKING);
-    for (unsigned i = 0; i < ring->depth && status == ALLOGRAFT_OK; i++)
+    if (status)
+        goto failed;
+    status = AG_API_DO(cuStreamCreate, &ring->stream, CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; i < ring->depth && !status; i++)
         status = make_slot(ring, &ring->slots[i]);
-    if (status == ALLOGRAFT_OK)
-        *ret = ring;
-    else
-        drop(ring);
+    if (status)
+        goto failed;
+    *ret = ring;
+    return ALLOGRAFT_OK;
+failed:
+    drop(ring);
     return status;
 }
 
@@ -165,16 +169,16 @@ allograft_status ag_api_ring_open(const struct allograft_ring_options *options,
     allograft_status status = ag_api_enter();
     bool pushed;
 
-    if (status == ALLOGRAFT_OK)
+    if (!status)
         status = check_options(options);
-    if (status == ALLOGRAFT_OK && !ret)
-        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_open: nowhere to put the result");
-    if (status == ALLOGRAFT_OK && ag_api_thread_captures())
-        status = ag_api_fail(ALLOGRAFT_CAPTURING, "ring_open during a capture");
-    if (status != ALLOGRAFT_OK)
+    if (status)
         return status;
+    if (!ret)
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: nowhere to put the result");
+    if (ag_api_thread_captures())
+        return ag_api_fail(ALLOGRAFT_CAPTURING, "ring_open during a capture");
     status = ag_api_enter_device(options->device, &pushed);
-    if (status == ALLOGRAFT_OK)
+    if (!status)
         status = make(options, ret);
     ag_api_leave(pushed);
     return status;
@@ -188,11 +192,11 @@ allograft_status ag_api_ring_close(allograft_ring *ring)
     if (!ring)
         return ALLOGRAFT_OK;
     status = ag_api_enter_context(ring->context, &pushed);
-    if (status != ALLOGRAFT_OK)
+    if (status)
         return status;
     status = AG_API_DO(cuStreamSynchronize, ring->stream);
     if (status !=
-        ALLOGRAFT_CAPTURING) /* after an error of the device there is nothing to wait for */
+        ALLOGRAFT_CAPTURING) /* with an error of the device there is nothing to wait for */
         drop(ring);
     ag_api_leave(pushed);
     return status;
@@ -236,22 +240,25 @@ static void choose_backend(const allograft_ring *ring, struct slot *slot)
 allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void *memory,
                                       size_t bytes)
 {
-    allograft_status status;
+    struct slot *row;
     bool pushed;
-    struct slot *row = enter(ring, slot, &status, &pushed);
+    allograft_status status = enter(ring, slot, &row, &pushed);
 
-    if (row && (!memory || bytes < ring->slot_bytes))
+    if (status)
+        goto out;
+    if (!memory || bytes < ring->slot_bytes)
         status = ag_api_fail(ALLOGRAFT_INVALID, "host slot %u: %zu bytes at %p, %zu are needed",
                              slot, bytes, memory, ring->slot_bytes);
-    if (status == ALLOGRAFT_OK && ag_api_thread_captures())
+    else if (ag_api_thread_captures())
         status = ag_api_fail(ALLOGRAFT_CAPTURING, "a host slot registered during a capture");
-    if (status == ALLOGRAFT_OK && row->copied) /* out of the one that goes */
+    else if (row->copied) /* out of the memory that was registered before */
         status = AG_API_DO(cuEventSynchronize, row->done);
-    if (status == ALLOGRAFT_OK) {
-        drop_host(row);
-        row->host = memory;
-        choose_backend(ring, row);
-    }
+    if (status)
+        goto out;
+    drop_host(row);
+    row->host = memory;
+    choose_backend(ring, row);
+out:
     ag_api_leave(pushed);
     return status;
 }
@@ -260,7 +267,7 @@ allograft_status ag_api_ring_device_slot(allograft_ring *ring, unsigned slot, vo
 {
     allograft_status status = check_answer(ring, slot, ret);
 
-    if (status == ALLOGRAFT_OK)
+    if (!status)
         *ret = (void *)ring->slots[slot].device;
     return status;
 }
@@ -271,7 +278,7 @@ allograft_status ag_api_ring_properties(allograft_ring *ring, unsigned slot,
     allograft_status status = check_answer(ring, slot, ret);
     enum allograft_ring_backend backend;
 
-    if (status != ALLOGRAFT_OK)
+    if (status)
         return status;
     backend = ring->slots[slot].backend;
     *ret = (struct allograft_ring_properties){
@@ -286,7 +293,7 @@ allograft_status ag_api_ring_properties(allograft_ring *ring, unsigned slot,
 /* ---- copies ---- */
 
 /* The time of the slot's copy, once it is over, goes into its record. */
-static void settle(const allograft_ring *ring, struct slot *slot)
+static void note_time(const allograft_ring *ring, struct slot *slot)
 {
     float ms;
 
@@ -325,9 +332,9 @@ static allograft_status after_readers(const allograft_ring *ring, struct slot *s
 {
     allograft_status status = ALLOGRAFT_OK;
 
-    for (unsigned i = 0; i < slot->n_readers && status == ALLOGRAFT_OK; i++)
+    for (unsigned i = 0; i < slot->n_readers && !status; i++)
         status = AG_API_DO(cuStreamWaitEvent, ring->stream, slot->readers[i], 0);
-    if (status == ALLOGRAFT_OK)
+    if (!status)
         slot->n_readers = 0;
     return status;
 }
@@ -342,7 +349,7 @@ static allograft_status source_of(struct slot *slot, size_t bytes, const void **
         return ALLOGRAFT_OK;
     if (slot->copied)
         status = AG_API_DO(cuEventSynchronize, slot->done);
-    if (status == ALLOGRAFT_OK && slot->host)
+    if (!status && slot->host)
         memcpy(slot->bounce, slot->host, bytes);
     *ret = slot->bounce;
     return status;
@@ -353,37 +360,40 @@ static allograft_status copy(allograft_ring *ring, struct slot *slot, size_t byt
     const void *source;
     allograft_status status = source_of(slot, bytes, &source);
 
-    if (status == ALLOGRAFT_OK)
-        status = after_readers(ring, slot);
-    if (status == ALLOGRAFT_OK && ring->timing)
+    if (status)
+        return status;
+    status = after_readers(ring, slot);
+    if (!status && ring->timing)
         status = AG_API_DO(cuEventRecord, slot->began, ring->stream);
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuMemcpyHtoDAsync_v2, slot->device, source, bytes, ring->stream);
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuEventRecord, slot->done, ring->stream);
-    return status;
+    if (status)
+        return status;
+    status = AG_API_DO(cuMemcpyHtoDAsync_v2, slot->device, source, bytes, ring->stream);
+    return status ? status : AG_API_DO(cuEventRecord, slot->done, ring->stream);
 }
 
 allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t bytes)
 {
     uint64_t submit_ns = ag_clock_ns();
-    allograft_status status;
+    struct slot *row;
     bool pushed;
-    struct slot *row = enter(ring, slot, &status, &pushed);
+    allograft_status status = enter(ring, slot, &row, &pushed);
 
-    if (row && (!bytes || bytes > ring->slot_bytes))
+    if (status)
+        goto out;
+    if (!bytes || bytes > ring->slot_bytes)
         status = ag_api_fail(ALLOGRAFT_INVALID, "submit of %zu bytes: 1 to %zu", bytes,
                              ring->slot_bytes);
-    else if (row && !row->host)
+    else if (!row->host)
         status = ag_api_fail(ALLOGRAFT_STATE, "no host slot %u is registered", slot);
-    if (status == ALLOGRAFT_OK) {
-        settle(ring, row);
-        status = copy(ring, row, bytes);
-    }
-    if (status == ALLOGRAFT_OK) {
-        row->submitted = row->copied = true;
-        note(ring, row, bytes, submit_ns);
-    }
+    if (status)
+        goto out;
+    note_time(ring, row);
+    status = copy(ring, row, bytes);
+    if (status)
+        goto out;
+    row->submitted = row->copied = true;
+    note(ring, row, bytes, submit_ns);
+out:
     ag_api_leave(pushed);
     return status;
 }
@@ -392,27 +402,28 @@ allograft_status ag_api_ring_clear(allograft_ring *ring, unsigned slot)
 {
     allograft_status status = check_slot(ring, slot);
 
-    if (status == ALLOGRAFT_OK)
+    if (!status)
         ring->slots[slot].submitted = false;
     return status;
 }
 
 allograft_status ag_api_ring_query(allograft_ring *ring, unsigned slot, int *ret_ready)
 {
-    allograft_status status;
+    struct slot *row;
     bool pushed;
-    const struct slot *row = enter(ring, slot, &status, &pushed);
+    allograft_status status = enter(ring, slot, &row, &pushed);
 
-    if (row && !ret_ready)
+    if (status)
+        goto out;
+    if (!ret_ready)
         status = ag_api_fail(ALLOGRAFT_INVALID, "ring_query: nowhere to put the answer");
-    if (status == ALLOGRAFT_OK && row->submitted)
+    else if (row->submitted)
         status = AG_API_DO(cuEventQuery, row->done);
-    if (status == ALLOGRAFT_OK)
-        *ret_ready = row->submitted;
-    if (status == ALLOGRAFT_NOT_READY) {
-        *ret_ready = 0;
-        status = ALLOGRAFT_OK;
-    }
+    if (status && status != ALLOGRAFT_NOT_READY)
+        goto out;
+    *ret_ready = row->submitted && !status;
+    status = ALLOGRAFT_OK;
+out:
     ag_api_leave(pushed);
     return status;
 }
@@ -427,30 +438,37 @@ static allograft_status need_submitted(const struct slot *row, unsigned slot)
 
 allograft_status ag_api_ring_wait_host(allograft_ring *ring, unsigned slot)
 {
-    allograft_status status;
+    struct slot *row;
     bool pushed;
-    const struct slot *row = enter(ring, slot, &status, &pushed);
+    allograft_status status = enter(ring, slot, &row, &pushed);
 
-    if (row)
-        status = need_submitted(row, slot);
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuEventSynchronize, row->done);
+    if (status)
+        goto out;
+    status = need_submitted(row, slot);
+    if (status)
+        goto out;
+    status = AG_API_DO(cuEventSynchronize, row->done);
+out:
     ag_api_leave(pushed);
     return status;
 }
 
 allograft_status ag_api_ring_wait_stream(allograft_ring *ring, unsigned slot, void *stream)
 {
-    allograft_status status;
+    struct slot *row;
     bool pushed;
-    const struct slot *row = enter(ring, slot, &status, &pushed);
+    allograft_status status = enter(ring, slot, &row, &pushed);
 
-    if (row)
-        status = need_submitted(row, slot);
-    if (status == ALLOGRAFT_OK)
-        status = ag_api_not_capturing(stream, "ring_wait_stream");
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuStreamWaitEvent, stream, row->done, 0);
+    if (status)
+        goto out;
+    status = need_submitted(row, slot);
+    if (status)
+        goto out;
+    status = ag_api_not_capturing(stream, "ring_wait_stream");
+    if (status)
+        goto out;
+    status = AG_API_DO(cuStreamWaitEvent, stream, row->done, 0);
+out:
     ag_api_leave(pushed);
     return status;
 }
@@ -463,9 +481,9 @@ static allograft_status reader_event(allograft_ring *ring, struct slot *row, CUe
 
     if (row->n_readers == MOST_READERS)
         status = after_readers(ring, row);
-    if (status == ALLOGRAFT_OK && !row->readers[row->n_readers])
+    if (!status && !row->readers[row->n_readers])
         status = AG_API_DO(cuEventCreate, &row->readers[row->n_readers], CU_EVENT_DISABLE_TIMING);
-    if (status == ALLOGRAFT_OK)
+    if (!status)
         *ret = row->readers[row->n_readers];
     return status;
 }
@@ -473,18 +491,23 @@ static allograft_status reader_event(allograft_ring *ring, struct slot *row, CUe
 allograft_status ag_api_ring_reader(allograft_ring *ring, unsigned slot, void *stream)
 {
     CUevent event = NULL;
-    allograft_status status;
+    struct slot *row;
     bool pushed;
-    struct slot *row = enter(ring, slot, &status, &pushed);
+    allograft_status status = enter(ring, slot, &row, &pushed);
 
-    if (row)
-        status = ag_api_not_capturing(stream, "ring_reader");
-    if (status == ALLOGRAFT_OK)
-        status = reader_event(ring, row, &event);
-    if (status == ALLOGRAFT_OK)
-        status = AG_API_DO(cuEventRecord, event, stream);
-    if (status == ALLOGRAFT_OK)
-        row->n_readers++;
+    if (status)
+        goto out;
+    status = ag_api_not_capturing(stream, "ring_reader");
+    if (status)
+        goto out;
+    status = reader_event(ring, row, &event);
+    if (status)
+        goto out;
+    status = AG_API_DO(cuEventRecord, event, stream);
+    if (status)
+        goto out;
+    row->n_readers++;
+out:
     ag_api_leave(pushed);
     return status;
 }
@@ -492,25 +515,27 @@ allograft_status ag_api_ring_reader(allograft_ring *ring, unsigned slot, void *s
 allograft_status ag_api_ring_trace(allograft_ring *ring, struct allograft_ring_record *records,
                                    size_t capacity, size_t *ret_n)
 {
-    allograft_status status;
-    uint64_t first;
+    struct slot *row;
     bool pushed;
+    allograft_status status = enter(ring, 0, &row, &pushed);
+    uint64_t first;
     size_t n;
 
-    if (!enter(ring, 0, &status, &pushed))
-        return status;
+    if (status)
+        goto out;
     if (!ret_n || (!records && capacity)) {
         status = ag_api_fail(ALLOGRAFT_INVALID, "ring_trace: nowhere to put the records");
-    } else {
-        for (unsigned i = 0; i < ring->depth; i++)
-            settle(ring, &ring->slots[i]);
-        n = ring->sequence < MOST_RECORDS ? ring->sequence : MOST_RECORDS;
-        n = n < capacity ? n : capacity;
-        first = ring->sequence - n;
-        for (size_t i = 0; i < n; i++)
-            records[i] = ring->records[(first + i) % MOST_RECORDS];
-        *ret_n = n;
+        goto out;
     }
+    for (unsigned i = 0; i < ring->depth; i++)
+        note_time(ring, &ring->slots[i]);
+    n = ring->sequence < MOST_RECORDS ? ring->sequence : MOST_RECORDS;
+    n = n < capacity ? n : capacity;
+    first = ring->sequence - n;
+    for (size_t i = 0; i < n; i++)
+        records[i] = ring->records[(first + i) % MOST_RECORDS];
+    *ret_n = n;
+out:
     ag_api_leave(pushed);
     return status;
 }
