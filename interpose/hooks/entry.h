@@ -1,11 +1,12 @@
-/* What every hook does first and last: one short function per hooked symbol uses these.
+/* What every hook does first and last. There is one short function per hooked symbol:
  *
  *     AG_ENTRY CUresult cuX(int a)
  *     {
- *         AG_ENTER(cuX, a);                      nested or inactive: returns the driver's own
+ *         AG_ENTER(cuX, a);                      may return: see below
  *         return ag_entry_leave(what we do instead);
  *     }
- */
+ *
+ * Hooks that only replay needs are made by entry_replay.h. */
 #ifndef AG_ENTRY_H
 #define AG_ENTRY_H
 
@@ -130,27 +131,13 @@ static inline CUresult ag_entry_leave(CUresult result)
     return result;
 }
 
-/* A hook that only replay needs: without, the exported symbol, which linked programs call, jumps to
- * the driver's own. What is done else is in a function of its own, or the compiler would save
- * registers here. In `body`: AG_ENTER first. */
-#define AG_ENTRY_IF_REPLAYED(symbol, parameters, body, ...)                                     \
-    static __attribute__((noinline)) CUresult replayed_##symbol parameters                      \
-    {                                                                                           \
-        AG_ENTER(symbol, __VA_ARGS__);                                                          \
-        body;                                                                                   \
-    }                                                                                           \
-    AG_ENTRY CUresult symbol parameters                                                         \
-    {                                                                                           \
-        __typeof__(&symbol) way = ag_cu.symbol;                                                 \
-                                                                                                \
-        if (AG_UNLIKELY(!way || atomic_load_explicit(&ag_entry_replay, memory_order_acquire) != \
-                                    AG_REPLAY_PASSED))                                          \
-            way = replayed_##symbol;                                                            \
-        return way(__VA_ARGS__);                                                                \
-    }
-
-#define AG_ENTER(symbol, ...)                                            \
-    if (!ag_entry_enter(AG_HOOK_##symbol, (void *const *)&ag_cu.symbol)) \
-    return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED
+/* The first statement of a hook. Returns from the hook, with what the driver's own function
+ * returned, where the hook is not to do its work: in a nested call, or while nothing is redirected.
+ */
+#define AG_ENTER(symbol, ...)                                                           \
+    do {                                                                                \
+        if (!ag_entry_enter(AG_HOOK_##symbol, (void *const *)&ag_cu.symbol))            \
+            return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED; \
+    } while (0)
 
 #endif

@@ -1,9 +1,7 @@
 /* Hooks of module and library loading: what the code can do that the host could see, and memory for
  * it; and of attributes of functions, which graphs have as they were. */
 #include "graph/record/func_attrs.h"
-#include "graph/replayer.h"
-#include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/image.h"
 #include "interpose/resolve/trampoline.h"
 #include "policy/managed/kernel_params.h"
@@ -72,10 +70,15 @@ static CUresult took(CUresult result, const struct ag_func_attrs *func_attrs)
 }
 
 /* The driver is called in any case. `...`: the call's arguments. */
-#define TUNES(symbol, what, parameters, ...)                                                   \
-    AG_ENTRY_IF_REPLAYED(                                                                      \
-        symbol, parameters, const struct ag_func_attrs func_attrs = what; tuning(&func_attrs); \
-        return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &func_attrs)), __VA_ARGS__)
+#define TUNES(symbol, what, parameters, ...)                                     \
+    AG_REPLAYED(                                                                 \
+        symbol, parameters,                                                      \
+        {                                                                        \
+            const struct ag_func_attrs func_attrs = what;                        \
+            tuning(&func_attrs);                                                 \
+            return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &func_attrs)); \
+        },                                                                       \
+        __VA_ARGS__)
 #define TUNED(...) ((struct ag_func_attrs){__VA_ARGS__})
 
 TUNES(cuFuncSetAttribute, TUNED(function, AG_FUNC_ATTRIBUTE, (int)attribute, -1, value),

@@ -1,8 +1,9 @@
-/* What the hooks share that only graph replay needs: while it is off they are jumps.
+/* Hooks that only graph replay needs: while it is off they are jumps to the driver.
  *
- * Programs that are linked with the driver come to our symbols in any case. So each of them is a
- * load, a comparison and a jump while nothing is replayed; the rest stands in a function of its
- * own, or the compiler would save registers in the one that everybody calls. */
+ * Programs that are linked with the driver call our symbols whether streams are replayed or not. So
+ * each of these hooks is a load, a comparison and a jump while nothing is replayed. The work is in
+ * a function of its own, replayed_<symbol>(), or the compiler would save registers in the one that
+ * everybody calls. */
 #ifndef AG_ENTRY_REPLAY_H
 #define AG_ENTRY_REPLAY_H
 
@@ -23,51 +24,55 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
     return result;
 }
 
-#define AG_JUMPS(symbol, parameters, ...)            \
-    AG_ENTRY CUresult symbol parameters              \
-    {                                                \
-        __typeof__(&symbol) way = ag_cu.symbol;      \
-                                                     \
-        if (AG_UNLIKELY(!ag_entry_passes() || !way)) \
-            way = replayed_##symbol;                 \
-        return way(__VA_ARGS__);                     \
+/* A hook whose work is `body`, a block that returns. `...`: the names of the parameters. */
+#define AG_REPLAYED(symbol, parameters, body, ...)                         \
+    static __attribute__((noinline)) CUresult replayed_##symbol parameters \
+    {                                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                                     \
+        body                                                               \
+    }                                                                      \
+    AG_ENTRY CUresult symbol parameters                                    \
+    {                                                                      \
+        __typeof__(&symbol) way = ag_cu.symbol;                            \
+                                                                           \
+        if (AG_UNLIKELY(!ag_entry_passes() || !way))                       \
+            way = replayed_##symbol;                                       \
+        return way(__VA_ARGS__);                                           \
     }
 
-/* An operation on `stream`. record: an expression that gives the `state` back, true when the
- * operation was withheld (ag_replay_take, ag_replay_pass). */
-#define AG_RECORDED(symbol, stream, per_thread, record, parameters, ...)             \
-    static __attribute__((noinline)) CUresult replayed_##symbol parameters           \
-    {                                                                                \
-        struct ag_stream *state;                                                     \
-                                                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                                               \
-        state = ag_replay_enter(stream, per_thread);                                 \
-        if (state && (record))                                                       \
-            return ag_entry_leave(CUDA_SUCCESS);                                     \
-        return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(__VA_ARGS__))); \
-    }                                                                                \
-    AG_JUMPS(symbol, parameters, __VA_ARGS__)
+/* An operation on `stream`. record: an expression that says what the operation is, of the stream's
+ * `state`; true when the operation was withheld (ag_replay_take, ag_replay_pass). */
+#define AG_RECORDED(symbol, stream, per_thread, record, parameters, ...)                 \
+    AG_REPLAYED(                                                                         \
+        symbol, parameters,                                                              \
+        {                                                                                \
+            struct ag_stream *state = ag_replay_enter(stream, per_thread);               \
+            if (state && (record))                                                       \
+                return ag_entry_leave(CUDA_SUCCESS);                                     \
+            return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(__VA_ARGS__))); \
+        },                                                                               \
+        __VA_ARGS__)
 
-/* A call that is nothing to record: `flush` lets go what has to be with the driver before it. */
-#define AG_FLUSHES(symbol, flush, parameters, ...)                         \
-    static __attribute__((noinline)) CUresult replayed_##symbol parameters \
-    {                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                     \
-        flush;                                                             \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));                  \
-    }                                                                      \
-    AG_JUMPS(symbol, parameters, __VA_ARGS__)
+/* A call that is not recorded: `flush` submits what the driver must have before it. */
+#define AG_FLUSHES(symbol, flush, parameters, ...)            \
+    AG_REPLAYED(                                              \
+        symbol, parameters,                                   \
+        {                                                     \
+            flush;                                            \
+            return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
+        },                                                    \
+        __VA_ARGS__)
 
-/* As AG_FLUSHES; the host waits, so errors of what was let go earlier are told. The hook is left
- * before: a signal handler may jump out of a wait. */
-#define AG_WAITS(symbol, flush, parameters, ...)                           \
-    static __attribute__((noinline)) CUresult replayed_##symbol parameters \
-    {                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                     \
-        flush;                                                             \
-        (void)ag_entry_leave(CUDA_SUCCESS);                                \
-        return ag_replay_late(ag_cu.symbol(__VA_ARGS__));                  \
-    }                                                                      \
-    AG_JUMPS(symbol, parameters, __VA_ARGS__)
+/* As AG_FLUSHES, for a call in which the host waits: it returns errors of work that was submitted
+ * late. The hook is left before the wait, since a signal handler may jump out of that. */
+#define AG_WAITS(symbol, flush, parameters, ...)              \
+    AG_REPLAYED(                                              \
+        symbol, parameters,                                   \
+        {                                                     \
+            flush;                                            \
+            (void)ag_entry_leave(CUDA_SUCCESS);               \
+            return ag_replay_late(ag_cu.symbol(__VA_ARGS__)); \
+        },                                                    \
+        __VA_ARGS__)
 
 #endif

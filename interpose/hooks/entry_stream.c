@@ -1,7 +1,5 @@
 /* Hooks of streams and captures: they decide which order of frees is exact (policy/order.c). */
-#include "graph/replayer.h"
-#include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_replay.h"
 #include "policy/alloc.h"
 #include "policy/contexts/context.h"
 #include "policy/order.h"
@@ -145,9 +143,8 @@ static void altering(CUstream stream, bool per_thread)
     ag_replay_stream_altered(stream);
 }
 
-#define ALTERS(symbol, per_thread, parameters, ...)                        \
-    AG_ENTRY_IF_REPLAYED(symbol, parameters, altering(stream, per_thread); \
-                         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)), __VA_ARGS__)
+#define ALTERS(symbol, per_thread, parameters, ...) \
+    AG_FLUSHES(symbol, altering(stream, per_thread), parameters, __VA_ARGS__)
 
 ALTERS(cuStreamSetAttribute, false,
        (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue_v1 *value), stream,
