@@ -18,7 +18,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/ending.h"
+#include "interpose/exit/ending.h"
 
 #include <signal.h>
 #include <stdatomic.h>

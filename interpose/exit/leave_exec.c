@@ -7,7 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/hooks/leave_exec.h"
+#include "interpose/exit/leave_exec.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "interpose/driver/real_dlsym.h"
+#include "interpose/exit/leave_exec.h"
+#include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/hooks/leave_exec.h"
-#include "interpose/hooks/own_stack.h"
 #include "interpose/lifecycle.h"
 
 #define NEXT(name) ((__typeof__(&name))find(#name))

@@ -8,7 +8,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/hooks/own_stack.h"
+#include "interpose/exit/own_stack.h"
 
 #include <signal.h>
 #include <stdbool.h>
