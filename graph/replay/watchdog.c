@@ -12,14 +12,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <linux/futex.h>
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "graph/stream.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/futex.h"
 #include "interpose/base/log.h"
 #include "interpose/base/thread.h"
 #include "interpose/report/stats.h"
@@ -29,7 +26,6 @@
 #define PATIENT_LOOKS 8u   /* that one stretch may last */
 #define IDLE_LOOKS    200u /* before it goes to sleep */
 #define STACK_BYTES   (128u << 10)
-#define FOR_EVER_NS   ((uint64_t)INT64_MAX)
 
 enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
 
@@ -93,19 +89,6 @@ static void look_at(struct ag_stream *stream, void *data)
     last->stretch = stretch;
 }
 
-/* Until it is not `value` any more, or woken, for so long at most. */
-static void sleep_on(_Atomic int *word, int value, uint64_t ns)
-{
-    const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &pause, NULL, 0);
-}
-
-static void wake_from(_Atomic int *word)
-{
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
 static void await_idle(struct ag_context *context, void *unused)
 {
     uint64_t now = ag_clock_ns(), until = atomic_load(&at_end.until);
@@ -118,7 +101,7 @@ static void wait_at_the_end(void)
 {
     ag_context_each(await_idle, NULL);
     atomic_store(&at_end.state, WAITED);
-    wake_from(&at_end.state);
+    ag_futex_wake(&at_end.state);
 }
 
 static void *watch(void *unused)
@@ -130,7 +113,7 @@ static void *watch(void *unused)
     for (;;) {
         struct round round = {false};
 
-        sleep_on(&at_end.state, NOT_ASKED, look_ns);
+        ag_futex_wait(&at_end.state, NOT_ASKED, look_ns);
         if (atomic_load_explicit(&at_end.state, memory_order_acquire) == ASKED)
             wait_at_the_end();
         ag_stream_each_open(look_at, &round);
@@ -141,7 +124,7 @@ static void *watch(void *unused)
         round.any = false;
         ag_stream_each_open(look_at, &round); /* what began before it could see that we sleep */
         if (!round.any && atomic_load(&at_end.state) != ASKED)
-            sleep_on(&state, ASLEEP, FOR_EVER_NS);
+            ag_futex_wait(&state, ASLEEP, AG_FUTEX_FOR_EVER);
         atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
         idle = 0;
     }
@@ -169,7 +152,7 @@ bool ag_watchdog_wake(void)
     if (now == NOT_STARTED)
         ag_watchdog_start();
     if (now == ASLEEP && atomic_compare_exchange_strong(&state, &now, AWAKE))
-        wake_from(&state);
+        ag_futex_wake(&state);
     return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
 }
 
@@ -182,9 +165,9 @@ void ag_watchdog_last(uint64_t timeout_ns)
     atomic_store(&at_end.state, ASKED);
     if (!ag_watchdog_wake())
         return;
-    wake_from(&at_end.state);
+    ag_futex_wake(&at_end.state);
     for (; atomic_load(&at_end.state) == ASKED && now < until; now = ag_clock_ns())
-        sleep_on(&at_end.state, ASKED, until - now);
+        ag_futex_wait(&at_end.state, ASKED, until - now);
     atomic_store(&at_end.state, NOT_ASKED);
 }
 

@@ -17,15 +17,12 @@
 #endif
 #include "interpose/base/helper.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/futex.h"
 #include "interpose/base/thread.h"
 #include "interpose/base/wait.h"
 
@@ -40,16 +37,6 @@ static struct {
     void (*_Atomic work)(void);
 } self;
 
-static void sleep_on(_Atomic uint32_t *word, uint32_t value, const struct timespec *pause)
-{
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, pause, NULL, 0);
-}
-
-static void wake_all(_Atomic uint32_t *word)
-{
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-}
-
 static void *help(void *unused)
 {
     uint32_t asked = 0;
@@ -57,12 +44,12 @@ static void *help(void *unused)
     (void)pthread_setname_np(pthread_self(), "allograft-help");
     for (;;) {
         while (atomic_load(&self.asked) == asked)
-            sleep_on(&self.asked, asked, NULL);
+            ag_futex_wait(&self.asked, asked, AG_FUTEX_FOR_EVER);
         asked = atomic_load(&self.asked);
         atomic_store(&self.doing, asked);
         atomic_load (&self.work)();
         atomic_store(&self.done, asked);
-        wake_all(&self.done);
+        ag_futex_wake(&self.done);
     }
     return unused;
 }
@@ -102,13 +89,12 @@ static bool wait_for(uint32_t ticket, const struct ag_timeout *timeout)
     uint32_t beats = atomic_load(&self.beats), done;
 
     while ((int32_t)((done = atomic_load(&self.done)) - ticket) < 0) {
-        const struct timespec slice = {0, SLICE_NS};
         uint32_t beats_before = beats;
         uint64_t took;
 
         if (!left || !silent_left)
             return false;
-        sleep_on(&self.done, done, &slice);
+        ag_futex_wait(&self.done, done, SLICE_NS);
         took = ag_clock_ns() - before;
         before += took;
         took = took < SLICE_NS ? took : SLICE_NS;
@@ -128,7 +114,7 @@ bool ag_helper_do(void (*work)(void), const struct ag_timeout *timeout)
         return false;
     atomic_store(&self.work, work);
     ticket = atomic_fetch_add(&self.asked, 1) + 1;
-    wake_all(&self.asked);
+    ag_futex_wake(&self.asked);
     done = wait_for(ticket, timeout);
     if (!done)
         atomic_store(&self.given_up, ticket);
