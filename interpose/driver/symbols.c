@@ -1,9 +1,9 @@
 /* Look-ups among the hooks: see symbols.h. */
 #include "interpose/driver/symbols.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "interpose/base/addresses.h"
 #include "interpose/driver/abi.h"
 #include "interpose/driver/driver.h"
 
@@ -29,12 +29,7 @@ static const struct ag_hook_info hooks[] = {
 #include "interpose/driver/hooks.def"
 };
 
-struct address_row {
-    const void *address;
-    enum ag_hook hook;
-};
-
-static struct address_row by_address[AG_N_HOOKS];
+static struct ag_address by_address[AG_N_HOOKS];
 static size_t n_by_address;
 
 const struct ag_hook_info *ag_hook_info(enum ag_hook hook)
@@ -51,13 +46,6 @@ enum ag_hook ag_hook_by_name(const char *name)
     return AG_N_HOOKS;
 }
 
-static int compare_addresses(const void *a, const void *b)
-{
-    const struct address_row *x = a, *y = b;
-
-    return (x->address > y->address) - (x->address < y->address);
-}
-
 void ag_symbols_index(void)
 {
     n_by_address = 0;
@@ -65,26 +53,18 @@ void ag_symbols_index(void)
         const void *address = ag_driver_pointer((enum ag_hook)i);
 
         if (address)
-            by_address[n_by_address++] = (struct address_row){address, (enum ag_hook)i};
+            by_address[n_by_address++] = (struct ag_address){address, (int)i};
     }
-    qsort(by_address, n_by_address, sizeof(*by_address), compare_addresses);
+    ag_addresses_sort(by_address, n_by_address);
 }
 
 enum ag_hook ag_hook_by_address(const void *address, bool per_thread)
 {
     enum ag_hook found = AG_N_HOOKS;
-    size_t low = 0, high = n_by_address;
+    size_t i = ag_addresses_find(by_address, n_by_address, address);
 
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (by_address[middle].address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < n_by_address && by_address[low].address == address; low++) {
-        found = by_address[low].hook;
+    for (; i < n_by_address && by_address[i].address == address; i++) {
+        found = (enum ag_hook)by_address[i].number;
         if ((hooks[found].flavour >= AG_FLAVOUR_PTSZ) == per_thread)
             break;
     }

@@ -26,6 +26,7 @@
 #include "interpose/base/helper.h"
 
 #include "graph/replayer.h"
+#include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_pools.h"
 #include "policy/order.h"
@@ -45,9 +46,8 @@ static _Atomic bool is_for_good;
 bool ag_ending_in_handler(void)
 {
     sigset_t blocked;
-    stack_t stack;
 
-    if (ag_entry_inside() || (!sigaltstack(NULL, &stack) && stack.ss_flags & SS_ONSTACK))
+    if (ag_entry_inside() || ag_own_stack_is_alternate())
         return true;
     if (pthread_sigmask(SIG_BLOCK, NULL, &blocked))
         return false;

@@ -11,7 +11,6 @@
 #include "interpose/exit/own_stack.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
@@ -37,7 +36,7 @@ struct errand {
 __attribute__((visibility("hidden"))) void ag_own_stack_call(void (*function)(void *argument),
                                                              void *argument, void *top);
 
-static bool is_on_alternate_stack(void)
+bool ag_own_stack_is_alternate(void)
 {
     stack_t now;
 
@@ -69,7 +68,7 @@ void ag_own_stack_run(void (*work)(void *argument), void *argument)
     low = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_NONE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (low == MAP_FAILED || mprotect(low + GUARD_BYTES, STACK_BYTES, PROT_READ | PROT_WRITE)) {
-        if (!is_on_alternate_stack())
+        if (!ag_own_stack_is_alternate())
             work(argument);
     } else {
         ag_own_stack_call(run_errand, &errand, low + GUARD_BYTES + STACK_BYTES);

@@ -12,13 +12,14 @@
 #include "interpose/resolve/trampoline.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "graph/record/copies.h"
 #include "graph/replayer.h"
+#include "interpose/base/addresses.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/real_dlsym.h"
@@ -63,12 +64,9 @@ static _Atomic bool over;
 
 /* --- by address --- */
 
-struct address_row {
-    const void *address;
-    int number; /* of a trampoline; -1: none */
-};
+#define NO_TRAMPOLINE INT_MAX /* behind the trampolines of the same address */
 
-static struct address_row by_address[N_LISTED + N_STILL];
+static struct ag_address by_address[N_LISTED + N_STILL];
 static size_t n_by_address;
 
 static void *thunk(unsigned number)
@@ -151,19 +149,10 @@ void *ag_trampoline_enter(unsigned number)
 
 /* --- what look-ups get --- */
 
-static int compare_addresses(const void *a, const void *b)
-{
-    const struct address_row *x = a, *y = b;
-
-    if (x->address != y->address)
-        return x->address > y->address ? 1 : -1;
-    return (y->number > x->number) - (y->number < x->number); /* a trampoline before none */
-}
-
 static void note_address(const void *address, int number)
 {
     if (address)
-        by_address[n_by_address++] = (struct address_row){address, number};
+        by_address[n_by_address++] = (struct ag_address){address, number};
 }
 
 void ag_trampoline_index(void)
@@ -176,24 +165,9 @@ void ag_trampoline_index(void)
         note_address(real, (int)i);
     }
     for (size_t i = 0; i < N_STILL; i++)
-        note_address(ag_driver_symbol(still[i]), -1);
-    qsort(by_address, n_by_address, sizeof(*by_address), compare_addresses);
+        note_address(ag_driver_symbol(still[i]), NO_TRAMPOLINE);
+    ag_addresses_sort(by_address, n_by_address);
     ag_trampoline_look_around();
-}
-
-static const struct address_row *find_address(const void *address)
-{
-    size_t low = 0, high = n_by_address;
-
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (by_address[middle].address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n_by_address && by_address[low].address == address ? &by_address[low] : NULL;
 }
 
 /* Somebody can call the driver without our noticing: from now on nothing is withheld. */
@@ -226,11 +200,11 @@ static void *spare_of(void *real)
 
 void *ag_trampoline_of_address(void *real)
 {
-    const struct address_row *row = find_address(real);
+    size_t row = ag_addresses_find(by_address, n_by_address, real);
 
-    if (!row)
+    if (row == n_by_address)
         return spare_of(real);
-    return row->number < 0 ? real : thunk((unsigned)row->number);
+    return by_address[row].number == NO_TRAMPOLINE ? real : thunk((unsigned)by_address[row].number);
 }
 
 void *ag_trampoline_of_name(const char *name, void *real)
