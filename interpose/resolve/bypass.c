@@ -212,7 +212,8 @@ static const char *symbol_name(const struct object *object, const ElfW(Rela) * r
     return object->strings + symbol->st_name;
 }
 
-/* What the loader put there; 0 when the place is none. */
+/* The address that the loader put into the relocation's place; 0 when the place is none of the
+ * object's. */
 static uintptr_t bound_to(const struct object *object, const ElfW(Rela) * relocation)
 {
     uintptr_t place = object->info->dlpi_addr + relocation->r_offset;
@@ -222,7 +223,8 @@ static uintptr_t bound_to(const struct object *object, const ElfW(Rela) * reloca
     return *(const uintptr_t *)place;
 }
 
-/* A sanitizer's fences around other people's variables are no concern here. */
+/* Reads other people's constant data whole, the guard bytes between variables that a sanitizer has
+ * put there too. */
 __attribute__((no_sanitize("address", "thread"))) static bool contains(const char *bytes, size_t n,
                                                                        const char *text)
 {
@@ -308,7 +310,7 @@ static void keep_name(const char *name)
     atomic_store_explicit(&ag_stats.n_bypassing, n + 1, memory_order_release);
 }
 
-/* The driver and libc are bound to themselves; and the driver opens parts of itself as it likes. */
+/* The driver and libc are bound to themselves, and the driver opens parts of itself. */
 static bool is_no_concern(const char *name)
 {
     static const char *const beginnings[] = {"libcuda.so", "libcudadebugger.so", "libnvidia-",
@@ -340,37 +342,39 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 
 void ag_bypass_look(void)
 {
-    static struct search search;
+    struct search search = {.n_left = MOST_RELOCATIONS};
 
-    memset(&search, 0, sizeof(search));
-    search.n_left = MOST_RELOCATIONS;
     (void)dl_iterate_phdr(note_places, &search);
     if (search.places.n_driver)
         (void)dl_iterate_phdr(look_into, &search);
 }
 
-/* --- on the way, for replay --- */
+/* --- while the program runs, for replay --- */
 
-/* What was looked at before, and what is found now. One thread at a time. */
+/* What earlier looks found. One thread at a time has it. */
 static struct {
     atomic_flag busy;
     unsigned long long adds, subs; /* libraries that came and went so far */
-    uintptr_t seen[N_SEEN];        /* where they lie */
+    uintptr_t seen[N_SEEN];        /* where those lie that need no other look */
     unsigned n_seen;
+    bool incomplete; /* in one of them something is only bound when it is first called */
+} known = {.busy = ATOMIC_FLAG_INIT};
+
+/* One look. */
+struct look {
     struct search search;
     enum ag_bypass_verdict (*judge)(const char *symbol);
     bool any;
-    bool pending;    /* of this one, something is only bound when it is first called */
-    bool incomplete; /* of any */
+    bool pending; /* of this library, something is only bound when it is first called */
     struct ag_bypass_found found;
     struct ag_bypass_found unknown[N_UNKNOWN]; /* if the driver exports them */
     unsigned n_unknown;
-} way = {.busy = ATOMIC_FLAG_INIT};
+};
 
 static bool was_seen(const struct dl_phdr_info *info)
 {
-    for (unsigned i = 0; i < way.n_seen; i++) {
-        if (way.seen[i] == info->dlpi_addr)
+    for (unsigned i = 0; i < known.n_seen; i++) {
+        if (known.seen[i] == info->dlpi_addr)
             return true;
     }
     return false;
@@ -383,38 +387,39 @@ static void tell(struct ag_bypass_found *found, const char *file, const char *sy
 }
 
 /* True when no more need be looked at. */
-static bool consider(const struct object *object, const char *name, uintptr_t address)
+static bool consider(struct look *look, const struct object *object, const char *name,
+                     uintptr_t address)
 {
     const char *file = file_name(object->info);
     enum ag_bypass_verdict verdict;
 
     if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
         return false;
-    verdict = way.judge(name);
+    verdict = look->judge(name);
     if (verdict == AG_BYPASS_HARMLESS)
         return false;
-    way.any = is_in(way.search.places.driver, way.search.places.n_driver, address);
-    if (way.any)
-        tell(&way.found, file, name);
+    look->any = is_in(look->search.places.driver, look->search.places.n_driver, address);
+    if (look->any)
+        tell(&look->found, file, name);
     else if (is_loaded(object->info, address, 1)) {
-        way.pending = true; /* until it is first called */
-        if (verdict == AG_BYPASS_NAMED && way.n_unknown < N_UNKNOWN)
-            tell(&way.unknown[way.n_unknown++], file, name);
+        look->pending = true; /* until it is first called */
+        if (verdict == AG_BYPASS_NAMED && look->n_unknown < N_UNKNOWN)
+            tell(&look->unknown[look->n_unknown++], file, name);
     }
-    return way.any;
+    return look->any;
 }
 
 static int find_new(struct dl_phdr_info *info, size_t size, void *data)
 {
+    struct look *look = data;
     struct object object;
     bool asks_libc = false;
 
     (void)size;
-    (void)data;
     if (is_no_concern(file_name(info)) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
         was_seen(info) || !read_tables(info, &object))
         return 0;
-    way.pending = false;
+    look->pending = false;
     for (unsigned table = 0; table < 2; table++) {
         for (size_t i = 0; i < object.n[table]; i++) {
             const ElfW(Rela) *relocation = &object.tables[table][i];
@@ -423,19 +428,19 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
             if (!IS_FUNCTION_ADDRESS(ELF64_R_TYPE(relocation->r_info)))
                 continue;
             name = symbol_name(&object, relocation);
-            if (consider(&object, name, bound_to(&object, relocation)))
+            if (consider(look, &object, name, bound_to(&object, relocation)))
                 return 1;
             asks_libc = asks_libc || (!strcmp(name, "dlsym") &&
-                                      look_at(&way.search, &object, relocation) == ASKS_LIBC);
+                                      look_at(&look->search, &object, relocation) == ASKS_LIBC);
         }
     }
-    way.any = asks_libc && names_driver(info);
-    if (way.any)
-        tell(&way.found, file_name(info), "dlsym");
-    if (!way.pending && way.n_seen < N_SEEN)
-        way.seen[way.n_seen++] = info->dlpi_addr;
-    way.incomplete = way.incomplete || way.pending;
-    return way.any;
+    look->any = asks_libc && names_driver(info);
+    if (look->any)
+        tell(&look->found, file_name(info), "dlsym");
+    if (!look->pending && known.n_seen < N_SEEN)
+        known.seen[known.n_seen++] = info->dlpi_addr;
+    known.incomplete = known.incomplete || look->pending;
+    return look->any;
 }
 
 /* Has any library come or gone? */
@@ -444,37 +449,42 @@ static int count(struct dl_phdr_info *info, size_t size, void *data)
     bool *changed = data;
 
     (void)size;
-    *changed = way.incomplete || info->dlpi_adds != way.adds || info->dlpi_subs != way.subs;
-    if (info->dlpi_subs != way.subs)
-        way.n_seen = 0; /* others may lie where those did */
-    way.adds = info->dlpi_adds;
-    way.subs = info->dlpi_subs;
+    *changed = known.incomplete || info->dlpi_adds != known.adds || info->dlpi_subs != known.subs;
+    if (info->dlpi_subs != known.subs)
+        known.n_seen = 0; /* others may lie where those did */
+    known.adds = info->dlpi_adds;
+    known.subs = info->dlpi_subs;
     return 1;
+}
+
+/* The libraries that are new, and those of which something was still to be bound. */
+static void look_at_new(struct look *look)
+{
+    known.incomplete = false;
+    (void)dl_iterate_phdr(note_places, &look->search);
+    (void)dl_iterate_phdr(find_new, look);
+    for (unsigned i = 0; i < look->n_unknown && !look->any; i++) {
+        look->any = ag_driver_symbol(look->unknown[i].symbol) != NULL;
+        look->found = look->unknown[i];
+    }
 }
 
 bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
                     struct ag_bypass_found *ret_found)
 {
-    bool changed = false, found;
+    struct look look;
+    bool changed = false;
 
-    if (atomic_flag_test_and_set_explicit(&way.busy, memory_order_acquire))
-        return false; /* who looks now tells */
+    if (atomic_flag_test_and_set_explicit(&known.busy, memory_order_acquire))
+        return false; /* the thread that looks now tells */
     (void)dl_iterate_phdr(count, &changed);
-    way.judge = judge;
-    way.any = false;
-    way.n_unknown = 0;
     if (changed) {
-        memset(&way.search, 0, sizeof(way.search));
-        way.incomplete = false;
-        (void)dl_iterate_phdr(note_places, &way.search);
-        (void)dl_iterate_phdr(find_new, NULL);
+        look = (struct look){.judge = judge};
+        look_at_new(&look);
     }
-    for (unsigned i = 0; i < way.n_unknown && !way.any; i++) {
-        way.any = ag_driver_symbol(way.unknown[i].symbol) != NULL;
-        way.found = way.unknown[i];
-    }
-    found = way.any;
-    *ret_found = way.found;
-    atomic_flag_clear_explicit(&way.busy, memory_order_release);
-    return found;
+    atomic_flag_clear_explicit(&known.busy, memory_order_release);
+    if (!changed || !look.any)
+        return false;
+    *ret_found = look.found;
+    return true;
 }

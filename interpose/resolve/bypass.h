@@ -1,5 +1,6 @@
-/* Which libraries reach the driver past us? Those opened with RTLD_DEEPBIND are bound to their own
- * dependencies first: their `dlsym` is libc's, their `cuMemAlloc` the driver's. */
+/* Which libraries bypass us, that is, reach the driver without our hooks? Those opened with
+ * RTLD_DEEPBIND are bound to their own dependencies first: their `dlsym` is libc's, their
+ * `cuMemAlloc` the driver's. */
 #ifndef AG_BYPASS_H
 #define AG_BYPASS_H
 
@@ -10,18 +11,18 @@
 void ag_bypass_look(void);
 
 enum ag_bypass_verdict {
-    AG_BYPASS_HARMLESS, /* may well be called past us */
-    AG_BYPASS_BOUND,    /* must not be bound to the driver's own */
-    AG_BYPASS_NAMED,    /* nobody knows it: must not be called by name, if it is the driver's */
+    AG_BYPASS_HARMLESS, /* may be called without us */
+    AG_BYPASS_BOUND,    /* must not be bound to the driver's own function */
+    AG_BYPASS_NAMED,    /* in no list: must not be bound by this name if the driver has it */
 };
 
-/* What a library is found to call, or to call others by. */
+/* A library, and the symbol by which it bypasses us: a driver function, or dlsym. */
 struct ag_bypass_found {
     char file[96], symbol[96];
 };
 
-/* Is anything, of what was loaded since this was last asked, bound past us to what `judge` says
- * must not be? `judge` gets names that begin cu[A-Z]. */
+/* Is a library that was loaded since the last call bound to a driver function that `judge` does not
+ * allow? `judge` gets names that begin cu[A-Z]. False, too, while another thread is at it. */
 bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
                     struct ag_bypass_found *ret_found);
 
