@@ -75,16 +75,16 @@ int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
     return length;
 }
 
-void ag_text_add(struct ag_text *text, const char *format, ...)
+void ag_text_add_args(struct ag_text *text, const char *format, va_list args)
 {
-    va_list args;
+    va_list again;
     int length;
 
     if (text->truncated)
         return;
-    va_start(args, format);
-    length = print(NULL, 0, format, args);
-    va_end(args);
+    va_copy(again, args);
+    length = print(NULL, 0, format, again);
+    va_end(again);
     if (length < 0)
         return;
     if (text->length + (size_t)length + 1 > text->capacity &&
@@ -92,10 +92,17 @@ void ag_text_add(struct ag_text *text, const char *format, ...)
         text->truncated = true;
         return;
     }
-    va_start(args, format);
     (void)print(text->data + text->length, (size_t)length + 1, format, args);
-    va_end(args);
     text->length += (size_t)length;
+}
+
+void ag_text_add(struct ag_text *text, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    ag_text_add_args(text, format, args);
+    va_end(args);
 }
 
 /* Length of the UTF-8 sequence at `s`, 0 when it is malformed. */
@@ -273,13 +280,6 @@ bool ag_text_same(const char *a, const char *b)
 bool ag_text_begins(const char *text, const char *start)
 {
     return !start[common(text, start)];
-}
-
-const char *ag_text_find(const char *text, const char *word)
-{
-    while (*text && !ag_text_begins(text, word))
-        text++;
-    return ag_text_begins(text, word) ? text : NULL;
 }
 
 /* The factor a suffix stands for; 0 when there is no such suffix. */

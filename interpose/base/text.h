@@ -5,6 +5,7 @@
 #ifndef AG_BASE_TEXT_H
 #define AG_BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,8 @@ struct ag_text {
 void ag_text_finish(struct ag_text *text);
 void ag_text_add(struct ag_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void ag_text_add_args(struct ag_text *text, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 /* snprintf(3). */
 int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -43,11 +46,9 @@ int ag_text_write_within(int fd, const char *bytes, size_t n, int timeout_ms);
  */
 int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent);
 
-/* Upper and lower case of English alike: are they the same; does `text` begin with `start`; where
- * does `word` stand in it first, or NULL? */
+/* Upper and lower case of English alike: are they the same; does `text` begin with `start`? */
 bool ag_text_same(const char *a, const char *b);
 bool ag_text_begins(const char *text, const char *start);
-const char *ag_text_find(const char *text, const char *word);
 
 /* The position of `value` in "a|b|c", upper and lower case alike, or -1. */
 int ag_text_choice(const char *value, const char *allowed);

@@ -5,26 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/report/emitter.h"
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
 #include "interpose/settings/options.h"
 
-struct stat_row {
-    const char *group, *key, *label;
-};
-
-static const struct stat_row stat_rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key, label},
-#include "interpose/report/stats.def"
-};
-
 static const char *const hook_names[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
 };
-
-static const char *const place_names[] = {"native", "pool", "managed", "host", "spilled"};
 
 /* What all functions here are about. */
 struct view {
@@ -44,8 +34,7 @@ struct view {
 
 static uint64_t counter(const struct view *view, unsigned id)
 {
-    return ag_stats_sum_of(view->stats,
-                           offsetof(struct ag_stats_slot, counters) + id * sizeof(uint64_t));
+    return ag_stats_counter_of(view->stats, (enum ag_stat)id);
 }
 
 static uint64_t hits(const struct view *view, unsigned hook)
@@ -85,7 +74,7 @@ static uint64_t group_sum(const struct view *view, const char *group)
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (!strcmp(stat_rows[i].group, group))
+        if (!strcmp(ag_stat_rows[i].group, group))
             sum += counter(view, i);
     }
     return sum;
@@ -207,35 +196,39 @@ const char *ag_render_warning(const struct ag_stats *stats, unsigned i)
 
 /* --- JSON --- */
 
-static void json_group(const struct view *view, const char *group)
+void ag_render_group_json(struct ag_emitter *json, const struct ag_stats *stats, const char *group)
 {
-    bool first = true;
-
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (strcmp(stat_rows[i].group, group))
-            continue;
-        ADD(view, "%s\"%s\":%llu", first ? "" : ",", stat_rows[i].key,
-            (unsigned long long)counter(view, i));
-        first = false;
+        if (!strcmp(ag_stat_rows[i].group, group))
+            ag_emit_number(json, ag_stat_rows[i].key, ag_stats_counter_of(stats, (enum ag_stat)i));
     }
 }
 
-static void json_process(const struct view *view)
+/* The group as an object under its own name, on a line of its own. */
+static void json_object(struct ag_emitter *json, const struct view *view, const char *group)
+{
+    ag_emit_line(json, 0);
+    ag_emit_object(json, group);
+    ag_render_group_json(json, view->stats, group);
+    ag_emit_end(json);
+}
+
+static void json_process(struct ag_emitter *json, const struct view *view)
 {
     const struct ag_stats_head *head = &view->stats->head;
 
-    ADD(view, "\"process\":{\"pid\":%d,\"program\":", head->pid);
-    ag_text_add_json(view->text, head->program);
-    ADD(view, ",\"host\":");
-    ag_text_add_json(view->text, head->host);
-    ADD(view, ",\"rank\":");
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "process");
+    ag_emit_raw(json, "pid", "%d", head->pid);
+    ag_emit_string(json, "program", head->program);
+    ag_emit_string(json, "host", head->host);
     if (head->rank >= 0)
-        ADD(view, "%d", head->rank);
+        ag_emit_raw(json, "rank", "%d", head->rank);
     else
-        ADD(view, "null");
-    ADD(view, ",\"elapsed_ns\":%llu,\"ended_by\":", (unsigned long long)elapsed_ns(view));
-    ag_text_add_json(view->text, *head->ended_by ? head->ended_by : "running");
-    ADD(view, "},\n");
+        ag_emit_raw(json, "rank", "null");
+    ag_emit_number(json, "elapsed_ns", elapsed_ns(view));
+    ag_emit_string(json, "ended_by", *head->ended_by ? head->ended_by : "running");
+    ag_emit_end(json);
 }
 
 static bool is_from_file(const char *source)
@@ -243,171 +236,202 @@ static bool is_from_file(const char *source)
     return strcmp(source, "default") && strcmp(source, "environment");
 }
 
-static void json_settings(const struct view *view)
+static void json_settings(struct ag_emitter *json, const struct view *view)
 {
     size_t at = 0;
 
-    ADD(view, "\"settings\":[");
+    ag_emit_line(json, 0);
+    ag_emit_array(json, "settings");
     for (size_t i = 0; i < ag_options_count(); i++) {
         const char *source = next_text(view, &at), *value = next_text(view, &at);
 
-        ADD(view, "%s\n {\"name\":\"%s\",\"value\":", i ? "," : "", ag_option_info(i)->name);
-        ag_text_add_json(view->text, value);
-        ADD(view, ",\"source\":\"%s\"", is_from_file(source) ? "file" : source);
-        if (is_from_file(source)) {
-            ADD(view, ",\"place\":");
-            ag_text_add_json(view->text, source);
-        }
-        ADD(view, "}");
+        ag_emit_line(json, 1);
+        ag_emit_object(json, NULL);
+        ag_emit_string(json, "name", ag_option_info(i)->name);
+        ag_emit_string(json, "value", value);
+        ag_emit_string(json, "source", is_from_file(source) ? "file" : source);
+        if (is_from_file(source))
+            ag_emit_string(json, "place", source);
+        ag_emit_end(json);
     }
-    ADD(view, "],\n");
+    ag_emit_end(json);
 }
 
-static void json_rules(const struct view *view)
+static void json_rule(struct ag_emitter *json, const struct view *view, unsigned i)
+{
+    ag_emit_number(json, "hits", RULE_SUM(view, i, hits));
+    ag_emit_number(json, "bytes", RULE_SUM(view, i, bytes));
+    ag_emit_end(json);
+}
+
+static void json_rules(struct ag_emitter *json, const struct view *view)
 {
     if (!n_rules(view))
         return;
-    ADD(view, "\"rules\":[");
+    ag_emit_line(json, 0);
+    ag_emit_array(json, "rules");
     for (unsigned i = 0; i < n_rules(view); i++) {
-        ADD(view, "%s\n {\"text\":", i ? "," : "");
-        ag_text_add_json(view->text, view->stats->head.rules[i]);
-        ADD(view, ",\"hits\":%llu,\"bytes\":%llu}", (unsigned long long)RULE_SUM(view, i, hits),
-            (unsigned long long)RULE_SUM(view, i, bytes));
+        ag_emit_line(json, 1);
+        ag_emit_object(json, NULL);
+        ag_emit_string(json, "text", view->stats->head.rules[i]);
+        json_rule(json, view, i);
     }
-    ADD(view, "],\n\"no_rule\":{\"hits\":%llu,\"bytes\":%llu},\n",
-        (unsigned long long)RULE_SUM(view, AG_MAX_RULES, hits),
-        (unsigned long long)RULE_SUM(view, AG_MAX_RULES, bytes));
+    ag_emit_end(json);
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "no_rule");
+    json_rule(json, view, AG_MAX_RULES);
 }
 
-static void json_bypassing(const struct view *view)
+static void json_hooks(struct ag_emitter *json, const struct view *view)
 {
-    ADD(view, "\"bypassing\":[");
-    for (unsigned i = 0; i < n_bypassing(view); i++) {
-        ADD(view, i ? "," : "");
-        ag_text_add_json(view->text, view->stats->bypassing[i]);
-    }
-    ADD(view, "]");
-}
-
-static void json_coverage(const struct view *view)
-{
-    bool first = true;
-
-    ADD(view, "\"coverage\":{\"intercepted\":%s,\"redirecting\":%s,\"libcuda\":",
-        intercepted(view) ? "true" : "false", *view->stats->head.trouble ? "false" : "true");
-    ag_text_add_json(view->text, view->stats->head.driver);
-    ADD(view, ",\n \"doors\":{");
-    json_group(view, "doors");
-    ADD(view, "},\n \"hooks\":{");
+    ag_emit_line(json, 1);
+    ag_emit_object(json, "hooks");
     for (unsigned i = 0; i < AG_N_HOOKS; i++) {
-        uint64_t n = hits(view, i);
-
-        if (n)
-            ADD(view, "%s\"%s\":%llu", first ? "" : ",", hook_names[i], (unsigned long long)n);
-        first = first && !n;
+        if (hits(view, i))
+            ag_emit_number(json, hook_names[i], hits(view, i));
     }
-    ADD(view, "},\n ");
-    json_group(view, "calls");
-    ADD(view, ",\n \"fallbacks\":{");
-    json_group(view, "fallbacks");
-    ADD(view, "},\n ");
-    json_bypassing(view);
-    ADD(view, "},\n");
+    ag_emit_end(json);
 }
 
-static void json_placement(const struct view *view, unsigned device, unsigned place)
+static void json_coverage(struct ag_emitter *json, const struct view *view)
 {
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "coverage");
+    ag_emit_bool(json, "intercepted", intercepted(view));
+    ag_emit_bool(json, "redirecting", !*view->stats->head.trouble);
+    ag_emit_string(json, "libcuda", view->stats->head.driver);
+    ag_emit_line(json, 1);
+    ag_emit_object(json, "doors");
+    ag_render_group_json(json, view->stats, "doors");
+    ag_emit_end(json);
+    json_hooks(json, view);
+    ag_emit_line(json, 1);
+    ag_render_group_json(json, view->stats, "calls");
+    ag_emit_line(json, 1);
+    ag_emit_object(json, "fallbacks");
+    ag_render_group_json(json, view->stats, "fallbacks");
+    ag_emit_end(json);
+    ag_emit_line(json, 1);
+    ag_emit_array(json, "bypassing");
+    for (unsigned i = 0; i < n_bypassing(view); i++)
+        ag_emit_string(json, NULL, view->stats->bypassing[i]);
+    ag_emit_end(json);
+    ag_emit_end(json);
+}
+
+static void json_placement(struct ag_emitter *json, const struct view *view, unsigned device,
+                           unsigned place)
+{
+    const struct ag_level *level = &view->stats->bytes[device][place];
     uint64_t allocs = PLACE_SUM(view, device, place, allocs);
     uint64_t frees = PLACE_SUM(view, device, place, frees);
-    bool first = true;
 
-    ADD(view,
-        "\"%s\":{\"allocs\":%llu,\"frees\":%llu,\"failed\":%llu,\"alloc_bytes\":%llu,"
-        "\"current_bytes\":%llu,\"current_blocks\":%llu,\"peak_bytes\":%llu,"
-        "\"alloc_ns\":%.0f,\"free_ns\":%.0f,\"size_histogram\":[",
-        place_names[place], (unsigned long long)allocs, (unsigned long long)frees,
-        (unsigned long long)PLACE_SUM(view, device, place, failed),
-        (unsigned long long)PLACE_SUM(view, device, place, alloc_bytes),
-        (unsigned long long)value_of(&view->stats->bytes[device][place].current),
-        (unsigned long long)(allocs - frees),
-        (unsigned long long)value_of(&view->stats->bytes[device][place].peak),
-        ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks)),
-        ticks_to_ns(view, PLACE_SUM(view, device, place, free_ticks)));
+    ag_emit_line(json, 2);
+    ag_emit_object(json, ag_placement_names[place]);
+    ag_emit_number(json, "allocs", allocs);
+    ag_emit_number(json, "frees", frees);
+    ag_emit_number(json, "failed", PLACE_SUM(view, device, place, failed));
+    ag_emit_number(json, "alloc_bytes", PLACE_SUM(view, device, place, alloc_bytes));
+    ag_emit_number(json, "current_bytes", value_of(&level->current));
+    ag_emit_number(json, "current_blocks", allocs - frees);
+    ag_emit_number(json, "peak_bytes", value_of(&level->peak));
+    ag_emit_raw(json, "alloc_ns", "%.0f",
+                ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks)));
+    ag_emit_raw(json, "free_ns", "%.0f",
+                ticks_to_ns(view, PLACE_SUM(view, device, place, free_ticks)));
+    ag_emit_array(json, "size_histogram");
     for (unsigned i = 0; i < AG_SIZE_CLASSES; i++) {
         uint64_t count = PLACE_SUM(view, device, place, sizes[i]);
 
-        if (count)
-            ADD(view, "%s{\"up_to_bytes\":%llu,\"count\":%llu}", first ? "" : ",", 1ull << (i + 9),
-                (unsigned long long)count);
-        first = first && !count;
+        if (!count)
+            continue;
+        ag_emit_object(json, NULL);
+        ag_emit_number(json, "up_to_bytes", 1ull << (i + 9));
+        ag_emit_number(json, "count", count);
+        ag_emit_end(json);
     }
-    ADD(view, "]}");
+    ag_emit_end(json);
+    ag_emit_end(json);
 }
 
-static void json_devices(const struct view *view)
+static void json_devices(struct ag_emitter *json, const struct view *view)
 {
-    ADD(view, "\"devices\":[");
+    ag_emit_line(json, 0);
+    ag_emit_array(json, "devices");
     for (unsigned i = 0; i < n_devices(view); i++) {
         const struct ag_stats_device *device = &view->stats->devices[i];
 
-        ADD(view, "%s\n {\"ordinal\":%d,\"name\":", i ? "," : "", device->ordinal);
-        ag_text_add_json(view->text, device->name);
-        ADD(view, ",\"total_bytes\":%llu,\"placements\":{",
-            (unsigned long long)device->total_bytes);
-        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-            ADD(view, place ? ",\n  " : "\n  ");
-            json_placement(view, stats_row(device), place);
-        }
-        ADD(view, "}}");
+        ag_emit_line(json, 1);
+        ag_emit_object(json, NULL);
+        ag_emit_raw(json, "ordinal", "%d", device->ordinal);
+        ag_emit_string(json, "name", device->name);
+        ag_emit_number(json, "total_bytes", device->total_bytes);
+        ag_emit_object(json, "placements");
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+            json_placement(json, view, stats_row(device), place);
+        ag_emit_end(json);
+        ag_emit_end(json);
     }
-    ADD(view, "],\n");
+    ag_emit_end(json);
+}
+
+static void json_frees(struct ag_emitter *json, const struct view *view)
+{
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "frees");
+    ag_render_group_json(json, view->stats, "frees");
+    ag_emit_line(json, 1);
+    ag_emit_object(json, "drain_reasons");
+    ag_render_group_json(json, view->stats, "drains");
+    ag_emit_end(json);
+    ag_emit_line(json, 1);
+    ag_emit_object(json, "barriers_paid");
+    ag_render_group_json(json, view->stats, "paid");
+    ag_emit_end(json);
+    ag_emit_line(json, 1);
+    ag_emit_number(json, "pending_peak_bytes", value_of(&view->stats->pending_bytes.peak));
+    ag_emit_end(json);
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "cache");
+    ag_render_group_json(json, view->stats, "cache");
+    ag_emit_number(json, "peak_bytes", value_of(&view->stats->cached_peak));
+    ag_emit_end(json);
+}
+
+static void json_warnings(struct ag_emitter *json, const struct view *view)
+{
+    ag_emit_line(json, 0);
+    ag_emit_array(json, "warnings");
+    for (unsigned i = 0; warning(view, i); i++)
+        ag_emit_string(json, NULL, warning(view, i));
+    ag_emit_end(json);
 }
 
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment)
 {
+    static const char *const groups[] = {"managed", "pressure", "async", "ipc", "api", "trace"};
     const struct view it = {text, stats, moment}, *view = &it;
+    struct ag_emitter emitter = {.text = text}, *json = &emitter;
 
-    ADD(view, "{\"schema\":\"allograft-stats/1\",\"version\":");
-    ag_text_add_json(text, stats->head.version);
-    ADD(view, ",\"simulated\":%s,\n", stats->head.simulated ? "true" : "false");
-    json_process(view);
-    json_settings(view);
-    json_rules(view);
-    json_coverage(view);
-    json_devices(view);
-    ADD(view, "\"frees\":{");
-    json_group(view, "frees");
-    ADD(view, ",\n \"drain_reasons\":{");
-    json_group(view, "drains");
-    ADD(view, "},\n \"barriers_paid\":{");
-    json_group(view, "paid");
-    ADD(view, "},\n \"pending_peak_bytes\":%llu},\n\"cache\":{",
-        (unsigned long long)value_of(&stats->pending_bytes.peak));
-    json_group(view, "cache");
-    ADD(view, ",\"peak_bytes\":%llu},\n\"managed\":{",
-        (unsigned long long)value_of(&stats->cached_peak));
-    json_group(view, "managed");
-    ADD(view, "},\n\"pressure\":{");
-    json_group(view, "pressure");
-    ADD(view, "},\n\"async\":{");
-    json_group(view, "async");
-    ADD(view, "},\n\"ipc\":{");
-    json_group(view, "ipc");
-    ADD(view, "},\n\"api\":{");
-    json_group(view, "api");
-    ADD(view, "},\n\"trace\":{");
-    json_group(view, "trace");
-    ADD(view, "},\n");
-    ag_render_marks_json(text, stats);
-    ag_render_replay_json(text, stats);
-    ag_render_pools_json(text, stats);
-    ADD(view, "\"warnings\":[");
-    for (unsigned i = 0; warning(view, i); i++) {
-        ADD(view, i ? "," : "");
-        ag_text_add_json(text, warning(view, i));
-    }
-    ADD(view, "]}\n");
+    ag_emit_object(json, NULL);
+    ag_emit_string(json, "schema", "allograft-stats/1");
+    ag_emit_string(json, "version", stats->head.version);
+    ag_emit_bool(json, "simulated", stats->head.simulated);
+    json_process(json, view);
+    json_settings(json, view);
+    json_rules(json, view);
+    json_coverage(json, view);
+    json_devices(json, view);
+    json_frees(json, view);
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        json_object(json, view, groups[i]);
+    ag_render_marks_json(json, stats);
+    ag_render_replay_json(json, stats);
+    ag_render_pools_json(json, stats);
+    json_warnings(json, view);
+    ag_emit_end(json);
+    ag_text_add(text, "\n");
 }
 
 /* --- text --- */
@@ -421,8 +445,8 @@ static void text_group(const struct view *view, const char *group, const char *t
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         uint64_t count = counter(view, i);
 
-        if (count && !strcmp(stat_rows[i].group, group))
-            ADD(view, "    %-52s %14llu\n", stat_rows[i].label, (unsigned long long)count);
+        if (count && !strcmp(ag_stat_rows[i].group, group))
+            ADD(view, "    %-52s %14llu\n", ag_stat_rows[i].label, (unsigned long long)count);
     }
 }
 
@@ -450,7 +474,7 @@ static void text_placement(const struct view *view, unsigned device, unsigned pl
     ag_text_size(peak, sizeof(peak), value_of(&view->stats->bytes[device][place].peak));
     text_mean(view, per_alloc, sizeof(per_alloc), alloc_ns, allocs);
     text_mean(view, per_free, sizeof(per_free), free_ns, frees);
-    ADD(view, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", place_names[place],
+    ADD(view, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", ag_placement_names[place],
         (unsigned long long)allocs, (unsigned long long)frees, total, peak, current, per_alloc,
         per_free);
 }
@@ -500,8 +524,9 @@ static void text_coverage(const struct view *view)
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         uint64_t count = counter(view, i);
 
-        if (count && (!strcmp(stat_rows[i].group, "doors") || !strcmp(stat_rows[i].group, "calls")))
-            ADD(view, "    %-52s %14llu\n", stat_rows[i].label, (unsigned long long)count);
+        if (count &&
+            (!strcmp(ag_stat_rows[i].group, "doors") || !strcmp(ag_stat_rows[i].group, "calls")))
+            ADD(view, "    %-52s %14llu\n", ag_stat_rows[i].label, (unsigned long long)count);
     }
 }
 

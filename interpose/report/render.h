@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "interpose/base/text.h"
+#include "interpose/report/emitter.h"
 #include "interpose/report/stats.h"
 
 /* When a report is made. */
@@ -21,6 +22,8 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
 /* One JSON object, as tools/allograft-stats.schema.json has it. */
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment);
+/* The counters of a group as members of the object that is open. */
+void ag_render_group_json(struct ag_emitter *json, const struct ag_stats *stats, const char *group);
 /* The i-th warning of a report, or NULL behind the last; memory of the function. */
 const char *ag_render_warning(const struct ag_stats *stats, unsigned i);
 

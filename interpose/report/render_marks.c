@@ -18,22 +18,26 @@ static void name_of(const struct ag_mark_stats *mark, char name[sizeof(mark->nam
     name[sizeof(mark->name) - 1] = '\0';
 }
 
-void ag_render_marks_json(struct ag_text *text, const struct ag_stats *stats)
+void ag_render_marks_json(struct ag_emitter *json, const struct ag_stats *stats)
 {
     char name[sizeof(stats->marks[0].name)];
 
-    ag_text_add(text, "\"marks\":[");
+    ag_emit_line(json, 0);
+    ag_emit_array(json, "marks");
     for (unsigned i = 0; i < n_marks(stats); i++) {
         const struct ag_mark_stats *mark = &stats->marks[i];
 
         name_of(mark, name);
-        ag_text_add(text, "%s\n {\"name\":", i ? "," : "");
-        ag_text_add_json(text, name);
-        ag_text_add(text, ",\"count\":%llu,\"first_ns\":%llu,\"last_ns\":%llu,\"bytes\":%llu}",
-                    (unsigned long long)mark->count, (unsigned long long)mark->first_ns,
-                    (unsigned long long)mark->last_ns, (unsigned long long)mark->bytes);
+        ag_emit_line(json, 1);
+        ag_emit_object(json, NULL);
+        ag_emit_string(json, "name", name);
+        ag_emit_number(json, "count", mark->count);
+        ag_emit_number(json, "first_ns", mark->first_ns);
+        ag_emit_number(json, "last_ns", mark->last_ns);
+        ag_emit_number(json, "bytes", mark->bytes);
+        ag_emit_end(json);
     }
-    ag_text_add(text, "],\n");
+    ag_emit_end(json);
 }
 
 void ag_render_marks_text(struct ag_text *text, const struct ag_stats *stats)

@@ -3,10 +3,11 @@
 #define AG_RENDER_MARKS_H
 
 #include "interpose/base/text.h"
+#include "interpose/report/emitter.h"
 #include "interpose/report/stats.h"
 
-/* ,"marks":[...] of a JSON report, with a comma and a line's end after it. */
-void ag_render_marks_json(struct ag_text *text, const struct ag_stats *stats);
+/* The member "marks" of a JSON report, an array. */
+void ag_render_marks_json(struct ag_emitter *json, const struct ag_stats *stats);
 /* The section of a text report; nothing when there are none. */
 void ag_render_marks_text(struct ag_text *text, const struct ag_stats *stats);
 

@@ -48,8 +48,7 @@ static bool frees_are_known(const struct ag_stats *stats)
     for (unsigned i = 0; i < AG_APP_POOLS; i++)
         n_used += read_pool(stats, i, &pool) &&
                   (pool.counts[AG_APP_ALLOCS] || pool.kind == AG_APP_POOL_IMPORTED);
-    return n_used == 1 &&
-           !ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, counters[AG_STAT_ASYNC_MANAGED]));
+    return n_used == 1 && !ag_stats_counter_of(stats, AG_STAT_ASYNC_MANAGED);
 }
 
 /* With its frees. */
@@ -58,48 +57,54 @@ static bool read_whole(const struct ag_stats *stats, unsigned i, struct pool *re
     if (!read_pool(stats, i, ret))
         return false;
     ret->frees_known = ret->counts[AG_APP_ALLOCS] && frees_are_known(stats);
-    ret->frees =
-        ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, counters[AG_STAT_ASYNC_FREED]));
+    ret->frees = ag_stats_counter_of(stats, AG_STAT_ASYNC_FREED);
     return true;
 }
 
-static void json_number(struct ag_text *text, const char *key, bool known, uint64_t value)
+/* null for what nobody knows. */
+static void json_number(struct ag_emitter *json, const char *key, bool known, uint64_t value)
 {
     if (known)
-        ag_text_add(text, ",\"%s\":%llu", key, (unsigned long long)value);
+        ag_emit_number(json, key, value);
     else
-        ag_text_add(text, ",\"%s\":null", key);
+        ag_emit_raw(json, key, "null");
 }
 
-static void json_pool(struct ag_text *text, const struct pool *pool)
+static void json_pool(struct ag_emitter *json, const struct pool *pool)
 {
-    ag_text_add(text, "{\"kind\":\"%s\"", kind_names[pool->kind]);
-    json_number(text, "device", pool->device >= 0, (uint64_t)pool->device);
-    json_number(text, "allocs", true, pool->counts[AG_APP_ALLOCS]);
-    json_number(text, "frees", pool->frees_known, pool->frees);
-    json_number(text, "failed", true, pool->counts[AG_APP_FAILED]);
-    json_number(text, "alloc_bytes", true, pool->counts[AG_APP_BYTES]);
-    json_number(text, "other_calls", true, pool->counts[AG_APP_CALLS]);
-    json_number(text, "reserved_high_bytes", pool->has_levels, pool->reserved_high);
-    json_number(text, "used_high_bytes", pool->has_levels, pool->used_high);
-    ag_text_add(text, ",\"destroyed\":%s,\"threshold_raised\":%s}",
-                pool->destroyed ? "true" : "false", pool->raised ? "true" : "false");
+    ag_emit_line(json, 1);
+    ag_emit_object(json, NULL);
+    ag_emit_string(json, "kind", kind_names[pool->kind]);
+    json_number(json, "device", pool->device >= 0, (uint64_t)pool->device);
+    ag_emit_number(json, "allocs", pool->counts[AG_APP_ALLOCS]);
+    json_number(json, "frees", pool->frees_known, pool->frees);
+    ag_emit_number(json, "failed", pool->counts[AG_APP_FAILED]);
+    ag_emit_number(json, "alloc_bytes", pool->counts[AG_APP_BYTES]);
+    ag_emit_number(json, "other_calls", pool->counts[AG_APP_CALLS]);
+    json_number(json, "reserved_high_bytes", pool->has_levels, pool->reserved_high);
+    json_number(json, "used_high_bytes", pool->has_levels, pool->used_high);
+    ag_emit_bool(json, "destroyed", pool->destroyed);
+    ag_emit_bool(json, "threshold_raised", pool->raised);
+    ag_emit_end(json);
 }
 
-void ag_render_pools_json(struct ag_text *text, const struct ag_stats *stats)
+void ag_render_pools_json(struct ag_emitter *json, const struct ag_stats *stats)
 {
     struct pool pool;
-    bool first = true;
+    bool any = false;
 
     for (unsigned i = 0; i < AG_APP_POOLS; i++) {
         if (!read_whole(stats, i, &pool))
             continue;
-        ag_text_add(text, first ? "\"app_pools\":[\n " : ",\n ");
-        json_pool(text, &pool);
-        first = false;
+        if (!any) {
+            ag_emit_line(json, 0);
+            ag_emit_array(json, "app_pools");
+        }
+        json_pool(json, &pool);
+        any = true;
     }
-    if (!first)
-        ag_text_add(text, "],\n");
+    if (any)
+        ag_emit_end(json);
 }
 
 static void text_pool(struct ag_text *text, const struct pool *pool)

@@ -3,10 +3,11 @@
 #define AG_RENDER_POOLS_H
 
 #include "interpose/base/text.h"
+#include "interpose/report/emitter.h"
 #include "interpose/report/stats.h"
 
-/* Nothing when the program used none. JSON: a field "app_pools" with a comma behind it. */
-void ag_render_pools_json(struct ag_text *text, const struct ag_stats *stats);
+/* Nothing when the program used none. JSON: a member "app_pools", an array. */
+void ag_render_pools_json(struct ag_emitter *json, const struct ag_stats *stats);
 void ag_render_pools_text(struct ag_text *text, const struct ag_stats *stats);
 
 #endif

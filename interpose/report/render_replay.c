@@ -1,20 +1,14 @@
 /* What replay did, in a report: see render_replay.h. */
 #include "interpose/report/render_replay.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *group, *key, *label;
-} rows[] = {
-#define AG_STAT(id, group, key, label) {#group, #key, label},
-#include "interpose/report/stats.def"
-};
+#include "interpose/report/render.h"
 
 static uint64_t counter(const struct ag_stats *stats, unsigned id)
 {
-    return ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, counters) + id * sizeof(uint64_t));
+    return ag_stats_counter_of(stats, (enum ag_stat)id);
 }
 
 static bool is_unavailable(const struct ag_stats *stats)
@@ -24,36 +18,29 @@ static bool is_unavailable(const struct ag_stats *stats)
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void json_group(struct ag_text *text, const struct ag_stats *stats, const char *group)
-{
-    bool first = true;
-
-    for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (strcmp(rows[i].group, group))
-            continue;
-        ag_text_add(text, "%s\"%s\":%llu", first ? "" : ",", rows[i].key,
-                    (unsigned long long)counter(stats, i));
-        first = false;
-    }
-}
-
-void ag_render_replay_json(struct ag_text *text, const struct ag_stats *stats)
+void ag_render_replay_json(struct ag_emitter *json, const struct ag_stats *stats)
 {
     bool unavailable = is_unavailable(stats), asked = *stats->head.replay != '\0';
 
-    ag_text_add(text, "\"replay\":{\"state\":\"%s\",\"reason\":",
-                unavailable ? "unavailable" : (asked ? "on" : "off"));
-    ag_text_add_json(text, unavailable ? stats->head.replay : "");
-    ag_text_add(text, ",\n ");
-    json_group(text, stats, "replay");
-    ag_text_add(text, ",\n \"eager_ns\":%llu,\"replayed_ns\":%llu,\"compared_unwaited\":%s,\n",
-                (unsigned long long)stats->eager_ns, (unsigned long long)stats->replayed_ns,
-                stats->compared_unwaited ? "true" : "false");
-    ag_text_add(text, " \"flushes\":{");
-    json_group(text, stats, "flushes");
-    ag_text_add(text, "},\n \"staging\":{");
-    json_group(text, stats, "staging");
-    ag_text_add(text, "}},\n");
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "replay");
+    ag_emit_string(json, "state", unavailable ? "unavailable" : asked ? "on" : "off");
+    ag_emit_string(json, "reason", unavailable ? stats->head.replay : "");
+    ag_emit_line(json, 1);
+    ag_render_group_json(json, stats, "replay");
+    ag_emit_line(json, 1);
+    ag_emit_number(json, "eager_ns", stats->eager_ns);
+    ag_emit_number(json, "replayed_ns", stats->replayed_ns);
+    ag_emit_bool(json, "compared_unwaited", stats->compared_unwaited);
+    ag_emit_line(json, 1);
+    ag_emit_object(json, "flushes");
+    ag_render_group_json(json, stats, "flushes");
+    ag_emit_end(json);
+    ag_emit_line(json, 1);
+    ag_emit_object(json, "staging");
+    ag_render_group_json(json, stats, "staging");
+    ag_emit_end(json);
+    ag_emit_end(json);
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */
@@ -113,7 +100,7 @@ static void add_count(struct ag_text *text, const struct ag_stats *stats, unsign
         ag_text_duration(value, sizeof(value), (double)counter(stats, id));
     else
         snprintf(value, sizeof(value), "%llu", (unsigned long long)counter(stats, id));
-    add_row(text, rows[id].label, value, behind);
+    add_row(text, ag_stat_rows[id].label, value, behind);
 }
 
 /* How long a round takes both ways, as the profit guard found it last. Where nobody waits, the host
@@ -143,13 +130,14 @@ static void add_staging(struct ag_text *text, const struct ag_stats *stats)
     char value[32];
 
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (strcmp(rows[i].group, "staging") || !counter(stats, i))
+        if (strcmp(ag_stat_rows[i].group, "staging") || !counter(stats, i))
             continue;
         if (!said)
             ag_text_add(text, "  host data of withheld copies\n");
         said = true;
         if (i == AG_STAT_STAGING_BYTES)
-            add_row(text, rows[i].label, ag_text_size(value, sizeof(value), counter(stats, i)), "");
+            add_row(text, ag_stat_rows[i].label,
+                    ag_text_size(value, sizeof(value), counter(stats, i)), "");
         else
             add_count(text, stats, i, "");
     }
@@ -167,16 +155,16 @@ void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats)
         bool always =
             i == AG_STAT_REPLAY_STREAMS || i == AG_STAT_REPLAY_SEEN || i == AG_STAT_REPLAY_REPLAYED;
 
-        if (!strcmp(rows[i].group, "replay") && (always || counter(stats, i)))
+        if (!strcmp(ag_stat_rows[i].group, "replay") && (always || counter(stats, i)))
             add_count(text, stats, i, remark(stats, i, behind, sizeof(behind)));
-        if (!strcmp(rows[i].group, "flushes"))
+        if (!strcmp(ag_stat_rows[i].group, "flushes"))
             flushes += counter(stats, i);
     }
     add_times(text, stats);
     if (flushes)
         ag_text_add(text, "  why withheld work went out\n");
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (!strcmp(rows[i].group, "flushes") && counter(stats, i))
+        if (!strcmp(ag_stat_rows[i].group, "flushes") && counter(stats, i))
             add_count(text, stats, i, share(behind, sizeof(behind), counter(stats, i), flushes));
     }
     add_staging(text, stats);

@@ -5,11 +5,11 @@
 #include <stdbool.h>
 
 #include "interpose/base/text.h"
+#include "interpose/report/emitter.h"
 #include "interpose/report/stats.h"
 
-/* JSON: a field "replay" with a comma behind it, always. Text: nothing when it was not asked for.
- */
-void ag_render_replay_json(struct ag_text *text, const struct ag_stats *stats);
+/* JSON: a member "replay", always. Text: nothing when it was not asked for. */
+void ag_render_replay_json(struct ag_emitter *json, const struct ag_stats *stats);
 void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats);
 
 /* The i-th warning, of memory of the function, or NULL behind the last. by_range: iterations begin

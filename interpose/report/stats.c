@@ -8,6 +8,14 @@
 
 struct ag_stats ag_stats;
 
+const struct ag_stat_row ag_stat_rows[AG_N_STATS] = {
+#define AG_STAT(id, group, key, label) {#group, #key, label},
+#include "interpose/report/stats.def"
+};
+
+const char *const ag_placement_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host",
+                                                         "spilled"};
+
 _Static_assert(sizeof(struct ag_stats) % AG_STATS_PAGE == 0, "other variables share its pages");
 
 void ag_stats_reset(void)
@@ -102,9 +110,14 @@ uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset)
     return sum;
 }
 
+uint64_t ag_stats_counter_of(const struct ag_stats *stats, enum ag_stat id)
+{
+    return ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, counters) + id * sizeof(uint64_t));
+}
+
 uint64_t ag_stats_counter(enum ag_stat id)
 {
-    return ag_stats_sum(offsetof(struct ag_stats_slot, counters) + id * sizeof(uint64_t));
+    return ag_stats_counter_of(&ag_stats, id);
 }
 
 uint64_t ag_stats_hits(enum ag_hook hook)

@@ -22,6 +22,12 @@ enum ag_stat {
     AG_N_STATS
 };
 
+/* A counter's row of stats.def. */
+struct ag_stat_row {
+    const char *group, *key, *label;
+};
+extern const struct ag_stat_row ag_stat_rows[AG_N_STATS];
+
 enum ag_placement {
     AG_PLACE_NATIVE,
     AG_PLACE_POOL,
@@ -30,6 +36,7 @@ enum ag_placement {
     AG_PLACE_SPILLED, /* managed, on the host because it did not fit */
     AG_N_PLACEMENTS
 };
+extern const char *const ag_placement_names[AG_N_PLACEMENTS]; /* in JSON, tables and traces */
 
 #define AG_STATS_DEVICES 16u /* devices of a higher ordinal share the last row */
 #define AG_SIZE_CLASSES  36u /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
@@ -170,6 +177,7 @@ uint64_t ag_stats_hits(enum ag_hook hook);
 /* Sum over all slots of one uint64_t at `offset` bytes into a slot. */
 uint64_t ag_stats_sum(size_t offset);
 uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset);
+uint64_t ag_stats_counter_of(const struct ag_stats *stats, enum ag_stat id);
 
 /* Adds to a counter of the calling thread's slot. */
 static inline void ag_stats_count(unsigned slot, _Atomic uint64_t *counter, uint64_t n)

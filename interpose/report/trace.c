@@ -244,26 +244,20 @@ void ag_trace_mark(const char *name)
 
 static bool name_numbers(void)
 {
-    static const char *const places[] = {"native", "pool", "managed", "host", "spilled"};
-    static const struct {
-        const char *group, *key;
-    } counters[] = {
-#define AG_STAT(id, group, key, label) {#group, #key},
-#include "interpose/report/stats.def"
-    };
     bool all = true;
 
-    _Static_assert(sizeof(places) / sizeof(places[0]) == AG_N_PLACEMENTS, "each has a name");
     for (uint32_t i = 0; i < AG_N_PLACEMENTS; i++)
-        all = all && number_of(AG_TRACE_TEXT_PLACEMENT, i, 0, places[i], strlen(places[i])) == i;
+        all = all && number_of(AG_TRACE_TEXT_PLACEMENT, i, 0, ag_placement_names[i],
+                               strlen(ag_placement_names[i])) == i;
     (void)number_of(AG_TRACE_TEXT_PLACEMENT, AG_TRACE_PLACE_APP_POOL, 0, "own pool", 8);
     for (uint32_t i = 0; i < AG_N_STATS; i++) {
-        uint32_t space = !strcmp(counters[i].group, "pressure")  ? AG_TRACE_TEXT_STEP
-                         : !strcmp(counters[i].group, "flushes") ? AG_TRACE_TEXT_FLUSH
-                                                                 : 0;
+        const struct ag_stat_row *row = &ag_stat_rows[i];
+        uint32_t space = !strcmp(row->group, "pressure")  ? AG_TRACE_TEXT_STEP
+                         : !strcmp(row->group, "flushes") ? AG_TRACE_TEXT_FLUSH
+                                                          : 0;
 
         if (space)
-            all = all && number_of(space, i, 0, counters[i].key, strlen(counters[i].key)) == i;
+            all = all && number_of(space, i, 0, row->key, strlen(row->key)) == i;
     }
     return all;
 }
