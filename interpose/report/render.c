@@ -204,12 +204,12 @@ void ag_render_group_json(struct ag_emitter *json, const struct ag_stats *stats,
     }
 }
 
-/* The group as an object under its own name, on a line of its own. */
-static void json_object(struct ag_emitter *json, const struct view *view, const char *group)
+void ag_render_object_json(struct ag_emitter *json, const struct ag_stats *stats, unsigned indent,
+                           const char *key, const char *group)
 {
-    ag_emit_line(json, 0);
-    ag_emit_object(json, group);
-    ag_render_group_json(json, view->stats, group);
+    ag_emit_line(json, indent);
+    ag_emit_object(json, key);
+    ag_render_group_json(json, stats, group);
     ag_emit_end(json);
 }
 
@@ -300,17 +300,11 @@ static void json_coverage(struct ag_emitter *json, const struct view *view)
     ag_emit_bool(json, "intercepted", intercepted(view));
     ag_emit_bool(json, "redirecting", !*view->stats->head.trouble);
     ag_emit_string(json, "libcuda", view->stats->head.driver);
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "doors");
-    ag_render_group_json(json, view->stats, "doors");
-    ag_emit_end(json);
+    ag_render_object_json(json, view->stats, 1, "doors", "doors");
     json_hooks(json, view);
     ag_emit_line(json, 1);
     ag_render_group_json(json, view->stats, "calls");
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "fallbacks");
-    ag_render_group_json(json, view->stats, "fallbacks");
-    ag_emit_end(json);
+    ag_render_object_json(json, view->stats, 1, "fallbacks", "fallbacks");
     ag_emit_line(json, 1);
     ag_emit_array(json, "bypassing");
     for (unsigned i = 0; i < n_bypassing(view); i++)
@@ -380,14 +374,8 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_emit_line(json, 0);
     ag_emit_object(json, "frees");
     ag_render_group_json(json, view->stats, "frees");
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "drain_reasons");
-    ag_render_group_json(json, view->stats, "drains");
-    ag_emit_end(json);
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "barriers_paid");
-    ag_render_group_json(json, view->stats, "paid");
-    ag_emit_end(json);
+    ag_render_object_json(json, view->stats, 1, "drain_reasons", "drains");
+    ag_render_object_json(json, view->stats, 1, "barriers_paid", "paid");
     ag_emit_line(json, 1);
     ag_emit_number(json, "pending_peak_bytes", value_of(&view->stats->pending_bytes.peak));
     ag_emit_end(json);
@@ -425,7 +413,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     json_devices(json, view);
     json_frees(json, view);
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
-        json_object(json, view, groups[i]);
+        ag_render_object_json(json, stats, 0, groups[i], groups[i]);
     ag_render_marks_json(json, stats);
     ag_render_replay_json(json, stats);
     ag_render_pools_json(json, stats);

@@ -24,6 +24,9 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment);
 /* The counters of a group as members of the object that is open. */
 void ag_render_group_json(struct ag_emitter *json, const struct ag_stats *stats, const char *group);
+/* The same as an object `key` of its own, on a line of its own. */
+void ag_render_object_json(struct ag_emitter *json, const struct ag_stats *stats, unsigned indent,
+                           const char *key, const char *group);
 /* The i-th warning of a report, or NULL behind the last; memory of the function. */
 const char *ag_render_warning(const struct ag_stats *stats, unsigned i);
 

@@ -32,14 +32,8 @@ void ag_render_replay_json(struct ag_emitter *json, const struct ag_stats *stats
     ag_emit_number(json, "eager_ns", stats->eager_ns);
     ag_emit_number(json, "replayed_ns", stats->replayed_ns);
     ag_emit_bool(json, "compared_unwaited", stats->compared_unwaited);
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "flushes");
-    ag_render_group_json(json, stats, "flushes");
-    ag_emit_end(json);
-    ag_emit_line(json, 1);
-    ag_emit_object(json, "staging");
-    ag_render_group_json(json, stats, "staging");
-    ag_emit_end(json);
+    ag_render_object_json(json, stats, 1, "flushes", "flushes");
+    ag_render_object_json(json, stats, 1, "staging", "staging");
     ag_emit_end(json);
 }
 
