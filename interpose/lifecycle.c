@@ -1,14 +1,16 @@
-/* Beginning and end: see lifecycle.h.
+/* The library's beginning and end in a process: see lifecycle.h.
  *
- * Nothing happens before the first hooked call, but that fork is told of us, that the mark of
- * `allograft run` is read (unused.c), that one fstat(2) tells what standard error is, and NVTX
- * where it is asked for (entry_nvtx.c). Settings are read, the driver is found, once, by whichever
- * thread comes first: it cannot be cancelled meanwhile, and a fork waits for it. At the end:
- * - an atexit handler, registered after the first context exists and so running before the driver's
- *   own, pays the wait that ordered frees owe;
+ * Before the first hooked call almost nothing happens: fork handlers are registered, the mark of
+ * `allograft run` is read (unused.c), one fstat(2) finds out what standard error is, and NVTX is
+ * told of us where the settings ask for it (entry_nvtx.c). The first hooked call, in whichever
+ * thread, reads the settings and finds the driver, once. That thread cannot be cancelled meanwhile,
+ * and a fork waits for it. At the end:
+ * - an atexit handler completes the wait that ordered frees left pending. It is registered after
+ *   the first context exists, and so runs before the driver's own;
  * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call.
- * Whoever leaves may be a crash handler with little stack: all of that is done on one of our
- * own. */
+ *
+ * The thread that ends the process may be in a crash handler with little stack, so all of that runs
+ * on a stack of our own. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -60,7 +62,7 @@
 #include "policy/order.h"
 #include "policy/pressure.h"
 
-#define FORK_PATIENCE_S 1
+#define FORK_TIMEOUT_S 1
 
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
@@ -85,7 +87,7 @@ static void tell(enum ag_log_level level, const char *line)
     ag_log(level, level == AG_LOG_ERROR ? "%s; nothing is redirected" : "%s", line);
 }
 
-/* A thread that has it is not cancelled: nobody could ever begin. */
+/* The thread that has it cannot be cancelled: nobody else could ever begin. */
 static void take_beginning(void)
 {
     int cancel_state;
@@ -105,9 +107,9 @@ static void release_beginning(void)
     (void)pthread_setcancelstate(cancel_state, NULL);
 }
 
-/* A fork waits for another thread's beginning, which the child would be in the middle of. Not for
- * ever: it may be waiting for something that the thread has which forks, such as the loader's
- * lock. */
+/* A fork waits while another thread begins, since the child would be in the middle of that. Not for
+ * ever: the other thread may be waiting for something that the forking one holds, such as the
+ * loader's lock. */
 static void before_fork(void)
 {
     struct timespec until;
@@ -116,7 +118,7 @@ static void before_fork(void)
     if (is_beginning || atomic_load_explicit(&ag_entry_state, memory_order_acquire) != AG_ENTRY_NEW)
         return;
     (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += FORK_PATIENCE_S;
+    until.tv_sec += FORK_TIMEOUT_S;
     fork_has_beginning = !pthread_mutex_timedlock(&beginning.mutex, &until);
 }
 
@@ -174,7 +176,7 @@ static void begin_child(void)
 
 static void after_fork_in_child(void)
 {
-    /* A thread that is not here may have it: then it is begun once more. */
+    /* A thread that does not exist here may have held it: then the child begins once more. */
     beginning.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     is_beginning = fork_has_beginning = false;
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW)
@@ -306,7 +308,7 @@ enum ag_entry_state ag_entry_start(void)
     return (enum ag_entry_state)state;
 }
 
-/* Who reads the settings again tells what is wrong with them. */
+/* Errors in the settings are told when they are read again. */
 static void tell_nobody(enum ag_log_level level, const char *line)
 {
     (void)level;
@@ -366,7 +368,7 @@ static bool is_this_process(void)
     return own_pid == getpid();
 }
 
-static void pay_at_exit(void)
+static void complete_at_exit(void)
 {
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
@@ -389,7 +391,7 @@ static void begin_trace(void)
     ag_trace_begin(path, options.trace_buffer);
 }
 
-/* Nobody could let go at the end what is withheld. */
+/* Without the helper, withheld work could not be submitted at the end. */
 static void end_replay(void)
 {
     ag_log_warn("graph replay is off: no thread could be started");
@@ -413,7 +415,7 @@ void ag_lifecycle_context_exists(void)
     }
     if (atomic_flag_test_and_set(&registered))
         return;
-    (void)atexit(pay_at_exit);
+    (void)atexit(complete_at_exit);
     (void)at_quick_exit(leave_quickly);
 }
 
@@ -428,7 +430,7 @@ static void report_once(const char *ended_by)
         ag_record_end();
 }
 
-/* A process that used CUDA without any call of it having come through us. */
+/* For a process that used CUDA although none of its calls came through us. */
 static void warn_of_bypass(void)
 {
     ag_log_set_level(ag_options_log_level(environ));
@@ -448,7 +450,7 @@ static void warn_of_bypass(void)
             "with RTLD_DEEPBIND or be linked statically against the loader");
 }
 
-/* The end of a process of which no call came through. On a stack of our own. */
+/* The end of a process of which we saw no call. On a stack of our own. */
 static void end_unused(void *unused)
 {
     (void)unused;
@@ -465,7 +467,7 @@ bool ag_lifecycle_would_leave(void)
     return atomic_load(&ag_entry_state) != AG_ENTRY_NEW && is_this_process();
 }
 
-/* Else the end makes no system call: a filter of them may be in force. */
+/* If not, the end makes no system call, since the process may have a filter against them. */
 static bool has_something_to_tell(void)
 {
     return !options.disable && *ag_driver_path() && !atomic_load(&reported) &&
@@ -479,7 +481,7 @@ struct leaving {
 };
 
 /* On a stack of our own. */
-static void settle(void *leaving_)
+static void leave(void *leaving_)
 {
     const struct leaving *leaving = leaving_;
 
@@ -499,7 +501,7 @@ void ag_lifecycle_leave(const char *ended_by)
             atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE && ag_ending_is_due(leaving.for_good);
         leaving.in_handler = leaving.is_due && ag_ending_in_handler(); /* the stack tells */
         if (leaving.is_due || has_something_to_tell())
-            ag_own_stack_run(settle, &leaving);
+            ag_own_stack_run(leave, &leaving);
     } else if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
                ag_unused_is_marked() && ag_lifecycle_is_preloaded()) {
         ag_own_stack_run(end_unused, NULL);
@@ -508,7 +510,7 @@ void ag_lifecycle_leave(const char *ended_by)
 }
 
 /* On a stack of our own. */
-static void go_on(void *unused)
+static void resume(void *unused)
 {
     (void)unused;
     *ag_stats.head.ended_by = '\0';
@@ -522,13 +524,13 @@ void ag_lifecycle_stay(void)
 
     if (!ag_lifecycle_would_leave())
         return;
-    ag_own_stack_run(go_on, NULL);
+    ag_own_stack_run(resume, NULL);
     errno = saved_errno;
 }
 
-/* The one constructor: it looks at standard error and at a few variables of the environment. Fork
- * is told here and not at the first hooked call, since it does not look at what was registered
- * after it had begun. */
+/* The one constructor: it looks at standard error and at a few variables of the environment. The
+ * fork handlers are registered here and not at the first hooked call, since a fork that has begun
+ * does not see handlers registered after that. */
 __attribute__((constructor)) static void begin(void)
 {
     ag_log_bind();

@@ -1,4 +1,4 @@
-/* Graphs of the control API: captured on request, replayed by the caller. */
+/* Graphs of the control API: the caller says what is captured, and when it is replayed. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* Transfer rings of the control API: host slots to device slots on a copy stream of their own. */
+/* Transfer rings of the control API: copies from host slots to device slots on a stream of their
+ * own. */
 #include <stdlib.h>
 #include <string.h>
 

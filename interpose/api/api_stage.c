@@ -1,4 +1,5 @@
-/* Stages of the control API: kinds of iterations, recorded once and replayed, with their inputs. */
+/* Stages of the control API: kinds of iterations, recorded once and then replayed, and their input
+ * buffers. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

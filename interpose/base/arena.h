@@ -1,4 +1,5 @@
-/* Fixed-size objects for our books, from mmap: malloc may be the program's own, or under a lock. */
+/* Fixed-size objects for our metadata, from mmap: malloc may be the program's own, or may be
+ * waiting for a lock. */
 #ifndef AG_BASE_ARENA_H
 #define AG_BASE_ARENA_H
 

@@ -1,17 +1,17 @@
-/* The helper: a thread of ours that does what a thread of the program must not wait for without a
- * bound.
+/* The helper: a thread of ours that makes driver calls for which a thread of the program may only
+ * wait within a bound.
  *
- * As a process ends, the driver is to be asked for a last wait by a thread that may be in no state
- * to ask: a signal handler has interrupted it within the driver, whose lock it holds, or the device
- * never finishes. So the helper asks, and the thread that leaves waits for the helper, as long as
- * it has reason to.
+ * As a process ends, the driver has to complete pending work. The thread that ends the process may
+ * be in no state to call it: a signal handler may have interrupted it within the driver, whose lock
+ * it holds, or the device may never finish. So the helper makes the call, and the thread that ends
+ * the process waits for the helper, for as long as it has reason to.
  *
  * Waiting is counted in slices, and a slice counts for no more than its length however late the
- * thread wakes: a process that was stopped for a while, or does not get the processor, is given as
- * many slices as another one.
+ * thread wakes. So a process that was stopped for a while, or that does not get the processor, is
+ * given as many slices as any other.
  *
- * The numbers: `asked` is the last work asked for, `done` the last that is finished, `given_up` the
- * last that nobody waits for any more. */
+ * Work is numbered: `asked` is the last that was asked for, `done` the last that is finished,
+ * `given_up` the last that nobody waits for any more. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

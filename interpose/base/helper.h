@@ -1,4 +1,5 @@
-/* A thread of ours that does what a thread of the program must not wait for without a bound. */
+/* A thread of ours for driver calls that a thread of the program may only wait for within a bound.
+ */
 #ifndef AG_BASE_HELPER_H
 #define AG_BASE_HELPER_H
 

@@ -67,7 +67,7 @@ void ag_log(enum ag_log_level level, const char *format, ...)
             (size_t)added < sizeof(line) - length - 1 ? (size_t)added : sizeof(line) - length - 2;
     line[length++] = '\n';
     if (ag_text_write_within(STDERR_FILENO, line, length,
-                             atomic_load(&is_stuck) ? 0 : AG_LOG_PATIENCE_MS) == -ETIMEDOUT)
+                             atomic_load(&is_stuck) ? 0 : AG_LOG_TIMEOUT_MS) == -ETIMEDOUT)
         atomic_store(&is_stuck, true);
     errno = saved_errno;
 }

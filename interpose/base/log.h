@@ -1,4 +1,5 @@
-/* Lines for the user on stderr, each prefixed "allograft: "; quiet unless something is wrong. */
+/* Lines for the user on stderr, each with the prefix "allograft: ". Silent unless something is
+ * wrong. */
 #ifndef AG_BASE_LOG_H
 #define AG_BASE_LOG_H
 
@@ -7,7 +8,7 @@ enum ag_log_level { AG_LOG_OFF, AG_LOG_ERROR, AG_LOG_WARN, AG_LOG_INFO, AG_LOG_D
 /* Lines above this level are dropped. Set once, before other threads log. */
 void ag_log_set_level(enum ag_log_level level);
 /* How long a pipe or terminal that is full may keep a line, or a report, waiting. */
-#define AG_LOG_PATIENCE_MS 2000
+#define AG_LOG_TIMEOUT_MS 2000
 /* Remembers what stderr is now: as the process begins, before the program can open a file. */
 void ag_log_bind(void);
 /* Why nothing may be written to descriptor 2, or NULL: it is no longer the file that it was then. A

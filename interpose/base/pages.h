@@ -1,8 +1,8 @@
-/* Memory of our own by the page, and pages that are there before somebody waits for them.
+/* Our own memory by the page, and blocks of it that are made before they are needed.
  *
- * The first touch of a page takes 0.3 to 1 us, in some virtual machines 2, where that is the page
- * itself and not the fault: as long as a launch. So few pages are touched, and what a program would
- * wait for is made before it does. */
+ * The first touch of a page takes 0.3 to 1 us, and 2 us in some virtual machines, most of it for
+ * the page itself and not for the fault. That is as long as a kernel launch. So we touch few pages,
+ * and what a call of the program would have to wait for is made ahead of it. */
 #ifndef AG_BASE_PAGES_H
 #define AG_BASE_PAGES_H
 

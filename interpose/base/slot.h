@@ -1,4 +1,4 @@
-/* A small number for each thread, so that hot counters and caches can be spread without a lock. */
+/* A small number for each thread, by which hot counters and caches are spread without a lock. */
 #ifndef AG_BASE_SLOT_H
 #define AG_BASE_SLOT_H
 

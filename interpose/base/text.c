@@ -198,11 +198,12 @@ int ag_text_write(const struct ag_text *text, int fd)
 /* Waits until `fd` takes something, or has something to say against it. 0 or -errno. */
 static int wait_for_room(int fd, uint64_t until_ns)
 {
-    struct pollfd wish = {.fd = fd, .events = POLLOUT};
+    struct pollfd writable = {.fd = fd, .events = POLLOUT};
 
     for (;;) {
         uint64_t now = ag_clock_ns();
-        int ready = poll(&wish, 1, now < until_ns ? (int)((until_ns - now + 999999) / 1000000) : 0);
+        int ready =
+            poll(&writable, 1, now < until_ns ? (int)((until_ns - now + 999999) / 1000000) : 0);
 
         if (ready > 0)
             return 0;

@@ -1,7 +1,8 @@
-/* Text without stdio: a bounded buffer to write reports into, sizes, and names that look alike.
+/* Text without stdio: a bounded buffer to write reports into, sizes for people, and the nearest of
+ * several names.
  *
- * Nothing here depends on the program's locale, in which a decimal point may be a comma, and the
- * small letter of "I" no "i". */
+ * Nothing here depends on the program's locale, where a decimal point may be a comma, and "I" may
+ * not be the capital of "i". */
 #ifndef AG_BASE_TEXT_H
 #define AG_BASE_TEXT_H
 

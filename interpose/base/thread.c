@@ -1,8 +1,8 @@
 /* Starts threads of our own: see thread.h.
  *
- * The thread of the program that happens to start one may be of a real-time class and bound to a
- * core, and would keep it from a thread that inherits either: the watchdog has to run while the
- * program polls. */
+ * Our threads inherit neither the scheduling class nor the cores of the thread that starts them.
+ * That one may be a real-time thread bound to one core, which polls there for work that our
+ * watchdog is to submit: on the same core the watchdog would never run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

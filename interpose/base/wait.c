@@ -1,8 +1,8 @@
 /* Waits for another thread: see wait.h.
  *
- * Who only yields, and is of a real-time class, never lets a thread of a lower priority on the same
- * core go on, and that may be the very one it waits for. So after some ten microseconds, in which
- * most waits are over, it sleeps. */
+ * A real-time thread that only yields never lets a thread of lower priority on its core run, and
+ * that may be the one it waits for. So after some ten microseconds, in which most waits are over,
+ * it sleeps. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

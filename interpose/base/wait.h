@@ -1,11 +1,11 @@
-/* Waiting for what another thread is about to do: for a few turns awake, then asleep.
+/* Waits for what another thread is about to do: awake for a few turns, then asleep.
  *
  *     struct ag_wait wait = {0};
  *     while (!atomic_load(&done))
  *         ag_wait_turn(&wait);
  *
- * Nobody wakes who sleeps here: whoever is waited for pays nothing for it, neither a store nor a
- * look, and a wait ends some ten to 200 microseconds late. */
+ * A thread that sleeps here is not woken. So waiting costs the other thread nothing, neither a
+ * store nor a load, and a wait ends some 10 to 200 microseconds late. */
 #ifndef AG_BASE_WAIT_H
 #define AG_BASE_WAIT_H
 

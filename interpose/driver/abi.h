@@ -1,5 +1,5 @@
-/* The only place that includes CUDA's headers: with every ABI of a name visible under its own
- * symbol. */
+/* The one file that includes CUDA's headers, so that each ABI of a function is visible under the
+ * name of its own symbol. */
 #ifndef AG_ABI_H
 #define AG_ABI_H
 

@@ -1,8 +1,9 @@
-/* The driver behind us: a typed pointer for each symbol that hooks.def lists as hooked or called.
+/* libcuda's own functions: a typed pointer for each symbol that hooks.def lists as hooked or
+ * called.
  *
- * These are the only calls into libcuda. ag_cu.<symbol>(...) is the driver's own function; none of
- * them may be called with a lock of ours held. A pointer is NULL when the driver is too old for it
- * (need OPTIONAL); REQUIRED ones are there whenever ag_driver_complete(). */
+ * Every call into libcuda is ag_cu.<symbol>(...), and none is made while a lock of ours is held. A
+ * pointer is NULL where the driver is too old for it (need OPTIONAL); the REQUIRED ones are there
+ * once ag_driver_complete() has said so. */
 #ifndef AG_DRIVER_H
 #define AG_DRIVER_H
 

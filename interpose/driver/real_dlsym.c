@@ -1,5 +1,5 @@
-/* Finds libc's dlsym without dlsym: see real_dlsym.h. Used by the assembly of the dlsym door
- * too. */
+/* Finds libc's dlsym without calling dlsym: see real_dlsym.h. The assembly of our own dlsym uses
+ * it, too. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

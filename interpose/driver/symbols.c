@@ -1,4 +1,4 @@
-/* Look-ups among the hooks: see symbols.h. */
+/* Finds hooks by name, base name and address: see symbols.h. */
 #include "interpose/driver/symbols.h"
 
 #include <string.h>

@@ -1,20 +1,22 @@
-/* The end of a process as the driver sees it: see ending.h.
+/* The wait for the device at the end of a process: see ending.h.
  *
- * Natively a cudaFree has waited before the program goes on to its end. An ordered one has not, so
- * the wait is made now. How long? For as long as natively, where that can be told; else within a
- * bound, since nothing may keep a process from ending that would natively have ended:
- * - The thread that ends the process has itself made the last ordered free: natively it would not
- *   be here before the device had finished. It waits as long as that takes.
- * - Another thread has. Perhaps the one that leaves is here because that free returned (its thread
- *   was joined); perhaps it watches over a program that hangs. It waits for some seconds.
- * - The thread may be in the handler of a signal. Natively that would have interrupted the free,
- *   and ended the process at once. It waits shortly; and if the driver does not even answer, very
- *   shortly: the handler may have interrupted this thread within the driver, which then waits for
- *   the thread that is leaving.
+ * A native cudaFree waits for the device before it returns, so the program ends after that. An
+ * ordered one has not waited, so the wait is made now. For how long? As long as natively, where we
+ * can tell that the thread would have waited; otherwise within a bound, since nothing may keep a
+ * process alive that would natively have ended:
+ * - The thread that ends the process has made the last ordered free itself. Natively it would still
+ *   be in that call, so it waits for as long as the device takes.
+ * - Another thread has made it. The thread that ends the process may be here because that free
+ *   returned (the thread was joined), or it may watch over a program that hangs. It waits for some
+ *   seconds.
+ * - The thread may be in a signal handler, which would natively have interrupted the free and ended
+ *   the process at once. It waits for a short time, and for a very short one if the driver does not
+ *   even respond: the handler may have interrupted this thread within the driver, which then waits
+ *   for this thread.
  *
- * The thread that leaves never calls the driver: the helper does (base/helper.h), which exists
- * since the first free was ordered. Where no thread could be started, frees drain, and nothing is
- * owed. */
+ * The thread that ends the process never calls the driver itself. The helper does (base/helper.h),
+ * which was started when the first free was ordered. Where no thread can be started, frees drain
+ * the context, and no wait is pending. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

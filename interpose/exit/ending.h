@@ -1,4 +1,5 @@
-/* What is still owed when the process ends, and how long the thread that ends it waits for that. */
+/* The wait for the device that is still pending when the process ends, and how long the thread that
+ * ends it waits. */
 #ifndef AG_ENDING_H
 #define AG_ENDING_H
 

@@ -1,8 +1,8 @@
-/* The exits that run no atexit handlers: _exit, _Exit and the exec family of libc, wrapped.
+/* Hooks of the exits that run no atexit handlers: _exit, _Exit, and libc's exec family.
  *
- * A native cudaFree has waited before the program gets here; what an ordered one still owes is paid
- * first. Each wrapper ends in libc's own function; when exec fails, the program goes on, and where
- * that can be told beforehand (leave_exec.c), nothing is done. */
+ * A native cudaFree has waited before the program gets here. The wait that an ordered one left
+ * pending is completed first. Each hook ends in libc's own function. When exec fails, the program
+ * goes on; where that can be told beforehand (leave_exec.c), nothing is done. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,9 +1,9 @@
-/* Will an exec come to anything? See leave_exec.h.
+/* Predicts whether an exec will fail: see leave_exec.h.
  *
- * The report of a process that becomes another program has to be written before. Programs look for
- * others by trying one path after the other, so the common failures are told beforehand; what
- * cannot be told that way (a list of arguments that is too long, a format that nobody knows, want
- * of memory) is tried, and costs a report that another one follows. */
+ * A process that becomes another program must write its report first. Programs search for others by
+ * trying one path after the other, so the common failures are predicted. What cannot be predicted
+ * (arguments that are too long, an unknown format, too little memory) is tried, and costs a report
+ * that is written again at the real end. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

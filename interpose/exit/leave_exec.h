@@ -1,4 +1,4 @@
-/* Will an exec come to anything? */
+/* Predicts whether an exec will fail. */
 #ifndef AG_LEAVE_EXEC_H
 #define AG_LEAVE_EXEC_H
 

@@ -1,10 +1,11 @@
-/* A stack of our own: see own_stack.h and own_stack_<arch>.S.
+/* Runs a function on a stack of our own: see own_stack.h and own_stack_<arch>.S.
  *
- * Delicate, because it runs in signal handlers of programs that are about to end: rules of this
- * file
- * - nothing but system calls, and few bytes of the caller's stack;
- * - while we are away from an alternate stack the kernel takes it for free, and the next signal
- * would be put over the frames of the handler that we come back to: so there is none meanwhile. */
+ * Delicate, because it runs in signal handlers of programs that are about to end. The rules of this
+ * file:
+ * - it makes system calls only, and uses few bytes of the caller's stack;
+ * - while we are away from an alternate stack, the kernel believes that it is free, and would put
+ *   the next signal over the frames of the handler that we return to. So the thread has no
+ *   alternate stack meanwhile. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

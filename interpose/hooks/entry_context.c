@@ -1,4 +1,4 @@
-/* Hooks of contexts: who lives on which device, and whose memory goes when one dies. */
+/* Hooks of contexts: which device each belongs to, and whose memory is freed with it. */
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
@@ -58,7 +58,7 @@ static void ending(struct ag_context *context)
     ag_context_ending(context);
 }
 
-/* After it, whatever it said: the books do not know the context any more. */
+/* After the call, whatever it returned: the ledger has nothing of the context any more. */
 static void ended(struct ag_context *context)
 {
     if (ag_entry_replays_now())

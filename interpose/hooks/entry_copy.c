@@ -1,5 +1,5 @@
-/* Hooks of copies, where ALLOGRAFT_GRAPH replays streams: those on a stream are recorded
- * (graph/record/copies.c), those that block wait for what was withheld. */
+/* Hooks of copies, where ALLOGRAFT_GRAPH replays streams: a copy on a stream is recorded
+ * (graph/record/copies.c), a copy that blocks submits what was withheld first. */
 #include "graph/record/copies.h"
 #include "interpose/hooks/entry_replay.h"
 

@@ -1,5 +1,5 @@
-/* Hooks of memsets, where ALLOGRAFT_GRAPH replays streams: all are recorded
- * (graph/record/copies.c). Nobody waits for those without a stream either, as long as they fill
+/* Hooks of memsets, where ALLOGRAFT_GRAPH replays streams. All are recorded
+ * (graph/record/copies.c), those without a stream too: they do not block either as long as they set
  * device memory. */
 #include "graph/record/copies.h"
 #include "interpose/hooks/entry_replay.h"

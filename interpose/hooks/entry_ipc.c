@@ -1,4 +1,4 @@
-/* Hooks of memory that processes give each other by legacy IPC handles (policy/ipc/ipc.h). */
+/* Hooks of memory that processes share by legacy IPC handles (policy/ipc/ipc.h). */
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/ipc/ipc.h"

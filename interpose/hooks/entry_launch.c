@@ -1,9 +1,9 @@
 /* Hooks of kernel launches: substituted only where some setting watches launches (AG_HOOK_IF), to
  * prefetch what they use (policy/managed/prefetch.c) or to record them (graph/replayer.h).
  *
- * Programs that are linked with the driver come here in any case, so a launch that nobody watches
- * is two loads, two comparisons and a jump: nothing is entered or counted. What is to be done about
- * the others stands in functions of their own, or the compiler would save registers here. */
+ * Programs that are linked with the driver always call these symbols. So a launch that nobody
+ * watches is two loads, two comparisons and a jump: nothing is entered or counted. The work for the
+ * others is in functions of their own, or the compiler would save registers here. */
 #include "graph/record/op.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"

@@ -1,5 +1,6 @@
-/* Hooks of module and library loading: what the code can do that the host could see, and memory for
- * it; and of attributes of functions, which graphs have as they were. */
+/* Hooks that load code and change attributes of functions: device code may let the host see
+ * unfinished work (printf), loading takes memory, and a graph keeps the attributes that a function
+ * had when it was built. */
 #include "graph/record/func_attrs.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/image.h"

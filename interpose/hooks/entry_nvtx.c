@@ -1,17 +1,17 @@
-/* Takes part in NVTX as a library injected into it: ranges and marks that begin iterations, names
- * of streams.
+/* Receives NVTX's ranges and marks, which begin iterations, and its names of streams, as an NVTX
+ * injection library.
  *
- * A program that uses NVTX holds a table of pointers in each of its libraries. At the first call
- * each opens what NVTX_INJECTION64_PATH names and lets InitializeInjectionNvtx2 fill in what it
- * likes; all else does nothing. There is no other way in: the weak pointer that NVTX looks at last
- * is hidden. So who runs under us needs the variable: `allograft run` sets it, and where the
- * library is preloaded without that, its one constructor (lifecycle.c) does, if, and only if, the
- * settings of the environment ask for NVTX. Nothing else is done then, neither there nor in the
- * injection, which reads the settings alone.
+ * A program that uses NVTX has a table of function pointers in each of its libraries. At the first
+ * NVTX call, each opens the library that NVTX_INJECTION64_PATH names, whose
+ * InitializeInjectionNvtx2 fills in the pointers that it wants; the others stay without effect.
+ * There is no other way in: the weak symbol that NVTX tries last is hidden. So the variable has to
+ * be set: `allograft run` sets it, and where the library is preloaded without that command, its one
+ * constructor (lifecycle.c) does, if and only if the settings of the environment ask for NVTX. The
+ * constructor does nothing else then, and the injection only reads the settings.
  *
- * Answers are those that a program without any injection gets. Domains and registered strings are
- * handed back to us as what we answered when they were made: all that is to be known of them is
- * whether they match, so there are two of each. */
+ * NVTX calls return what they return without any injection. Domains and registered strings are
+ * pointers that we chose when they were made, and that come back to us. All we need to know of
+ * either is whether it matches the settings, so there are two of each. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,7 +1,7 @@
-/* Hooks of the stream-ordered allocator: the program's own pools, and what it takes from them.
+/* Hooks of the stream-ordered allocator: the program's own pools, and its allocations from them.
  *
- * Everything passes through. Pools whose memory the host may read, and memory that other processes
- * get, make unfinished work visible (policy/order.c): noted before the call, as in
+ * Every call is passed on. Pools whose memory the host may read, and memory that other processes
+ * get, make unfinished work visible (policy/order.c); that is noted before the call, as in
  * entry_visible.c. */
 #include "graph/replayer.h"
 #include "interpose/driver/driver.h"
@@ -50,7 +50,7 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, 
         ag_app_alloc_from_pool(dptr, bytes, pool, stream, true, __builtin_return_address(0)));
 }
 
-/* What was submitted to the stream before has the memory still. */
+/* Work submitted to the stream before may still use the memory. */
 static void freeing(CUstream stream, bool per_thread)
 {
     if (!ag_entry_replays_now())

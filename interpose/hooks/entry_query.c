@@ -1,4 +1,4 @@
-/* Hooks of calls whose answer depends on the wait that an ordered free left owed. */
+/* Hooks of calls whose answer depends on the host's wait that an ordered free left pending. */
 #include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
 #include "interpose/driver/driver.h"

@@ -1,5 +1,6 @@
-/* Hooks of calls that fail for want of memory which a cache of ours may hold: that is given back,
- * and the driver asked once more. What of it counts against ALLOGRAFT_LIMIT, is counted. */
+/* Hooks of calls that may fail because a cache of ours holds the memory they need: the cache is
+ * given up, and the driver called once more. Memory that counts against ALLOGRAFT_LIMIT is counted.
+ */
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/budget.h"

@@ -1,4 +1,4 @@
-/* Hooks of streams and captures: they decide which order of frees is exact (policy/order.c). */
+/* Hooks of streams and captures, on which the exact ordering of frees depends (policy/order.c). */
 #include "interpose/hooks/entry_replay.h"
 #include "policy/alloc.h"
 #include "policy/contexts/context.h"
@@ -85,7 +85,7 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
     return ag_entry_leave(result);
 }
 
-/* From here on nothing is withheld; what was, goes out while it still may. */
+/* During a capture nothing is withheld; what was, is submitted while that is still possible. */
 static void opening(void)
 {
     ag_order_capture_opening();

@@ -1,5 +1,6 @@
-/* Hooks of calls that let the host, or somebody else, see unfinished work: frees drain from then on
- * (policy/order.c). Noted before the call, so that no free in between can be ordered. */
+/* Hooks of calls that let the host, or another process or device, see unfinished work: from then on
+ * frees drain the context (policy/order.c). That is noted before the call, so that no free in
+ * between can be ordered. */
 #include <string.h>
 
 #include "graph/record/op.h"

@@ -1,5 +1,5 @@
-/* Hooks of events and waits: what was withheld is the driver's before it is waited for, or an event
- * stands behind it. None of them is ever withheld itself. */
+/* Hooks of events and waits: withheld work is submitted before an event is recorded behind it or
+ * the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */

@@ -1,13 +1,12 @@
-/* The formats of device code, as far as finding a call of vprintf in it needs: see image.h.
+/* Parses device code as far as needed to find out whether it calls vprintf: see image.h.
  *
  * A wrapper (magic, version, pointer to the fat binary) comes from nvcc's host code. A fat binary
  * is a header of 16 bytes (magic, version, header size, size of the entries) and entries, each with
  * a header of its own: kind, version, header size, payload size, ..., flags at byte 40. A cubin is
  * an ELF file whose string tables name what it calls; PTX is text that names it.
  *
- * The program may pass anything, and how much of it can be read is known only from headers that may
- * lie. So every byte is fetched through the kernel, which fails where a plain access would
- * crash. */
+ * The program may pass anything, and only headers that may lie say how much of it can be read. So
+ * every byte is read through the kernel, which fails where a plain access would crash. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

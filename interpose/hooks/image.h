@@ -1,4 +1,4 @@
-/* Looks into device code before it is loaded. */
+/* Inspects device code before it is loaded: may it print? */
 #ifndef AG_IMAGE_H
 #define AG_IMAGE_H
 

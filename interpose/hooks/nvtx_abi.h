@@ -1,6 +1,5 @@
-/* What NVTX (version 3) and a library injected into it say to each other, as far as we take part:
- * NVIDIA's headers need not be there to build us. tests/preload/nvtx_headers.c holds this against
- * them. */
+/* The part of NVTX's binary interface (version 3) that our injection uses, so that NVIDIA's headers
+ * are not needed to build. tests/preload/nvtx_headers.c checks it against them. */
 #ifndef AG_NVTX_ABI_H
 #define AG_NVTX_ABI_H
 

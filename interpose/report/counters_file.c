@@ -1,18 +1,19 @@
 /* Makes, maps and removes the counters' file: see counters_file.h.
  *
- * Delicate, because a program must not notice: rules of this file
- * - no descriptor stays open, no memory is asked of malloc, errno is the caller's business;
- * - all pages of the file exist before it is mapped, else a full file system would be a SIGBUS in a
- *   counter; no more is taken than a small part of what is free there (NCCL and others need it
- * too);
- * - a limit on file sizes is looked at first: the kernel's answer to passing it is a signal;
+ * Delicate, because a program must not notice. The rules of this file:
+ * - no descriptor stays open, malloc is not called, and callers keep errno;
+ * - all pages of the file exist before it is mapped, since a full file system would otherwise be a
+ *   SIGBUS in a counter; the file takes no more than a small part of the space that is free there,
+ *   which NCCL and others need, too;
+ * - the limit on file sizes is looked at first, since the kernel answers with a signal when it is
+ *   exceeded;
  * - /dev/shm belongs to everybody: no link is followed, the folder must be the user's and closed to
- *   others, and the file is one that did not exist before.
- * - nobody sees the processes of another container, but everybody sees locks: the file is locked
- * for as long as the process lives. flock(2) belongs to the open file, which the mapping keeps, so
- * no descriptor is needed, and the kernel lets it go at any death. A file is locked before anything
- * is in it: an empty one may yet be locked. Files of killed processes stay until somebody looks at
- * them, but no more than KEPT of them. */
+ *   others, and the file is one that did not exist before;
+ * - processes of another container cannot be seen, but locks on files can: the file is locked for
+ *   as long as the process lives. flock(2) belongs to the open file, which the mapping keeps, so
+ *   that no descriptor is needed, and the kernel releases it however the process ends. A file is
+ *   locked before anything is written to it, so an empty one may be about to be locked. Files of
+ *   killed processes stay until somebody reads them, but no more than KEPT of them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,13 +1,14 @@
-/* The counters' file of a process: a file's pages in the place of ag_stats, so that what was
- * counted is still there when the process was killed. `allograft report` reads it. Knows no CUDA.
+/* The counters' file of a process: the pages of a file in the place of ag_stats, so that the counts
+ * survive when the process is killed. `allograft report` reads it. Knows no CUDA.
  *
- * Why pages under the static struct and not a pointer to a mapping: everybody counts at constant
- * addresses, and a pointer would cost a load on every count. So the file is filled with what was
- * counted so far, mapped somewhere, and moved over the struct, once, when the first context comes
- * to life. From then on nothing is done for it: the kernel keeps the pages.
+ * Why pages under the static struct, and not a pointer to a mapping: every thread counts at
+ * constant addresses, and a pointer would cost a load on each count. So when the first context is
+ * created, the file is filled with what was counted so far, mapped somewhere, and moved over the
+ * struct. After that nothing has to be done: the kernel keeps the pages.
  *
- * Why /dev/shm and not $XDG_RUNTIME_DIR: that one goes when its user logs out, also under a job
- * that was left running, and is not set in jobs of cron, Slurm or a container. */
+ * Why /dev/shm, and not $XDG_RUNTIME_DIR: that folder is removed when its user logs out, even while
+ * a job runs that the user has started, and is not set for jobs of cron or Slurm, or in a
+ * container. */
 #ifndef AG_RECORD_H
 #define AG_RECORD_H
 

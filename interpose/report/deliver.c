@@ -1,13 +1,15 @@
-/* Brings a report where it is to go: see deliver.h.
+/* Brings a report to its destination: see deliver.h.
  *
- * Delicate, because it happens while the process ends, and the program knows nothing of it:
- * - nothing waits for somebody who may never come: who opens a FIFO, reads a pipe, lets go a lock;
- * - a file is written beside its name and takes the name when it is whole, so that a full disk, a
- *   signal or another process at the same moment leaves one whole report, the old one or a new one;
- * - two that share a name settle it under a lock of the folder: who comes second finds another file
- *   than lay there when it began, and takes a name of its own. A file system without such locks, or
- *   one that keeps us waiting, leaves that to chance; the file is whole all the same.
- * Numbers of descriptors are the program's as well as ours: none stays open. */
+ * Delicate, because it happens while the process ends, and the program does not know about it. The
+ * rules of this file:
+ * - it never waits without a bound for somebody who may never come: to open a FIFO, to read from a
+ *   pipe, to release a lock;
+ * - a file is written under another name beside its own, and renamed when it is whole. So a full
+ *   disk, a signal, or another process at the same moment leaves one whole report, old or new;
+ * - two processes with the same file name take turns by a lock of the folder. The second one finds
+ *   another file than it found when it began, and takes a name of its own. Without such a lock, or
+ *   when it comes too late, one report may replace the other, but each is whole;
+ * - the numbers of descriptors are shared with the program: none stays open. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -106,7 +108,7 @@ static int write_to_descriptor(const struct ag_text *text, int fd)
         snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
         own = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     }
-    result = ag_text_write_within(own < 0 ? fd : own, text->data, text->length, AG_LOG_PATIENCE_MS);
+    result = ag_text_write_within(own < 0 ? fd : own, text->data, text->length, AG_LOG_TIMEOUT_MS);
     if (own >= 0)
         close(own);
     return result;
@@ -154,7 +156,7 @@ static int write_in_place(const struct ag_text *text, const char *path)
 
     if (fd < 0)
         return -errno;
-    result = ag_text_write_within(fd, text->data, text->length, AG_LOG_PATIENCE_MS);
+    result = ag_text_write_within(fd, text->data, text->length, AG_LOG_TIMEOUT_MS);
     if (close(fd) && !result)
         result = -errno;
     return result;

@@ -1,4 +1,4 @@
-/* Brings a report where it is to go: whole, in time, and without taking another process's place. */
+/* Brings a report to its destination: whole, in time, and without replacing another process's. */
 #ifndef AG_DELIVER_H
 #define AG_DELIVER_H
 

@@ -1,4 +1,4 @@
-/* Renders counters: see render.h. One traversal of the lists for text, one for JSON. */
+/* Renders counters as text and as JSON: see render.h. Each form is one traversal of the lists. */
 #include "interpose/report/render.h"
 
 #include <stddef.h>

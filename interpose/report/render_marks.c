@@ -1,4 +1,4 @@
-/* Marks in a report: see render_marks.h. */
+/* The program's marks in a report: see render_marks.h. */
 #include "interpose/report/render_marks.h"
 
 #include <stdio.h>

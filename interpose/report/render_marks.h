@@ -1,4 +1,4 @@
-/* The program's own marks in a report: points with a name that it passed. Pure. */
+/* The program's marks in a report: the named points that it passed. Pure. */
 #ifndef AG_RENDER_MARKS_H
 #define AG_RENDER_MARKS_H
 

@@ -1,4 +1,4 @@
-/* The part of a report that tells of the program's own stream-ordered pools. Pure. */
+/* The section of a report about the program's own stream-ordered pools. Pure. */
 #ifndef AG_RENDER_POOLS_H
 #define AG_RENDER_POOLS_H
 

@@ -1,4 +1,4 @@
-/* What replay did, in a report: see render_replay.h. */
+/* Graph replay in a report: see render_replay.h. */
 #include "interpose/report/render_replay.h"
 
 #include <stdio.h>
@@ -97,8 +97,9 @@ static void add_count(struct ag_text *text, const struct ag_stats *stats, unsign
     add_row(text, ag_stat_rows[id].label, value, behind);
 }
 
-/* How long a round takes both ways, as the profit guard found it last. Where nobody waits, the host
- * runs ahead of the device, and its time is not the program's. */
+/* How long an iteration takes with and without graphs, by the last comparison of
+ * graph/learn/profit. Where nobody waits, the host runs ahead of the device, so its time is not the
+ * program's. */
 static void add_times(struct ag_text *text, const struct ag_stats *stats)
 {
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;

@@ -1,4 +1,4 @@
-/* The part of a report that tells of work launched as graphs. Pure. */
+/* The section of a report about work that was launched as graphs, and its warnings. Pure. */
 #ifndef AG_RENDER_REPLAY_H
 #define AG_RENDER_REPLAY_H
 

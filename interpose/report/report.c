@@ -1,4 +1,4 @@
-/* Whose report it is, and where it goes at the end: see report.h. */
+/* Describes the process and writes its report: see report.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,5 @@
-/* The report of this process: whose it is, and where it goes at the end. Makes no driver call. */
+/* The report of this process: what it says about the process, and where it is written at the end.
+ * Makes no driver call. */
 #ifndef AG_REPORT_H
 #define AG_REPORT_H
 

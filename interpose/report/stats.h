@@ -1,10 +1,10 @@
-/* Counters of everything the report tells. Hot ones are spread over slots of threads and only
- * summed when somebody reads; all are relaxed, none takes a lock.
+/* The counters of everything that the report shows. Hot ones are spread over slots of threads, and
+ * summed when somebody reads them. All accesses are relaxed, and none takes a lock.
  *
- * struct ag_stats is all that a report is made of: whose it is, the settings, the devices, the
- * counts. It fills whole pages, so that counters_file.c can put a file's pages in their place: what
- * was counted then outlives the process, and the address that everybody counts at stays a
- * constant. */
+ * A report is made of struct ag_stats and nothing else: the process, its settings, the devices, the
+ * counts. The struct fills whole pages, so that counters_file.c can put the pages of a file in
+ * their place. Then the counts outlive the process, and still every thread counts at a constant
+ * address. */
 #ifndef AG_STATS_H
 #define AG_STATS_H
 
@@ -229,10 +229,10 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
     ag_stats_count(slot, &stats->bytes, bytes);
 }
 
-#define AG_UNWAITED_ROUND 512u /* operations of what stands for a round where nobody waits */
+#define AG_UNWAITED_ROUND 512u /* operations that stand for an iteration where nobody waits */
 
-/* A round takes so long without graphs, and with. Unwaited: as many operations of a stream that
- * nobody waits for take the host so long. */
+/* How long an iteration takes without graphs, and with them. `unwaited`: how long the host takes
+ * for AG_UNWAITED_ROUND operations of a stream that nobody waits for. */
 static inline void ag_stats_compared(uint64_t eager_ns, uint64_t replayed_ns, bool unwaited)
 {
     ag_stats_add(AG_STAT_REPLAY_COMPARISONS, 1);

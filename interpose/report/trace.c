@@ -1,5 +1,5 @@
-/* Where events and the texts they refer to are put down: see trace.h. Takes no lock: hooks of every
- * thread come by here. */
+/* Puts events, and the texts they refer to, into rings: see trace.h. Takes no lock, since hooks of
+ * every thread call it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,8 +1,8 @@
-/* The trace: an event for each allocation, free, replay and the like, into a file (trace_format.h).
+/* The trace: a file (trace_format.h) with an event for each allocation, free, replay and the like.
  *
- * Off, each place that may tell something costs one load and a branch. On, an event is copied into
- * a ring of the thread's slot (trace_ring.h), and a thread of our own writes it out:
- * trace_writer.h. */
+ * While it is off, each place that has an event to add costs one load and a branch. While it is on,
+ * the event is copied into a ring of the thread's slot (trace_ring.h), and a thread of our own
+ * writes it to the file (trace_writer.h). */
 #ifndef AG_TRACE_H
 #define AG_TRACE_H
 

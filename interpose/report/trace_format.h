@@ -1,19 +1,20 @@
 /* The format of a trace: what ALLOGRAFT_TRACE writes and `allograft trace` reads.
  *
- * A file is a header and then units of AG_TRACE_UNIT bytes, little-endian. Each unit is an event,
+ * A file is a header, followed by units of AG_TRACE_UNIT bytes, little-endian. A unit is an event,
  * or belongs to the text that the event before it announces. A process that is killed leaves a file
- * that ends anywhere: what is behind the last whole unit is nothing.
+ * that ends anywhere: what follows the last whole unit is ignored.
  *
- * Events of one thread stand in their order; those of several come in portions, so a reader puts
- * them in order by their ticks: allocations, also failed ones, by when they ended, all else by when
- * it began, since that is when an address became the program's, and ceased to be. Ticks become time
- * by the moments in the header and in AG_TRACE_CLOCK events, which tell both clocks at once.
+ * Events of one thread are in their order. Those of several threads come in portions, which a
+ * reader sorts by their ticks: allocations, failed ones too, by when they ended, and all else by
+ * when it began, since that is when an address became the program's, and when it ceased to be.
+ * Ticks are converted to time by the moments in the header and in AG_TRACE_CLOCK events, which have
+ * both clocks.
  *
- * Names are in the file, so that a reader of another build can read it: an AG_TRACE_TEXT event says
- * what a placement, a reason or a module is called, before the first event that refers to it.
+ * Names are in the file, so that a reader of another build can read it: an AG_TRACE_TEXT event
+ * names a placement, a reason or a module before the first event that refers to it.
  *
- * Fields are not moved and kinds are not given another meaning under one version; new kinds may
- * come, which a reader passes over. */
+ * Within one version no field moves and no kind gets another meaning. New kinds may be added, which
+ * a reader skips. */
 #ifndef AG_TRACE_FORMAT_H
 #define AG_TRACE_FORMAT_H
 
@@ -54,7 +55,7 @@ enum ag_trace_kind {
     AG_TRACE_FREE,        /* cudaFree, or AG_TRACE_BY_CONTEXT: size as it was asked for */
     AG_TRACE_ALLOC_ASYNC, /* the program's own stream-ordered allocation */
     AG_TRACE_FREE_ASYNC,  /* its free: size 0 where the size is not known */
-    AG_TRACE_FAILED,      /* an allocation that failed: placement wished; code: the CUresult */
+    AG_TRACE_FAILED,      /* an allocation that failed: placement requested; code: the CUresult */
     AG_TRACE_MOVED,       /* a spilled block that the program has is in `placement` now */
     AG_TRACE_STEP, /* a step of budget and pressure, code: its text; size: bytes wanted, or 0 */
     /* Replay. stream: the stream's; size: operations. */

@@ -1,9 +1,9 @@
-/* A bounded ring of events from one thread, or some, to the one that writes the trace. No lock, no
- * system call; when it is full, the event is dropped.
+/* A bounded ring of events, from one thread or several to the one that writes the trace. No lock,
+ * no system call; when it is full, the event is dropped.
  *
- * An event is published by its own `sequence`, which is its position plus 1: so a shared ring needs
- * one compare-and-swap to take a position, and a ring of one producer no locked instruction at all.
- */
+ * An event is published by its `sequence`, which is its position plus 1. So a shared ring needs one
+ * compare-and-swap, to take a position, and a ring of one producer needs no locked instruction at
+ * all. */
 #ifndef AG_TRACE_RING_H
 #define AG_TRACE_RING_H
 

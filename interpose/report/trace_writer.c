@@ -1,14 +1,14 @@
 /* Writes the trace: see trace_writer.h and trace_format.h.
  *
- * Delicate, because a program must not notice:
- * - The file is opened in the program's own thread, and its descriptor is a high one: a descriptor
- * that came and went in another thread could be the one that the program expects of its next open.
- *   Before each portion is written it is looked at, since programs close what they did not open.
- * - The thread takes no signal, calls no malloc, and looks at the rings instead of being woken,
- * since waking it would be a system call of the program's. While nothing comes it looks more and
- * more seldom.
- * - One writes at a time: the thread, or who ends the process, which waits for the thread only so
- * long. */
+ * Delicate, because a program must not notice. The rules of this file:
+ * - The program's own thread opens the file, and its descriptor has a high number: one that came
+ *   and went in another thread could be the one that the program expects of its next open. Since
+ *   programs close descriptors that they did not open, it is checked before each portion is
+ *   written.
+ * - The thread takes no signal and calls no malloc. It polls the rings, since waking it would cost
+ *   the program a system call, and polls less and less often while nothing comes.
+ * - Only one thread writes at a time: ours, or the one that ends the process, which waits for ours
+ *   within a bound. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

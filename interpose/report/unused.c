@@ -1,4 +1,4 @@
-/* Says that a program never used CUDA: see unused.h. */
+/* Notices that a program never used CUDA: see unused.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,10 +1,10 @@
-/* The program that `allograft run` started, and what became of CUDA in it: one line where neither
- * it nor anything it started here used CUDA, since nothing else would tell that the report is
- * missing.
+/* One line at the end of a program under `allograft run` that never used CUDA, since nothing else
+ * would say why there is no report.
  *
- * The command leaves a mark in the environment; the process whose id it has speaks, at its end.
- * Whether a child used CUDA is seen by the folder of the counters, which changes whenever a process
- * begins with CUDA. Somebody else may have changed it: then nothing is said, which does no harm. */
+ * The command marks the environment with a process id, and the process that has that id tells, at
+ * its end. That a child used CUDA is seen by the folder of the counters, which changes whenever a
+ * process begins to use CUDA. A process that has nothing to do with it may have changed the folder:
+ * then nothing is said, which does no harm. */
 #ifndef AG_UNUSED_H
 #define AG_UNUSED_H
 

@@ -1,18 +1,19 @@
-/* liballograft-audit.so, for `allograft run --audit`: leads bindings that go past us to our
+/* liballograft-audit.so, for `allograft run --audit`: redirects bindings that bypass us to our
  * functions.
  *
  * A library opened with RTLD_DEEPBIND is bound to its own dependencies before anything that was
- * preloaded. The loader tells a library named in LD_AUDIT of every binding, these too, and takes
- * the address it answers. Bindings to `dlsym` of libc, and to driver symbols that liballograft.so
- * exports, are answered with the address of that; so are look-ups by libc's dlsym.
+ * preloaded. The loader asks a library named in LD_AUDIT about every binding, these too, and uses
+ * the address that it answers. For libc's `dlsym`, and for driver symbols that liballograft.so
+ * exports, the answer is the address in liballograft.so; so it is for look-ups by libc's dlsym.
  *
- * Delicate, because such a library lives in a namespace of its own with a libc of its own, and is
- * called under the loader's lock in the middle of its work. Rules of this file:
- * - nothing is allocated, nothing is kept in thread-local storage, no libc function but string
- *   comparisons is called;
- * - liballograft.so is not opened from here, that would be a second one: it is preloaded beside,
- * and its symbols are found in its own hash table;
- * - before glibc 2.35 bindings made at load time were not told: there it declines. */
+ * Delicate, because such a library lives in a namespace of its own, with a libc of its own, and is
+ * called in the middle of the loader's work, under its lock. The rules of this file:
+ * - it allocates nothing, keeps nothing in thread-local storage, and calls no libc function but
+ *   string comparisons;
+ * - it does not open liballograft.so, which would be a second one: it finds the symbols of the
+ *   preloaded one in that file's hash table;
+ * - it declines to work before glibc 2.35, whose loader did not report bindings made at load
+ *   time. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

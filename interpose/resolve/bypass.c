@@ -1,13 +1,15 @@
-/* Looks into the relocations of loaded libraries: see bypass.h.
+/* Reads the relocations of loaded libraries to find those that bypass us: see bypass.h.
  *
- * A library's relocation table names each symbol it is bound to and the place where the loader put
- * the address. Where the place of a hooked symbol holds an address inside libcuda, the library
- * calls the driver itself. Where that of `dlsym` holds libc's, its look-ups are not answered by us;
- * that only concerns CUDA when the library also names the driver, as every CUDA runtime does.
+ * A library's relocation table names each symbol that it is bound to, and the place where the
+ * loader has put the address. If the place of a hooked symbol holds an address inside libcuda, the
+ * library calls the driver itself. If that of `dlsym` holds libc's, we do not see the library's
+ * look-ups, which matters for CUDA only if the library also names the driver, as every CUDA runtime
+ * does.
  *
- * Delicate, because it reads other people's tables: rules of this file
+ * Delicate, because it reads other people's tables. The rules of this file:
  * - nothing outside a loaded, readable segment of the object is read, whatever its tables say;
- * - within dl_iterate_phdr, which holds a lock of the loader, no other function of it is called;
+ * - within dl_iterate_phdr, which holds a lock of the loader, no other function of the loader is
+ *   called;
  * - the number of relocations looked at is bounded. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -457,7 +459,7 @@ static int count(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* The libraries that are new, and those of which something was still to be bound. */
+/* Looks at the libraries that are new, and at those that were not completely bound. */
 static void look_at_new(struct look *look)
 {
     known.incomplete = false;

@@ -1,14 +1,14 @@
-/* The doors through which a program gets driver functions.
+/* The lookup paths by which a program gets the driver's functions: dlsym and cuGetProcAddress.
  *
- * Delicate, because dlsym runs everywhere: under the loader's lock, inside constructors, inside
- * malloc replacements, before main. Rules:
+ * Delicate, because dlsym is called everywhere: under the loader's lock, in constructors, in malloc
+ * replacements, before main. The rules of this file:
  * - dlsym initialises nothing, takes no lock, opens nothing. It calls the real one and compares.
- * - Everything but cu[A-Z]* with an explicit handle leaves through a tail jump in dlsym_<arch>.S,
- *   so that RTLD_NEXT and RTLD_DEFAULT see the program's return address and mean what they meant.
- *   Those two need no help from us: what is exported here is found by them in the right order.
- * - A result is only replaced when it lies in libcuda: other libraries have cu[A-Z] names too.
- * - cuGetProcAddress is asked first; what it returned, not the name, decides: one base name stands
- *   for several ABIs, and only the driver knows which one a version and flag mean. */
+ * - Everything but cu[A-Z]* with an explicit handle leaves by a tail jump in dlsym_<arch>.S, so
+ *   that RTLD_NEXT and RTLD_DEFAULT see the program's return address and keep their meaning. Those
+ *   two need no help from us: they find our exported symbols in the right order.
+ * - A result is replaced only if it lies in libcuda: other libraries have cu[A-Z] names, too.
+ * - For cuGetProcAddress, the driver answers first, and its answer decides, not the name: one base
+ *   name stands for several ABIs, and only the driver knows which one a version and flags mean. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

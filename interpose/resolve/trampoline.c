@@ -2,9 +2,9 @@
  *
  * Delicate, because a trampoline may be called in any state of the process: before anything of ours
  * has started, in the middle of a hook, in a process without a driver. Rules:
- * - A thunk takes its own way (trampoline_<arch>.S) when nothing is withheld and its row of
- *   ag_trampoline_ways is filled; a row stays empty where every call concerns us.
- * - Rows are filled by whoever comes first; all would fill in the same.
+ * - A thunk jumps to the driver by itself (trampoline_<arch>.S) when nothing is withheld and its
+ *   row of ag_trampoline_ways is filled. The row stays empty where every call concerns us.
+ * - The first thread that needs a row fills it; every thread would fill in the same.
  * - Inside our own hooks a trampoline does nothing: those calls are ours. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -47,12 +47,13 @@ static const struct listed {
 #include "interpose/resolve/trampolines.def"
 };
 
-static const char *const still[] = {
+/* Functions that need none: they neither see nor order withheld work. */
+static const char *const no_trampoline[] = {
 #define AG_NO_TRAMPOLINE(symbol) #symbol,
 #include "interpose/resolve/trampolines.def"
 };
 
-#define N_STILL (sizeof(still) / sizeof(still[0]))
+#define N_WITHOUT (sizeof(no_trampoline) / sizeof(no_trampoline[0]))
 
 /* For the assembly alone, hence no header. */
 extern const char ag_trampolines[];
@@ -66,7 +67,7 @@ static _Atomic bool over;
 
 #define NO_TRAMPOLINE INT_MAX /* behind the trampolines of the same address */
 
-static struct ag_address by_address[N_LISTED + N_STILL];
+static struct ag_address by_address[N_LISTED + N_WITHOUT];
 static size_t n_by_address;
 
 static void *thunk(unsigned number)
@@ -164,8 +165,8 @@ void ag_trampoline_index(void)
         fill(i, real ? real : (void *)not_supported);
         note_address(real, (int)i);
     }
-    for (size_t i = 0; i < N_STILL; i++)
-        note_address(ag_driver_symbol(still[i]), NO_TRAMPOLINE);
+    for (size_t i = 0; i < N_WITHOUT; i++)
+        note_address(ag_driver_symbol(no_trampoline[i]), NO_TRAMPOLINE);
     ag_addresses_sort(by_address, n_by_address);
     ag_trampoline_look_around();
 }
@@ -213,8 +214,8 @@ void *ag_trampoline_of_name(const char *name, void *real)
         if (!strcmp(name, listed[i].name))
             return thunk(i);
     }
-    for (size_t i = 0; i < N_STILL; i++) {
-        if (!strcmp(name, still[i]))
+    for (size_t i = 0; i < N_WITHOUT; i++) {
+        if (!strcmp(name, no_trampoline[i]))
             return real;
     }
     return spare_of(real);
@@ -229,8 +230,8 @@ bool ag_trampoline_over(void)
 
 static enum ag_bypass_verdict judge(const char *symbol)
 {
-    for (size_t i = 0; i < N_STILL; i++) {
-        if (!strcmp(symbol, still[i]))
+    for (size_t i = 0; i < N_WITHOUT; i++) {
+        if (!strcmp(symbol, no_trampoline[i]))
             return AG_BYPASS_HARMLESS;
     }
     for (unsigned i = 0; i < N_LISTED; i++) {

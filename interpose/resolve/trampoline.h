@@ -1,10 +1,9 @@
-/* Trampolines: what a program gets in place of functions of the driver that are not hooked, while
- * graph replay is asked for. A trampoline lets what is withheld go out, if anything is, and jumps
- * on to the driver's own function with every argument as it was. Which function has one:
- * trampolines.def.
+/* Trampolines: while graph replay is on, look-ups of driver functions that are not hooked get one
+ * of these. A trampoline submits withheld work, if there is any, and jumps on to the driver's own
+ * function with every argument as it was. trampolines.def says which functions have one.
  *
- * The exported symbols are the listed trampolines, which linked programs reach in any case; without
- * replay they are a load, two comparisons and a jump. */
+ * The listed trampolines are exported by the names of their functions, so linked programs always
+ * call them; without replay they are a load, two comparisons and a jump. */
 #ifndef AG_TRAMPOLINE_H
 #define AG_TRAMPOLINE_H
 

@@ -1,10 +1,11 @@
-/* Names of calling modules: see caller.h. No lock: hooks of every thread come by here.
+/* The names of calling modules: see caller.h. Takes no lock, since hooks of every thread call it.
  *
- * What is known of an address holds as long as its library is loaded; another one may come to lie
- * there. So it is believed only of what stays: the program, and what is linked with it. Of another
- * library, the loader is asked each time which one it is now, without a lock (_dl_find_object,
- * since glibc 2.35: 30 ns in all), and its name is compared; before that there is a count of the
- * libraries that came and went (45 ns, under a lock of the loader). */
+ * What is known of an address holds while its library is loaded; later another library may lie
+ * there. So an answer is only kept for what is never unloaded: the program, and what it is linked
+ * with. For any other library the loader is asked each time which one lies there now, without a
+ * lock (_dl_find_object, since glibc 2.35: 30 ns in all), and its name is compared. Before that
+ * glibc, the loader's count of libraries that came and went is compared (45 ns, under a lock of the
+ * loader). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* The parser of settings: see options.h. Says of each value where it came from. */
+/* The parser of settings: see options.h. Notes of each value where it comes from. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

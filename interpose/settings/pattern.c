@@ -1,4 +1,4 @@
-/* Fills in names of files: see pattern.h. */
+/* Expands %p, %h, %n and %r in file names: see pattern.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* Names of files that tell processes apart. */
+/* File names with placeholders, by which each process of a job gets a file of its own. */
 #ifndef AG_PATTERN_H
 #define AG_PATTERN_H
 

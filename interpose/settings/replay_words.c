@@ -1,4 +1,4 @@
-/* The words in which replay is asked for: see replay_words.h. */
+/* The parsers of replay's settings: see replay_words.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* What may be said about replay in words: which streams, where iterations begin, how long a segment
+/* The values of the settings of replay: which streams, where iterations begin, how long a segment
  * is. Pure; knows no CUDA. */
 #ifndef AG_REPLAY_WORDS_H
 #define AG_REPLAY_WORDS_H

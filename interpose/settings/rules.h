@@ -4,7 +4,7 @@
  *     ALLOGRAFT_RULES="size>=1GiB:managed,prefer=host,access=device; from=libnccl*:native; *:pool"
  *
  * Rules are separated by ';', a rule is CONDITION[,CONDITION...]:ACTION[,ACTION...]. The first rule
- * all of whose conditions hold decides; what it does not say, the variables say. */
+ * whose conditions all hold decides. What it leaves open, the settings of the process decide. */
 #ifndef AG_RULES_H
 #define AG_RULES_H
 
