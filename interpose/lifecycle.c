@@ -374,7 +374,7 @@ static void complete_at_exit(void)
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
     if (ag_ending_is_due(true))
-        ag_ending_pay(true, ag_ending_in_handler());
+        ag_ending_complete(true, ag_ending_in_handler());
 }
 
 static void leave_quickly(void)
@@ -487,7 +487,7 @@ static void leave(void *leaving_)
     const struct leaving *leaving = leaving_;
 
     if (leaving->is_due)
-        ag_ending_pay(leaving->for_good, leaving->in_handler);
+        ag_ending_complete(leaving->for_good, leaving->in_handler);
     report_once(leaving->ended_by);
 }
 

@@ -87,7 +87,7 @@ bool ag_ending_is_due(bool for_good)
     return ag_host_wait_owner() != AG_HOST_WAIT_OF_NOBODY || ag_replay_on() || ag_app_pools_met();
 }
 
-void ag_ending_pay(bool for_good, bool in_handler)
+void ag_ending_complete(bool for_good, bool in_handler)
 {
     enum ag_host_wait_owner owner = ag_host_wait_owner();
     const struct ag_timeout *timeout = timeout_of(owner, in_handler);

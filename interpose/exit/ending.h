@@ -13,6 +13,6 @@ bool ag_ending_is_due(bool for_good);
 /* Everything that is to be asked of the driver at the end is asked now, by the helper; the calling
  * thread, which may be in a signal handler, makes no driver call. `for_good`: else it may go on,
  * where exec fails. */
-void ag_ending_pay(bool for_good, bool in_handler);
+void ag_ending_complete(bool for_good, bool in_handler);
 
 #endif
