@@ -53,7 +53,7 @@ broken() {
 
 # For ThreadSanitizer, and for the coverage of the library: suites and tests as `meson test` takes them.
 THREADED_TESTS=(--suite threads)
-COVERING_TESTS=(--suite unit --suite preload --suite api --suite graph --suite faults --suite doors --suite fuzz)
+COVERING_TESTS=(--suite unit --suite preload --suite api --suite graph --suite faults --suite runtime --suite fuzz)
 
 # What `meson test` runs below, and which tests; suites may set them.
 test_wrapper=() test_selection=()

@@ -1,4 +1,5 @@
-/* memory.c: codes, sizes and pointer attributes of memory, and memory that is mapped (R200 to R399, R960 on). */
+/* memory.c: codes, sizes and pointer attributes of memory, and memory that is mapped (R200 to R399,
+ * R960 on). */
 #include "tests/gpu/sim_truth/truth.h"
 
 void group_alloc_codes(void)

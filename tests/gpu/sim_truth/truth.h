@@ -1,5 +1,5 @@
-/* truth.h: what the files of sim_truth share. Each has the groups of questions of one subject; a group
- * has a process of its own, and most begin with open_device(). */
+/* truth.h: what the files of sim_truth share. Each has the groups of questions of one subject; a
+ * group has a process of its own, and most begin with open_device(). */
 #ifndef TRUTH_H
 #define TRUTH_H
 

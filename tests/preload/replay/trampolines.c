@@ -1,5 +1,5 @@
 /* Goes round with a kernel, and in between calls functions of the driver that are not hooked, found
- * by the door that its argument names: each must see what the kernels before it have done. */
+ * by the lookup path that its argument names: each must see what the kernels before it did. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
@@ -59,14 +59,14 @@ static void *get(const char *base, int version)
     return function;
 }
 
-static void find_all(const char *door)
+static void find_all(const char *lookup)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
 #define FIND(symbol, base, version)                       \
-    if (strcmp(door, "linked") == 0)                      \
+    if (strcmp(lookup, "linked") == 0)                    \
         found.symbol = LINKED_##symbol;                   \
-    else if (strcmp(door, "dlsym") == 0)                  \
+    else if (strcmp(lookup, "dlsym") == 0)                \
         *(void **)&found.symbol = dlsym(driver, #symbol); \
     else                                                  \
         *(void **)&found.symbol = get(#base, version);    \
