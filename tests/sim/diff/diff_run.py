@@ -140,8 +140,8 @@ class Runner:
     def command(self, *more):
         options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
         options += ['--rounds'] if self.args.rounds else []
-        if self.args.door:
-            options += ['--door', self.args.door]
+        if self.args.lookup:
+            options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
 
     def environment(self, preloaded):
@@ -305,7 +305,7 @@ def read_arguments(words):
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
     parser.add_argument('--rounds', action='store_true', help='programs that go round in loops')
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
-    parser.add_argument('--door', help='linked, dlsym or get-proc; else as the seed says')
+    parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')
     parser.add_argument('--steps', action='store_true',
                         help='all together must have taken every step of the out-of-memory ladder')
     parser.add_argument('--jobs', type=int, default=JOBS)

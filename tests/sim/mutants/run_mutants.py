@@ -83,7 +83,7 @@ def main():
         sys.exit('\n'.join(wrong))
     if args.only:
         rows = [row for row in rows if row[1] in args.only.split(',')]
-    runner_args = diff_run.read_arguments(['--rounds'] if args.replay else ['--door', 'linked'])
+    runner_args = diff_run.read_arguments(['--rounds'] if args.replay else ['--lookup', 'linked'])
     runner_args.stats = False
     os.environ.setdefault('DIFF_HANG', '15')  # some of the mistakes are that nothing goes on
     folder = tempfile.mkdtemp(prefix='mutants-')
