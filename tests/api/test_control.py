@@ -55,7 +55,7 @@ class Control(Case):
     def test_threads(self):
         for result in self.part('threads')[:-1]:
             marks = result.report()['marks']
-            self.assertEqual([(m['name'], m['count']) for m in marks], [('round', 80)])
+            self.assertEqual([(m['name'], m['count']) for m in marks], [('iteration', 80)])
 
     def test_stages(self):
         for result in self.part('stages')[:-1]:

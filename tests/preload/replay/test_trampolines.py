@@ -51,7 +51,7 @@ class Trampolines(Case):
             self.assertGreater(result.report()['replay']['withheld'], 100)
 
     def library(self, *words):
-        """Rounds in which a library looks, by functions of the driver that it is bound to."""
+        """Iterations in which a library looks, by functions of the driver that it is bound to."""
         results = self.same([program('preload_trampolines'), *words], variants=[HELD], quiet=False)
         self.assertEqual(len(results), 1)
         return results[0][1].report()['replay'], results[0][1].err

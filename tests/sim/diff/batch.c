@@ -5,9 +5,9 @@
  *                                        every seed under every variant; a line for each
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
  * with a second run (room.c); DIFF_ROOM, bytes there are; DIFF_TOTAL, bytes cuMemGetInfo is to tell
- * of. Options: --threads N, --ipc, --rounds, --lookup linked|dlsym|get-proc, --stats PATH (a report
- * of the library is expected there, and nothing left over in it), --seconds S (begin nothing after
- * that).
+ * of. Options: --threads N, --ipc, --iterations, --lookup linked|dlsym|get-proc, --stats PATH (a
+ * report of the library is expected there, and nothing left over in it), --seconds S (begin nothing
+ * after that).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,7 +35,7 @@
 static struct {
     unsigned n_threads, n_variants;
     int lookup;
-    bool ipc, batch, rounds;
+    bool ipc, batch, iterations;
     uint64_t first, last;
     const char *variants[MAX_VARIANTS];
     const char *stats;
@@ -58,10 +58,10 @@ static void *shared(size_t bytes)
 
 static void usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: diff-program [--threads N] [--ipc] [--rounds] [--lookup NAME] [--stats PATH] SEED\n"
-        "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
+    fprintf(stderr,
+            "usage: diff-program [--threads N] [--ipc] [--iterations] [--lookup NAME] [--stats "
+            "PATH] SEED\n"
+            "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
     exit(2);
 }
 
@@ -95,8 +95,8 @@ static void read_options(int argc, char **argv)
 
     for (; i < argc && !strncmp(argv[i], "--", 2); i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--ipc") || !strcmp(argv[i], "--rounds")) {
-            *(argv[i][2] == 'i' ? &options.ipc : &options.rounds) = true;
+        if (!strcmp(argv[i], "--ipc") || !strcmp(argv[i], "--iterations")) {
+            *(argv[i][2] == 'i' ? &options.ipc : &options.iterations) = true;
             continue;
         }
         if (!strcmp(argv[i], "--threads"))
@@ -137,8 +137,8 @@ static void child(uint64_t seed)
     struct traits traits;
 
     traits_of(seed, options.n_threads, options.ipc, &traits);
-    if (options.rounds)
-        traits_with_rounds(&traits);
+    if (options.iterations)
+        traits_with_iterations(&traits);
     if (options.lookup >= 0)
         traits.lookup = (enum lookup)options.lookup;
     put_number("SIM_SEED", seed);

@@ -48,14 +48,14 @@ struct traits {
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT, END_EXEC, N_ENDINGS } ending;
     bool faults; /* before it ends, a kernel does what breaks the context */
     unsigned n_ops, n_threads;
-    bool rounds;           /* much of it comes again and again (rounds.c) */
+    bool iterations;       /* much of it comes again and again (iterations.c) */
     bool polls;            /* the host waits for memory without any call of the driver */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
 void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits);
-/* The same program, but most of it comes in rounds. */
-void traits_with_rounds(struct traits *traits);
+/* The same program, but most of it comes in iterations. */
+void traits_with_iterations(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
@@ -352,13 +352,13 @@ struct buffer *ipc_kept(struct world *w);
 void ipc_close(struct world *w);
 bool op_ipc(struct world *w);
 
-/* ---- rounds.c: operations that come again and again ---- */
+/* ---- iterations.c: operations that come again and again ---- */
 
-bool op_rounds(struct world *w);
+bool op_iterations(struct world *w);
 /* A kernel writes what the host waits for without calling anybody. */
 bool op_poll(struct world *w);
 
-/* ---- steps.c: what one round is made of ---- */
+/* ---- steps.c: what one iteration is made of ---- */
 
 #define MAX_LOOP_STREAMS 4
 #define MAX_LOOP_BUFFERS 12
@@ -386,7 +386,7 @@ enum vary { VARY_NEVER, VARY_ALWAYS, VARY_PAIRS, VARY_RARELY, N_VARIES };
 struct step {
     enum step_kind kind;
     enum kernel kernel;
-    unsigned stream, dst, src, other; /* of the loop's; other: instead of src in odd rounds */
+    unsigned stream, dst, src, other; /* of the loop's; other: instead of src in odd iterations */
     unsigned width;                   /* of memsets: 1, 2, 4, or 0 for rows */
     enum vary varies, grid_varies, size_varies;
     uint32_t value;
@@ -406,7 +406,7 @@ struct loop {
 };
 
 void step_draw(struct world *w, const struct loop *loop, struct step *ret_step);
-void step_do(struct world *w, struct loop *loop, struct step *step, unsigned round);
+void step_do(struct world *w, struct loop *loop, struct step *step, unsigned iteration);
 /* Makes the stream come after all that the next use of the buffer must follow. */
 bool bring_behind(struct world *w, struct loop *loop, unsigned stream, const struct buffer *buffer,
                   bool write);

@@ -62,9 +62,9 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->forks = chance(&dice, 20) && n_threads == 1;
 }
 
-void traits_with_rounds(struct traits *traits)
+void traits_with_iterations(struct traits *traits)
 {
-    traits->rounds = true;
+    traits->iterations = true;
     traits->n_ops = 12 + traits->n_ops / 8;
     traits->polls = traits->seed % 7 == 0;
     /* In half of them there are more streams than Allograft has streams, or nearly so many. */
@@ -134,10 +134,10 @@ void one_operation(struct world *w)
 static void run_operations(struct world *w, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (!w->traits->rounds || w->capture.open || !chance(w, 14))
+        if (!w->traits->iterations || w->capture.open || !chance(w, 14))
             one_operation(w);
         else if (!chance(w, w->traits->polls ? 45 : 0) || !op_poll(w))
-            (void)op_rounds(w);
+            (void)op_iterations(w);
         w->lean -= w->lean > 0;
     }
     while (w->capture.open)
@@ -382,7 +382,8 @@ static void run_threads(struct world *first, const struct traits *traits, char *
 
     threads.n = traits->n_threads;
     threads.worlds[0] = first;
-    if (traits->rounds && did(first, cu.cuStreamCreate(&both, CU_STREAM_NON_BLOCKING), "for all"))
+    if (traits->iterations &&
+        did(first, cu.cuStreamCreate(&both, CU_STREAM_NON_BLOCKING), "for all"))
         share(first, both);
     (void)pthread_barrier_init(&threads.meeting, NULL, threads.n);
     for (unsigned i = 1; i < threads.n; i++) {

@@ -1,5 +1,5 @@
-/* steps.c: what the rounds of a random program are made of: operations drawn once and done again
- * and again, with other parameters where the step says so. */
+/* steps.c: what the iterations of a random program are made of: operations drawn once and done
+ * again and again, with other parameters where the step says so. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,15 +42,15 @@ void step_draw(struct world *w, const struct loop *loop, struct step *ret_step)
         ret_step->other = ret_step->src;
 }
 
-static uint32_t varied(uint32_t value, enum vary how, unsigned round)
+static uint32_t varied(uint32_t value, enum vary how, unsigned iteration)
 {
     switch (how) {
     case VARY_ALWAYS:
-        return value + round * 977;
+        return value + iteration * 977;
     case VARY_PAIRS:
-        return value + round % 2 * 13;
+        return value + iteration % 2 * 13;
     case VARY_RARELY:
-        return value + round / 4 * 5;
+        return value + iteration / 4 * 5;
     default:
         return value;
     }
@@ -65,17 +65,17 @@ static struct buffer *buffer_of(const struct loop *loop, unsigned i)
 }
 
 static size_t bytes_of(const struct step *step, const struct buffer *dst, const struct buffer *src,
-                       unsigned round)
+                       unsigned iteration)
 {
     size_t n = src && src->extent < dst->extent ? src->extent : dst->extent;
 
-    n >>= varied(0, step->size_varies, round) % 3;
+    n >>= varied(0, step->size_varies, iteration) % 3;
     return n & ~(size_t)15;
 }
 
-static struct shape shape_of(const struct step *step, unsigned round)
+static struct shape shape_of(const struct step *step, unsigned iteration)
 {
-    unsigned more = varied(step->value % 5, step->grid_varies, round) % 64;
+    unsigned more = varied(step->value % 5, step->grid_varies, iteration) % 64;
 
     return (struct shape){.grid = {1 + more, 1 + step->value % 3, 1},
                           .block = 32 << step->value % 3,
@@ -86,10 +86,10 @@ static struct shape shape_of(const struct step *step, unsigned round)
 /* ---- the kinds ---- */
 
 static CUresult do_kernel(struct world *w, const struct step *step, unsigned stream,
-                          CUdeviceptr dst, CUdeviceptr src, size_t bytes, unsigned round)
+                          CUdeviceptr dst, CUdeviceptr src, size_t bytes, unsigned iteration)
 {
-    uint32_t n = (uint32_t)bytes, value = varied(step->value, step->varies, round), many[9];
-    struct shape shape = shape_of(step, round);
+    uint32_t n = (uint32_t)bytes, value = varied(step->value, step->varies, iteration), many[9];
+    struct shape shape = shape_of(step, iteration);
     uint8_t byte = (uint8_t)value;
     uint16_t half = (uint16_t)(value >> 3);
     void *one[] = {&dst, &n, &value}, *two[] = {&dst, &src, &n};
@@ -113,12 +113,12 @@ static CUresult do_kernel(struct world *w, const struct step *step, unsigned str
 }
 
 static CUresult do_upload(struct world *w, const struct step *step, unsigned stream,
-                          CUdeviceptr dst, size_t bytes, unsigned round)
+                          CUdeviceptr dst, size_t bytes, unsigned iteration)
 {
     static __thread unsigned char source[65536];
     CUresult result;
 
-    memset(source, (int)varied(step->value, step->varies, round), bytes);
+    memset(source, (int)varied(step->value, step->varies, iteration), bytes);
     source[0] = (unsigned char)step->value;
     result = cu.cuMemcpyHtoDAsync_v2(dst, source, bytes, stream_handle(w, stream));
     memset(source, 0xee, bytes);
@@ -126,9 +126,9 @@ static CUresult do_upload(struct world *w, const struct step *step, unsigned str
 }
 
 static CUresult do_memset(struct world *w, const struct step *step, unsigned stream,
-                          CUdeviceptr dst, size_t bytes, unsigned round)
+                          CUdeviceptr dst, size_t bytes, unsigned iteration)
 {
-    uint32_t value = varied(step->value, step->varies, round);
+    uint32_t value = varied(step->value, step->varies, iteration);
     CUstream handle = stream_handle(w, stream);
 
     switch (step->width) {
@@ -251,9 +251,9 @@ static bool needs_source(const struct step *step)
 }
 
 static void do_host(struct world *w, struct loop *loop, struct step *step, unsigned stream,
-                    unsigned round)
+                    unsigned iteration)
 {
-    uint64_t value = varied(step->value, step->varies, round);
+    uint64_t value = varied(step->value, step->varies, iteration);
 
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *variable = &w->buffers[i];
@@ -280,22 +280,22 @@ static void do_mark(struct world *w, unsigned stream)
 }
 
 static CUresult do_plain(struct world *w, const struct step *step, unsigned stream,
-                         struct buffer *dst, struct buffer *src, size_t n, unsigned round)
+                         struct buffer *dst, struct buffer *src, size_t n, unsigned iteration)
 {
     switch (step->kind) {
     case STEP_UPLOAD:
-        return do_upload(w, step, stream, dst->p, n, round);
+        return do_upload(w, step, stream, dst->p, n, iteration);
     case STEP_MEMSET:
-        return do_memset(w, step, stream, dst->p, n, round);
+        return do_memset(w, step, stream, dst->p, n, iteration);
     case STEP_COPY:
     case STEP_COPY_ROWS:
         return do_copy(w, step, stream, dst, src, n);
     default:
-        return do_kernel(w, step, stream, dst->p, src ? src->p : 0, n, round);
+        return do_kernel(w, step, stream, dst->p, src ? src->p : 0, n, iteration);
     }
 }
 
-void step_do(struct world *w, struct loop *loop, struct step *step, unsigned round)
+void step_do(struct world *w, struct loop *loop, struct step *step, unsigned iteration)
 {
     unsigned stream = loop->streams[step->stream];
     struct buffer *dst = buffer_of(loop, step->dst), *src = NULL;
@@ -305,7 +305,7 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned rou
         w->streams[stream].capturing)
         return;
     if (step->kind == STEP_HOST) {
-        do_host(w, loop, step, stream, round);
+        do_host(w, loop, step, stream, iteration);
         return;
     }
     if (step->kind == STEP_MARK) {
@@ -317,7 +317,7 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned rou
         return;
     }
     if (needs_source(step))
-        src = buffer_of(loop, round % 2 ? step->other : step->src);
+        src = buffer_of(loop, iteration % 2 ? step->other : step->src);
     if (!dst || (needs_source(step) && (!src || src == dst)) ||
         ((step->kind == STEP_UPLOAD || step->kind == STEP_MEMSET) && host_side(dst)) ||
         !bring_behind(w, loop, stream, dst, true) ||
@@ -331,9 +331,11 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned rou
                   step->kind == STEP_NATIVE, dst->id, stream);
         return;
     }
-    n = step->kind == STEP_KERNEL && step->kernel == KERNEL_HASH ? src->extent
-                                                                 : bytes_of(step, dst, src, round);
-    if (n >= 16 && did(w, do_plain(w, step, stream, dst, src, n, round), "step %d b%u b%d %zu s%u",
-                       (int)step->kind, dst->id, src ? (int)src->id : -1, n, stream))
+    n = step->kind == STEP_KERNEL && step->kernel == KERNEL_HASH
+            ? src->extent
+            : bytes_of(step, dst, src, iteration);
+    if (n >= 16 &&
+        did(w, do_plain(w, step, stream, dst, src, n, iteration), "step %d b%u b%d %zu s%u",
+            (int)step->kind, dst->id, src ? (int)src->id : -1, n, stream))
         used_both(w, stream, dst, src);
 }

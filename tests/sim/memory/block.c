@@ -134,8 +134,8 @@ struct sim_block *sim_zombies(void)
     return self.zombies;
 }
 
-/* Large blocks are spoilt at both ends only. Each page that nothing else touched costs a fault: filling blocks of up to
- * 16 MiB was half of what random programs cost. */
+/* Large blocks are spoilt at both ends only. Each page that nothing else touched costs a fault:
+ * filling blocks of up to 16 MiB was half of what random programs cost. */
 static void poison(struct sim_block *block)
 {
     if (block->size <= POISON_FULLY) {

@@ -1,5 +1,5 @@
-/* rounds.c: a random program goes round: the same operations again and again, now and then with
- * something in between, and with every way of waiting, or none, at the end of a round. */
+/* iterations.c: a random program goes round: the same operations again and again, now and then with
+ * something in between, and with every way of waiting, or none, at the end of an iteration. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -12,16 +12,16 @@
 
 #define MOST_STEPS 400 /* in one loop */
 
-enum round_end {
-    ROUND_NOTHING,
-    ROUND_STREAM,
-    ROUND_STREAMS,
-    ROUND_EVENT,
-    ROUND_CONTEXT,
-    ROUND_QUERY,
-    ROUND_READ,
-    ROUND_COPY,
-    N_ROUND_ENDS
+enum iteration_end {
+    ITERATION_NOTHING,
+    ITERATION_STREAM,
+    ITERATION_STREAMS,
+    ITERATION_EVENT,
+    ITERATION_CONTEXT,
+    ITERATION_QUERY,
+    ITERATION_READ,
+    ITERATION_COPY,
+    N_ITERATION_ENDS
 };
 
 enum surprise {
@@ -37,15 +37,16 @@ enum surprise {
     SURPRISE_PAUSE,
     SURPRISE_LEGACY,
     SURPRISE_CAPTURE,
-    SURPRISE_CUT, /* the round ends early */
+    SURPRISE_CUT, /* the iteration ends early */
     N_SURPRISES
 };
 
 struct plan {
-    enum round_end end;
+    enum iteration_end end;
     enum surprise surprise;
-    unsigned rounds, every, at; /* a surprise each so many rounds, before that step; 0: none */
-    bool wanders;               /* before another step each time */
+    unsigned iterations, every,
+        at;       /* a surprise each so many iterations, before that step; 0: none */
+    bool wanders; /* before another step each time */
     struct step extra;
 };
 
@@ -144,19 +145,19 @@ static bool loop_begin(struct world *w, struct loop *loop, struct plan *plan)
     for (unsigned i = 0; i < loop->n_steps; i++)
         step_draw(w, loop, &loop->steps[i]);
     step_draw(w, loop, &plan->extra);
-    plan->rounds = 2 + draw(w, is_short ? 60 : 28);
-    if (plan->rounds * loop->n_steps > MOST_STEPS)
-        plan->rounds = 2 + MOST_STEPS / loop->n_steps;
-    plan->end = (enum round_end)draw(w, N_ROUND_ENDS);
-    if (plan->end == ROUND_CONTEXT && w->traits->n_threads > 1)
-        plan->end = ROUND_STREAMS;
+    plan->iterations = 2 + draw(w, is_short ? 60 : 28);
+    if (plan->iterations * loop->n_steps > MOST_STEPS)
+        plan->iterations = 2 + MOST_STEPS / loop->n_steps;
+    plan->end = (enum iteration_end)draw(w, N_ITERATION_ENDS);
+    if (plan->end == ITERATION_CONTEXT && w->traits->n_threads > 1)
+        plan->end = ITERATION_STREAMS;
     plan->surprise = (enum surprise)draw(w, N_SURPRISES);
     plan->every = chance(w, 45) ? 0 : 2 + draw(w, 7);
     plan->at = draw(w, loop->n_steps + 1);
     plan->wanders = chance(w, 40);
-    say(w, "a loop of %u steps, %u rounds, %u streams, surprise %d at %u every %u, end %d",
-        loop->n_steps, plan->rounds, loop->n_streams, (int)plan->surprise, plan->at, plan->every,
-        (int)plan->end);
+    say(w, "a loop of %u steps, %u iterations, %u streams, surprise %d at %u every %u, end %d",
+        loop->n_steps, plan->iterations, loop->n_streams, (int)plan->surprise, plan->at,
+        plan->every, (int)plan->end);
     return true;
 }
 
@@ -241,14 +242,14 @@ static void pause_a_little(struct world *w)
     (void)nanosleep(&time, NULL);
 }
 
-static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsigned round)
+static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsigned iteration)
 {
     struct step legacy = plan->extra;
     unsigned kept = loop->streams[0];
 
     switch (plan->surprise) {
     case SURPRISE_EXTRA:
-        step_do(w, loop, &plan->extra, round);
+        step_do(w, loop, &plan->extra, iteration);
         break;
     case SURPRISE_STREAM_WAIT:
         wait_for_stream(w, loop->streams[plan->extra.stream]);
@@ -265,7 +266,7 @@ static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsi
         (void)did(w,
                   cu.cuFuncSetAttribute(w->contexts[loop->context].kernels[plan->extra.kernel],
                                         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                        2048 + (int)round),
+                                        2048 + (int)iteration),
                   "cuFuncSetAttribute");
         break;
     case SURPRISE_RELOAD:
@@ -280,7 +281,7 @@ static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsi
     case SURPRISE_LEGACY:
         legacy.stream = 0;
         loop->streams[0] = w->contexts[loop->context].legacy;
-        step_do(w, loop, &legacy, round);
+        step_do(w, loop, &legacy, iteration);
         loop->streams[0] = kept;
         break;
     case SURPRISE_CAPTURE:
@@ -291,12 +292,12 @@ static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsi
     }
 }
 
-/* ---- the end of a round ---- */
+/* ---- the end of an iteration ---- */
 
-static struct buffer *device_buffer(const struct loop *loop, unsigned round)
+static struct buffer *device_buffer(const struct loop *loop, unsigned iteration)
 {
     for (unsigned i = 0; i < loop->n_buffers; i++) {
-        struct buffer *buffer = loop->buffers[(i + round) % loop->n_buffers].buffer;
+        struct buffer *buffer = loop->buffers[(i + iteration) % loop->n_buffers].buffer;
 
         if (buffer->live && buffer->filled && !host_side(buffer) && buffer->kind != BUFFER_VARIABLE)
             return buffer;
@@ -304,12 +305,12 @@ static struct buffer *device_buffer(const struct loop *loop, unsigned round)
     return NULL;
 }
 
-static void read_one(struct world *w, struct loop *loop, unsigned round, bool async)
+static void read_one(struct world *w, struct loop *loop, unsigned iteration, bool async)
 {
     unsigned standard = w->traits->per_thread ? w->contexts[loop->context].per_thread
                                               : w->contexts[loop->context].legacy;
-    unsigned stream = async ? loop->streams[round % loop->n_streams] : standard;
-    struct buffer *buffer = device_buffer(loop, round);
+    unsigned stream = async ? loop->streams[iteration % loop->n_streams] : standard;
+    struct buffer *buffer = device_buffer(loop, iteration);
 
     if (!buffer || !w->streams[stream].alive || w->streams[stream].capturing ||
         !buffer_reachable(w, buffer, loop->context) ||
@@ -334,42 +335,43 @@ static void end_by_event(struct world *w, struct loop *loop)
     (void)op_host_read(w);
 }
 
-static void end_round(struct world *w, struct loop *loop, const struct plan *plan, unsigned round)
+static void end_iteration(struct world *w, struct loop *loop, const struct plan *plan,
+                          unsigned iteration)
 {
     switch (plan->end) {
-    case ROUND_STREAM:
-        wait_for_stream(w, loop->streams[round % 3 % loop->n_streams]);
+    case ITERATION_STREAM:
+        wait_for_stream(w, loop->streams[iteration % 3 % loop->n_streams]);
         break;
-    case ROUND_STREAMS:
+    case ITERATION_STREAMS:
         for (unsigned i = 0; i < loop->n_streams; i++)
             wait_for_stream(w, loop->streams[i]);
         (void)op_host_read(w);
         break;
-    case ROUND_EVENT:
+    case ITERATION_EVENT:
         end_by_event(w, loop);
         break;
-    case ROUND_CONTEXT:
+    case ITERATION_CONTEXT:
         use_context(w, loop->context);
         if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", loop->context))
             host_knows_context(w, loop->context);
         (void)op_host_read(w);
         break;
-    case ROUND_QUERY:
+    case ITERATION_QUERY:
         query(w, loop->streams[0], true);
         (void)op_host_read(w);
         break;
-    case ROUND_READ:
-    case ROUND_COPY:
-        read_one(w, loop, round, plan->end == ROUND_READ);
+    case ITERATION_READ:
+    case ITERATION_COPY:
+        read_one(w, loop, iteration, plan->end == ITERATION_READ);
         break;
     default:
         break;
     }
 }
 
-static void one_round(struct world *w, struct loop *loop, struct plan *plan, unsigned round)
+static void one_iteration(struct world *w, struct loop *loop, struct plan *plan, unsigned iteration)
 {
-    bool surprised = plan->every && round % plan->every == plan->every - 1;
+    bool surprised = plan->every && iteration % plan->every == plan->every - 1;
 
     if (surprised && plan->wanders)
         plan->at = draw(w, loop->n_steps + 1);
@@ -379,18 +381,18 @@ static void one_round(struct world *w, struct loop *loop, struct plan *plan, uns
         if (surprised && i == plan->at && plan->surprise == SURPRISE_CUT)
             break;
         if (surprised && i == plan->at)
-            surprise(w, loop, plan, round);
+            surprise(w, loop, plan, iteration);
         if (i == loop->n_steps ||
             (surprised && i == plan->at && plan->surprise == SURPRISE_MISSING))
             continue;
         if (surprised && i == plan->at && plan->surprise == SURPRISE_KERNEL)
             step = &plan->extra;
-        step_do(w, loop, step, round);
+        step_do(w, loop, step, iteration);
     }
-    end_round(w, loop, plan, round);
+    end_iteration(w, loop, plan, iteration);
 }
 
-bool op_rounds(struct world *w)
+bool op_iterations(struct world *w)
 {
     struct loop *loop = calloc(1, sizeof(*loop));
     struct plan plan = {0};
@@ -401,9 +403,10 @@ bool op_rounds(struct world *w)
         free(loop);
         return false;
     }
-    for (unsigned round = 0; round < plan.rounds && w->contexts[loop->context].alive; round++) {
+    for (unsigned iteration = 0; iteration < plan.iterations && w->contexts[loop->context].alive;
+         iteration++) {
         w->op++;
-        one_round(w, loop, &plan, round);
+        one_iteration(w, loop, &plan, iteration);
     }
     for (unsigned i = 0; i < 4 && w->contexts[loop->context].alive; i++)
         (void)did(w, cu.cuEventDestroy_v2(loop->events[i]), "cuEventDestroy");
@@ -416,13 +419,13 @@ bool op_rounds(struct world *w)
 /* Half of the kernels before the host looks, half after it; false when what it waits for does not
  * come. */
 static bool poll_once(struct world *w, unsigned stream, CUdeviceptr p, const uint32_t *word,
-                      unsigned round)
+                      unsigned iteration)
 {
     struct timespec pause = {0, 50000};
     unsigned tries = 0;
 
     for (unsigned i = 0; i < 6; i++) {
-        uint32_t n = 16, value = w->op * 1000 + round * 10 + i;
+        uint32_t n = 16, value = w->op * 1000 + iteration * 10 + i;
         void *args[] = {&p, &n, &value};
         struct shape shape = {.grid = {1, 1, 1}, .block = 32};
         struct clock stamp;
@@ -450,7 +453,8 @@ bool op_poll(struct world *w)
         return true;
     memset(pinned, 0, 64);
     (void)cu.cuMemHostGetDevicePointer_v2(&p, pinned, 0);
-    for (unsigned round = 0; round < 5 && poll_once(w, stream, p, pinned, round); round++)
+    for (unsigned iteration = 0; iteration < 5 && poll_once(w, stream, p, pinned, iteration);
+         iteration++)
         wait_for_stream(w, stream);
     wait_for_stream(w, stream);
     (void)did(w, cu.cuMemFreeHost(pinned), "cuMemFreeHost of the word");
