@@ -96,7 +96,7 @@ static void read_options(int argc, char **argv)
     for (; i < argc && !strncmp(argv[i], "--", 2); i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--ipc") || !strcmp(argv[i], "--iterations")) {
-            *(argv[i][2] == 'i' ? &options.ipc : &options.iterations) = true;
+            *(!strcmp(argv[i], "--ipc") ? &options.ipc : &options.iterations) = true;
             continue;
         }
         if (!strcmp(argv[i], "--threads"))
