@@ -59,7 +59,7 @@ broken() {
 
 # For ThreadSanitizer, and for the coverage of the library.
 THREADED_SUITES=(threads)
-COVERING_SUITES=(unit preload api graph faults doors fuzz)
+COVERING_SUITES=(unit preload api graph faults runtime fuzz)
 
 # What --quick leaves out: patterns of the names of tests.
 SLOW_TESTS=(mutants replay_mutants fuzz_\* faults_calls faults_replay faults_arguments tools_scripts tools_tune

@@ -39,7 +39,7 @@ static void use_graph(CUstream stream, CUdeviceptr p)
 
     if (!works(allograft_graph_create(1, &graph)))
         return;
-    for (unsigned round = 0; round < 2; round++) {
+    for (unsigned iteration = 0; iteration < 2; iteration++) {
         if (!works(allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
                                                  ALLOGRAFT_CAPTURE_GLOBAL)))
             continue;
@@ -65,7 +65,7 @@ static void use_stage(CUstream stream, CUdeviceptr out)
 
     if (!works(allograft_stage_open(&options, &stage)))
         return;
-    for (unsigned round = 0; round < 4; round++) {
+    for (unsigned iteration = 0; iteration < 4; iteration++) {
         if (!works(allograft_stage_input(stage, 0, 0, BYTES, &input)))
             continue;
         (void)works(allograft_stage_load(stage, 0, 0, source, BYTES, stream));
@@ -91,10 +91,10 @@ static void use_ring(CUstream stream)
 
     if (!works(allograft_ring_open(&options, &ring)))
         return;
-    for (unsigned round = 0; round < 4; round++) {
-        unsigned slot = round % 2;
+    for (unsigned iteration = 0; iteration < 4; iteration++) {
+        unsigned slot = iteration % 2;
 
-        if (round < 2)
+        if (iteration < 2)
             (void)works(allograft_ring_register(ring, slot, host[slot], BYTES));
         if (!works(allograft_ring_submit(ring, slot, BYTES)))
             continue;

@@ -177,12 +177,12 @@ void test_graphs(const char *folder)
     test_orders(graph, stream);
     test_open_capture(graph, stream, p);
     test_invalid_capture(graph, stream, p);
-    for (uint32_t round = 0; round < 100; round++) { /* resets leave nothing behind */
-        capture_fill(graph, stream, ALLOGRAFT_NEW_POOL, p, round);
+    for (uint32_t iteration = 0; iteration < 100; iteration++) { /* resets leave nothing behind */
+        capture_fill(graph, stream, ALLOGRAFT_NEW_POOL, p, iteration);
         launch_fill(stream, p, WORDS, 12345);
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
         OK(cuStreamSynchronize(stream));
-        CHECK(first_word(p) == round && count_wrong(p, WORDS, round) == 0);
+        CHECK(first_word(p) == iteration && count_wrong(p, WORDS, iteration) == 0);
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
     }
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
@@ -258,7 +258,7 @@ void test_private_memory(void)
     replay_and_check(graph, stream, out, 10);
     capture_temporaries(sharing, stream, pool, out, 20);
     CHECK(room() >= before - (5u << 20)); /* the second capture used what the first had freed */
-    for (uint32_t round = 0; round < 10; round++) {
+    for (uint32_t iteration = 0; iteration < 10; iteration++) {
         replay_and_check(graph, stream, out, 10);
         replay_and_check(sharing, stream, out, 20);
     }
@@ -310,8 +310,8 @@ static void *work(void *data)
     stream = new_stream();
     OK(cuMemAlloc(&p, WORDS * sizeof(uint32_t)));
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
-    for (uint32_t round = 0; round < 20; round++) {
-        uint32_t value = 1000 * number + round;
+    for (uint32_t iteration = 0; iteration < 20; iteration++) {
+        uint32_t value = 1000 * number + iteration;
 
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
                                                                   ALLOGRAFT_CAPTURE_THREAD_LOCAL));
@@ -329,7 +329,7 @@ static void *work(void *data)
         OK(cuStreamSynchronize(stream));
         for (uint32_t i = 0; i < WORDS; i++)
             CHECK(words[i] == value + i);
-        EXPECT_STATUS(ALLOGRAFT_OK, allograft_mark("round"));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_mark("iteration"));
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_reset(graph));
     }
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));

@@ -64,14 +64,14 @@ static void test_one(allograft_ring_backend backend, unsigned flags)
     CHECK(!is_ready(ring, 0));
     EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));
     EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_wait_stream(ring, 0, NULL));
-    for (uint32_t round = 0; round < 6; round++) {
-        fill_host(host, 10 * round);
+    for (uint32_t iteration = 0; iteration < 6; iteration++) {
+        fill_host(host, 10 * iteration);
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_submit(ring, 0, BYTES));
         if (!properties.async_submit)
             fill_host(host, 999); /* it may be written at once */
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_wait_host(ring, 0));
         CHECK(is_ready(ring, 0));
-        CHECK(count_wrong((CUdeviceptr)device, WORDS, 10 * round) == 0);
+        CHECK(count_wrong((CUdeviceptr)device, WORDS, 10 * iteration) == 0);
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_clear(ring, 0));
         CHECK(!is_ready(ring, 0));
         EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_wait_host(ring, 0));

@@ -84,17 +84,17 @@ void test_stages(void)
 
     OK(cuMemAlloc(&out, BYTES));
     check_number(training, UINT64_MAX, 0);
-    for (uint32_t round = 0; round < 12; round++) {
-        unsigned expected = round < 2    ? ALLOGRAFT_RUN
-                            : round == 2 ? ALLOGRAFT_RECORD
-                                         : ALLOGRAFT_SKIP;
+    for (uint32_t iteration = 0; iteration < 12; iteration++) {
+        unsigned expected = iteration < 2    ? ALLOGRAFT_RUN
+                            : iteration == 2 ? ALLOGRAFT_RECORD
+                                             : ALLOGRAFT_SKIP;
 
-        CHECK(iterate(training, stream, out, 100 * round) == expected);
-        check_number(training, round, round + 1);
-        if (round % 3 == 0)
-            CHECK(iterate(validation, stream, out, 7 + round) ==
-                  (round ? ALLOGRAFT_SKIP : ALLOGRAFT_RECORD));
-        CHECK(iterate(transparent, stream, out, 3 * round) == ALLOGRAFT_RUN);
+        CHECK(iterate(training, stream, out, 100 * iteration) == expected);
+        check_number(training, iteration, iteration + 1);
+        if (iteration % 3 == 0)
+            CHECK(iterate(validation, stream, out, 7 + iteration) ==
+                  (iteration ? ALLOGRAFT_SKIP : ALLOGRAFT_RECORD));
+        CHECK(iterate(transparent, stream, out, 3 * iteration) == ALLOGRAFT_RUN);
     }
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_reset(training));
     check_number(training, UINT64_MAX, 0);
@@ -124,17 +124,17 @@ void test_failing_stages(void)
     CUdeviceptr p;
 
     OK(cuMemAlloc(&p, BYTES));
-    for (unsigned round = 0; round < 5; round++) {
+    for (unsigned iteration = 0; iteration < 5; iteration++) {
         allograft_status status;
 
         EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
-        CHECK(action == (round == 1 ? ALLOGRAFT_RECORD : ALLOGRAFT_RUN));
-        launch_fill(stream, p, WORDS, round);
+        CHECK(action == (iteration == 1 ? ALLOGRAFT_RECORD : ALLOGRAFT_RUN));
+        launch_fill(stream, p, WORDS, iteration);
         (void)cuStreamSynchronize(stream);
         status = allograft_stage_end(stage);
-        CHECK(status == (round == 1 ? ALLOGRAFT_DRIVER : ALLOGRAFT_OK));
-        if (round != 1)
-            CHECK(count_wrong(p, WORDS, round) == 0);
+        CHECK(status == (iteration == 1 ? ALLOGRAFT_DRIVER : ALLOGRAFT_OK));
+        if (iteration != 1)
+            CHECK(count_wrong(p, WORDS, iteration) == 0);
     }
     check_number(stage, 3, 4);
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_reset(stage)); /* gives it another chance */

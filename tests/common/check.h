@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* An exit status that no test takes for a result. A header that includes this one may have its
- * own. */
+/* An exit status that no test takes for a result. Who includes this file may define another. */
 #ifndef CHECK_FAILED
 #define CHECK_FAILED 98
 #endif

@@ -17,6 +17,7 @@ import names
 import needed
 import pages
 import start
+import words
 
 ROWS = contract.read_rows('''
 #define AG_HOOK(base, symbol, since, flavour, need, flush) X(symbol)
@@ -382,6 +383,25 @@ class Pages(unittest.TestCase):
     def test_length(self):
         self.assertEqual(pages.length_problems('a\n' * pages.README_LINES), [])
         self.assertEqual(len(pages.length_problems('a\n' * (pages.README_LINES + 1))), 1)
+
+
+class Words(unittest.TestCase):
+    def count(self, path, line):
+        return len(words.problems_of(path, line + '\n', words.compiled()))
+
+    def test_found(self):
+        for line in ('/* One lane each. */', 'unsigned n_lanes;', 'struct ag_lane *lane_of(int x);', 'through every door',
+                     '#define MAX_ROUNDS 3', '# nothing came of looking on', 'who pays what is owed'):
+            self.assertGreaterEqual(self.count('graph/a.c', line), 1, line)
+        self.assertEqual(self.count('interpose/driver/hooks.def', 'AG_HOOK(a, cuA, 1, NONE, REQUIRED, FIRST(FREE))'), 1)
+
+    def test_plain_sense(self):
+        for line in ('int planes, island;', 'rounds a size up', 'n = round_up(n, 8);', 'return first;', '"naps": 3',
+                     "coverage['doors']", 'in turn', 'CUDA_HOME=/usr'):
+            self.assertEqual(self.count('graph/a.c', line), 0, line)
+        for line in ('the shape of a matrix', 'quiet=True', 'home = getcwd()'):
+            self.assertEqual(self.count('tests/a.py', line), 0, line)
+            self.assertEqual(self.count('policy/a.c', line), 1, line)
 
 
 if __name__ == '__main__':

@@ -23,21 +23,23 @@ static void mix(void)
 
     if (!step_open(0))
         return;
-    for (unsigned round = 0; round < 3; round++) {
-        if (round && !STEP(cuStreamCreate, &streams[round], round > 1 ? CU_STREAM_NON_BLOCKING : 0))
-            streams[round] = NULL;
+    for (unsigned iteration = 0; iteration < 3; iteration++) {
+        if (iteration &&
+            !STEP(cuStreamCreate, &streams[iteration], iteration > 1 ? CU_STREAM_NON_BLOCKING : 0))
+            streams[iteration] = NULL;
         for (unsigned i = 0; i < 6; i++)
-            step_alloc(&blocks[i + 6 * (round % 2)], sizes[i], streams[round], 100 * round + i);
+            step_alloc(&blocks[i + 6 * (iteration % 2)], sizes[i], streams[iteration],
+                       100 * iteration + i);
         if (blocks[3].p) {
             STEP(cuMemGetAddressRange, &base, &size, blocks[3].p + 100);
             STEP(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, blocks[3].p);
         }
         STEP(cuMemGetInfo, &free_bytes, &total_bytes);
-        for (unsigned i = 0; i < N_BLOCKS; i += 1 + round)
-            step_verify(&blocks[i], streams[round]);
-        for (unsigned i = round; i < N_BLOCKS; i++)
+        for (unsigned i = 0; i < N_BLOCKS; i += 1 + iteration)
+            step_verify(&blocks[i], streams[iteration]);
+        for (unsigned i = iteration; i < N_BLOCKS; i++)
             step_free(&blocks[i]);
-        for (unsigned i = 0; i < round; i++) /* what is about to be overwritten */
+        for (unsigned i = 0; i < iteration; i++) /* what is about to be overwritten */
             step_free(&blocks[i]);
     }
     if (STEP(cuMemAllocAsync, &own, 5000, streams[1]))
@@ -94,7 +96,7 @@ static void release(void)
 
     if (!step_open(0))
         return;
-    for (unsigned round = 0; round < 2; round++) {
+    for (unsigned iteration = 0; iteration < 2; iteration++) {
         for (unsigned i = 0; i < 4; i++)
             step_alloc(&blocks[i], 5000 * (i + 1), CU_STREAM_PER_THREAD, i);
         step_free(&blocks[1]);
@@ -179,8 +181,8 @@ static void queries(void)
         return;
     if (!STEP(cuEventCreate, &began, 0) || !STEP(cuEventCreate, &ended, 0))
         return;
-    for (unsigned round = 0; round < 2; round++) {
-        step_alloc(&blocks[0], 300000, stream, 1 + round);
+    for (unsigned iteration = 0; iteration < 2; iteration++) {
+        step_alloc(&blocks[0], 300000, stream, 1 + iteration);
         step_alloc(&blocks[1], 2000, NULL, 2);
         STEP(cuEventRecord, began, stream);
         if (blocks[0].p)
@@ -193,7 +195,7 @@ static void queries(void)
         STEP_READY(waited, cuEventElapsedTime, &milliseconds, began, ended);
         step_free(&blocks[0]);
         STEP(cuEventSynchronize, ended);
-        if (!round && STEP(cuMemAllocHost, &pinned, 4096))
+        if (!iteration && STEP(cuMemAllocHost, &pinned, 4096))
             memset(pinned, 1, 4096);
     }
     if (pinned)
@@ -213,9 +215,9 @@ static void tight(void)
 
     if (!step_open(0) || !STEP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING))
         return;
-    for (unsigned round = 0; round < 4; round++) {
+    for (unsigned iteration = 0; iteration < 4; iteration++) {
         for (unsigned i = 0; i < 3; i++)
-            step_alloc(&blocks[i], (6 + round) * MIB * (i + 1) / 8, stream, i);
+            step_alloc(&blocks[i], (6 + iteration) * MIB * (i + 1) / 8, stream, i);
         step_verify(&blocks[1], stream);
         for (unsigned i = 0; i < 3; i++)
             step_free(&blocks[i]);

@@ -3,7 +3,7 @@
 # the measured figures and a last line `N passed, N failed, N skipped`.
 #
 # usage: run.sh [--quick] [--only PATTERN] [BUILD_DIR]
-#   --quick    a short soak and fewer rounds of measuring
+#   --quick    a short soak and fewer iterations of measuring
 #   --only     only the checks whose name contains the pattern, for example order/ or torch
 #   BUILD_DIR  where the library is built, default build; programs and output go below it
 #
@@ -12,7 +12,7 @@ set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck disable=SC2034  # read by the files under checks/
-ONLY="" SOAK_S=30 SPEED_ROUNDS=5 BUILD=build
+ONLY="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
 
 usage() {
     sed -n '/^# usage/,/^# Exit/p' "$0" | sed 's/^# \{0,1\}//' >&2
@@ -21,7 +21,7 @@ usage() {
 
 while (($#)); do
     case $1 in
-        --quick) SOAK_S=8 SPEED_ROUNDS=3 ;;
+        --quick) SOAK_S=8 SPEED_ITERATIONS=3 ;;
         --only)
             [[ $# -gt 1 ]] || usage
             ONLY=$2

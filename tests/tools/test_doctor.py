@@ -35,8 +35,8 @@ class Machines(DoctorTest):
         for name in ("pool", "managed", "managed_pool", "ipc"):
             self.assertEqual(findings["device 0", name], "good")
         for policy in ("pool", "managed"):
-            for door in ("dlsym", "get-proc"):
-                self.assertEqual(findings["self-test", f"{policy}_{door}"], "good", whole)
+            for lookup in ("dlsym", "get-proc"):
+                self.assertEqual(findings["self-test", f"{policy}_{lookup}"], "good", whole)
         self.assertEqual(findings["self-test", "graphs_dlsym"], "good", whole)
 
     def test_text(self):
@@ -79,8 +79,8 @@ class Machines(DoctorTest):
         findings, whole = self.examine("--simulate", LD_LIBRARY_PATH=None)
         self.assertIs(whole["simulated"], True)
         self.assertEqual(findings["driver", "simulated"], "info")
-        for door in ("dlsym", "get-proc"):
-            self.assertEqual(findings["self-test", "pool_" + door], "good", whole)
+        for lookup in ("dlsym", "get-proc"):
+            self.assertEqual(findings["self-test", "pool_" + lookup], "good", whole)
 
     def test_simulated_goes_before_any_other(self):
         findings, whole = self.examine("--simulate", "--no-test", SIM_DRIVER_VERSION="13000",

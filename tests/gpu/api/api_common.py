@@ -43,9 +43,9 @@ def ms_of(work, n):
     return start.elapsed_time(end) / n
 
 
-def in_turn(first, second, n, rounds=9):
+def in_turn(first, second, n, iterations=9):
     """The medians of both in milliseconds, measured in turn."""
-    times = [(ms_of(first, n), ms_of(second, n)) for _ in range(rounds)]
+    times = [(ms_of(first, n), ms_of(second, n)) for _ in range(iterations)]
     return statistics.median(t[0] for t in times), statistics.median(t[1] for t in times)
 
 

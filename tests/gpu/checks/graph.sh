@@ -77,24 +77,24 @@ graph_background_checks() {
 }
 
 # loop_in_turn FILE [VAR=VALUE]... -- MODE...: medians of graph_loop, natively and replayed in turn; what the loops
-# computed is the same every time. ROUNDS: how many; OF: --least instead of medians.
+# computed is the same every time. ITERATIONS: how many; OF: --least instead of medians.
 loop_in_turn() {
-    local file=$1 vars=() round TAG LIMIT_S=120 rounds=${ROUNDS:-$SPEED_ROUNDS} of=${OF:---median}
+    local file=$1 vars=() iteration TAG LIMIT_S=120 iterations=${ITERATIONS:-$SPEED_ITERATIONS} of=${OF:---median}
     shift
     while [[ $1 != -- ]]; do
         vars+=("$1")
         shift
     done
     shift
-    for ((round = 1; round <= rounds; round++)); do
-        TAG=$file.$round
+    for ((iteration = 1; iteration <= iterations; iteration++)); do
+        TAG=$file.$iteration
         run_native -- "$BIN/graph_loop" "$@" || { died native $?; return 1; }
         run_with "${vars[@]}" -- "$BIN/graph_loop" "$@" || { died with $?; return 1; }
         silent || return 1
         cmp -s <(grep ^word "$OUT/$TAG.native.out") <(grep ^word "$OUT/$TAG.with.out") ||
             { echo "other bytes:" "$(diff <(grep ^word "$OUT/$TAG.native.out") <(grep ^word "$OUT/$TAG.with.out") | sed -n 2,5p)"; return 1; }
-        grep -v ^word "$OUT/$TAG.native.out" >"$OUT/$file.$round.native"
-        grep -v ^word "$OUT/$TAG.with.out" >"$OUT/$file.$round.with"
+        grep -v ^word "$OUT/$TAG.native.out" >"$OUT/$file.$iteration.native"
+        grep -v ^word "$OUT/$TAG.with.out" >"$OUT/$file.$iteration.with"
         report replay.operations replay.replayed replay.released replay.nodes_updated replay.graphs_built \
             replay.eager_rounds replay.watchdog_releases | tr '\n' ' ' >"$OUT/$file.counts"
     done
@@ -105,7 +105,7 @@ loop_in_turn() {
     while read -r name native with ratio; do
         figure "$name" "$native" "$with" "${ratio}x"
     done <"$OUT/$file"
-    echo "${of#--} of $rounds rounds; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$file.counts")"
+    echo "${of#--} of $iterations iterations; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$file.counts")"
 }
 
 # as_json FILE: medians as one object.
@@ -131,7 +131,7 @@ graph_loop_checks() {
     local n near faster
     any_wanted graph/loops-{measured,{near,faster}-{20,200,1000},changing,unwaited,by-hand} || return 0
     # At least one of five processes meets a host that is not slow.
-    ONLY="" ROUNDS=$((SPEED_ROUNDS > 5 ? SPEED_ROUNDS : 5)) check graph/loops-measured \
+    ONLY="" ITERATIONS=$((SPEED_ITERATIONS > 5 ? SPEED_ITERATIONS : 5)) check graph/loops-measured \
         loop_in_turn graph-loops "${REPLAY[@]}" -- loops 20 200 1000
     while read -r n near faster; do
         check "graph/loops-near-$n" near_hand "$n" "$near"
@@ -173,14 +173,14 @@ graph_stream_checks() {
 # (launches.cu), and what is judged is how much more they take: natively nothing where they are the same calls. While
 # the host is slow that is more, too (190 and 350 ns): so the quickest process of each way is judged.
 unmarked_costs() {
-    local round TAG way rounds=$((2 * SPEED_ROUNDS + 1)) row
-    for ((round = 1; round <= rounds; round++)); do
-        TAG=graph.native.$round
+    local iteration TAG way iterations=$((2 * SPEED_ITERATIONS + 1)) row
+    for ((iteration = 1; iteration <= iterations; iteration++)); do
+        TAG=graph.native.$iteration
         run_native -- "$BIN/launches" cost || { died native $?; return 1; }
-        TAG=graph.unmarked.$round
+        TAG=graph.unmarked.$iteration
         run_with ALLOGRAFT_GRAPH=nth:1000000 -- "$BIN/launches" cost || { died with $?; return 1; }
         report 'replay.withheld == 0' || return 1
-        TAG=graph.off.$round
+        TAG=graph.off.$iteration
         run_with ALLOGRAFT_GRAPH=off -- "$BIN/launches" cost || { died with $?; return 1; }
         report 'replay.operations == 0' || return 1
     done
@@ -192,7 +192,7 @@ unmarked_costs() {
     paste -d ' ' "$OUT/graph-unmarked" "$OUT/graph-off" | while read -r -a row; do
         figure "${row[0]}" "${row[1]}" "${row[2]}" "${row[6]}"
     done
-    echo "the quickest of $rounds rounds"
+    echo "the quickest of $iterations iterations"
 }
 
 graph_cost_checks() {
@@ -223,10 +223,10 @@ graph_cost_checks() {
 
 # torch_in_turn FILE VAR=VALUE [ARG]...: every net in one process; the same losses, and the time of a step.
 torch_in_turn() {
-    local file=$1 round TAG LIMIT_S=240 status
+    local file=$1 iteration TAG LIMIT_S=240 status
     shift
-    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
-        TAG=$file.$round
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=$file.$iteration
         LEAVE_OUT=step_ms same_output "$1" -- python3 "$HERE/frameworks/torch_replay.py" "${@:2}" >"$OUT/$TAG.verdict"
         status=$?
         ((status == 0)) || { cat "$OUT/$TAG.verdict"; return $status; }

@@ -4,18 +4,18 @@ WATCHED=(ALLOGRAFT_POLICY=managed ALLOGRAFT_PREFETCH=launch)
 
 # Medians of all ways in turn.
 launch_costs() {
-    local round TAG way
-    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
-        TAG=launch.few.$round
+    local iteration TAG way
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=launch.few.$iteration
         run_native -- "$BIN/launches" cost || { died native $?; return 1; }
-        TAG=launch.many.$round
+        TAG=launch.many.$iteration
         run_native -- "$BIN/launches" cost 1000 || { died native $?; return 1; }
-        TAG=launch.unwatched.$round
+        TAG=launch.unwatched.$iteration
         run_with -- "$BIN/launches" cost || { died with $?; return 1; }
         report 'managed.launches_looked_at == 0' || return 1
-        TAG=launch.settled.$round
+        TAG=launch.settled.$iteration
         run_with "${WATCHED[@]}" -- "$BIN/launches" cost || { died with $?; return 1; }
-        TAG=launch.blocks.$round
+        TAG=launch.blocks.$iteration
         run_with "${WATCHED[@]}" -- "$BIN/launches" cost 1000 || { died with $?; return 1; }
         report 'managed.launches_looked_at > 100000' 'managed.launch_prefetches == 1007' \
             'managed.launches_of_unknown_layout == 0' || return 1
@@ -32,7 +32,7 @@ launch_costs() {
         figure "$way" "$(launch_value unwatched $way 2)" "$(launch_value unwatched $way 3)" \
             "$(launch_value settled $way 3)" "$(launch_value blocks $way 2)" "$(launch_value blocks $way 3)"
     done
-    echo "medians of $SPEED_ROUNDS rounds"
+    echo "medians of $SPEED_ITERATIONS iterations"
 }
 
 launch_value() {

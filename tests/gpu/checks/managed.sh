@@ -4,10 +4,10 @@
 # in_turn FILE MODE [VAR=VALUE]...: medians of `managed MODE`, natively and with the library in turn;
 # a last run has the program ask for managed memory itself, for the table.
 in_turn() {
-    local file=$1 mode=$2 round TAG
+    local file=$1 mode=$2 iteration TAG
     shift 2
-    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
-        TAG=$file.$round
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=$file.$iteration
         run_native -- "$BIN/managed" "$mode" || { died native $?; return 1; }
         run_with "$@" -- "$BIN/managed" "$mode" || { died with $?; return 1; }
         report 'coverage.redirected > 0' 'devices.*.placements.managed.allocs > 0' \
@@ -23,7 +23,7 @@ in_turn() {
         figure "$name" "$native" "$with" "${ratio}x" \
             "$(awk -v name="$name" '$1 == name { print $2 }' "$OUT/$file.naive.native.out")"
     done <"$OUT/$file"
-    echo "medians of $SPEED_ROUNDS rounds"
+    echo "medians of $SPEED_ITERATIONS iterations"
 }
 
 # judge FILE NAME CONDITION: an awk condition on n, the native figure, and w, that with the library.
@@ -65,15 +65,15 @@ managed_speed_checks() {
 
 # Training from cudaMalloc's memory and from managed memory: same losses, and as fast.
 trained() {
-    local round status LIMIT_S=120
-    for round in 1 2 3; do
+    local iteration status LIMIT_S=120
+    for iteration in 1 2 3; do
         LEAVE_OUT=step_ms same_output ALLOGRAFT_POLICY=managed -- \
             python3 "$HERE/frameworks/torch_speed.py" >"$OUT/$TAG.verdict"
         status=$?
         ((status == 0)) || { cat "$OUT/$TAG.verdict"; return $status; }
         report 'devices.*.placements.managed.allocs > 0' || return 1
-        grep step_ms "$OUT/$TAG.native.out" >"$OUT/managed-training.$round.native"
-        grep step_ms "$OUT/$TAG.with.out" >"$OUT/managed-training.$round.with"
+        grep step_ms "$OUT/$TAG.native.out" >"$OUT/managed-training.$iteration.native"
+        grep step_ms "$OUT/$TAG.with.out" >"$OUT/managed-training.$iteration.with"
     done
     cat "$OUT/$TAG.verdict"
     python3 -IS "$HERE/medians.py" "$OUT"/managed-training.?.native -- \

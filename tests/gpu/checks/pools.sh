@@ -25,10 +25,10 @@ same_torch() {
 
 # pools_in_turn FILE MODE [VAR=VALUE]...
 pools_in_turn() {
-    local file=$1 mode=$2 round TAG
+    local file=$1 mode=$2 iteration TAG
     shift 2
-    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
-        TAG=$file.$round
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=$file.$iteration
         run_native -- "$BIN/app_pools" "$mode" || { died native $?; return 1; }
         run_with "$@" -- "$BIN/app_pools" "$mode" || { died with $?; return 1; }
     done
@@ -39,7 +39,7 @@ pools_in_turn() {
     while read -r name native with ratio; do
         figure "$name" "$native" "$with" "${ratio}x"
     done <"$OUT/$file"
-    echo "medians of $SPEED_ROUNDS rounds"
+    echo "medians of $SPEED_ITERATIONS iterations"
 }
 
 # Nothing may run beside these: they measure.

@@ -36,7 +36,7 @@ switched_off() {
     echo "nothing said"
 }
 
-# CUDA used past every door: one line says so, and nothing changes; switched off, nothing is said.
+# CUDA used past every lookup path: one line says so, and nothing changes; switched off, nothing is said.
 bypassed() {
     run_as "$TAG.with" LD_PRELOAD="$LIB" -- "$BIN/bypass" || { died with $?; return 1; }
     (($(wc -l <"$OUT/$TAG.with.err") == 1)) && grep -q 'none of its calls' "$OUT/$TAG.with.err" ||

@@ -1,4 +1,4 @@
-# Unmodified programs through every door print the same with and without the library.
+# Unmodified programs through every lookup path print the same with and without the library.
 
 same_output_checks() {
     local policy

@@ -2,15 +2,15 @@
 
 # Alternates native runs and runs with the library, so that both see the same machine.
 measure_speed() {
-    local round TAG
-    for ((round = 1; round <= SPEED_ROUNDS; round++)); do
-        TAG=speed.$round
+    local iteration TAG
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=speed.$iteration
         run_native -- "$BIN/bench" || { died native $?; return 1; }
         run_with -- "$BIN/bench" || { died with $?; return 1; }
     done
     python3 -IS "$HERE/medians.py" "$OUT"/speed.?.native.out -- "$OUT"/speed.?.with.out \
         >"$OUT/speed" || return 1
-    echo "medians of $SPEED_ROUNDS rounds"
+    echo "medians of $SPEED_ITERATIONS iterations"
     beside sync ALLOGRAFT_FREE=sync -- "$BIN/bench"
     beside pinned -- "$BIN/bench" pinned
     figure figure native with times "with, FREE=sync" "with, pinned memory held"

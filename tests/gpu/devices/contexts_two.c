@@ -131,9 +131,9 @@ static void destroy(int context)
     use(context ^ 1);
     printf("destroy %s: %d", names[context], cuCtxDestroy(contexts[context]));
     printf(", free of what it left: %d\n", cuMemFree(left));
-    for (unsigned round = 0; round < 3; round++) {
-        CUdeviceptr p = take(context ^ 1, round);
-        printf("afterwards: %zu wrong", wrong(p, round, 0));
+    for (unsigned iteration = 0; iteration < 3; iteration++) {
+        CUdeviceptr p = take(context ^ 1, iteration);
+        printf("afterwards: %zu wrong", wrong(p, iteration, 0));
         printf(", free %d\n", cuMemFree(p));
     }
 }

@@ -49,14 +49,14 @@ static void work_inside(CUgreenCtx green, CUfunction f)
     CUdeviceptr p, q;
     const unsigned n = 1 << 20;
     OK(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
-    for (unsigned round = 0; round < 5; round++) {
+    for (unsigned iteration = 0; iteration < 5; iteration++) {
         OK(cuMemAlloc(&p, n * sizeof(unsigned)));
-        scale(f, p, n, 10 + round, s);
+        scale(f, p, n, 10 + iteration, s);
         OK(cuMemAlloc(&q, n * sizeof(unsigned)));
-        scale(f, q, n, 20 + round, s);
+        scale(f, q, n, 20 + iteration, s);
         OK(cuStreamSynchronize(s));
-        printf("inside: %zu and %zu wrong\n", wrong_words(p, n, 10 + round),
-               wrong_words(q, n, 20 + round));
+        printf("inside: %zu and %zu wrong\n", wrong_words(p, n, 10 + iteration),
+               wrong_words(q, n, 20 + iteration));
         scale(f, p, n, 30, s); /* still at work when it is freed */
         OK(cuMemFree(p));
         OK(cuMemFree(q));

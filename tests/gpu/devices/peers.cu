@@ -48,13 +48,15 @@ static size_t wrong(const unsigned *device_words, unsigned value)
 
 static void copies(const char *when)
 {
-    for (int round = 0; round < 3; round++) { /* the later ones in memory that was freed before */
-        unsigned *a = take_on(0, 10 + round), *b = take_on(1, 20 + round), *c = take_on(0, 0);
+    for (int iteration = 0; iteration < 3;
+         iteration++) { /* the later ones in memory that was freed before */
+        unsigned *a = take_on(0, 10 + iteration), *b = take_on(1, 20 + iteration),
+                 *c = take_on(0, 0);
         OK(cudaMemcpyPeer(b, 1, a, 0, n * sizeof *a));
         OK(cudaMemcpyPeer(c, 0, b, 1, n * sizeof *a));
         OK(cudaDeviceSynchronize());
-        printf("%s: copied there: %zu wrong, and back: %zu wrong\n", when, wrong(b, 10 + round),
-               wrong(c, 10 + round));
+        printf("%s: copied there: %zu wrong, and back: %zu wrong\n", when, wrong(b, 10 + iteration),
+               wrong(c, 10 + iteration));
         OK(cudaFree(a)); /* device 0's memory, device 0 current */
         OK(cudaFree(b)); /* device 1's memory, device 0 current */
         OK(cudaFree(c));

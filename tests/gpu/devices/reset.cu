@@ -24,12 +24,12 @@ static bool works(void)
 
 int main()
 {
-    for (int round = 0; round < 3; round++) {
+    for (int iteration = 0; iteration < 3; iteration++) {
         unsigned *kept, *freed;
         cudaStream_t s;
         warm_up_kernels();
         size_t before = free_now();
-        if (round != 1)
+        if (iteration != 1)
             OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
         else
             OK(cudaStreamCreate(&s));

@@ -178,10 +178,10 @@ static void updates_in_flight(void)
         word() == new_word ? "the new" : "ANOTHER", launched);
     /* Updated while the one before is in flight, again and again: what does the launch wait for? */
     std::vector<double> us;
-    for (int round = 0; round < 5; round++) {
+    for (int iteration = 0; iteration < 5; iteration++) {
         start = now_s();
         for (int i = 0; i < n; i++) {
-            a = round + i;
+            a = iteration + i;
             void *params[] = {&words, &a, &ns};
             OK(g.set(i, slow_f, params));
         }

@@ -42,17 +42,17 @@ class Neighbour(threading.Thread):
     def __init__(self):
         super().__init__()
         self.began, self.stop = threading.Event(), threading.Event()
-        self.wrong = self.rounds = 0
+        self.wrong = self.iterations = 0
 
     def run(self):
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             while not self.stop.is_set():
-                value = self.rounds % 100
+                value = self.iterations % 100
                 t = torch.full(((1 + value) << 16,), value, device="cuda", dtype=torch.int32)
                 stream.synchronize()
                 self.wrong += int((t.cpu() != value).sum())
-                self.rounds += 1
+                self.iterations += 1
                 self.began.set()
 
 
@@ -93,7 +93,7 @@ def captured_beside(mode):
     with torch.no_grad():
         net(x)
         torch.cuda.synchronize()
-        for round_ in range(5):
+        for iteration_ in range(5):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, capture_error_mode=mode):
                 out = x
@@ -101,7 +101,7 @@ def captured_beside(mode):
                     out = net(out).repeat(1, 16)
             graph.replay()
             torch.cuda.current_stream().synchronize()
-            print("beside another thread", mode, round_, out.double().sum().item().hex())
+            print("beside another thread", mode, iteration_, out.double().sum().item().hex())
     neighbour.stop.set()
     neighbour.join()
     print("the other thread:", neighbour.wrong, "wrong")

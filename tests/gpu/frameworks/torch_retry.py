@@ -23,18 +23,18 @@ def main():
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(2048 * MIB / total)
     kept = take(64, 1.0)
-    for round_ in range(3):
+    for iteration_ in range(3):
         many = [take(200, float(i)) for i in range(7)]
-        print("round", round_, "seven of 200 MiB:", [t[-1].item() for t in many])
+        print("iteration", iteration_, "seven of 200 MiB:", [t[-1].item() for t in many])
         del many
         one = take(1500, 2.0)  # only fits once what PyTorch keeps is given back
-        print("round", round_, "one of 1500 MiB:", one[0].item(), one[-1].item())
+        print("iteration", iteration_, "one of 1500 MiB:", one[0].item(), one[-1].item())
         del one
         try:
             take(4096, 3.0)
-            print("round", round_, "4096 MiB: given")
+            print("iteration", iteration_, "4096 MiB: given")
         except torch.cuda.OutOfMemoryError:
-            print("round", round_, "4096 MiB: torch.cuda.OutOfMemoryError")
+            print("iteration", iteration_, "4096 MiB: torch.cuda.OutOfMemoryError")
     retries = torch.cuda.memory_stats()["num_alloc_retries"]
     print("retries:", "some" if retries > 0 else "none")
     print("kept:", kept.sum().item() == 64 * MIB / 4)

@@ -1,5 +1,5 @@
-/* Uses CUDA past every door: libcuda's functions by libc's own dlsym, which dlvsym finds. The
- * library cannot see such a process, but must say so. */
+/* Uses CUDA past every lookup path: libcuda's functions by libc's own dlsym, which dlvsym finds.
+ * The library cannot see such a process, but must say so. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

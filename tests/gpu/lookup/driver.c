@@ -5,7 +5,7 @@
 static CUmodule module;
 static CUfunction scale;
 
-static uint64_t round_trip(CUstream stream, unsigned n, unsigned factor)
+static uint64_t iteration_trip(CUstream stream, unsigned n, unsigned factor)
 {
     CUdeviceptr words;
     size_t bytes = n * sizeof(unsigned);
@@ -60,11 +60,12 @@ int main(int argc, char **argv)
     OK(DRV(cuModuleLoad)(&module, argv[1]));
     OK(DRV(cuModuleGetFunction)(&scale, module, "scale"));
     for (unsigned i = 0; i < 20; i++)
-        printf("legacy %u: %016llx\n", i, (unsigned long long)round_trip(NULL, 1 + i * i * 997, i));
+        printf("legacy %u: %016llx\n", i,
+               (unsigned long long)iteration_trip(NULL, 1 + i * i * 997, i));
     OK(DRV(cuStreamCreate)(&blocking, CU_STREAM_DEFAULT));
     OK(DRV(cuStreamCreate)(&nonblocking, CU_STREAM_NON_BLOCKING));
-    printf("blocking: %016llx\n", (unsigned long long)round_trip(blocking, 300000, 3));
-    printf("non-blocking: %016llx\n", (unsigned long long)round_trip(nonblocking, 300000, 5));
+    printf("blocking: %016llx\n", (unsigned long long)iteration_trip(blocking, 300000, 3));
+    printf("non-blocking: %016llx\n", (unsigned long long)iteration_trip(nonblocking, 300000, 5));
     print_codes();
     OK(DRV(cuStreamDestroy)(nonblocking));
     OK(DRV(cuStreamDestroy)(blocking));

@@ -1,5 +1,5 @@
 /*
- * Whose function does the program call when it launches a kernel? Prints, for each door, the
+ * Whose function does the program call when it launches a kernel? Prints, for each lookup path, the
  * library that the pointer lies in; cuMemAlloc beside it shows that the question can be answered
  * with something else than libcuda.
  */
@@ -9,7 +9,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
-static void print_owner(const char *door, const char *name, void *function)
+static void print_owner(const char *lookup, const char *name, void *function)
 {
     Dl_info info;
     const char *file = "nowhere";
@@ -17,15 +17,15 @@ static void print_owner(const char *door, const char *name, void *function)
         const char *slash = strrchr(info.dli_fname, '/');
         file = slash ? slash + 1 : info.dli_fname;
     }
-    printf("%s %s %.*s\n", door, name, (int)strcspn(file, "."), file);
+    printf("%s %s %.*s\n", lookup, name, (int)strcspn(file, "."), file);
 }
 
-static void print_by_version(const char *name, int version, cuuint64_t flags, const char *door)
+static void print_by_version(const char *name, int version, cuuint64_t flags, const char *lookup)
 {
     void *function = NULL;
     CUdriverProcAddressQueryResult found;
     OK(cuGetProcAddress(name, &function, version, flags, &found));
-    print_owner(door, name, function);
+    print_owner(lookup, name, function);
 }
 
 int main(void)

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-static const int n_streams = 4, n_rounds = 50;
+static const int n_streams = 4, n_iterations = 50;
 static const size_t block_words = 1 * MIB / sizeof(unsigned);
 
 __global__ void fill(unsigned *words, size_t n, unsigned value)
@@ -50,17 +50,17 @@ static unsigned long long sums(cudaMemPool_t pool, unsigned number)
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaMallocAsync(&sum, sizeof *sum, stream));
     OK(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
-    for (int round = 0; round < n_rounds; round++) {
-        size_t n = block_words / (1 + round % 5);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        size_t n = block_words / (1 + iteration % 5);
         unsigned *words;
-        if (round % 2)
+        if (iteration % 2)
             OK(cudaMallocAsync(&words, n * sizeof *words, stream));
         else
             OK(cudaMallocFromPoolAsync(&words, n * sizeof *words, pool, stream));
-        fill<<<64, THREADS, 0, stream>>>(words, n, number * 1000 + round);
+        fill<<<64, THREADS, 0, stream>>>(words, n, number * 1000 + iteration);
         add_up<<<64, THREADS, 0, stream>>>(words, n, sum);
         OK(cudaFreeAsync(words, stream));
-        if (round % 10 == 9)
+        if (iteration % 10 == 9)
             OK(cudaStreamSynchronize(stream));
     }
     OK(cudaMemcpyAsync(&total, sum, sizeof total, cudaMemcpyDeviceToHost, stream));
@@ -219,16 +219,16 @@ static int loop(void)
     void *p;
     OK(cudaMalloc(&p, MIB));
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    for (int round = 0; round < 60; round++) {
+    for (int iteration = 0; iteration < 60; iteration++) {
         double start = now_s();
         for (unsigned *&block : words)
             OK(cudaMallocAsync(&block, n * sizeof *block, stream));
         for (unsigned *block : words)
-            fill<<<256, THREADS, 0, stream>>>(block, n, round);
+            fill<<<256, THREADS, 0, stream>>>(block, n, iteration);
         for (unsigned *block : words)
             OK(cudaFreeAsync(block, stream));
         OK(cudaStreamSynchronize(stream));
-        if (round >= 10)
+        if (iteration >= 10)
             us.push_back(1e6 * (now_s() - start));
     }
     OK(cudaFree(p));

@@ -12,7 +12,7 @@ static const unsigned new_value = 0x33333333u;
 static const unsigned long long late_ns = 50 * 1000 * 1000;
 static const size_t n_words = 64 * KIB;
 static const size_t n_bytes = n_words * sizeof(unsigned);
-static const int n_rounds = 3;
+static const int n_iterations = 3;
 
 static bool barrier = true;
 static size_t n_wrong, n_checked;
@@ -88,7 +88,7 @@ static struct shared_words make_copied(void)
     return w;
 }
 
-static void round_trip(struct shared_words w, cudaStream_t stream)
+static void iteration_trip(struct shared_words w, cudaStream_t stream)
 {
     unsigned *other;
     OK(cudaMalloc(&other, 1 * MIB));
@@ -139,8 +139,8 @@ int main(int argc, char **argv)
         OK(cudaStreamCreateWithFlags(&streams[1], cudaStreamDefault));
         OK(cudaStreamCreateWithFlags(&streams[2], cudaStreamNonBlocking));
         struct shared_words w = kind.make();
-        for (int i = 0; i < n_rounds; i++)
-            round_trip(w, streams[i]);
+        for (int i = 0; i < n_iterations; i++)
+            iteration_trip(w, streams[i]);
         printf("%zu of %zu words wrong\n", n_wrong, n_checked);
         return n_wrong ? EXIT_BROKEN : 0;
     }

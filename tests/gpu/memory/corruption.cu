@@ -22,7 +22,7 @@ static cudaStream_t naive_stream; /* 0, or a private one where 0 would keep orde
 
 static struct {
     size_t n_wrong, n_words;
-    int n_same_address, n_rounds;
+    int n_same_address, n_iterations;
     double longest_free_s;
 } seen;
 
@@ -92,7 +92,7 @@ static void judge(unsigned *old_p, unsigned *p, size_t n)
     seen.n_wrong += count_wrong(back.data(), n, new_value);
     seen.n_words += n;
     seen.n_same_address += old_p == p;
-    seen.n_rounds++;
+    seen.n_iterations++;
 }
 
 /* Starts the late kernel on `stream` and frees the buffer under it; returns the old address. */
@@ -269,9 +269,10 @@ int main(int argc, char **argv)
             start_naive(s.stream_0_keeps_order);
         s.run();
         OK(cudaDeviceSynchronize());
-        printf("%zu of %zu words wrong, same address in %d of %d rounds, longest free %.2f ms\n",
-               seen.n_wrong, seen.n_words, seen.n_same_address, seen.n_rounds,
-               1e3 * seen.longest_free_s);
+        printf(
+            "%zu of %zu words wrong, same address in %d of %d iterations, longest free %.2f ms\n",
+            seen.n_wrong, seen.n_words, seen.n_same_address, seen.n_iterations,
+            1e3 * seen.longest_free_s);
         return seen.n_wrong ? EXIT_BROKEN : 0;
     }
     fprintf(stderr, "usage: corruption SCENARIO [naive]\n");

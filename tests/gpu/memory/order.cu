@@ -17,7 +17,7 @@ static const unsigned old_value = 0x11111111u;
 static const unsigned new_value = 0x22222222u;
 static const unsigned long long late_ns = 100 * 1000 * 1000;
 static const size_t n_words = 256 * KIB;
-static const int n_rounds = 4;
+static const int n_iterations = 4;
 
 static bool barrier = true;
 static size_t n_wrong, n_checked;
@@ -32,10 +32,10 @@ static cudaStream_t new_stream(unsigned flags)
     return stream;
 }
 
-static void prepare(int round)
+static void prepare(int iteration)
 {
     static const size_t bytes[] = {1 * MIB, 512, 64 * MIB, 100000};
-    OK(cudaMalloc(&Y, bytes[round % 4]));
+    OK(cudaMalloc(&Y, bytes[iteration % 4]));
     late_write<<<FEW_BLOCKS, THREADS>>>(X, n_words, old_value, 0);
     OK(cudaMemset(Z, 0, n_words * sizeof *Z));
     OK(cudaDeviceSynchronize());
@@ -74,11 +74,11 @@ static void copy_on(cudaStream_t stream)
     OK(cudaGetLastError());
 }
 
-/* Runs `read` after the free in every round and looks at Z. */
+/* Runs `read` after the free in every iteration and looks at Z. */
 static void cross(cudaStream_t writer, const std::function<void(void)> &read)
 {
-    for (int round = 0; round < n_rounds; round++) {
-        prepare(round);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        prepare(iteration);
         write_late(writer);
         free_other();
         read();
@@ -130,9 +130,9 @@ static void cross_late_nonblocking(void)
 static void cross_destroyed(void)
 {
     cudaStream_t t = new_stream(cudaStreamNonBlocking);
-    for (int round = 0; round < n_rounds; round++) {
-        cudaStream_t s = new_stream(round % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
-        prepare(round);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        cudaStream_t s = new_stream(iteration % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
+        prepare(iteration);
         write_late(s);
         OK(cudaStreamDestroy(s));
         free_other();
@@ -161,8 +161,8 @@ static void cross_graph(void)
 static void cross_thread(void)
 {
     cudaStream_t s = new_stream(cudaStreamNonBlocking), t = new_stream(cudaStreamNonBlocking);
-    for (int round = 0; round < n_rounds; round++) {
-        prepare(round);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        prepare(iteration);
         write_late(s);
         std::thread other([=] {
             free_other();
@@ -178,8 +178,8 @@ static void cross_thread(void)
 /* Both streams are default streams of their threads; the free happens between the two. */
 static void cross_per_thread(void)
 {
-    for (int round = 0; round < n_rounds; round++) {
-        prepare(round);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        prepare(iteration);
         write_late(cudaStreamPerThread);
         free_other();
         std::thread other([] { copy_on(cudaStreamPerThread); });
@@ -201,8 +201,8 @@ static void cross_per_thread_mixed(void)
 static void cross_legacy_copy(void)
 {
     cudaStream_t s = new_stream(cudaStreamNonBlocking);
-    for (int round = 0; round < n_rounds; round++) {
-        prepare(round);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        prepare(iteration);
         write_late(s);
         free_other();
         judge(X); /* a cudaMemcpy on the legacy stream, which the writer does not wait for */
@@ -224,11 +224,11 @@ static void query_event(void)
     cudaEvent_t timed, plain;
     OK(cudaEventCreate(&timed));
     OK(cudaEventCreateWithFlags(&plain, cudaEventDisableTiming));
-    for (int round = 0; round < n_rounds; round++) {
-        prepare(round);
-        write_late(round % 2 ? s : t);
-        OK(cudaEventRecord(timed, round % 2 ? s : t));
-        OK(cudaEventRecord(plain, round % 2 ? s : t));
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        prepare(iteration);
+        write_late(iteration % 2 ? s : t);
+        OK(cudaEventRecord(timed, iteration % 2 ? s : t));
+        OK(cudaEventRecord(plain, iteration % 2 ? s : t));
         free_other();
         cudaError_t first = cudaEventQuery(timed);
         note(first == cudaSuccess && cudaEventQuery(plain) == cudaSuccess);
@@ -240,11 +240,11 @@ static void query_stream(void)
 {
     cudaStream_t streams[] = {new_stream(cudaStreamDefault), new_stream(cudaStreamNonBlocking),
                               cudaStreamPerThread, cudaStreamLegacy};
-    for (int round = 0; round < n_rounds; round++) {
-        prepare(round);
-        write_late(streams[round % 4]);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        prepare(iteration);
+        write_late(streams[iteration % 4]);
         free_other();
-        note(cudaStreamQuery(streams[round % 4]) == cudaSuccess);
+        note(cudaStreamQuery(streams[iteration % 4]) == cudaSuccess);
         tidy();
     }
 }
@@ -255,9 +255,9 @@ static void query_elapsed(void)
     cudaEvent_t from, to;
     OK(cudaEventCreate(&from));
     OK(cudaEventCreate(&to));
-    for (int round = 0; round < n_rounds; round++) {
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
         float ms = 0;
-        prepare(round);
+        prepare(iteration);
         OK(cudaEventRecord(from, s));
         write_late(s);
         OK(cudaEventRecord(to, s));
@@ -285,17 +285,17 @@ static void CUDART_CB set_flag_after(cudaStream_t stream, cudaError_t status, vo
 static void host_function(bool callback)
 {
     cudaStream_t s = new_stream(cudaStreamNonBlocking);
-    for (int round = 0; round < n_rounds; round++) {
-        static int values[n_rounds];
-        values[round] = round + 1;
-        prepare(round);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        static int values[n_iterations];
+        values[iteration] = iteration + 1;
+        prepare(iteration);
         write_late(s);
         if (callback)
-            OK(cudaStreamAddCallback(s, set_flag_after, &values[round], 0));
+            OK(cudaStreamAddCallback(s, set_flag_after, &values[iteration], 0));
         else
-            OK(cudaLaunchHostFunc(s, set_flag, &values[round]));
+            OK(cudaLaunchHostFunc(s, set_flag, &values[iteration]));
         free_other();
-        note(host_flag == round + 1);
+        note(host_flag == iteration + 1);
         tidy();
     }
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 static const int n_threads = 4;
-static const int n_rounds = 60;
+static const int n_iterations = 60;
 
 __global__ void saxpy(float *y, const float *x, float a, int n)
 {
@@ -28,16 +28,16 @@ static uint64_t bits_of(const std::vector<float> &values)
 
 static void work(int id, uint64_t *ret_sum)
 {
-    for (int round = 0; round < n_rounds; round++) {
-        int n = 1000 + 7919 * ((round * n_threads + id) % 37);
+    for (int iteration = 0; iteration < n_iterations; iteration++) {
+        int n = 1000 + 7919 * ((iteration * n_threads + id) % 37);
         std::vector<float> x(n), y(n);
         for (int i = 0; i < n; i++) {
             x[i] = (float)(i % 1013) / (float)(id + 1);
-            y[i] = (float)(round - i % 7);
+            y[i] = (float)(iteration - i % 7);
         }
         float *dx, *dy, *unused;
         OK(cudaMalloc(&dx, n * sizeof(float)));
-        OK(cudaMalloc(&unused, 1 + round));
+        OK(cudaMalloc(&unused, 1 + iteration));
         OK(cudaMalloc(&dy, n * sizeof(float)));
         OK(cudaMemcpy(dx, x.data(), n * sizeof(float), cudaMemcpyHostToDevice));
         OK(cudaMemcpy(dy, y.data(), n * sizeof(float), cudaMemcpyHostToDevice));

@@ -125,7 +125,7 @@ static int bytes(void)
     for (int i = 0; i < n_blocks; i++)
         all.push_back(take(i));
     print_sums("filled", all);
-    for (int round = 0; round < 3; round++)
+    for (int iteration = 0; iteration < 3; iteration++)
         for (int i = 0; i < n_blocks; i++)
             mix<<<grid, 256>>>(all[i], all[(i + 5) % n_blocks], n_words);
     print_sums("mixed", all);

@@ -187,7 +187,7 @@ static void daemonise(void)
 /* The driver by a handle of its own, used and closed, three times. */
 static void plug_in(void)
 {
-    for (int round = 0; round < 3; round++) {
+    for (int iteration = 0; iteration < 3; iteration++) {
         void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
         CUresult (*initialise)(unsigned), (*retain)(CUcontext *, CUdevice), (*set)(CUcontext);
         CUresult (*alloc)(CUdeviceptr *, size_t), (*release)(CUdeviceptr), (*let_go)(CUdevice);

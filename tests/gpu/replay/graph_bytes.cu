@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const int n_words = 64;
-static const int n_rounds = 30;
+static const int n_iterations = 30;
 
 /* Every word of `to` depends on one of `from`, on its own past, and on both parameters. */
 __global__ void mix(unsigned *to, const unsigned *from, unsigned a, unsigned b)
@@ -115,7 +115,7 @@ static void plain(void)
                 {"per-thread", cudaStreamPerThread}};
     for (auto &row : rows) {
         pair same, changing, unsynced, swapped, periodic;
-        for (int i = 0; i < n_rounds; i++) {
+        for (int i = 0; i < n_iterations; i++) {
             for (int k = 0; k < 20; k++)
                 same.mix_on(row.stream, k, 1);
             OK(cudaStreamSynchronize(row.stream));
@@ -123,10 +123,10 @@ static void plain(void)
                 changing.mix_on(row.stream, i * 20 + k, i);
             OK(cudaStreamSynchronize(row.stream));
         }
-        for (int i = 0; i < 20 * n_rounds; i++)
+        for (int i = 0; i < 20 * n_iterations; i++)
             for (int k = 0; k < 5; k++)
                 unsynced.mix_on(row.stream, k, i);
-        for (int i = 0; i < 10 * n_rounds; i++) {
+        for (int i = 0; i < 10 * n_iterations; i++) {
             for (int k = 0; k < 7; k++)
                 swapped.mix_on(row.stream, k, i);
             std::swap(swapped.a, swapped.b);
@@ -134,7 +134,7 @@ static void plain(void)
         }
         /* Iterations of different lengths: every fifth saves, every seventh is another kind. */
         unsigned seen = 0, saved;
-        for (int i = 0; i < 10 * n_rounds; i++) {
+        for (int i = 0; i < 10 * n_iterations; i++) {
             for (int k = 0; k < (i % 7 ? 11 : 4); k++)
                 periodic.mix_on(row.stream, k, i % 3);
             if (i % 5 == 0) {
@@ -187,7 +187,7 @@ static void fork_and_join(void)
         s[k] = new_stream();
         OK(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
     }
-    for (int i = 0; i < 4 * n_rounds; i++) {
+    for (int i = 0; i < 4 * n_iterations; i++) {
         for (int n = 0; n < 6; n++)
             p[0].mix_on(s[0], n, i);
         OK(cudaEventRecord(forked, s[0]));
@@ -208,7 +208,7 @@ static void fork_and_join(void)
         one.say("fork and join");
     /* Blocking streams and the legacy one wait for each other without any event. */
     cudaStream_t blocking[2] = {new_stream(cudaStreamDefault), new_stream(cudaStreamDefault)};
-    for (int i = 0; i < 4 * n_rounds; i++) {
+    for (int i = 0; i < 4 * n_iterations; i++) {
         for (int n = 0; n < 5; n++)
             mix<<<1, n_words, 0, blocking[0]>>>(p[0].a, p[1].a, n, i);
         for (int n = 0; n < 5; n++)
@@ -236,7 +236,7 @@ static void threads(void)
     std::vector<std::thread> all;
     for (int k = 0; k < 4; k++)
         all.emplace_back([&, k] {
-            for (int i = 0; i < 10 * n_rounds; i++) {
+            for (int i = 0; i < 10 * n_iterations; i++) {
                 for (int n = 0; n < 9; n++)
                     p[k].mix_on(s[k], n, i);
                 if (i % (k + 2) == 0)
@@ -250,7 +250,7 @@ static void threads(void)
         one.say("a thread's own stream");
     /* One stream, two threads in turn. */
     cudaStream_t one = new_stream();
-    for (int i = 0; i < n_rounds; i++)
+    for (int i = 0; i < n_iterations; i++)
         std::thread([&] {
             for (int n = 0; n < 9; n++)
                 shared.mix_on(one, n, i);
@@ -266,12 +266,12 @@ static void pageable(void)
 {
     cudaStream_t s = new_stream();
     for (size_t bytes : {(size_t)4, 4 * KIB, 60 * KIB, 64 * KIB, 256 * KIB, MIB}) {
-        unsigned *host = (unsigned *)malloc(bytes), *device, *sums, got[2 * n_rounds];
+        unsigned *host = (unsigned *)malloc(bytes), *device, *sums, got[2 * n_iterations];
         OK(cudaMalloc(&device, bytes));
         OK(cudaMalloc(&sums, sizeof got));
         OK(cudaMemset(sums, 0, sizeof got));
         OK(cudaDeviceSynchronize());
-        for (int i = 0; i < 2 * n_rounds; i++) {
+        for (int i = 0; i < 2 * n_iterations; i++) {
             memset(host, i + 1, bytes);
             host[0] = i;
             OK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s));
@@ -332,7 +332,7 @@ static void queries(void)
     unsigned *pinned, seen = 0, early = 0;
     OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     OK(cudaMallocHost(&pinned, sizeof *pinned));
-    for (int i = 0; i < 4 * n_rounds; i++) {
+    for (int i = 0; i < 4 * n_iterations; i++) {
         *pinned = 0xdead;
         for (int k = 0; k < 8; k++)
             p.mix_on(s, k, i);
@@ -375,7 +375,7 @@ static void operations(void)
     OK(cudaMallocPitch(&pitched, &pitch, 40, 6));
     OK(cudaMemset2D(pitched, pitch, 0, 40, 6));
     OK(cudaDeviceSynchronize());
-    for (int i = 0; i < 6 * n_rounds; i++) {
+    for (int i = 0; i < 6 * n_iterations; i++) {
         OK(cudaMemsetAsync(p.a + 3, i, 8, s));
         p.mix_on(s, 1, i);
         OK(cuMemsetD32Async((CUdeviceptr)(p.b + 20), i, i % 4 + 1, s));
@@ -412,7 +412,7 @@ static void memory(void)
 {
     cudaStream_t s = new_stream();
     pair p, q;
-    for (int i = 0; i < 3 * n_rounds; i++) {
+    for (int i = 0; i < 3 * n_iterations; i++) {
         unsigned *t, *u;
         OK(cudaMalloc(&t, n_words * sizeof *t));
         OK(cudaMemsetAsync(t, i, n_words * sizeof *t, s));
@@ -426,7 +426,7 @@ static void memory(void)
         OK(cudaFree(u));
     }
     p.say("cudaMalloc and cudaFree inside");
-    for (int i = 0; i < 3 * n_rounds; i++) {
+    for (int i = 0; i < 3 * n_iterations; i++) {
         unsigned *t;
         OK(cudaMallocAsync(&t, n_words * sizeof *t, s));
         OK(cudaMemsetAsync(t, i, n_words * sizeof *t, s));
@@ -457,7 +457,7 @@ static void with_attribute(const char *name, const void *kernel, cudaStream_t s,
     config.attrs = &attribute;
     config.numAttrs = id ? 1 : 0;
     cudaError_t code = cudaSuccess;
-    for (int i = 0; i < 2 * n_rounds; i++) {
+    for (int i = 0; i < 2 * n_iterations; i++) {
         p.mix_on(s, 1, i);
         for (unsigned k = 0; k < 6; k++) {
             unsigned a = k, b = i;
@@ -515,7 +515,7 @@ static void kinds(void)
     with_attribute("access policy window", (const void *)mix, s,
                    cudaLaunchAttributeAccessPolicyWindow, v);
     pair p;
-    for (int i = 0; i < n_rounds; i++) {
+    for (int i = 0; i < n_iterations; i++) {
         for (unsigned k = 0; k < 6; k++) {
             unsigned b = i;
             void *args[] = {k % 2 ? &p.a : &p.b, k % 2 ? &p.b : &p.a, &k, &b};
@@ -526,7 +526,7 @@ static void kinds(void)
     }
     p.say("cudaLaunchCooperativeKernel");
     large values = {};
-    for (int i = 0; i < n_rounds; i++) {
+    for (int i = 0; i < n_iterations; i++) {
         for (int k = 0; k < 6; k++) {
             values.words[k * 7] = i;
             values.words[499] = k;
@@ -548,7 +548,7 @@ static void handles(void)
     CUfunction function = function_of((const void *)mix);
     pair by_function, by_kernel, by_extra;
     OK(cudaGetKernel(&kernel, (const void *)mix));
-    for (int i = 0; i < 2 * n_rounds; i++) {
+    for (int i = 0; i < 2 * n_iterations; i++) {
         unsigned b = i;
         for (unsigned k = 0; k < 8; k++) {
             void *params[] = {&by_function.a, &by_function.b, &k, &b};
@@ -590,7 +590,7 @@ static void own_graphs(void)
         p.mix_on(s, k, 77);
     OK(cudaStreamEndCapture(s, &graph));
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    for (int i = 0; i < 3 * n_rounds; i++) {
+    for (int i = 0; i < 3 * n_iterations; i++) {
         for (int k = 0; k < 7; k++)
             p.mix_on(s, k, i);
         if (i % 3 == 0) { /* on another stream, which waits for nothing by itself */
@@ -630,7 +630,7 @@ static void own_graphs(void)
         }
         OK(cudaStreamDestroy(mine));
     });
-    for (int i = 0; i < 10 * n_rounds; i++) {
+    for (int i = 0; i < 10 * n_iterations; i++) {
         for (int k = 0; k < 9; k++)
             q.mix_on(other, k, i);
         OK(cudaStreamSynchronize(other));
@@ -656,7 +656,7 @@ static void events(void)
     OK(cudaEventCreate(&inside));
     OK(cudaEventCreate(&to));
     OK(cudaEventCreateWithFlags(&last, cudaEventDisableTiming));
-    for (int i = 0; i < 2 * n_rounds; i++) {
+    for (int i = 0; i < 2 * n_iterations; i++) {
         float whole = -1, first = -1, second = -1;
         double start = now_s();
         OK(cudaEventRecord(from, s));
@@ -681,7 +681,7 @@ static void events(void)
     p.say("timing events");
     printf("  implausible times: %d\n", wrong);
     /* An event that was recorded last behind work in progress is not ready, and is waited for. */
-    for (int i = 0; i < n_rounds; i++) {
+    for (int i = 0; i < n_iterations; i++) {
         for (int k = 0; k < 5; k++)
             p.mix_on(s, k, i);
         slow<<<1, 1, 0, s>>>(p.a, i, 2000 * 1000);
@@ -694,7 +694,8 @@ static void events(void)
         OK(cudaStreamWaitEvent(s, inside, 0));
     }
     p.say("events waited for");
-    printf("  not ready at once: %s\n", pending >= n_rounds - 3 ? "nearly always" : "too seldom");
+    printf("  not ready at once: %s\n",
+           pending >= n_iterations - 3 ? "nearly always" : "too seldom");
     OK(cudaEventDestroy(from));
     OK(cudaEventDestroy(inside));
     OK(cudaEventDestroy(to));
@@ -717,17 +718,17 @@ static void refused(void)
                             {1, 1, 0, 1, 0},  {1, 1, 64, 1, 1u << 20}, {1, 1, 64, 100, 0}};
     for (auto &shape : shapes) {
         int codes[2] = {0, 0};
-        for (int i = 0; i < n_rounds; i++) {
+        for (int i = 0; i < n_iterations; i++) {
             unsigned b = i;
             for (unsigned k = 0; k < 6; k++) {
                 void *params[] = {&p.a, &p.b, &k, &b};
-                bool odd = i >= n_rounds - 2 && k == 3;
+                bool odd = i >= n_iterations - 2 && k == 3;
                 CUresult code =
                     odd ? cuLaunchKernel(function, shape[0], shape[1], 1, shape[2], shape[3], 1,
                                          shape[4], s, params, NULL)
                         : cuLaunchKernel(function, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL);
                 if (odd)
-                    codes[i - n_rounds + 2] = code;
+                    codes[i - n_iterations + 2] = code;
                 else
                     OK(code);
             }
@@ -741,19 +742,19 @@ static void refused(void)
     OK(cudaStreamDestroy(s));
 }
 
-/* Addresses that copies and fills refuse, in the last round. */
+/* Addresses that copies and fills refuse, in the last iteration. */
 static void bad_addresses(void)
 {
     cudaStream_t s = new_stream();
     pair p;
     int codes[4] = {0, 0, 0, 0};
-    for (int i = 0; i < n_rounds; i++) {
-        CUdeviceptr bad = i == n_rounds - 1 ? 0x10 : (CUdeviceptr)p.a;
+    for (int i = 0; i < n_iterations; i++) {
+        CUdeviceptr bad = i == n_iterations - 1 ? 0x10 : (CUdeviceptr)p.a;
         for (int k = 0; k < 4; k++)
             p.mix_on(s, k, i);
         codes[0] = cuMemsetD32Async(bad, 1, 4, s);
         codes[1] = cuMemcpyDtoDAsync((CUdeviceptr)p.b, bad, 16, s);
-        codes[2] = cuMemsetD32Async(bad + (i == n_rounds - 1 ? 2 : 0), 1, 4, s);
+        codes[2] = cuMemsetD32Async(bad + (i == n_iterations - 1 ? 2 : 0), 1, 4, s);
         codes[3] = cuMemcpyDtoDAsync((CUdeviceptr)p.b, (CUdeviceptr)p.a, 0, s);
         OK(cudaStreamSynchronize(s));
     }
@@ -763,7 +764,7 @@ static void bad_addresses(void)
     OK(cudaStreamDestroy(s));
 }
 
-/* A kernel that faults in the twentieth round of a loop. Its context is lost. */
+/* A kernel that faults in the twentieth iteration of a loop. Its context is lost. */
 static void fault(void)
 {
     cudaStream_t s = new_stream();
@@ -771,7 +772,7 @@ static void fault(void)
     unsigned *to = p.a;
     CUresult code = CUDA_SUCCESS;
     int i;
-    for (i = 0; i < n_rounds && code == CUDA_SUCCESS; i++) {
+    for (i = 0; i < n_iterations && code == CUDA_SUCCESS; i++) {
         for (int k = 0; k < 12; k++) {
             if (i == 20 && k == 6)
                 to = NULL;
@@ -780,7 +781,7 @@ static void fault(void)
         }
         code = cuStreamSynchronize(s);
     }
-    printf("the wait of round %d says %d\n", i, code);
+    printf("the wait of iteration %d says %d\n", i, code);
     printf("then: stream %d", cuStreamQuery(s));
     mix<<<1, 1, 0, s>>>(p.a, p.b, 1, 1);
     printf(", launch %d", cudaGetLastError());
@@ -794,12 +795,12 @@ static void fault(void)
 static void streams_come_and_go(void)
 {
     pair p;
-    for (int i = 0; i < n_rounds; i++) {
+    for (int i = 0; i < n_iterations; i++) {
         cudaStream_t s = new_stream(i % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
-        for (int round = 0; round < 6; round++) {
+        for (int iteration = 0; iteration < 6; iteration++) {
             for (int k = 0; k < 8; k++)
                 p.mix_on(s, k, i);
-            if (round < 5)
+            if (iteration < 5)
                 OK(cudaStreamSynchronize(s));
         }
         OK(cudaStreamDestroy(s)); /* with work that was just submitted */
@@ -808,7 +809,7 @@ static void streams_come_and_go(void)
     p.say("streams destroyed with work");
     /* A child that knows nothing of CUDA, in the middle. */
     cudaStream_t s = new_stream();
-    for (int i = 0; i < n_rounds; i++) {
+    for (int i = 0; i < n_iterations; i++) {
         for (int k = 0; k < 8; k++)
             p.mix_on(s, k, i);
         if (i % 10 == 9) {
@@ -833,7 +834,7 @@ static void reset(void)
     for (int life = 0; life < 3; life++) {
         cudaStream_t s = new_stream();
         pair *p = new pair;
-        for (int i = 0; i < n_rounds; i++) {
+        for (int i = 0; i < n_iterations; i++) {
             for (int k = 0; k < 8; k++)
                 p->mix_on(s, k, i);
             OK(cudaStreamSynchronize(s));
@@ -860,12 +861,12 @@ static void code(const char *path)
         OK(cuModuleLoad(&module, path));
         OK(cuModuleGetFunction(&scale, module, "scale"));
         void *params[] = {&words, &n, &factor};
-        for (int i = 0; i < n_rounds; i++) {
+        for (int i = 0; i < n_iterations; i++) {
             for (int k = 0; k < 10; k++) {
                 factor = 3 + k + i % 2 * life;
                 OK(cuLaunchKernel(scale, 1, 1, 1, n_words, 1, 1, 0, s, params, NULL));
             }
-            if (i < n_rounds - 1)
+            if (i < n_iterations - 1)
                 OK(cudaStreamSynchronize(s));
         }
         if (life % 2)
@@ -897,10 +898,10 @@ static void exits(const char *how)
         OK(cudaHostRegister(shared, 4096, cudaHostRegisterMapped));
         OK(cudaHostGetDevicePointer((void **)&seen, shared, 0));
         s = new_stream();
-        for (int i = 0; i < n_rounds; i++) {
+        for (int i = 0; i < n_iterations; i++) {
             for (int k = 0; k < 10; k++)
                 chain<<<1, 1, 0, s>>>(seen, k, i);
-            if (i < n_rounds - 1)
+            if (i < n_iterations - 1)
                 OK(cudaStreamSynchronize(s));
         }
         if (!strcmp(how, "return"))
@@ -918,7 +919,7 @@ static void exits(const char *how)
     int status = 0;
     OK(child < 0 || waitpid(child, &status, 0) != child);
     unsigned wanted = 0;
-    for (int i = 0; i < n_rounds; i++)
+    for (int i = 0; i < n_iterations; i++)
         for (int k = 0; k < 10; k++)
             wanted = chained(wanted, k, i);
     printf("ended by %s with %d: %s\n", how, WEXITSTATUS(status),

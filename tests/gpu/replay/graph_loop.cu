@@ -202,21 +202,21 @@ static void many(void)
 
 /* ---- fork and join ---- */
 
-static void fork_round(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked, int round)
+static void fork_iteration(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked, int iteration)
 {
     OK(cudaEventRecord(forked, s[0]));
     for (int k = 0; k < 4; k++) {
         if (k)
             OK(cudaStreamWaitEvent(s[k], forked, 0));
         for (int i = 0; i < 32; i++)
-            chain<<<1, 1, 0, s[k]>>>(word_of(4 * i + k), i, round); /* of no other stream */
+            chain<<<1, 1, 0, s[k]>>>(word_of(4 * i + k), i, iteration); /* of no other stream */
         if (k)
             OK(cudaEventRecord(joined[k], s[k]));
     }
     for (int k = 1; k < 4; k++)
         OK(cudaStreamWaitEvent(s[0], joined[k], 0));
     for (int i = 0; i < 8; i++)
-        chain<<<1, 1, 0, s[0]>>>(word_of(i), i, round);
+        chain<<<1, 1, 0, s[0]>>>(word_of(i), i, iteration);
 }
 
 static void fork_and_join(void)
@@ -230,10 +230,10 @@ static void fork_and_join(void)
     }
     std::swap(stream, s[0]);
     s[0] = stream;
-    figure("fork", 4, "us", waited_us(600, [&](int i) { fork_round(s, joined, forked, i); }));
+    figure("fork", 4, "us", waited_us(600, [&](int i) { fork_iteration(s, joined, forked, i); }));
     say_word("fork", 4);
     figure("unwaited_fork", 4, "us",
-           unwaited_us(600, [&](int i) { fork_round(s, joined, forked, i); }));
+           unwaited_us(600, [&](int i) { fork_iteration(s, joined, forked, i); }));
     say_word("unwaited_fork", 4);
 }
 
@@ -247,8 +247,8 @@ __global__ void fold(unsigned *to, const unsigned *from, unsigned n)
     atomicAdd(to, sum);
 }
 
-/* The calls of a round: the library's, in the marked stream, or the driver's own, in one of which
- * the library hears nothing. */
+/* The calls of an iteration: the library's, in the marked stream, or the driver's own, in one of
+ * which the library hears nothing. */
 struct calls {
     CUstream stream;
     decltype(&cuLaunchKernel) launch;
@@ -280,7 +280,7 @@ static void copies(void)
         double by_own, replayed;
         memset(host, 0, bytes);
         OK(cudaMalloc(&device, bytes));
-        auto round = [&](const struct calls &by) {
+        auto iteration = [&](const struct calls &by) {
             void *fold_params[] = {&words, &device, &size};
             host[0] = ++i;
             host[size - 1] = ~i;
@@ -294,7 +294,7 @@ static void copies(void)
             }
         };
         auto waited = [&](const struct calls &by) {
-            round(by);
+            iteration(by);
             OK(cudaStreamSynchronize(by.stream));
         };
         waited_in_turns_us(400, [&] { waited(own); }, [&] { waited(marked); }, &by_own, &replayed);
@@ -302,7 +302,7 @@ static void copies(void)
         figure("copy_own_kib", n, "us", by_own);
         figure("copy_to_own_kib", n, "times", replayed / by_own);
         say_word("copy_kib", n);
-        figure("unwaited_copy_kib", n, "us", unwaited_us(200, [&](int) { round(marked); }));
+        figure("unwaited_copy_kib", n, "us", unwaited_us(200, [&](int) { iteration(marked); }));
         say_word("unwaited_copy_kib", n);
         OK(cudaFree(device));
         free(host);

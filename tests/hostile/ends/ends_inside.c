@@ -39,7 +39,7 @@ static void use_a_pool(void)
 }
 
 /* Wherever the signal finds it. */
-static void go_round(CUdeviceptr p)
+static void go_iteration(CUdeviceptr p)
 {
     const struct itimerval soon = {.it_value = {0, 1000 + 977 * (getpid() % 13)}};
 
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     OK(cuMemAlloc(&p, 1 << 16));
     say("it begins");
     if (strncmp(what, "anywhere", strlen("anywhere")) == 0)
-        go_round(p);
+        go_iteration(p);
     if (strncmp(what, "free", strlen("free")) == 0)
         free_in_order();
     if (strncmp(what, "pool", strlen("pool")) == 0)

@@ -7,8 +7,8 @@
 #include "tests/common/context.h"
 #include "tests/common/say.h"
 
-#define BYTES  8192
-#define ROUNDS 4u
+#define BYTES      8192
+#define ITERATIONS 4u
 
 static CUdevice device;
 static CUcontext primary;
@@ -40,7 +40,7 @@ static void begin(struct life *life, unsigned number)
 }
 
 /* Memory that is used on the stream is freed at once, and the next one is on another stream. */
-static void live(struct life *life, unsigned round)
+static void live(struct life *life, unsigned iteration)
 {
     CUdeviceptr p;
 
@@ -52,7 +52,7 @@ static void live(struct life *life, unsigned round)
     OK(cuMemAlloc(&p, BYTES));
     OK(cuMemsetD8Async(p, 0xff, BYTES, NULL));
     OK(cuMemFree(p));
-    if (round % 3 == 0)
+    if (iteration % 3 == 0)
         OK(cuStreamSynchronize(life->stream));
 }
 
@@ -76,9 +76,9 @@ static void contexts(void)
 
     for (unsigned i = 0; i < n; i++)
         begin(&lives[i], i);
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned iteration = 0; iteration < ITERATIONS; iteration++) {
         for (unsigned i = 0; i < n; i++)
-            live(&lives[i], round);
+            live(&lives[i], iteration);
     }
     for (unsigned i = 0; i < n; i++)
         wrong += count_wrong(&lives[i], i);

@@ -149,7 +149,7 @@ static void two_on_one_core(unsigned ms)
 
 /* ---- a thread that polls what its kernels write, and never waits ---- */
 
-static void poll_words(unsigned n_rounds)
+static void poll_words(unsigned n_iterations)
 {
     uint32_t *word;
     CUdeviceptr p;
@@ -157,19 +157,19 @@ static void poll_words(unsigned n_rounds)
     OK(cuMemHostAlloc((void **)&word, 64, CU_MEMHOSTALLOC_DEVICEMAP));
     OK(cuMemHostGetDevicePointer(&p, word, 0));
     *word = 0;
-    for (uint32_t round = 1; round <= n_rounds; round++) {
+    for (uint32_t iteration = 1; iteration <= n_iterations; iteration++) {
         uint64_t until = clock_of(CLOCK_MONOTONIC) + LONGEST_POLL_NS;
 
         for (uint32_t i = 1; i <= 8; i++)
-            launch_write(p, 8 * round + i);
-        while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != 8 * round + 8) {
+            launch_write(p, 8 * iteration + i);
+        while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != 8 * iteration + 8) {
             if (clock_of(CLOCK_MONOTONIC) > until) {
-                say("round %u: what the kernels write has not come", round);
+                say("iteration %u: what the kernels write has not come", iteration);
                 _exit(1);
             }
         }
     }
-    say("%u rounds polled", n_rounds);
+    say("%u iterations polled", n_iterations);
 }
 
 int main(int argc, char **argv)

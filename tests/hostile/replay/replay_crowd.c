@@ -1,6 +1,6 @@
 /* More streams, threads and contexts than graph replay has places for: what has none must come
- * after what others submitted all the same. Argument: a part and how many. Prints how many rounds
- * came too early. */
+ * after what others submitted all the same. Argument: a part and how many. Prints how many
+ * iterations came too early. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "tests/common/context.h"
 #include "tests/common/say.h"
 
-#define ROUNDS 60u
-#define STEPS  10u
+#define ITERATIONS 60u
+#define STEPS      10u
 
 enum look { LOOK_KERNEL, LOOK_COPY };
 
@@ -91,12 +91,13 @@ static void tell(const char *what, CUdeviceptr p, uint32_t early_on_host)
         early_on_host);
 }
 
-/* Rounds of steps on one stream, each followed by a look from another one that comes after them. */
-static void rounds(const char *what, CUdeviceptr p, CUstream busy, CUstream other, enum look how)
+/* Steps on one stream, again and again; after each time a look from another one behind them. */
+static void iterations(const char *what, CUdeviceptr p, CUstream busy, CUstream other,
+                       enum look how)
 {
     uint32_t want = 0, early = 0;
 
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned iteration = 0; iteration < ITERATIONS; iteration++) {
         for (unsigned i = 0; i < STEPS; i++, want++)
             launch_step(busy, p);
         if (how == LOOK_KERNEL) {
@@ -107,7 +108,7 @@ static void rounds(const char *what, CUdeviceptr p, CUstream busy, CUstream othe
             OK(cuMemcpyDtoH(&seen, p, sizeof(seen)));
             early += seen != want;
         }
-        if (round % 4 == 0)
+        if (iteration % 4 == 0)
             OK(cuCtxSynchronize());
     }
     tell(what, p, early);
@@ -126,7 +127,7 @@ static void crowd_of_streams(const char *what, enum look how)
     CUstream *streams = calloc(many, sizeof(CUstream));
 
     make_streams(streams, many);
-    rounds(what, new_counts(streams[0]), streams[0], CU_STREAM_LEGACY, how);
+    iterations(what, new_counts(streams[0]), streams[0], CU_STREAM_LEGACY, how);
     free(streams);
 }
 
@@ -146,8 +147,8 @@ static void blocking_looks(void)
     CUdeviceptr p = new_counts(CU_STREAM_LEGACY);
 
     make_streams(streams, many);
-    rounds("a blocking stream behind the legacy one", p, CU_STREAM_LEGACY, streams[many - 1],
-           LOOK_KERNEL);
+    iterations("a blocking stream behind the legacy one", p, CU_STREAM_LEGACY, streams[many - 1],
+               LOOK_KERNEL);
     free(streams);
 }
 
@@ -162,8 +163,8 @@ static void attribute(void)
     OK(cuStreamSetAttribute(CU_STREAM_LEGACY, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
     for (unsigned i = 0; i < many; i++)
         OK(cuStreamDestroy(streams[i]));
-    rounds("the legacy stream, altered", new_counts(CU_STREAM_LEGACY), CU_STREAM_LEGACY,
-           CU_STREAM_LEGACY, LOOK_KERNEL);
+    iterations("the legacy stream, altered", new_counts(CU_STREAM_LEGACY), CU_STREAM_LEGACY,
+               CU_STREAM_LEGACY, LOOK_KERNEL);
     free(streams);
 }
 
@@ -200,8 +201,9 @@ static void threads(void)
             _exit(77); /* the machine has no room for them */
     }
     (void)pthread_barrier_wait(&meeting);
-    rounds("beside threads: a kernel", new_counts(stream), stream, CU_STREAM_LEGACY, LOOK_KERNEL);
-    rounds("beside threads: copies", new_counts(stream), stream, NULL, LOOK_COPY);
+    iterations("beside threads: a kernel", new_counts(stream), stream, CU_STREAM_LEGACY,
+               LOOK_KERNEL);
+    iterations("beside threads: copies", new_counts(stream), stream, NULL, LOOK_COPY);
     (void)pthread_barrier_wait(&meeting);
     for (unsigned i = 0; i < many; i++)
         OK(pthread_join(ids[i], NULL));
@@ -221,7 +223,7 @@ static void contexts(void)
         load();
         OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
         snprintf(what, sizeof(what), "context %u", i);
-        rounds(what, new_counts(stream), stream, CU_STREAM_LEGACY, LOOK_KERNEL);
+        iterations(what, new_counts(stream), stream, CU_STREAM_LEGACY, LOOK_KERNEL);
         OK(cuCtxPopCurrent(NULL));
     }
 }
@@ -250,7 +252,7 @@ static void captures(void)
         OK(cuGraphDestroy(graph));
     }
     tell("captures", p, 0);
-    rounds("after the captures", new_counts(streams[0]), streams[0], streams[0], LOOK_KERNEL);
+    iterations("after the captures", new_counts(streams[0]), streams[0], streams[0], LOOK_KERNEL);
     free(streams);
 }
 

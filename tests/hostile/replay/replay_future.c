@@ -74,7 +74,7 @@ int main(void)
     OK(cuMemsetD32(word, 0, 1));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuGetProcAddress("cuAllograftFutureCapture", (void **)&begin, 13000, 0, &found));
-    for (unsigned round = 0; round < 6; round++) {
+    for (unsigned iteration = 0; iteration < 6; iteration++) {
         steps(stream);
         OK(cuStreamSynchronize(stream));
     }

@@ -48,9 +48,9 @@ static void launch(CUstream stream, unsigned grid, unsigned block)
     OK(cuLaunchKernel(kernel, grid, 1, 1, block, 1, 1, 0, stream, args, NULL));
 }
 
-static void rounds(CUstream stream, unsigned n)
+static void iterations(CUstream stream, unsigned n)
 {
-    for (unsigned round = 0; round < n; round++) {
+    for (unsigned iteration = 0; iteration < n; iteration++) {
         for (unsigned i = 1; i <= 8; i++)
             launch(stream, i, 32);
         OK(cuStreamSynchronize(stream));
@@ -59,13 +59,13 @@ static void rounds(CUstream stream, unsigned n)
 
 /* ---- one time of each part ---- */
 
-static void stream_once(unsigned n_rounds)
+static void stream_once(unsigned n_iterations)
 {
     CUstream stream;
 
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     launch(stream, 1, 64);
-    rounds(stream, n_rounds);
+    iterations(stream, n_iterations);
     OK(cuStreamDestroy(stream));
 }
 
@@ -84,7 +84,7 @@ static void module_with_graphs(void)
     CUmodule kept = module;
 
     load();
-    rounds(CU_STREAM_LEGACY, 4);
+    iterations(CU_STREAM_LEGACY, 4);
     OK(cuModuleUnload(module));
     module = kept;
     OK(cuModuleGetFunction(&kernel, module, "nothing"));
@@ -93,7 +93,7 @@ static void module_with_graphs(void)
 static void attribute(void)
 {
     OK(cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
-    rounds(CU_STREAM_LEGACY, 1);
+    iterations(CU_STREAM_LEGACY, 1);
 }
 
 static void sequence(void)
@@ -126,19 +126,19 @@ static void shape(void)
         OK(cuStreamSynchronize(CU_STREAM_LEGACY));
 }
 
-static void *thread_main(void *n_rounds)
+static void *thread_main(void *n_iterations)
 {
     OK(cuCtxSetCurrent(context));
     launch(CU_STREAM_PER_THREAD, 1, 64);
-    rounds(CU_STREAM_PER_THREAD, *(unsigned *)n_rounds);
+    iterations(CU_STREAM_PER_THREAD, *(unsigned *)n_iterations);
     return NULL;
 }
 
-static void thread_once(unsigned n_rounds)
+static void thread_once(unsigned n_iterations)
 {
     pthread_t id;
 
-    OK(pthread_create(&id, NULL, thread_main, &n_rounds));
+    OK(pthread_create(&id, NULL, thread_main, &n_iterations));
     OK(pthread_join(id, NULL));
 }
 

@@ -33,76 +33,76 @@ static void launch(unsigned kernel, CUstream stream, CUdeviceptr p, uint32_t val
                       NULL));
 }
 
-/* ---- which kernel comes as the i-th of the round; END: the round is over ---- */
+/* ---- which kernel comes as the i-th of the iteration; END: the iteration is over ---- */
 
-static int same(unsigned round, unsigned i)
+static int same(unsigned iteration, unsigned i)
 {
-    (void)round;
+    (void)iteration;
     return i < 8 ? 0 : END;
 }
 
-static int different(unsigned round, unsigned i)
+static int different(unsigned iteration, unsigned i)
 {
-    (void)round;
+    (void)iteration;
     return i < 9 ? (int)(i % N_KERNELS) : END;
 }
 
-static int alternating(unsigned round, unsigned i)
+static int alternating(unsigned iteration, unsigned i)
 {
-    return i < 7 ? (int)(i * (1 + round % 2) % N_KERNELS) : END;
+    return i < 7 ? (int)(i * (1 + iteration % 2) % N_KERNELS) : END;
 }
 
-static int growing(unsigned round, unsigned i)
+static int growing(unsigned iteration, unsigned i)
 {
-    return i < 1 + round % 24 ? (int)(i % 3) : END;
+    return i < 1 + iteration % 24 ? (int)(i % 3) : END;
 }
 
-static int shrinking(unsigned round, unsigned i)
+static int shrinking(unsigned iteration, unsigned i)
 {
-    return i < 24 - round % 24 ? (int)(i % 4) : END;
+    return i < 24 - iteration % 24 ? (int)(i % 4) : END;
 }
 
-/* Each round is the beginning of another one. */
-static int prefixes(unsigned round, unsigned i)
+/* Each iteration is the beginning of another one. */
+static int prefixes(unsigned iteration, unsigned i)
 {
     static const unsigned lengths[] = {12, 3, 7, 12, 1, 5};
 
-    return i < lengths[round % 6] ? (int)(i % N_KERNELS) : END;
+    return i < lengths[iteration % 6] ? (int)(i % N_KERNELS) : END;
 }
 
-static int other_end(unsigned round, unsigned i)
+static int other_end(unsigned iteration, unsigned i)
 {
-    return i < 10 ? (int)(i < 9 ? i % 5 : round % N_KERNELS) : END;
+    return i < 10 ? (int)(i < 9 ? i % 5 : iteration % N_KERNELS) : END;
 }
 
-static int other_beginning(unsigned round, unsigned i)
+static int other_beginning(unsigned iteration, unsigned i)
 {
-    return i < 10 ? (int)(i ? i % 5 : round % N_KERNELS) : END;
+    return i < 10 ? (int)(i ? i % 5 : iteration % N_KERNELS) : END;
 }
 
-static int other_middle(unsigned round, unsigned i)
+static int other_middle(unsigned iteration, unsigned i)
 {
-    return i < 11 ? (int)(i == 5 ? round % 3 : i % 4) : END;
+    return i < 11 ? (int)(i == 5 ? iteration % 3 : i % 4) : END;
 }
 
 /* A word that never repeats and is made of two letters all the same. */
-static int aperiodic(unsigned round, unsigned i)
+static int aperiodic(unsigned iteration, unsigned i)
 {
-    unsigned n = round * 8 + i, ones = (unsigned)__builtin_popcount(n);
+    unsigned n = iteration * 8 + i, ones = (unsigned)__builtin_popcount(n);
 
     return i < 8 ? (int)(ones % 2) : END;
 }
 
-static int random_order(unsigned round, unsigned i)
+static int random_order(unsigned iteration, unsigned i)
 {
-    uint32_t mixed = (round * 16 + i) * 2654435761u;
+    uint32_t mixed = (iteration * 16 + i) * 2654435761u;
 
     return i < 9 ? (int)((mixed >> 16) % N_KERNELS) : END;
 }
 
-static int rarely_other(unsigned round, unsigned i)
+static int rarely_other(unsigned iteration, unsigned i)
 {
-    return i < 8 ? (int)(round % 17 == 16 && i == 4 ? 5 : i % 3) : END;
+    return i < 8 ? (int)(iteration % 17 == 16 && i == 4 ? 5 : i % 3) : END;
 }
 
 static int (*const patterns[])(unsigned, unsigned) = {
@@ -116,48 +116,48 @@ static const char *const names[] = {
 
 #define N_PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
 
-/* ---- how a round ends, and where its launches go ---- */
+/* ---- how an iteration ends, and where its launches go ---- */
 
-/* On one stream, which the host waits for; the parameters change every third round. */
-static void in_one_stream(unsigned pattern, unsigned round)
+/* On one stream, which the host waits for; the parameters change every third iteration. */
+static void in_one_stream(unsigned pattern, unsigned iteration)
 {
     int kernel;
 
-    for (unsigned i = 0; (kernel = patterns[pattern](round, i)) != END; i++)
-        launch((unsigned)kernel, streams[0], words, round / 3 + i);
+    for (unsigned i = 0; (kernel = patterns[pattern](iteration, i)) != END; i++)
+        launch((unsigned)kernel, streams[0], words, iteration / 3 + i);
     OK(cuStreamSynchronize(streams[0]));
 }
 
 /* On three streams, one of them the legacy one, in turn; nobody waits but now and then. */
-static void in_three_streams(unsigned pattern, unsigned round)
+static void in_three_streams(unsigned pattern, unsigned iteration)
 {
     int kernel;
 
-    for (unsigned i = 0; (kernel = patterns[pattern](round, i)) != END; i++) {
-        unsigned which = (i / 4 + round / 8) % 3;
+    for (unsigned i = 0; (kernel = patterns[pattern](iteration, i)) != END; i++) {
+        unsigned which = (i / 4 + iteration / 8) % 3;
 
         launch((unsigned)kernel, streams[which], words + 4 * which, i);
         if (i == 5) { /* what comes on the next one has seen it */
             OK(cuEventRecord(event, streams[which]));
             OK(cuStreamWaitEvent(streams[(which + 1) % 3], event, 0));
-            launch(1, streams[(which + 1) % 3], words + 4 * which, round);
+            launch(1, streams[(which + 1) % 3], words + 4 * which, iteration);
             OK(cuEventRecord(event, streams[(which + 1) % 3]));
             OK(cuStreamWaitEvent(streams[which], event, 0));
         }
     }
-    if (round % 5 == 4)
+    if (iteration % 5 == 4)
         OK(cuCtxSynchronize());
 }
 
-static void run(const char *where, void (*one_round)(unsigned, unsigned), unsigned n_rounds)
+static void run(const char *where, void (*one_iteration)(unsigned, unsigned), unsigned n_iterations)
 {
     for (unsigned pattern = 0; pattern < N_PATTERNS; pattern++) {
         uint32_t seen[3];
 
         OK(cuMemsetD32(words, 1, 3));
         OK(cuCtxSynchronize());
-        for (unsigned round = 0; round < n_rounds; round++)
-            one_round(pattern, round);
+        for (unsigned iteration = 0; iteration < n_iterations; iteration++)
+            one_iteration(pattern, iteration);
         OK(cuCtxSynchronize());
         OK(cuMemcpyDtoH(seen, words, sizeof(seen)));
         say("%s, %s: %08x %08x %08x", names[pattern], where, seen[0], seen[1], seen[2]);
@@ -168,10 +168,10 @@ int main(int argc, char **argv)
 {
     static const size_t sizes[] = {sizeof(CUdeviceptr), sizeof(uint32_t)};
     static const char image[64] = "any bytes";
-    unsigned n_rounds = argc == 2 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
+    unsigned n_iterations = argc == 2 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
     CUmodule module;
 
-    if (!n_rounds)
+    if (!n_iterations)
         return 97;
     (void)context_open();
     for (unsigned i = 0; i < N_KERNELS; i++) {
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
     streams[2] = CU_STREAM_LEGACY;
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cuMemAlloc(&words, 64));
-    run("one stream", in_one_stream, n_rounds);
-    run("three streams", in_three_streams, n_rounds);
+    run("one stream", in_one_stream, n_iterations);
+    run("three streams", in_three_streams, n_iterations);
     return 0;
 }

@@ -9,10 +9,10 @@ import unittest
 
 from harness import LIBRARY, POLICIES, RUNTIME, Case, main, preloaded, program, run
 
-PROGRAMS = ([program('preload_door_linked')], [program('preload_door_get_proc'), 'legacy'],
+PROGRAMS = ([program('preload_lookup_linked')], [program('preload_lookup_get_proc'), 'legacy'],
             [program('preload_threads')])
 ALLOCATORS = ('jemalloc', 'tcmalloc', 'tcmalloc_minimal', 'mimalloc')
-SANITIZED = program('preload_door_sanitized')
+SANITIZED = program('preload_lookup_sanitized')
 
 
 def asan_runtime():

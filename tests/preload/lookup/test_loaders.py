@@ -115,9 +115,9 @@ class Audited(Case):
         """Every program of these tests does under the audit what it does natively."""
         probe = program('libpreload_probe_c.so')
         lookalike = program('libpreload_lookalike.so')
-        for command in ([program('preload_door_linked')], [program('preload_door_dlsym')],
-                        [program('preload_door_get_proc'), 'legacy'],
-                        [program('preload_door_get_proc'), 'per-thread'],
+        for command in ([program('preload_lookup_linked')], [program('preload_lookup_dlsym')],
+                        [program('preload_lookup_get_proc'), 'legacy'],
+                        [program('preload_lookup_get_proc'), 'per-thread'],
                         [program('preload_rtld'), probe], [program('preload_lookalike_user'), lookalike],
                         [program('preload_lookalike_user'), lookalike, 'both'],
                         [program('preload_lookalike_linked')], [program('preload_threads')],

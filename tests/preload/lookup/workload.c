@@ -1,4 +1,4 @@
-/* The run of driver calls that each door's program makes; see workload.h. */
+/* The run of driver calls that each lookup path's program makes; see workload.h. */
 #include "tests/preload/lookup/workload.h"
 
 #include "tests/common/say.h"

@@ -1,11 +1,11 @@
-/* workload.h: the driver calls that every door must lead to, and a run that prints their results.
- */
+/* workload.h: the driver calls that every lookup path must lead to, and a run that prints their
+ * results. */
 #ifndef WORKLOAD_H
 #define WORKLOAD_H
 
 #include <cuda.h>
 
-/* Pointers as a program got them through its door; the names are the driver's. */
+/* Pointers as a program got them through its lookup path; the names are the driver's. */
 struct calls {
     CUresult (*cuInit)(unsigned);
     CUresult (*cuDeviceGet)(CUdevice *, int);

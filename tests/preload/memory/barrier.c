@@ -50,11 +50,11 @@ int main(int argc, char **argv)
     OK(cuMemAlloc(&other, 4096));
     OK(cuMemFree(other));
     uint32_t *words = host_words(way, &device);
-    for (uint32_t round = 0; round < 10; round++) {
+    for (uint32_t iteration = 0; iteration < 10; iteration++) {
         OK(cuMemAlloc(&other, 4096));
-        launch_fill(stream, device, WORDS, 100 * round);
+        launch_fill(stream, device, WORDS, 100 * iteration);
         OK(cuMemFree(other));
-        say("%s: wrong words %u", way, wrong_words(words, 100 * round));
+        say("%s: wrong words %u", way, wrong_words(words, 100 * iteration));
     }
     return 0;
 }

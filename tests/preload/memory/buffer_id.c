@@ -3,7 +3,7 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define ROUNDS 20
+#define ITERATIONS 20
 
 static unsigned long long id_of(CUdeviceptr p)
 {
@@ -15,12 +15,12 @@ static unsigned long long id_of(CUdeviceptr p)
 
 int main(void)
 {
-    unsigned long long seen[ROUNDS];
+    unsigned long long seen[ITERATIONS];
     CUdeviceptr p;
     int repeated = 0;
 
     device_open();
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ITERATIONS; i++) {
         OK(cuMemAlloc(&p, 1 << 20));
         seen[i] = id_of(p);
         if (id_of(p + 100) != seen[i])

@@ -90,10 +90,10 @@ int main(void)
     crosswise(primary, second);
     OK(cuCtxDestroy(second));
     OK(cuCtxSetCurrent(primary));
-    for (int round = 0; round < 3; round++)
+    for (int iteration = 0; iteration < 3; iteration++)
         destroyed_alive();
     OK(cuCtxSetCurrent(primary));
-    for (int round = 0; round < 3; round++)
+    for (int iteration = 0; iteration < 3; iteration++)
         reset_alive(primary);
     say("violations: %u", sim_violations());
     return 0;

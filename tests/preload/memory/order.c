@@ -4,27 +4,27 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define WORDS  20000
-#define BYTES  (WORDS * sizeof(uint32_t))
-#define ROUNDS 30
+#define WORDS      20000
+#define BYTES      (WORDS * sizeof(uint32_t))
+#define ITERATIONS 30
 
 /* The old owner's kernel on `old`, the new owner's on `next`, checked on the new owner's stream. */
-static void round_of(CUstream old, CUstream next, CUdeviceptr result, uint32_t round)
+static void iteration_of(CUstream old, CUstream next, CUdeviceptr result, uint32_t iteration)
 {
     CUdeviceptr first, second;
 
     OK(cuMemAlloc(&first, BYTES));
-    launch_fill(old, first, WORDS, 1000 * round);
-    launch_fill(old, first, WORDS, 1000 * round + 7);
+    launch_fill(old, first, WORDS, 1000 * iteration);
+    launch_fill(old, first, WORDS, 1000 * iteration + 7);
     OK(cuMemFree(first));
     OK(cuMemAlloc(&second, BYTES));
-    launch_fill(next, second, WORDS, 5000 * round);
-    launch_check(next, second, WORDS, 5000 * round, result);
+    launch_fill(next, second, WORDS, 5000 * iteration);
+    launch_check(next, second, WORDS, 5000 * iteration, result);
     OK(cuMemFree(second));
 }
 
 /* As above, the new owner being a blocking call of the host. */
-static uint32_t host_round(CUstream old, uint32_t round)
+static uint32_t host_iteration(CUstream old, uint32_t iteration)
 {
     CUdeviceptr first, second;
     uint32_t *words = malloc(BYTES), wrong;
@@ -32,14 +32,14 @@ static uint32_t host_round(CUstream old, uint32_t round)
     if (words == NULL)
         _exit(98);
     for (uint32_t i = 0; i < WORDS; i++)
-        words[i] = 9000 * round + i;
+        words[i] = 9000 * iteration + i;
     OK(cuMemAlloc(&first, BYTES));
     launch_fill(old, first, WORDS, 77);
     OK(cuMemFree(first));
     OK(cuMemAlloc(&second, BYTES));
     OK(cuMemcpyHtoD(second, words, BYTES));
     OK(cuStreamSynchronize(old));
-    wrong = count_wrong(second, WORDS, 9000 * round);
+    wrong = count_wrong(second, WORDS, 9000 * iteration);
     OK(cuMemFree(second));
     free(words);
     return wrong;
@@ -57,14 +57,14 @@ int main(int argc, char **argv)
     OK(cuMemsetD32(result, 0, 1));
     for (int i = 2; i < 4; i++)
         OK(cuStreamCreate(&streams[i], only_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
-    for (uint32_t round = 0; round < ROUNDS; round++)
-        round_of(streams[rand() % 4], streams[rand() % 4], result, round);
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++)
+        iteration_of(streams[rand() % 4], streams[rand() % 4], result, iteration);
     OK(cuCtxSynchronize());
     OK(cuMemcpyDtoH(&wrong, result, sizeof(wrong)));
     say("wrong words on the device: %u", wrong);
     wrong = 0;
-    for (uint32_t round = 0; round < ROUNDS; round++)
-        wrong += host_round(streams[rand() % 4], round);
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++)
+        wrong += host_iteration(streams[rand() % 4], iteration);
     say("wrong words on the host: %u", wrong);
     OK(cuMemFree(result));
     say("violations: %u", sim_violations());

@@ -154,7 +154,7 @@ static void *work(void *number)
 
     OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    for (uint32_t round = 0; round < 60; round++) {
+    for (uint32_t iteration = 0; iteration < 60; iteration++) {
         size_t bytes = ((size_t)(rand_r(&seed) % 48) + 1) * 64 * 1024;
         uint32_t words = (uint32_t)(bytes / sizeof(uint32_t));
         CUdeviceptr p, q;
@@ -162,9 +162,9 @@ static void *work(void *number)
         OK(cuMemAlloc(&p, bytes));
         OK(cuMemAlloc(&q, 4096));
         OK(cuMemsetD32Async(q, 0, 1, stream));
-        launch_fill(stream, p, words, round);
-        launch_check(stream, p, words, round, q);
-        if (round % 3 == 0)
+        launch_fill(stream, p, words, iteration);
+        launch_check(stream, p, words, iteration, q);
+        if (iteration % 3 == 0)
             OK(cuStreamSynchronize(stream));
         OK(cuMemFree(p));
         atomic_fetch_add(&all_wrong, count_wrong(q, 1, 0));

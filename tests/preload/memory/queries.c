@@ -6,8 +6,8 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define THREADS 4
-#define ROUNDS  20000
+#define THREADS    4
+#define ITERATIONS 20000
 
 /* Its own stream is done after its own free, whatever the other threads free and ask meanwhile. */
 static void *ask_often(void *context)
@@ -19,9 +19,9 @@ static void *ask_often(void *context)
     OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     OK(cuMemAlloc(&used, 4096));
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++) {
         OK(cuMemAlloc(&p, 4096));
-        launch_fill(stream, used, 16, round);
+        launch_fill(stream, used, 16, iteration);
         OK(cuMemFree(p));
         wrong += cuStreamQuery(stream) != CUDA_SUCCESS;
     }
@@ -58,15 +58,15 @@ int main(int argc, char **argv)
     OK(cuEventCreate(&start, CU_EVENT_DEFAULT));
     OK(cuEventCreate(&stop, CU_EVENT_DEFAULT));
     OK(cuMemAlloc(&used, 4096));
-    for (uint32_t round = 0; round < 5; round++) {
+    for (uint32_t iteration = 0; iteration < 5; iteration++) {
         OK(cuMemAlloc(&p, 4096));
         OK(cuEventRecord(start, stream));
-        launch_fill(stream, used, 1000, round);
+        launch_fill(stream, used, 1000, iteration);
         OK(cuEventRecord(stop, stream));
         OK(cuMemFree(p));
-        if (round % 3 == 0)
+        if (iteration % 3 == 0)
             SAY_CODE("stream", cuStreamQuery(stream));
-        if (round % 3 == 1)
+        if (iteration % 3 == 1)
             SAY_CODE("event", cuEventQuery(stop));
         SAY_CODE("time", cuEventElapsedTime(&ms, start, stop));
         say("    not negative: %d", ms >= 0);

@@ -357,7 +357,7 @@ static void threads_end(void)
 /* A plug-in's way: the driver opened, used and closed, again and again. */
 static void plug_in(void)
 {
-    for (int round = 0; round < 3; round++) {
+    for (int iteration = 0; iteration < 3; iteration++) {
         void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
         CUresult (*alloc)(CUdeviceptr *, size_t), (*release)(CUdeviceptr);
         CUdeviceptr p;

@@ -196,19 +196,19 @@ static void fill_half(CUstream stream, CUdeviceptr p, uint32_t first)
         launch_fill(stream, p, WORDS, first + i);
 }
 
-/* Rounds of eleven fills, of which a range says where they begin, and nobody waits. */
-static void go_round(void)
+/* Iterations of eleven fills, of which a range says where they begin, and nobody waits. */
+static void go_iteration(void)
 {
     CUstream stream;
     CUdeviceptr p;
 
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&p, WORDS * 4));
-    for (uint32_t round = 0; round < 60; round++) {
+    for (uint32_t iteration = 0; iteration < 60; iteration++) {
         nvtxRangePushA("step");
-        launch_fill(stream, p, WORDS, round);
+        launch_fill(stream, p, WORDS, iteration);
         fill_half(stream, p, 0);
-        fill_half(stream, p, round);
+        fill_half(stream, p, iteration);
     }
     OK(cuStreamSynchronize(stream));
     say("%u wrong", count_wrong(p, WORDS, 59 + FILLS / 2 - 1));
@@ -216,7 +216,7 @@ static void go_round(void)
     OK(cuStreamDestroy(stream));
 }
 
-/* A stream loses its name amid a round that repeats, and gets it back: the last kernel's words
+/* A stream loses its name amid an iteration that repeats, and gets it back: the last kernel's words
  * stay. */
 static void rename_stream(void)
 {
@@ -225,14 +225,15 @@ static void rename_stream(void)
 
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&p, WORDS * 4));
-    for (uint32_t round = 0; round < 30; round++) {
+    for (uint32_t iteration = 0; iteration < 30; iteration++) {
         nvtxNameCuStreamA(stream, "train");
-        fill_half(stream, p, round * 100);
-        if (round % 10 == 9)
+        fill_half(stream, p, iteration * 100);
+        if (iteration % 10 == 9)
             nvtxNameCuStreamA(stream, "x");
-        fill_half(stream, p, round * 100 + 50);
+        fill_half(stream, p, iteration * 100 + 50);
         OK(cuStreamSynchronize(stream));
-        say("round %u: %u wrong", round, count_wrong(p, WORDS, round * 100 + 50 + FILLS / 2 - 1));
+        say("iteration %u: %u wrong", iteration,
+            count_wrong(p, WORDS, iteration * 100 + 50 + FILLS / 2 - 1));
     }
     OK(cuMemFree(p));
     OK(cuStreamDestroy(stream));
@@ -246,8 +247,8 @@ int main(int argc, char **argv)
 #ifdef WITH_DRIVER
     if (argc > 1 && strcmp(argv[1], "again")) {
         (void)device_open();
-        if (!strcmp(argv[1], "round"))
-            go_round();
+        if (!strcmp(argv[1], "iteration"))
+            go_iteration();
         else
             rename_stream();
         return 0;

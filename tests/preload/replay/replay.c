@@ -163,20 +163,20 @@ static void tell(const char *what)
     tell_of(what, state);
 }
 
-/* The steps of one round before `last`: every other one has another parameter each time. */
-void part_of_round(CUstream stream, uint32_t round, unsigned from, unsigned last)
+/* The steps of one iteration before `last`: every other one has another parameter each time. */
+void part_of_iteration(CUstream stream, uint32_t iteration, unsigned from, unsigned last)
 {
     for (unsigned i = from; i < last; i++) {
         if (i == SIGNAL_AT)
-            send_signal(stream, round + 1);
-        step(stream, i, i % 2 ? i : round * 31 + i);
+            send_signal(stream, iteration + 1);
+        step(stream, i, i % 2 ? i : iteration * 31 + i);
     }
 }
 
-void rounds(CUstream stream, unsigned n)
+void iterations(CUstream stream, unsigned n)
 {
-    for (uint32_t round = 0; round < n; round++) {
-        part_of_round(stream, round, 0, STEPS);
+    for (uint32_t iteration = 0; iteration < n; iteration++) {
+        part_of_iteration(stream, iteration, 0, STEPS);
         OK(cuStreamSynchronize(stream));
     }
 }
@@ -196,8 +196,8 @@ static void exactly(void)
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     for (unsigned n = 1; n < 6; n++) {
-        rounds(stream, n);
-        tell("rounds");
+        iterations(stream, n);
+        tell("iterations");
     }
     for (uint32_t i = 0; i < 700; i++)
         step(stream, 3, 17);
@@ -217,21 +217,21 @@ static void diverging(void)
 {
     CUstream stream = new_stream(CU_STREAM_DEFAULT);
 
-    for (uint32_t round = 0; round < 40; round++) {
-        unsigned cut = round % 5 == 4 ? round % STEPS : STEPS;
+    for (uint32_t iteration = 0; iteration < 40; iteration++) {
+        unsigned cut = iteration % 5 == 4 ? iteration % STEPS : STEPS;
 
-        part_of_round(stream, round, 0, cut / 2);
-        if (round % 3 == 2)
-            OK(step_to(state, kernel_other, stream, 1, round));
-        if (round % 4 == 3)
-            OK(cuMemsetD32Async(state + STATE_BYTES - 4, round, 1, stream));
-        if (round % 7 == 5)
+        part_of_iteration(stream, iteration, 0, cut / 2);
+        if (iteration % 3 == 2)
+            OK(step_to(state, kernel_other, stream, 1, iteration));
+        if (iteration % 4 == 3)
+            OK(cuMemsetD32Async(state + STATE_BYTES - 4, iteration, 1, stream));
+        if (iteration % 7 == 5)
             tell("in the middle");
-        part_of_round(stream, round, cut / 2, cut);
-        if (round % 6 != 1)
+        part_of_iteration(stream, iteration, cut / 2, cut);
+        if (iteration % 6 != 1)
             OK(cuStreamSynchronize(stream));
-        if (round % 8 == 0)
-            tell("round");
+        if (iteration % 8 == 0)
+            tell("iteration");
     }
     tell("diverged");
 }
@@ -247,23 +247,23 @@ static void uploads(void)
 
     for (unsigned i = 0; i < 4; i++)
         OK(cuMemAlloc(&p[i], sizes[i]));
-    for (uint32_t round = 0; round < 12; round++) {
+    for (uint32_t iteration = 0; iteration < 12; iteration++) {
         uint32_t sum = 0;
 
         for (unsigned i = 0; i < 4; i++) {
-            memset(source, (int)(round * 7 + i), sizes[i]);
+            memset(source, (int)(iteration * 7 + i), sizes[i]);
             OK(cuMemcpyHtoDAsync(p[i], source, sizes[i], stream));
             memset(source, 0xee, sizes[i]);
-            step(stream, i, round);
+            step(stream, i, iteration);
         }
-        if (round % 3)
+        if (iteration % 3)
             OK(cuStreamSynchronize(stream));
-        for (unsigned i = 0; i < 4 && round % 2; i++) {
+        for (unsigned i = 0; i < 4 && iteration % 2; i++) {
             OK(cuMemcpyDtoHAsync(back, p[i], sizes[i], stream));
             for (size_t j = 0; j < sizes[i]; j++)
                 sum = sum * 31 + back[j];
         }
-        say("round %u: %08x", round, sum);
+        say("iteration %u: %08x", iteration, sum);
     }
     tell("uploads");
 }
@@ -277,12 +277,12 @@ static void pinned_copies(void)
     OK(cuMemAlloc(&p, 4096));
     OK(cuMemAllocHost((void **)&in, 4096));
     OK(cuMemHostAlloc((void **)&out, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
-    for (uint32_t round = 0; round < 20; round++) {
-        in[5] = round * 3;
+    for (uint32_t iteration = 0; iteration < 20; iteration++) {
+        in[5] = iteration * 3;
         OK(cuMemcpyHtoDAsync(p, in, 4096, stream));
-        OK(cuMemsetD32Async(p + 64, round, 3, stream));
+        OK(cuMemsetD32Async(p + 64, iteration, 3, stream));
         OK(cuMemcpyDtoHAsync(out, p, 4096, stream));
-        step(stream, 0, round);
+        step(stream, 0, iteration);
         OK(cuStreamSynchronize(stream));
         say("%u %u %u %u", out[5], out[16], out[18], out[19]);
     }
@@ -294,15 +294,15 @@ static void on_legacy(void)
 {
     CUstream blocking[2] = {new_stream(CU_STREAM_DEFAULT), new_stream(CU_STREAM_DEFAULT)};
 
-    for (uint32_t round = 0; round < 30; round++) {
-        part_of_round(blocking[0], round, 0, 6);
-        step(CU_STREAM_LEGACY, 20, round);
-        step(CU_STREAM_LEGACY, 21, round % 5 == 4 ? 1 : 0);
-        part_of_round(blocking[1], round, 6, STEPS);
-        step(CU_STREAM_LEGACY, 22, round);
-        if (round % 3 == 0)
-            OK(cuStreamSynchronize(round % 2 ? CU_STREAM_LEGACY : blocking[0]));
-        if (round % 10 == 9)
+    for (uint32_t iteration = 0; iteration < 30; iteration++) {
+        part_of_iteration(blocking[0], iteration, 0, 6);
+        step(CU_STREAM_LEGACY, 20, iteration);
+        step(CU_STREAM_LEGACY, 21, iteration % 5 == 4 ? 1 : 0);
+        part_of_iteration(blocking[1], iteration, 6, STEPS);
+        step(CU_STREAM_LEGACY, 22, iteration);
+        if (iteration % 3 == 0)
+            OK(cuStreamSynchronize(iteration % 2 ? CU_STREAM_LEGACY : blocking[0]));
+        if (iteration % 10 == 9)
             tell("between legacy and blocking streams");
     }
 }
@@ -321,12 +321,12 @@ static void sleeping(void)
                           32 + (random >> 16) % 32, 1, 1, 0, NULL, args, NULL));
     }
     tell("never the same");
-    for (uint32_t round = 0; round < 30; round++) {
-        part_of_round(beside, round, 0, STEPS);
-        step(NULL, 20, round);
-        part_of_round(beside, round, 4, 9);
-        step(CU_STREAM_LEGACY, 21, round);
-        if (round % 3 == 0)
+    for (uint32_t iteration = 0; iteration < 30; iteration++) {
+        part_of_iteration(beside, iteration, 0, STEPS);
+        step(NULL, 20, iteration);
+        part_of_iteration(beside, iteration, 4, 9);
+        step(CU_STREAM_LEGACY, 21, iteration);
+        if (iteration % 3 == 0)
             OK(cuStreamSynchronize(NULL));
     }
     tell("beside what is withheld");
@@ -335,19 +335,19 @@ static void sleeping(void)
         OK(cuStreamSynchronize(NULL));
     }
     tell("waited for, each");
-    for (uint32_t round = 0; round < 800; round++)
-        part_of_round(NULL, round, 0, STEPS);
-    tell("rounds again");
+    for (uint32_t iteration = 0; iteration < 800; iteration++)
+        part_of_iteration(NULL, iteration, 0, STEPS);
+    tell("iterations again");
 }
 
-/* Operations that are alike, in rounds that are waited for. */
-static void waited_rounds(void)
+/* Operations that are alike, in iterations that are waited for. */
+static void waited_iterations(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-    for (uint32_t round = 0; round < 40; round++) {
+    for (uint32_t iteration = 0; iteration < 40; iteration++) {
         for (uint32_t i = 0; i < 600; i++)
-            step(stream, 3, round);
+            step(stream, 3, iteration);
         OK(cuStreamSynchronize(stream));
     }
     tell("waited for");
@@ -377,19 +377,19 @@ static void with_events(void)
         OK(cuEventCreate(&timed[i % 2], CU_EVENT_DEFAULT));
     }
     OK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
-    for (uint32_t round = 0; round < 25; round++) {
+    for (uint32_t iteration = 0; iteration < 25; iteration++) {
         OK(cuEventRecord(timed[0], streams[0]));
-        part_of_round(streams[0], round, 0, 5);
+        part_of_iteration(streams[0], iteration, 0, 5);
         OK(cuEventRecord(fork, streams[0]));
         for (unsigned i = 1; i < 3; i++) {
             OK(cuStreamWaitEvent(streams[i], fork, 0));
             for (unsigned j = 0; j < 6; j++)
-                OK(step_to(p[i], kernel_step, streams[i], j, round % 2));
+                OK(step_to(p[i], kernel_step, streams[i], j, iteration % 2));
             OK(cuMemcpyDtoDAsync(state + STATE_BYTES - 16 * i, p[i], 16, streams[i]));
             OK(cuEventRecord(join[i], streams[i]));
             OK(cuStreamWaitEvent(streams[0], join[i], 0));
         }
-        part_of_round(streams[0], round, 5, STEPS);
+        part_of_iteration(streams[0], iteration, 5, STEPS);
         OK(cuEventRecord(timed[1], streams[0]));
         OK(cuEventSynchronize(timed[1]));
         int query = (int)cuEventQuery(timed[1]);
@@ -418,18 +418,18 @@ static void *worker_main(void *data)
     struct worker *worker = data;
 
     OK(cuCtxSetCurrent(shared_context));
-    for (uint32_t round = 0; round < 60; round++) {
+    for (uint32_t iteration = 0; iteration < 60; iteration++) {
         if (in_turns)
             (void)pthread_mutex_lock(&shared_mutex);
         for (unsigned i = 0; i < 6; i++) {
             if (!in_turns && worker->stream == shared_stream)
                 (void)pthread_mutex_lock(&shared_mutex);
             OK(step_to(worker->p, kernel_step, worker->stream, worker->number * 8 + i,
-                       i % 2 ? round : i));
+                       i % 2 ? iteration : i));
             if (!in_turns && worker->stream == shared_stream)
                 (void)pthread_mutex_unlock(&shared_mutex);
         }
-        if (round % 3 == 0)
+        if (iteration % 3 == 0)
             OK(cuStreamSynchronize(worker->stream));
         if (in_turns)
             (void)pthread_mutex_unlock(&shared_mutex);
@@ -466,10 +466,10 @@ static void *per_thread_main(void *data)
     struct worker *worker = data;
 
     OK(cuCtxSetCurrent(shared_context));
-    for (uint32_t round = 0; round < 8; round++) {
+    for (uint32_t iteration = 0; iteration < 8; iteration++) {
         for (unsigned i = 0; i < 6; i++)
-            OK(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i % 2 ? round : i));
-        if (round < 7)
+            OK(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, i, i % 2 ? iteration : i));
+        if (iteration < 7)
             OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
         else
             OK(step_to(worker->p, kernel_step, CU_STREAM_PER_THREAD, 0, 0));
@@ -532,7 +532,7 @@ static void capturing_beside(void)
         size_t n = 0;
 
         OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-        part_of_round(stream, turn, 0, STEPS);
+        part_of_iteration(stream, turn, 0, STEPS);
         OK(cuStreamEndCapture(stream, &graph));
         OK(cuGraphGetNodes(graph, NULL, &n));
         if (n != STEPS + 1)
@@ -540,7 +540,7 @@ static void capturing_beside(void)
         OK(cuGraphInstantiate(&exec, graph, 0));
         for (unsigned i = 0; i < 3; i++)
             OK(cuGraphLaunch(exec, stream));
-        part_of_round(stream, turn, 0, STEPS);
+        part_of_iteration(stream, turn, 0, STEPS);
         OK(cuGraphExecDestroy(exec));
         OK(cuGraphDestroy(graph));
     }
@@ -563,11 +563,11 @@ static void many_streams(void)
         p[i] = all + i * STATE_BYTES;
         streams[i] = new_stream(i % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
     }
-    for (uint32_t round = 0; round < 4; round++) {
+    for (uint32_t iteration = 0; iteration < 4; iteration++) {
         for (unsigned i = 0; i < 700; i++)
             for (unsigned j = 0; j < 5; j++)
-                OK(step_to(p[i], kernel_step, streams[i], j, i % 2 ? j : round));
-        for (unsigned i = 0; i < 700; i += 1 + round)
+                OK(step_to(p[i], kernel_step, streams[i], j, i % 2 ? j : iteration));
+        for (unsigned i = 0; i < 700; i += 1 + iteration)
             OK(cuStreamSynchronize(streams[i]));
     }
     for (unsigned i = 0; i < 700; i += 23)
@@ -597,11 +597,11 @@ static void polling(void)
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     unsigned ms = 20000, seen = 0;
 
-    rounds(stream, 6);
-    for (uint32_t round = 10; round < 20; round++) {
-        part_of_round(stream, round, 0, SIGNAL_AT + 2);
-        seen += signal_comes(round + 1, ms);
-        part_of_round(stream, round, SIGNAL_AT + 2, STEPS);
+    iterations(stream, 6);
+    for (uint32_t iteration = 10; iteration < 20; iteration++) {
+        part_of_iteration(stream, iteration, 0, SIGNAL_AT + 2);
+        seen += signal_comes(iteration + 1, ms);
+        part_of_iteration(stream, iteration, SIGNAL_AT + 2, STEPS);
         OK(cuStreamSynchronize(stream));
     }
     say("signals seen: %u", seen);
@@ -612,12 +612,12 @@ static void polling(void)
  * done. */
 static void known_to_be_done(void)
 {
-    rounds(CU_STREAM_PER_THREAD, 4);
-    for (uint32_t round = 4; round < 20; round++) {
-        part_of_round(CU_STREAM_PER_THREAD, round, 0, 6); /* a part of what is known */
-        (void)signal_comes(round + 1, 5000);
-        send_signal(CU_STREAM_LEGACY, 1000 + round);
-        bool came = signal_comes(1000 + round, 5000);
+    iterations(CU_STREAM_PER_THREAD, 4);
+    for (uint32_t iteration = 4; iteration < 20; iteration++) {
+        part_of_iteration(CU_STREAM_PER_THREAD, iteration, 0, 6); /* a part of what is known */
+        (void)signal_comes(iteration + 1, 5000);
+        send_signal(CU_STREAM_LEGACY, 1000 + iteration);
+        bool came = signal_comes(1000 + iteration, 5000);
         int query = (int)cuStreamQuery(CU_STREAM_PER_THREAD);
         say("signal %d, query %d", came, query);
     }
@@ -648,13 +648,13 @@ static void spinning(void)
     CUdeviceptr beside = new_state();
     CUfunction await = await_kernel(); /* a call that sends out what is withheld: not in the loop */
 
-    for (uint32_t round = 0; round < 12; round++) {
+    for (uint32_t iteration = 0; iteration < 12; iteration++) {
         __atomic_store_n(sign + 16, 0, __ATOMIC_RELEASE);
-        part_of_round(stream, round, 0, 4);
+        part_of_iteration(stream, iteration, 0, 4);
         launch_await(await, stream);
-        part_of_round(stream, round, 4, STEPS);
+        part_of_iteration(stream, iteration, 4, STEPS);
         for (uint32_t i = 0; i < 6; i++)
-            OK(step_to(beside, kernel_step, other, i, round));
+            OK(step_to(beside, kernel_step, other, i, iteration));
         OK(cuStreamSynchronize(other));
         __atomic_store_n(sign + 16, 1, __ATOMIC_RELEASE);
         OK(cuStreamSynchronize(stream));
@@ -671,9 +671,9 @@ static void faulting(bool released)
     CUdeviceptr p;
     size_t bytes;
 
-    rounds(stream, 6);
+    iterations(stream, 6);
     tell("before");
-    part_of_round(stream, 7, 0, 5);
+    part_of_iteration(stream, 7, 0, 5);
     OK(step_to(0x1234000, kernel_step, stream, 5, 5));
     if (released) /* which may tell of the fault already */
         (void)step_to(state, kernel_other, stream, 5, 5);
@@ -695,15 +695,15 @@ static void unloading(void)
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     for (unsigned turn = 0; turn < 6; turn++) {
-        rounds(stream, 5);
-        part_of_round(stream, 7, 0, 7);
+        iterations(stream, 5);
+        part_of_iteration(stream, 7, 0, 7);
         OK(cuModuleUnload(module_of_steps));
         load_steps(turn % 2);
         tell("unloaded");
     }
-    part_of_round(stream, 7, 0, 7);
+    part_of_iteration(stream, 7, 0, 7);
     OK(cuFuncSetAttribute(kernel_step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096));
-    part_of_round(stream, 7, 7, STEPS);
+    part_of_iteration(stream, 7, 7, STEPS);
     tell("changed");
 }
 
@@ -715,8 +715,8 @@ static void streams_again(void)
         CUstream stream = new_stream(turn % 3 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
 
         state = states[turn] = new_state();
-        rounds(stream, 4);
-        part_of_round(stream, turn, 0, turn % STEPS);
+        iterations(stream, 4);
+        part_of_iteration(stream, turn, 0, turn % STEPS);
         OK(cuStreamDestroy(stream));
         if (turn % 2)
             tell("stream gone");
@@ -735,15 +735,15 @@ static void contexts_again(void)
 
     OK(cuCtxGetCurrent(&home));
     for (unsigned turn = 0; turn < 5; turn++) {
-        rounds(first, 4);
-        part_of_round(first, 9, 0, 6);
+        iterations(first, 4);
+        part_of_iteration(first, 9, 0, 6);
         OK(cuCtxCreate(&context, NULL, 0, 0));
         load_steps(false);
         state = new_state();
         CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-        rounds(stream, 4);
+        iterations(stream, 4);
         tell("in another context");
-        part_of_round(stream, 9, 0, 6);
+        part_of_iteration(stream, 9, 0, 6);
         if (turn % 2)
             OK(cuCtxSetCurrent(home));
         OK(cuCtxDestroy(context));
@@ -753,7 +753,7 @@ static void contexts_again(void)
         kernel_signal = kept[2];
         module_of_steps = kept_module;
         state = kept_state;
-        part_of_round(first, 9, 6, STEPS);
+        part_of_iteration(first, 9, 6, STEPS);
         tell("at home");
     }
 }
@@ -763,9 +763,9 @@ static void resetting(void)
     for (unsigned turn = 0; turn < 4; turn++) {
         CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-        rounds(stream, 5);
+        iterations(stream, 5);
         tell("before a reset");
-        part_of_round(stream, 9, 0, 6);
+        part_of_iteration(stream, 9, 0, 6);
         OK(cuDevicePrimaryCtxReset(0));
         device_open();
         load_steps(turn % 2);
@@ -779,21 +779,21 @@ static void allocating(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-    for (uint32_t round = 0; round < 20; round++) {
+    for (uint32_t iteration = 0; iteration < 20; iteration++) {
         CUdeviceptr p, q;
 
         OK(cuMemAlloc(&p, STATE_BYTES));
         OK(cuMemAllocAsync(&q, STATE_BYTES, stream));
         OK(cuMemsetD8Async(p, 1, STATE_BYTES, stream));
         OK(cuMemsetD8Async(q, 2, STATE_BYTES, stream));
-        part_of_round(stream, round, 0, 5);
-        OK(step_to(p, kernel_step, stream, 1, round));
-        OK(step_to(q, kernel_step, stream, 1, round));
+        part_of_iteration(stream, iteration, 0, 5);
+        OK(step_to(p, kernel_step, stream, 1, iteration));
+        OK(step_to(q, kernel_step, stream, 1, iteration));
         OK(cuMemcpyDtoDAsync(state + STATE_BYTES - 8, p + 4, 4, stream));
         OK(cuMemcpyDtoDAsync(state + STATE_BYTES - 4, q + 4, 4, stream));
         OK(cuMemFreeAsync(q, stream));
-        if (round % 2)
-            part_of_round(stream, round, 5, STEPS);
+        if (iteration % 2)
+            part_of_iteration(stream, iteration, 5, STEPS);
         OK(cuMemFree(p));
     }
     tell("allocated and freed");
@@ -813,11 +813,11 @@ static void capturing(void)
         CUgraphExec exec;
         size_t n = 0;
 
-        rounds(stream, 4);
-        part_of_round(stream, turn, 0, 6);
+        iterations(stream, 4);
+        part_of_iteration(stream, turn, 0, 6);
         OK(step_to(p, kernel_step, other, 1, turn));
         OK(cuStreamBeginCapture(stream, modes[turn % 3]));
-        part_of_round(stream, turn, 0, STEPS);
+        part_of_iteration(stream, turn, 0, STEPS);
         OK(step_to(p, kernel_step, other, 2, turn));
         OK(cuStreamEndCapture(stream, &graph));
         OK(cuGraphGetNodes(graph, NULL, &n));
@@ -825,7 +825,7 @@ static void capturing(void)
         OK(cuGraphInstantiate(&exec, graph, 0));
         for (unsigned i = 0; i < 8; i++) {
             OK(cuGraphLaunch(exec, stream));
-            part_of_round(stream, i, 0, i);
+            part_of_iteration(stream, i, 0, i);
         }
         OK(cuGraphExecDestroy(exec));
         OK(cuGraphDestroy(graph));
@@ -847,12 +847,12 @@ static void host_functions(void)
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     static uint32_t counts[4];
 
-    for (uint32_t round = 0; round < 30; round++) {
-        part_of_round(stream, round, 0, 3);
+    for (uint32_t iteration = 0; iteration < 30; iteration++) {
+        part_of_iteration(stream, iteration, 0, 3);
         OK(cuLaunchHostFunc(stream, count_calls, counts));
-        part_of_round(stream, round, 3, 6);
-        OK(cuLaunchHostFunc(stream, count_calls, counts + round % 2 * 2));
-        if (round % 4 == 0) {
+        part_of_iteration(stream, iteration, 3, 6);
+        OK(cuLaunchHostFunc(stream, count_calls, counts + iteration % 2 * 2));
+        if (iteration % 4 == 0) {
             OK(cuStreamSynchronize(stream));
             say("%u %08x %u %08x", counts[0], counts[1], counts[2], counts[3]);
         }
@@ -878,10 +878,10 @@ static void ending(const char *how)
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     pthread_t thread;
 
-    for (uint32_t round = 0; round < 6; round++) {
+    for (uint32_t iteration = 0; iteration < 6; iteration++) {
         for (uint32_t i = 0; i < 8; i++)
-            launch_speak(stream, round * 10 + i);
-        if (round < 5)
+            launch_speak(stream, iteration * 10 + i);
+        if (iteration < 5)
             OK(cuStreamSynchronize(stream));
     }
     for (uint32_t i = 0; i < 5; i++)
@@ -904,11 +904,11 @@ static void forking(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-    rounds(stream, 5);
+    iterations(stream, 5);
     for (unsigned turn = 0; turn < 6; turn++) {
         int status;
 
-        part_of_round(stream, turn, 0, 6);
+        part_of_iteration(stream, turn, 0, 6);
         pid_t child = fork();
         if (!child) {
             if (turn % 3 == 0)
@@ -919,7 +919,7 @@ static void forking(void)
         }
         OK(waitpid(child, &status, 0) != child);
         say("child: %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-        part_of_round(stream, turn, 6, STEPS);
+        part_of_iteration(stream, turn, 6, STEPS);
         OK(cuStreamSynchronize(stream));
     }
     tell("forked");
@@ -932,22 +932,22 @@ static void stream_ordered(void)
     CUstream streams[2] = {new_stream(CU_STREAM_DEFAULT), new_stream(CU_STREAM_DEFAULT)};
     CUdeviceptr copy = new_state(), temporary;
 
-    for (uint32_t round = 0; round < 30; round++) {
+    for (uint32_t iteration = 0; iteration < 30; iteration++) {
         for (unsigned i = 0; i < 4; i++)
-            step(streams[0], i, round);
+            step(streams[0], i, iteration);
         OK(cuMemAllocAsync(&temporary, 64, CU_STREAM_LEGACY));
         OK(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, streams[1]));
         OK(cuMemFreeAsync(temporary, CU_STREAM_LEGACY));
         OK(cuStreamSynchronize(streams[1]));
         tell_of("behind the legacy stream", copy);
     }
-    for (uint32_t round = 0; round < 30; round++) {
+    for (uint32_t iteration = 0; iteration < 30; iteration++) {
         for (unsigned i = 0; i < 4; i++)
-            step(CU_STREAM_PER_THREAD, i, round);
+            step(CU_STREAM_PER_THREAD, i, iteration);
         OK(cuMemAllocAsync(&temporary, STATE_BYTES, CU_STREAM_PER_THREAD));
         OK(cuMemsetD8Async(temporary, 0, STATE_BYTES, CU_STREAM_PER_THREAD));
-        OK(step_to(temporary, kernel_step, CU_STREAM_PER_THREAD, 1, round));
-        if (round % 3 == 2)
+        OK(step_to(temporary, kernel_step, CU_STREAM_PER_THREAD, 1, iteration));
+        if (iteration % 3 == 2)
             (void)usleep(5000); /* the watchdog's turn */
         OK(cuMemcpyDtoDAsync(copy, temporary, 64, CU_STREAM_PER_THREAD));
         OK(cuMemFreeAsync(temporary, CU_STREAM_PER_THREAD));
@@ -964,19 +964,20 @@ static void clustered(void)
     const CUfunction_attribute width = CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-    for (uint32_t round = 0; round < 60; round++) {
-        if (round % 20 == 5)
+    for (uint32_t iteration = 0; iteration < 60; iteration++) {
+        if (iteration % 20 == 5)
             OK(cuFuncSetAttribute(kernel_step, width, 2));
-        if (round % 20 == 15)
+        if (iteration % 20 == 15)
             OK(cuFuncSetAttribute(kernel_step, width, 0));
         for (unsigned i = 0; i < STEPS; i++) {
-            uint32_t grid = i == 7 && round % 6 == 5 ? 3 : 2 + 2 * (round % 3 == 2), value = round;
+            uint32_t grid = i == 7 && iteration % 6 == 5 ? 3 : 2 + 2 * (iteration % 3 == 2),
+                     value = iteration;
             void *args[] = {&state, &i, &value};
             CUresult result =
                 cuLaunchKernel(kernel_step, grid, 1, 1, 32, 1, 1, 0, stream, args, NULL);
 
             if (result)
-                say("round %u, step %u: %d", round, i, (int)result);
+                say("iteration %u, step %u: %d", iteration, i, (int)result);
         }
         OK(cuStreamSynchronize(stream));
     }
@@ -1000,7 +1001,7 @@ static const struct {
     {"resetting", resetting},     {"host", host_functions},
     {"forking", forking},         {"clustered", clustered},
     {"ordered", stream_ordered},  {"sleeping", sleeping},
-    {"known", known_to_be_done},  {"waited", waited_rounds},
+    {"known", known_to_be_done},  {"waited", waited_iterations},
     {"running", running_on},
 };
 

@@ -1,4 +1,4 @@
-/* replay.h: what the parts of the program of rounds share. */
+/* replay.h: what the parts of the program of iterations share. */
 #ifndef REPLAY_H
 #define REPLAY_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 #define STATE_BYTES 512u
-#define STEPS       12u /* of a round */
+#define STEPS       12u /* of an iteration */
 #define SIGNAL_AT \
-    4u /* before that one, a kernel writes the number of the round where the host sees it */
+    4u /* before that one, a kernel writes the number of the iteration where the host sees it */
 
 extern CUfunction kernel_step, kernel_other, kernel_signal;
 extern CUmodule module_of_steps;
@@ -23,8 +23,8 @@ void send_signal(CUstream stream, uint32_t value);
 /* Without any call of the driver. */
 bool signal_comes(uint32_t value, unsigned ms);
 void tell_of(const char *what, CUdeviceptr p);
-void part_of_round(CUstream stream, uint32_t round, unsigned from, unsigned last);
-void rounds(CUstream stream, unsigned n);
+void part_of_iteration(CUstream stream, uint32_t iteration, unsigned from, unsigned last);
+void iterations(CUstream stream, unsigned n);
 CUstream new_stream(unsigned flags);
 
 /* replay_flush.c: a call of the driver with work outstanding: does the work go on by itself

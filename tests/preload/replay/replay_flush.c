@@ -359,13 +359,13 @@ static void one_call(size_t i)
     bool seen;
 
     make_its(calls[i].blocking);
-    rounds(its.stream, 6);
-    part_of_round(its.stream, 100, 0, SIGNAL_AT + 3);
+    iterations(its.stream, 6);
+    part_of_iteration(its.stream, 100, 0, SIGNAL_AT + 3);
     code = calls[i].call();
     seen = signal_comes(101, calls[i].call == do_nothing ? UNSEEN_MS : SEEN_MS);
     say("%s: %d, seen %d", calls[i].name, (int)code, seen);
     if (its.stream)
-        part_of_round(its.stream, 100, SIGNAL_AT + 3, STEPS);
+        part_of_iteration(its.stream, 100, SIGNAL_AT + 3, STEPS);
     tell_of("then", state);
 }
 

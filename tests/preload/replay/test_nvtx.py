@@ -42,9 +42,9 @@ class Ranges(Case):
             self.assertEqual(self.counted(path, 'step@', 'again'), 2 * DEFAULT)
 
     def test_begin_the_graphs(self):
-        """A graph ends where a round of eleven operations does; short ones go out by twos."""
+        """A graph ends where an iteration of eleven operations does; short ones go out by twos."""
         for path in PROGRAMS:
-            for _, result in self.same([path, 'round'], seeds=SEEDS, variants=[
+            for _, result in self.same([path, 'iteration'], seeds=SEEDS, variants=[
                     dict(settings('step'), ALLOGRAFT_GRAPH_SEGMENT='iteration', ALLOGRAFT_GRAPH_PROFIT='0',
                          ALLOGRAFT_GRAPH_HOLD_US='60000000')]):
                 replay = result.report()['replay']

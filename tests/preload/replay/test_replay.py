@@ -97,11 +97,11 @@ class Replay(Case):
                 self.replayed(result)
                 self.assertGreaterEqual(replay['naps'], 2)
                 self.assertGreaterEqual(replay['passed_asleep'], 4096)
-                # Of the last rounds, after at most 4096 operations asleep.
+                # Of the last iterations, after at most 4096 operations asleep.
                 self.assertGreater(replay['replayed'], 4500)
 
-    def test_rounds_lie_between_waits(self):
-        """The host's time for a part of a round says nothing of the program's."""
+    def test_iterations_lie_between_waits(self):
+        """The host's time for a part of an iteration says nothing of the program's."""
         for _, result in self.part('waited', variants=[PLAIN]):
             replay = result.report()['replay']
             self.assertGreaterEqual(replay['iterations'], 40)

@@ -1,4 +1,4 @@
-# Functions of the driver that are not hooked see what was withheld, whichever door they came through.
+# Functions of the driver that are not hooked see what was withheld, whichever lookup path they came through.
 
 import re
 import unittest
@@ -8,7 +8,7 @@ from harness import RUNTIME, SEEDS, Case, main, program
 HELD = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0',
         'ALLOGRAFT_GRAPH_HOLD_US': '60000000'}
 OFF = ({}, {'ALLOGRAFT_GRAPH': 'off'}, dict(HELD, ALLOGRAFT_DISABLE='1'))
-DOORS = ('linked', 'dlsym', 'get_proc')
+LOOKUPS = ('linked', 'dlsym', 'get_proc')
 OWNERS = r'^cu.* belongs to|the same twice'
 DRIVER, OURS = 'libcuda.so.1', 'liballograft.so'
 
@@ -18,13 +18,13 @@ def owners(result):
 
 
 class Trampolines(Case):
-    def through(self, door, variants, **more):
-        return self.same([program('preload_trampolines'), door], variants=variants, drop=OWNERS, **more)
+    def through(self, lookup, variants, **more):
+        return self.same([program('preload_trampolines'), lookup], variants=variants, drop=OWNERS, **more)
 
-    def test_doors(self):
-        for door in DOORS:
-            for _, result in self.through(door, [HELD], seeds=SEEDS):
-                with self.subTest(door=door):
+    def test_lookups(self):
+        for lookup in LOOKUPS:
+            for _, result in self.through(lookup, [HELD], seeds=SEEDS):
+                with self.subTest(lookup=lookup):
                     replay = result.report()['replay']
                     self.assertGreater(replay['withheld'], 100)
                     self.assertEqual(replay['withheld'], replay['replayed'] + replay['released'])
@@ -37,11 +37,11 @@ class Trampolines(Case):
                     self.assertNotIn('twice: 0', result.out)
 
     def test_without_replay(self):
-        for door in DOORS[1:]:
-            for variant, result in self.through(door, OFF):
-                if door == 'dlsym' and 'ALLOGRAFT_DISABLE' in variant:
+        for lookup in LOOKUPS[1:]:
+            for variant, result in self.through(lookup, OFF):
+                if lookup == 'dlsym' and 'ALLOGRAFT_DISABLE' in variant:
                     continue
-                with self.subTest(door=door, variant=variant):
+                with self.subTest(lookup=lookup, variant=variant):
                     found = owners(result)
                     self.assertEqual(len(found), 6)
                     self.assertEqual(set(found.values()), {DRIVER})
@@ -51,7 +51,7 @@ class Trampolines(Case):
             self.assertGreater(result.report()['replay']['withheld'], 100)
 
     def library(self, *words):
-        """Rounds in which a library looks, by functions of the driver that it is bound to."""
+        """Iterations in which a library looks, by functions of the driver that it is bound to."""
         results = self.same([program('preload_trampolines'), *words], variants=[HELD], quiet=False)
         self.assertEqual(len(results), 1)
         return results[0][1].report()['replay'], results[0][1].err

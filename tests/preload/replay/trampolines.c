@@ -1,14 +1,14 @@
 /* Goes round with a kernel, and in between calls functions of the driver that are not hooked, found
- * by the door that its argument names: each must see what the kernels before it have done. */
+ * by the lookup path that its argument names: each must see what the kernels before it did. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define WORDS   16u
-#define KERNELS 6u
-#define ROUNDS  12u
+#define WORDS      16u
+#define KERNELS    6u
+#define ITERATIONS 12u
 
 /* Nothing is linked with what no list knows: it is looked up in any case. */
 #define LINKED_cuMemcpyDtoH_v2        cuMemcpyDtoH_v2
@@ -59,14 +59,14 @@ static void *get(const char *base, int version)
     return function;
 }
 
-static void find_all(const char *door)
+static void find_all(const char *lookup)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
 #define FIND(symbol, base, version)                       \
-    if (strcmp(door, "linked") == 0)                      \
+    if (strcmp(lookup, "linked") == 0)                    \
         found.symbol = LINKED_##symbol;                   \
-    else if (strcmp(door, "dlsym") == 0)                  \
+    else if (strcmp(lookup, "dlsym") == 0)                \
         *(void **)&found.symbol = dlsym(driver, #symbol); \
     else                                                  \
         *(void **)&found.symbol = get(#base, version);    \
@@ -128,17 +128,17 @@ static void by_nothing_that_looks(CUstream stream)
 }
 
 /* Kernels that are withheld once that has repeated, and a look at what the last one wrote. */
-static void rounds(const char *what, CUstream stream, void (*look)(CUstream stream))
+static void iterations(const char *what, CUstream stream, void (*look)(CUstream stream))
 {
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++) {
         for (uint32_t i = 0; i < KERNELS; i++) {
-            last_value = round * 1000 + i * 100;
+            last_value = iteration * 1000 + i * 100;
             launch_fill(stream, memory, WORDS, last_value);
             /* In the middle, every other time: what is withheld then might become longer. */
-            if (i == KERNELS / (1 + round % 2) - 1)
+            if (i == KERNELS / (1 + iteration % 2) - 1)
                 look(stream);
         }
-        say("%s %u: %u %u", what, round, copied[0], copied[WORDS - 1]);
+        say("%s %u: %u %u", what, iteration, copied[0], copied[WORDS - 1]);
     }
 }
 
@@ -160,7 +160,7 @@ static int with_old_calls(void)
     (void)device_open();
     OK(cuMemAlloc(&memory, sizeof(copied)));
     OK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
-    rounds("before", streams[0], by_nothing_that_looks);
+    iterations("before", streams[0], by_nothing_that_looks);
     *(void **)&old_destroy = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamDestroy");
     OK(cuStreamSynchronize(streams[0]));
     OK(old_destroy(streams[0]));
@@ -169,7 +169,7 @@ static int with_old_calls(void)
     } while (streams[n] != streams[0] && n < 63);
     OK(cuMemAlloc(&wrong, sizeof(uint32_t)));
     OK(cuMemsetD32(wrong, 0, 1));
-    rounds("after", streams[n], by_legacy_kernel);
+    iterations("after", streams[n], by_legacy_kernel);
     OK(cuMemcpyDtoH(copied, wrong, sizeof(uint32_t)));
     say("wrong words: %u", copied[0]);
     return 0;
@@ -213,9 +213,9 @@ static int with_library(char **argv)
     OK(cuMemAlloc(&memory, sizeof(copied)));
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     if (late)
-        rounds("before", stream, by_nothing_that_looks);
+        iterations("before", stream, by_nothing_that_looks);
     open_library(argv[3], flags);
-    rounds("library", stream, by_library);
+    iterations("library", stream, by_library);
     return 0;
 }
 
@@ -231,11 +231,11 @@ int main(int argc, char **argv)
     find_all(argc > 1 ? argv[1] : "linked");
     OK(cuMemAlloc(&memory, sizeof(copied)));
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-    rounds("copy", stream, by_copy);
-    rounds("2-D copy", stream, by_shaped_copy);
-    rounds("batch", stream, by_batch);
-    rounds("future", stream, by_future);
-    rounds("still", stream, by_nothing_that_looks);
+    iterations("copy", stream, by_copy);
+    iterations("2-D copy", stream, by_shaped_copy);
+    iterations("batch", stream, by_batch);
+    iterations("future", stream, by_future);
+    iterations("still", stream, by_nothing_that_looks);
     OK(cuMemFree(memory));
     return 0;
 }

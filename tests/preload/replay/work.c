@@ -1,6 +1,7 @@
-/* Rounds of stream work made by every call there is for it, good ones and bad: the same codes and
- * bytes, whether the work is launched as graphs or not. Arguments: which part, and on which stream
- * ("null", "blocking", "nonblocking"). Codes that are no success are said where they come. */
+/* Iterations of stream work made by every call there is for it, good ones and bad: the same
+ * codes and bytes, whether the work is launched as graphs or not. Arguments: which part, and on
+ * which stream ("null", "blocking", "nonblocking"). Codes that are no success are said where
+ * they come. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +9,16 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define ROUNDS 9
-#define BYTES  (1u << 19) /* more than a slot of the ring has */
-#define PITCH  1024u
+#define ITERATIONS 9
+#define BYTES      (1u << 19) /* more than a slot of the ring has */
+#define PITCH      1024u
 
 static CUfunction kernel_fold, kernel_nothing;
 static CUkernel kernel_fold_too; /* the other kind of handle */
 static CUstream stream;
 static CUdeviceptr block[4];
 static unsigned char *pinned[2], *pageable;
-static unsigned rounds;
+static unsigned iterations;
 
 /* to, from, n, value: folds n words of one block into another. */
 static void fold(const struct sim_kernel_call *call)
@@ -88,8 +89,8 @@ static uint32_t sum_of(const unsigned char *bytes, size_t n)
     return (uint32_t)(sum ^ sum >> 32);
 }
 
-/* All there is, at the end of a round. */
-static void say_round(void)
+/* All there is, at the end of an iteration. */
+static void say_iteration(void)
 {
     static unsigned char copy[BYTES];
 
@@ -128,51 +129,51 @@ static void fold_often(uint32_t value)
 
 /* --- copies --- */
 
-static void copies(unsigned round)
+static void copies(unsigned iteration)
 {
     const size_t half = BYTES / 2;
 
-    upload(block[0], 4096, (unsigned char)round);
-    upload(block[0] + 4096, 100, (unsigned char)(round + 1)); /* shares a slot */
-    fold_into(kernel_fold, block[1], block[0], round);
-    upload(block[0], 65536, (unsigned char)(round + 2));
-    upload(block[0] + 8192, BYTES / 4, (unsigned char)(round + 3));
-    SAY_CODE("within", cuMemcpyDtoDAsync(block[2] + round * 4, block[0], half, stream));
+    upload(block[0], 4096, (unsigned char)iteration);
+    upload(block[0] + 4096, 100, (unsigned char)(iteration + 1)); /* shares a slot */
+    fold_into(kernel_fold, block[1], block[0], iteration);
+    upload(block[0], 65536, (unsigned char)(iteration + 2));
+    upload(block[0] + 8192, BYTES / 4, (unsigned char)(iteration + 3));
+    SAY_CODE("within", cuMemcpyDtoDAsync(block[2] + iteration * 4, block[0], half, stream));
     SAY_CODE("any, within", cuMemcpyAsync(block[2] + half, block[1], half, stream));
     SAY_CODE("any, in", cuMemcpyAsync(block[3], (CUdeviceptr)(uintptr_t)pinned[1], half, stream));
-    pageable[0] = (unsigned char)round;
+    pageable[0] = (unsigned char)iteration;
     SAY_CODE("any, pageable",
              cuMemcpyAsync(block[3] + half, (CUdeviceptr)(uintptr_t)pageable, 5000, stream));
     pageable[0] = 0xdd;
     SAY_CODE("any, out", cuMemcpyAsync((CUdeviceptr)(uintptr_t)pinned[0], block[2], half, stream));
-    SAY_CODE("in", cuMemcpyHtoDAsync(block[1] + half, pinned[1] + round, 4096, stream));
+    SAY_CODE("in", cuMemcpyHtoDAsync(block[1] + half, pinned[1] + iteration, 4096, stream));
     SAY_CODE("out", cuMemcpyDtoHAsync(pinned[0] + half, block[1], half, stream));
 }
 
 /* Larger than a slot, or than the ring has room for. */
-static void large(unsigned round)
+static void large(unsigned iteration)
 {
-    upload(block[0], BYTES, (unsigned char)round);
-    fold_into(kernel_fold, block[1], block[0], round);
+    upload(block[0], BYTES, (unsigned char)iteration);
+    fold_into(kernel_fold, block[1], block[0], iteration);
     for (unsigned i = 0; i < 12; i++) {
-        upload(block[2] + i * 8192, 8000, (unsigned char)(round + i));
-        fold_into(kernel_fold, block[1], block[2] + i * 8192, round + i);
+        upload(block[2] + i * 8192, 8000, (unsigned char)(iteration + i));
+        fold_into(kernel_fold, block[1], block[2] + i * 8192, iteration + i);
     }
 }
 
 /* To pageable memory the call waits. */
-static void downloads(unsigned round)
+static void downloads(unsigned iteration)
 {
-    fold_often(round);
+    fold_often(iteration);
     SAY_CODE("out", cuMemcpyDtoHAsync(pageable, block[1], 4096, stream));
     OK(cuStreamSynchronize(stream));
     say("pageable: %08x", sum_of(pageable, 4096));
-    fold_often(round + 1);
+    fold_often(iteration + 1);
     SAY_CODE("any, out",
              cuMemcpyAsync((CUdeviceptr)(uintptr_t)pageable, block[1] + 64, 70000, stream));
     OK(cuStreamSynchronize(stream));
     say("pageable: %08x", sum_of(pageable, 70000));
-    fold_into(kernel_fold, block[2], block[1], round);
+    fold_into(kernel_fold, block[2], block[1], iteration);
 }
 
 static CUDA_MEMCPY2D rectangle(CUdeviceptr to, CUdeviceptr from)
@@ -206,12 +207,12 @@ static CUDA_MEMCPY3D box(CUdeviceptr to, CUdeviceptr from)
                            .Depth = 5};
 }
 
-static void shapes(unsigned round)
+static void shapes(unsigned iteration)
 {
     CUDA_MEMCPY2D flat = rectangle(block[1], block[0]);
     CUDA_MEMCPY3D deep = box(block[2], block[1]);
 
-    fold_into(kernel_fold, block[0], block[3], round);
+    fold_into(kernel_fold, block[0], block[3], iteration);
     SAY_CODE("2D", cuMemcpy2DAsync(&flat, stream));
     SAY_CODE("3D", cuMemcpy3DAsync(&deep, stream));
     flat.dstMemoryType = CU_MEMORYTYPE_HOST;
@@ -220,47 +221,50 @@ static void shapes(unsigned round)
     flat = rectangle(block[1] + 65536, 0);
     flat.srcMemoryType = CU_MEMORYTYPE_HOST;
     flat.srcHost = pageable;
-    memset(pageable, (int)round, BYTES);
+    memset(pageable, (int)iteration, BYTES);
     SAY_CODE("2D, pageable", cuMemcpy2DAsync(&flat, stream));
     memset(pageable, 0xcc, BYTES);
     flat.srcHost = pinned[1];
     SAY_CODE("2D, in", cuMemcpy2DAsync(&flat, stream));
-    fold_into(kernel_fold, block[3], block[1], round);
+    fold_into(kernel_fold, block[3], block[1], iteration);
 }
 
 /* --- fills --- */
 
-static void fills(unsigned round)
+static void fills(unsigned iteration)
 {
-    SAY_CODE("8", cuMemsetD8Async(block[0], (unsigned char)round, 1000 + round, stream));
-    SAY_CODE("16", cuMemsetD16Async(block[0] + 2048, (unsigned short)(round * 259), 500, stream));
-    SAY_CODE("32", cuMemsetD32Async(block[0] + 4096, round * 0x1010101u, 300 + round, stream));
-    fold_into(kernel_fold, block[1], block[0], round);
+    SAY_CODE("8", cuMemsetD8Async(block[0], (unsigned char)iteration, 1000 + iteration, stream));
+    SAY_CODE("16",
+             cuMemsetD16Async(block[0] + 2048, (unsigned short)(iteration * 259), 500, stream));
+    SAY_CODE("32",
+             cuMemsetD32Async(block[0] + 4096, iteration * 0x1010101u, 300 + iteration, stream));
+    fold_into(kernel_fold, block[1], block[0], iteration);
     SAY_CODE("2D 8", cuMemsetD2D8Async(block[2], PITCH, 5, 77, 9, stream));
     SAY_CODE("2D 16", cuMemsetD2D16Async(block[2] + 65536, PITCH, 0x506, 44, 3, stream));
     SAY_CODE("2D 32", cuMemsetD2D32Async(block[2] + 131072, PITCH, 7, 20, 9, stream));
     SAY_CODE("pinned", cuMemsetD8Async((CUdeviceptr)(uintptr_t)pinned[0], 3, 100, stream));
-    fold_into(kernel_fold, block[3], block[2], round);
+    fold_into(kernel_fold, block[3], block[2], iteration);
 }
 
 /* By the calls that name no stream. */
-static void without_stream(unsigned round)
+static void without_stream(unsigned iteration)
 {
-    SAY_CODE("8", cuMemsetD8(block[0], (unsigned char)round, 1000));
-    SAY_CODE("16", cuMemsetD16(block[0] + 2048, (unsigned short)round, 500));
-    SAY_CODE("32", cuMemsetD32(block[0] + 4096, round, 300));
+    SAY_CODE("8", cuMemsetD8(block[0], (unsigned char)iteration, 1000));
+    SAY_CODE("16", cuMemsetD16(block[0] + 2048, (unsigned short)iteration, 500));
+    SAY_CODE("32", cuMemsetD32(block[0] + 4096, iteration, 300));
     SAY_CODE("2D 8", cuMemsetD2D8(block[2], PITCH, 5, 77, 9));
     SAY_CODE("2D 16", cuMemsetD2D16(block[2] + 65536, PITCH, 0x607, 44, 3));
     SAY_CODE("2D 32", cuMemsetD2D32(block[2] + 131072, PITCH, 7, 20, 9));
-    fold_into(kernel_fold, block[1], block[0], round);
+    fold_into(kernel_fold, block[1], block[0], iteration);
     SAY_CODE("within", cuMemcpyDtoD(block[3] + 64, block[1], 5000));
     SAY_CODE("within", cuMemcpyDtoD(block[3] + 8192, block[2], 5000));
-    SAY_CODE("pinned", cuMemsetD8((CUdeviceptr)(uintptr_t)pinned[1], (unsigned char)round, 100));
-    say("at once: %d", pinned[1][99] == round);
-    fold_into(kernel_fold, block[1], block[3], round);
-    memset(pageable, (int)round, 4096);
+    SAY_CODE("pinned",
+             cuMemsetD8((CUdeviceptr)(uintptr_t)pinned[1], (unsigned char)iteration, 100));
+    say("at once: %d", pinned[1][99] == iteration);
+    fold_into(kernel_fold, block[1], block[3], iteration);
+    memset(pageable, (int)iteration, 4096);
     SAY_CODE("in", cuMemcpyHtoD(block[0], pageable, 4096));
-    fold_into(kernel_fold, block[2], block[0], round);
+    fold_into(kernel_fold, block[2], block[0], iteration);
     SAY_CODE("out", cuMemcpyDtoH(pageable, block[2], 4096));
     say("pageable: %08x", sum_of(pageable, 4096));
     SAY_CODE("any", cuMemcpy(block[1] + 4096, block[2], 4096));
@@ -268,13 +272,13 @@ static void without_stream(unsigned round)
 
 /* --- launches --- */
 
-static void launches(unsigned round)
+static void launches(unsigned iteration)
 {
     CUdeviceptr to = block[0];
     struct {
         CUdeviceptr to, from;
         uint32_t n, value;
-    } packed = {block[0], block[1], 900, round};
+    } packed = {block[0], block[1], 900, iteration};
     size_t size = sizeof(packed);
     void *params[] = {&to, &packed.from, &packed.n, &packed.value};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
@@ -302,7 +306,7 @@ static void launches(unsigned round)
         SAY_CODE("with an attribute", cuLaunchKernelEx(&config, kernel_fold, params, NULL));
         SAY_CODE("cooperative",
                  cuLaunchCooperativeKernel(kernel_fold, 1, 1, 1, 32, 1, 1, 0, stream, params));
-        packed.value = round * 10 + (uint32_t)i;
+        packed.value = iteration * 10 + (uint32_t)i;
         to = block[i];
     }
 }
@@ -312,7 +316,7 @@ static void CUDA_CB add_one(void *counter)
     __atomic_fetch_add((unsigned *)counter, 1, __ATOMIC_RELAXED);
 }
 
-static void waits(unsigned round)
+static void waits(unsigned iteration)
 {
     static unsigned called;
     static CUevent event;
@@ -323,37 +327,37 @@ static void waits(unsigned round)
         OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
         OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     }
-    fold_into(kernel_fold, block[0], block[1], round);
+    fold_into(kernel_fold, block[0], block[1], iteration);
     SAY_CODE("host", cuLaunchHostFunc(stream, add_one, &called));
-    fold_often(round);
+    fold_often(iteration);
     SAY_CODE("record", cuEventRecord(event, stream));
     SAY_CODE("wait", cuStreamWaitEvent(other, event, 0));
-    fold_into(kernel_fold, block[2], block[1], round);
+    fold_into(kernel_fold, block[2], block[1], iteration);
     SAY_CODE("elsewhere", cuMemcpyDtoDAsync(block[3], block[1], 4096, other));
     SAY_CODE("record", cuEventRecordWithFlags(event, other, 0));
     SAY_CODE("wait", cuStreamWaitEvent(stream, event, 0));
-    fold_often(round);
+    fold_often(iteration);
     SAY_CODE("event", cuEventSynchronize(event));
     while ((code = (int)cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY)
         ;
     say("done: %d", code);
-    fold_into(kernel_fold, block[2], block[3], round + 1);
+    fold_into(kernel_fold, block[2], block[3], iteration + 1);
     SAY_CODE("context", cuCtxSynchronize());
     say("called: %u", called);
 }
 
 /* --- what memory is may change --- */
 
-static void memory(unsigned round)
+static void memory(unsigned iteration)
 {
     CUdeviceptr p, q, managed, pitched;
     size_t pitch;
 
-    OK(cuMemAlloc(&p, 10000 + 4096 * (round % 3)));
+    OK(cuMemAlloc(&p, 10000 + 4096 * (iteration % 3)));
     OK(cuMemAllocAsync(&q, 8192, stream));
     OK(cuMemAllocManaged(&managed, 8192, CU_MEM_ATTACH_GLOBAL));
     OK(cuMemAllocPitch(&pitched, &pitch, 100, 8, 4));
-    fold_often(round);
+    fold_often(iteration);
     SAY_CODE("own", cuMemcpyDtoDAsync(p, block[0], 10000, stream));
     SAY_CODE("past the end", cuMemcpyDtoDAsync(p, block[0], 64u << 20, stream));
     SAY_CODE("pool", cuMemcpyDtoDAsync(q, p, 8192, stream));
@@ -362,12 +366,12 @@ static void memory(unsigned round)
     SAY_CODE("pitched", cuMemsetD2D8Async(pitched, pitch, 1, 100, 8, stream));
     SAY_CODE("from pitched", cuMemcpyAsync(block[2], pitched, 100, stream));
     OK(cuMemHostRegister(pageable, 65536, 0));
-    memset(pageable, (int)round, 65536);
+    memset(pageable, (int)iteration, 65536);
     SAY_CODE("registered", cuMemcpyHtoDAsync(block[3], pageable, 65536, stream));
     SAY_CODE("half", cuMemcpyHtoDAsync(block[3], pageable + 60000, 10000, stream));
     OK(cuStreamSynchronize(stream));
     OK(cuMemHostUnregister(pageable));
-    upload(block[0], 60000, (unsigned char)round);
+    upload(block[0], 60000, (unsigned char)iteration);
     OK(cuMemFreeAsync(q, stream));
     OK(cuStreamSynchronize(stream));
     SAY_CODE("freed", cuMemFree(pitched));
@@ -376,18 +380,18 @@ static void memory(unsigned round)
 }
 
 /* Of memory that asks for it, the calls without a stream wait. */
-static void synchronous(unsigned round)
+static void synchronous(unsigned iteration)
 {
-    int on = round >= 4;
+    int on = iteration >= 4;
 
-    if (round == 4)
+    if (iteration == 4)
         OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block[0]));
-    fold_often(round);
+    fold_often(iteration);
     SAY_CODE("out", cuMemcpyDtoHAsync(pinned[0], block[2], 4096, stream));
-    SAY_CODE("32", cuMemsetD32(block[0], round, 300));
+    SAY_CODE("32", cuMemsetD32(block[0], iteration, 300));
     if (on)
         say("pinned: %08x", sum_of(pinned[0], 4096)); /* the host may look */
-    fold_often(round + 1);
+    fold_often(iteration + 1);
     SAY_CODE("out", cuMemcpyDtoHAsync(pinned[0], block[3], 4096, stream));
     SAY_CODE("within", cuMemcpyDtoD(block[0] + 8192, block[1], 4096));
     if (on)
@@ -470,31 +474,31 @@ static void bad_fills(CUdeviceptr to)
 
 static CUdeviceptr bad_target; /* where a bad call of a good kind goes */
 
-static void bad(unsigned round)
+static void bad(unsigned iteration)
 {
     void (*const kinds[])(CUdeviceptr) = {bad_launches, bad_copies, bad_fills};
 
     for (int i = 0; i < 3; i++) {
-        fold_into(kernel_fold, block[0], block[1], round);
-        upload(block[2], 4096, (unsigned char)round);
+        fold_into(kernel_fold, block[0], block[1], iteration);
+        upload(block[2], 4096, (unsigned char)iteration);
         SAY_CODE("good", cuMemcpyDtoDAsync(block[3], block[2], 4096, stream));
-        SAY_CODE("good", cuMemsetD32Async(block[2], round, 100, stream));
-        if (round >= 5)
-            kinds[(round + (unsigned)i) % 3](bad_target);
+        SAY_CODE("good", cuMemsetD32Async(block[2], iteration, 100, stream));
+        if (iteration >= 5)
+            kinds[(iteration + (unsigned)i) % 3](bad_target);
     }
 }
 
-/* The last of many equal rounds has one bad call where a good one of the same kind was: the code
- * comes at that call. */
-static void bad_at_last(unsigned round)
+/* The last of many equal iterations has one bad call where a good one of the same kind was: the
+ * code comes at that call. */
+static void bad_at_last(unsigned iteration)
 {
-    bool last = round == ROUNDS - 1;
+    bool last = iteration == ITERATIONS - 1;
     const CUdeviceptr nowhere = 0x1000;
-    uint32_t n = 100, value = round;
+    uint32_t n = 100, value = iteration;
     void *params[] = {&block[0], &block[1], &n, &value};
     CUstream kept = stream;
 
-    fold_into(kernel_fold, block[0], block[1], round);
+    fold_into(kernel_fold, block[0], block[1], iteration);
     SAY_CODE("launch",
              cuLaunchKernel(kernel_fold, last ? 0 : 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
     SAY_CODE("launch",
@@ -508,14 +512,14 @@ static void bad_at_last(unsigned round)
     SAY_CODE("fill", cuMemsetD32Async(last ? nowhere : block[3], 1, 1000, stream));
     SAY_CODE("fill", cuMemsetD32Async(last ? block[3] + 1 : block[3], 1, 1000, stream));
     stream = kept;
-    fold_into(kernel_fold, block[1], block[2], round);
+    fold_into(kernel_fold, block[1], block[2], iteration);
 }
 
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
-        void (*run)(unsigned round);
+        void (*run)(unsigned iteration);
     } parts[] = {{"copies", copies},
                  {"large", large},
                  {"downloads", downloads},
@@ -535,9 +539,10 @@ int main(int argc, char **argv)
     begin(argc > 2 ? argv[2] : "null");
     bad_target = block[3];
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        for (rounds = 0; argc > 1 && !strcmp(argv[1], parts[i].name) && rounds < ROUNDS; rounds++) {
-            parts[i].run(rounds);
-            say_round();
+        for (iterations = 0; argc > 1 && !strcmp(argv[1], parts[i].name) && iterations < ITERATIONS;
+             iterations++) {
+            parts[i].run(iterations);
+            say_iteration();
         }
     }
     say("violations: %u", sim_violations());

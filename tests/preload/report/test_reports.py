@@ -6,11 +6,11 @@ from harness import POLICIES, Case, main, preloaded, program, run
 
 
 class Reports(Case):
-    COMMAND = program('preload_door_linked')
+    COMMAND = program('preload_lookup_linked')
 
     def test_where(self):
         for stats, wanted in (('a.%p.json', r'^a\.\d+\.json$'),
-                              ('b.%n.json', r'^b\.preload_door_linked\.json$'),
+                              ('b.%n.json', r'^b\.preload_lookup_linked\.json$'),
                               ('c.%h.json', r'^c\..+\.json$'), ('d.%n.%p.txt', r'\.\d+\.txt$'),
                               ('e.json', r'^e\.json$'), ('f', r'^f$')):
             with self.subTest(stats=stats):
@@ -81,7 +81,7 @@ class Reports(Case):
     def test_loading_the_driver_is_not_using_a_gpu(self):
         # The look-ups pass by, as a library's with RTLD_DEEPBIND do; no GPU was opened, so there is
         # nothing to warn of.
-        command = program('preload_door_deepbind')
+        command = program('preload_lookup_deepbind')
         self.assertEqual(run(command).out, preloaded(command, stats=None).out)
         self.assertEqual(preloaded(command, stats=None).err, '')
 

@@ -2,7 +2,7 @@
 
 from harness import Case, main, preloaded, program, run
 
-COMMAND = program('preload_door_linked')
+COMMAND = program('preload_lookup_linked')
 
 # Variable, values it refuses, words its line must contain beside the name and the value.
 BAD = [

@@ -29,7 +29,7 @@ LISTED = subprocess.run(['ldd', LIBRARY], stdout=subprocess.PIPE, universal_newl
 RUNTIME = re.findall(r'lib[at]san\S* => (\S+)', LISTED)
 
 
-def run(age, folder, door, settings):
+def run(age, folder, lookup, settings):
     env = {k: v for k, v in os.environ.items() if not k.startswith(('ALLOGRAFT_', 'SIM_'))}
     env.update(LD_LIBRARY_PATH=folder, SIM_DRIVER_VERSION=age, SIM_VIOLATION='abort')
     with tempfile.TemporaryDirectory(prefix='ages-') as place:
@@ -38,7 +38,7 @@ def run(age, folder, door, settings):
             env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'
         if settings is not None:
             env.update(settings, LD_PRELOAD=':'.join(RUNTIME + [LIBRARY]), ALLOGRAFT_STATS=report)
-        done = subprocess.run([WORKLOAD, door], env=env, stdin=subprocess.DEVNULL, timeout=60,
+        done = subprocess.run([WORKLOAD, lookup], env=env, stdin=subprocess.DEVNULL, timeout=60,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               universal_newlines=True)
         counted = None
@@ -51,22 +51,22 @@ def run(age, folder, door, settings):
 class Ages(unittest.TestCase):
     def test_every_age(self):
         for age, folder in zip(AGES, FOLDERS):
-            for door in ('dlsym', 'get-proc'):
-                native, _ = run(age, folder, door, None)
+            for lookup in ('dlsym', 'get-proc'):
+                native, _ = run(age, folder, lookup, None)
                 self.assertEqual(native.returncode, 0, native.stdout + native.stderr)
                 for name, settings in POLICIES.items():
-                    with self.subTest(age=age, door=door, policy=name):
-                        self.one(native, *run(age, folder, door, settings), name)
+                    with self.subTest(age=age, lookup=lookup, policy=name):
+                        self.one(native, *run(age, folder, lookup, settings), name)
 
     def test_replay_says_what_is_missing(self):
         for age, folder in zip(AGES, FOLDERS):
-            for door in ('dlsym', 'get-proc'):
-                native, _ = run(age, folder, door, None)
+            for lookup in ('dlsym', 'get-proc'):
+                native, _ = run(age, folder, lookup, None)
                 for settings in ({'ALLOGRAFT_GRAPH': 'all'},
                                  {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1',
                                   'ALLOGRAFT_GRAPH_PROFIT': '0'}):
-                    with self.subTest(age=age, door=door, settings=settings):
-                        done, report = run(age, folder, door, settings)
+                    with self.subTest(age=age, lookup=lookup, settings=settings):
+                        done, report = run(age, folder, lookup, settings)
                         self.one(native, done, report, 'replay')
                         self.check(age, done, report)
 

@@ -5,9 +5,9 @@
  *                                        every seed under every variant; a line for each
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
  * with a second run (room.c); DIFF_ROOM, bytes there are; DIFF_TOTAL, bytes cuMemGetInfo is to tell
- * of. Options: --threads N, --ipc, --rounds, --door linked|dlsym|get-proc, --stats PATH (a report
- * of the library is expected there, and nothing left over in it), --seconds S (begin nothing after
- * that).
+ * of. Options: --threads N, --ipc, --iterations, --lookup linked|dlsym|get-proc, --stats PATH (a
+ * report of the library is expected there, and nothing left over in it), --seconds S (begin nothing
+ * after that).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -34,13 +34,13 @@
 
 static struct {
     unsigned n_threads, n_variants;
-    int door;
-    bool ipc, batch, rounds;
+    int lookup;
+    bool ipc, batch, iterations;
     uint64_t first, last;
     const char *variants[MAX_VARIANTS];
     const char *stats;
     double seconds;
-} options = {.n_threads = 1, .door = -1};
+} options = {.n_threads = 1, .lookup = -1};
 
 static struct outcome *outcome;
 static char *logs;
@@ -58,18 +58,18 @@ static void *shared(size_t bytes)
 
 static void usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: diff-program [--threads N] [--ipc] [--rounds] [--door NAME] [--stats PATH] SEED\n"
-        "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
+    fprintf(stderr,
+            "usage: diff-program [--threads N] [--ipc] [--iterations] [--lookup NAME] [--stats "
+            "PATH] SEED\n"
+            "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
     exit(2);
 }
 
-static int door_named(const char *name)
+static int lookup_named(const char *name)
 {
-    static const char *const names[N_DOORS] = {"linked", "dlsym", "get-proc"};
+    static const char *const names[N_LOOKUPS] = {"linked", "dlsym", "get-proc"};
 
-    for (int i = 0; i < N_DOORS; i++)
+    for (int i = 0; i < N_LOOKUPS; i++)
         if (!strcmp(name, names[i]))
             return i;
     usage();
@@ -95,14 +95,14 @@ static void read_options(int argc, char **argv)
 
     for (; i < argc && !strncmp(argv[i], "--", 2); i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--ipc") || !strcmp(argv[i], "--rounds")) {
-            *(argv[i][2] == 'i' ? &options.ipc : &options.rounds) = true;
+        if (!strcmp(argv[i], "--ipc") || !strcmp(argv[i], "--iterations")) {
+            *(!strcmp(argv[i], "--ipc") ? &options.ipc : &options.iterations) = true;
             continue;
         }
         if (!strcmp(argv[i], "--threads"))
             options.n_threads = (unsigned)atoi(value);
-        else if (!strcmp(argv[i], "--door"))
-            options.door = door_named(value);
+        else if (!strcmp(argv[i], "--lookup"))
+            options.lookup = lookup_named(value);
         else if (!strcmp(argv[i], "--stats"))
             options.stats = value;
         else if (!strcmp(argv[i], "--seconds"))
@@ -137,10 +137,10 @@ static void child(uint64_t seed)
     struct traits traits;
 
     traits_of(seed, options.n_threads, options.ipc, &traits);
-    if (options.rounds)
-        traits_with_rounds(&traits);
-    if (options.door >= 0)
-        traits.door = (enum door)options.door;
+    if (options.iterations)
+        traits_with_iterations(&traits);
+    if (options.lookup >= 0)
+        traits.lookup = (enum lookup)options.lookup;
     put_number("SIM_SEED", seed);
     put_number("SIM_DEVICES", traits.second_device ? 2 : 1);
     (void)setenv("SIM_MEMORY", getenv("DIFF_MEMORY") ? getenv("DIFF_MEMORY") : "512MiB", 1);

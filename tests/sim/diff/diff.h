@@ -3,8 +3,8 @@
  * A program is drawn from a seed while it runs. "Valid" means that every access is ordered by what
  * CUDA guarantees natively, which includes that cuMemFree waits for the context that owns the
  * memory. To choose valid accesses only, a program keeps track of what is known to come before
- * what: every stream is a lane, every operation a number in its lane, and a clock says up to which
- * number of every lane things are known to be over. No answer of the driver is used for that but
+ * what: the operations of a stream are numbered, and a clock says up to which number of every
+ * stream things are known to be over. No answer of the driver is used for that but
  * return codes, so a seed draws the same program whatever lies between it and the driver. */
 #ifndef DIFF_H
 #define DIFF_H
@@ -16,14 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- doors.c: the way to the driver ---- */
+/* ---- lookups.c: the way to the driver ---- */
 
-enum door { DOOR_LINKED, DOOR_DLSYM, DOOR_GET_PROC, N_DOORS };
+enum lookup { LOOKUP_LINKED, LOOKUP_DLSYM, LOOKUP_GET_PROC, N_LOOKUPS };
 
 #define PLAIN(symbol, base, version)                    __typeof__(symbol) *symbol;
 #define TWIN(symbol, base, version, twin, twin_version) __typeof__(symbol) *symbol;
 struct diff_driver {
-#include "doors.def"
+#include "lookups.def"
 };
 #undef PLAIN
 #undef TWIN
@@ -31,13 +31,13 @@ struct diff_driver {
 extern struct diff_driver cu;
 /* per_thread: stream arguments of 0 mean the per-thread default stream. Ends the process (98) when
  * a call cannot be found. */
-void doors_open(enum door door, bool per_thread);
+void lookups_open(enum lookup lookup, bool per_thread);
 
 /* ---- what a seed decides at once ---- */
 
 struct traits {
     uint64_t seed;
-    enum door door;
+    enum lookup lookup;
     bool per_thread;         /* built with per-thread default streams */
     bool visible;            /* the host looks at memory that the device writes meanwhile */
     unsigned visible_at;     /* from that operation on */
@@ -48,22 +48,22 @@ struct traits {
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT, END_EXEC, N_ENDINGS } ending;
     bool faults; /* before it ends, a kernel does what breaks the context */
     unsigned n_ops, n_threads;
-    bool rounds;           /* much of it comes again and again (rounds.c) */
+    bool iterations;       /* much of it comes again and again (iterations.c) */
     bool polls;            /* the host waits for memory without any call of the driver */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
 void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits);
-/* The same program, but most of it comes in rounds. */
-void traits_with_rounds(struct traits *traits);
+/* The same program, but most of it comes in iterations. */
+void traits_with_iterations(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
 bool traits_device_only(uint64_t seed);
 
-/* ---- clocks, lanes ---- */
+/* ---- clocks, streams ---- */
 
-#define MAX_LANES    96
+#define MAX_STREAMS  96
 #define MAX_CONTEXTS 4
 #define MAX_BUFFERS  40
 #define MAX_EVENTS   10
@@ -73,17 +73,17 @@ bool traits_device_only(uint64_t seed);
 #define MAX_ASKED    2048 /* calls of a thread that take room */
 
 struct clock {
-    uint32_t at[MAX_LANES];
+    uint32_t at[MAX_STREAMS];
 };
 
-enum lane_kind { LANE_LEGACY, LANE_PER_THREAD, LANE_BLOCKING, LANE_NONBLOCKING };
+enum stream_kind { STREAM_LEGACY, STREAM_PER_THREAD, STREAM_BLOCKING, STREAM_NONBLOCKING };
 
-struct lane {
+struct stream {
     bool alive, capturing;
     bool shared; /* another thread submits to the stream too: not captured, not destroyed */
-    enum lane_kind kind;
+    enum stream_kind kind;
     unsigned context, seq;
-    CUstream stream;
+    CUstream handle;
     struct clock after; /* of the last operation */
 };
 
@@ -112,7 +112,7 @@ struct context {
     CUcontext handle;
     CUmodule module;
     CUfunction kernels[N_KERNELS];
-    unsigned legacy, per_thread; /* lanes */
+    unsigned legacy, per_thread; /* streams */
     struct clock all, blocking;  /* everything submitted; to streams that wait for the legacy one */
     struct clock foreign;        /* what other threads had submitted at the last meeting */
 };
@@ -131,7 +131,7 @@ enum buffer_kind {
 struct buffer {
     bool live, filled, shared; /* shared: another process has it open */
     enum buffer_kind kind;
-    unsigned id, context, last_lane;
+    unsigned id, context, last_stream;
     CUdeviceptr p;
     void *host;           /* of managed, pinned, registered memory and variables */
     size_t bytes, extent; /* extent: what the program uses of it, a multiple of 16 */
@@ -154,7 +154,7 @@ struct graph {
     CUgraph graph;
     CUgraphExec exec;
     struct {
-        unsigned buffer, id, lane;
+        unsigned buffer, id, stream;
         bool write;
     } uses[MAX_USES];
 };
@@ -174,13 +174,13 @@ struct world {
     const struct traits *traits;
     uint64_t random;
     unsigned op, thread, lean, n_asked;
-    unsigned next_lane, n_next; /* lane_pick gives this one so many times more */
+    unsigned next_stream, n_next; /* stream_pick gives this one so many times more */
     char *log;
     size_t log_bytes, log_capacity;
     unsigned current, n_contexts;
     struct context contexts[MAX_CONTEXTS];
-    unsigned first_lane, n_lanes, max_lanes;
-    struct lane lanes[MAX_LANES];
+    unsigned first_stream, n_streams, max_streams;
+    struct stream streams[MAX_STREAMS];
     struct clock host;
     unsigned next_id, n_marks;
     struct buffer buffers[MAX_BUFFERS];
@@ -206,31 +206,32 @@ uint32_t draw(struct world *w, uint32_t below);
 bool chance(struct world *w, unsigned percent);
 void clock_join(struct clock *clock, const struct clock *other);
 bool clock_covers(const struct clock *clock, const struct clock *other);
-/* A fresh lane of the context; MAX_LANES when there are no more. */
-unsigned lane_new(struct world *w, unsigned context, enum lane_kind kind, CUstream stream);
-/* What an operation submitted to the lane now would come after. */
-void lane_before(const struct world *w, unsigned lane, struct clock *ret_clock);
-/* What a wait for the lane waits for. */
-void lane_pending(const struct world *w, unsigned lane, struct clock *ret_clock);
+/* A fresh stream of the context; MAX_STREAMS when there are no more. */
+unsigned stream_new(struct world *w, unsigned context, enum stream_kind kind, CUstream handle);
+/* What an operation submitted to the stream now would come after. */
+void stream_before(const struct world *w, unsigned stream, struct clock *ret_clock);
+/* What a wait for the stream waits for. */
+void stream_pending(const struct world *w, unsigned stream, struct clock *ret_clock);
 /* Submits one: *ret_stamp is what comes after it knows. */
-void lane_submit(struct world *w, unsigned lane, struct clock *ret_stamp);
-/* A random live lane that does not capture and may be used now; MAX_LANES when there is none. */
-unsigned lane_pick(struct world *w);
-/* The handle that the program passes for the lane. */
-CUstream lane_stream(struct world *w, unsigned lane);
+void stream_submit(struct world *w, unsigned stream, struct clock *ret_stamp);
+/* A random live stream that does not capture and may be used now; MAX_STREAMS when there is
+ * none. */
+unsigned stream_pick(struct world *w);
+/* The handle that the program passes for the stream. */
+CUstream stream_handle(struct world *w, unsigned stream);
 /* The host has waited. */
 void host_knows(struct world *w, const struct clock *clock);
 void host_knows_context(struct world *w, unsigned context);
 
 struct buffer *buffer_new(struct world *w, enum buffer_kind kind, unsigned context, size_t bytes);
 bool buffer_reachable(const struct world *w, const struct buffer *buffer, unsigned context);
-/* A buffer that an operation on the lane may use now, or NULL. Never `but`. */
-struct buffer *buffer_pick(struct world *w, unsigned lane, bool write, bool filled,
+/* A buffer that an operation on the stream may use now, or NULL. Never `but`. */
+struct buffer *buffer_pick(struct world *w, unsigned stream, bool write, bool filled,
                            const struct buffer *but);
 /* A live buffer of the kinds in the mask for which every use is known to be over to the host, or
  * will be when cuMemFree has waited for `owner_waits`; NULL when there is none. */
 struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_waits);
-void buffer_used(struct world *w, struct buffer *buffer, unsigned lane, const struct clock *stamp,
+void buffer_used(struct world *w, struct buffer *buffer, unsigned stream, const struct clock *stamp,
                  bool write);
 bool buffer_in_graph(const struct world *w, const struct buffer *buffer);
 void buffer_gone(struct world *w, struct buffer *buffer);
@@ -265,12 +266,12 @@ CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t b
 uint32_t fill_word(uint32_t value);
 void kernels_register(volatile unsigned char *marks);
 bool kernels_load(struct context *context);
-CUresult launch_fill(struct world *w, unsigned lane, CUdeviceptr p, size_t bytes, uint32_t value);
-CUresult launch_two(struct world *w, unsigned lane, enum kernel kernel, CUdeviceptr dst,
+CUresult launch_fill(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes, uint32_t value);
+CUresult launch_two(struct world *w, unsigned stream, enum kernel kernel, CUdeviceptr dst,
                     CUdeviceptr src, size_t bytes);
-CUresult launch_spin(struct world *w, unsigned lane, CUdeviceptr flag);
-CUresult launch_mark(struct world *w, unsigned lane, uint32_t index);
-CUresult launch_as(struct world *w, unsigned lane, enum kernel kernel, void **args,
+CUresult launch_spin(struct world *w, unsigned stream, CUdeviceptr flag);
+CUresult launch_mark(struct world *w, unsigned stream, uint32_t index);
+CUresult launch_as(struct world *w, unsigned stream, enum kernel kernel, void **args,
                    const struct shape *shape);
 /* Unloads the context's code and loads it again. */
 bool kernels_reload(struct world *w, struct context *context);
@@ -296,12 +297,12 @@ bool op_host_read(struct world *w);
 bool op_host_write(struct world *w);
 bool op_host_function(struct world *w);
 bool op_mark(struct world *w);
-/* An operation on the lane has written dst and read src; either may be NULL. */
-void used_both(struct world *w, unsigned lane, struct buffer *dst, struct buffer *src);
+/* An operation on the stream has written dst and read src; either may be NULL. */
+void used_both(struct world *w, unsigned stream, struct buffer *dst, struct buffer *src);
 bool host_side(const struct buffer *buffer);
-CUresult launch_host_function(struct world *w, unsigned lane, struct buffer *variable,
+CUresult launch_host_function(struct world *w, unsigned stream, struct buffer *variable,
                               uint64_t value, void **kept);
-bool read_back(struct world *w, struct buffer *buffer, unsigned lane, bool async);
+bool read_back(struct world *w, struct buffer *buffer, unsigned stream, bool async);
 
 bool op_stream_create(struct world *w);
 bool op_stream_destroy(struct world *w);
@@ -351,15 +352,15 @@ struct buffer *ipc_kept(struct world *w);
 void ipc_close(struct world *w);
 bool op_ipc(struct world *w);
 
-/* ---- rounds.c: operations that come again and again ---- */
+/* ---- iterations.c: operations that come again and again ---- */
 
-bool op_rounds(struct world *w);
+bool op_iterations(struct world *w);
 /* A kernel writes what the host waits for without calling anybody. */
 bool op_poll(struct world *w);
 
-/* ---- steps.c: what one round is made of ---- */
+/* ---- steps.c: what one iteration is made of ---- */
 
-#define MAX_LOOP_LANES   4
+#define MAX_LOOP_STREAMS 4
 #define MAX_LOOP_BUFFERS 12
 #define MAX_STEPS        60
 
@@ -385,8 +386,8 @@ enum vary { VARY_NEVER, VARY_ALWAYS, VARY_PAIRS, VARY_RARELY, N_VARIES };
 struct step {
     enum step_kind kind;
     enum kernel kernel;
-    unsigned lane, dst, src, other; /* of the loop's; other: instead of src in odd rounds */
-    unsigned width;                 /* of memsets: 1, 2, 4, or 0 for rows */
+    unsigned stream, dst, src, other; /* of the loop's; other: instead of src in odd iterations */
+    unsigned width;                   /* of memsets: 1, 2, 4, or 0 for rows */
     enum vary varies, grid_varies, size_varies;
     uint32_t value;
     enum launch_how how;
@@ -394,8 +395,8 @@ struct step {
 };
 
 struct loop {
-    unsigned context, n_lanes, n_buffers, n_steps, n_records;
-    unsigned lanes[MAX_LOOP_LANES];
+    unsigned context, n_streams, n_buffers, n_steps, n_records;
+    unsigned streams[MAX_LOOP_STREAMS];
     struct {
         struct buffer *buffer;
         unsigned id;
@@ -405,9 +406,9 @@ struct loop {
 };
 
 void step_draw(struct world *w, const struct loop *loop, struct step *ret_step);
-void step_do(struct world *w, struct loop *loop, struct step *step, unsigned round);
-/* Makes the lane come after all that the next use of the buffer must follow. */
-bool bring_behind(struct world *w, struct loop *loop, unsigned lane, const struct buffer *buffer,
+void step_do(struct world *w, struct loop *loop, struct step *step, unsigned iteration);
+/* Makes the stream come after all that the next use of the buffer must follow. */
+bool bring_behind(struct world *w, struct loop *loop, unsigned stream, const struct buffer *buffer,
                   bool write);
 
 /* ---- program.c ---- */

@@ -75,7 +75,7 @@ POLICIES = {
     'fullspill': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'
                  'ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1' % (18 * MIB),
 }
-# With --rounds: repeated work is launched as graphs.
+# With --iterations: repeated work is launched as graphs.
 POLICIES.update({
     'g': graphs('ALLOGRAFT_GRAPH_PROFIT=0'),
     'gdefault': 'ALLOGRAFT_GRAPH=all',
@@ -139,9 +139,9 @@ class Runner:
 
     def command(self, *more):
         options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
-        options += ['--rounds'] if self.args.rounds else []
-        if self.args.door:
-            options += ['--door', self.args.door]
+        options += ['--iterations'] if self.args.iterations else []
+        if self.args.lookup:
+            options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
 
     def environment(self, preloaded):
@@ -208,7 +208,7 @@ class Runner:
     def run(self, first, last, seconds):
         """Chunks on all workers until seeds or seconds are used up, or enough has gone wrong."""
         until = time.monotonic() + seconds if seconds else None
-        size = 5 if self.args.rounds else CHUNK  # such programs take longer
+        size = 5 if self.args.iterations else CHUNK  # such programs take longer
         starts = iter(range(first, last + 1, size))
         with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
             waiting = set()
@@ -263,7 +263,7 @@ class Runner:
 
     def replay_options(self):
         text = '--threads %d ' % self.args.threads if self.args.threads > 1 else ''
-        text += '--rounds ' if self.args.rounds else ''
+        text += '--iterations ' if self.args.iterations else ''
         return text + ('--ipc ' if self.args.ipc else '')
 
 
@@ -304,9 +304,9 @@ def read_arguments(words):
                         'DIFF_SHARE for that many percent of the seeds')
     parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
-    parser.add_argument('--rounds', action='store_true', help='programs that go round in loops')
+    parser.add_argument('--iterations', action='store_true', help='programs that go round in loops')
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
-    parser.add_argument('--door', help='linked, dlsym or get-proc; else as the seed says')
+    parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')
     parser.add_argument('--steps', action='store_true',
                         help='all together must have taken every step of the out-of-memory ladder')
     parser.add_argument('--jobs', type=int, default=JOBS)
@@ -316,7 +316,7 @@ def read_arguments(words):
     if not (args.program and args.library and args.sim):
         parser.error('--program, --library and --sim are needed')
     if not args.policies:
-        args.policies = ','.join(p for p in POLICIES if ('_GRAPH=' in POLICIES[p]) == args.rounds)
+        args.policies = ','.join(p for p in POLICIES if ('_GRAPH=' in POLICIES[p]) == args.iterations)
     try:
         args.variants = {name: POLICIES[name] for name in args.policies.split(',')}
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])

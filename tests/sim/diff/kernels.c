@@ -173,7 +173,7 @@ static size_t pack(enum kernel kernel, void **args, unsigned char *to)
     return at;
 }
 
-static CUresult launch_ex(CUfunction function, CUstream stream, void **args,
+static CUresult launch_ex(CUfunction function, CUstream handle, void **args,
                           const struct shape *shape)
 {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY,
@@ -185,18 +185,18 @@ static CUresult launch_ex(CUfunction function, CUstream stream, void **args,
                              .blockDimY = 1,
                              .blockDimZ = 1,
                              .sharedMemBytes = shape->shared_bytes,
-                             .hStream = stream,
+                             .hStream = handle,
                              .attrs = &attribute,
                              .numAttrs = shape->block > 64};
 
     return cu.cuLaunchKernelEx(&config, function, args, NULL);
 }
 
-CUresult launch_as(struct world *w, unsigned lane, enum kernel kernel, void **args,
+CUresult launch_as(struct world *w, unsigned stream, enum kernel kernel, void **args,
                    const struct shape *shape)
 {
-    CUfunction function = w->contexts[w->lanes[lane].context].kernels[kernel];
-    CUstream stream = lane_stream(w, lane);
+    CUfunction function = w->contexts[w->streams[stream].context].kernels[kernel];
+    CUstream handle = stream_handle(w, stream);
     const unsigned *grid = shape->grid;
     unsigned char packed[128];
     size_t bytes;
@@ -206,59 +206,59 @@ CUresult launch_as(struct world *w, unsigned lane, enum kernel kernel, void **ar
 
     switch (shape->how) {
     case LAUNCH_EX:
-        result = launch_ex(function, stream, args, shape);
+        result = launch_ex(function, handle, args, shape);
         break;
     case LAUNCH_EXTRA:
         bytes = pack(kernel, args, packed);
         result = cu.cuLaunchKernel(function, grid[0], grid[1], grid[2], shape->block, 1, 1,
-                                   shape->shared_bytes, stream, NULL, extra);
+                                   shape->shared_bytes, handle, NULL, extra);
         memset(packed, 0xee, sizeof(packed));
         break;
     case LAUNCH_COOPERATIVE:
         result = cu.cuLaunchCooperativeKernel(function, grid[0], grid[1], grid[2], shape->block, 1,
-                                              1, shape->shared_bytes, stream, args);
+                                              1, shape->shared_bytes, handle, args);
         break;
     default:
         result = cu.cuLaunchKernel(function, grid[0], grid[1], grid[2], shape->block, 1, 1,
-                                   shape->shared_bytes, stream, args, NULL);
+                                   shape->shared_bytes, handle, args, NULL);
         break;
     }
     return result;
 }
 
-static CUresult launch(struct world *w, unsigned lane, enum kernel kernel, void **args)
+static CUresult launch(struct world *w, unsigned stream, enum kernel kernel, void **args)
 {
-    return cu.cuLaunchKernel(w->contexts[w->lanes[lane].context].kernels[kernel], 1, 1, 1, 32, 1, 1,
-                             0, lane_stream(w, lane), args, NULL);
+    return cu.cuLaunchKernel(w->contexts[w->streams[stream].context].kernels[kernel], 1, 1, 1, 32,
+                             1, 1, 0, stream_handle(w, stream), args, NULL);
 }
 
-CUresult launch_fill(struct world *w, unsigned lane, CUdeviceptr p, size_t bytes, uint32_t value)
+CUresult launch_fill(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes, uint32_t value)
 {
     uint32_t n = (uint32_t)bytes;
     void *args[] = {&p, &n, &value};
 
-    return launch(w, lane, KERNEL_FILL, args);
+    return launch(w, stream, KERNEL_FILL, args);
 }
 
-CUresult launch_two(struct world *w, unsigned lane, enum kernel kernel, CUdeviceptr dst,
+CUresult launch_two(struct world *w, unsigned stream, enum kernel kernel, CUdeviceptr dst,
                     CUdeviceptr src, size_t bytes)
 {
     uint32_t n = (uint32_t)bytes;
     void *args[] = {&dst, &src, &n};
 
-    return launch(w, lane, kernel, args);
+    return launch(w, stream, kernel, args);
 }
 
-CUresult launch_spin(struct world *w, unsigned lane, CUdeviceptr flag)
+CUresult launch_spin(struct world *w, unsigned stream, CUdeviceptr flag)
 {
     void *args[] = {&flag};
 
-    return launch(w, lane, KERNEL_SPIN, args);
+    return launch(w, stream, KERNEL_SPIN, args);
 }
 
-CUresult launch_mark(struct world *w, unsigned lane, uint32_t index)
+CUresult launch_mark(struct world *w, unsigned stream, uint32_t index)
 {
     void *args[] = {&index};
 
-    return launch(w, lane, KERNEL_MARK, args);
+    return launch(w, stream, KERNEL_MARK, args);
 }

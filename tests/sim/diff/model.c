@@ -87,14 +87,14 @@ uint64_t hash_of(const void *bytes, size_t n)
 
 void clock_join(struct clock *clock, const struct clock *other)
 {
-    for (unsigned i = 0; i < MAX_LANES; i++)
+    for (unsigned i = 0; i < MAX_STREAMS; i++)
         if (clock->at[i] < other->at[i])
             clock->at[i] = other->at[i];
 }
 
 bool clock_covers(const struct clock *clock, const struct clock *other)
 {
-    for (unsigned i = 0; i < MAX_LANES; i++)
+    for (unsigned i = 0; i < MAX_STREAMS; i++)
         if (clock->at[i] < other->at[i])
             return false;
     return true;
@@ -111,81 +111,81 @@ void host_knows_context(struct world *w, unsigned context)
     host_knows(w, &w->contexts[context].foreign);
 }
 
-/* ---- lanes ---- */
+/* ---- streams ---- */
 
-unsigned lane_new(struct world *w, unsigned context, enum lane_kind kind, CUstream stream)
+unsigned stream_new(struct world *w, unsigned context, enum stream_kind kind, CUstream handle)
 {
-    unsigned lane = w->first_lane + w->n_lanes;
+    unsigned stream = w->first_stream + w->n_streams;
 
-    if (w->n_lanes == w->max_lanes)
-        return MAX_LANES;
-    w->n_lanes++;
-    w->lanes[lane] =
-        (struct lane){.alive = true, .kind = kind, .context = context, .stream = stream};
-    return lane;
+    if (w->n_streams == w->max_streams)
+        return MAX_STREAMS;
+    w->n_streams++;
+    w->streams[stream] =
+        (struct stream){.alive = true, .kind = kind, .context = context, .handle = handle};
+    return stream;
 }
 
-void lane_before(const struct world *w, unsigned lane, struct clock *ret_clock)
+void stream_before(const struct world *w, unsigned stream, struct clock *ret_clock)
 {
-    const struct lane *at = &w->lanes[lane];
+    const struct stream *at = &w->streams[stream];
     const struct context *context = &w->contexts[at->context];
 
     *ret_clock = w->host;
     clock_join(ret_clock, &at->after);
-    if (at->kind == LANE_LEGACY)
+    if (at->kind == STREAM_LEGACY)
         clock_join(ret_clock, &context->blocking);
-    else if (at->kind != LANE_NONBLOCKING)
-        clock_join(ret_clock, &w->lanes[context->legacy].after);
+    else if (at->kind != STREAM_NONBLOCKING)
+        clock_join(ret_clock, &w->streams[context->legacy].after);
 }
 
-void lane_pending(const struct world *w, unsigned lane, struct clock *ret_clock)
+void stream_pending(const struct world *w, unsigned stream, struct clock *ret_clock)
 {
-    *ret_clock = w->lanes[lane].after;
-    if (w->lanes[lane].kind == LANE_LEGACY)
-        clock_join(ret_clock, &w->contexts[w->lanes[lane].context].blocking);
+    *ret_clock = w->streams[stream].after;
+    if (w->streams[stream].kind == STREAM_LEGACY)
+        clock_join(ret_clock, &w->contexts[w->streams[stream].context].blocking);
 }
 
-void lane_submit(struct world *w, unsigned lane, struct clock *ret_stamp)
+void stream_submit(struct world *w, unsigned stream, struct clock *ret_stamp)
 {
-    struct lane *at = &w->lanes[lane];
+    struct stream *at = &w->streams[stream];
     struct context *context = &w->contexts[at->context];
 
-    lane_before(w, lane, ret_stamp);
-    ret_stamp->at[lane] = ++at->seq;
+    stream_before(w, stream, ret_stamp);
+    ret_stamp->at[stream] = ++at->seq;
     at->after = *ret_stamp;
     clock_join(&context->all, ret_stamp);
-    if (at->kind != LANE_NONBLOCKING)
+    if (at->kind != STREAM_NONBLOCKING)
         clock_join(&context->blocking, ret_stamp);
     /* Users of the memory need not know what came before the operation, only the operation. */
 }
 
-static bool lane_usable(const struct world *w, const struct lane *lane)
+static bool stream_usable(const struct world *w, const struct stream *stream)
 {
-    if (!lane->alive || lane->capturing || !w->contexts[lane->context].alive)
+    if (!stream->alive || stream->capturing || !w->contexts[stream->context].alive)
         return false;
-    return lane->kind != LANE_LEGACY || !capture_forbids_legacy(w);
+    return stream->kind != STREAM_LEGACY || !capture_forbids_legacy(w);
 }
 
-unsigned lane_pick(struct world *w)
+unsigned stream_pick(struct world *w)
 {
-    unsigned n = 0, found = MAX_LANES;
+    unsigned n = 0, found = MAX_STREAMS;
 
-    if (w->n_next && w->n_next-- && lane_usable(w, &w->lanes[w->next_lane]))
-        return w->next_lane;
-    for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++)
-        if (lane_usable(w, &w->lanes[i]) && draw(w, ++n) == 0)
+    if (w->n_next && w->n_next-- && stream_usable(w, &w->streams[w->next_stream]))
+        return w->next_stream;
+    for (unsigned i = w->first_stream; i < w->first_stream + w->n_streams; i++)
+        if (stream_usable(w, &w->streams[i]) && draw(w, ++n) == 0)
             found = i;
     return found;
 }
 
-CUstream lane_stream(struct world *w, unsigned lane)
+CUstream stream_handle(struct world *w, unsigned stream)
 {
-    const struct lane *at = &w->lanes[lane];
-    bool null_means_it = (at->kind == LANE_LEGACY && !w->traits->per_thread) ||
-                         (at->kind == LANE_PER_THREAD && w->traits->per_thread);
+    const struct stream *at = &w->streams[stream];
+    bool null_means_it = (at->kind == STREAM_LEGACY && !w->traits->per_thread) ||
+                         (at->kind == STREAM_PER_THREAD && w->traits->per_thread);
 
     use_context(w, at->context);
-    return null_means_it && (lane + at->seq) % 3 ? NULL : at->stream;
+    return null_means_it && (stream + at->seq) % 3 ? NULL : at->handle;
 }
 
 void use_context(struct world *w, unsigned context)
@@ -210,7 +210,7 @@ struct buffer *buffer_new(struct world *w, enum buffer_kind kind, unsigned conte
         buffer->id = w->next_id++;
         buffer->bytes = bytes;
         buffer->extent = (bytes < 65536 ? bytes : 65536) & ~(size_t)15;
-        buffer->last_lane = MAX_LANES;
+        buffer->last_stream = MAX_STREAMS;
         return buffer;
     }
     return NULL;
@@ -250,20 +250,20 @@ static bool may_use(const struct buffer *buffer, const struct clock *clock, bool
 }
 
 /* Not what the capture that is open uses: its work has not been submitted, but will be. */
-struct buffer *buffer_pick(struct world *w, unsigned lane, bool write, bool filled,
+struct buffer *buffer_pick(struct world *w, unsigned stream, bool write, bool filled,
                            const struct buffer *but)
 {
     struct buffer *found[2] = {NULL, NULL};
-    unsigned n[2] = {0, 0}, context = w->lanes[lane].context;
+    unsigned n[2] = {0, 0}, context = w->streams[stream].context;
     struct clock before;
 
-    lane_before(w, lane, &before);
+    stream_before(w, stream, &before);
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
         if (!buffer->live || buffer == but || (filled && !buffer->filled) ||
             !buffer_reachable(w, buffer, context) || !may_use(buffer, &before, write))
             continue;
-        bool far = buffer->last_lane != lane && buffer->last_lane != MAX_LANES;
+        bool far = buffer->last_stream != stream && buffer->last_stream != MAX_STREAMS;
         if (draw(w, ++n[far]) == 0)
             found[far] = buffer;
     }
@@ -294,7 +294,7 @@ struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_wait
     return found;
 }
 
-void buffer_used(struct world *w, struct buffer *buffer, unsigned lane, const struct clock *stamp,
+void buffer_used(struct world *w, struct buffer *buffer, unsigned stream, const struct clock *stamp,
                  bool write)
 {
     struct clock *at = write ? &buffer->wrote : &buffer->read;
@@ -304,8 +304,8 @@ void buffer_used(struct world *w, struct buffer *buffer, unsigned lane, const st
         memset(&buffer->read, 0, sizeof(buffer->read));
         buffer->filled = true;
     }
-    at->at[lane] = stamp->at[lane];
-    buffer->last_lane = lane;
+    at->at[stream] = stamp->at[stream];
+    buffer->last_stream = stream;
     (void)w;
 }
 

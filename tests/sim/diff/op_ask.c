@@ -108,21 +108,22 @@ bool op_ask_memory(struct world *w)
 static bool free_async_of_native(struct world *w)
 {
     struct buffer *buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE | 1u << BUFFER_PITCH, false);
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct clock before;
 
-    if (!buffer || lane == MAX_LANES ||
-        (w->traits->n_threads > 1 && w->lanes[lane].kind == LANE_LEGACY) || w->lanes[lane].shared ||
-        w->contexts[buffer->context].device != w->contexts[w->lanes[lane].context].device)
+    if (!buffer || stream == MAX_STREAMS ||
+        (w->traits->n_threads > 1 && w->streams[stream].kind == STREAM_LEGACY) ||
+        w->streams[stream].shared ||
+        w->contexts[buffer->context].device != w->contexts[w->streams[stream].context].device)
         return false;
-    lane_before(w, lane, &before);
+    stream_before(w, stream, &before);
     if (!clock_covers(&w->host, &before))
         return false;
-    if (!did(w, cu.cuMemFreeAsync(buffer->p, lane_stream(w, lane)), "cuMemFreeAsync of native b%u",
-             buffer->id))
+    if (!did(w, cu.cuMemFreeAsync(buffer->p, stream_handle(w, stream)),
+             "cuMemFreeAsync of native b%u", buffer->id))
         return true;
     buffer_gone(w, buffer);
-    lane_submit(w, lane, &before); /* whether the stream has something to do then is not told */
+    stream_submit(w, stream, &before); /* whether the stream has something to do then is not told */
     return true;
 }
 

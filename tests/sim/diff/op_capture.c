@@ -10,9 +10,9 @@ bool capture_forbids_waiting(const struct world *w)
            w->capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-static bool waits_for_legacy(const struct world *w, unsigned lane)
+static bool waits_for_legacy(const struct world *w, unsigned stream)
 {
-    return w->lanes[lane].kind != LANE_NONBLOCKING;
+    return w->streams[stream].kind != STREAM_NONBLOCKING;
 }
 
 bool capture_forbids_legacy(const struct world *w)
@@ -23,17 +23,18 @@ bool capture_forbids_legacy(const struct world *w)
                              (capture->branched && waits_for_legacy(w, capture->branch)));
 }
 
-/* A lane that may capture; in `context` unless that is MAX_CONTEXTS. */
-static unsigned pick_lane(struct world *w, unsigned context, unsigned but)
+/* A stream that may capture; in `context` unless that is MAX_CONTEXTS. */
+static unsigned pick_stream(struct world *w, unsigned context, unsigned but)
 {
-    unsigned n = 0, found = MAX_LANES;
+    unsigned n = 0, found = MAX_STREAMS;
 
-    for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++) {
-        const struct lane *lane = &w->lanes[i];
-        bool ours = lane->alive && !lane->capturing && lane->kind != LANE_LEGACY && i != but &&
-                    !lane->shared && (w->traits->n_threads == 1 || lane->kind == LANE_NONBLOCKING);
-        if (ours && w->contexts[lane->context].alive &&
-            (context == MAX_CONTEXTS || lane->context == context) && draw(w, ++n) == 0)
+    for (unsigned i = w->first_stream; i < w->first_stream + w->n_streams; i++) {
+        const struct stream *stream = &w->streams[i];
+        bool ours = stream->alive && !stream->capturing && stream->kind != STREAM_LEGACY &&
+                    i != but && !stream->shared &&
+                    (w->traits->n_threads == 1 || stream->kind == STREAM_NONBLOCKING);
+        if (ours && w->contexts[stream->context].alive &&
+            (context == MAX_CONTEXTS || stream->context == context) && draw(w, ++n) == 0)
             found = i;
     }
     return found;
@@ -45,42 +46,42 @@ bool op_capture_begin(struct world *w)
                                                 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                                 CU_STREAM_CAPTURE_MODE_GLOBAL};
     struct capture *capture = &w->capture;
-    unsigned lane;
+    unsigned stream;
 
     if (!w->traits->captures || capture->open)
         return false;
-    lane = pick_lane(w, MAX_CONTEXTS, MAX_LANES);
-    if (lane == MAX_LANES)
+    stream = pick_stream(w, MAX_CONTEXTS, MAX_STREAMS);
+    if (stream == MAX_STREAMS)
         return false;
-    *capture = (struct capture){.origin = lane};
+    *capture = (struct capture){.origin = stream};
     capture->mode = modes[draw(w, w->traits->n_threads > 1 ? 2 : 3)];
-    use_context(w, w->lanes[lane].context);
+    use_context(w, w->streams[stream].context);
     (void)cu.cuEventCreate(&capture->fork, CU_EVENT_DISABLE_TIMING);
     (void)cu.cuEventCreate(&capture->join, CU_EVENT_DISABLE_TIMING);
-    if (!did(w, cu.cuStreamBeginCapture_v2(lane_stream(w, lane), capture->mode),
-             "cuStreamBeginCapture s%u mode %d", lane, (int)capture->mode))
+    if (!did(w, cu.cuStreamBeginCapture_v2(stream_handle(w, stream), capture->mode),
+             "cuStreamBeginCapture s%u mode %d", stream, (int)capture->mode))
         return true;
-    capture->open = w->lanes[lane].capturing = true;
-    capture->graph.context = w->lanes[lane].context;
+    capture->open = w->streams[stream].capturing = true;
+    capture->graph.context = w->streams[stream].context;
     return true;
 }
 
 /* ---- into the capture ---- */
 
-/* May the graph use the buffer on this lane, beside what its other lane does? */
-static bool free_of_conflict(const struct world *w, const struct buffer *buffer, unsigned lane,
+/* May the graph use the buffer on this stream, beside what its other stream does? */
+static bool free_of_conflict(const struct world *w, const struct buffer *buffer, unsigned stream,
                              bool write)
 {
     const struct graph *graph = &w->capture.graph;
 
     for (unsigned i = 0; i < graph->n_uses; i++)
-        if (graph->uses[i].id == buffer->id && graph->uses[i].lane != lane &&
+        if (graph->uses[i].id == buffer->id && graph->uses[i].stream != stream &&
             (write || graph->uses[i].write))
             return false;
     return true;
 }
 
-static struct buffer *pick_captured(struct world *w, unsigned lane, bool write,
+static struct buffer *pick_captured(struct world *w, unsigned stream, bool write,
                                     const struct buffer *but)
 {
     struct buffer *found = NULL;
@@ -91,46 +92,47 @@ static struct buffer *pick_captured(struct world *w, unsigned lane, bool write,
         if (but && (but->id == buffer->id ||
                     w->contexts[but->context].device != w->contexts[buffer->context].device))
             continue;
-        if (buffer->live && buffer->filled && buffer_reachable(w, buffer, w->lanes[lane].context) &&
-            free_of_conflict(w, buffer, lane, write) && draw(w, ++n) == 0)
+        if (buffer->live && buffer->filled &&
+            buffer_reachable(w, buffer, w->streams[stream].context) &&
+            free_of_conflict(w, buffer, stream, write) && draw(w, ++n) == 0)
             found = buffer;
     }
     return found;
 }
 
-static void note_use(struct world *w, const struct buffer *buffer, unsigned lane, bool write)
+static void note_use(struct world *w, const struct buffer *buffer, unsigned stream, bool write)
 {
     struct graph *graph = &w->capture.graph;
 
     graph->uses[graph->n_uses].buffer = (unsigned)(buffer - w->buffers);
     graph->uses[graph->n_uses].id = buffer->id;
-    graph->uses[graph->n_uses].lane = lane;
+    graph->uses[graph->n_uses].stream = stream;
     graph->uses[graph->n_uses++].write = write;
 }
 
 /* Memory of the graph's own, used and freed inside. */
-static CUresult capture_temporary(struct world *w, unsigned lane, struct buffer *dst)
+static CUresult capture_temporary(struct world *w, unsigned stream, struct buffer *dst)
 {
     CUdeviceptr p = 0;
-    CUstream stream = lane_stream(w, lane);
-    CUresult result =
-        ROOM(w, w->lanes[lane].context, dst->extent, cu.cuMemAllocAsync(&p, dst->extent, stream));
+    CUstream handle = stream_handle(w, stream);
+    CUresult result = ROOM(w, w->streams[stream].context, dst->extent,
+                           cu.cuMemAllocAsync(&p, dst->extent, handle));
 
     if (result == CUDA_SUCCESS)
-        result = launch_fill(w, lane, p, dst->extent, w->op);
+        result = launch_fill(w, stream, p, dst->extent, w->op);
     if (result == CUDA_SUCCESS)
-        result = launch_two(w, lane, KERNEL_ADD, dst->p, p, dst->extent);
+        result = launch_two(w, stream, KERNEL_ADD, dst->p, p, dst->extent);
     if (result == CUDA_SUCCESS)
-        result = cu.cuMemFreeAsync(p, lane_stream(w, lane));
+        result = cu.cuMemFreeAsync(p, stream_handle(w, stream));
     return result;
 }
 
 static bool capture_work(struct world *w)
 {
     struct capture *capture = &w->capture;
-    unsigned lane = capture->branched && chance(w, 50) ? capture->branch : capture->origin;
-    struct buffer *dst = pick_captured(w, lane, true, NULL);
-    struct buffer *src = dst ? pick_captured(w, lane, false, dst) : NULL;
+    unsigned stream = capture->branched && chance(w, 50) ? capture->branch : capture->origin;
+    struct buffer *dst = pick_captured(w, stream, true, NULL);
+    struct buffer *src = dst ? pick_captured(w, stream, false, dst) : NULL;
     unsigned what = draw(w, 6);
     CUresult result;
     size_t n;
@@ -139,20 +141,20 @@ static bool capture_work(struct world *w)
         return false;
     n = dst->extent < src->extent ? dst->extent : src->extent;
     if (what == 0 && !dst->host)
-        result =
-            cu.cuMemsetD32Async(dst->p, draw(w, 1u << 30), dst->extent / 4, lane_stream(w, lane));
+        result = cu.cuMemsetD32Async(dst->p, draw(w, 1u << 30), dst->extent / 4,
+                                     stream_handle(w, stream));
     else if (what == 1 && !dst->host && !src->host)
-        result = cu.cuMemcpyDtoDAsync_v2(dst->p, src->p, n, lane_stream(w, lane));
+        result = cu.cuMemcpyDtoDAsync_v2(dst->p, src->p, n, stream_handle(w, stream));
     else if (what == 2 && w->traits->n_threads == 1)
-        result = capture_temporary(w, lane, dst);
+        result = capture_temporary(w, stream, dst);
     else if (what == 3)
-        result = launch_fill(w, lane, dst->p, dst->extent, draw(w, 1u << 30));
+        result = launch_fill(w, stream, dst->p, dst->extent, draw(w, 1u << 30));
     else
-        result = launch_two(w, lane, what == 4 ? KERNEL_HASH : KERNEL_ADD, dst->p, src->p,
+        result = launch_two(w, stream, what == 4 ? KERNEL_HASH : KERNEL_ADD, dst->p, src->p,
                             what == 4 ? src->extent : n);
-    note_use(w, dst, lane, true);
-    note_use(w, src, lane, false);
-    if (!did(w, result, "captured %u b%u b%u s%u", what, dst->id, src->id, lane))
+    note_use(w, dst, stream, true);
+    note_use(w, src, stream, false);
+    if (!did(w, result, "captured %u b%u b%u s%u", what, dst->id, src->id, stream))
         capture->dead = true;
     return true;
 }
@@ -160,17 +162,17 @@ static bool capture_work(struct world *w)
 static bool capture_fork(struct world *w)
 {
     struct capture *capture = &w->capture;
-    unsigned branch = pick_lane(w, w->lanes[capture->origin].context, capture->origin);
+    unsigned branch = pick_stream(w, w->streams[capture->origin].context, capture->origin);
 
-    if (capture->branched || capture->dead || branch == MAX_LANES)
+    if (capture->branched || capture->dead || branch == MAX_STREAMS)
         return false;
-    capture->dead |= !did(w, cu.cuEventRecord(capture->fork, lane_stream(w, capture->origin)),
+    capture->dead |= !did(w, cu.cuEventRecord(capture->fork, stream_handle(w, capture->origin)),
                           "fork s%u", capture->origin);
-    capture->dead |=
-        !did(w, cu.cuStreamWaitEvent(lane_stream(w, branch), capture->fork, 0), "into s%u", branch);
+    capture->dead |= !did(w, cu.cuStreamWaitEvent(stream_handle(w, branch), capture->fork, 0),
+                          "into s%u", branch);
     if (capture->dead)
         return true;
-    capture->branched = w->lanes[branch].capturing = true;
+    capture->branched = w->streams[branch].capturing = true;
     capture->branch = branch;
     return true;
 }
@@ -202,7 +204,7 @@ static bool capture_mistake(struct world *w)
             buffer_gone(w, buffer);
         break;
     case 2:
-        if (!capture_forbids_waiting(w) || w->lanes[context->legacy].capturing ||
+        if (!capture_forbids_waiting(w) || w->streams[context->legacy].capturing ||
             capture_forbids_legacy(w))
             return false;
         result = cu.cuStreamQuery(CU_STREAM_LEGACY);
@@ -215,7 +217,7 @@ static bool capture_mistake(struct world *w)
         (void)did(w, result, "cuCtxSynchronize in a capture");
         break;
     default:
-        result = cu.cuStreamSynchronize(lane_stream(w, capture->origin));
+        result = cu.cuStreamSynchronize(stream_handle(w, capture->origin));
         (void)did(w, result, "cuStreamSynchronize of the captured s%u", capture->origin);
         break;
     }
@@ -280,9 +282,9 @@ static void capture_close(struct world *w)
 
     if (capture->relaxed)
         (void)capture_exchange(w);
-    w->lanes[capture->origin].capturing = false;
+    w->streams[capture->origin].capturing = false;
     if (capture->branched)
-        w->lanes[capture->branch].capturing = false;
+        w->streams[capture->branch].capturing = false;
     capture->open = false;
     use_context(w, capture->graph.context);
     (void)cu.cuEventDestroy_v2(capture->fork);
@@ -296,12 +298,12 @@ bool op_capture_end(struct world *w)
     CUresult result;
 
     if (capture->branched && !capture->dead) {
-        (void)did(w, cu.cuEventRecord(capture->join, lane_stream(w, capture->branch)), "join s%u",
+        (void)did(w, cu.cuEventRecord(capture->join, stream_handle(w, capture->branch)), "join s%u",
                   capture->branch);
-        (void)did(w, cu.cuStreamWaitEvent(lane_stream(w, capture->origin), capture->join, 0),
+        (void)did(w, cu.cuStreamWaitEvent(stream_handle(w, capture->origin), capture->join, 0),
                   "back to s%u", capture->origin);
     }
-    result = cu.cuStreamEndCapture(lane_stream(w, capture->origin), &capture->graph.graph);
+    result = cu.cuStreamEndCapture(stream_handle(w, capture->origin), &capture->graph.graph);
     (void)did(w, result, "cuStreamEndCapture s%u", capture->origin);
     capture_close(w);
     if (result != CUDA_SUCCESS)
@@ -334,12 +336,12 @@ static struct graph *pick_graph(struct world *w)
     return found;
 }
 
-/* Is all that the graph uses there, and ordered before a launch on the lane? */
-static bool may_launch(const struct world *w, const struct graph *graph, unsigned lane)
+/* Is all that the graph uses there, and ordered before a launch on the stream? */
+static bool may_launch(const struct world *w, const struct graph *graph, unsigned stream)
 {
     struct clock before;
 
-    lane_before(w, lane, &before);
+    stream_before(w, stream, &before);
     for (unsigned i = 0; i < graph->n_uses; i++) {
         const struct buffer *buffer = &w->buffers[graph->uses[i].buffer];
         if (!buffer->live || buffer->id != graph->uses[i].id ||
@@ -354,20 +356,20 @@ static bool may_launch(const struct world *w, const struct graph *graph, unsigne
 bool op_graph_launch(struct world *w)
 {
     struct graph *graph = pick_graph(w);
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct clock stamp;
 
-    if (!graph || lane == MAX_LANES || w->lanes[lane].context != graph->context ||
-        !may_launch(w, graph, lane))
+    if (!graph || stream == MAX_STREAMS || w->streams[stream].context != graph->context ||
+        !may_launch(w, graph, stream))
         return false;
-    if (!did(w, cu.cuGraphLaunch(graph->exec, lane_stream(w, lane)), "cuGraphLaunch g%u s%u",
-             graph->id, lane))
+    if (!did(w, cu.cuGraphLaunch(graph->exec, stream_handle(w, stream)), "cuGraphLaunch g%u s%u",
+             graph->id, stream))
         return true;
-    lane_submit(w, lane, &stamp);
+    stream_submit(w, stream, &stamp);
     for (int write = 0; write < 2; write++)
         for (unsigned i = 0; i < graph->n_uses; i++)
             if (graph->uses[i].write == write)
-                buffer_used(w, &w->buffers[graph->uses[i].buffer], lane, &stamp, write);
+                buffer_used(w, &w->buffers[graph->uses[i].buffer], stream, &stamp, write);
     return true;
 }
 

@@ -28,11 +28,11 @@ void context_open(struct world *w, unsigned context, int device, bool primary)
     must(w, cu.cuCtxSetCurrent(at->handle) == CUDA_SUCCESS);
     w->current = context;
     must(w, kernels_load(at));
-    at->legacy = lane_new(w, context, LANE_LEGACY, CU_STREAM_LEGACY);
-    at->per_thread = lane_new(w, context, LANE_PER_THREAD, CU_STREAM_PER_THREAD);
-    must(w, at->per_thread != MAX_LANES);
+    at->legacy = stream_new(w, context, STREAM_LEGACY, CU_STREAM_LEGACY);
+    at->per_thread = stream_new(w, context, STREAM_PER_THREAD, CU_STREAM_PER_THREAD);
+    must(w, at->per_thread != MAX_STREAMS);
     at->alive = true;
-    w->next_lane = at->legacy;
+    w->next_stream = at->legacy;
     w->n_next = 4;
 }
 
@@ -52,9 +52,9 @@ static void forget_buffers(struct world *w, unsigned context)
 static void forget_context(struct world *w, unsigned context)
 {
     forget_buffers(w, context);
-    for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++)
-        if (w->lanes[i].context == context)
-            w->lanes[i].alive = false;
+    for (unsigned i = w->first_stream; i < w->first_stream + w->n_streams; i++)
+        if (w->streams[i].context == context)
+            w->streams[i].alive = false;
     for (unsigned i = 0; i < MAX_EVENTS; i++)
         if (w->events[i].context == context)
             w->events[i].alive = false;
@@ -115,12 +115,12 @@ bool op_context(struct world *w)
     if (w->capture.open || w->traits->n_threads > 1)
         return false;
     if (w->traits->second_context && w->n_contexts < MAX_CONTEXTS &&
-        w->n_lanes + 8 < w->max_lanes && chance(w, 50)) {
+        w->n_streams + 8 < w->max_streams && chance(w, 50)) {
         context_open(w, w->n_contexts++, 0, false);
         return true;
     }
     if (!w->contexts[context].alive || (!w->traits->resets && w->contexts[context].primary) ||
-        w->n_lanes + 12 > w->max_lanes)
+        w->n_streams + 12 > w->max_streams)
         return false;
     if (w->contexts[context].primary && chance(w, 25))
         return retain_again(w, context);
@@ -180,7 +180,7 @@ bool op_push(struct world *w)
     return true;
 }
 
-static CUresult make_green(CUgreenCtx *green, CUcontext *inside, CUstream *stream)
+static CUresult make_green(CUgreenCtx *green, CUcontext *inside, CUstream *handle)
 {
     CUdevResource all, part;
     CUdevResourceDesc desc;
@@ -195,11 +195,11 @@ static CUresult make_green(CUgreenCtx *green, CUcontext *inside, CUstream *strea
         result = cu.cuGreenCtxCreate(green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM);
     if (result == CUDA_SUCCESS)
         result = cu.cuCtxFromGreenCtx(inside, *green);
-    return result ? result : cu.cuGreenCtxStreamCreate(stream, *green, CU_STREAM_NON_BLOCKING, 0);
+    return result ? result : cu.cuGreenCtxStreamCreate(handle, *green, CU_STREAM_NON_BLOCKING, 0);
 }
 
 /* Inside: memory is freed under work of the green context's own stream; some is left behind. */
-static void inside_green(struct world *w, CUstream stream, struct buffer *left)
+static void inside_green(struct world *w, CUstream handle, struct buffer *left)
 {
     uint32_t n = (uint32_t)left->extent, value = w->op;
     CUdeviceptr p[2] = {0, 0};
@@ -214,13 +214,13 @@ static void inside_green(struct world *w, CUstream stream, struct buffer *left)
             result = ROOM_OR_HOST(w, 0, left->bytes, cu.cuMemAlloc_v2(&p[i % 2], left->bytes));
         if (result == CUDA_SUCCESS)
             result = cu.cuLaunchKernel(w->contexts[0].kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0,
-                                       stream, args, NULL);
+                                       handle, args, NULL);
         value++;
     }
     (void)did(w, result, "work in a green context");
     (void)cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, p[1]);
     say(w, "its memory is of %s", owner == w->contexts[0].handle ? "the primary" : "another");
-    (void)did(w, cu.cuStreamSynchronize(stream), "cuStreamSynchronize there");
+    (void)did(w, cu.cuStreamSynchronize(handle), "cuStreamSynchronize there");
     if (p[0])
         (void)did(w, cu.cuMemFree_v2(p[0]), "cuMemFree there");
     left->p = p[1];
@@ -234,18 +234,18 @@ bool op_green(struct world *w)
     struct buffer *left = buffer_new(w, BUFFER_NATIVE, 0, 1024u << draw(w, 4));
     CUcontext inside = NULL;
     CUgreenCtx green = NULL;
-    CUstream stream = NULL;
+    CUstream handle = NULL;
 
     if (!w->traits->greens || w->capture.open || !left || !w->contexts[0].alive ||
         w->contexts[0].device)
         return false;
-    if (!did(w, make_green(&green, &inside, &stream), "a green context"))
+    if (!did(w, make_green(&green, &inside, &handle), "a green context"))
         return true;
     (void)did(w, cu.cuCtxSetCurrent(inside), "cuCtxSetCurrent of it");
     w->current = MAX_CONTEXTS;
-    inside_green(w, stream, left);
+    inside_green(w, handle, left);
     if (chance(w, 70))
-        (void)did(w, cu.cuStreamDestroy_v2(stream), "cuStreamDestroy there");
+        (void)did(w, cu.cuStreamDestroy_v2(handle), "cuStreamDestroy there");
     if (chance(w, 50))
         use_context(w, 0);
     (void)did(w, cu.cuGreenCtxDestroy(green), "cuGreenCtxDestroy");

@@ -93,7 +93,7 @@ static void other_process(int end, int n_devices)
     struct request request;
 
     (void)setenv("ALLOGRAFT_STATS", "off", 1);
-    doors_open(DOOR_LINKED, false);
+    lookups_open(LOOKUP_LINKED, false);
     if (cu.cuInit(0))
         _exit(97);
     for (int device = 0; device < n_devices; device++)

@@ -57,19 +57,19 @@ static bool taken(struct world *w, struct buffer *buffer, CUresult result)
 /* Most memory is written soon after it was allocated. */
 bool fill_new(struct world *w, struct buffer *buffer)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct clock stamp, before;
 
-    if (lane == MAX_LANES || !buffer_reachable(w, buffer, w->lanes[lane].context))
+    if (stream == MAX_STREAMS || !buffer_reachable(w, buffer, w->streams[stream].context))
         return false;
-    lane_before(w, lane, &before);
+    stream_before(w, stream, &before);
     if (!clock_covers(&before, &buffer->born))
         return false;
-    if (!did(w, launch_fill(w, lane, buffer->p, buffer->extent, buffer->id * 977), "fill b%u s%u",
-             buffer->id, lane))
+    if (!did(w, launch_fill(w, stream, buffer->p, buffer->extent, buffer->id * 977), "fill b%u s%u",
+             buffer->id, stream))
         return true;
-    lane_submit(w, lane, &stamp);
-    buffer_used(w, buffer, lane, &stamp, true);
+    stream_submit(w, stream, &stamp);
+    buffer_used(w, buffer, stream, &stamp, true);
     return true;
 }
 
@@ -106,29 +106,29 @@ bool op_alloc(struct world *w)
 
 bool op_alloc_async(struct world *w)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     bool own = w->traits->pools && chance(w, 50);
     size_t bytes = some_size(w);
     struct buffer *buffer;
     CUresult result;
 
-    if (lane == MAX_LANES || capture_forbids_waiting(w) || w->bytes_live + bytes > MOST_BYTES)
+    if (stream == MAX_STREAMS || capture_forbids_waiting(w) || w->bytes_live + bytes > MOST_BYTES)
         return false;
     /* The driver hangs when a thread ends after that while its per-thread stream is busy. */
-    if (w->traits->n_threads > 1 && w->lanes[lane].kind == LANE_LEGACY)
+    if (w->traits->n_threads > 1 && w->streams[stream].kind == STREAM_LEGACY)
         return false;
-    buffer = buffer_new(w, own ? BUFFER_POOL : BUFFER_ASYNC, w->lanes[lane].context, bytes);
+    buffer = buffer_new(w, own ? BUFFER_POOL : BUFFER_ASYNC, w->streams[stream].context, bytes);
     if (!buffer)
         return false;
-    CUstream stream = lane_stream(w, lane);
+    CUstream handle = stream_handle(w, stream);
     CUmemoryPool pool = w->pools[w->contexts[buffer->context].device];
     result = ROOM(w, buffer->context, bytes,
-                  own ? cu.cuMemAllocFromPoolAsync(&buffer->p, bytes, pool, stream)
-                      : cu.cuMemAllocAsync(&buffer->p, bytes, stream));
-    say(w, "on s%u", lane);
+                  own ? cu.cuMemAllocFromPoolAsync(&buffer->p, bytes, pool, handle)
+                      : cu.cuMemAllocAsync(&buffer->p, bytes, handle));
+    say(w, "on s%u", stream);
     if (!taken(w, buffer, result))
         return true;
-    lane_submit(w, lane, &buffer->born);
+    stream_submit(w, stream, &buffer->born);
     (void)fill_new(w, buffer);
     return true;
 }
@@ -258,21 +258,21 @@ bool op_free(struct world *w)
 
 bool op_free_async(struct world *w)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct buffer *buffer;
     struct clock stamp;
 
-    if (lane == MAX_LANES || capture_forbids_waiting(w))
+    if (stream == MAX_STREAMS || capture_forbids_waiting(w))
         return false;
-    buffer = buffer_pick(w, lane, true, false, NULL);
+    buffer = buffer_pick(w, stream, true, false, NULL);
     if (!buffer || (buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL) ||
-        w->contexts[buffer->context].device != w->contexts[w->lanes[lane].context].device ||
+        w->contexts[buffer->context].device != w->contexts[w->streams[stream].context].device ||
         buffer_in_graph(w, buffer))
         return false;
-    if (!did(w, cu.cuMemFreeAsync(buffer->p, lane_stream(w, lane)), "cuMemFreeAsync b%u s%u",
-             buffer->id, lane))
+    if (!did(w, cu.cuMemFreeAsync(buffer->p, stream_handle(w, stream)), "cuMemFreeAsync b%u s%u",
+             buffer->id, stream))
         return true;
-    lane_submit(w, lane, &stamp);
+    stream_submit(w, stream, &stamp);
     buffer_gone(w, buffer);
     return true;
 }

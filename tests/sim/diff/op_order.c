@@ -7,19 +7,20 @@ bool op_stream_create(struct world *w)
 {
     bool nonblocking = w->op >= w->traits->nonblocking_at && chance(w, 65);
     unsigned flags = nonblocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
-    unsigned context = draw(w, w->n_contexts), lane;
-    CUstream stream = NULL;
+    unsigned context = draw(w, w->n_contexts), stream;
+    CUstream handle = NULL;
     CUresult result;
 
-    if (!w->contexts[context].alive || w->n_lanes == w->max_lanes)
+    if (!w->contexts[context].alive || w->n_streams == w->max_streams)
         return false;
     use_context(w, context);
-    result = chance(w, 70) ? cu.cuStreamCreate(&stream, flags)
-                           : cu.cuStreamCreateWithPriority(&stream, flags, -(int)draw(w, 3));
-    lane = w->first_lane + w->n_lanes;
-    if (!did(w, result, "cuStreamCreate s%u c%u flags %u", lane, context, flags))
+    result = chance(w, 70) ? cu.cuStreamCreate(&handle, flags)
+                           : cu.cuStreamCreateWithPriority(&handle, flags, -(int)draw(w, 3));
+    stream = w->first_stream + w->n_streams;
+    if (!did(w, result, "cuStreamCreate s%u c%u flags %u", stream, context, flags))
         return true;
-    w->next_lane = lane_new(w, context, nonblocking ? LANE_NONBLOCKING : LANE_BLOCKING, stream);
+    w->next_stream =
+        stream_new(w, context, nonblocking ? STREAM_NONBLOCKING : STREAM_BLOCKING, handle);
     w->n_next = w->lean ? 6 : 2;
     return true;
 }
@@ -27,14 +28,14 @@ bool op_stream_create(struct world *w)
 /* With work pending, most of the time. */
 bool op_stream_destroy(struct world *w)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
 
-    if (lane == MAX_LANES || w->lanes[lane].kind < LANE_BLOCKING || w->capture.open ||
-        w->lanes[lane].shared)
+    if (stream == MAX_STREAMS || w->streams[stream].kind < STREAM_BLOCKING || w->capture.open ||
+        w->streams[stream].shared)
         return false;
-    use_context(w, w->lanes[lane].context);
-    if (did(w, cu.cuStreamDestroy_v2(w->lanes[lane].stream), "cuStreamDestroy s%u", lane))
-        w->lanes[lane].alive = false;
+    use_context(w, w->streams[stream].context);
+    if (did(w, cu.cuStreamDestroy_v2(w->streams[stream].handle), "cuStreamDestroy s%u", stream))
+        w->streams[stream].alive = false;
     return true;
 }
 
@@ -86,14 +87,14 @@ bool op_event_destroy(struct world *w)
 bool op_event_record(struct world *w)
 {
     struct event *event = pick_event(w, chance(w, 50));
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
 
-    if (!event || lane == MAX_LANES || event->context != w->lanes[lane].context)
+    if (!event || stream == MAX_STREAMS || event->context != w->streams[stream].context)
         return false;
-    if (!did(w, cu.cuEventRecord(event->handle, lane_stream(w, lane)), "cuEventRecord e%u s%u",
-             event->id, lane))
+    if (!did(w, cu.cuEventRecord(event->handle, stream_handle(w, stream)), "cuEventRecord e%u s%u",
+             event->id, stream))
         return true;
-    lane_submit(w, lane, &event->at);
+    stream_submit(w, stream, &event->at);
     event->recorded = true;
     return true;
 }
@@ -101,16 +102,16 @@ bool op_event_record(struct world *w)
 bool op_event_wait(struct world *w)
 {
     struct event *event = pick_event(w, true);
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct clock stamp;
 
-    if (!event || lane == MAX_LANES)
+    if (!event || stream == MAX_STREAMS)
         return false;
-    if (!did(w, cu.cuStreamWaitEvent(lane_stream(w, lane), event->handle, 0),
-             "cuStreamWaitEvent s%u e%u", lane, event->id))
+    if (!did(w, cu.cuStreamWaitEvent(stream_handle(w, stream), event->handle, 0),
+             "cuStreamWaitEvent s%u e%u", stream, event->id))
         return true;
-    clock_join(&w->lanes[lane].after, &event->at);
-    lane_submit(w, lane, &stamp);
+    clock_join(&w->streams[stream].after, &event->at);
+    stream_submit(w, stream, &stamp);
     return true;
 }
 
@@ -144,37 +145,37 @@ bool op_event_ask(struct world *w)
 
 bool op_stream_ask(struct world *w)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct clock before;
 
-    if (lane == MAX_LANES || capture_forbids_waiting(w))
+    if (stream == MAX_STREAMS || capture_forbids_waiting(w))
         return false;
-    lane_before(w, lane, &before);
+    stream_before(w, stream, &before);
     /* The legacy stream is every thread's. */
     if (clock_covers(&w->host, &before) &&
         (w->traits->n_threads == 1 ||
-         (w->lanes[lane].kind != LANE_LEGACY && !w->lanes[lane].shared)))
-        (void)did(w, cu.cuStreamQuery(lane_stream(w, lane)), "cuStreamQuery s%u", lane);
+         (w->streams[stream].kind != STREAM_LEGACY && !w->streams[stream].shared)))
+        (void)did(w, cu.cuStreamQuery(stream_handle(w, stream)), "cuStreamQuery s%u", stream);
     else
-        (void)cu.cuStreamQuery(lane_stream(w, lane));
+        (void)cu.cuStreamQuery(stream_handle(w, stream));
     return true;
 }
 
 bool op_synchronize(struct world *w)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct clock before;
 
-    if (lane == MAX_LANES || capture_forbids_waiting(w))
+    if (stream == MAX_STREAMS || capture_forbids_waiting(w))
         return false;
     if (chance(w, 25) && !w->capture.open && w->traits->n_threads == 1) {
-        use_context(w, w->lanes[lane].context);
+        use_context(w, w->streams[stream].context);
         if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", w->current))
             host_knows_context(w, w->current);
         return true;
     }
-    lane_pending(w, lane, &before);
-    if (did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane))
+    stream_pending(w, stream, &before);
+    if (did(w, cu.cuStreamSynchronize(stream_handle(w, stream)), "cuStreamSynchronize s%u", stream))
         host_knows(w, &before);
     return true;
 }
@@ -183,19 +184,19 @@ bool op_synchronize(struct world *w)
 
 static unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but)
 {
-    unsigned n = 0, found = MAX_LANES;
+    unsigned n = 0, found = MAX_STREAMS;
 
-    for (unsigned i = w->first_lane; i < w->first_lane + w->n_lanes; i++) {
-        const struct lane *lane = &w->lanes[i];
-        if (lane->alive && lane->kind == LANE_NONBLOCKING && lane->context == context && i != but &&
-            draw(w, ++n) == 0)
+    for (unsigned i = w->first_stream; i < w->first_stream + w->n_streams; i++) {
+        const struct stream *stream = &w->streams[i];
+        if (stream->alive && stream->kind == STREAM_NONBLOCKING && stream->context == context &&
+            i != but && draw(w, ++n) == 0)
             found = i;
     }
     return found;
 }
 
 /* What may be done natively while work is held up: nothing that waits for it. */
-static void while_held(struct world *w, unsigned held, unsigned free_lane, CUevent event)
+static void while_held(struct world *w, unsigned held, unsigned free_stream, CUevent event)
 {
     size_t free_bytes, total_bytes;
 
@@ -205,12 +206,13 @@ static void while_held(struct world *w, unsigned held, unsigned free_lane, CUeve
             (void)op_alloc(w);
             break;
         case 1:
-            (void)did(w, cu.cuEventRecord(event, lane_stream(w, held)),
+            (void)did(w, cu.cuEventRecord(event, stream_handle(w, held)),
                       "record behind the held s%u", held);
             (void)did(w, cu.cuEventQuery(event), "query of the held");
             break;
         case 2:
-            (void)did(w, launch_mark(w, free_lane, MAX_THREADS * MAX_MARKS - 1), "beside the held");
+            (void)did(w, launch_mark(w, free_stream, MAX_THREADS * MAX_MARKS - 1),
+                      "beside the held");
             break;
         default:
             (void)did(w, cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
@@ -228,9 +230,9 @@ bool op_hold(struct world *w)
 
     if (!w->traits->holds || w->capture.open || !w->contexts[context].alive)
         return false;
-    held = pick_nonblocking(w, context, MAX_LANES);
-    other = held == MAX_LANES ? MAX_LANES : pick_nonblocking(w, context, held);
-    flag = other == MAX_LANES ? NULL : buffer_new(w, BUFFER_NATIVE, context, 16);
+    held = pick_nonblocking(w, context, MAX_STREAMS);
+    other = held == MAX_STREAMS ? MAX_STREAMS : pick_nonblocking(w, context, held);
+    flag = other == MAX_STREAMS ? NULL : buffer_new(w, BUFFER_NATIVE, context, 16);
     if (!flag || cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return false;
     if (!did(w, ROOM_OR_HOST(w, context, 16, cu.cuMemAlloc_v2(&flag->p, 16)), "alloc flag b%u",
@@ -238,20 +240,20 @@ bool op_hold(struct world *w)
         return true;
     flag->live = true;
     w->bytes_live += flag->bytes;
-    (void)did(w, cu.cuMemsetD32Async(flag->p, 0, 4, lane_stream(w, other)), "clear flag");
-    (void)did(w, cu.cuStreamSynchronize(lane_stream(w, other)), "cuStreamSynchronize s%u", other);
-    lane_submit(w, other, &stamp);
+    (void)did(w, cu.cuMemsetD32Async(flag->p, 0, 4, stream_handle(w, other)), "clear flag");
+    (void)did(w, cu.cuStreamSynchronize(stream_handle(w, other)), "cuStreamSynchronize s%u", other);
+    stream_submit(w, other, &stamp);
     host_knows(w, &stamp);
     if (did(w,
-            cu.cuStreamWaitValue32_v2(lane_stream(w, held), flag->p, 1, CU_STREAM_WAIT_VALUE_GEQ),
+            cu.cuStreamWaitValue32_v2(stream_handle(w, held), flag->p, 1, CU_STREAM_WAIT_VALUE_GEQ),
             "hold s%u", held)) {
-        lane_submit(w, held, &stamp);
+        stream_submit(w, held, &stamp);
         while_held(w, held, other, event);
-        (void)did(w, cu.cuStreamWriteValue32_v2(lane_stream(w, other), flag->p, 1, 0),
+        (void)did(w, cu.cuStreamWriteValue32_v2(stream_handle(w, other), flag->p, 1, 0),
                   "let go by s%u", other);
     }
     buffer_used(w, flag, held, &stamp, true);
-    lane_submit(w, other, &stamp);
+    stream_submit(w, other, &stamp);
     flag->wrote.at[other] = stamp.at[other];
     (void)did(w, cu.cuEventDestroy_v2(event), "cuEventDestroy");
     return true;
@@ -269,9 +271,9 @@ bool op_spin(struct world *w)
 
     if (!w->traits->holds || w->capture.open || !may_look(w) || !w->contexts[context].alive)
         return false;
-    held = pick_nonblocking(w, context, MAX_LANES);
-    other = held == MAX_LANES ? MAX_LANES : pick_nonblocking(w, context, held);
-    if (other == MAX_LANES || cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    held = pick_nonblocking(w, context, MAX_STREAMS);
+    other = held == MAX_STREAMS ? MAX_STREAMS : pick_nonblocking(w, context, held);
+    if (other == MAX_STREAMS || cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return false;
     if (!did(w, cu.cuMemAllocHost_v2(&pinned, 64), "pinned flag"))
         return true;
@@ -279,12 +281,12 @@ bool op_spin(struct world *w)
     *flag = 0;
     (void)cu.cuMemHostGetDevicePointer_v2(&p, pinned, 0);
     if (did(w, launch_spin(w, held, p), "spin s%u", held)) {
-        lane_submit(w, held, &stamp);
+        stream_submit(w, held, &stamp);
         while_held(w, held, other, event);
     }
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-    lane_pending(w, held, &stamp);
-    if (did(w, cu.cuStreamSynchronize(lane_stream(w, held)), "cuStreamSynchronize s%u", held))
+    stream_pending(w, held, &stamp);
+    if (did(w, cu.cuStreamSynchronize(stream_handle(w, held)), "cuStreamSynchronize s%u", held))
         host_knows(w, &stamp);
     (void)did(w, cu.cuMemFreeHost(pinned), "cuMemFreeHost of the flag");
     (void)did(w, cu.cuEventDestroy_v2(event), "cuEventDestroy");

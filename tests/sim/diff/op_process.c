@@ -46,13 +46,13 @@ int process_exec_child(void)
     void *args[] = {&p[2], &n, &value};
 
     kernels_register(calloc(1, MAX_THREADS * MAX_MARKS));
-    doors_open(DOOR_LINKED, false);
+    lookups_open(LOOKUP_LINKED, false);
     if (cu.cuInit(0) || cu.cuDevicePrimaryCtxRetain(&context.handle, 0) ||
         cu.cuCtxSetCurrent(context.handle) || !kernels_load(&context))
         return 10;
-    for (unsigned round = 0; round < 8; round++)
+    for (unsigned iteration = 0; iteration < 8; iteration++)
         for (unsigned i = 0; i < 3; i++)
-            if ((round && cu.cuMemFree_v2(p[i])) || cu.cuMemAlloc_v2(&p[i], 4096))
+            if ((iteration && cu.cuMemFree_v2(p[i])) || cu.cuMemAlloc_v2(&p[i], 4096))
                 return 11;
     if (cu.cuLaunchKernel(context.kernels[KERNEL_FILL], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL) ||
         cu.cuMemcpyDtoH_v2(words, p[2], sizeof(words)))
@@ -108,15 +108,15 @@ void process_exec(void)
     _exit(99);
 }
 
-static void short_round(struct world *w, unsigned lane, CUdeviceptr p, const char *when)
+static void short_iteration(struct world *w, unsigned stream, CUdeviceptr p, const char *when)
 {
     for (uint32_t i = 0; i < 4; i++)
-        (void)did(w, launch_fill(w, lane, p, 64, i), "a round %s", when);
+        (void)did(w, launch_fill(w, stream, p, 64, i), "an iteration %s", when);
 }
 
 /* The same launches again and again, and then in a context that is broken, of which no wait has
  * told: of each its own launch must. */
-static void fault_in_rounds(struct world *w, unsigned lane)
+static void fault_in_iterations(struct world *w, unsigned stream)
 {
     const struct shape bad = {.grid = {1, 1, 1}, .block = 64};
     size_t free_bytes = 0, total = 0;
@@ -125,42 +125,45 @@ static void fault_in_rounds(struct world *w, unsigned lane)
     void *args[] = {&nowhere, &n, &value};
     unsigned tries = 0;
 
-    use_context(w, w->lanes[lane].context);
-    if (!did(w, cu.cuMemAlloc_v2(&p, 64), "room for rounds"))
+    use_context(w, w->streams[stream].context);
+    if (!did(w, cu.cuMemAlloc_v2(&p, 64), "room for iterations"))
         return;
-    for (unsigned round = 0; round < 6; round++) {
-        short_round(w, lane, p, "before");
-        (void)did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane);
+    for (unsigned iteration = 0; iteration < 6; iteration++) {
+        short_iteration(w, stream, p, "before");
+        (void)did(w, cu.cuStreamSynchronize(stream_handle(w, stream)), "cuStreamSynchronize s%u",
+                  stream);
     }
-    (void)did(w, launch_as(w, lane, KERNEL_FILL, args, &bad), "a bad kernel in rounds s%u", lane);
+    (void)did(w, launch_as(w, stream, KERNEL_FILL, args, &bad), "a bad kernel in iterations s%u",
+              stream);
     while (cu.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && tries++ < 20000)
         ;
     if (tries >= 20000) /* it has not run yet */
-        (void)cu.cuStreamSynchronize(lane_stream(w, lane));
-    for (unsigned round = 0; round < 2; round++)
-        short_round(w, lane, p, "after");
+        (void)cu.cuStreamSynchronize(stream_handle(w, stream));
+    for (unsigned iteration = 0; iteration < 2; iteration++)
+        short_iteration(w, stream, p, "after");
 }
 
 void process_fault(struct world *w)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     struct buffer *buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, true);
     size_t bytes = 0;
     CUdeviceptr p = 0;
     unsigned type = 0;
 
-    if (lane == MAX_LANES)
+    if (stream == MAX_STREAMS)
         return;
-    if (w->traits->rounds)
-        fault_in_rounds(w, lane);
-    (void)did(w, launch_fill(w, lane, 4096, 64, 1), "a bad kernel s%u", lane);
-    (void)did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane);
-    for (unsigned round = 0; round < 2; round++) {
+    if (w->traits->iterations)
+        fault_in_iterations(w, stream);
+    (void)did(w, launch_fill(w, stream, 4096, 64, 1), "a bad kernel s%u", stream);
+    (void)did(w, cu.cuStreamSynchronize(stream_handle(w, stream)), "cuStreamSynchronize s%u",
+              stream);
+    for (unsigned iteration = 0; iteration < 2; iteration++) {
         (void)did(w, cu.cuMemAlloc_v2(&p, 4096), "cuMemAlloc after that");
         if (buffer)
             (void)did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u after that", buffer->id);
         (void)did(w, cu.cuMemGetInfo_v2(&bytes, NULL), "cuMemGetInfo after that");
-        (void)did(w, cu.cuStreamQuery(lane_stream(w, lane)), "cuStreamQuery after that");
+        (void)did(w, cu.cuStreamQuery(stream_handle(w, stream)), "cuStreamQuery after that");
         (void)did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize after that");
     }
     if (buffer &&

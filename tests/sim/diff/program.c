@@ -11,7 +11,7 @@
 #include "diff.h"
 #include "sim.h"
 
-#define N_LANES 512 /* of Allograft's: AG_MAX_LANES of graph/lane.h */
+#define N_STREAMS 512 /* of Allograft's: AG_MAX_STREAMS of graph/stream.h */
 
 /* ---- what the seed decides ---- */
 
@@ -38,7 +38,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->seed = seed;
     t->n_threads = n_threads;
     t->ipc = ipc;
-    t->door = (enum door)draw(&dice, N_DOORS);
+    t->lookup = (enum lookup)draw(&dice, N_LOOKUPS);
     t->per_thread = chance(&dice, 35);
     t->n_ops = lengths[draw(&dice, 4)];
     t->visible = host_looks(seed);
@@ -62,14 +62,14 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->forks = chance(&dice, 20) && n_threads == 1;
 }
 
-void traits_with_rounds(struct traits *traits)
+void traits_with_iterations(struct traits *traits)
 {
-    traits->rounds = true;
+    traits->iterations = true;
     traits->n_ops = 12 + traits->n_ops / 8;
     traits->polls = traits->seed % 7 == 0;
-    /* In half of them there are more streams than Allograft has lanes, or nearly so many. */
+    /* In half of them there are more streams than Allograft has streams, or nearly so many. */
     if (traits->seed % 2)
-        traits->n_bystanders = N_LANES - 8 + (unsigned)(traits->seed / 2 % 15);
+        traits->n_bystanders = N_STREAMS - 8 + (unsigned)(traits->seed / 2 % 15);
     if (traits->visible)
         traits->visible_at = 0;
 }
@@ -134,10 +134,10 @@ void one_operation(struct world *w)
 static void run_operations(struct world *w, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (!w->traits->rounds || w->capture.open || !chance(w, 14))
+        if (!w->traits->iterations || w->capture.open || !chance(w, 14))
             one_operation(w);
         else if (!chance(w, w->traits->polls ? 45 : 0) || !op_poll(w))
-            (void)op_rounds(w);
+            (void)op_iterations(w);
         w->lean -= w->lean > 0;
     }
     while (w->capture.open)
@@ -173,16 +173,16 @@ static void open_peers(struct world *w)
     }
 }
 
-/* What has a lane by then keeps it; other streams, the legacy one if it was not used yet, find
+/* What has a stream by then keeps it; other streams, the legacy one if it was not used yet, find
  * none. */
 static void make_bystanders(struct world *w)
 {
     CUresult result = CUDA_SUCCESS;
-    CUstream stream;
+    CUstream handle;
 
     use_context(w, 0);
     for (unsigned i = 0; i < w->traits->n_bystanders && !result; i++)
-        result = cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT);
+        result = cu.cuStreamCreate(&handle, CU_STREAM_DEFAULT);
     (void)did(w, result, "%u bystanders", w->traits->n_bystanders);
 }
 
@@ -360,18 +360,18 @@ static struct world *world_new(const struct traits *traits, unsigned thread, cha
     w->next_id = thread * 10000;
     w->log = logs + thread * LOG_CAPACITY;
     w->log_capacity = LOG_CAPACITY;
-    w->max_lanes = MAX_LANES / (traits->n_threads > 1 ? MAX_THREADS : 1);
-    w->first_lane = thread * w->max_lanes;
+    w->max_streams = MAX_STREAMS / (traits->n_threads > 1 ? MAX_THREADS : 1);
+    w->first_stream = thread * w->max_streams;
     w->current = MAX_CONTEXTS;
     return w;
 }
 
 /* All submit to it, in whatever order; each orders its own work by it. */
-static void share(struct world *w, CUstream stream)
+static void share(struct world *w, CUstream handle)
 {
-    unsigned lane = lane_new(w, 0, LANE_NONBLOCKING, stream);
+    unsigned stream = stream_new(w, 0, STREAM_NONBLOCKING, handle);
 
-    w->lanes[lane].shared = true;
+    w->streams[stream].shared = true;
 }
 
 static void run_threads(struct world *first, const struct traits *traits, char *logs)
@@ -382,7 +382,8 @@ static void run_threads(struct world *first, const struct traits *traits, char *
 
     threads.n = traits->n_threads;
     threads.worlds[0] = first;
-    if (traits->rounds && did(first, cu.cuStreamCreate(&both, CU_STREAM_NON_BLOCKING), "for all"))
+    if (traits->iterations &&
+        did(first, cu.cuStreamCreate(&both, CU_STREAM_NON_BLOCKING), "for all"))
         share(first, both);
     (void)pthread_barrier_init(&threads.meeting, NULL, threads.n);
     for (unsigned i = 1; i < threads.n; i++) {
@@ -393,8 +394,8 @@ static void run_threads(struct world *first, const struct traits *traits, char *
         w->n_contexts = 1;
         w->current = 0;
         w->pools[0] = first->pools[0];
-        w->contexts[0].legacy = lane_new(w, 0, LANE_LEGACY, CU_STREAM_LEGACY);
-        w->contexts[0].per_thread = lane_new(w, 0, LANE_PER_THREAD, CU_STREAM_PER_THREAD);
+        w->contexts[0].legacy = stream_new(w, 0, STREAM_LEGACY, CU_STREAM_LEGACY);
+        w->contexts[0].per_thread = stream_new(w, 0, STREAM_PER_THREAD, CU_STREAM_PER_THREAD);
         if (both)
             share(w, both);
     }
@@ -462,7 +463,7 @@ void program_run(const struct traits *traits, struct outcome *outcome, char *log
     room_start(outcome->refused, outcome->again);
     if (traits->ipc)
         ipc_start(traits->second_device ? 2 : 1);
-    doors_open(traits->door, traits->per_thread);
+    lookups_open(traits->lookup, traits->per_thread);
     begin(w);
     threads.n = 1;
     threads.worlds[0] = w;

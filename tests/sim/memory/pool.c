@@ -222,7 +222,7 @@ static uint64_t chunk_memory(CUmemoryPool pool, size_t bytes)
     return base;
 }
 
-static size_t round_to(size_t bytes, size_t unit)
+static size_t iteration_to(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
@@ -234,7 +234,7 @@ static uint64_t grow_by(CUmemoryPool pool, size_t need, size_t *ret_bytes)
     uint64_t base = 0;
 
     for (size_t i = 0; i < SIM_COUNT(units) && !base; i++) {
-        size_t bytes = round_to(need, units[i]);
+        size_t bytes = iteration_to(need, units[i]);
         if (pool->props.maxSize && pool->reserved + bytes > pool->props.maxSize)
             continue;
         base = chunk_memory(pool, bytes);

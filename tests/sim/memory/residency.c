@@ -77,10 +77,11 @@ bool sim_residency_evict(int device, size_t bytes)
     for (const struct sim_residency *at = all; at; at = at->next)
         n++;
     skip = n ? sim_random((uint32_t)n) : 0;
-    for (unsigned round = 0; round < 2; round++) { /* from somewhere, around to there again */
+    for (unsigned iteration = 0; iteration < 2;
+         iteration++) { /* from somewhere, around to there again */
         size_t i = 0;
         for (struct sim_residency *at = all; at; at = at->next, i++) {
-            if ((i >= skip) == (round == 1))
+            if ((i >= skip) == (iteration == 1))
                 continue;
             for (size_t p = 0; p < at->n_pages && gone < bytes; p++) {
                 if (!(at->pages[p].on >> device & 1))

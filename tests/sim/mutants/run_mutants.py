@@ -52,7 +52,7 @@ def chunks(args, size):
 def hunt(runner, rows, args):
     """Chunk by chunk: what has been noticed needs no more seeds. Returns {name: (seeds, how)}."""
     caught, began = {}, time.monotonic()
-    for start, last, before in chunks(args, 5 if runner.args.rounds else diff_run.CHUNK):
+    for start, last, before in chunks(args, 5 if runner.args.iterations else diff_run.CHUNK):
         left = [row for row in rows if row[1] not in caught and (not row[3] or before < args.control)]
         if not left:
             break
@@ -83,7 +83,7 @@ def main():
         sys.exit('\n'.join(wrong))
     if args.only:
         rows = [row for row in rows if row[1] in args.only.split(',')]
-    runner_args = diff_run.read_arguments(['--rounds'] if args.replay else ['--door', 'linked'])
+    runner_args = diff_run.read_arguments(['--iterations'] if args.replay else ['--lookup', 'linked'])
     runner_args.stats = False
     os.environ.setdefault('DIFF_HANG', '15')  # some of the mistakes are that nothing goes on
     folder = tempfile.mkdtemp(prefix='mutants-')

@@ -1,10 +1,10 @@
 /* order.c: which work waits for which: streams of all kinds, events, contexts as a whole.
  *
  * Each rule is tried in pairs: what is ordered never fails, what is not does go wrong under some
- * schedule of the rounds made here (so the scheduler is hostile indeed). */
+ * schedule of the iterations made here (so the scheduler is hostile indeed). */
 #include "sim_test.h"
 
-#define ROUNDS 60
+#define ITERATIONS 60
 
 static struct test test;
 
@@ -32,7 +32,7 @@ static void expect_order(enum place first, enum place then, bool ordered)
 {
     int bad = 0;
 
-    for (int i = 0; i < ROUNDS; i++)
+    for (int i = 0; i < ITERATIONS; i++)
         bad += !in_order(streams[first], streams[then]);
     if (ordered)
         CHECK(bad == 0);
@@ -64,7 +64,7 @@ static void test_events(void)
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cuMemAlloc(&p, 64));
     OK(cuStreamWaitEvent(streams[ON_FREE], event, 0)); /* never recorded: waits for nothing */
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ITERATIONS; i++) {
         OK(launch(test.fill, streams[ON_FREE], p, 1, 1));
         OK(cuEventRecord(event, streams[ON_FREE]));
         OK(cuStreamWaitEvent(streams[ON_OTHER_FREE], event, 0));
@@ -92,7 +92,7 @@ static void test_context_events(void)
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cuMemAlloc(&p, 64));
     OK(cuMemAlloc(&q, 64));
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ITERATIONS; i++) {
         enum place first = i % 5, then = (i / 5 + i) % 5;
         OK(launch(test.fill, streams[first], p, 1, 1));
         OK(launch(test.fill, streams[ON_OTHER_FREE], q, 1, 1));
@@ -115,7 +115,7 @@ static void test_destroyed_stream(void)
     CUstream stream;
 
     OK(cuMemAlloc(&p, 64));
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ITERATIONS; i++) {
         OK(cuStreamCreate(&stream, i & 1 ? CU_STREAM_NON_BLOCKING : 0));
         OK(launch(test.fill, stream, p, 1, 1));
         OK(cuStreamDestroy(stream));
@@ -150,7 +150,7 @@ static void test_host_functions(void)
     unsigned *word;
 
     OK(cuMemAllocHost((void **)&word, 64));
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ITERATIONS; i++) {
         CUstream stream = streams[i % N_PLACES];
         OK(launch(test.fill, stream, (CUdeviceptr)(uintptr_t)word, 1, 1));
         OK(cuLaunchHostFunc(stream, add_in_host, word));
@@ -170,7 +170,7 @@ static void test_native_free(void)
 
     OK(cuMemAllocHost((void **)&word, 64));
     OK(cuMemAlloc(&p, 64));
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ITERATIONS; i++) {
         OK(cuMemAlloc(&q, 64));
         OK(launch(test.fill, streams[ON_FREE], p, 1, 7 + (unsigned)i));
         OK(cuMemcpyDtoHAsync(word, p, 4, streams[ON_FREE]));

@@ -120,16 +120,16 @@ static void work_alone(unsigned value, bool *right)
     unsigned *p, *q;
     std::vector<unsigned> host(N, value);
     *right = true;
-    for (int round = 0; round < 20; round++) {
+    for (int iteration = 0; iteration < 20; iteration++) {
         OK(cudaMalloc(&p, N * sizeof(unsigned)));
         OK(cudaMalloc(&q, N * sizeof(unsigned)));
         OK(cudaMemcpyAsync(p, host.data(), N * sizeof(unsigned), cudaMemcpyHostToDevice, 0));
-        fill<<<4, 256>>>(q, round, N);
+        fill<<<4, 256>>>(q, iteration, N);
         add<<<4, 256>>>(q, p, N);
         std::vector<unsigned> back(N);
         OK(cudaMemcpy(back.data(), q, N * sizeof(unsigned), cudaMemcpyDeviceToHost));
         for (unsigned word : back)
-            *right = *right && word == value + round;
+            *right = *right && word == value + iteration;
         OK(cudaFree(p));
         OK(cudaFree(q));
     }

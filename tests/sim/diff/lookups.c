@@ -1,4 +1,4 @@
-/* doors.c: finds the driver as programs do: linked, by dlsym, or by cuGetProcAddress. */
+/* lookups.c: finds the driver as programs do: linked, by dlsym, or by cuGetProcAddress. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,7 +11,7 @@
 /* cuda.h declares the per-thread twins for per-thread builds only. */
 #define PLAIN(symbol, base, version)
 #define TWIN(symbol, base, version, twin, twin_version) extern __typeof__(symbol) twin;
-#include "doors.def"
+#include "lookups.def"
 #undef PLAIN
 #undef TWIN
 
@@ -30,7 +30,7 @@ struct way {
     {#symbol,        #base,       #twin, version, twin_version, (void **)&cu.symbol, \
      (void *)symbol, (void *)twin},
 static const struct way ways[] = {
-#include "doors.def"
+#include "lookups.def"
 };
 #undef PLAIN
 #undef TWIN
@@ -58,22 +58,22 @@ static void *by_get_proc(void *driver, const struct way *way, bool twin)
     return found;
 }
 
-void doors_open(enum door door, bool per_thread)
+void lookups_open(enum lookup lookup, bool per_thread)
 {
-    void *driver = door == DOOR_LINKED ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+    void *driver = lookup == LOOKUP_LINKED ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
 
     for (size_t i = 0; i < N_WAYS; i++) {
         bool twin = per_thread && ways[i].twin;
         void *found = NULL;
 
-        if (door == DOOR_LINKED)
+        if (lookup == LOOKUP_LINKED)
             found = twin ? ways[i].linked_twin : ways[i].linked;
-        else if (driver && door == DOOR_DLSYM)
+        else if (driver && lookup == LOOKUP_DLSYM)
             found = dlsym(driver, twin ? ways[i].twin : ways[i].symbol);
         else if (driver)
             found = by_get_proc(driver, &ways[i], twin);
         if (!found) {
-            fprintf(stderr, "no %s through this door\n", ways[i].symbol);
+            fprintf(stderr, "no %s through this lookup\n", ways[i].symbol);
             _exit(98);
         }
         *ways[i].to = found;

@@ -1,5 +1,5 @@
-/* rounds.c: a random program goes round: the same operations again and again, now and then with
- * something in between, and with every way of waiting, or none, at the end of a round. */
+/* iterations.c: a random program goes round: the same operations again and again, now and then with
+ * something in between, and with every way of waiting, or none, at the end of an iteration. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -12,16 +12,16 @@
 
 #define MOST_STEPS 400 /* in one loop */
 
-enum round_end {
-    ROUND_NOTHING,
-    ROUND_STREAM,
-    ROUND_STREAMS,
-    ROUND_EVENT,
-    ROUND_CONTEXT,
-    ROUND_QUERY,
-    ROUND_READ,
-    ROUND_COPY,
-    N_ROUND_ENDS
+enum iteration_end {
+    ITERATION_NOTHING,
+    ITERATION_STREAM,
+    ITERATION_STREAMS,
+    ITERATION_EVENT,
+    ITERATION_CONTEXT,
+    ITERATION_QUERY,
+    ITERATION_READ,
+    ITERATION_COPY,
+    N_ITERATION_ENDS
 };
 
 enum surprise {
@@ -37,36 +37,37 @@ enum surprise {
     SURPRISE_PAUSE,
     SURPRISE_LEGACY,
     SURPRISE_CAPTURE,
-    SURPRISE_CUT, /* the round ends early */
+    SURPRISE_CUT, /* the iteration ends early */
     N_SURPRISES
 };
 
 struct plan {
-    enum round_end end;
+    enum iteration_end end;
     enum surprise surprise;
-    unsigned rounds, every, at; /* a surprise each so many rounds, before that step; 0: none */
-    bool wanders;               /* before another step each time */
+    unsigned iterations, every,
+        at;       /* a surprise each so many iterations, before that step; 0: none */
+    bool wanders; /* before another step each time */
     struct step extra;
 };
 
 /* ---- beginning ---- */
 
-static void take_lanes(struct world *w, struct loop *loop, unsigned n)
+static void take_streams(struct world *w, struct loop *loop, unsigned n)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
 
-    if (lane == MAX_LANES)
+    if (stream == MAX_STREAMS)
         return;
-    loop->context = w->lanes[lane].context;
-    loop->lanes[loop->n_lanes++] = lane;
-    for (unsigned tries = 0; tries < 12 && loop->n_lanes < n; tries++) {
+    loop->context = w->streams[stream].context;
+    loop->streams[loop->n_streams++] = stream;
+    for (unsigned tries = 0; tries < 12 && loop->n_streams < n; tries++) {
         bool known = false;
 
-        lane = lane_pick(w);
-        for (unsigned i = 0; i < loop->n_lanes; i++)
-            known = known || loop->lanes[i] == lane;
-        if (!known && lane != MAX_LANES && w->lanes[lane].context == loop->context)
-            loop->lanes[loop->n_lanes++] = lane;
+        stream = stream_pick(w);
+        for (unsigned i = 0; i < loop->n_streams; i++)
+            known = known || loop->streams[i] == stream;
+        if (!known && stream != MAX_STREAMS && w->streams[stream].context == loop->context)
+            loop->streams[loop->n_streams++] = stream;
     }
 }
 
@@ -118,21 +119,21 @@ static void take_buffers(struct world *w, struct loop *loop)
             return;
         buffer->live = true;
         w->bytes_live += bytes;
-        if (!did(w, launch_fill(w, loop->lanes[0], buffer->p, bytes, buffer->id), "fill b%u",
+        if (!did(w, launch_fill(w, loop->streams[0], buffer->p, bytes, buffer->id), "fill b%u",
                  buffer->id))
             return;
-        used_both(w, loop->lanes[0], buffer, NULL);
+        used_both(w, loop->streams[0], buffer, NULL);
         take_buffer(loop, buffer);
     }
 }
 
 static bool loop_begin(struct world *w, struct loop *loop, struct plan *plan)
 {
-    static const unsigned lanes[] = {1, 1, 1, 2, 2, 3, 4};
+    static const unsigned streams[] = {1, 1, 1, 2, 2, 3, 4};
     bool is_short = chance(w, 35);
 
-    take_lanes(w, loop, lanes[draw(w, 7)]);
-    if (!loop->n_lanes)
+    take_streams(w, loop, streams[draw(w, 7)]);
+    if (!loop->n_streams)
         return false;
     take_buffers(w, loop);
     if (loop->n_buffers < 2)
@@ -144,74 +145,74 @@ static bool loop_begin(struct world *w, struct loop *loop, struct plan *plan)
     for (unsigned i = 0; i < loop->n_steps; i++)
         step_draw(w, loop, &loop->steps[i]);
     step_draw(w, loop, &plan->extra);
-    plan->rounds = 2 + draw(w, is_short ? 60 : 28);
-    if (plan->rounds * loop->n_steps > MOST_STEPS)
-        plan->rounds = 2 + MOST_STEPS / loop->n_steps;
-    plan->end = (enum round_end)draw(w, N_ROUND_ENDS);
-    if (plan->end == ROUND_CONTEXT && w->traits->n_threads > 1)
-        plan->end = ROUND_STREAMS;
+    plan->iterations = 2 + draw(w, is_short ? 60 : 28);
+    if (plan->iterations * loop->n_steps > MOST_STEPS)
+        plan->iterations = 2 + MOST_STEPS / loop->n_steps;
+    plan->end = (enum iteration_end)draw(w, N_ITERATION_ENDS);
+    if (plan->end == ITERATION_CONTEXT && w->traits->n_threads > 1)
+        plan->end = ITERATION_STREAMS;
     plan->surprise = (enum surprise)draw(w, N_SURPRISES);
     plan->every = chance(w, 45) ? 0 : 2 + draw(w, 7);
     plan->at = draw(w, loop->n_steps + 1);
     plan->wanders = chance(w, 40);
-    say(w, "a loop of %u steps, %u rounds, %u streams, surprise %d at %u every %u, end %d",
-        loop->n_steps, plan->rounds, loop->n_lanes, (int)plan->surprise, plan->at, plan->every,
-        (int)plan->end);
+    say(w, "a loop of %u steps, %u iterations, %u streams, surprise %d at %u every %u, end %d",
+        loop->n_steps, plan->iterations, loop->n_streams, (int)plan->surprise, plan->at,
+        plan->every, (int)plan->end);
     return true;
 }
 
 /* ---- what comes in between ---- */
 
-static void wait_for_lane(struct world *w, unsigned lane)
+static void wait_for_stream(struct world *w, unsigned stream)
 {
     struct clock pending;
 
-    if (!w->lanes[lane].alive || w->lanes[lane].capturing)
+    if (!w->streams[stream].alive || w->streams[stream].capturing)
         return;
-    lane_pending(w, lane, &pending);
-    if (did(w, cu.cuStreamSynchronize(lane_stream(w, lane)), "cuStreamSynchronize s%u", lane))
+    stream_pending(w, stream, &pending);
+    if (did(w, cu.cuStreamSynchronize(stream_handle(w, stream)), "cuStreamSynchronize s%u", stream))
         host_knows(w, &pending);
 }
 
-static void query(struct world *w, unsigned lane, bool until_done)
+static void query(struct world *w, unsigned stream, bool until_done)
 {
     struct clock pending;
     CUresult result = CUDA_ERROR_NOT_READY;
 
-    if (!w->lanes[lane].alive || w->lanes[lane].capturing)
+    if (!w->streams[stream].alive || w->streams[stream].capturing)
         return;
-    lane_pending(w, lane, &pending);
+    stream_pending(w, stream, &pending);
     for (unsigned i = 0; i < (until_done ? 20000 : 1) && result == CUDA_ERROR_NOT_READY; i++)
-        result = cu.cuStreamQuery(lane_stream(w, lane));
+        result = cu.cuStreamQuery(stream_handle(w, stream));
     if (until_done && result == CUDA_ERROR_NOT_READY) /* on a machine that is too busy */
-        result = cu.cuStreamSynchronize(lane_stream(w, lane));
+        result = cu.cuStreamSynchronize(stream_handle(w, stream));
     if (until_done && w->traits->n_threads > 1 &&
-        (w->lanes[lane].kind == LANE_LEGACY || w->lanes[lane].shared))
-        wait_for_lane(w, lane); /* others keep it busy */
-    else if (until_done && did(w, result, "queries of s%u", lane))
+        (w->streams[stream].kind == STREAM_LEGACY || w->streams[stream].shared))
+        wait_for_stream(w, stream); /* others keep it busy */
+    else if (until_done && did(w, result, "queries of s%u", stream))
         host_knows(w, &pending);
 }
 
 /* The handle of the stream may be that of the one before. */
 static void new_stream(struct world *w, struct loop *loop, unsigned i)
 {
-    const struct lane old = w->lanes[loop->lanes[i]];
-    unsigned flags = old.kind == LANE_NONBLOCKING ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
-    CUstream stream = NULL;
-    unsigned lane;
+    const struct stream old = w->streams[loop->streams[i]];
+    unsigned flags = old.kind == STREAM_NONBLOCKING ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+    CUstream handle = NULL;
+    unsigned stream;
 
-    if (!old.alive || old.kind < LANE_BLOCKING || old.shared || old.capturing ||
-        w->n_lanes + 6 > w->max_lanes)
+    if (!old.alive || old.kind < STREAM_BLOCKING || old.shared || old.capturing ||
+        w->n_streams + 6 > w->max_streams)
         return;
     use_context(w, loop->context);
     if (chance(w, 50))
-        wait_for_lane(w, loop->lanes[i]);
-    if (did(w, cu.cuStreamDestroy_v2(old.stream), "cuStreamDestroy s%u", loop->lanes[i]))
-        w->lanes[loop->lanes[i]].alive = false;
-    if (!did(w, cu.cuStreamCreate(&stream, flags), "cuStreamCreate"))
+        wait_for_stream(w, loop->streams[i]);
+    if (did(w, cu.cuStreamDestroy_v2(old.handle), "cuStreamDestroy s%u", loop->streams[i]))
+        w->streams[loop->streams[i]].alive = false;
+    if (!did(w, cu.cuStreamCreate(&handle, flags), "cuStreamCreate"))
         return;
-    lane = lane_new(w, loop->context, old.kind, stream);
-    loop->lanes[i] = lane;
+    stream = stream_new(w, loop->context, old.kind, handle);
+    loop->streams[i] = stream;
 }
 
 static void reload(struct world *w, struct loop *loop)
@@ -241,20 +242,20 @@ static void pause_a_little(struct world *w)
     (void)nanosleep(&time, NULL);
 }
 
-static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsigned round)
+static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsigned iteration)
 {
     struct step legacy = plan->extra;
-    unsigned kept = loop->lanes[0];
+    unsigned kept = loop->streams[0];
 
     switch (plan->surprise) {
     case SURPRISE_EXTRA:
-        step_do(w, loop, &plan->extra, round);
+        step_do(w, loop, &plan->extra, iteration);
         break;
     case SURPRISE_STREAM_WAIT:
-        wait_for_lane(w, loop->lanes[plan->extra.lane]);
+        wait_for_stream(w, loop->streams[plan->extra.stream]);
         break;
     case SURPRISE_QUERY:
-        query(w, loop->lanes[plan->extra.lane], false);
+        query(w, loop->streams[plan->extra.stream], false);
         break;
     case SURPRISE_ANY:
         one_operation(w);
@@ -265,23 +266,23 @@ static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsi
         (void)did(w,
                   cu.cuFuncSetAttribute(w->contexts[loop->context].kernels[plan->extra.kernel],
                                         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                        2048 + (int)round),
+                                        2048 + (int)iteration),
                   "cuFuncSetAttribute");
         break;
     case SURPRISE_RELOAD:
         reload(w, loop);
         break;
     case SURPRISE_NEW_STREAM:
-        new_stream(w, loop, plan->extra.lane);
+        new_stream(w, loop, plan->extra.stream);
         break;
     case SURPRISE_PAUSE:
         pause_a_little(w);
         break;
     case SURPRISE_LEGACY:
-        legacy.lane = 0;
-        loop->lanes[0] = w->contexts[loop->context].legacy;
-        step_do(w, loop, &legacy, round);
-        loop->lanes[0] = kept;
+        legacy.stream = 0;
+        loop->streams[0] = w->contexts[loop->context].legacy;
+        step_do(w, loop, &legacy, iteration);
+        loop->streams[0] = kept;
         break;
     case SURPRISE_CAPTURE:
         capture_and_launch(w);
@@ -291,12 +292,12 @@ static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsi
     }
 }
 
-/* ---- the end of a round ---- */
+/* ---- the end of an iteration ---- */
 
-static struct buffer *device_buffer(const struct loop *loop, unsigned round)
+static struct buffer *device_buffer(const struct loop *loop, unsigned iteration)
 {
     for (unsigned i = 0; i < loop->n_buffers; i++) {
-        struct buffer *buffer = loop->buffers[(i + round) % loop->n_buffers].buffer;
+        struct buffer *buffer = loop->buffers[(i + iteration) % loop->n_buffers].buffer;
 
         if (buffer->live && buffer->filled && !host_side(buffer) && buffer->kind != BUFFER_VARIABLE)
             return buffer;
@@ -304,70 +305,73 @@ static struct buffer *device_buffer(const struct loop *loop, unsigned round)
     return NULL;
 }
 
-static void read_one(struct world *w, struct loop *loop, unsigned round, bool async)
+static void read_one(struct world *w, struct loop *loop, unsigned iteration, bool async)
 {
     unsigned standard = w->traits->per_thread ? w->contexts[loop->context].per_thread
                                               : w->contexts[loop->context].legacy;
-    unsigned lane = async ? loop->lanes[round % loop->n_lanes] : standard;
-    struct buffer *buffer = device_buffer(loop, round);
+    unsigned stream = async ? loop->streams[iteration % loop->n_streams] : standard;
+    struct buffer *buffer = device_buffer(loop, iteration);
 
-    if (!buffer || !w->lanes[lane].alive || w->lanes[lane].capturing ||
-        !buffer_reachable(w, buffer, loop->context) || !bring_behind(w, loop, lane, buffer, false))
+    if (!buffer || !w->streams[stream].alive || w->streams[stream].capturing ||
+        !buffer_reachable(w, buffer, loop->context) ||
+        !bring_behind(w, loop, stream, buffer, false))
         return;
     use_context(w, loop->context); /* whose standard stream it is: not of the one waited for */
-    (void)read_back(w, buffer, lane, async);
+    (void)read_back(w, buffer, stream, async);
 }
 
 static void end_by_event(struct world *w, struct loop *loop)
 {
-    unsigned lane = loop->lanes[0], i = loop->n_records++ % 4;
+    unsigned stream = loop->streams[0], i = loop->n_records++ % 4;
     struct clock at;
 
-    if (!w->lanes[lane].alive || w->lanes[lane].capturing ||
-        !did(w, cu.cuEventRecord(loop->events[i], lane_stream(w, lane)), "record %u s%u", i, lane))
+    if (!w->streams[stream].alive || w->streams[stream].capturing ||
+        !did(w, cu.cuEventRecord(loop->events[i], stream_handle(w, stream)), "record %u s%u", i,
+             stream))
         return;
-    lane_submit(w, lane, &at);
+    stream_submit(w, stream, &at);
     if (did(w, cu.cuEventSynchronize(loop->events[i]), "cuEventSynchronize %u", i))
         host_knows(w, &at);
     (void)op_host_read(w);
 }
 
-static void end_round(struct world *w, struct loop *loop, const struct plan *plan, unsigned round)
+static void end_iteration(struct world *w, struct loop *loop, const struct plan *plan,
+                          unsigned iteration)
 {
     switch (plan->end) {
-    case ROUND_STREAM:
-        wait_for_lane(w, loop->lanes[round % 3 % loop->n_lanes]);
+    case ITERATION_STREAM:
+        wait_for_stream(w, loop->streams[iteration % 3 % loop->n_streams]);
         break;
-    case ROUND_STREAMS:
-        for (unsigned i = 0; i < loop->n_lanes; i++)
-            wait_for_lane(w, loop->lanes[i]);
+    case ITERATION_STREAMS:
+        for (unsigned i = 0; i < loop->n_streams; i++)
+            wait_for_stream(w, loop->streams[i]);
         (void)op_host_read(w);
         break;
-    case ROUND_EVENT:
+    case ITERATION_EVENT:
         end_by_event(w, loop);
         break;
-    case ROUND_CONTEXT:
+    case ITERATION_CONTEXT:
         use_context(w, loop->context);
         if (did(w, cu.cuCtxSynchronize(), "cuCtxSynchronize c%u", loop->context))
             host_knows_context(w, loop->context);
         (void)op_host_read(w);
         break;
-    case ROUND_QUERY:
-        query(w, loop->lanes[0], true);
+    case ITERATION_QUERY:
+        query(w, loop->streams[0], true);
         (void)op_host_read(w);
         break;
-    case ROUND_READ:
-    case ROUND_COPY:
-        read_one(w, loop, round, plan->end == ROUND_READ);
+    case ITERATION_READ:
+    case ITERATION_COPY:
+        read_one(w, loop, iteration, plan->end == ITERATION_READ);
         break;
     default:
         break;
     }
 }
 
-static void one_round(struct world *w, struct loop *loop, struct plan *plan, unsigned round)
+static void one_iteration(struct world *w, struct loop *loop, struct plan *plan, unsigned iteration)
 {
-    bool surprised = plan->every && round % plan->every == plan->every - 1;
+    bool surprised = plan->every && iteration % plan->every == plan->every - 1;
 
     if (surprised && plan->wanders)
         plan->at = draw(w, loop->n_steps + 1);
@@ -377,18 +381,18 @@ static void one_round(struct world *w, struct loop *loop, struct plan *plan, uns
         if (surprised && i == plan->at && plan->surprise == SURPRISE_CUT)
             break;
         if (surprised && i == plan->at)
-            surprise(w, loop, plan, round);
+            surprise(w, loop, plan, iteration);
         if (i == loop->n_steps ||
             (surprised && i == plan->at && plan->surprise == SURPRISE_MISSING))
             continue;
         if (surprised && i == plan->at && plan->surprise == SURPRISE_KERNEL)
             step = &plan->extra;
-        step_do(w, loop, step, round);
+        step_do(w, loop, step, iteration);
     }
-    end_round(w, loop, plan, round);
+    end_iteration(w, loop, plan, iteration);
 }
 
-bool op_rounds(struct world *w)
+bool op_iterations(struct world *w)
 {
     struct loop *loop = calloc(1, sizeof(*loop));
     struct plan plan = {0};
@@ -399,9 +403,10 @@ bool op_rounds(struct world *w)
         free(loop);
         return false;
     }
-    for (unsigned round = 0; round < plan.rounds && w->contexts[loop->context].alive; round++) {
+    for (unsigned iteration = 0; iteration < plan.iterations && w->contexts[loop->context].alive;
+         iteration++) {
         w->op++;
-        one_round(w, loop, &plan, round);
+        one_iteration(w, loop, &plan, iteration);
     }
     for (unsigned i = 0; i < 4 && w->contexts[loop->context].alive; i++)
         (void)did(w, cu.cuEventDestroy_v2(loop->events[i]), "cuEventDestroy");
@@ -413,20 +418,20 @@ bool op_rounds(struct world *w)
 
 /* Half of the kernels before the host looks, half after it; false when what it waits for does not
  * come. */
-static bool poll_once(struct world *w, unsigned lane, CUdeviceptr p, const uint32_t *word,
-                      unsigned round)
+static bool poll_once(struct world *w, unsigned stream, CUdeviceptr p, const uint32_t *word,
+                      unsigned iteration)
 {
     struct timespec pause = {0, 50000};
     unsigned tries = 0;
 
     for (unsigned i = 0; i < 6; i++) {
-        uint32_t n = 16, value = w->op * 1000 + round * 10 + i;
+        uint32_t n = 16, value = w->op * 1000 + iteration * 10 + i;
         void *args[] = {&p, &n, &value};
         struct shape shape = {.grid = {1, 1, 1}, .block = 32};
         struct clock stamp;
 
-        if (did(w, launch_as(w, lane, KERNEL_FILL, args, &shape), "signal s%u", lane))
-            lane_submit(w, lane, &stamp);
+        if (did(w, launch_as(w, stream, KERNEL_FILL, args, &shape), "signal s%u", stream))
+            stream_submit(w, stream, &stamp);
         while (i == 2 && __atomic_load_n(word, __ATOMIC_ACQUIRE) != fill_word(value) &&
                tries++ < 30000)
             (void)nanosleep(&pause, NULL);
@@ -437,20 +442,21 @@ static bool poll_once(struct world *w, unsigned lane, CUdeviceptr p, const uint3
 
 bool op_poll(struct world *w)
 {
-    unsigned lane = lane_pick(w);
+    unsigned stream = stream_pick(w);
     CUdeviceptr p = 0;
     void *pinned;
 
-    if (!w->traits->polls || w->capture.open || !may_look(w) || lane == MAX_LANES)
+    if (!w->traits->polls || w->capture.open || !may_look(w) || stream == MAX_STREAMS)
         return false;
-    use_context(w, w->lanes[lane].context);
+    use_context(w, w->streams[stream].context);
     if (!did(w, cu.cuMemAllocHost_v2(&pinned, 64), "pinned word"))
         return true;
     memset(pinned, 0, 64);
     (void)cu.cuMemHostGetDevicePointer_v2(&p, pinned, 0);
-    for (unsigned round = 0; round < 5 && poll_once(w, lane, p, pinned, round); round++)
-        wait_for_lane(w, lane);
-    wait_for_lane(w, lane);
+    for (unsigned iteration = 0; iteration < 5 && poll_once(w, stream, p, pinned, iteration);
+         iteration++)
+        wait_for_stream(w, stream);
+    wait_for_stream(w, stream);
     (void)did(w, cu.cuMemFreeHost(pinned), "cuMemFreeHost of the word");
     return true;
 }

@@ -1,8 +1,8 @@
 /* Preloaded before Allograft: writes down what the program gets from dlsym for cu[A-Z]* names and
  * from cuGetProcAddress, as it gets it.
  *
- * OBSERVER_LOG=PATH: one line an answer: door, name, version, flags, library (file name) and symbol
- * of what was returned, its offset in that library.
+ * OBSERVER_LOG=PATH: one line an answer: lookup path, name, version, flags, library (file name) and
+ * symbol of what was returned, its offset in that library.
  * OBSERVER_NEXT=PATH: the library whose dlsym comes next; without it libc's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,7 +33,8 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static void write_down(const char *door, const char *name, int version, cuuint64_t flags, void *got)
+static void write_down(const char *lookup, const char *name, int version, cuuint64_t flags,
+                       void *got)
 {
     Dl_info info = {.dli_fname = "-", .dli_sname = NULL};
     if (got != NULL && dladdr(got, &info) == 0)
@@ -43,7 +44,7 @@ static void write_down(const char *door, const char *name, int version, cuuint64
         observer.log = fopen(getenv("OBSERVER_LOG"), "w");
     if (observer.log == NULL)
         abort();
-    fprintf(observer.log, "%s \"%s\" %d %llu %s %s %zx\n", door, name, version,
+    fprintf(observer.log, "%s \"%s\" %d %llu %s %s %zx\n", lookup, name, version,
             (unsigned long long)flags, file_name(info.dli_fname), symbol != NULL ? symbol : "-",
             got != NULL ? (size_t)((char *)got - (char *)info.dli_fbase) : 0);
     (void)fflush(observer.log);

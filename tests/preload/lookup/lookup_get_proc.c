@@ -30,7 +30,7 @@ static void *look_up(const char *name, int version, cuuint64_t flags)
 }
 
 /* Which exported symbol of the driver is this the address of? The hook of a symbol must be the
- * same one by either door. */
+ * same one by either lookup path. */
 static void say_same(const char *name, int version, cuuint64_t flags, const char *symbol)
 {
     void *by_get = look_up(name, version, flags);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""NVIDIA's own CUDA runtime on the stub driver: every look-up goes through Allograft's doors.
+"""NVIDIA's own CUDA runtime on the stub driver: every look-up goes through Allograft.
 
-Usage: doors.py --stub DIR --observer SO --hooks hooks.def --lookups driver.def
+Usage: runtime.py --stub DIR --observer SO --hooks hooks.def --lookups driver.def
                 [--library liballograft.so] [--path DIR]... PROGRAM
 
 Runs PROGRAM (built by nvcc, unmodified) with an observer before the library, which writes down
@@ -63,13 +63,13 @@ def read_stub_log(path):
 
 
 def read_observer_log(path):
-    """List of (door, (name, version, flags), library, symbol, offset), as the program got it."""
+    """List of (lookup path, (name, version, flags), library, symbol, offset), as the program got it."""
     seen = []
     with open(path) as f:
         for line in f:
-            door, name, version, flags, library, symbol, offset = line.split()
+            lookup, name, version, flags, library, symbol, offset = line.split()
             question = name.strip('"'), int(version), int(flags)
-            seen.append((door, question, library, symbol, offset))
+            seen.append((lookup, question, library, symbol, offset))
     return seen
 
 
@@ -120,7 +120,7 @@ def check_answers(run, hooked, library, passed):
     what no list knows comes from it, too. All else is the stub's own answer."""
     check(len(run.lookups()) > 300, f"only {len(run.lookups())} look-ups seen")
     substituted = 0
-    for door, question, got_library, got_symbol, got_offset in run.seen:
+    for lookup, question, got_library, got_symbol, got_offset in run.seen:
         name = question[0]
         if name == "":
             check(got_library == "-", "the empty name has an answer")
@@ -128,23 +128,23 @@ def check_answers(run, hooked, library, passed):
         symbol, offset = run.stub.get(question, (name, None))
         if library and symbol in hooked:
             check(got_library == library and got_symbol == symbol,
-                  f"{door} {question}: expected {symbol} of {library}, "
+                  f"{lookup} {question}: expected {symbol} of {library}, "
                   f"got {got_symbol} of {got_library}")
             substituted += 1
         elif library and symbol in passed:
             check(got_library == library and got_symbol == symbol,
-                  f"{door} {question}: expected a trampoline to {symbol}, "
+                  f"{lookup} {question}: expected a trampoline to {symbol}, "
                   f"got {got_symbol} of {got_library}")
         elif library and passed and symbol == "-":
             check(got_library == library,
-                  f"{door} {question}: expected a spare trampoline, got {got_symbol} of {got_library}")
-        elif door == "get_proc_address":
+                  f"{lookup} {question}: expected a spare trampoline, got {got_symbol} of {got_library}")
+        elif lookup == "get_proc_address":
             check(got_library == STUB and got_offset == offset,
-                  f"{door} {question}: expected the driver's own answer at {offset}, "
+                  f"{lookup} {question}: expected the driver's own answer at {offset}, "
                   f"got {got_symbol} of {got_library} at {got_offset}")
         else:
             check(got_library == STUB and got_symbol == name,
-                  f"{door} {question}: got {got_symbol} of {got_library}")
+                  f"{lookup} {question}: got {got_symbol} of {got_library}")
     return substituted
 
 

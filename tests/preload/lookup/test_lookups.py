@@ -12,14 +12,14 @@ ALLOC_CALLS = 6  # workload.h
 ALLOCS = 5
 
 
-def two_doors(variant):
+def two_lookups(variant):
     """dlsym answers before anything is read, so also when switched off; cuGetProcAddress then gives
     the driver's own: the same symbol has two addresses, and both lead to the driver."""
     return r'^    is cu|finds itself' if variant in DISABLED else None
 
 
-class Doors(Case):
-    def through(self, command, door, drop=two_doors):
+class Lookups(Case):
+    def through(self, command, lookup, drop=two_lookups):
         results = self.same(command, variants=EVERY, drop=drop)
         for variant, result in results:
             with self.subTest(settings=variant):
@@ -27,7 +27,7 @@ class Doors(Case):
                     continue
                 coverage = result.report()['coverage']
                 self.assertTrue(coverage['intercepted'])
-                self.assertGreater(coverage['doors'][door], 0)
+                self.assertGreater(coverage['doors'][lookup], 0)
                 self.assertEqual(coverage['hooks']['cuMemAlloc_v2'], ALLOC_CALLS)
                 if variant.get('ALLOGRAFT_POLICY') == 'pool':
                     # The pitched one comes on top.
@@ -36,26 +36,26 @@ class Doors(Case):
                     self.assertEqual(coverage['redirected'], 0)
 
     def test_linked(self):
-        self.through(program('preload_door_linked'), 'exported')
+        self.through(program('preload_lookup_linked'), 'exported')
 
     def test_dlsym_by_handle(self):
-        self.through(program('preload_door_dlsym'), 'dlsym')
+        self.through(program('preload_lookup_dlsym'), 'dlsym')
 
     def test_dlsym_by_default(self):
         # What is exported is found first, as by a program linked with the driver: launches too,
         # which jump on.
-        self.through([program('preload_door_dlsym'), 'default'], 'exported',
+        self.through([program('preload_lookup_dlsym'), 'default'], 'exported',
                      drop=lambda variant: r'^cuLaunch.* belongs')
 
     def test_get_proc_address_legacy(self):
-        self.through([program('preload_door_get_proc'), 'legacy'], 'get_proc_address')
+        self.through([program('preload_lookup_get_proc'), 'legacy'], 'get_proc_address')
 
     def test_get_proc_address_per_thread(self):
-        self.through([program('preload_door_get_proc'), 'per-thread'], 'get_proc_address')
+        self.through([program('preload_lookup_get_proc'), 'per-thread'], 'get_proc_address')
 
     def test_launches_that_are_watched(self):
-        for command in (['preload_door_dlsym'], ['preload_door_get_proc', 'legacy'],
-                        ['preload_door_get_proc', 'per-thread']):
+        for command in (['preload_lookup_dlsym'], ['preload_lookup_get_proc', 'legacy'],
+                        ['preload_lookup_get_proc', 'per-thread']):
             for variant, owner in (({'ALLOGRAFT_PREFETCH': 'launch'}, 'liballograft.so'),
                                    ({'ALLOGRAFT_RULES': 'size>1GiB:managed,prefetch=launch'},
                                     'liballograft.so'),
@@ -71,22 +71,22 @@ class Doors(Case):
                     self.assertEqual(owners, {owner})
 
     def test_replayed(self):
-        # The driver's own pointers come from either door all the same, or trampolines do.
-        for command in (['preload_door_linked'], ['preload_door_dlsym'], ['preload_door_dlsym', 'default'],
-                        ['preload_door_get_proc', 'legacy'], ['preload_door_get_proc', 'per-thread']):
+        # The driver's own pointers come from either lookup path all the same, or trampolines do.
+        for command in (['preload_lookup_linked'], ['preload_lookup_dlsym'], ['preload_lookup_dlsym', 'default'],
+                        ['preload_lookup_get_proc', 'legacy'], ['preload_lookup_get_proc', 'per-thread']):
             with self.subTest(command=command):
                 self.same([program(command[0]), *command[1:]], variants=[{'ALLOGRAFT_GRAPH': 'all'}],
                           drop=r'^cuLaunch.* belongs')
 
     def test_old_driver(self):
         for version in ('11040', '12020'):
-            self.same([program('preload_door_get_proc'), 'legacy'], variants=POLICIES,
+            self.same([program('preload_lookup_get_proc'), 'legacy'], variants=POLICIES,
                       settings={'SIM_DRIVER_VERSION': version})
 
     def test_old_driver_replayed(self):
         # Replay is unavailable there: what dlsym answered before that was known leads to the driver.
         settings = {'SIM_DRIVER_VERSION': '12020', 'LD_LIBRARY_PATH': os.path.join(SIM, 'age', '12020')}
-        for command in ('preload_door_dlsym', 'preload_door_get_proc'):
+        for command in ('preload_lookup_dlsym', 'preload_lookup_get_proc'):
             for _, result in self.same(program(command), variants=[{'ALLOGRAFT_GRAPH': 'all'}],
                                        drop=r'^cuLaunch.* belongs|^    is cu|finds itself',
                                        settings=settings, quiet=False):
@@ -126,12 +126,12 @@ class OtherLibraries(Case):
                         self.assertGreaterEqual(hooks['cuMemAlloc_v2'], ALLOC_CALLS)
 
     def test_tracer(self):
-        self.beside('preload_door_linked', 'libpreload_tracer.so', True)
+        self.beside('preload_lookup_linked', 'libpreload_tracer.so', True)
 
     @unittest.skipIf(RUNTIME, 'the sanitizer starts by a dlsym that the wrapper is not ready for')
     def test_dlsym_wrapper(self):
-        self.beside('preload_door_dlsym', 'libpreload_dlsym_wrapper.so', False)
-        self.beside('preload_door_get_proc', 'libpreload_dlsym_wrapper.so', False)
+        self.beside('preload_lookup_dlsym', 'libpreload_dlsym_wrapper.so', False)
+        self.beside('preload_lookup_get_proc', 'libpreload_dlsym_wrapper.so', False)
 
 
 class WithoutCuda(Case):
@@ -144,7 +144,7 @@ class WithoutCuda(Case):
 
     def test_nothing_is_said(self):
         code = 'import ctypes; print(ctypes.CDLL(None).strlen(b"four"))'
-        for command in (program('preload_door_none'), '/bin/true',
+        for command in (program('preload_lookup_none'), '/bin/true',
                         ['/bin/sh', '-c', 'echo a; exit 3'], ['python3', '-c', code]):
             for stats in ({}, {'ALLOGRAFT_STATS': 'stderr'}):
                 with self.subTest(command=command, stats=stats):

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-int door_main(int argc, char **argv);
+int lookup_main(int argc, char **argv);
 
-#define main door_main
-#include "tests/preload/lookup/door_get_proc.c"
+#define main lookup_main
+#include "tests/preload/lookup/lookup_get_proc.c"
 #undef main
 
 int main(int argc, char **argv)
 {
     static char legacy[] = "legacy";
     char *words[] = {argv[0], legacy, NULL};
-    int status = door_main(2, words);
+    int status = lookup_main(2, words);
     volatile int end = 10; /* more than the compiler can see */
     volatile char *own = malloc(10);
 

@@ -1,0 +1,97 @@
+# Words that only we understood are gone from code, comments and pages: the field has its own for each.
+
+import os
+import re
+import sys
+
+from contract import finish, list_files, read_text
+
+# Folders whose words somebody is still replacing: to be emptied, and then to stay empty.
+NOT_YET = (
+    'docs/', 'graph/', 'interpose/', 'policy/', 'tools/',
+    'tests/api/', 'tests/faults/', 'tests/gpu/', 'tests/graph/', 'tests/hostile/', 'tests/preload/', 'tests/sim/',
+    'tests/tools/', 'tests/unit/',
+)
+
+PRODUCT = r'(interpose|policy|graph)/'
+ANYWHERE = r''
+
+# The word, what it looks like, where it is meant, and what the field says. A word begins and ends where letters do, so
+# that n_lanes and lane_of count and planes does not; (?-i:...) goes by its letters' case.
+TERMS = [
+    ('lane', r'lanes?', ANYWHERE, 'stream, stream state'),
+    ('home', r'(?<!cuda_)(?-i:homes?)', PRODUCT, 'context state'),
+    ('nap', r'naps?|napping', ANYWHERE, 'back-off'),
+    ('tires', r'tires', ANYWHERE, 'backs off'),
+    ('looks on', r'look(?:s|ing)? on(?!ly)', ANYWHERE, 'samples, watches'),
+    ('quiet', r'quiet', PRODUCT, 'fast path, silent'),
+    ('passage', r'passages?', ANYWHERE, 'trampoline'),
+    ('door', r'doors?', ANYWHERE, 'entry point, lookup path'),
+    ('STILL, SELF, FIRST', r'(?-i:STILL|SELF|FIRST)', r'interpose/driver/hooks\.def$', 'NO_FLUSH, MANUAL, FLUSH'),
+    ('wish', r'wish(?:es|ed)?', ANYWHERE, 'request parameters'),
+    ('shape', r'shapes?', PRODUCT, 'memory descriptor'),
+    ('detail', r'ag_details?(?:_\w+)?|detail\.[ch]', ANYWHERE, 'interned attributes'),
+    ('params.c', r'(?<![_/\w])(?:params|record|leave|green)\.[ch]', ANYWHERE,
+     'kernel_params.c, counters_file.c, exit_hooks.c, green_context.c'),
+    ('books', r'books', ANYWHERE, 'metadata, ledger'),
+    ('owed, pay', r'owed?|owes|owing|pays?|paid|paying', ANYWHERE, 'pending synchronisation, complete'),
+    ('settle', r'settles?|settled|settling', ANYWHERE, 'complete'),
+    ('gate', r'gates?', ANYWHERE, 'capture guard'),
+    ('equipment', r'equip\w*', ANYWHERE, 'init resources'),
+    ('understudy', r'understud\w+', ANYWHERE, 'candidate anchor'),
+    ('round', r'rounds?(?! (?:up|down|to|off|it|them|trips?)\b)', ANYWHERE, 'iteration'),
+    ('turn', r'\w+_turns?|turn_\w+|->turns?', PRODUCT, 'sequence number'),
+    ('stretch', r'stretch(?:es)?', ANYWHERE, 'epoch'),
+    ('patience', r'patien\w+', ANYWHERE, 'timeout'),
+    ('tuned', r'ag_tuned\w*|tuned\.[ch]', ANYWHERE, 'func_attrs'),
+    ('spares', r'spares|ag_spare\w*', ANYWHERE, 'free list'),
+]
+
+# Where a word stays: path, what stands on the line, why.
+EXCEPTIONS = [
+    (r'CHANGELOG\.md$', r'', 'says what was, in the words of then'),
+    (r'tests/contract/(words|selftest)\.py$', r'', 'names the words'),
+    (r'', r'\bnaps\b.{0,3}[":,)\]]|\["naps|_NAPS, replay, naps', 'a key of the report'),
+    (r'', r'"doors"|\[\'doors\'\]|coverage(__|\.|->)doors|^\| doors \|', 'a key of the report'),
+    (r'', r'eager_rounds', 'a key of the report'),
+    (r'(tools/tune|tests/tools)/', r'"rounds\b|"rounds\\"', 'a key of tune'),
+    (r'', r'"paid|paid_at|\bpaid\b.{0,3}[":,)\]]|_PAID', 'a key of the report'),
+    (r'tests/fuzz/corpus/', r'', 'reports of users, as they were written'),
+    (r'tests/', r'\b(go|goes|going|went|all|turn|way) round\b|round (the|a|his|our)\b', 'English: around'),
+    (r'', r'round(ed|ing|s)?_?(up|down)|(?<!\w)l{0,2}round[fl]?\(|(is|are|be|been) rounded', 'arithmetic'),
+    (r'', r'(it|and|which|that|driver) rounds\b|\brounds (a|the|its|each) (size|number)', 'arithmetic: what rounds a size up'),
+]
+
+
+def compiled():
+    return [(word, re.compile(r'(?<![A-Za-z])(?:%s)(?![A-Za-z])' % pattern, re.I), re.compile(where), field)
+            for word, pattern, where, field in TERMS]
+
+
+def problems_of(path, text, terms):
+    terms = [term for term in terms if term[2].match(path)]
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for word, pattern, _, field in terms:
+            match = pattern.search(line)
+            if match and not any(re.match(where, path) and re.search(what, line) for where, what, _ in EXCEPTIONS):
+                found.append('%s:%d: "%s": the field says %s' % (path, number, match.group(0), field))
+    return found
+
+
+def is_checked(path):
+    return not path.startswith(NOT_YET)
+
+
+if __name__ == '__main__':
+    root = sys.argv[1]
+    problems, n, terms = [], 0, compiled()
+    for path in list_files(root):
+        with open(os.path.join(root, path), 'rb') as f:
+            if not is_checked(path) or b'\0' in f.read(4096):
+                continue
+        problems += problems_of(path, read_text(os.path.join(root, path)), terms)
+        n += 1
+    if n == 0:
+        problems = ['no file found under ' + root]
+    finish(problems, '%d files keep to the words of the field' % n)
