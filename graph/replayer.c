@@ -246,7 +246,7 @@ static void back_off(struct ag_stream *stream)
     atomic_store_explicit(&stream->backoff_left, stream->learned.backoff_length,
                           memory_order_relaxed);
     atomic_store_explicit(&stream->backed_off, true, memory_order_release);
-    ag_stats_add(AG_STAT_REPLAY_NAPS, 1);
+    ag_stats_add(AG_STAT_REPLAY_BACKOFFS, 1);
 }
 
 /* The iteration that runs was not seen from its beginning, so it is not timed. */

@@ -34,7 +34,7 @@
  * - matcher: did this segment come before? A trie of segments. One that ended at the same node
  *   ALLOGRAFT_GRAPH_WARMUP times gets a graph.
  * - variants: which graph of the segment needs the fewest updates for these payloads, and would
- *   another graph pay?
+ *   another graph be worth building?
  * - profit: is an iteration faster replayed or eager? Measured for each kind of iteration (kinds).
  *
  * An operation meets them in this order. While its stream is in back-off, it passes. Else history

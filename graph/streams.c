@@ -144,7 +144,7 @@ static struct ag_stream *take_unused(void)
     else
         table.free = stream->next_free;
     while (stream && !try_own(stream, ag_stream_thread(), &owner))
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     return stream;
 }
 
@@ -431,7 +431,7 @@ __attribute__((noinline)) static bool wait_for_owner(struct ag_stream *stream, u
             if (now > until)
                 return false;
         }
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     }
     return true;
 }

@@ -148,7 +148,7 @@
 #define AG_PROFIT_FIRST   8u
 /* The ways take turns of so many, the first of which does not count: in it, what the others left
  * behind on the device is waited for. */
-#define AG_PROFIT_TURN 4u
+#define AG_PROFIT_PHASE 4u
 /* Of each way, that may be clear enough to end a comparison; before anything was replayed. */
 #define AG_PROFIT_CLEAR  3u
 #define AG_PROFIT_BEFORE 2u

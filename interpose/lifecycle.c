@@ -294,8 +294,8 @@ enum ag_entry_state ag_entry_start(void)
         ag_entry_depth++; /* our own look-ups */
         state = start();
         ag_entry_depth--;
-        if (!ag_stats_counter(AG_STAT_DOOR_DLSYM))
-            ag_stats_add(AG_STAT_DOOR_EXPORTED, 1);
+        if (!ag_stats_counter(AG_STAT_LOOKUP_DLSYM))
+            ag_stats_add(AG_STAT_LOOKUP_EXPORTED, 1);
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
                               memory_order_release);
         if (replay_under((enum ag_entry_state)state) == AG_REPLAY_ON)
@@ -455,7 +455,7 @@ static void warn_of_bypass(void)
 static void end_unused(void *unused)
 {
     (void)unused;
-    if (ag_stats_counter(AG_STAT_DOOR_DLSYM)) /* it found the driver through us, and asked only */
+    if (ag_stats_counter(AG_STAT_LOOKUP_DLSYM)) /* it found the driver through us, and asked only */
         return;
     if (ag_driver_is_loaded() && ag_report_gpu_is_open())
         warn_of_bypass();

@@ -121,7 +121,7 @@ enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
     int found;
 
     while ((found = take_over(address, AG_BLOCK_KEPT, &block)) == AG_BLOCK_MOVING)
-        ag_wait_turn(&wait); /* a few driver calls of another thread */
+        ag_wait_pause(&wait); /* a few driver calls of another thread */
     if (found != AG_BLOCK_LIVE)
         return block ? AG_CLAIM_NOT_LIVE : AG_CLAIM_UNKNOWN;
     *ret_block = block;

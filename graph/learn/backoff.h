@@ -35,7 +35,7 @@ void ag_backoff_prepare(void);
 bool ag_backoff_sample(struct ag_backoff *backoff, uint64_t hash, uint32_t place);
 /* So many operations were launched in a graph. */
 void ag_backoff_gained(struct ag_backoff *backoff, uint32_t n_ops);
-/* Sampling pays for another reason: full credit. */
+/* Sampling is worthwhile for another reason: full credit. */
 void ag_backoff_refresh(struct ag_backoff *backoff);
 /* The back-off begins. Returns its length in operations. */
 uint32_t ag_backoff_begin(struct ag_backoff *backoff);

@@ -202,9 +202,9 @@ static void take_out(struct ag_matcher *matcher, const struct ag_node *child)
         hole = (hole + 1) & last;
     for (uint32_t next = (hole + 1) & last; matcher->table[next]; next = (next + 1) & last) {
         const struct ag_node *node = &matcher->nodes[matcher->table[next]];
-        uint32_t home = place_of(matcher, node->parent, node->hash);
+        uint32_t ideal = place_of(matcher, node->parent, node->hash);
 
-        if (((next - home) & last) >= ((next - hole) & last)) {
+        if (((next - ideal) & last) >= ((next - hole) & last)) {
             matcher->table[hole] = matcher->table[next];
             hole = next;
         }

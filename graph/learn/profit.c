@@ -71,7 +71,7 @@ static void begin(struct ag_profit *profit)
     profit->comparing = true;
     profit->n_eager = profit->n_replayed = 0;
     profit->wants_replayed = profit->prefers_eager; /* the other way first */
-    profit->in_turn = 0;
+    profit->in_phase = 0;
     profit->next_check = profit->iterations + AG_PROFIT_GIVE_UP;
 }
 
@@ -94,11 +94,11 @@ static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
     uint64_t *samples = replayed ? profit->replayed : profit->eager;
     uint32_t *n = replayed ? &profit->n_replayed : &profit->n_eager;
 
-    if (profit->in_turn++ && *n < AG_PROFIT_SAMPLES)
+    if (profit->in_phase++ && *n < AG_PROFIT_SAMPLES)
         samples[(*n)++] = ns;
-    if (profit->in_turn == AG_PROFIT_TURN) {
+    if (profit->in_phase == AG_PROFIT_PHASE) {
         profit->wants_replayed = !profit->wants_replayed;
-        profit->in_turn = 0;
+        profit->in_phase = 0;
     }
 }
 

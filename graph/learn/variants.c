@@ -1,4 +1,4 @@
-/* Which graph of a segment is launched, and when another one pays: see variants.h.
+/* Which graph of a segment is launched, and when another one is worth building: see variants.h.
  *
  * Sets of payloads are told apart by those of four operations, the probes. A set has come before
  * when all probes but one are as they were (that one may be a seed that counts up). Another graph
@@ -25,7 +25,7 @@ struct ag_variants {
     uint32_t n, n_ops, n_probes;
     uint32_t launches, picked, spare; /* spare: an index, or MOST */
     uint32_t right, wrong; /* graphs picked because they seemed right: little was updated, much */
-    uint32_t paid; /* nodes updated for sets that came again, since a graph was built last */
+    uint32_t spent; /* nodes updated for sets that came again, since a graph was built last */
     bool seemed_right, recurs;
     struct fingerprint remembered[AG_VARIANTS_REMEMBERED];
     uint32_t n_remembered;
@@ -59,7 +59,7 @@ void ag_variants_add(struct ag_variants *variants, struct ag_graph *graph)
     variants->picked = n;
     variants->n = n + 1;
     variants->recurs = false;
-    variants->paid = 0;
+    variants->spent = 0;
 }
 
 uint32_t ag_variants_count(const struct ag_variants *variants)
@@ -203,7 +203,7 @@ void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops,
         variants->right += !much;
     }
     variants->recurs = much && note_set(variants, ops);
-    variants->paid += variants->recurs ? updated : 0;
+    variants->spent += variants->recurs ? updated : 0;
     if (!variants->recurs || variants->n < AG_VARIANTS_MOST)
         return;
     oldest = longest_unpicked(variants);
@@ -214,6 +214,6 @@ void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops,
 bool ag_variants_wants(const struct ag_variants *variants)
 {
     return variants->recurs && variants->n < AG_VARIANTS_MOST &&
-           variants->paid >= AG_VARIANTS_RENT * variants->n_ops &&
+           variants->spent >= AG_VARIANTS_RENT * variants->n_ops &&
            variants->wrong <= variants->right + AG_VARIANTS_TOLERANCE;
 }

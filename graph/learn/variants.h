@@ -35,7 +35,7 @@ struct ag_graph *ag_variants_at(const struct ag_variants *variants, uint32_t i);
 struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_op *ops);
 /* The graph picked was launched, after `updated` of its nodes were updated. */
 void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated);
-/* Does another graph pay, built of the operations launched last? */
+/* Is another graph worth building, of the operations launched last? */
 bool ag_variants_wants(const struct ag_variants *variants);
 
 #endif

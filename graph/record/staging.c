@@ -171,7 +171,7 @@ static bool is_ready(struct slot *slot)
         ag_stats_add(AG_STAT_STAGING_STALLS, 1);
         until = ag_clock_ns() + AG_STAGING_TIMEOUT_NS;
         do {
-            ag_wait_turn(&wait);
+            ag_wait_pause(&wait);
             result = ag_cu.cuEventQuery(slot->ready);
         } while (result == CUDA_ERROR_NOT_READY && ag_clock_ns() < until);
     }

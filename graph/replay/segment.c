@@ -599,7 +599,7 @@ void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
                                                iteration->n_ops
                                          : now - iteration->began_ns);
         if (!iteration->may_replay)
-            ag_stats_add(AG_STAT_REPLAY_EAGER_ROUNDS, 1);
+            ag_stats_add(AG_STAT_REPLAY_EAGER_ITERATIONS, 1);
         iteration->may_replay = ag_kinds_replay(&stream->learned.kinds);
         iteration->began_ns = now;
     }

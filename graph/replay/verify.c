@@ -195,7 +195,7 @@ static bool wait_for(CUstream stream)
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
         if (ag_clock_ns() - began > TIMEOUT_NS)
             return false;
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     }
     return result == CUDA_SUCCESS;
 }

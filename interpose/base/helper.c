@@ -61,7 +61,7 @@ static bool wait_for_start(void)
     int state;
 
     while ((state = atomic_load(&self.state)) == STARTING)
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     return state == RUNNING;
 }
 

@@ -73,9 +73,9 @@ void *ag_map_take(struct ag_map *map, uint64_t key)
         return NULL;
     for (next = (hole + 1) & (map->capacity - 1); map->entries[next].key;
          next = (next + 1) & (map->capacity - 1)) {
-        size_t home = ag_hash_entry(map->entries[next].key, map->capacity);
+        size_t ideal = ag_hash_entry(map->entries[next].key, map->capacity);
 
-        if (((next - home) & (map->capacity - 1)) >= ((next - hole) & (map->capacity - 1))) {
+        if (((next - ideal) & (map->capacity - 1)) >= ((next - hole) & (map->capacity - 1))) {
             map->entries[hole] = map->entries[next];
             hole = next;
         }

@@ -40,7 +40,7 @@ static inline bool ag_once_begin(_Atomic int *state)
     while ((now = ag_once_state(state)) < AG_ONCE_DONE) {
         if (now == AG_ONCE_TO_DO && atomic_compare_exchange_strong(state, &now, AG_ONCE_BEGUN))
             return true;
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     }
     return false;
 }

@@ -41,7 +41,7 @@ static void sleep_for(long ns)
     errno = error;
 }
 
-void ag_wait_turn(struct ag_wait *wait)
+void ag_wait_pause(struct ag_wait *wait)
 {
     unsigned turn = ++wait->turns;
 
@@ -56,10 +56,10 @@ void ag_wait_turn(struct ag_wait *wait)
     }
 }
 
-bool ag_wait_turn_until(struct ag_wait *wait, uint64_t until_ns)
+bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns)
 {
     if (ag_clock_ns() > until_ns)
         return false;
-    ag_wait_turn(wait);
+    ag_wait_pause(wait);
     return true;
 }

@@ -2,7 +2,7 @@
  *
  *     struct ag_wait wait = {0};
  *     while (!atomic_load(&done))
- *         ag_wait_turn(&wait);
+ *         ag_wait_pause(&wait);
  *
  * A thread that sleeps here is not woken. So waiting costs the other thread nothing, neither a
  * store nor a load, and a wait ends some 10 to 200 microseconds late. */
@@ -17,8 +17,8 @@ struct ag_wait {
 };
 
 /* One turn of it. Keeps errno, and is no point at which a thread is cancelled. */
-void ag_wait_turn(struct ag_wait *wait);
+void ag_wait_pause(struct ag_wait *wait);
 /* The same, unless ag_clock_ns() is past `until_ns`: then false, at once. */
-bool ag_wait_turn_until(struct ag_wait *wait, uint64_t until_ns);
+bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns);
 
 #endif

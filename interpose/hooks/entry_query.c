@@ -8,12 +8,12 @@
 
 #define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 
-/* A query natively finds the work before the last cudaFree finished. Was that wait owed when the
- * answer "not ready" was given? Then it is paid, and the driver has to be asked again. `owed`:
- * before it was asked, since another thread may have paid meanwhile. */
-static bool paid_for(CUresult result, bool owed)
+/* A query natively finds the work before the last cudaFree finished. Was that wait pending when the
+ * answer "not ready" was given? Then it is paid, and the driver has to be asked again. `pending`:
+ * before it was asked, since another thread may have waited meanwhile. */
+static bool has_completed_wait(CUresult result, bool pending)
 {
-    if (result != CUDA_ERROR_NOT_READY || !(owed || ag_host_wait_pending()))
+    if (result != CUDA_ERROR_NOT_READY || !(pending || ag_host_wait_pending()))
         return false;
     ag_host_wait_complete(AG_STAT_WAITED_QUERY);
     return true;
@@ -21,16 +21,16 @@ static bool paid_for(CUresult result, bool owed)
 
 #define ASK_THE_DRIVER(symbol, ...)         \
     do {                                    \
-        owed = ag_host_wait_pending();      \
+        pending = ag_host_wait_pending();      \
         result = ag_cu.symbol(__VA_ARGS__); \
-    } while (--asks && paid_for(result, owed))
+    } while (--asks && has_completed_wait(result, pending))
 
 #define ASKED_AGAIN(symbol, parameters, ...) \
     AG_ENTRY CUresult symbol parameters      \
     {                                        \
         unsigned asks = MOST_ASKS;           \
         CUresult result;                     \
-        bool owed;                           \
+        bool pending;                           \
                                              \
         AG_ENTER(symbol, __VA_ARGS__);       \
         ASK_THE_DRIVER(symbol, __VA_ARGS__); \
@@ -49,7 +49,7 @@ ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent 
     {                                                                    \
         unsigned asks = MOST_ASKS;                                       \
         CUresult result;                                                 \
-        bool owed;                                                       \
+        bool pending;                                                       \
                                                                          \
         AG_ENTER(symbol, stream);                                        \
         if (ag_entry_replays_now())                                      \
@@ -67,7 +67,7 @@ STREAM_ASKED(cuStreamQuery, false)
 STREAM_ASKED(cuStreamQuery_ptsz, true)
 
 /* What is taken away here was in nobody's use any more natively, after a cudaFree. */
-#define PAID_FIRST(symbol, parameters, ...)                \
+#define WAITED_FIRST(symbol, parameters, ...)                \
     AG_ENTRY CUresult symbol parameters                    \
     {                                                      \
         AG_ENTER(symbol, __VA_ARGS__);                     \
@@ -99,8 +99,8 @@ static void forgotten(void)
 
 UNLOADS(cuModuleUnload, (CUmodule module), module)
 UNLOADS(cuLibraryUnload, (CUlibrary library), library)
-PAID_FIRST(cuTexObjectDestroy, (CUtexObject object), object)
-PAID_FIRST(cuSurfObjectDestroy, (CUsurfObject object), object)
-PAID_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
-PAID_FIRST(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
-PAID_FIRST(cuCtxDisablePeerAccess, (CUcontext peer), peer)
+WAITED_FIRST(cuTexObjectDestroy, (CUtexObject object), object)
+WAITED_FIRST(cuSurfObjectDestroy, (CUsurfObject object), object)
+WAITED_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
+WAITED_FIRST(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
+WAITED_FIRST(cuCtxDisablePeerAccess, (CUcontext peer), peer)

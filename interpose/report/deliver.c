@@ -31,7 +31,7 @@
 #include "interpose/base/log.h"
 #include "interpose/report/stats.h"
 
-#define LOCK_TURNS    200u /* of LOCK_PAUSE_NS */
+#define LOCK_TRIES    200u /* of LOCK_PAUSE_NS */
 #define LOCK_PAUSE_NS (5 * 1000 * 1000)
 #define OWN_NAMES     1000u
 
@@ -197,7 +197,7 @@ static int lock_folder(const char *path)
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash + 1 - path) : 1,
              slash ? path : ".");
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (unsigned i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && i < LOCK_TURNS; i++) {
+    for (unsigned i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && i < LOCK_TRIES; i++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             break;
         (void)nanosleep(&pause, NULL);
@@ -224,13 +224,13 @@ static int find_own_name(const char *path, char *own)
 }
 
 /* Gives the file `beside` the name `path`, or one of its own. With the folder locked. */
-static int take_name(const char *beside, const char *path, bool in_turn)
+static int take_name(const char *beside, const char *path, bool exclusive)
 {
     struct identity now = identify(path);
     char own[PATH_MAX];
     int result;
 
-    if (!in_turn || is_same(&now, &expected.found))
+    if (!exclusive || is_same(&now, &expected.found))
         return rename(beside, path) ? -errno : 0;
     result = find_own_name(path, own);
     if (!result && rename(beside, own))
@@ -242,7 +242,7 @@ static int take_name(const char *beside, const char *path, bool in_turn)
     return result;
 }
 
-static int replace(const struct ag_text *text, const char *path, bool in_turn)
+static int replace(const struct ag_text *text, const char *path, bool exclusive)
 {
     char beside[PATH_MAX];
     int result = write_beside(text, path, beside), folder;
@@ -250,7 +250,7 @@ static int replace(const struct ag_text *text, const char *path, bool in_turn)
     if (result)
         return result;
     folder = lock_folder(path);
-    result = take_name(beside, path, in_turn);
+    result = take_name(beside, path, exclusive);
     if (result)
         (void)unlink(beside);
     else
@@ -267,7 +267,7 @@ static bool forbids_files(int error)
 }
 
 /* By its name, be it a file or not. */
-static int write_to_path(const struct ag_text *text, const char *path, bool in_turn)
+static int write_to_path(const struct ag_text *text, const char *path, bool exclusive)
 {
     char target[PATH_MAX];
     struct stat st;
@@ -281,11 +281,11 @@ static int write_to_path(const struct ag_text *text, const char *path, bool in_t
             return write_in_place(text, path);
         path = target;
     }
-    result = replace(text, path, in_turn);
+    result = replace(text, path, exclusive);
     return forbids_files(result) ? write_in_place(text, path) : result;
 }
 
-int ag_deliver_to_file(const struct ag_text *text, const char *path, bool in_turn, char *why,
+int ag_deliver_to_file(const struct ag_text *text, const char *path, bool exclusive, char *why,
                        size_t capacity)
 {
     int descriptor = descriptor_named(path), result;
@@ -297,6 +297,6 @@ int ag_deliver_to_file(const struct ag_text *text, const char *path, bool in_tur
     if (descriptor >= 0)
         result = write_to_descriptor(text, descriptor);
     else
-        result = write_to_path(text, absolute, in_turn);
+        result = write_to_path(text, absolute, exclusive);
     return result ? refuse(result, why, capacity) : 0;
 }

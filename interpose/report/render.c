@@ -170,7 +170,7 @@ static const char *warning(const struct view *view, unsigned i)
     if (!*trouble && n_devices(view) && !counter(view, AG_STAT_REDIRECTED) &&
         !counter(view, AG_STAT_PASSED) && n++ == i)
         return "the program allocated nothing through cudaMalloc or cuMemAlloc";
-    if (counter(view, AG_STAT_DOOR_UNMATCHED) && n++ == i)
+    if (counter(view, AG_STAT_LOOKUP_UNMATCHED) && n++ == i)
         return "cuGetProcAddress returned addresses that belong to no exported symbol: those calls "
                "were not intercepted";
     if (counter(view, AG_STAT_FALLBACK_NO_IPC) && n++ == i)

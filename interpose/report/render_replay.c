@@ -73,7 +73,7 @@ static const char *remark(const struct ag_stats *stats, unsigned id, char *buffe
         return buffer;
     case AG_STAT_REPLAY_UPDATED:
         return per_launch(buffer, size, count, counter(stats, AG_STAT_REPLAY_LAUNCHES));
-    case AG_STAT_REPLAY_EAGER_ROUNDS:
+    case AG_STAT_REPLAY_EAGER_ITERATIONS:
         return share(buffer, size, count, counter(stats, AG_STAT_REPLAY_ITERATIONS));
     default:
         return "";

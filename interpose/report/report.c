@@ -190,7 +190,7 @@ static bool nothing_came(void)
 /* --- where it goes --- */
 
 /* Brings the report to `path`, NULL for stderr, in the form that `where` asks for. */
-static int render_and_deliver(const char *where, const char *path, bool in_turn, char *why,
+static int render_and_deliver(const char *where, const char *path, bool exclusive, char *why,
                               size_t capacity)
 {
     const struct ag_moment moment = {ag_clock_ns(), ag_clock_ticks(), true};
@@ -206,7 +206,7 @@ static int render_and_deliver(const char *where, const char *path, bool in_turn,
         result = -ENOMEM;
         snprintf(why, capacity, "no memory for the whole report");
     } else if (path) {
-        result = ag_deliver_to_file(&text, path, in_turn, why, capacity);
+        result = ag_deliver_to_file(&text, path, exclusive, why, capacity);
     } else {
         result = ag_deliver_to_stderr(&text, why, capacity);
     }

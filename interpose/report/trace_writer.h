@@ -9,7 +9,7 @@
  * none. */
 void ag_trace_begin(const char *path, uint64_t ring_bytes);
 /* Writes what there is, and that the process ends; within a bounded time, which the file system may
- * stretch. `ended_by` as in ag_report_write(). After "exec" the trace goes on, should that fail. */
+ * part. `ended_by` as in ag_report_write(). After "exec" the trace goes on, should that fail. */
 void ag_trace_finish(const char *ended_by);
 /* A forked child: the parent's file and thread are not its own. */
 void ag_trace_begin_child(void);

@@ -50,7 +50,7 @@ static void *by_trampoline(const char *name, void *real)
     trampoline = ag_trampoline_of_name(name, real);
     if (trampoline != real) {
         ag_driver_note_address(real);
-        ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
+        ag_stats_add(AG_STAT_LOOKUP_DLSYM, 1);
     }
     return trampoline;
 }
@@ -70,7 +70,7 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name)
     if (real == ag_hook_info(hook)->entry || !is_wanted(hook) || !ag_driver_owns(real))
         return real;
     ag_driver_note_address(real);
-    ag_stats_add(AG_STAT_DOOR_DLSYM, 1);
+    ag_stats_add(AG_STAT_LOOKUP_DLSYM, 1);
     ag_stats_add(AG_STAT_SUBSTITUTED, 1);
     return ag_hook_info(hook)->entry;
 }
@@ -80,7 +80,7 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
 {
     enum ag_hook hook;
 
-    ag_stats_add(AG_STAT_DOOR_GET_PROC_ADDRESS, 1);
+    ag_stats_add(AG_STAT_LOOKUP_GET_PROC_ADDRESS, 1);
     if (!real || !ag_entry_substitutes())
         return real;
     hook = ag_hook_by_address(real, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
@@ -94,7 +94,7 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
         return ag_trampoline_of_address(real);
     hook = name ? ag_hook_by_base(name) : AG_N_HOOKS;
     if (hook != AG_N_HOOKS && is_wanted(hook)) {
-        ag_stats_add(AG_STAT_DOOR_UNMATCHED, 1);
+        ag_stats_add(AG_STAT_LOOKUP_UNMATCHED, 1);
         ag_log_debug("cuGetProcAddress gave %s at an address of no hooked symbol: left alone",
                      name);
     }

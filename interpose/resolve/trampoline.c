@@ -33,7 +33,7 @@ enum {
 #define AG_TRAMPOLINE(symbol, kind) NUMBER_##symbol,
 #include "interpose/resolve/trampolines.def"
     N_LISTED,
-    N_TRAMPOLINES = N_LISTED + AG_TRAMPOLINE_SPARES
+    N_TRAMPOLINES = N_LISTED + AG_TRAMPOLINE_RESERVE
 };
 
 /* What is to be done beside flushing. */

@@ -8,7 +8,7 @@
 #define AG_TRAMPOLINE_H
 
 /* For functions that no row of hooks.def names. */
-#define AG_TRAMPOLINE_SPARES 128
+#define AG_TRAMPOLINE_RESERVE 128
 
 #ifndef __ASSEMBLER__
 

@@ -51,7 +51,7 @@ ag_trampolines:
 #include "interpose/resolve/trampolines.def"
 	.type	trampoline_spare, @function
 trampoline_spare:
-	.rept	AG_TRAMPOLINE_SPARES
+	.rept	AG_TRAMPOLINE_RESERVE
 	trampoline
 	.endr
 	.size	trampoline_spare, .-trampoline_spare

@@ -290,7 +290,7 @@ static int begin_threshold(struct row *row)
     struct ag_wait wait = {0};
 
     while (state == KEEP_BUSY || !atomic_compare_exchange_weak(&row->keep, &state, KEEP_BUSY)) {
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
         state = atomic_load_explicit(&row->keep, memory_order_acquire);
     }
     return state;
@@ -376,7 +376,7 @@ static bool is_raised(unsigned i)
     struct ag_wait wait = {0};
 
     while (state == KEEP_BUSY) {
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
         state = atomic_load_explicit(&row->keep, memory_order_acquire);
     }
     return state == KEEP_RAISED;

@@ -327,7 +327,7 @@ void ag_context_ending(struct ag_context *context)
     atomic_store_explicit(&context->leaving, true, memory_order_seq_cst);
     /* What they wait for is done: the context's work was waited for before. */
     while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) &&
-           ag_wait_turn_until(&wait, until))
+           ag_wait_pause_until(&wait, until))
         ;
 }
 

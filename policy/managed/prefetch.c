@@ -139,10 +139,10 @@ static bool begin(struct look *look, const struct ag_launch *launch)
     int only = only_device();
 
     *look = (struct look){.stream = launch->stream};
-    if ((only != AG_RESIDENT_HOST && ag_residency_settled(only)) || ag_capture_is_open())
+    if ((only != AG_RESIDENT_HOST && ag_residency_is_complete(only)) || ag_capture_is_open())
         return false;
     context = ag_context_current();
-    if (!context || (only == AG_RESIDENT_HOST && ag_residency_settled(context->device->ordinal)))
+    if (!context || (only == AG_RESIDENT_HOST && ag_residency_is_complete(context->device->ordinal)))
         return false;
     look->device = context->device->ordinal;
     if (!ag_residency_capacity(look->device))

@@ -201,7 +201,7 @@ uint64_t ag_residency_capacity(int device)
 
 /* --- what a launch asks --- */
 
-bool ag_residency_settled(int device)
+bool ag_residency_is_complete(int device)
 {
     /* In this order, so that a block that goes meanwhile makes them differ rather than agree. */
     uint64_t all = atomic_load_explicit(&state.n_blocks, memory_order_acquire);

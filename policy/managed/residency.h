@@ -27,7 +27,7 @@ uint64_t ag_residency_capacity(int device);
 /* Is everything on `device` already? Then nothing below needs to be asked. Two loads: while another
  * thread adds a block and brings it, the answer can be true once too early, and the launch that
  * asked brings nothing; the next one does. */
-bool ag_residency_settled(int device);
+bool ag_residency_is_complete(int device);
 /* Does `address` lie in a block that is not thought to lie on `device`? Notes that one that does is
  * used `now`, in ticks of ag_clock_ticks(). Takes no lock. */
 bool ag_residency_missing(int device, uint64_t address, uint64_t now);

@@ -99,7 +99,7 @@ struct ag_span *ag_spans_find(struct ag_spans *spans, uint64_t address)
             version == atomic_load_explicit(&spans->version, memory_order_relaxed))
             return found;
         if (version & 1)
-            ag_wait_turn(&wait); /* whoever changes it may wait for this processor */
+            ag_wait_pause(&wait); /* whoever changes it may wait for this processor */
     }
 }
 
@@ -145,9 +145,9 @@ static void vacate(struct ag_spans_table *table, size_t hole)
     size_t mask = table->capacity - 1;
 
     for (size_t next = (hole + 1) & mask; key_at(table, next); next = (next + 1) & mask) {
-        size_t home = ag_hash_entry(key_at(table, next), table->capacity);
+        size_t ideal = ag_hash_entry(key_at(table, next), table->capacity);
 
-        if (((next - home) & mask) < ((next - hole) & mask))
+        if (((next - ideal) & mask) < ((next - hole) & mask))
             continue;
         set(table, hole, key_at(table, next),
             atomic_load_explicit(&table->entries[next].span, memory_order_relaxed));

@@ -46,7 +46,7 @@ static void wait_for_guard(void)
         struct ag_wait wait = {0};
 
         while (atomic_load_explicit(&ag_capture_guard[i].inside, memory_order_acquire)) {
-            if (!ag_wait_turn_until(&wait, until)) {
+            if (!ag_wait_pause_until(&wait, until)) {
                 ag_log_debug("a capture begins during a driver call of ours that takes long");
                 return;
             }

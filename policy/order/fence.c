@@ -105,7 +105,7 @@ static enum ag_fence_result place(struct ag_context *context, struct ag_fence *f
             return AG_FENCE_PLACED;
         if (!atomic_flag_test_and_set_explicit(&fence->turn, memory_order_acquire))
             break;
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     }
     covers = atomic_load_explicit(&fence->requested, memory_order_seq_cst);
     result = place_now(context, &fence->event, record);
@@ -151,7 +151,7 @@ bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
         return placed == AG_FENCE_NOT_PLACED;
     previous = ag_capture_relax(); /* a capture may begin meanwhile */
     while ((result = ag_cu.cuEventQuery(context->mark.event)) == CUDA_ERROR_NOT_READY &&
-           ag_wait_turn_until(&wait, until))
+           ag_wait_pause_until(&wait, until))
         ;
     ag_capture_restore(previous);
     return result != CUDA_ERROR_NOT_READY;

@@ -135,7 +135,7 @@ static void complete_at_exit(struct ag_context *context, void *data)
         return;
     while ((result = ag_cu.cuEventQuery(context->barrier.event)) == CUDA_ERROR_NOT_READY &&
            ag_helper_beat())
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     if (result == CUDA_ERROR_NOT_READY)
         return;
     *waited = true;

@@ -233,8 +233,8 @@ static void tight(void)
     step_live(blocks, N_BLOCKS);
 }
 
-/* Ends with work under way and the wait for it owed. */
-static void owing(void)
+/* Ends with work under way and the wait for it pending. */
+static void pending(void)
 {
     CUstream stream = NULL;
 
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } programs[] = {
         {"mix", mix},         {"contexts", contexts}, {"release", release}, {"capture", capture},
-        {"queries", queries}, {"tight", tight},       {"owing", owing},     {"pools", pools},
+        {"queries", queries}, {"tight", tight},       {"pending", pending},     {"pools", pools},
     };
 
     for (size_t i = 0; argc > 1 && i < sizeof(programs) / sizeof(programs[0]); i++) {

@@ -27,7 +27,7 @@ IN_CAPTURE = range(900, 908)
 # A violation ends the process at once, so that none of our handlers runs inside the simulation.
 PROGRAMS = [(name, dict(settings, SIM_VIOLATION='abort')) for name, settings in (
     ('mix', {}), ('contexts', {}), ('release', {}), ('capture', {}), ('queries', {}),
-    ('tight', {'SIM_MEMORY': '16MiB'}), ('owing', {}))]
+    ('tight', {'SIM_MEMORY': '16MiB'}), ('pending', {}))]
 SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'},
             {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0', 'ALLOGRAFT_PENDING': '0'},
             {'ALLOGRAFT_POLICY': 'managed'},

@@ -318,8 +318,8 @@ struct CUctx_st {
     CUresult fault;       /* sticky */
     CUstream legacy, all; /* all: hidden stream of cuCtxRecordEvent */
     CUstream first;       /* list of all streams but `all` */
-    struct sim_ops gate;  /* cuCtxWaitEvent: what new work waits for */
-    struct sim_order gate_order;
+    struct sim_ops barrier;  /* cuCtxWaitEvent: what new work waits for */
+    struct sim_order barrier_order;
     struct sim_ops orphans[2]; /* last work of destroyed streams; [1]: of blocking ones */
     struct sim_order orphan_order[2];
     CUcontext *peers; /* contexts whose memory this one may reach */
@@ -343,7 +343,7 @@ bool sim_peer_device_open(CUcontext from, int device);
 
 CUresult sim_primary_retain(CUcontext *ret_ctx, CUdevice dev);
 CUresult sim_primary_release(CUdevice dev);
-/* green.c: what is part of that context ends with it. */
+/* green_context.c: what is part of that context ends with it. */
 void sim_green_primary_gone(CUcontext primary);
 
 /* ---- device.c ---- */

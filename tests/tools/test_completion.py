@@ -12,7 +12,7 @@ import time
 import command
 from command import CommandTest, allograft, clean_environment, paths
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 def foreign(**changes):
@@ -111,7 +111,7 @@ class Shells(CommandTest):
         if child == 0:
             os.chdir(self.folder)
             os.execvpe(words[0], words, self.env)
-        written, until = b"", time.monotonic() + PATIENCE_S
+        written, until = b"", time.monotonic() + TIMEOUT_S
         for key, answer in keys:
             os.write(terminal, key.encode())
             while not re.search(answer, written.decode(errors="replace")):
@@ -156,7 +156,7 @@ class Bash(Shells):
             _allograft allograft "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD - 1]}}"
             printf '%s\\n' "${{COMPREPLY[@]}}" """
         done = subprocess.run(["bash", "-c", code], env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+                              capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         self.assertRegex(done.stderr, r"^(compopt -o (filenames|nospace)\n)*$")
         self.options = done.stderr
         return done.stdout.split("\n")[:-1] if done.stdout != "\n" else []
@@ -206,7 +206,7 @@ class Fish(Shells):
     def offered(self, line):
         done = subprocess.run(["fish", "--no-config", "-c", f"source {self.scripts}/allograft.fish; complete -C '{line}'"],
                               env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=PATIENCE_S, check=False)
+                              timeout=TIMEOUT_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return [offer.split("\t")[0] for offer in done.stdout.splitlines()]
 

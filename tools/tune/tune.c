@@ -282,19 +282,19 @@ static void run_trial(struct trial *trial, const char *library)
  * alike. */
 static unsigned run_all(const char *library)
 {
-    unsigned all = options.runs * N_TRIALS, done = 0, round = 0;
+    unsigned all = options.runs * N_TRIALS, done = 0, pass = 0;
     uint64_t began = ag_clock_ns();
 
-    for (; round < options.runs && !stopped; round++) {
+    for (; pass < options.runs && !stopped; pass++) {
         for (unsigned i = 0; i < N_TRIALS && !stopped; i++) {
-            struct trial *trial = &trials[(i + round) % N_TRIALS];
+            struct trial *trial = &trials[(i + pass) % N_TRIALS];
 
             show_progress(done++, all, began, trial->name);
             run_trial(trial, library);
         }
     }
     show_progress(all, all, began, "");
-    return stopped && round ? round - 1 : round;
+    return stopped && pass ? pass - 1 : pass;
 }
 
 /* ---- showing ---- */
@@ -360,7 +360,7 @@ static void left_out_text(char *text, size_t capacity)
                  n, options.output.text.n);
 }
 
-static void show_table(unsigned best, unsigned rounds)
+static void show_table(unsigned best, unsigned passes)
 {
     unsigned unsure = tune_unsure(trials, N_TRIALS, options.metric);
     char note[160], median[32], spread[32], gain[32], peak[32];
@@ -382,7 +382,7 @@ static void show_table(unsigned best, unsigned rounds)
                                         : "the same");
     }
     if (stopped)
-        printf("Stopped after %u of %u runs of each setting.\n", rounds, options.runs);
+        printf("Stopped after %u of %u runs of each setting.\n", passes, options.runs);
     left_out_text(note, sizeof(note));
     if (*note)
         printf("%s\n", note);
@@ -430,7 +430,7 @@ static void add_trial_json(struct ag_emitter *json, const struct trial *trial)
     ag_emit_end(json);
 }
 
-static void show_json(unsigned best, unsigned rounds)
+static void show_json(unsigned best, unsigned passes)
 {
     struct ag_text text = {0};
     struct ag_emitter json = {.text = &text};
@@ -438,7 +438,7 @@ static void show_json(unsigned best, unsigned rounds)
     ag_emit_object(&json, NULL);
     ag_emit_string(&json, "schema", "allograft-tune/1");
     ag_emit_string(&json, "version", ALLOGRAFT_VERSION);
-    ag_emit_number(&json, "rounds", rounds);
+    ag_emit_number(&json, "rounds", passes);
     ag_emit_bool(&json, "complete", !stopped);
     ag_emit_bool(&json, "simulated", simulated);
     ag_emit_bool(&json, "compared", !options.output.ignored);
@@ -579,7 +579,7 @@ int command_tune(const struct command_line *line)
 {
     const struct sigaction action = {.sa_handler = stop}, old_action = {.sa_handler = SIG_DFL};
     char library[PATH_MAX], driver[PATH_MAX + 64];
-    unsigned best, rounds;
+    unsigned best, passes;
     int status = take_words(line);
 
     if (status)
@@ -592,15 +592,15 @@ int command_tune(const struct command_line *line)
         return STATUS_FAILED;
     (void)sigaction(SIGINT, &action, NULL);
     status = try_it(library);
-    rounds = status == STATUS_OK ? run_all(library) : 0;
+    passes = status == STATUS_OK ? run_all(library) : 0;
     (void)sigaction(SIGINT, &old_action, NULL);
     if (status != STATUS_OK)
         return status;
     best = tune_judge(trials, N_TRIALS, options.metric);
     if (options.json)
-        show_json(best, rounds);
+        show_json(best, passes);
     else
-        show_table(best, rounds);
+        show_table(best, passes);
     if (options.write.path)
         status = write_config(best);
     if (options.html.path && status == STATUS_OK)

@@ -41,7 +41,7 @@ printed_in_order() {
 }
 
 # printed END ENDED_BY: all lines of the device printf, however the program ends, also when the free
-# was ordered and left the wait owed.
+# was ordered and left the wait pending.
 printed() {
     local side status
     run_native -- "$BIN/device_printf" "$1" || { died native $?; return 1; }

@@ -62,7 +62,7 @@ speed_checks() {
     done
 }
 
-# A program that only launches kernels must not pay: its pointers are the driver's own. What is linked
+# A program that only launches kernels must cost nothing: its pointers are the driver's own. What is linked
 # with the driver finds our symbol, which jumps on; launch/cost in launch.sh says what that costs.
 launch_pointer() {
     run_native -- "$BIN/launch_pointer" || { died native $?; return 1; }

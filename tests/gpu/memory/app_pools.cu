@@ -199,7 +199,7 @@ static int pairs(void)
     cudaStream_t stream;
     uint64_t all = UINT64_MAX;
     void *p;
-    OK(cudaMalloc(&p, MIB)); /* so that the library has something in its books */
+    OK(cudaMalloc(&p, MIB)); /* so that the library has something in its ledger */
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaDeviceGetDefaultMemPool(&usual, 0));
     OK(cudaMemPoolSetAttribute(usual, cudaMemPoolAttrReleaseThreshold, &all));

@@ -173,7 +173,7 @@ static int pairs(void)
     return 0;
 }
 
-/* What the host pays for a launch; few enough in a row that no queue is full. */
+/* What a launch costs the host; few enough in a row that no queue is full. */
 static int launch(void)
 {
     const int n = 500;

@@ -66,8 +66,8 @@ class Worker
         make_streams();
         while (now_s() < until)
             step();
-        /* The successor has another default stream, and these streams go: hand over settled. */
-        settle();
+        /* The successor has another default stream, and these streams go: hand over quiesced. */
+        quiesce();
         drop_streams();
     }
 
@@ -77,7 +77,7 @@ class Worker
         for (auto &b : held_)
             release(b);
         held_.clear();
-        settle();
+        quiesce();
         drop_streams();
         OK(cudaEventDestroy(passed_));
     }
@@ -101,7 +101,7 @@ class Worker
         OK(cudaStreamDestroy(streams_[3]));
     }
 
-    void settle(void)
+    void quiesce(void)
     {
         for (cudaStream_t s : streams_)
             OK(cudaStreamSynchronize(s));
@@ -176,7 +176,7 @@ class Worker
             OK(cudaEventSynchronize(passed_));
         }
         if (random_() % 2000 == 0) {
-            settle();
+            quiesce();
             drop_streams();
             make_streams();
         }

@@ -156,7 +156,7 @@ static void fork_and_exec(const char *program)
     work(1);
 }
 
-/* The parent looks on until the daemon, which has closed all other descriptors, is gone. */
+/* The parent watches until the daemon, which has closed all other descriptors, is gone. */
 static void daemonise(void)
 {
     int ends[2];

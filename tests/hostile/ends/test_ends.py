@@ -8,7 +8,7 @@ from hostile import RUNTIME, Case, main, often, preloaded, program, run
 
 # What the host sees of a forced ordered free is not promised in general, but the wait at the end is.
 ORDERED = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'}
-OWING = [{}, ORDERED, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_FREE': 'sync'}]
+PENDING = [{}, ORDERED, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_FREE': 'sync'}]
 
 
 class Ends(Case):
@@ -27,7 +27,7 @@ class Ends(Case):
         return [result for _, result in results]
 
     def test_handler_inside_the_driver(self):
-        cases = [('hostile_ends_inside', what, settings) for what in ('free', 'pool') for settings in OWING]
+        cases = [('hostile_ends_inside', what, settings) for what in ('free', 'pool') for settings in PENDING]
         self.ends_alike(cases + [('hostile_ends_inside', 'free unblocked', {})], 7, 'it begins\n')
 
     def test_handler_anywhere(self):
@@ -42,7 +42,7 @@ class Ends(Case):
         for result in self.ends_alike(cases, 5, 'it begins\n'):
             self.assertEqual(result.report()['frees']['barriers_paid'].get('given_up'), 1)
 
-    def test_what_is_owed(self):
+    def test_what_is_pending(self):
         """Who is waited for natively is waited for; and the thread that freed waits for longer than any bound."""
         cases = [('hostile_ends_owing', who, '700', ORDERED)
                  for who in ('main', 'worker', 'main_after_worker', 'handler', '_exit', 'exec')]
@@ -62,7 +62,7 @@ class Ends(Case):
             self.assertEqual(told.err.count('(process '), 1, told.err)
 
     def test_no_threads(self):
-        """Nobody could pay at the end, so nothing is owed: frees wait for the device."""
+        """Nobody could wait at the end, so nothing is left pending: frees wait for the device."""
         for settings in ({}, ORDERED, {'ALLOGRAFT_GRAPH': 'all'}):
             for _, result in self.same([program('hostile_no_threads')], [settings], quiet=False):
                 frees = result.report()['frees']

@@ -10,7 +10,7 @@
 #include "tests/common/say.h"
 
 #define N_CHILDREN  12
-#define PATIENCE_MS 8000
+#define TIMEOUT_MS 8000
 
 static pthread_barrier_t go;
 
@@ -53,7 +53,7 @@ static void wait_for(pid_t child)
     int status = 0;
 
     for (int waited_ms = 0; waitpid(child, &status, WNOHANG) != child; waited_ms++) {
-        if (waited_ms > PATIENCE_MS) {
+        if (waited_ms > TIMEOUT_MS) {
             say("a child hangs");
             (void)kill(child, SIGKILL);
         }

@@ -30,16 +30,16 @@ class Crowds(Case):
                          settings=dict({'SIM_MEMORY': '64GiB', 'SIM_IDLE_MS': '1'}, **(settings or {})))
 
     def test_streams(self):
-        # 512 lanes: all have one, the last of those that look has none, and nobody but the first ones has.
+        # 512 streams: all have one, the last of those that look has none, and nobody but the first ones has.
         for part in ('legacy-looks', 'copies', 'blocking-looks'):
             for many in (10, 512, 600):
                 self.crowd(part, many)
 
-    def test_stream_without_a_lane_is_not_marked(self):
+    def test_stream_without_a_state_is_not_marked(self):
         for _, result in self.crowd('legacy-looks', 600):
             self.assertEqual(result.report()['replay']['streams_marked'], 512)
 
-    def test_attribute_without_a_lane(self):
+    def test_attribute_without_a_state(self):
         for many, replayed in ((600, False), (10, False)):
             for variant, result in self.crowd('attribute', many):
                 if variant == HELD:

@@ -17,7 +17,7 @@ COMMAND = os.environ['TEST_COMMAND']
 EXITS = os.path.join(PROGRAMS, '..', 'preload', 'preload_exits')
 SEED = int(os.environ.get('TEST_SEED', '1'))
 HEAD = 24  # bytes of a file of counters that say what build it is of
-PATIENCE = 60  # seconds; a command takes some thousandths
+TIMEOUT = 60  # seconds; a command takes some thousandths
 
 # What a number, a length or an offset should not be.
 NUMBERS = [b'\0' * 8, b'\xff' * 8, b'\xff\xff\xff\x7f', b'\0' * 7 + b'\x80', b'\x01\0\0\0', b'\xfe\xff\xff\xff']
@@ -85,7 +85,7 @@ class Mutated(Case):
             env['ASAN_OPTIONS'] = 'detect_leaks=1:abort_on_error=1'
             env['UBSAN_OPTIONS'] = 'print_stacktrace=1:halt_on_error=1:abort_on_error=1'
         return subprocess.run([COMMAND, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+                              stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
 
     def check(self, bad, *words):
         done = self.run_command(*words)

@@ -56,7 +56,7 @@ static pid_t begin_child(void)
     return child;
 }
 
-/* --- who looks on from outside --- */
+/* --- who watches from outside --- */
 
 static void wait_for_input(void)
 {

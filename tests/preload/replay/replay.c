@@ -1,4 +1,4 @@
-/* Goes round in the way its first argument names, as replay expects it of programs or does not:
+/* Runs in loops in the way its first argument names, as replay expects it of programs or does not:
  * what each kernel did, how often and in which order, can be read off what this prints. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -574,7 +574,7 @@ static void many_streams(void)
         tell_of("of many", p[i]);
 }
 
-/* ---- the host looks on ---- */
+/* ---- the host watches ---- */
 
 /* Whoever starts a thread, the library too, goes on late: the thread may be asleep by then. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),

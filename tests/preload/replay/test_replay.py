@@ -110,7 +110,7 @@ class Replay(Case):
         for _, result in self.part('running', variants=[PLAIN]):
             self.assertGreater(result.report()['replay']['iterations'], 20)
 
-    # --- the host looks on ---
+    # --- the host watches ---
 
     def test_polling(self):
         for variant in (PLAIN, EAGER, HURRIED):

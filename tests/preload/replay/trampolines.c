@@ -1,4 +1,4 @@
-/* Goes round with a kernel, and in between calls functions of the driver that are not hooked, found
+/* Loops over a kernel, and in between calls functions of the driver that are not hooked, found
  * by the lookup path that its argument names: each must see what the kernels before it did. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -100,8 +100,8 @@ static void close_context(CUcontext ctx)
         sim_stream_delete(ctx->first);
     sim_stream_delete(ctx->all);
     ctx->legacy = ctx->all = NULL;
-    sim_ops_finish(&ctx->gate);
-    sim_order_finish(&ctx->gate_order);
+    sim_ops_finish(&ctx->barrier);
+    sim_order_finish(&ctx->barrier_order);
     for (int i = 0; i < 2; i++) {
         sim_ops_finish(&ctx->orphans[i]);
         sim_order_finish(&ctx->orphan_order[i]);

@@ -84,7 +84,7 @@ static bool others_are_done(struct world *w, unsigned context)
 }
 
 /* The work of the context is over when it ends: the program has freed something, or waited. */
-static void settle(struct world *w, unsigned context)
+static void quiesce(struct world *w, unsigned context)
 {
     struct buffer *buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, true);
 
@@ -124,7 +124,7 @@ bool op_context(struct world *w)
         return false;
     if (w->contexts[context].primary && chance(w, 25))
         return retain_again(w, context);
-    settle(w, context);
+    quiesce(w, context);
     if (!others_are_done(w, context))
         return true;
     use_context(w, context);

@@ -204,7 +204,7 @@ static void begin(struct world *w)
 
 /* ---- the end ---- */
 
-/* Host threads' own books are over: what they had submitted is known to their marks. */
+/* Host threads' own metadata are over: what they had submitted is known to their marks. */
 static void due_marks(struct world *w, struct outcome *outcome)
 {
     for (unsigned i = 0; i < w->n_marks; i++) {

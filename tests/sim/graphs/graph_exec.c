@@ -238,7 +238,7 @@ static void launch_graph(const struct launch *launch, CUgraph graph, const struc
 }
 
 /* Memory of the last launch that nobody has freed: freed now, or the launch is refused. */
-static CUresult settle_memory(CUgraphExec exec, CUstream stream)
+static CUresult allocate_memory(CUgraphExec exec, CUstream stream)
 {
     CUgraph graph = exec->graph;
 
@@ -256,7 +256,7 @@ static CUresult settle_memory(CUgraphExec exec, CUstream stream)
 
 static CUresult launch(CUgraphExec exec, CUstream stream)
 {
-    CUresult result = settle_memory(exec, stream);
+    CUresult result = allocate_memory(exec, stream);
 
     if (result != CUDA_SUCCESS)
         return result;

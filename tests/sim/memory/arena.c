@@ -1,6 +1,6 @@
 /* arena.c: device addresses, the bytes behind them, and how much the card holds.
  *
- * Each device has a stretch of addresses that is mapped without any access rights, so a host that
+ * Each device has a range of addresses that is mapped without any access rights, so a host that
  * dereferences a device pointer faults as it would on a real machine. The bytes themselves lie in
  * a memory file that only the simulation maps, at a constant distance from the addresses. */
 #include "tests/sim/sim_internal.h"

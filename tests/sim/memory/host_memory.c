@@ -89,7 +89,7 @@ CUresult cuMemFreeHost(void *p)
     return end(call.ctx, p, SIM_BLOCK_HOST, CUDA_ERROR_INVALID_VALUE, "cuMemFreeHost");
 }
 
-static CUresult enter_in_books(CUcontext ctx, void *p, size_t bytes, unsigned flags)
+static CUresult enter_in_ledger(CUcontext ctx, void *p, size_t bytes, unsigned flags)
 {
     if (!p || !bytes || flags & ~(unsigned)REGISTER_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
@@ -115,13 +115,13 @@ static CUresult enter_in_books(CUcontext ctx, void *p, size_t bytes, unsigned fl
 CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    return enter_in_books(call.ctx, p, bytes, flags);
+    return enter_in_ledger(call.ctx, p, bytes, flags);
 }
 
 CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    return enter_in_books(call.ctx, p, bytes, flags);
+    return enter_in_ledger(call.ctx, p, bytes, flags);
 }
 
 CUresult cuMemHostUnregister(void *p)

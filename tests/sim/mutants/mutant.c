@@ -67,7 +67,7 @@ static struct context contexts[MAX_CONTEXTS];
 static unsigned n_blocks, n_contexts, n_captures;
 static CUmemoryPool pools[2];
 static unsigned retained[2]; /* by the program, of each device's primary context */
-static bool visible, owed;
+static bool visible, pending;
 static size_t taken; /* of the budget */
 
 #define BUDGET ((size_t)40 << 20)
@@ -118,13 +118,13 @@ static void leave(bool entered)
         (void)REAL(cuCtxPopCurrent_v2)(&handle);
 }
 
-static void pay(void)
+static void complete_wait(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    if (!owed)
+    if (!pending)
         return;
-    owed = false;
+    pending = false;
     (void)REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     for (unsigned i = 0; i < n_contexts; i++)
         if (contexts[i].handle)
@@ -132,16 +132,16 @@ static void pay(void)
     (void)REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 }
 
-static void pay_at_exit(void)
+static void wait_at_exit(void)
 {
-    if (mutant != is_exit_not_paid)
-        pay();
+    if (mutant != is_exit_does_not_wait)
+        complete_wait();
 }
 
 static void note_visible(void)
 {
     visible = true;
-    pay();
+    complete_wait();
 }
 
 static void make_pool(int device)
@@ -173,8 +173,8 @@ static CUresult met(CUresult result, const CUcontext *handle, int device)
     if (result != CUDA_SUCCESS || context || n_contexts == MAX_CONTEXTS)
         return result;
     if (!n_contexts)
-        (void)atexit(pay_at_exit);
-    pay();
+        (void)atexit(wait_at_exit);
+    complete_wait();
     context = &contexts[n_contexts++];
     *context = (struct context){.handle = *handle, .device = device};
     if (!pools[device])
@@ -191,8 +191,8 @@ static CUresult met(CUresult result, const CUcontext *handle, int device)
 /* A child has no driver, so none of this memory. */
 static void in_child(void)
 {
-    owed = false;
-    if (mutant != is_child_believes_books)
+    pending = false;
+    if (mutant != is_child_believes_metadata)
         n_blocks = n_contexts = 0;
 }
 
@@ -392,7 +392,7 @@ static CUresult created(CUresult result, const CUstream *stream, unsigned flags)
         return result;
     /* What the NULL stream was the fence of has to hold for the new stream too. */
     if (n_captures)
-        pay();
+        complete_wait();
     else
         fence(context);
     return result;
@@ -627,7 +627,7 @@ static CUresult free_behind_fence(struct context *context, struct block *block)
     else
         (void)REAL(cuMemFreeAsync)(block->p, context->free_stream);
     result = visible ? REAL(cuEventSynchronize)(around->fence) : CUDA_SUCCESS;
-    owed |= !visible;
+    pending |= !visible;
     leave(entered);
     return result;
 }
@@ -657,8 +657,8 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
     struct context *context = block ? &contexts[block->context] : NULL;
 
     if (!block) {
-        if (mutant != is_foreign_free_not_paid)
-            pay();
+        if (mutant != is_foreign_free_does_not_wait)
+            complete_wait();
         return REAL(cuMemFree_v2)(p);
     }
     if (!block->live) {
@@ -737,15 +737,15 @@ EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback fn, v
     return cuStreamAddCallback(stream ? stream : CU_STREAM_PER_THREAD, fn, data, flags);
 }
 
-/* A query that finds work unfinished asks again when what is owed has been waited for. */
+/* A query that finds work unfinished asks again when what is pending has been waited for. */
 #define ASKED_AGAIN(symbol, parameters, ...)                                 \
     EXPORT CUresult symbol parameters                                        \
     {                                                                        \
         CUresult result = REAL(symbol)(__VA_ARGS__);                         \
                                                                              \
-        if (result != CUDA_ERROR_NOT_READY || mutant == is_queries_not_paid) \
+        if (result != CUDA_ERROR_NOT_READY || mutant == is_queries_do_not_wait) \
             return result;                                                   \
-        pay();                                                               \
+        complete_wait();                                                               \
         return REAL(symbol)(__VA_ARGS__);                                    \
     }
 
@@ -767,13 +767,13 @@ EXPORT int execl(const char *path, const char *name, ...)
     va_start(more, name);
     argv[1] = va_arg(more, char *);
     va_end(more);
-    pay_at_exit();
+    wait_at_exit();
     return execv(path, argv);
 }
 
 EXPORT __attribute__((noreturn)) void _exit(int status)
 {
-    pay_at_exit();
+    wait_at_exit();
     REAL(_exit)(status);
     __builtin_unreachable();
 }

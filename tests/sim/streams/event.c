@@ -262,8 +262,8 @@ CUresult cuCtxWaitEvent(CUcontext ctx, CUevent event)
         return CUDA_ERROR_CAPTURED_EVENT;
     if (!event->op)
         return CUDA_SUCCESS;
-    sim_order_join(&ctx->gate_order, &event->op->order);
-    sim_ops_prune(&ctx->gate);
-    sim_ops_add(&ctx->gate, event->op);
+    sim_order_join(&ctx->barrier_order, &event->op->order);
+    sim_ops_prune(&ctx->barrier);
+    sim_ops_add(&ctx->barrier, event->op);
     return CUDA_SUCCESS;
 }

@@ -396,7 +396,7 @@ uint64_t sim_clock_ns(void)
     return self.clock_ns;
 }
 
-/* ---- the background thread: a worker of its own, or progress while the host only looks on ---- */
+/* ---- the background thread: a worker of its own, or progress while the host only watches ---- */
 
 static void *background(void *unused)
 {
@@ -525,8 +525,8 @@ static void after_kind(struct sim_op *op, struct sim_order *order, CUstream stre
         after_stream(op, order, ctx->legacy);
     }
     if (op)
-        op_after_all(op, &ctx->gate);
-    sim_order_join(order, &ctx->gate_order);
+        op_after_all(op, &ctx->barrier);
+    sim_order_join(order, &ctx->barrier_order);
 }
 
 void sim_order_of_next(CUstream stream, struct sim_order *order)

@@ -41,7 +41,7 @@ static void ready_pages_are_there(void)
     CHECK(!ag_pages_get(SIZE_MAX / 2));
 }
 
-static void spares_are_few(void)
+static void freelist_is_small(void)
 {
     static struct ag_freelist freelist;
     char blocks[AG_FREELIST_BLOCKS + 1];
@@ -103,7 +103,7 @@ int main(void)
 {
     page = (size_t)sysconf(_SC_PAGESIZE);
     ready_pages_are_there();
-    spares_are_few();
+    freelist_is_small();
     threads();
     return 0;
 }

@@ -6,7 +6,7 @@
 
 #include "tests/common/check.h"
 
-#define ROUNDS       3u
+#define PASSES       3u
 #define SHARED_SLOTS (AG_SLOTS - AG_OWN_SLOTS)
 
 static _Atomic unsigned taken[AG_SLOTS];
@@ -25,7 +25,7 @@ static void *take(void *unused)
 
 int main(void)
 {
-    pthread_t threads[AG_OWN_SLOTS - 1 + SHARED_SLOTS * ROUNDS];
+    pthread_t threads[AG_OWN_SLOTS - 1 + SHARED_SLOTS * PASSES];
 
     take(NULL);
     for (size_t i = 0; i < N_OF(threads); i++)
@@ -33,7 +33,7 @@ int main(void)
     for (size_t i = 0; i < N_OF(threads); i++)
         CHECK(!pthread_join(threads[i], NULL));
     for (unsigned i = 0; i < AG_SLOTS; i++)
-        CHECK_SAID(taken[i] == (i < AG_OWN_SLOTS ? 1 : ROUNDS), "slot %u was taken %u times", i,
+        CHECK_SAID(taken[i] == (i < AG_OWN_SLOTS ? 1 : PASSES), "slot %u was taken %u times", i,
                    taken[i]);
     return 0;
 }

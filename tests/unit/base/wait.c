@@ -42,7 +42,7 @@ static void test_sleeps(void)
     used = processor_ns();
     errno = ENOTTY;
     while (!atomic_load(&done))
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     used = processor_ns() - used;
     CHECK(errno == ENOTTY);
     CHECK(ag_clock_ns() - began >= WAITED_NS / 2);
@@ -60,7 +60,7 @@ static void test_short(void)
         struct ag_wait wait = {0};
         uint64_t began = ag_clock_ns(), took;
 
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
         took = ag_clock_ns() - began;
         least = took < least ? took : least;
     }
@@ -73,9 +73,9 @@ static void *wait_cancelled(void *unused)
 
     (void)unused;
     while (!atomic_load(&done))
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     for (unsigned i = 0; i < 1000; i++)
-        ag_wait_turn(&wait);
+        ag_wait_pause(&wait);
     return &done;
 }
 

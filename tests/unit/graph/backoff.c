@@ -148,7 +148,7 @@ static void in_vain(void)
     }
 }
 
-/* One operation in eight pays for sampling all of them; a thousandth does not. */
+/* One operation in eight is worth sampling all of them for; a thousandth does not. */
 static void gains(void)
 {
     struct stream stream = new_stream();

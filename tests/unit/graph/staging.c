@@ -143,7 +143,7 @@ static void packs(void)
 }
 
 /* No slot is taken that may still be read; the oldest comes first. */
-static void goes_round(void)
+static void runs_around(void)
 {
     struct ag_ring *ring = ring_of(4);
     struct ag_staged staged[5] = {{0}};
@@ -294,7 +294,7 @@ int main(void)
     ag_cu.cuEventRecord = event_record;
     ag_cu.cuEventQuery = event_query;
     packs();
-    goes_round();
+    runs_around();
     stays();
     lost();
     refused();

@@ -324,7 +324,7 @@ static void two_devices(void)
     CHECK(n_prefetched == 4);
     for (unsigned i = 0; i < 8; i++)
         launch_with(BLOCK(i));
-    CHECK(n_prefetched == 10 && ag_residency_settled(0));
+    CHECK(n_prefetched == 10 && ag_residency_is_complete(0));
     current = 1; /* where nothing is */
     launch_with(BLOCK(5));
     expect(10, BLOCK(5), 4 * MIB, STREAM, 1);
@@ -342,7 +342,7 @@ static void nothing_to_do(void)
     launch_with(BLOCK(0) + 5);
     for (unsigned i = 1; i < 8; i++)
         launch_with(BLOCK(i));
-    CHECK(n_prefetched == 8 && ag_residency_settled(0));
+    CHECK(n_prefetched == 8 && ag_residency_is_complete(0));
     looked = ag_stats_counter(AG_STAT_LAUNCH_LOOKED);
     launch_with(BLOCK(0));
     CHECK(ag_stats_counter(AG_STAT_LAUNCH_LOOKED) == looked);

@@ -18,7 +18,7 @@ static size_t bring(int device, uint64_t pointer)
     uint64_t now = ag_clock_ticks(), address = 0;
     size_t bytes = 0;
 
-    if (ag_residency_settled(device) || !ag_residency_missing(device, pointer, now) ||
+    if (ag_residency_is_complete(device) || !ag_residency_missing(device, pointer, now) ||
         !ag_residency_claim(device, pointer, now, &address, &bytes))
         return 0;
     CHECK(address <= pointer && (address & 0xffffffffu) == 0);
@@ -32,31 +32,31 @@ static void use(int device, uint64_t pointer)
 
 static void a_block_is_brought_once(void)
 {
-    CHECK(ag_residency_settled(0));
+    CHECK(ag_residency_is_complete(0));
     CHECK(!ag_residency_missing(0, BLOCK(1), 1));
     ag_residency_add(BLOCK(1), 10 * MIB, AG_RESIDENT_HOST);
     ag_residency_add(BLOCK(2), 20 * MIB, 0);
-    CHECK(!ag_residency_settled(0) && !ag_residency_settled(1));
+    CHECK(!ag_residency_is_complete(0) && !ag_residency_is_complete(1));
     CHECK(bring(0, BLOCK(1) + 10 * MIB) == 0 && bring(0, BLOCK(1) - 1) == 0);
     CHECK(bring(0, BLOCK(2) + 5) == 0);
     CHECK(bring(0, BLOCK(1) + 10 * MIB - 1) == 10 * MIB); /* interior */
-    CHECK(ag_residency_settled(0) && !ag_residency_settled(1));
+    CHECK(ag_residency_is_complete(0) && !ag_residency_is_complete(1));
     CHECK(bring(0, BLOCK(1)) == 0);
     CHECK(ag_residency_remove(BLOCK(1) + 8) == AG_RESIDENT_HOST); /* no block begins there */
     CHECK(ag_residency_remove(BLOCK(1)) == 0);
     CHECK(ag_residency_remove(BLOCK(1)) == AG_RESIDENT_HOST);
     CHECK(ag_residency_remove(BLOCK(2)) == 0);
-    CHECK(ag_residency_settled(0) && ag_residency_settled(1));
+    CHECK(ag_residency_is_complete(0) && ag_residency_is_complete(1));
 }
 
 static void devices_take_from_each_other(void)
 {
     ag_residency_add(BLOCK(1), MIB, AG_RESIDENT_HOST);
-    CHECK(bring(0, BLOCK(1)) == MIB && ag_residency_settled(0));
-    CHECK(bring(1, BLOCK(1)) == MIB && ag_residency_settled(1) && !ag_residency_settled(0));
+    CHECK(bring(0, BLOCK(1)) == MIB && ag_residency_is_complete(0));
+    CHECK(bring(1, BLOCK(1)) == MIB && ag_residency_is_complete(1) && !ag_residency_is_complete(0));
     CHECK(bring(0, BLOCK(1)) == MIB);
     CHECK(ag_residency_remove(BLOCK(1)) == 0);
-    CHECK(ag_residency_settled(1000) && ag_residency_settled(-1)); /* no such device of ours */
+    CHECK(ag_residency_is_complete(1000) && ag_residency_is_complete(-1)); /* no such device of ours */
     ag_residency_add(BLOCK(1), MIB, 1000);
     CHECK(ag_residency_remove(BLOCK(1)) == AG_RESIDENT_HOST);
 }
@@ -69,14 +69,14 @@ static void the_oldest_go(void)
         ag_residency_add(BLOCK(i), 10 * MIB, AG_RESIDENT_HOST);
     for (unsigned i = 0; i < 3; i++)
         CHECK(bring(0, BLOCK(i)) == 10 * MIB);
-    CHECK(!ag_residency_settled(0)); /* more than there is room for */
+    CHECK(!ag_residency_is_complete(0)); /* more than there is room for */
     use(0, BLOCK(0));
     CHECK(bring(0, BLOCK(3)) == 10 * MIB); /* 1 goes */
     CHECK(bring(0, BLOCK(1)) == 10 * MIB); /* 2 goes */
     use(0, BLOCK(0));
     CHECK(bring(0, BLOCK(2)) == 10 * MIB); /* 3 goes */
     CHECK(ag_residency_remove(BLOCK(3)) == AG_RESIDENT_HOST);
-    CHECK(ag_residency_settled(0)); /* all that is left fits, and is there */
+    CHECK(ag_residency_is_complete(0)); /* all that is left fits, and is there */
     ag_residency_set_capacity(0, 15 * MIB);
     CHECK(ag_residency_remove(BLOCK(1)) == AG_RESIDENT_HOST);
     CHECK(ag_residency_remove(BLOCK(0)) == AG_RESIDENT_HOST);
@@ -137,7 +137,7 @@ static void a_child_has_none(void)
     ag_residency_add(BLOCK(0), MIB, 0);
     ag_residency_add(BLOCK(1), MIB, AG_RESIDENT_HOST);
     ag_residency_begin_child();
-    CHECK(ag_residency_settled(0) && bring(0, BLOCK(1)) == 0);
+    CHECK(ag_residency_is_complete(0) && bring(0, BLOCK(1)) == 0);
     CHECK(ag_residency_remove(BLOCK(0)) == AG_RESIDENT_HOST);
     ag_residency_add(BLOCK(0), MIB, AG_RESIDENT_HOST);
     CHECK(bring(0, BLOCK(0)) == MIB && ag_residency_remove(BLOCK(0)) == 0);
@@ -150,7 +150,7 @@ static void a_child_has_none(void)
 
 static _Atomic unsigned brought;
 
-/* A launch may find everything settled while another thread's block comes (see residency.h): then
+/* A launch may find everything complete while another thread's block comes (see residency.h): then
  * one of the next brings the block. */
 static size_t bring_soon(int device, uint64_t pointer)
 {
@@ -187,7 +187,7 @@ static void threads(void)
     for (unsigned i = 0; i < THREADS; i++)
         CHECK(!pthread_join(each[i], NULL));
     CHECK(brought == 1);
-    CHECK(ag_residency_settled(0) && ag_residency_remove(BLOCK(1)) == 0);
+    CHECK(ag_residency_is_complete(0) && ag_residency_remove(BLOCK(1)) == 0);
 }
 
 int main(void)

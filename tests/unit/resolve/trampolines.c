@@ -393,10 +393,10 @@ static void look_ups(void)
 #define N_THREADS 4
 #define N_SHARED  100
 
-static char unknown[AG_TRAMPOLINE_SPARES + 8]; /* addresses */
+static char unknown[AG_TRAMPOLINE_RESERVE + 8]; /* addresses */
 static void *given[N_THREADS][N_SHARED];
 
-static void *ask_for_spares(void *argument)
+static void *ask_for_reserve(void *argument)
 {
     unsigned me = (unsigned)(uintptr_t)argument;
     uint64_t seed = me;
@@ -412,15 +412,15 @@ static void *ask_for_spares(void *argument)
 }
 
 /* One each, the same one whoever asks, until there are no more. */
-static void spares(void)
+static void reserve(void)
 {
     pthread_t threads[N_THREADS];
-    void *first_too_many = &unknown[AG_TRAMPOLINE_SPARES];
+    void *first_too_many = &unknown[AG_TRAMPOLINE_RESERVE];
     unsigned before = flushes;
 
     CHECK(ag_trampoline_of_address((void *)counts) == trampoline(CODE_NAME));
     for (uintptr_t i = 0; i < N_THREADS; i++)
-        CHECK(!pthread_create(&threads[i], NULL, ask_for_spares, (void *)i));
+        CHECK(!pthread_create(&threads[i], NULL, ask_for_reserve, (void *)i));
     for (unsigned i = 0; i < N_THREADS; i++)
         CHECK(!pthread_join(threads[i], NULL));
     for (unsigned k = 0; k < N_SHARED; k++) {
@@ -429,7 +429,7 @@ static void spares(void)
         for (unsigned i = 0; i < k; i++)
             CHECK(given[0][i] != given[0][k]);
     }
-    for (unsigned k = N_SHARED; k < AG_TRAMPOLINE_SPARES - 1; k++)
+    for (unsigned k = N_SHARED; k < AG_TRAMPOLINE_RESERVE - 1; k++)
         CHECK(ag_trampoline_of_address(&unknown[k]) != &unknown[k]);
     /* The last one, for a function that can be called. What it does to memory is not known. */
     CUresult (*way)(void) = (CUresult(*)(void))ag_trampoline_of_address((void *)of_nobody);
@@ -484,7 +484,7 @@ int main(void)
     backtraces_go_through();
     what_code_depends_on();
     look_ups();
-    spares();
+    reserve();
     cost();
     return 0;
 }

@@ -1,4 +1,4 @@
-# Memory for our own books runs out: the N-th anonymous mapping of ours fails, or all from there on.
+# Memory for our own metadata runs out: the N-th anonymous mapping of ours fails, or all from there on.
 # The program does not notice; the report, if there is memory for one, counts what was left alone.
 
 from faults import (LIBRARY, Case, main_but_under_tsan, native_run, preloaded, program, some,
@@ -18,7 +18,7 @@ def start(name, settings):
                      preload=(FAILING, LIBRARY))
 
 
-class Books(Case):
+class Metadata(Case):
     def native(self, name):
         memory = {'SIM_MEMORY': '16MiB'} if name == 'tight' else {}
         return native_run(name, dict(COMMON, **memory))
@@ -45,7 +45,7 @@ class Books(Case):
                         self.same(name, dict(settings, FAIL_MMAP=str(n), **once))
 
     def test_the_report_tells(self):
-        # The report's own mapping works again, the books' first ones did not.
+        # The report's own mapping works again, the metadata's first ones did not.
         told = 0
         for n in range(1, 6):
             result = self.same('mix', dict(SETTINGS[0], FAIL_MMAP=str(n), FAIL_MMAP_ONCE='1'))

@@ -1,4 +1,4 @@
-/* green.c: green contexts: parts of a device's primary context under handles of their own.
+/* green_context.c: green contexts: parts of a device's primary context under handles of their own.
  *
  * What is done inside one is done in the primary context; the handle only leads there. So work
  * inside is ordered with the primary's as if there were no green context, which is more than CUDA
