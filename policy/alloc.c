@@ -1,9 +1,14 @@
 /* The way of one allocation and of one free through the policy: the file to read first.
  *
- * Allocation: which context? -> rules and decide.c: which memory descriptor? -> a cached block, or the
- * backend's driver call -> no room: pressure.c gives back, try again, then natively, then spilled
- * -> ledger.c. Free: ledger.c: is it the program's? -> order.c: what must come first -> the cache,
- * or the pool. */
+ * An allocation:
+ *   1. Which context is current, and what do the settings and the first rule that applies ask for?
+ *      decide.c turns that into a placement and a memory descriptor.
+ *   2. cache.c may hold a freed block of that descriptor. Else backends/ asks the driver.
+ *   3. When memory runs out: pressure.c frees what we hold, and the driver is asked again; then for
+ *      a native allocation; then, if ALLOGRAFT_OOM=spill, for memory on the host.
+ *   4. ledger.c records the block.
+ * A free: ledger.c says whether the block is the program's; order/free.c orders it behind the work
+ * that may use it; the block goes into the cache, or back to its pool. */
 #include "policy/alloc.h"
 
 #include <sys/prctl.h>
@@ -43,7 +48,7 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
     rules = new_rules && new_rules->n ? new_rules : NULL;
 }
 
-/* --- counted, and told to who traces --- */
+/* --- counters and trace --- */
 
 static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller,
                            uint64_t began)
@@ -114,9 +119,9 @@ static void note_freed(const struct freed *freed)
         });
 }
 
-/* --- what is requested, and what is possible --- */
+/* --- what is asked for, and what is possible --- */
 
-/* The rule that applies, or -1; what it says is written over *params. */
+/* The rule that applies, or -1; what it says overrides *params. */
 static int apply_rules(struct ag_context *context, size_t bytes, const void *caller, bool exporter,
                        struct ag_request_params *params)
 {
@@ -205,9 +210,9 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
 
 /* --- allocation --- */
 
-#define NO_BOOKS ((CUresult) - 1) /* between functions of this file: no memory for the books */
+#define NO_LEDGER ((CUresult) - 1) /* between functions of this file: no memory for the ledger */
 
-/* A block of that memory descriptor, in the books and KEPT; the driver's error, or NO_BOOKS. */
+/* A block of that descriptor, in the ledger and KEPT; else the driver's error, or NO_LEDGER. */
 static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                  struct ag_block **ret_block)
 {
@@ -229,7 +234,7 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
     if (result != CUDA_SUCCESS)
         return result;
     (void)ag_cu.cuMemFree_v2(address);
-    return NO_BOOKS;
+    return NO_LEDGER;
 }
 
 /* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one: then the
@@ -276,9 +281,9 @@ static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc de
         result = take(context, desc, ag_cache_block_size(bytes), ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
             result = take_after_relief(context, desc, bytes, ret_block);
-            relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it was not for want of memory */
+            relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it failed otherwise */
         }
-        if (result == CUDA_SUCCESS || result == NO_BOOKS)
+        if (result == CUDA_SUCCESS || result == NO_LEDGER)
             return result;
         ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
@@ -302,7 +307,7 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
                                   : take(context, ag_decide_spilled(), size, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_SPILL, context->device->ordinal, bytes);
-    else if (result != NO_BOOKS && !ag_capture_is_open())
+    else if (result != NO_LEDGER && !ag_capture_is_open())
         result = CUDA_ERROR_OUT_OF_MEMORY; /* whatever managed memory failed for */
     return result;
 }
@@ -354,7 +359,7 @@ static CUresult allocate_from_inside(struct ag_context *context, struct ag_mem_d
     return result;
 }
 
-/* Memory that we keep no books of is the driver's in every way. */
+/* Memory that is not in the ledger is the driver's in every way. */
 static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct ag_context *context)
 {
     CUresult result = ag_cu.cuMemAlloc_v2(ret_address, bytes);
@@ -430,7 +435,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     }
     plan = make_plan(context, bytes, caller);
     result = allocate_planned(context, bytes, &plan, &block);
-    if (result == NO_BOOKS)
+    if (result == NO_LEDGER)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
         note_failed(context->device->ordinal, ag_mem_desc_placement(plan.desc), bytes, caller,
@@ -455,7 +460,7 @@ static bool redirects(void)
            ag_spill_wanted();
 }
 
-/* The driver's own rows, after what we keep was given back if they do not fit beside it. */
+/* The driver's own pitched allocation, tried again after we have freed what we hold. */
 static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width,
                               size_t height, unsigned element_bytes)
 {
@@ -479,8 +484,8 @@ static size_t ask_pitch(size_t width)
     return pitch;
 }
 
-/* The driver rounds rows up to a power of two; three questions tell which. SIZE_MAX when it answers
- * something else, 0 when it did not answer. In the current context. */
+/* The driver rounds rows up to a power of two; three questions find out which. SIZE_MAX when it
+ * answers something else, 0 when it did not answer. In the current context. */
 static size_t ask_granule(void)
 {
     size_t granule = ask_pitch(1);
@@ -587,7 +592,7 @@ void ag_alloc_capture_closed(void)
         bool again = false;
 
         blocks = block->next;
-        /* After an error the context is broken: the block stays in the books until that goes. */
+        /* After an error the context is broken: the block stays in the ledger until that goes. */
         if (ag_free_order(block->context, &again) != CUDA_SUCCESS)
             continue;
         if (again)
@@ -710,7 +715,7 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     return result;
 }
 
-/* Gives up a claimed block in stream order; the books have it no more. */
+/* Gives up a claimed block in stream order; it has left the ledger. */
 static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*free_async)(CUdeviceptr, CUstream),
                                      CUresult (*synchronize)(CUstream))

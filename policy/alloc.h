@@ -15,7 +15,7 @@ void ag_alloc_configure(const struct ag_request_params *defaults, const struct a
 void ag_alloc_begin_child(void);
 
 /* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the
- * call, which tells the library that asks. */
+ * call, by which the calling library is known. */
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);
 /* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,

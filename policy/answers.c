@@ -35,7 +35,7 @@ enum found {
     FOUND_FREED, /* ours, but not the program's: natively unknown */
 };
 
-/* The block in which the address lies, as the books have it; *ret_offset bytes behind its
+/* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
  * beginning. */
 static bool look(CUdeviceptr address, struct ag_block *ret_copy, size_t *ret_offset)
 {
@@ -87,7 +87,7 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     size_t total = 0;
     CUresult result;
 
-    ag_pressure_settle();
+    ag_pressure_wait_for_frees();
     result = ag_cu.cuMemGetInfo_v2(ret_free, ret_total);
     if (result != CUDA_SUCCESS || !ret_free || !context)
         return result;

@@ -1,5 +1,4 @@
-/* What the program hears when it asks about redirected memory: what it would have heard
- * natively. */
+/* Answers to the program's questions about redirected memory: the same as natively. */
 #ifndef AG_POLICY_ANSWERS_H
 #define AG_POLICY_ANSWERS_H
 
@@ -14,8 +13,8 @@ CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
                               CUdeviceptr address);
-/* Does the address lie in redirected memory that the program owns? Copies what the books say of
- * it. */
+/* Does the address lie in redirected memory that the program owns? Copies its
+ * entry of the ledger. */
 struct ag_block;
 bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy);
 

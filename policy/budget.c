@@ -1,4 +1,4 @@
-/* A count of bytes for each device: see budget.h. */
+/* A count of bytes for each device, and of memory known by handle only: see budget.h. */
 #include "policy/budget.h"
 
 #include "interpose/base/arena.h"

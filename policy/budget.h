@@ -1,4 +1,5 @@
-/* ALLOGRAFT_LIMIT: how much memory of a device the program may have. */
+/* ALLOGRAFT_LIMIT: a budget of bytes for each device, taken before the driver is asked for
+ * memory. */
 #ifndef AG_POLICY_BUDGET_H
 #define AG_POLICY_BUDGET_H
 
@@ -29,11 +30,11 @@ uint64_t ag_budget_left(struct ag_device *device);
 /* Bytes that ag_budget_take() took for memory without an address, which `handle` names. False when
  * there is no room to note it. */
 bool ag_budget_note(struct ag_device *device, uint64_t handle, size_t bytes);
-/* The driver has it again, as far as its handle goes: gives back what was noted. Mapped memory
- * lives on natively; the program that lets go of the handle first gets it uncounted. */
+/* The handle was released: what was noted goes back to the budget. The driver keeps such memory as
+ * long as it is mapped; a program that releases the handle first has it uncounted until then. */
 void ag_budget_noted_gone(uint64_t handle);
 
-/* Takes a KEPT block, which is about to go back to the driver, out of the books and off the
+/* Takes a KEPT block, which is about to go back to the driver, out of the ledger and off the
  * budget. */
 void ag_budget_forget(struct ag_block *block);
 

@@ -1,4 +1,4 @@
-/* Bins of freed blocks: see cache.h. */
+/* Bins of freed blocks, by size, in shards: see cache.h. */
 #include "policy/cache.h"
 
 #include "interpose/base/slot.h"

@@ -1,9 +1,9 @@
-/* Freed blocks of one context, at hand for its next allocations.
+/* Freed blocks of one context, ready for its next allocations.
  *
- * Only blocks whose earlier users are ordered before everything the context will submit (order.c)
- * come in here, so what goes out can be used at once, without asking the driver. Shards keep
- * threads out of each other's way. No driver call is made here: what must go back to the pool is
- * handed to the caller. */
+ * Every block in here was freed in an order (order/free.h) that puts its earlier users before
+ * anything the context will submit. So a block that goes out may be used at once, and the driver is
+ * not asked. Threads put blocks into shards of their own. No driver call is made here: blocks that
+ * must go back to their pool are handed to the caller. */
 #ifndef AG_POLICY_CACHE_H
 #define AG_POLICY_CACHE_H
 
@@ -37,8 +37,8 @@ struct ag_cache {
 size_t ag_cache_block_size(size_t bytes);
 
 void ag_cache_init(struct ag_cache *cache);
-/* A block of that memory descriptor of at least `size` (from ag_cache_block_size) and at most one eighth more,
- * or NULL. */
+/* A block of that descriptor, of at least `size` (from ag_cache_block_size) and at most one eighth
+ * more, or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc);
 /* Keeps `block` if that leaves at most `limit` bytes in the cache (threads that come at once may
  * each put in one more). Blocks that had to make room, or

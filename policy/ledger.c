@@ -1,4 +1,4 @@
-/* Sharded tables of blocks: see ledger.h. */
+/* The ledger as tables in shards: see ledger.h. */
 #include "policy/ledger.h"
 
 #include "interpose/base/arena.h"

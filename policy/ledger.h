@@ -1,7 +1,8 @@
-/* Our books: device address -> who owns it, how large, what kind.
+/* The ledger: device address -> block, that is owner, size, memory descriptor and state.
  *
- * A block stands in the books from the driver's allocation until it goes back to the driver, also
- * while it waits in a cache; its state tells. The program may only free what is LIVE. */
+ * A block is in the ledger from the driver's allocation until it goes back to the driver, also
+ * while it waits in a cache; its state says which. The program may only free what is LIVE. An
+ * address that is not in the ledger is always the driver's. */
 #ifndef AG_POLICY_LEDGER_H
 #define AG_POLICY_LEDGER_H
 
@@ -38,7 +39,7 @@ struct ag_block {
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 
-/* A block in state KEPT, entered under its address. NULL when memory for the books runs out. */
+/* A block in state KEPT, entered under its address. NULL when memory for the ledger runs out. */
 struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
                                  struct ag_mem_desc desc);
 /* Makes the block the program's, with `requested` bytes. */
@@ -50,8 +51,8 @@ void ag_ledger_lend(struct ag_block *block, size_t requested);
  * has, or 0 when the block is gone. */
 uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number);
 
-/* False when no block in the books begins at `address`: most often right, never wrong when false.
- * No lock: for calls that mostly concern memory of others. */
+/* False: no block of the ledger begins at `address`. True: one may. Takes no lock: for calls that
+ * mostly concern memory of others. */
 bool ag_ledger_may_have(CUdeviceptr address);
 
 enum ag_claim {
@@ -67,11 +68,11 @@ enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block);
 struct ag_block *ag_ledger_move(CUdeviceptr address);
 void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc);
 
-/* Takes a KEPT block out of the books and forgets it. Before the driver frees the memory: another
+/* Takes a KEPT block out of the ledger and forgets it. Before the driver frees the memory: another
  * thread may be given the same address at once. */
 void ag_ledger_remove(struct ag_block *block);
 
-/* Copies what the books say of the block that begins at `base`. False when there is none. */
+/* Copies the entry of the block that begins at `base`. False when there is none. */
 bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);
 
 /* All blocks of `context`, linked by ->next, in the state they are in: for a context that dies,

@@ -1,4 +1,5 @@
-/* What a block of memory is like, in one word: blocks of one memory descriptor may stand in for each other. */
+/* The memory descriptor: all that makes one block of memory different from another but its address,
+ * size and owner. A cached block serves an allocation only if their descriptors are equal. */
 #ifndef AG_POLICY_MEM_DESC_H
 #define AG_POLICY_MEM_DESC_H
 

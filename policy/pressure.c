@@ -1,4 +1,4 @@
-/* The out-of-memory ladder and the bounds: see pressure.h. */
+/* The steps, and waiting for frees that have not taken effect: see pressure.h. */
 #include "policy/pressure.h"
 
 #include "interpose/report/trace.h"
@@ -34,19 +34,18 @@ void ag_pressure_pending(size_t bytes)
     ag_level_add(&ag_stats.pending_bytes, bytes);
 }
 
-/* What frees are ordered behind, a native cudaFree would have waited for: waiting for it now is no
- * more than natively. But natively it would have been the freeing thread that waits, and another
- * one, which allocates here, might have been what the device is waiting for. So no wait is for
- * ever; and after one that was in vain the next ones are short. */
-#define TIMEOUT_NS        10000000000u
-#define SHORT_PATIENCE_NS 10000000u
+/* A native cudaFree would have waited for the work that our frees are ordered behind, so waiting
+ * now takes no longer than natively. But the thread that frees would have waited, not the one
+ * that allocates now, and the device may be waiting for this one. So every wait has a timeout,
+ * and once one has expired the next ones are short. */
+#define TIMEOUT_NS       10000000000u
+#define SHORT_TIMEOUT_NS 10000000u
 
-static _Atomic bool waited_in_vain;
+static _Atomic bool timed_out;
 
 static uint64_t timeout(void)
 {
-    return atomic_load_explicit(&waited_in_vain, memory_order_relaxed) ? SHORT_PATIENCE_NS
-                                                                       : TIMEOUT_NS;
+    return atomic_load_explicit(&timed_out, memory_order_relaxed) ? SHORT_TIMEOUT_NS : TIMEOUT_NS;
 }
 
 struct wait {
@@ -62,14 +61,14 @@ static void wait_released(struct ag_context *context, void *data)
         wait->in_vain = true;
 }
 
-/* All frees so far have taken effect, as far as timeout goes. */
-static void settle_pending(enum ag_stat why)
+/* Waits, within the timeout, until all frees so far have taken effect. */
+static void wait_for_frees(enum ag_stat why)
 {
     uint64_t pending = ag_level_current(&ag_stats.pending_bytes);
     struct wait wait = {.timeout_ns = timeout()};
 
     ag_context_each(wait_released, &wait);
-    atomic_store_explicit(&waited_in_vain, wait.in_vain, memory_order_relaxed);
+    atomic_store_explicit(&timed_out, wait.in_vain, memory_order_relaxed);
     if (wait.in_vain) {
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, AG_TRACE_NO_DEVICE, pending);
         return;
@@ -81,13 +80,13 @@ static void settle_pending(enum ag_stat why)
 void ag_pressure_bound_pending(const struct ag_device *device)
 {
     if (ag_level_current(&ag_stats.pending_bytes) > ag_size_bytes(pending_limit, size_of(device)))
-        settle_pending(AG_STAT_WAITED_PENDING);
+        wait_for_frees(AG_STAT_WAITED_PENDING);
 }
 
-void ag_pressure_settle(void)
+void ag_pressure_wait_for_frees(void)
 {
     if (ag_level_current(&ag_stats.pending_bytes))
-        settle_pending(AG_STAT_WAITED_PENDING);
+        wait_for_frees(AG_STAT_WAITED_PENDING);
 }
 
 struct room {
@@ -110,7 +109,7 @@ static void give_up_cached(struct ag_context *context, void *data)
                   room->bytes == UINT64_MAX ? 0 : room->bytes);
     blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), timeout());
     if (blocks && !ag_capture_is_open()) {
-        atomic_store_explicit(&waited_in_vain, true, memory_order_relaxed);
+        atomic_store_explicit(&timed_out, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
     }
     while (blocks) { /* those wait where they were */
@@ -144,7 +143,7 @@ bool ag_pressure_relieve(struct ag_device *device)
     if (ag_capture_is_open())
         return false;
     ag_context_each(give_up_cached, &room);
-    settle_pending(AG_STAT_WAITED_PRESSURE);
+    wait_for_frees(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);

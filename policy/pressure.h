@@ -1,4 +1,5 @@
-/* When memory runs short: what we hold goes back, step by step. */
+/* What to do when memory runs out: free what we hold, step by step; and the bounds on what we hold,
+ * ALLOGRAFT_CACHE and ALLOGRAFT_PENDING. */
 #ifndef AG_POLICY_PRESSURE_H
 #define AG_POLICY_PRESSURE_H
 
@@ -18,11 +19,12 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
 
 /* `bytes` were given to a pool behind work that may be unfinished. */
 void ag_pressure_pending(size_t bytes);
-/* Waits when the bytes pending on that device's scale are over the bound. Neither a lock nor the capture guard held. */
+/* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size.
+ * Call it without a lock, and outside the capture guard. */
 void ag_pressure_bound_pending(const struct ag_device *device);
 
 /* Waits until every free so far has taken effect in its pool. */
-void ag_pressure_settle(void);
+void ag_pressure_wait_for_frees(void);
 
 /* Gives up cached blocks until the budget of `device` has `bytes` left, if that is enough. True
  * when it is worth another try. */

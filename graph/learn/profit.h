@@ -36,7 +36,7 @@ struct ag_profit {
     uint64_t median_eager, median_replayed; /* of the last finished comparison; 0 before. Where the
                                                first was spared: the fastest eager iteration */
     bool wants_replayed;                    /* while comparing: how the next iteration should run */
-    uint32_t in_phase;                       /* iterations of that way so far in this phase */
+    uint32_t in_phase;                      /* iterations of that way so far in this phase */
 };
 
 /* An iteration of `ns` ended that could have been replayed, but nothing was known yet. */

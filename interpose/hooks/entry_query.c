@@ -21,7 +21,7 @@ static bool has_completed_wait(CUresult result, bool pending)
 
 #define ASK_THE_DRIVER(symbol, ...)         \
     do {                                    \
-        pending = ag_host_wait_pending();      \
+        pending = ag_host_wait_pending();   \
         result = ag_cu.symbol(__VA_ARGS__); \
     } while (--asks && has_completed_wait(result, pending))
 
@@ -30,7 +30,7 @@ static bool has_completed_wait(CUresult result, bool pending)
     {                                        \
         unsigned asks = MOST_ASKS;           \
         CUresult result;                     \
-        bool pending;                           \
+        bool pending;                        \
                                              \
         AG_ENTER(symbol, __VA_ARGS__);       \
         ASK_THE_DRIVER(symbol, __VA_ARGS__); \
@@ -49,7 +49,7 @@ ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent 
     {                                                                    \
         unsigned asks = MOST_ASKS;                                       \
         CUresult result;                                                 \
-        bool pending;                                                       \
+        bool pending;                                                    \
                                                                          \
         AG_ENTER(symbol, stream);                                        \
         if (ag_entry_replays_now())                                      \
@@ -67,7 +67,7 @@ STREAM_ASKED(cuStreamQuery, false)
 STREAM_ASKED(cuStreamQuery_ptsz, true)
 
 /* What is taken away here was in nobody's use any more natively, after a cudaFree. */
-#define WAITED_FIRST(symbol, parameters, ...)                \
+#define WAITED_FIRST(symbol, parameters, ...)              \
     AG_ENTRY CUresult symbol parameters                    \
     {                                                      \
         AG_ENTER(symbol, __VA_ARGS__);                     \

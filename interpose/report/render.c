@@ -606,7 +606,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     ag_render_replay_text(text, stats);
     text_group(view, "frees", "frees");
     text_group(view, "drains", "why frees drained the context");
-    text_group(view, "paid", "waits that ordered frees owed, paid");
+    text_group(view, "paid", "host waits left pending by ordered frees");
     text_group(view, "cache", "cache of freed blocks");
     if (value_of(&stats->cached_peak))
         ADD(view, "    %-52s %14s\n", "most bytes held",

@@ -104,7 +104,7 @@ static void add_times(struct ag_text *text, const struct ag_stats *stats)
 {
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
     bool unwaited = stats->compared_unwaited;
-    char value[32], behind[48], label[64] = "a round without graphs (median, last comparison)";
+    char value[32], behind[48], label[64] = "an iteration without graphs (median, last comparison)";
 
     if (eager <= 0 || replayed <= 0)
         return;
@@ -113,7 +113,7 @@ static void add_times(struct ag_text *text, const struct ag_stats *stats)
         snprintf(label, sizeof(label), "%u operations without graphs, for the host (median)",
                  AG_UNWAITED_ITERATION);
     add_row(text, label, ag_text_duration(value, sizeof(value), eager), "");
-    add_row(text, unwaited ? "with graphs" : "a round with graphs",
+    add_row(text, unwaited ? "with graphs" : "an iteration with graphs",
             ag_text_duration(value, sizeof(value), replayed),
             unwaited ? "the device may take longer" : behind);
 }

@@ -104,8 +104,8 @@ struct request {
     uint64_t began; /* ticks; 0 where nobody traces */
 };
 
-static void tell(const struct request *request, enum ag_trace_kind kind, CUdeviceptr address,
-                 const struct ag_device *device, CUresult result)
+static void trace(const struct request *request, enum ag_trace_kind kind, CUdeviceptr address,
+                  const struct ag_device *device, CUresult result)
 {
     CUstream stream = request->stream;
 
@@ -135,7 +135,7 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
     if (result != CUDA_SUCCESS) {
         ag_stats_app_pool(row, AG_APP_FAILED, 1);
         if (request->began)
-            tell(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
+            trace(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
     } else if (is_captured(request->stream, request->per_thread)) {
         ag_stats_add(AG_STAT_ASYNC_CAPTURED, 1);
     } else {
@@ -143,7 +143,7 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
         ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
         ag_stats_app_pool(row, AG_APP_BYTES, request->bytes);
         if (request->began)
-            tell(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
+            trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
     }
     return result;
 }
@@ -244,7 +244,7 @@ static bool redirected(const struct request *request)
     }
     ag_stats_rule_hit(rule, request->bytes);
     if (request->began)
-        tell(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
+        trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
     return true;
 }
 
@@ -310,7 +310,7 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     captured = is_captured(stream, per_thread);
     ag_stats_add(captured ? AG_STAT_ASYNC_CAPTURED : AG_STAT_ASYNC_FREED, 1);
     if (request.began && !captured)
-        tell(&request, AG_TRACE_FREE_ASYNC, address, NULL, 0);
+        trace(&request, AG_TRACE_FREE_ASYNC, address, NULL, 0);
     return result;
 }
 

@@ -1,5 +1,6 @@
-/* The way of the program's own stream-ordered allocations and frees: they pass through, counted by
- * pool; a rule with async=managed sends those that name no pool to the device's managed pool. */
+/* The program's own cudaMallocAsync and cudaFreeAsync: they go to the driver, counted by pool.
+ * Where a rule says async=managed, allocations that name no pool come from the device's managed
+ * pool. */
 #ifndef AG_POLICY_APP_ASYNC_H
 #define AG_POLICY_APP_ASYNC_H
 
@@ -20,7 +21,7 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
 CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, const void *caller);
 
 /* `*pool` is the driver's answer for CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE of memory that is not in
- * the books. If that names our managed pool, the program hears of the pool that the allocation
+ * the ledger. If that names our managed pool, the program hears of the pool that the allocation
  * would natively have come from: its device's current one. */
 void ag_app_answer_pool(CUmemoryPool *pool);
 /* Does the address lie in memory of one of our managed pools? One driver call, if there is such a

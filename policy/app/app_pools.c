@@ -1,10 +1,9 @@
 /* The table of the program's pools: see app_pools.h.
  *
- * A row is met for the first time when the program makes, imports, asks for or allocates from a
- * pool, and stays for the report when the pool is destroyed; only when the table is full, the
- * oldest such row is taken again and what it counted goes to the last row. The default pool of a
- * device has a row before anybody knows its handle: that is asked for when needed and when no
- * capture is open.
+ * A pool gets a row when the program first creates, imports, asks for or allocates from it. The row
+ * stays for the report after the pool was destroyed; when the table is full, the oldest such row is
+ * used again, and what it counted goes to the last row. The default pool of a device has a row
+ * before its handle is known, which is asked for when it is needed and no capture is open.
  *
  * Rules of this file:
  * - Counting and looking up take no lock: handles and counters are atomics, a row is never freed.

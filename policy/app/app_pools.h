@@ -1,5 +1,5 @@
-/* The program's own stream-ordered pools: a table of them, what is done with each, and the release
- * threshold that ALLOGRAFT_APP_POOL_KEEP gives those for which the program chose none. */
+/* The program's own pools: a table of them, counters for each, and the release threshold that
+ * ALLOGRAFT_APP_POOL_KEEP sets where the program has chosen none. */
 #ifndef AG_POLICY_APP_POOLS_H
 #define AG_POLICY_APP_POOLS_H
 

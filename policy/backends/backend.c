@@ -1,4 +1,5 @@
-/* Where a block comes from and how it goes back, by its memory descriptor: see backend.h. */
+/* Choosing the source of a block by its memory descriptor, and releasing it there: see
+ * backend.h. */
 #include "policy/backends/backend.h"
 
 #include "interpose/driver/driver.h"

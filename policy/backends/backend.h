@@ -1,4 +1,5 @@
-/* How memory comes from the driver and goes back: one file for each way. */
+/* How memory comes from the driver and goes back to it. A file for each source: pools, managed
+ * memory, the managed pool; backend.c chooses between them by the memory descriptor. */
 #ifndef AG_POLICY_BACKEND_H
 #define AG_POLICY_BACKEND_H
 
@@ -6,16 +7,17 @@
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 
-/* At least `bytes` of that memory descriptor, usable by all work submitted from now on. `context` is current.
- * On success *ret_address and *ret_size (bytes the driver gave); on failure both untouched. */
+/* At least `bytes` of that memory descriptor, usable by all work submitted from now on.
+ * `context` is current. On success *ret_address and *ret_size (bytes the driver gave); on
+ * failure both untouched. */
 CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size);
 
 /* Gives blocks (linked by ->next), whose users are ordered before now, back to where they came
- * from; out of the books first. Single allocations go by the driver's own free, which waits for the
- * context: within a call of the program that natively waits for nothing, `timeout_ns` bounds that
- * (else UINT64_MAX). Those that cannot go back now (a capture is open, or the wait was too long)
- * are returned, still in the books. */
+ * from; out of the ledger first. Single allocations go by the driver's own free, which waits for
+ * the context: within a call of the program that natively waits for nothing, `timeout_ns` bounds
+ * that (else UINT64_MAX). Those that cannot go back now (a capture is open, or the wait was too
+ * long) are returned, still in the ledger. */
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
                                     uint64_t timeout_ns);
 
@@ -41,13 +43,13 @@ void ag_pool_begin_child(struct ag_device *device);
 
 /* ALLOGRAFT_OVERSUBSCRIBE. */
 void ag_managed_configure(bool oversubscribe);
-/* A single allocation of managed memory, advised and brought where its memory descriptor says. */
+/* A single allocation of managed memory, advised and prefetched as its memory descriptor says. */
 CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size);
 /* A single managed allocation on the device of that many bytes went back to the driver. */
 void ag_managed_freed(struct ag_device *device, size_t bytes);
-/* Bytes of those that cuMemGetInfo does not tell as free although whoever asks for them gets
- * them. */
+/* Of those bytes, the ones that cuMemGetInfo does not report as free although an allocation would
+ * get them. */
 uint64_t ag_managed_kept(struct ag_device *device);
 /* Is there room for `bytes` more of that memory descriptor, on the device or the host? */
 bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_mem_desc desc);

@@ -1,4 +1,4 @@
-/* Managed memory: single allocations, advised and brought where their memory descriptor says. */
+/* Managed memory: single allocations, advised and prefetched as their memory descriptor says. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -52,7 +52,7 @@ static bool fits_host(const struct ag_device *device, size_t bytes)
            (taken <= bound && bytes <= bound - taken && bytes <= host_memory("MemAvailable:"));
 }
 
-/* The driver does not give back at once what managed pages leave: cuMemGetInfo tells 64 MiB less
+/* The driver does not free at once what managed pages leave: cuMemGetInfo reports 64 MiB less
  * after 64 MiB were prefetched and freed (H200). The next managed allocation, or any other that
  * needs it, gets it. */
 void ag_managed_freed(struct ag_device *device, size_t bytes)

@@ -1,6 +1,5 @@
-/* The managed pool of a device (CUDA 13): stream-ordered allocations that are managed memory. One
- * for each device, shared by redirected cudaMalloc and by what rules redirect of
- * cudaMallocAsync. */
+/* The managed pool of a device (CUDA 13): stream-ordered allocation of managed memory. A device has
+ * one, shared by redirected cudaMalloc and by cudaMallocAsync where a rule redirects it. */
 #ifndef AG_POLICY_MANAGED_POOL_H
 #define AG_POLICY_MANAGED_POOL_H
 

@@ -1,8 +1,8 @@
-/* Pools of captures: see private_pool.h.
+/* Private pools of captures: see private_pool.h.
  *
- * Why freed memory waits for the next capture before it is used again: within one capture only the
- * edges of the graph order its users, and a capture may have forked. Captures after each other are
- * replayed in that order, by the rules for sharing a pool. */
+ * Memory that was freed in one capture is used again only from the next capture on. Within one
+ * capture nothing but the edges of the graph orders its users, and a capture may have forked.
+ * Graphs that share a pool are replayed in the order of their captures. */
 #include "policy/backends/private_pool.h"
 
 #include <stdlib.h>

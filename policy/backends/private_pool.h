@@ -1,6 +1,8 @@
-/* Memory that programs allocate while they capture a graph of the control API: it stays where it
- * is, also when it is freed, until no graph uses its pool any more. A pool is a number and a rule
- * about frees: the memory itself is the driver's, one allocation each. */
+/* Private pools: memory allocated while the program captures a graph of the control API.
+ *
+ * The graph's nodes name that memory, so it must stay at its address, also after the program has
+ * freed it, until no graph uses its pool any more. A pool is only a number and this rule about
+ * frees; each block is an allocation of the driver of its own. */
 #ifndef AG_POLICY_PRIVATE_POOL_H
 #define AG_POLICY_PRIVATE_POOL_H
 
@@ -13,9 +15,9 @@
 /* The pool that the calling thread captures into; 0: none. */
 extern _Thread_local uint64_t ag_private_of_thread;
 
-/* Another graph uses the pool, made if there is none of that number; false when memory for the
- * books runs out. The last one that lets go ends it: what the program has freed goes back to the
- * driver, what it has not becomes like any other memory. Not inside a hook. */
+/* Another graph uses the pool, made if there is none of that number; false when there is no
+ * memory for it. The last one that lets go ends it: what the program has freed goes back to the
+ * driver, and what it has not becomes like any other memory. Not inside a hook. */
 bool ag_private_hold(uint64_t number);
 void ag_private_let_go(uint64_t number);
 

@@ -24,7 +24,7 @@ static struct {
     _Atomic unsigned n_contexts;
     /* Goes up when a context dies, so that threads drop what they remember. */
     _Atomic unsigned generation;
-    struct ag_context *freelist; /* memory of contexts that are gone, linked by ->next_spare */
+    struct ag_context *freelist; /* memory of contexts that are gone, linked by ->next_free */
 } table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
 
 static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
@@ -134,51 +134,51 @@ static int device_of(CUcontext handle)
 /* --- memory --- */
 
 /* With the table's lock held. */
-static void put_spare(struct ag_context *spare)
+static void recycle(struct ag_context *old)
 {
-    spare->next_spare = table.freelist;
-    table.freelist = spare;
+    old->next_free = table.freelist;
+    table.freelist = old;
 }
 
 void ag_context_recycle(struct ag_context *context)
 {
     ag_lock_take(&table.lock);
     if (context->forgotten) /* and not by two threads that destroy it */
-        put_spare(context);
+        recycle(context);
     context->forgotten = false;
     ag_lock_release(&table.lock);
 }
 
 /* Somebody may visit one for ever: a thread that was cancelled at it. */
-static struct ag_context *take_spare(void)
+static struct ag_context *take_recycled(void)
 {
-    struct ag_context **link = &table.freelist, *spare;
+    struct ag_context **link = &table.freelist, *old;
 
     ag_lock_take(&table.lock);
-    while ((spare = *link) && atomic_load_explicit(&spare->visitors, memory_order_seq_cst))
-        link = &spare->next_spare;
-    if (spare)
-        *link = spare->next_spare;
+    while ((old = *link) && atomic_load_explicit(&old->visitors, memory_order_seq_cst))
+        link = &old->next_free;
+    if (old)
+        *link = old->next_free;
     ag_lock_release(&table.lock);
-    return spare;
+    return old;
 }
 
 /* As good as new but for the counters of its fences, which a late reader compares, and for its
  * handle, by which it is found: that comes last. */
-static void clear(struct ag_context *spare)
+static void clear(struct ag_context *old)
 {
-    (void)ag_cache_empty(&spare->cache);
-    spare->barrier.event = spare->mark.event = spare->alloc_event = NULL;
-    spare->alloc_stream = spare->free_stream = NULL;
-    atomic_store_explicit(&spare->has_nonblocking_stream, false, memory_order_relaxed);
-    atomic_store_explicit(&spare->resources_state, AG_ONCE_TO_DO, memory_order_relaxed);
-    ag_free_context_gone(spare);
-    atomic_store_explicit(&spare->leaving, false, memory_order_relaxed);
+    (void)ag_cache_empty(&old->cache);
+    old->barrier.event = old->mark.event = old->alloc_event = NULL;
+    old->alloc_stream = old->free_stream = NULL;
+    atomic_store_explicit(&old->has_nonblocking_stream, false, memory_order_relaxed);
+    atomic_store_explicit(&old->resources_state, AG_ONCE_TO_DO, memory_order_relaxed);
+    ag_free_context_gone(old);
+    atomic_store_explicit(&old->leaving, false, memory_order_relaxed);
 }
 
 static struct ag_context *get_memory(void)
 {
-    struct ag_context *memory = take_spare();
+    struct ag_context *memory = take_recycled();
 
     if (memory) {
         clear(memory);
@@ -213,7 +213,7 @@ static struct ag_context *insert(struct ag_context *fresh, CUcontext handle)
         found = fresh;
     }
     if (found != fresh)
-        put_spare(fresh);
+        recycle(fresh);
     ag_lock_release(&table.lock);
     return found;
 }

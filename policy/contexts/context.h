@@ -1,4 +1,5 @@
-/* The devices and contexts we know, and what each needs from us. */
+/* The devices and contexts of the process, and what we keep for each: the pools of a device; the
+ * cache, the private streams and the fences of a context. */
 #ifndef AG_POLICY_CONTEXT_H
 #define AG_POLICY_CONTEXT_H
 
@@ -42,7 +43,7 @@ struct ag_device {
 struct ag_context {
     _Atomic(CUcontext) handle;
     struct ag_device *device;
-    struct ag_context *next_spare; /* this and `forgotten`: under the table's lock */
+    struct ag_context *next_free; /* this and `forgotten`: under the table's lock */
     bool forgotten;
     _Atomic unsigned visitors;           /* threads of ag_context_each() that are at it */
     _Atomic bool leaving;                /* nobody visits it any more */
@@ -117,7 +118,7 @@ static inline CUresult ag_context_init_resources(struct ag_context *context)
     return ag_context_has_resources(context) ? CUDA_SUCCESS : ag_context_make_resources(context);
 }
 
-/* Makes `context` current if it is not. *ret_pushed tells ag_context_restore() what to undo. */
+/* Makes `context` current if it is not. *ret_pushed is what ag_context_restore() has to undo. */
 CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed);
 void ag_context_restore(bool pushed);
 

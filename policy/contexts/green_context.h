@@ -1,6 +1,6 @@
-/* Green contexts: parts of a device's primary context, under handles of their own. Memory taken
- * inside one belongs to the primary context, outlives it, and is ordered with all of the primary's
- * work. */
+/* Green contexts: parts of a device's primary context, with handles of their own. Memory allocated
+ * in one belongs to the primary context: it outlives the green context, and is ordered with all of
+ * the primary's work. */
 #ifndef AG_POLICY_GREEN_H
 #define AG_POLICY_GREEN_H
 

@@ -1,10 +1,10 @@
-/* Memory of our pools between processes: cuIpcGetMemHandle and what belongs to it.
+/* Memory of our pools between processes: cuIpcGetMemHandle and its relatives.
  *
- * The driver gives no IPC handle for pool memory, but it lets a pool be handed over as a file
- * descriptor, and a block of it as 64 bytes of export data. Both do not fit into the handle that
- * the program carries to the other process. So the handle only names the exporting process and the
- * block; the importing process, if we are in it too, asks the exporter for the rest over a socket
- * (ipc_socket.h). Handles of other memory are the driver's in both processes. */
+ * The driver has no IPC handles for pool memory. It exports a pool as a file descriptor, and a
+ * block of it as 64 bytes of data; the two do not fit into the handle that the program carries
+ * to the other process. So our handle only names the exporting process and the block. The
+ * importing process, if it runs under Allograft too, asks the exporter for the rest over a
+ * socket (ipc_socket.h). Handles of other memory are the driver's in both processes. */
 #ifndef AG_POLICY_IPC_H
 #define AG_POLICY_IPC_H
 

@@ -1,9 +1,9 @@
-/* Giving memory of our pools to other processes: see ipc.h.
+/* Exporting memory of our pools to other processes: see ipc.h.
  *
- * What another process may ask for is put down here, by the thread that makes the hooked call: the
- * pool's descriptor, once a pool, and the export data of each block. The listener's thread only
- * looks it up; it makes no driver call. A handle holds until the program frees the memory, and the
- * same memory always has the same handle (programs look handles up by their bytes). */
+ * The thread that makes the hooked call prepares all that another process may ask for: the
+ * descriptor of the pool, once, and the export data of each block. The listener's thread only
+ * looks it up and makes no driver call. A handle is valid until the program frees the memory,
+ * and the same memory always has the same handle (programs look handles up by their bytes). */
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -258,7 +258,7 @@ static bool write_handle(CUipcMemHandle *handle, uint64_t number)
 }
 
 /* Work of ours on the memory is over, as it is when natively the allocation has returned. */
-static void settle(const struct ag_block *block)
+static void finish_work_on(const struct ag_block *block)
 {
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
     (void)ag_private_stream_wait(block->context, UINT64_MAX);
@@ -277,7 +277,7 @@ static bool give_out(CUipcMemHandle *handle, const struct ag_block *block)
 
     if (!can_export(block))
         return false;
-    settle(block);
+    finish_work_on(block);
     if (!number) {
         previous = ag_capture_relax();
         number = export_block(block);

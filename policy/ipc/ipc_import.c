@@ -1,12 +1,11 @@
-/* Opening memory that another process gave out: see ipc.h.
+/* Opening memory that another process exported: see ipc.h.
  *
- * As natively: the same handle opened twice gives the same address, which has to be closed twice;
- * the memory stays mapped until then, whatever becomes of the other process. The other process'
- * pool is imported with the first block of it and let go with the last, so that nothing of it is
- * held on to.
+ * As natively, a handle that is opened twice gives the same address, which has to be closed twice,
+ * and the memory stays mapped until then, whatever becomes of the other process. The other process'
+ * pool is imported with its first block and released with its last.
  *
- * Two threads may open and close the same memory at once. Whoever begins marks the entry COMING or
- * GOING and makes the driver calls without a lock; others wait until that is over. */
+ * Two threads may open and close the same memory at once. The first marks the entry COMING or GOING
+ * and makes the driver calls without a lock; others wait until it has finished. */
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -143,7 +142,7 @@ static void open_to_context(struct ag_context *context, void *pool)
 }
 
 /* The entry of that pool with one more user; *ret_new: COMING, and the caller's to fill. NULL when
- * memory for the books runs out. */
+ * memory for the ledger runs out. */
 static struct foreign_pool *use_pool(const struct ag_ipc_id *process, uint32_t index, bool *ret_new)
 {
     struct foreign_pool *pool;
@@ -274,8 +273,8 @@ static CUresult map_block(struct import *import, const struct ag_ipc_reply *repl
         result = ag_cu.cuMemPoolImportPointer(&address, pool->pool, &data);
     if (result != CUDA_SUCCESS)
         return result;
-    /* The driver tells memory of a pool by its place: it may have been something else before, which
-     * this process did not close. The two cannot be told apart by their address. */
+    /* The driver knows memory of a pool by its address: it may have been something else before,
+     * which this process did not close. The two cannot be told apart by their address. */
     if (is_taken(address))
         return CUDA_ERROR_MAP_FAILED;
     import->block = ag_ledger_enter(address, reply->size, import->context,
@@ -495,7 +494,7 @@ static void unmap(struct import *import)
     ag_ledger_remove(import->block);
     result = ag_cu.cuMemFree_v2(address);
     if (result != CUDA_SUCCESS)
-        ag_log_debug("an import could not be given back: %s", ag_driver_error_name(result));
+        ag_log_debug("an import could not be released: %s", ag_driver_error_name(result));
     leave(import);
     ag_capture_restore(previous);
     drop_entry(import);

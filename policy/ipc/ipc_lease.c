@@ -1,4 +1,4 @@
-/* Locks on bytes of a nameless file: see ipc_lease.h. */
+/* Locks on bytes of a file without a name: see ipc_lease.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,6 +1,6 @@
-/* Who has memory of which process open? A lease for each opened block, which the kernel takes back
- * when its holder dies: a lock on one byte of a nameless file. The exporter makes the file and
- * hands it over with the pool; the byte's place is the export's number. Knows no CUDA. */
+/* Leases: which process has which exported block open. A lease is a lock on one byte of a file
+ * without a name, so the kernel drops it when its holder dies. The exporter makes the file and
+ * sends it with the pool; the offset of the byte is the number of the export. Knows no CUDA. */
 #ifndef AG_POLICY_IPC_LEASE_H
 #define AG_POLICY_IPC_LEASE_H
 

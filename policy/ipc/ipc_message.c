@@ -1,4 +1,4 @@
-/* Bytes to structs and back: see ipc_message.h. */
+/* Messages to bytes and back: see ipc_message.h. */
 #include "policy/ipc/ipc_message.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  * program carries over, the question put to the process that gave it out, and its answer. Pure.
  *
  * All numbers are little-endian. A handle is 64 bytes, as the driver's; the 8 bytes it begins with
- * and the checksum it ends with tell the two apart.
+ * and the checksum it ends with distinguish the two.
  *
  *   handle    magic[8] version:u32 pid:u32 process[16] token[16] number:u64 checksum:u64
  *   request   magic[8] version:u32 zero:u32 token[16] number:u64 checksum:u64

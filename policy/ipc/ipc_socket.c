@@ -1,11 +1,11 @@
-/* Listener and question: see ipc_socket.h.
+/* The listener, and asking one: see ipc_socket.h.
  *
- * The listener trusts nobody: a connection may say nothing, half of something, or nonsense, may
- * stay for ever or come a thousand times. Hence one message of known length each way
- * (SOCK_SEQPACKET keeps messages apart), a bounded table of connections, a time by which each is
- * closed, and nothing that blocks but poll. A descriptor that somebody sends us the kernel drops:
- * we receive without room for one. A program that has used up its descriptors leaves none to take
- * anybody in with; hence one in reserve. */
+ * The listener trusts nobody. A peer may send nothing, half a message or nonsense, may stay for
+ * ever or connect a thousand times. So there is one message of known length each way
+ * (SOCK_SEQPACKET keeps messages apart), a bounded table of connections, a deadline for each, and
+ * no blocking call but poll. The kernel drops descriptors that a peer sends, since we receive
+ * without room for them. One descriptor is kept in reserve, to accept a connection when the program
+ * has used up its own. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,9 +1,9 @@
-/* The socket over which a process hands its pool to another: a listener with a thread of its own in
- * the one that exports, a question with a bounded wait in the one that opens.
+/* The socket over which a process hands its pool to another: the exporter has a listener with a
+ * thread of its own; the importer sends a request and waits for the reply, for a bounded time.
  *
- * Abstract Unix sockets: no file is left behind, and the name goes with the process. Their names
- * are public and anybody may connect or, once a process is gone, take the name; so each side asks
- * the kernel for the other's user and deals with its own user only. Knows no CUDA. */
+ * Abstract Unix sockets leave no file behind, and their name goes with the process. But names are
+ * public: anybody may connect, or take the name of a process that is gone. So each side asks the
+ * kernel for the other's user, and talks to its own user only. Knows no CUDA. */
 #ifndef AG_POLICY_IPC_SOCKET_H
 #define AG_POLICY_IPC_SOCKET_H
 

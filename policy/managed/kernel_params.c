@@ -1,9 +1,8 @@
 /* Functions and their layouts: see kernel_params.h.
  *
  * Two tables, both read without a lock:
- * - Layouts are values: equal ones are kept once, under a number, and for good. A program has few
- *   different ones, however many modules it loads and unloads, so nothing needs to be given back
- *   while another thread may be reading it.
+ * - Layouts are values: equal ones are stored once, under a number, and never freed. A program has
+ *   few different ones, however many modules it loads and unloads, so no reader can see one vanish.
  * - Function -> number of a layout, in one word, so that no reader sees half of an entry. All of it
  *   is emptied before anything is unloaded, since a handle may come back as another function. */
 #include "policy/managed/kernel_params.h"
@@ -22,7 +21,7 @@
 
 #define UNIT_BYTES  32u /* a layout's number is the number of its first unit */
 #define N_NUMBERS   65536u
-#define NO_LAYOUT   1u   /* the number of functions that the driver tells nothing about */
+#define NO_LAYOUT   1u   /* the number of functions whose layout the driver does not report */
 #define READY_UNITS 256u /* whose pages are there before they are used */
 
 struct store {

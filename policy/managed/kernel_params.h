@@ -1,4 +1,5 @@
-/* The layout of a kernel's parameters, as the driver tells it and as long as the kernel lives. */
+/* The layout of a kernel's parameters, as the driver reports it, for as long as the kernel
+ * exists. */
 #ifndef AG_POLICY_PARAMS_H
 #define AG_POLICY_PARAMS_H
 
@@ -21,10 +22,10 @@ struct ag_layout {
     struct ag_param params[];
 };
 
-/* The layout of a function that can be launched: a CUfunction, or a CUkernel cast to one (as CUDA's
- * runtime passes it). NULL when the driver does not tell, which is counted and said once. Layouts
- * are never freed or changed. Takes no lock once a function is known; asks the driver the first
- * time, which may load the kernel: not inside a capture. */
+/* The layout of a function that can be launched: a CUfunction, or a CUkernel cast to one (as
+ * CUDA's runtime passes it). NULL when the driver does not report it, which is counted and
+ * logged once. Layouts are never freed or changed. Takes no lock once a function is known; asks
+ * the driver the first time, which may load the kernel: not inside a capture. */
 const struct ag_layout *ag_params_of(CUfunction function);
 
 /* The packed buffer that a launch's `extra` names, of *ret_bytes; NULL when there is none, or when

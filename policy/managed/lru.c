@@ -1,8 +1,7 @@
-/* A binary heap by time of last use, the oldest at the top: see lru.h.
+/* A binary heap by time of last use, the oldest on top: see lru.h.
  *
- * Items are used far more often than the oldest is asked for, so a use only notes the time. Since
- * times only grow, an item whose key is up to date and no larger than any other key is the oldest.
- */
+ * Items are used far more often than the oldest is asked for, so a use only notes the time. Times
+ * only grow: an item whose key is up to date, and no larger than any other key, is the oldest. */
 #include "policy/managed/lru.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-/* Which of some items was used longest ago? A heap whose keys may be out of date. Pure. */
+/* Which item was used longest ago? A heap whose keys may be out of date. Pure. */
 #ifndef AG_POLICY_LRU_H
 #define AG_POLICY_LRU_H
 

@@ -1,9 +1,9 @@
-/* Looks for pointers among a kernel's parameters, and prefetches: see prefetch.h.
+/* Finding pointers among a kernel's parameters, and prefetching: see prefetch.h.
  *
- * A prefetch only moves data that is coherent anyway, so an estimate that is wrong, or memory that
- * another thread frees meanwhile, costs time and never bytes. What must hold: no prefetch ends a
- * capture (it would, in any mode), hence the guard and the question to the stream itself; and none
- * is made of memory outside the block, hence ag_residency_claim. */
+ * A prefetch only moves data that stays coherent: a wrong estimate, or memory that another thread
+ * frees meanwhile, costs time but never bytes. Two things must hold. A prefetch would end a capture
+ * in any mode, hence the capture guard and the question to the stream itself. And it must not
+ * reach beyond the block, hence ag_residency_claim(). */
 #include "policy/managed/prefetch.h"
 
 #include <stdint.h>
@@ -76,7 +76,7 @@ static bool is_capturing(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-    /* Captures that began before us, or past our doors. */
+    /* A capture that began before us, or by a call that we do not see. */
     return ag_cu.cuStreamIsCapturing &&
            (ag_cu.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
             status != CU_STREAM_CAPTURE_STATUS_NONE);
@@ -142,7 +142,8 @@ static bool begin(struct look *look, const struct ag_launch *launch)
     if ((only != AG_RESIDENT_HOST && ag_residency_is_complete(only)) || ag_capture_is_open())
         return false;
     context = ag_context_current();
-    if (!context || (only == AG_RESIDENT_HOST && ag_residency_is_complete(context->device->ordinal)))
+    if (!context ||
+        (only == AG_RESIDENT_HOST && ag_residency_is_complete(context->device->ordinal)))
         return false;
     look->device = context->device->ordinal;
     if (!ag_residency_capacity(look->device))

@@ -1,5 +1,5 @@
-/* ALLOGRAFT_PREFETCH=launch: managed memory is brought to the device before the kernel that uses
- * it. */
+/* ALLOGRAFT_PREFETCH=launch: before a kernel runs, the managed memory that its parameters point
+ * to is prefetched to the device. */
 #ifndef AG_POLICY_PREFETCH_H
 #define AG_POLICY_PREFETCH_H
 

@@ -1,9 +1,8 @@
-/* The estimate of where managed blocks lie: see residency.h.
+/* The estimate of where managed blocks are: see residency.h.
  *
- * Launches on all threads ask; only what changes the estimate takes the lock. A block that was
- * removed may be looked at by a launch on another thread for a moment longer: its memory is never
- * unmapped, its fields are atomic, and what is found is asked again under the lock before anything
- * is done about it. */
+ * Launches on all threads read it without the lock; only changes take it. A launch may still read a
+ * block that another thread has just removed: its memory is never unmapped, its fields are atomic,
+ * and before anything is done about it, it is looked up again under the lock. */
 #include "policy/managed/residency.h"
 
 #include <stddef.h>
@@ -23,13 +22,13 @@ struct resident {
     _Atomic int device;
     unsigned n_failed;
     uint64_t held; /* bytes that its device is charged with */
-    struct resident *next_spare;
+    struct resident *next_free;
 };
 
 static struct {
     struct ag_lock lock; /* guards all changes */
     struct ag_spans spans;
-    struct resident *spare; /* not back into the arena: readers may still look at them */
+    struct resident *freelist; /* not back into the arena: readers may still look at them */
     _Atomic uint64_t n_blocks, bytes;
     struct {
         _Atomic uint64_t n_blocks, capacity;
@@ -115,10 +114,10 @@ static bool enter(struct resident *block, int device, uint64_t since)
 
 static struct resident *take_spare(void)
 {
-    struct resident *block = state.spare;
+    struct resident *block = state.freelist;
 
     if (block)
-        state.spare = block->next_spare;
+        state.freelist = block->next_free;
     else
         block = ag_arena_get(&arena);
     return block;
@@ -126,8 +125,8 @@ static struct resident *take_spare(void)
 
 static void put_spare(struct resident *block)
 {
-    block->next_spare = state.spare;
-    state.spare = block;
+    block->next_free = state.freelist;
+    state.freelist = block;
 }
 
 static struct resident *find(uint64_t address)

@@ -1,8 +1,8 @@
-/* Where managed blocks are thought to lie, for ALLOGRAFT_PREFETCH=launch. Pure: no driver call.
+/* Where managed blocks are thought to be, for ALLOGRAFT_PREFETCH=launch. Pure: no driver call.
  *
- * An estimate: the driver moves pages as they are touched and tells nobody. A block counts as lying
- * on the host until it is claimed for a device; when a device holds more than its capacity, the
- * blocks used longest ago count as on the host again. */
+ * This is an estimate, since the driver moves pages as they are touched and reports nothing. A
+ * block counts as on the host until it is claimed for a device. When a device holds more than
+ * its capacity, its least recently used blocks count as on the host again. */
 #ifndef AG_POLICY_RESIDENCY_H
 #define AG_POLICY_RESIDENCY_H
 

@@ -1,13 +1,14 @@
-/* A hash of granules, for ranges of every size: see spans.h.
+/* A hash table of granules, for ranges of all sizes: see spans.h.
  *
- * A range of n bytes is entered under each granule it touches, of the largest granule size that is
- * no more than n: at most 17 entries for a range of any size, and one look-up for each granule size
- * in use finds the range of an address.
+ * A range of n bytes is entered under each granule that it touches, in the largest granule size
+ * that does not exceed n. That makes at most 17 entries for any range, and an address is found by
+ * one look-up for each granule size in use.
  *
- * Readers take no lock: they note the version, look, and look again if the version has changed (a
- * sequence lock). All they read is atomic. The writer's stores are releases, so that none comes
- * before the odd version; the readers' loads are acquires, so that none comes after the second look
- * at the version. Tables that were grown out of stay mapped, for readers that are still in them. */
+ * Readers take no lock: they note the version, look, and look again if the version has changed
+ * (a sequence lock). All they read is atomic. The writer's stores are releases, so that none
+ * comes before the odd version; the readers' loads are acquires, so that none comes after the
+ * second look at the version. Tables that were grown out of stay mapped, for readers that are
+ * still in them. */
 #include "policy/managed/spans.h"
 
 #include <sys/mman.h>

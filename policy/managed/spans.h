@@ -1,4 +1,4 @@
-/* Which of many address ranges holds an address? Asked without a lock while others change. Pure. */
+/* Which of many address ranges holds an address? Readers take no lock. Pure. */
 #ifndef AG_POLICY_SPANS_H
 #define AG_POLICY_SPANS_H
 

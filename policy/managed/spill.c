@@ -1,8 +1,8 @@
-/* The list of spilled blocks, and their way back: see spill.h.
+/* The list of spilled blocks, and moving them to the device: see spill.h.
  *
- * Addresses of managed memory stay as they are wherever the pages lie, and the driver keeps kernels
- * that run meanwhile exact, so a block can be moved under a program that knows nothing of it. Only
- * a free must not come in between: ledger.h, MOVING. */
+ * Managed memory keeps its address wherever its pages are, and kernels that run meanwhile stay
+ * correct, so a block can be moved without the program's knowledge. Only a free must not come in
+ * between: the ledger's state MOVING prevents that. */
 #include "policy/managed/spill.h"
 
 #include "interpose/base/lock.h"
@@ -94,7 +94,8 @@ static CUdeviceptr first_that_fits(struct ag_device *device, uint64_t room, size
     return found;
 }
 
-/* Bytes free on the device; UINT64_MAX when the driver does not tell. In a context of it. */
+/* Bytes free on the device; UINT64_MAX when the driver does not say. One of its contexts is
+ * current. */
 static uint64_t free_on_device(struct ag_device *device)
 {
     size_t free_bytes = 0, total;

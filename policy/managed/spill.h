@@ -1,5 +1,5 @@
-/* Memory that did not fit on its device: on the host, and back when there is room
- * (ALLOGRAFT_OOM=spill, ALLOGRAFT_UNSPILL). */
+/* Memory that did not fit on its device: it lives on the host, and moves to the device when
+ * there is room (ALLOGRAFT_OOM=spill, ALLOGRAFT_UNSPILL). */
 #ifndef AG_POLICY_SPILL_H
 #define AG_POLICY_SPILL_H
 

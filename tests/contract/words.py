@@ -6,13 +6,6 @@ import sys
 
 from contract import finish, list_files, read_text
 
-# Folders whose words somebody is still replacing: to be emptied, and then to stay empty.
-NOT_YET = (
-    'docs/', 'graph/', 'interpose/', 'policy/', 'tools/',
-    'tests/api/', 'tests/faults/', 'tests/gpu/', 'tests/graph/', 'tests/hostile/', 'tests/preload/', 'tests/sim/',
-    'tests/tools/', 'tests/unit/',
-)
-
 PRODUCT = r'(interpose|policy|graph)/'
 ANYWHERE = r''
 
@@ -56,6 +49,10 @@ EXCEPTIONS = [
     (r'', r'eager_rounds', 'a key of the report'),
     (r'(tools/tune|tests/tools)/', r'"rounds\b|"rounds\\"', 'a key of tune'),
     (r'', r'"paid|paid_at|\bpaid\b.{0,3}[":,)\]]|_PAID', 'a key of the report'),
+    (r'', r'barriers_paid|no_memory_for_books', 'a key of the report'),
+    (r'interpose/report/stats\.def$', r'^AG_STAT\(LOOKUP_\w+, doors,', 'a key of the report'),
+    (r'docs/images/.*\.svg$', r'stroke-linejoin', 'a value of SVG'),
+    (r'tests/gpu/', r'\bsettled\b', 'the name of a check and of its figures'),
     (r'tests/fuzz/corpus/', r'', 'reports of users, as they were written'),
     (r'tests/', r'\b(go|goes|going|went|all|turn|way) round\b|round (the|a|his|our)\b', 'English: around'),
     (r'', r'round(ed|ing|s)?_?(up|down)|(?<!\w)l{0,2}round[fl]?\(|(is|are|be|been) rounded', 'arithmetic'),
@@ -79,16 +76,12 @@ def problems_of(path, text, terms):
     return found
 
 
-def is_checked(path):
-    return not path.startswith(NOT_YET)
-
-
 if __name__ == '__main__':
     root = sys.argv[1]
     problems, n, terms = [], 0, compiled()
     for path in list_files(root):
         with open(os.path.join(root, path), 'rb') as f:
-            if not is_checked(path) or b'\0' in f.read(4096):
+            if b'\0' in f.read(4096):
                 continue
         problems += problems_of(path, read_text(os.path.join(root, path)), terms)
         n += 1

@@ -296,7 +296,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } programs[] = {
         {"mix", mix},         {"contexts", contexts}, {"release", release}, {"capture", capture},
-        {"queries", queries}, {"tight", tight},       {"pending", pending},     {"pools", pools},
+        {"queries", queries}, {"tight", tight},       {"pending", pending}, {"pools", pools},
     };
 
     for (size_t i = 0; argc > 1 && i < sizeof(programs) / sizeof(programs[0]); i++) {

@@ -315,10 +315,10 @@ struct CUctx_st {
     bool primary, alive;
     unsigned flags, api_version, retained;
     unsigned long long id;
-    CUresult fault;       /* sticky */
-    CUstream legacy, all; /* all: hidden stream of cuCtxRecordEvent */
-    CUstream first;       /* list of all streams but `all` */
-    struct sim_ops barrier;  /* cuCtxWaitEvent: what new work waits for */
+    CUresult fault;         /* sticky */
+    CUstream legacy, all;   /* all: hidden stream of cuCtxRecordEvent */
+    CUstream first;         /* list of all streams but `all` */
+    struct sim_ops barrier; /* cuCtxWaitEvent: what new work waits for */
     struct sim_order barrier_order;
     struct sim_ops orphans[2]; /* last work of destroyed streams; [1]: of blocking ones */
     struct sim_order orphan_order[2];

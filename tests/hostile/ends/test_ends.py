@@ -44,9 +44,9 @@ class Ends(Case):
 
     def test_what_is_pending(self):
         """Who is waited for natively is waited for; and the thread that freed waits for longer than any bound."""
-        cases = [('hostile_ends_owing', who, '700', ORDERED)
+        cases = [('hostile_ends_pending', who, '700', ORDERED)
                  for who in ('main', 'worker', 'main_after_worker', 'handler', '_exit', 'exec')]
-        cases.append(('hostile_ends_owing', 'main', '5500', ORDERED))
+        cases.append(('hostile_ends_pending', 'main', '5500', ORDERED))
         results = self.ends_alike(cases, 4, 'the kernel has ended\n', 'adversarial')
         for result in results:
             self.assertEqual(result.report()['frees']['barriers_paid'].get('exit'), 1)

@@ -16,7 +16,8 @@ static CUdevice device;
 static atomic_bool over;
 static atomic_uint wrong;
 
-/* One turn: two blocks whose bytes meet on the stream, and a wait, which completes what frees left pending. */
+/* One turn: two blocks whose bytes meet on the stream, and a wait, which completes what frees left
+ * pending. */
 static void turn(CUstream stream, unsigned char value)
 {
     unsigned char bytes[BYTES];

@@ -9,7 +9,7 @@
 #include "tests/common/context.h"
 #include "tests/common/say.h"
 
-#define N_CHILDREN  12
+#define N_CHILDREN 12
 #define TIMEOUT_MS 8000
 
 static pthread_barrier_t go;

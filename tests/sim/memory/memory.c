@@ -9,7 +9,8 @@
 #define CHUNK       ((size_t)2 << 20)
 #define FREED_ASYNC "cuMemFreeAsync of cuMemAlloc memory"
 
-/* Small allocations share chunks, as far as the card's accounting goes; large ones have their own. */
+/* Small allocations share chunks, as far as the card's accounting goes; large ones have their
+ * own. */
 static size_t small_bytes[SIM_MAX_DEVICES];
 /* The same for what the driver itself needs. */
 static size_t overhead_bytes[SIM_MAX_DEVICES];

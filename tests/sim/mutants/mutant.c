@@ -738,15 +738,15 @@ EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback fn, v
 }
 
 /* A query that finds work unfinished asks again when what is pending has been waited for. */
-#define ASKED_AGAIN(symbol, parameters, ...)                                 \
-    EXPORT CUresult symbol parameters                                        \
-    {                                                                        \
-        CUresult result = REAL(symbol)(__VA_ARGS__);                         \
-                                                                             \
+#define ASKED_AGAIN(symbol, parameters, ...)                                    \
+    EXPORT CUresult symbol parameters                                           \
+    {                                                                           \
+        CUresult result = REAL(symbol)(__VA_ARGS__);                            \
+                                                                                \
         if (result != CUDA_ERROR_NOT_READY || mutant == is_queries_do_not_wait) \
-            return result;                                                   \
-        complete_wait();                                                               \
-        return REAL(symbol)(__VA_ARGS__);                                    \
+            return result;                                                      \
+        complete_wait();                                                        \
+        return REAL(symbol)(__VA_ARGS__);                                       \
     }
 
 ASKED_AGAIN(cuEventQuery, (CUevent event), event)

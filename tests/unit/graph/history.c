@@ -211,7 +211,6 @@ static void irregular_loops(uint32_t cap)
 
 /* --- flushes, marks, pace --- */
 
-
 static struct ag_history_limits usual = {.shortest = 16, .first = 16, .cap = 160};
 
 static uint64_t op_ns, now_ns; /* how long an operation takes; 0: not known */

@@ -56,7 +56,8 @@ static void devices_take_from_each_other(void)
     CHECK(bring(1, BLOCK(1)) == MIB && ag_residency_is_complete(1) && !ag_residency_is_complete(0));
     CHECK(bring(0, BLOCK(1)) == MIB);
     CHECK(ag_residency_remove(BLOCK(1)) == 0);
-    CHECK(ag_residency_is_complete(1000) && ag_residency_is_complete(-1)); /* no such device of ours */
+    CHECK(ag_residency_is_complete(1000) &&
+          ag_residency_is_complete(-1)); /* no such device of ours */
     ag_residency_add(BLOCK(1), MIB, 1000);
     CHECK(ag_residency_remove(BLOCK(1)) == AG_RESIDENT_HOST);
 }

@@ -91,7 +91,7 @@ static void shows_shares(void)
     has(text, "\n  why withheld work went out\n");
     has(text, "query of one                           30  75.0 %\n");
     has(text, " 10  25.0 %\n");
-    has_not(text, "a round with");
+    has_not(text, "an iteration with");
     has_not(text, "could not be built");
     has_not(text, "warning");
     ag_stats_compared(9000, 6000, false);
