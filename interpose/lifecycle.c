@@ -26,8 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "interpose/base/helper.h"
 #include "interpose/base/log.h"
+#include "interpose/base/threads/helper.h"
 
 #include "graph/learn/marks.h"
 #include "graph/record/func_attrs.h"
@@ -39,8 +39,8 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/report/counters_file.h"
 #include "interpose/report/report.h"
-#include "interpose/report/trace.h"
-#include "interpose/report/trace_writer.h"
+#include "interpose/report/trace/trace.h"
+#include "interpose/report/trace/trace_writer.h"
 #include "interpose/report/unused.h"
 #include "interpose/resolve/bypass.h"
 #include "interpose/resolve/trampoline.h"

@@ -16,7 +16,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
-#include "interpose/report/trace.h"
+#include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
 #include "policy/backends/backend.h"
 #include "policy/backends/managed_pool.h"

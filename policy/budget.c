@@ -2,8 +2,8 @@
 #include "policy/budget.h"
 
 #include "interpose/base/arena.h"
-#include "interpose/base/lock.h"
 #include "interpose/base/map.h"
+#include "interpose/base/threads/lock.h"
 #include "policy/app/app_pools.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 #include "interpose/report/stats.h"
 #include "policy/mem_desc.h"
 

@@ -4,7 +4,7 @@
 #include "interpose/base/arena.h"
 #include "interpose/base/hash.h"
 #include "interpose/base/map.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 
 #define SHARDS       64u
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */

@@ -1,7 +1,7 @@
 /* The steps, and waiting for frees that have not taken effect: see pressure.h. */
 #include "policy/pressure.h"
 
-#include "interpose/report/trace.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
 #include "policy/budget.h"

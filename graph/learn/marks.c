@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 #include "interpose/settings/rules.h"
 
 #define MOST_NAMED 1024u

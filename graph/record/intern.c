@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/base/lock.h"
 #include "interpose/base/pages.h"
+#include "interpose/base/threads/lock.h"
 
 #define N_PLACES   65536u
 #define MAX_COUNT  (N_PLACES / 2)

@@ -13,9 +13,9 @@
 
 #include "graph/tuning.h"
 #include "interpose/base/clock.h"
-#include "interpose/base/lock.h"
 #include "interpose/base/pages.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/lock.h"
+#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
 #include "policy/order/capture.h"

@@ -24,7 +24,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
-#include "interpose/report/trace.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 

@@ -11,7 +11,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/pages.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/order/fence.h"
 

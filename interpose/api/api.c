@@ -19,7 +19,7 @@
 #include "interpose/lifecycle.h"
 #include "interpose/report/report.h"
 #include "interpose/report/stats.h"
-#include "interpose/report/trace.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/contexts/context.h"
 
 AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);

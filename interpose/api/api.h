@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "interpose/api/allograft.h"
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 #include "interpose/driver/abi.h"
 
 /* The driver as a program finds it. The API does not work without the entry points that it needs;

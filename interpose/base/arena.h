@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 
 struct ag_arena {
     struct ag_lock lock; /* guards all below */

@@ -25,7 +25,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "interpose/base/helper.h"
+#include "interpose/base/threads/helper.h"
 
 #include "graph/replayer.h"
 #include "interpose/exit/own_stack.h"

@@ -7,10 +7,10 @@
 #include <stdatomic.h>
 #include <sys/prctl.h>
 
-#include "interpose/base/helper.h"
+#include "interpose/base/threads/helper.h"
 
 #include "interpose/driver/driver.h"
-#include "interpose/report/trace.h"
+#include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
 #include "policy/alloc.h"
 #include "policy/app/app_pools.h"

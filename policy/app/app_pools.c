@@ -12,10 +12,10 @@
  *   those that can wait are not made while one is open. */
 #include "policy/app/app_pools.h"
 
-#include "interpose/base/helper.h"
-#include "interpose/base/lock.h"
 #include "interpose/base/raise.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/helper.h"
+#include "interpose/base/threads/lock.h"
+#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"

@@ -2,7 +2,7 @@
 #include "policy/backends/managed_pool.h"
 
 #include "interpose/base/log.h"
-#include "interpose/base/once.h"
+#include "interpose/base/threads/once.h"
 #include "interpose/driver/driver.h"
 #include "policy/backends/backend.h"
 #include "policy/order/capture.h"

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 #include "policy/alloc.h"
 
 struct pool {

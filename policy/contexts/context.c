@@ -6,7 +6,7 @@
 #include "interpose/base/arena.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
 #include "policy/budget.h"

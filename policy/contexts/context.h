@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/base/once.h"
+#include "interpose/base/threads/once.h"
 #include "interpose/driver/abi.h"
 #include "policy/cache.h"
 #include "policy/order/fence.h"

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
-#include "interpose/base/thread.h"
+#include "interpose/base/threads/thread.h"
 
 #define MS          1000000u
 #define MAX_GUESTS  64u /* connections that have not asked yet */

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "interpose/base/hash.h"
-#include "interpose/base/lock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/pages.h"
+#include "interpose/base/threads/lock.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
 

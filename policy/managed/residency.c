@@ -9,7 +9,7 @@
 
 #include "interpose/base/arena.h"
 #include "interpose/base/clock.h"
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 #include "policy/managed/lru.h"
 #include "policy/managed/spans.h"
 

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 #include "interpose/base/hash.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 
 #define SMALLEST_SHIFT 9u
 #define SHIFT_STEP     4u

@@ -5,9 +5,9 @@
  * between: the ledger's state MOVING prevents that. */
 #include "policy/managed/spill.h"
 
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 #include "interpose/driver/driver.h"
-#include "interpose/report/trace.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/backends/backend.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"

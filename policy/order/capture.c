@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
-#include "interpose/base/lock.h"
 #include "interpose/base/log.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/lock.h"
+#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 
@@ -171,7 +171,7 @@ void ag_capture_context_gone(const struct ag_context *context)
     ag_lock_release(&captures.lock);
 }
 
-void ag_capture_forget_all(void)
+void ag_capture_begin_child(void)
 {
     atomic_store(&ag_captures_open, 0);
     captures.n = 0;

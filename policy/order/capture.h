@@ -77,6 +77,6 @@ bool ag_capture_stream_destroyed(CUstream stream, struct ag_context *context, bo
 /* The context is gone, and its captures with it. */
 void ag_capture_context_gone(const struct ag_context *context);
 /* A forked child captures nothing. */
-void ag_capture_forget_all(void);
+void ag_capture_begin_child(void);
 
 #endif

@@ -72,7 +72,7 @@ void ag_drain_count(enum ag_drain why)
     ag_stats_add((enum ag_stat)counters[why], 1);
 }
 
-void ag_drain_forget_all(void)
+void ag_drain_begin_child(void)
 {
     atomic_fetch_and(&reasons, BIT(AG_DRAIN_EXITING) | BIT(AG_DRAIN_ASKED));
 }

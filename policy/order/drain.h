@@ -53,6 +53,6 @@ bool ag_drain_is_never(void);
 void ag_drain_count(enum ag_drain why);
 
 /* In a forked child nothing is visible yet. */
-void ag_drain_forget_all(void);
+void ag_drain_begin_child(void);
 
 #endif

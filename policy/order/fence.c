@@ -5,7 +5,7 @@
 #include "policy/order/fence.h"
 
 #include "interpose/base/clock.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"

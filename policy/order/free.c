@@ -181,7 +181,7 @@ void ag_free_nonblocking_created(struct ag_context *context)
 
 void ag_free_begin_child(void)
 {
-    ag_capture_forget_all();
-    ag_host_wait_forget_all();
-    ag_drain_forget_all();
+    ag_capture_begin_child();
+    ag_host_wait_begin_child();
+    ag_drain_begin_child();
 }

@@ -6,9 +6,9 @@
 
 #include <stdatomic.h>
 
-#include "interpose/base/helper.h"
 #include "interpose/base/raise.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/helper.h"
+#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
@@ -155,7 +155,7 @@ void ag_host_wait_complete_at_exit(void)
         ag_stats_add(AG_STAT_WAITED_EXIT, 1);
 }
 
-void ag_host_wait_forget_all(void)
+void ag_host_wait_begin_child(void)
 {
     atomic_store(&ever_ordered, false);
 }

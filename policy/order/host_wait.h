@@ -37,11 +37,11 @@ enum ag_host_wait_owner {
     AG_HOST_WAIT_OF_OTHERS,
 };
 enum ag_host_wait_owner ag_host_wait_owner(void);
-/* By the helper (interpose/base/helper.h): completes the wait, unless whoever leaves the process
+/* By the helper (interpose/base/threads/helper.h): completes the wait, unless whoever leaves the process
  * stops waiting for it. */
 void ag_host_wait_complete_at_exit(void);
 
 /* In a forked child nothing is pending. */
-void ag_host_wait_forget_all(void);
+void ag_host_wait_begin_child(void);
 
 #endif

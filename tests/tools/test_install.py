@@ -211,7 +211,7 @@ class Install(CommandTest):
         if tag[1]:
             self.assertLessEqual((int(tag[1]), int(tag[2])), NEWEST_GLIBC)
         else: # says what is in the way
-            self.assertRegex(made.stderr, r"^not for every Linux: linked with lib(jansson|asan|tsan|ubsan)")
+            self.assertRegex(made.stderr, r"^not portable to every Linux: linked with lib(jansson|asan|tsan|ubsan)")
         with zipfile.ZipFile(path) as wheel:
             self.assertIsNone(wheel.testzip())
             names = [n for n in wheel.namelist() if not n.endswith("/RECORD")]

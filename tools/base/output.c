@@ -15,7 +15,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/report/stats.h"
-#include "interpose/report/trace_format.h"
+#include "interpose/report/trace/trace_format.h"
 #include "tools/base/complain.h"
 #include "tools/base/list.h"
 

@@ -1,6 +1,6 @@
 /* base/lock.c with AG_LOCK_CHECKS: locks taken in the order of their ranks pass, any other order
  * and a lock held where none may be held end the process with a line that says so. */
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* interpose/base/once.h: of many threads one makes it, all see it made; a failure may be tried
+/* interpose/base/threads/once.h: of many threads one makes it, all see it made; a failure may be tried
  * again or stands for good. */
-#include "interpose/base/once.h"
+#include "interpose/base/threads/once.h"
 
 #include <pthread.h>
 #include <unistd.h>

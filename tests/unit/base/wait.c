@@ -1,5 +1,5 @@
 /* Waiting for another thread (base/wait.h): asleep, errno kept, no point of cancellation. */
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 
 #include <errno.h>
 #include <pthread.h>

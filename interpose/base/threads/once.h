@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 
 enum ag_once {
     AG_ONCE_TO_DO, /* also after a failure that is worth another try */

@@ -12,8 +12,8 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/report/stats.h"
-#include "interpose/report/trace_format.h"
-#include "interpose/report/trace_ring.h"
+#include "interpose/report/trace/trace_format.h"
+#include "interpose/report/trace/trace_ring.h"
 
 extern _Atomic bool ag_trace_active;
 

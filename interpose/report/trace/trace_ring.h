@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "interpose/report/trace_format.h"
+#include "interpose/report/trace/trace_format.h"
 
 #define AG_TRACE_AHEAD 8u
 

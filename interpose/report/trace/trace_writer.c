@@ -12,7 +12,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/report/trace_writer.h"
+#include "interpose/report/trace/trace_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +27,8 @@
 
 #include "interpose/base/log.h"
 #include "interpose/base/text.h"
-#include "interpose/base/thread.h"
-#include "interpose/report/trace.h"
+#include "interpose/base/threads/thread.h"
+#include "interpose/report/trace/trace.h"
 #include "interpose/version.h"
 
 #define MS          1000000u

@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/report/trace.h"
+#include "interpose/report/trace/trace.h"
 
 #include <dlfcn.h>
 #include <elf.h>

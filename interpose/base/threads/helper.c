@@ -15,16 +15,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/base/helper.h"
+#include "interpose/base/threads/helper.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
 #include "interpose/base/clock.h"
-#include "interpose/base/futex.h"
-#include "interpose/base/thread.h"
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/futex.h"
+#include "interpose/base/threads/thread.h"
+#include "interpose/base/threads/wait.h"
 
 #define STACK_BYTES (128u << 10)
 #define SLICE_NS    20000000u

@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/base/wait.h"
+#include "interpose/base/threads/wait.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* The checks behind lock.h: which ranks does this thread hold? Empty without AG_LOCK_CHECKS. */
-#include "interpose/base/lock.h"
+#include "interpose/base/threads/lock.h"
 
 #ifdef AG_LOCK_CHECKS
 

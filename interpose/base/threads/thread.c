@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/base/thread.h"
+#include "interpose/base/threads/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
