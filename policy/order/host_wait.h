@@ -37,8 +37,8 @@ enum ag_host_wait_owner {
     AG_HOST_WAIT_OF_OTHERS,
 };
 enum ag_host_wait_owner ag_host_wait_owner(void);
-/* By the helper (interpose/base/threads/helper.h): completes the wait, unless whoever leaves the process
- * stops waiting for it. */
+/* By the helper (interpose/base/threads/helper.h): completes the wait, unless whoever leaves the
+ * process stops waiting for it. */
 void ag_host_wait_complete_at_exit(void);
 
 /* In a forked child nothing is pending. */

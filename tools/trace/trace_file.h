@@ -1,6 +1,6 @@
-/* trace_file.h: reads traces (interpose/report/trace/trace_format.h): events in order of time, memory
- * over time, and call sites. Files may be truncated, damaged or malicious: impossible values are
- * refused or skipped. */
+/* trace_file.h: reads traces (interpose/report/trace/trace_format.h): events in order of time,
+ * memory over time, and call sites. Files may be truncated, damaged or malicious: impossible values
+ * are refused or skipped. */
 #ifndef TOOLS_TRACE_FILE_H
 #define TOOLS_TRACE_FILE_H
 

@@ -1,5 +1,5 @@
-/* interpose/base/threads/once.h: of many threads one makes it, all see it made; a failure may be tried
- * again or stands for good. */
+/* interpose/base/threads/once.h: of many threads one makes it, all see it made; a failure may be
+ * tried again or stands for good. */
 #include "interpose/base/threads/once.h"
 
 #include <pthread.h>
