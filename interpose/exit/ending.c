@@ -14,9 +14,9 @@
  *   even respond: the handler may have interrupted this thread within the driver, which then waits
  *   for this thread.
  *
- * The thread that ends the process never calls the driver itself. The helper does (base/helper.h),
- * which was started when the first free was ordered. Where no thread can be started, frees drain
- * the context, and no wait is pending. */
+ * The thread that ends the process never calls the driver itself. A helper thread does
+ * (base/threads/helper.h), started with the first ordered free. Where no thread can be started,
+ * frees drain the context, and no wait is pending. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,9 +25,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "interpose/base/threads/helper.h"
-
 #include "graph/replayer.h"
+#include "interpose/base/threads/helper.h"
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_pools.h"
