@@ -9,11 +9,11 @@
 static inline void *list_grow(void *list, size_t n, size_t *capacity, size_t each)
 {
     size_t more = *capacity ? *capacity * 2 : 64;
-    void *larger = n < *capacity ? list : reallocarray(list, more, each);
+    void *grown = n < *capacity ? list : reallocarray(list, more, each);
 
-    if (larger && n >= *capacity)
+    if (grown && n >= *capacity)
         *capacity = more;
-    return larger;
+    return grown;
 }
 
 #endif
