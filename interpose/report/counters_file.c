@@ -270,12 +270,11 @@ static bool has_space(int folder)
  * rest, so that no page can turn out to be missing on a full disk. */
 static bool fill(int fd)
 {
-    const char *head = (const char *)&ag_stats.head;
     size_t done = 0;
     int error;
 
     while (done < sizeof(ag_stats.head)) {
-        ssize_t written = write(fd, head + done, sizeof(ag_stats.head) - done);
+        ssize_t written = write(fd, (const char *)&ag_stats + done, sizeof(ag_stats.head) - done);
 
         if (written < 0 && errno == EINTR)
             continue;
@@ -283,9 +282,8 @@ static bool fill(int fd)
             return false;
         done += (size_t)written;
     }
-    do
-        error = posix_fallocate(fd, 0, sizeof(ag_stats));
-    while (error == EINTR);
+    while ((error = posix_fallocate(fd, 0, sizeof(ag_stats))) == EINTR)
+        continue;
     return !error;
 }
 
