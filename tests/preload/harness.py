@@ -155,7 +155,7 @@ class Case(unittest.TestCase):
         """The run under each variant ends and prints as the native one does. Lines that match
         `drop` (a pattern, or a function of the variant that gives one or None) are left out;
         `signal`: the program is meant to be ended by one. Returns the preloaded results as (variant, result)."""
-        results = []
+        results, seeds = [], some(seeds)
         for seed in seeds:
             common = dict(settings or {}, SIM_SEED=seed)
             native = run(command, common)
