@@ -271,7 +271,7 @@ static bool has_space(int folder)
 static bool fill(int fd)
 {
     size_t done = 0;
-    int error;
+    int error = EINTR;
 
     while (done < sizeof(ag_stats.head)) {
         ssize_t written = write(fd, (const char *)&ag_stats + done, sizeof(ag_stats.head) - done);
@@ -282,8 +282,8 @@ static bool fill(int fd)
             return false;
         done += (size_t)written;
     }
-    while ((error = posix_fallocate(fd, 0, sizeof(ag_stats))) == EINTR)
-        continue;
+    while (error == EINTR)
+        error = posix_fallocate(fd, 0, sizeof(ag_stats));
     return !error;
 }
 
