@@ -23,6 +23,7 @@
 #include "graph/stream.h"
 #include "graph/tuning.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/hash.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
@@ -428,7 +429,7 @@ static void append(struct ag_stream *stream, const struct ag_op *op)
         stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
                                             stream->next.hash);
     segment->node = stream->next.node;
-    stream->iteration.path = (stream->iteration.path ^ stream->next.hash) * 0x9e3779b97f4a7c15u;
+    stream->iteration.path = ag_hash_word(stream->iteration.path, stream->next.hash);
     ag_stream_set_open(stream, true);
 }
 

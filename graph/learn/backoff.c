@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "graph/learn/history.h"
+#include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 
 struct seen {
@@ -95,7 +96,7 @@ static bool note_distance(struct run *run, uint32_t distance, uint32_t enough)
 /* Notes the rolling hash. Returns the period at which the stream repeats itself, or 0. */
 static uint32_t find_period(struct ag_backoff *backoff)
 {
-    uint64_t mixed = backoff->rolling * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = ag_hash_spread(backoff->rolling);
     uint32_t tag = (uint32_t)(mixed >> 8) | 1, found = 0;
     uint32_t n_far = backoff->at < AG_BACKOFF_FIRST_CREDIT ? AG_BACKOFF_FAR_FIRST : AG_BACKOFF_FAR;
 

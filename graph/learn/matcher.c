@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 
 #define MOST_LISTED 8u /* children; of more, each is in the table as well */
@@ -178,9 +179,7 @@ uint32_t ag_matcher_count(const struct ag_matcher *matcher)
 static uint32_t place_of(const struct ag_matcher *matcher, const struct ag_node *parent,
                          uint64_t hash)
 {
-    uint64_t mixed = (hash ^ parent->number) * 0x9e3779b97f4a7c15u;
-
-    return (uint32_t)(mixed >> 32) & (matcher->capacity - 1);
+    return (uint32_t)ag_hash_entry(hash ^ parent->number, matcher->capacity);
 }
 
 static void enter(struct ag_matcher *matcher, const struct ag_node *child)
@@ -379,7 +378,7 @@ static bool has_many_children(const struct ag_node *node)
 /* Notes it. True: it was noted before. */
 static bool note_branch(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
 {
-    uint64_t mixed = (hash ^ ((uint64_t)node->number << 32)) * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = ag_hash_word(hash, (uint64_t)node->number << 32);
     uint32_t *note = &matcher->notes[mixed >> 32 & (N_NOTES - 1)], tag = (uint32_t)mixed | 1;
     bool was = *note == tag;
 

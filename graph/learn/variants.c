@@ -13,6 +13,7 @@
 
 #include "graph/replay/builder.h"
 #include "graph/tuning.h"
+#include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 
 struct fingerprint {
@@ -160,7 +161,7 @@ static uint32_t fingerprint(const struct ag_op *op)
         uint64_t word;
 
         memcpy(&word, op->payload + at, sizeof(word));
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash = ag_hash_word(hash, word);
         hash ^= hash >> 32;
     }
     return (uint32_t)hash;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 #include "interpose/base/threads/lock.h"
 
@@ -37,7 +38,7 @@ static uint64_t hash_of(const unsigned char *content, uint32_t bytes)
 
         word = 0;
         memcpy(&word, content + at, n);
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash = ag_hash_word(hash, word);
         hash ^= hash >> 29;
     }
     return hash;

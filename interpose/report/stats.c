@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/base/hash.h"
 #include "interpose/settings/options.h"
 
 struct ag_stats ag_stats;
@@ -25,10 +26,7 @@ void ag_stats_reset(void)
 
 static uint64_t mix(uint64_t hash, const char *text)
 {
-    do
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u; /* FNV-1a */
-    while (*text++);
-    return hash;
+    return ag_hash_bytes(hash, text, strlen(text) + 1);
 }
 
 uint64_t ag_stats_fingerprint(void)
@@ -39,7 +37,7 @@ uint64_t ag_stats_fingerprint(void)
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #include "interpose/driver/hooks.def"
     };
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = AG_HASH_FNV;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         hash = mix(hash, names[i]);

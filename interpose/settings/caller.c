@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "interpose/base/arena.h"
+#include "interpose/base/hash.h"
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/settings/rules.h"
 
@@ -235,7 +236,7 @@ static uint64_t look_up(const void *address)
 static uint64_t find(const void *address)
 {
     uint64_t value = (uint64_t)(uintptr_t)address;
-    _Atomic uint64_t *entry = &known[value * 0x9e3779b97f4a7c15u >> 55];
+    _Atomic uint64_t *entry = &known[ag_hash_spread(value) >> 55];
     uint64_t found = atomic_load_explicit(entry, memory_order_relaxed);
 
     if (value >> ADDRESS_BITS)

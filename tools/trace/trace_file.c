@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interpose/base/hash.h"
 #include "tools/base/list.h"
 #include "tools/base/mapping.h"
 
@@ -449,7 +450,7 @@ struct blocks {
 
 static struct block *find_block(const struct blocks *blocks, uint64_t address)
 {
-    size_t at = (size_t)(address * 0x9e3779b97f4a7c15u >> 20);
+    size_t at = (size_t)(ag_hash_spread(address) >> 20);
 
     for (;; at++) {
         struct block *block = &blocks->places[at & (blocks->capacity - 1)];
@@ -650,7 +651,7 @@ struct sites {
 
 static struct trace_site *find_site(struct sites *sites, uint16_t module, uint64_t caller)
 {
-    size_t at = (size_t)((caller ^ (uint64_t)module << 48) * 0x9e3779b97f4a7c15u >> 20);
+    size_t at = (size_t)(ag_hash_word(caller, (uint64_t)module << 48) >> 20);
 
     for (;; at++) {
         struct trace_site *site = &sites->list[at & (sites->capacity - 1)];

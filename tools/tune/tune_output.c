@@ -6,11 +6,11 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "interpose/base/hash.h"
 #include "tools/base/list.h"
 #include "tools/tune/tune.h"
 
-#define LEFT_OUT   0u /* in place of a line's hash */
-#define HASH_BEGIN 0xcbf29ce484222325u
+#define LEFT_OUT 0u /* in place of a line's hash */
 
 /* ---- lines that report times ---- */
 
@@ -74,18 +74,11 @@ static bool add_line(struct tune_text *text, uint64_t hash)
     return true;
 }
 
-static uint64_t hash_of(const char *bytes, size_t n, uint64_t hash)
-{
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3u; /* FNV-1a */
-    return hash;
-}
-
 bool tune_text_read(int fd, bool whole, struct tune_text *ret)
 {
     int copy = fd < 0 || lseek(fd, 0, SEEK_SET) < 0 ? -1 : dup(fd);
     FILE *file = copy < 0 ? NULL : fdopen(copy, "r");
-    uint64_t hash = HASH_BEGIN;
+    uint64_t hash = AG_HASH_FNV;
     size_t room = 0;
     char *line = NULL;
     bool read;
@@ -100,11 +93,11 @@ bool tune_text_read(int fd, bool whole, struct tune_text *ret)
     read = true;
     while (read && (n = getline(&line, &room, file)) > 0) {
         if (whole)
-            hash = hash_of(line, (size_t)n, hash);
+            hash = ag_hash_bytes(hash, line, (size_t)n);
         else
             read = add_line(ret, tune_reports_time(line, (size_t)n)
                                      ? LEFT_OUT
-                                     : hash_of(line, (size_t)n, HASH_BEGIN) | 1);
+                                     : ag_hash_bytes(AG_HASH_FNV, line, (size_t)n) | 1);
     }
     if (whole)
         read = add_line(ret, hash | 1);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #endif
 #include "interpose/report/trace/trace.h"
+#include "interpose/base/hash.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -162,7 +163,7 @@ static uint32_t look_up(uint64_t address)
 static uint16_t module_of(uint64_t address)
 {
     const uint64_t low = (1u << (64 - ADDRESS_BITS)) - 1;
-    unsigned first = (unsigned)(address * 0x9e3779b97f4a7c15u >> 54), at;
+    unsigned first = (unsigned)(ag_hash_spread(address) >> 54), at;
     uint64_t known = 0;
 
     if (!address || address >> ADDRESS_BITS)
