@@ -416,22 +416,15 @@ void ag_stream_each(void (*visit)(struct ag_stream *stream, void *data), void *d
 /* Waits until its owner disowns it, or it is retired. */
 __attribute__((noinline)) static bool wait_for_owner(struct ag_stream *stream, uint64_t timeout_ns)
 {
-    uint64_t until = timeout_ns == UINT64_MAX ? UINT64_MAX : 0;
+    uint64_t until = ag_clock_after(timeout_ns);
     uint32_t tag = ag_stream_thread(), owner;
     struct ag_wait wait = {0};
 
     while (!try_own(stream, tag, &owner)) {
         if (atomic_load_explicit(&stream->dead, memory_order_relaxed) || owner == tag)
             return false;
-        if (until != UINT64_MAX) {
-            uint64_t now = ag_clock_ns();
-
-            if (!until)
-                until = now + timeout_ns;
-            if (now > until)
-                return false;
-        }
-        ag_wait_pause(&wait);
+        if (!ag_wait_pause_until(&wait, until))
+            return false;
     }
     return true;
 }

@@ -169,11 +169,9 @@ static bool is_ready(struct slot *slot)
 
     if (result == CUDA_ERROR_NOT_READY) {
         ag_stats_add(AG_STAT_STAGING_STALLS, 1);
-        until = ag_clock_ns() + AG_STAGING_TIMEOUT_NS;
-        do {
-            ag_wait_pause(&wait);
+        until = ag_clock_after(AG_STAGING_TIMEOUT_NS);
+        while (result == CUDA_ERROR_NOT_READY && ag_wait_pause_until(&wait, until))
             result = ag_cu.cuEventQuery(slot->ready);
-        } while (result == CUDA_ERROR_NOT_READY && ag_clock_ns() < until);
     }
     ag_capture_restore(mode);
     return result == CUDA_SUCCESS;

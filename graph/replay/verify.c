@@ -188,15 +188,13 @@ static void give_room(const struct verify *verify)
 
 static bool wait_for(CUstream stream)
 {
-    uint64_t began = ag_clock_ns();
+    uint64_t until = ag_clock_after(TIMEOUT_NS);
     struct ag_wait wait = {0};
     CUresult result;
 
-    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
-        if (ag_clock_ns() - began > TIMEOUT_NS)
-            return false;
-        ag_wait_pause(&wait);
-    }
+    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
+           ag_wait_pause_until(&wait, until))
+        ;
     return result == CUDA_SUCCESS;
 }
 

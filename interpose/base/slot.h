@@ -9,8 +9,8 @@
  * of a redirected allocation went into those); later threads share the rest. */
 #define AG_OWN_SLOTS 20u
 
-extern _Thread_local unsigned
-    ag_slot_of_thread; /* 0 until the thread's first call, then 1 + slot */
+/* 0 until the thread's first call, then 1 + slot. */
+extern _Thread_local unsigned ag_slot_of_thread;
 
 unsigned ag_slot_assign(void);
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "interpose/base/raise.h"
 #include "interpose/base/slot.h"
 #include "interpose/driver/symbols.h"
 #include "interpose/settings/rules.h"
@@ -245,11 +246,8 @@ static inline void ag_level_add(struct ag_level *level, uint64_t amount)
 {
     uint64_t now =
         atomic_fetch_add_explicit(&level->current, amount, memory_order_relaxed) + amount;
-    uint64_t peak = atomic_load_explicit(&level->peak, memory_order_relaxed);
 
-    while (now > peak && !atomic_compare_exchange_weak_explicit(
-                             &level->peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
-        ;
+    ag_raise_to(&level->peak, now);
 }
 
 static inline void ag_level_subtract(struct ag_level *level, uint64_t amount)

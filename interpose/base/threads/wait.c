@@ -58,7 +58,7 @@ void ag_wait_pause(struct ag_wait *wait)
 
 bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns)
 {
-    if (ag_clock_ns() > until_ns)
+    if (until_ns != UINT64_MAX && ag_clock_ns() > until_ns)
         return false;
     ag_wait_pause(wait);
     return true;

@@ -18,7 +18,8 @@ struct ag_wait {
 
 /* One turn of it. Keeps errno, and is no point at which a thread is cancelled. */
 void ag_wait_pause(struct ag_wait *wait);
-/* The same, unless ag_clock_ns() is past `until_ns`: then false, at once. */
+/* The same, unless ag_clock_ns() is past `until_ns`: then false, at once. UINT64_MAX: for ever,
+ * and the clock is not read. */
 bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns);
 
 #endif
