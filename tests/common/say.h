@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/common/check.h"
@@ -30,5 +31,16 @@ __attribute__((format(printf, 1, 2))) static inline void say(const char *format,
 
 /* "what: code", for a call whose code is the result. */
 #define SAY_CODE(what, call) say("%s: %d", what, (int)(call))
+
+/* Waits for the child, and says how it ended. */
+static inline void say_child(pid_t child)
+{
+    int status = 0;
+
+    if (waitpid(child, &status, 0) != child)
+        _exit(98);
+    say("child: exited %d with %d, signal %d", WIFEXITED(status), WEXITSTATUS(status),
+        WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
 
 #endif

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -34,16 +33,6 @@ static void *exit_in_a_thread(void *unused)
     exit(5);
 }
 
-static void wait_for(pid_t child)
-{
-    int status = 0;
-
-    if (waitpid(child, &status, 0) != child)
-        _exit(98);
-    say("child: exited %d with %d, signal %d", WIFEXITED(status), WEXITSTATUS(status),
-        WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-}
-
 /* The child of a fork is a stranger to the driver; it ends in its own way, or becomes another
  * program. The parent goes on. */
 static void fork_and(const char *what)
@@ -63,7 +52,7 @@ static void fork_and(const char *what)
             abort();
         _exit(7);
     }
-    wait_for(child);
+    say_child(child);
     OK(cuMemAlloc(&p, 4096));
     OK(cuMemFree(p));
 }

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -35,16 +34,6 @@ static void open_and_work(int n)
 {
     device_open();
     work(n);
-}
-
-static void wait_for(pid_t child)
-{
-    int status = 0;
-
-    if (waitpid(child, &status, 0) != child)
-        _exit(98);
-    say("child: exited %d with %d, signal %d", WIFEXITED(status), WEXITSTATUS(status),
-        WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 
 static pid_t begin_child(void)
@@ -96,7 +85,7 @@ static void fork_first(void)
         open_and_work(5);
         (void)raise(SIGKILL);
     }
-    wait_for(child);
+    say_child(child);
     open_and_work(2);
 }
 
@@ -113,7 +102,7 @@ static void fork_asks(void)
         SAY_CODE("init in the child", cuInit(0));
         exit(0);
     }
-    wait_for(child);
+    say_child(child);
     work(1);
 }
 
@@ -125,7 +114,7 @@ static void fork_idle(void)
     child = begin_child();
     if (!child)
         exit(0);
-    wait_for(child);
+    say_child(child);
 }
 
 static void *allocate_on(void *stop)
@@ -159,7 +148,7 @@ static void fork_busy(void)
 
         if (!child)
             exit(cuMemAlloc(&p, MIB) == CUDA_ERROR_NOT_INITIALIZED ? 7 : 8);
-        wait_for(child);
+        say_child(child);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 3; i++)
@@ -173,14 +162,14 @@ static void spawned(void)
 
     open_and_work(1);
     OK(posix_spawn(&child, "/bin/echo", NULL, NULL, args, environ));
-    wait_for(child);
+    say_child(child);
     OK(system("echo by a shell"));
     child = vfork();
     if (!child) {
         execv("/no/such/program", args);
         _exit(9);
     }
-    wait_for(child);
+    say_child(child);
     work(1);
 }
 
