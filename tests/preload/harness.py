@@ -87,6 +87,8 @@ def sanitizer_runtime():
 
 
 RUNTIME = sanitizer_runtime()
+# What one thread of a program does, and others only show again, is AddressSanitizer's and the plain build's to run.
+but_under_tsan = unittest.skipIf(any('libtsan' in runtime for runtime in RUNTIME), 'one thread of the program')
 
 
 def clean_environment():
