@@ -568,7 +568,7 @@ enum ag_log_level ag_options_log_level(char **environment)
     return level;
 }
 
-static bool is_disabled(char **environment)
+bool ag_options_disabled(char **environment)
 {
     bool disable = false;
 
@@ -598,7 +598,7 @@ bool ag_options_may_watch_launches(char **environment)
     enum ag_prefetch prefetch = AG_PREFETCH_ALLOC;
 
     READ_VARIABLE(environment, PREFETCH, PREFETCH, &prefetch);
-    return !is_disabled(environment) &&
+    return !ag_options_disabled(environment) &&
            (prefetch == AG_PREFETCH_LAUNCH || names_file(environment) ||
             (rules && ag_rules_any(rules, ag_rule_watches_launches)));
 }
@@ -607,7 +607,7 @@ bool ag_options_may_replay(char **environment)
 {
     struct ag_stream_words streams = {0};
 
-    if (is_disabled(environment))
+    if (ag_options_disabled(environment))
         return false;
     if (!ag_option_text(environment, AG_OPTION_GRAPH))
         return names_file(environment);

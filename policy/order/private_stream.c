@@ -10,6 +10,7 @@
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"
 #include "policy/order/fence.h"
+#include "policy/order/watch.h"
 
 bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
 {
@@ -56,7 +57,10 @@ static CUresult wait_for_users(struct ag_context *context)
 bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
                                      bool *ret_pushed)
 {
-    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS)
+        return false;
+    ag_watch_place(context); /* enters the guard by itself */
+    if (!ag_capture_guard_enter())
         return false;
     if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
         ag_capture_guard_leave();
