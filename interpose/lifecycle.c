@@ -282,7 +282,7 @@ bool ag_entry_watches_streams(void)
 {
     int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
 
-    return state == AG_ENTRY_NEW ? !ag_options_disabled(environ) : ag_watch_is_on();
+    return state == AG_ENTRY_NEW ? ag_options_may_watch_streams(environ) : ag_watch_is_on();
 }
 
 bool ag_entry_watches_launches(void)
