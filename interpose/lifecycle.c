@@ -61,6 +61,7 @@
 #include "policy/managed/spill.h"
 #include "policy/order/drain.h"
 #include "policy/order/free.h"
+#include "policy/order/watch.h"
 #include "policy/pressure.h"
 
 #define FORK_TIMEOUT_S 1
@@ -172,6 +173,7 @@ static void begin_child(void)
         atomic_store(&ag_entry_launches, AG_LAUNCHES_PASSED);
         atomic_store(&ag_entry_replay, AG_REPLAY_PASSED);
         atomic_store(&ag_entry_state, AG_ENTRY_PASSING);
+        ag_watch_never();
     }
 }
 
@@ -267,6 +269,22 @@ static enum ag_entry_replay replay_under(enum ag_entry_state state)
     return AG_REPLAY_PASSED;
 }
 
+/* Frees may leave their fence to the next work where nothing else watches work, and the driver can
+ * place barriers of a context. */
+static bool watches_streams_under(enum ag_entry_state state)
+{
+    return state == AG_ENTRY_ACTIVE && options.free_mode == AG_FREE_AUTO && !ag_replay_on() &&
+           (options.policy != AG_POLICY_NATIVE || options.rules.n) &&
+           !ag_options_watch_launches(&options) && ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
+}
+
+bool ag_entry_watches_streams(void)
+{
+    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+
+    return state == AG_ENTRY_NEW ? ag_options_may_watch_streams(environ) : ag_watch_is_on();
+}
+
 bool ag_entry_watches_launches(void)
 {
     int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
@@ -298,7 +316,11 @@ enum ag_entry_state ag_entry_start(void)
             ag_stats_add(AG_STAT_LOOKUP_EXPORTED, 1);
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
                               memory_order_release);
-        if (replay_under((enum ag_entry_state)state) == AG_REPLAY_ON)
+        if (watches_streams_under((enum ag_entry_state)state))
+            ag_watch_begin();
+        else
+            ag_watch_never();
+        if (replay_under((enum ag_entry_state)state) == AG_REPLAY_ON || ag_watch_is_on())
             ag_trampoline_index();
         atomic_store_explicit(&ag_entry_replay, replay_under((enum ag_entry_state)state),
                               memory_order_release);

@@ -16,7 +16,8 @@ enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ, AG_FLAVOU
 /* Which settings a hook is for. */
 enum ag_when {
     AG_WHEN_ALWAYS,
-    AG_WHEN_LAUNCHES, /* launches are watched, or streams replayed: ag_entry_watches_launches() */
+    AG_WHEN_LAUNCHES, /* as AG_WHEN_WORK, or launches prefetch: ag_entry_watches_launches() */
+    AG_WHEN_WORK,     /* streams are watched or replayed: ag_entry_watches_streams() */
     AG_WHEN_GRAPH,    /* streams are replayed: ag_entry_replays() */
 };
 

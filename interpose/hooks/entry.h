@@ -17,6 +17,7 @@
 #include "graph/replayer.h"
 #include "interpose/driver/abi.h"
 #include "interpose/report/stats.h"
+#include "policy/order/watch.h"
 
 #define AG_ENTRY               __attribute__((visibility("default")))
 #define AG_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
@@ -59,6 +60,9 @@ bool ag_entry_watches_launches(void);
 
 /* Likewise for replay. */
 bool ag_entry_replays(void);
+
+/* Likewise, is it watched which streams get work (policy/order/watch.h)? */
+bool ag_entry_watches_streams(void);
 
 /* Once the settings are read: are streams replayed? One load. */
 static inline bool ag_entry_replays_now(void)
@@ -129,6 +133,17 @@ static inline CUresult ag_entry_leave(CUresult result)
     errno = ag_entry_errno;
     ag_entry_depth = 0;
     return result;
+}
+
+/* Before the driver gets work of a hook that was not entered: the fence that is due is placed. */
+static inline void ag_entry_submits(CUstream stream, bool per_thread)
+{
+    if (ag_entry_depth || ag_watch_passes(stream, per_thread))
+        return;
+    ag_entry_depth = 1;
+    ag_entry_errno = errno;
+    ag_watch_submits(stream, per_thread);
+    (void)ag_entry_leave(CUDA_SUCCESS);
 }
 
 /* The first statement of a hook. Returns from the hook, with what the driver's own function

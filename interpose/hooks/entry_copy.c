@@ -44,25 +44,28 @@ WITHIN(cuMemcpyDtoD_v2_ptds, true)
 
 /* --- the host waits --- */
 
-#define BLOCKS(symbol, parameters, ...) \
-    AG_WAITS(symbol, ag_replay_flush_context(AG_FLUSH_COPY), parameters, __VA_ARGS__)
+#define BLOCKS(symbol, per_thread, parameters, ...)                                     \
+    AG_WAITS_FOR_WORK(symbol, NULL, per_thread, ag_replay_flush_context(AG_FLUSH_COPY), \
+                      parameters, __VA_ARGS__)
 
-BLOCKS(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpyHtoD_v2_ptds, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpyDtoH_v2_ptds, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy_ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *copy), copy)
-BLOCKS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), copy)
+BLOCKS(cuMemcpyHtoD_v2, false, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpyHtoD_v2_ptds, true, (CUdeviceptr to, const void *from, size_t bytes), to, from,
+       bytes)
+BLOCKS(cuMemcpyDtoH_v2, false, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpyDtoH_v2_ptds, true, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy, false, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy_ptds, true, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy2D_v2, false, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2D_v2_ptds, true, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2, false, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2_ptds, true, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy3D_v2, false, (const CUDA_MEMCPY3D *copy), copy)
+BLOCKS(cuMemcpy3D_v2_ptds, true, (const CUDA_MEMCPY3D *copy), copy)
 
 /* Ordered behind the work of two contexts. */
-#define BETWEEN(symbol, parameters, ...) \
-    AG_WAITS(symbol, ag_replay_flush_all(AG_FLUSH_COPY), parameters, __VA_ARGS__)
+#define BETWEEN(symbol, parameters, ...)                                                           \
+    AG_WAITS_FOR_WORK(symbol, AG_SOMEWHERE, false, ag_replay_flush_all(AG_FLUSH_COPY), parameters, \
+                      __VA_ARGS__)
 
 BETWEEN(cuMemcpyPeer,
         (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,

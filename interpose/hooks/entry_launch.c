@@ -1,8 +1,8 @@
 /* Hooks of kernel launches: substituted only where some setting watches launches (AG_HOOK_IF), to
  * prefetch what they use (policy/managed/prefetch.c) or to record them (graph/replayer.h).
  *
- * Programs that are linked with the driver always call these symbols. So a launch that nobody
- * watches is two loads, two comparisons and a jump: nothing is entered or counted. The work for the
+ * Most programs hold these symbols, since it is watched which streams get work. So a launch before
+ * which no fence is due is a few loads, comparisons and a jump: nothing is entered or counted. The work for the
  * others is in functions of their own, or the compiler would save registers here. */
 #include "graph/record/op.h"
 #include "interpose/driver/driver.h"
@@ -89,8 +89,10 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
         struct ag_kernel_call call = call_of;                                                      \
         struct ag_stream *state;                                                                   \
                                                                                                    \
-        if (!enter(AG_HOOK_##symbol))                                                              \
+        if (!enter(AG_HOOK_##symbol)) {                                                            \
+            ag_entry_submits(stream, per_thread);                                                  \
             return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED;            \
+        }                                                                                          \
         if (watch(&call, stream, per_thread, &state))                                              \
             return ag_entry_leave(CUDA_SUCCESS);                                                   \
         return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
@@ -109,7 +111,7 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
     {                                                                                              \
         __typeof__(&symbol) way = ag_cu.symbol;                                                    \
                                                                                                    \
-        if (AG_UNLIKELY(!passes() || !way))                                                        \
+        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread)))                \
             way = looked_at_##symbol;                                                              \
         return way(__VA_ARGS__);                                                                   \
     }

@@ -13,7 +13,7 @@
  * cudaFree. */
 static void note_code(bool prints)
 {
-    if (ag_entry_replays_now())
+    if (ag_entry_replays_now() || ag_watch_is_on())
         ag_trampoline_look_around(); /* a library came with the code */
     if (prints)
         ag_drain_note_visible(AG_VISIBLE_PRINTF);

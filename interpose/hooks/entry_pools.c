@@ -14,6 +14,7 @@
 
 static void allocating(CUstream stream, bool per_thread)
 {
+    ag_watch_work(stream, per_thread);
     if (ag_entry_replays_now())
         ag_replay_allocates(stream, per_thread);
 }
@@ -53,6 +54,7 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, 
 /* Work submitted to the stream before may still use the memory. */
 static void freeing(CUstream stream, bool per_thread)
 {
+    ag_watch_work(stream, per_thread);
     if (!ag_entry_replays_now())
         return;
     ag_copies_forget();

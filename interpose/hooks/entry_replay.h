@@ -40,11 +40,38 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
         return way(__VA_ARGS__);                                           \
     }
 
+/* The same for work on `stream`: without replay, a fence that is due is placed first (entry.h). */
+#define AG_SUBMITTED(symbol, stream, per_thread, parameters, body, ...)    \
+    static __attribute__((noinline)) CUresult replayed_##symbol parameters \
+    {                                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                                     \
+        ag_watch_work(stream, per_thread);                                 \
+        body                                                               \
+    }                                                                      \
+    static __attribute__((noinline)) CUresult watched_##symbol parameters  \
+    {                                                                      \
+        ag_entry_submits(stream, per_thread);                              \
+        return ag_cu.symbol(__VA_ARGS__);                                  \
+    }                                                                      \
+    AG_ENTRY CUresult symbol parameters                                    \
+    {                                                                      \
+        __typeof__(&symbol) way = ag_cu.symbol;                            \
+                                                                           \
+        if (AG_UNLIKELY(!ag_entry_passes() || !way))                       \
+            way = replayed_##symbol;                                       \
+        else if (AG_UNLIKELY(!ag_watch_passes(stream, per_thread)))        \
+            way = watched_##symbol;                                        \
+        return way(__VA_ARGS__);                                           \
+    }
+
+/* For calls whose stream nobody knows: as the handle that means another stream in each thread. */
+#define AG_SOMEWHERE CU_STREAM_PER_THREAD
+
 /* An operation on `stream`. record: an expression that says what the operation is, of the stream's
  * `state`; true when the operation was withheld (ag_replay_take, ag_replay_pass). */
 #define AG_RECORDED(symbol, stream, per_thread, record, parameters, ...)                 \
-    AG_REPLAYED(                                                                         \
-        symbol, parameters,                                                              \
+    AG_SUBMITTED(                                                                        \
+        symbol, stream, per_thread, parameters,                                          \
         {                                                                                \
             struct ag_stream *state = ag_replay_enter(stream, per_thread);               \
             if (state && (record))                                                       \
@@ -63,6 +90,16 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
         },                                                    \
         __VA_ARGS__)
 
+/* As AG_FLUSHES, for work on `stream` that is not recorded. */
+#define AG_FLUSHES_WORK(symbol, stream, per_thread, flush, parameters, ...) \
+    AG_SUBMITTED(                                                           \
+        symbol, stream, per_thread, parameters,                             \
+        {                                                                   \
+            flush;                                                          \
+            return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));               \
+        },                                                                  \
+        __VA_ARGS__)
+
 /* As AG_FLUSHES, for a call in which the host waits: it returns errors of work that was submitted
  * late. The hook is left before the wait, since a signal handler may jump out of that. */
 #define AG_WAITS(symbol, flush, parameters, ...)              \
@@ -73,6 +110,17 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
             (void)ag_entry_leave(CUDA_SUCCESS);               \
             return ag_replay_late(ag_cu.symbol(__VA_ARGS__)); \
         },                                                    \
+        __VA_ARGS__)
+
+/* The same for a call that has work done, on `stream`, before it returns. */
+#define AG_WAITS_FOR_WORK(symbol, stream, per_thread, flush, parameters, ...) \
+    AG_SUBMITTED(                                                             \
+        symbol, stream, per_thread, parameters,                               \
+        {                                                                     \
+            flush;                                                            \
+            (void)ag_entry_leave(CUDA_SUCCESS);                               \
+            return ag_replay_late(ag_cu.symbol(__VA_ARGS__));                 \
+        },                                                                    \
         __VA_ARGS__)
 
 #endif

@@ -71,6 +71,13 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
     return result;
 }
 
+static void dying(CUstream stream)
+{
+    ag_watch_stream_dying(stream);
+    if (ag_entry_replays_now())
+        ag_replay_stream_dying(stream);
+}
+
 /* A stream that is destroyed while it captures ends the capture. */
 AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
 {
@@ -79,8 +86,7 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
     bool captures;
 
     AG_ENTER(cuStreamDestroy_v2, stream);
-    if (ag_entry_replays_now())
-        ag_replay_stream_dying(stream);
+    dying(stream);
     captures = ag_capture_stream_destroying(stream, &context);
     result = ag_cu.cuStreamDestroy_v2(stream);
     if (captures && ag_capture_stream_destroyed(stream, context, result == CUDA_SUCCESS))
@@ -92,6 +98,7 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
 static void opening(void)
 {
     ag_capture_opening();
+    ag_watch_capture_opening();
     if (ag_entry_replays_now())
         ag_replay_flush_all(AG_FLUSH_CAPTURE);
 }

@@ -18,6 +18,16 @@
         return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
     }
 
+/* The same, of work on a stream. */
+#define NOTED_WORK(how, symbol, per_thread, parameters, ...) \
+    AG_ENTRY CUresult symbol parameters                      \
+    {                                                        \
+        AG_ENTER(symbol, __VA_ARGS__);                       \
+        ag_drain_note_visible(how);                          \
+        ag_watch_work(stream, per_thread);                   \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));    \
+    }
+
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
 #define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                      \
     AG_ENTRY CUresult symbol parameters                                          \
@@ -44,12 +54,12 @@ NOTED(AG_VISIBLE_EXTERNAL, cuImportExternalMemory,
 NOTED(AG_VISIBLE_EXTERNAL, cuImportExternalSemaphore,
       (CUexternalSemaphore * semaphore, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *descriptor),
       semaphore, descriptor)
-NOTED(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources,
-      (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
-      stream)
-NOTED(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources_ptsz,
-      (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
-      stream)
+NOTED_WORK(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources, false,
+           (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
+           stream)
+NOTED_WORK(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources_ptsz, true,
+           (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
+           stream)
 NOTED(AG_VISIBLE_SHARED, cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), handle,
       event)
 NOTED(AG_VISIBLE_SHARED, cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), event,
@@ -61,12 +71,12 @@ NOTED(AG_VISIBLE_SHARED, cuMemExportToShareableHandle,
 NOTED(AG_VISIBLE_SHARED, cuMemImportFromShareableHandle,
       (CUmemGenericAllocationHandle * handle, void *exported, CUmemAllocationHandleType type),
       handle, exported, type)
-NOTED(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback,
-      (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
-      callback, data, flags)
-NOTED(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback_ptsz,
-      (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
-      callback, data, flags)
+NOTED_WORK(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback, false,
+           (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
+           callback, data, flags)
+NOTED_WORK(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback_ptsz, true,
+           (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
+           callback, data, flags)
 NOTED(AG_VISIBLE_HOST_FUNCTION, cuGraphAddHostNode,
       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
        const CUDA_HOST_NODE_PARAMS *parameters),
@@ -95,6 +105,7 @@ static bool take_host_function(CUstream stream, bool per_thread, CUhostFn functi
                                                                                                 \
         AG_ENTER(symbol, stream, function, data);                                               \
         ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);                                        \
+        ag_watch_work(stream, per_thread);                                                      \
         if (take_host_function(stream, per_thread, function, data, &state))                     \
             return ag_entry_leave(CUDA_SUCCESS);                                                \
         return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(stream, function, data))); \

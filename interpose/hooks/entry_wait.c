@@ -3,9 +3,10 @@
 #include "interpose/hooks/entry_replay.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */
-#define MARKS(symbol, per_thread, parameters, ...)                                             \
-    AG_FLUSHES(symbol, ag_replay_flush_stream(stream, per_thread, AG_FLUSH_EVENT), parameters, \
-               __VA_ARGS__)
+#define MARKS(symbol, per_thread, parameters, ...)                                          \
+    AG_FLUSHES_WORK(symbol, stream, per_thread,                                             \
+                    ag_replay_flush_stream(stream, per_thread, AG_FLUSH_EVENT), parameters, \
+                    __VA_ARGS__)
 
 MARKS(cuEventRecord, false, (CUevent event, CUstream stream), event, stream)
 MARKS(cuEventRecord_ptsz, true, (CUevent event, CUstream stream), event, stream)
@@ -17,6 +18,20 @@ MARKS(cuStreamWaitEvent, false, (CUstream stream, CUevent event, unsigned int fl
       flags)
 MARKS(cuStreamWaitEvent_ptsz, true, (CUstream stream, CUevent event, unsigned int flags), stream,
       event, flags)
+
+static void flush_what_is_withheld(void)
+{
+    if (ag_replay_holds())
+        ag_replay_flush_all(AG_FLUSH_CALL);
+}
+
+/* A graph of the program's. */
+#define LAUNCHES(symbol, per_thread)                                      \
+    AG_FLUSHES_WORK(symbol, stream, per_thread, flush_what_is_withheld(), \
+                    (CUgraphExec exec, CUstream stream), exec, stream)
+
+LAUNCHES(cuGraphLaunch, false)
+LAUNCHES(cuGraphLaunch_ptsz, true)
 
 /* The host goes on when this stream is done. What this thread has submitted elsewhere would run
  * meanwhile, so it goes out as well. */

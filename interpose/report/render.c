@@ -374,6 +374,7 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_emit_line(json, 0);
     ag_emit_object(json, "frees");
     ag_render_group_json(json, view->stats, "frees");
+    ag_render_object_json(json, view->stats, 1, "fences", "fences");
     ag_render_object_json(json, view->stats, 1, "drain_reasons", "drains");
     ag_render_object_json(json, view->stats, 1, "barriers_paid", "paid");
     ag_emit_line(json, 1);
@@ -605,6 +606,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_devices(view);
     ag_render_replay_text(text, stats);
     text_group(view, "frees", "frees");
+    text_group(view, "fences", "fences of watched frees");
     text_group(view, "drains", "why frees drained the context");
     text_group(view, "paid", "host waits left pending by ordered frees");
     text_group(view, "cache", "cache of freed blocks");

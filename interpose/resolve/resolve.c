@@ -32,7 +32,9 @@ static bool is_wanted(enum ag_hook hook)
 {
     switch (ag_hook_info(hook)->when) {
     case AG_WHEN_LAUNCHES:
-        return ag_entry_watches_launches() || ag_entry_replays();
+        return ag_entry_watches_launches() || ag_entry_watches_streams() || ag_entry_replays();
+    case AG_WHEN_WORK:
+        return ag_entry_watches_streams() || ag_entry_replays();
     case AG_WHEN_GRAPH:
         return ag_entry_replays();
     default:
@@ -40,12 +42,17 @@ static bool is_wanted(enum ag_hook hook)
     }
 }
 
-/* What is not hooked is only stood in for where streams may be replayed. */
+/* Is what is not hooked stood in for? */
+static bool stands_in(void)
+{
+    return ag_entry_replays() || ag_entry_watches_streams();
+}
+
 static void *by_trampoline(const char *name, void *real)
 {
     void *trampoline;
 
-    if (!ag_entry_replays() || !ag_driver_owns(real))
+    if (!stands_in() || !ag_driver_owns(real))
         return real;
     trampoline = ag_trampoline_of_name(name, real);
     if (trampoline != real) {
@@ -90,7 +97,7 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
         ag_stats_add(AG_STAT_SUBSTITUTED, 1);
         return ag_hook_info(hook)->entry;
     }
-    if (ag_entry_replays())
+    if (stands_in())
         return ag_trampoline_of_address(real);
     hook = name ? ag_hook_by_base(name) : AG_N_HOOKS;
     if (hook != AG_N_HOOKS && is_wanted(hook)) {

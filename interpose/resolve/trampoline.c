@@ -36,8 +36,8 @@ enum {
     N_TRAMPOLINES = N_LISTED + AG_TRAMPOLINE_RESERVE
 };
 
-/* What is to be done beside flushing. */
-enum kind { KIND_PLAIN, KIND_MEMORY, KIND_CODE };
+/* What is to be done beside flushing. Work, or what may be, is watched. */
+enum kind { KIND_PLAIN, KIND_CODE, KIND_WORK, KIND_MEMORY };
 
 static const struct listed {
     const char *name;
@@ -86,10 +86,27 @@ static enum kind kind_of(unsigned number)
     return number < N_LISTED ? listed[number].kind : KIND_MEMORY;
 }
 
+static bool may_be_work(unsigned number)
+{
+    return kind_of(number) >= KIND_WORK;
+}
+
+static bool changes_what_graphs_name(unsigned number)
+{
+    return kind_of(number) == KIND_MEMORY || kind_of(number) == KIND_CODE;
+}
+
 /* Does every call concern us, withheld work or not? */
 static bool always_enters(unsigned number)
 {
-    return kind_of(number) != KIND_PLAIN && ag_entry_replays();
+    return (may_be_work(number) && ag_watch_is_on()) ||
+           (changes_what_graphs_name(number) && ag_entry_replays());
+}
+
+/* Does the program need the trampoline, as things are set? */
+static bool is_needed(unsigned number)
+{
+    return ag_entry_replays() || may_be_work(number);
 }
 
 static void *fill(unsigned number, void *real)
@@ -118,11 +135,11 @@ static void *real_of(unsigned number)
 
 static void before(unsigned number)
 {
-    enum kind kind = kind_of(number);
-
-    if (kind != KIND_PLAIN && ag_entry_replays())
+    if (may_be_work(number))
+        ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
+    if (changes_what_graphs_name(number) && ag_entry_replays())
         ag_copies_forget();
-    if (kind == KIND_CODE && ag_entry_replays())
+    if (kind_of(number) == KIND_CODE && ag_entry_replays())
         ag_replay_forget_code(AG_FLUSH_CODE);
     else if (ag_replay_holds())
         ag_replay_flush_all(AG_FLUSH_CALL);
@@ -171,17 +188,25 @@ void ag_trampoline_index(void)
     ag_trampoline_look_around();
 }
 
-/* Somebody can call the driver without our noticing: from now on nothing is withheld. */
 static void end_replay(const char *why)
+{
+    ag_log_warn("%s: graph replay is off", why);
+    ag_stats_replay(why);
+    ag_replay_stop();
+}
+
+/* Somebody can call the driver without our noticing: from now on nothing is withheld, and frees
+ * wait for no work to order them. */
+static void end(const char *why)
 {
     int depth = ag_entry_depth, saved_errno = errno;
 
     if (atomic_exchange(&over, true))
         return;
-    ag_log_warn("%s: graph replay is off", why);
-    ag_stats_replay(why);
     ag_entry_depth = 1;
-    ag_replay_stop();
+    if (ag_replay_on())
+        end_replay(why);
+    ag_watch_end(why);
     ag_entry_depth = depth;
     errno = saved_errno;
 }
@@ -195,7 +220,7 @@ static void *spare_of(void *real)
         if (atomic_compare_exchange_strong(&reals[i], &there, real) || there == real)
             return thunk(i);
     }
-    end_replay("the driver has more unknown functions than there are trampolines");
+    end("the driver has more unknown functions than there are trampolines");
     return real;
 }
 
@@ -205,14 +230,16 @@ void *ag_trampoline_of_address(void *real)
 
     if (row == n_by_address)
         return spare_of(real);
-    return by_address[row].number == NO_TRAMPOLINE ? real : thunk((unsigned)by_address[row].number);
+    if (by_address[row].number == NO_TRAMPOLINE || !is_needed((unsigned)by_address[row].number))
+        return real;
+    return thunk((unsigned)by_address[row].number);
 }
 
 void *ag_trampoline_of_name(const char *name, void *real)
 {
     for (unsigned i = 0; i < N_LISTED; i++) {
         if (!strcmp(name, listed[i].name))
-            return thunk(i);
+            return is_needed(i) ? thunk(i) : real;
     }
     for (size_t i = 0; i < N_WITHOUT; i++) {
         if (!strcmp(name, no_trampoline[i]))
@@ -246,9 +273,9 @@ void ag_trampoline_look_around(void)
     struct ag_bypass_found found;
     char why[256];
 
-    if (!ag_replay_on() || !ag_bypass_find(judge, &found))
+    if (!(ag_replay_on() || ag_watch_is_on()) || !ag_bypass_find(judge, &found))
         return;
     snprintf(why, sizeof(why), "%s reaches the driver past Allograft (%s)", found.file,
              found.symbol);
-    end_replay(why);
+    end(why);
 }

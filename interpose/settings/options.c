@@ -603,6 +603,14 @@ bool ag_options_may_watch_launches(char **environment)
             (rules && ag_rules_any(rules, ag_rule_watches_launches)));
 }
 
+bool ag_options_may_watch_streams(char **environment)
+{
+    enum ag_free_mode mode = AG_FREE_AUTO;
+
+    READ_VARIABLE(environment, FREE, FREE_MODE, &mode);
+    return !is_disabled(environment) && (mode == AG_FREE_AUTO || names_file(environment));
+}
+
 bool ag_options_may_replay(char **environment)
 {
     struct ag_stream_words streams = {0};

@@ -6,6 +6,7 @@
 
 #include "interpose/report/stats.h"
 #include "policy/order/host_wait.h"
+#include "policy/order/watch.h"
 
 #define BIT(reason) (1u << (reason))
 
@@ -27,6 +28,8 @@ void ag_drain_note_visible(enum ag_visible how)
         return;
     if (atomic_fetch_or_explicit(&reasons, bit, memory_order_seq_cst) & bit)
         return;
+    if (how == AG_VISIBLE_CONTEXTS)
+        ag_watch_end("several contexts are alive");
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
 }
 

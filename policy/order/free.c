@@ -11,6 +11,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
+#include "policy/order/watch.h"
 
 #define PROBE_BYTES 4096u
 
@@ -77,6 +78,7 @@ static CUresult synchronise(struct ag_context *context)
 static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_set_aside)
 {
     uint64_t ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+    uint64_t n_left = ag_watch_draining();
     enum ag_fence_result placed = ag_fence_place_mark(context);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
@@ -91,23 +93,17 @@ static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_s
         return result;
     }
     ag_host_wait_completed(context, ordered);
+    ag_watch_drained(n_left);
     ag_drain_count(why);
     return CUDA_SUCCESS;
 }
 
-CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
+/* The barrier of a free where streams are not watched. */
+static CUresult order_now(struct ag_context *context, bool *ret_set_aside)
 {
-    enum ag_drain why = ag_drain_reason();
-    enum ag_fence_result placed;
+    enum ag_fence_result placed = ag_fence_place_barrier(context);
+    enum ag_drain why;
 
-    *ret_set_aside = false;
-    if (ag_capture_is_open())
-        return free_in_capture(context, ret_set_aside);
-    if (why == AG_DRAIN_NOT && !ag_host_wait_possible())
-        why = AG_DRAIN_NO_THREAD;
-    if (why != AG_DRAIN_NOT)
-        return drain(context, why, ret_set_aside);
-    placed = ag_fence_place_barrier(context);
     if (placed == AG_FENCE_IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
     ag_host_wait_begin(context);
@@ -121,6 +117,60 @@ CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
     ag_stats_add(
         ag_fence_needs_context(context) ? AG_STAT_FREE_CONTEXT_FENCE : AG_STAT_FREE_NULL_STREAM, 1);
     return CUDA_SUCCESS;
+}
+
+/* The work before the last free is done, or a fence is behind it, and no work came since. What
+ * natively waits for nothing only tells of an error. */
+static CUresult nothing_to_order(struct ag_context *context)
+{
+    CUresult result = ag_context_sticky_error(context);
+
+    ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_NOTHING : AG_STAT_FREE_REFUSED, 1);
+    return result;
+}
+
+/* The next work places the fence. Whoever made something visible before that was due has not waited
+ * for this free: so the reasons are asked for again. */
+static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
+{
+    CUresult result = ag_context_init_resources(context);
+    enum ag_drain why;
+
+    if (result == CUDA_SUCCESS)
+        result = ag_context_sticky_error(context);
+    ag_host_wait_begin(context);
+    why = ag_drain_reason();
+    if (why != AG_DRAIN_NOT)
+        return drain(context, why, ret_set_aside);
+    ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_WATCHED : AG_STAT_FREE_REFUSED, 1);
+    return result;
+}
+
+CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
+{
+    enum ag_drain why = ag_drain_reason();
+
+    *ret_set_aside = false;
+    if (ag_capture_is_open())
+        return free_in_capture(context, ret_set_aside);
+    if (why != AG_DRAIN_NOT)
+        return ag_watch_is_clear() && !ag_host_wait_pending() ? nothing_to_order(context)
+                                                              : drain(context, why, ret_set_aside);
+    if (ag_watch_is_clear())
+        return nothing_to_order(context);
+    if (!ag_host_wait_possible())
+        return drain(context, AG_DRAIN_NO_THREAD, ret_set_aside);
+    switch (ag_watch_freed(context)) {
+    case AG_WATCH_NOTHING:
+        return nothing_to_order(context);
+    case AG_WATCH_DUE:
+        return leave_due(context, ret_set_aside);
+    case AG_WATCH_IN_CAPTURE:
+        return free_in_capture(context, ret_set_aside);
+    case AG_WATCH_OFF:
+        break;
+    }
+    return order_now(context, ret_set_aside);
 }
 
 /* --- contexts and streams that come and go --- */
@@ -137,6 +187,7 @@ void ag_free_context_entered(void)
 {
     if (ag_context_count() < 2)
         return;
+    ag_watch_end("several contexts are alive");
     ag_context_each(finish_streams, NULL);
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
     ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
@@ -144,6 +195,7 @@ void ag_free_context_entered(void)
 
 void ag_free_context_gone(struct ag_context *context)
 {
+    ag_watch_context_gone();
     ag_host_wait_context_gone(context);
     ag_capture_context_gone(context);
 }
@@ -173,6 +225,8 @@ static void order_before_nonblocking(struct ag_context *context, void *unused)
 
 void ag_free_nonblocking_created(struct ag_context *context)
 {
+    if (ag_watch_is_on()) /* its first work asks, and barriers are of way (b) */
+        return;
     if (context)
         order_before_nonblocking(context, NULL);
     else
@@ -181,6 +235,7 @@ void ag_free_nonblocking_created(struct ag_context *context)
 
 void ag_free_begin_child(void)
 {
+    ag_watch_begin_child();
     ag_capture_begin_child();
     ag_host_wait_begin_child();
     ag_drain_begin_child();

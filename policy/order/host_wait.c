@@ -13,6 +13,7 @@
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
+#include "policy/order/watch.h"
 
 /* Has a free of this process ever been ordered? Then the helper runs, which completes what is
  * pending at the end. */
@@ -20,8 +21,11 @@ static _Atomic bool ever_ordered;
 
 static bool is_pending(struct ag_context *context, uint64_t *ret_placed)
 {
+    bool is_due = ag_watch_is_due(context); /* asked first: placing it counts in `placed` */
+
     *ret_placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
-    return *ret_placed > atomic_load_explicit(&context->host_waited, memory_order_acquire);
+    return is_due ||
+           *ret_placed > atomic_load_explicit(&context->host_waited, memory_order_acquire);
 }
 
 static bool pending_in(struct ag_context *context)
@@ -62,6 +66,7 @@ static void complete(struct ag_context *context, void *data)
     bool *waited = data;
     uint64_t placed;
 
+    ag_watch_place(context);
     if (!is_pending(context, &placed))
         return;
     (void)ag_fence_wait_on_host(context->barrier.event);
@@ -131,6 +136,7 @@ static void complete_at_exit(struct ag_context *context, void *data)
     uint64_t placed;
     CUresult result;
 
+    ag_watch_place(context);
     if (!is_pending(context, &placed))
         return;
     while ((result = ag_cu.cuEventQuery(context->barrier.event)) == CUDA_ERROR_NOT_READY &&

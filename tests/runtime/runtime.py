@@ -39,8 +39,8 @@ def hooked_symbols(path, when=None):
         return set(re.findall(row, f.read(), re.M))
 
 
-def trampolines(path):
-    row = r"^AG_(?:UNHOOKED\((\w+), TRAMPOLINE|CALL\(\w+, (\w+), [^)]*\bTRAMPOLINE)"
+def trampolines(path, kinds):
+    row = rf"^AG_(?:UNHOOKED\((\w+), TRAMPOLINE(?:{kinds})\b|CALL\(\w+, (\w+), [^)]*\bTRAMPOLINE(?:{kinds})\b)"
     with open(path) as f:
         return {unhooked or called for unhooked, called in re.findall(row, f.read(), re.M)}
 
@@ -176,16 +176,21 @@ def check_same_questions(run, lookups):
 def test(options, directory):
     always = hooked_symbols(options.hooks)
     launches = hooked_symbols(options.hooks, "LAUNCHES")
+    work = hooked_symbols(options.hooks, "WORK")
     graphs = hooked_symbols(options.hooks, "GRAPH")
-    check(always and launches and graphs, "no hooks listed")
+    check(always and launches and work and graphs, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
                                         (13000, None, {"ALLOGRAFT_PREFETCH": "launch"}),
+                                        (13000, None, {"ALLOGRAFT_FREE": "ordered"}),
                                         (13000, None, {"ALLOGRAFT_GRAPH": "all"})):
         run = Run(options, directory, version, settings)
-        replayed = "ALLOGRAFT_GRAPH" in settings
-        hooked = always | (launches if settings else set()) | (graphs if replayed else set())
-        passed = trampolines(options.hooks) if replayed else set()
+        replayed, watched = "ALLOGRAFT_GRAPH" in settings, not settings
+        hooked = always | (launches if watched or replayed or "ALLOGRAFT_PREFETCH" in settings else set())
+        hooked |= (work if watched or replayed else set()) | (graphs if replayed else set())
+        passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE" if replayed else "_WORK|_MEMORY")
+        if not replayed and not watched:
+            passed = set()
         check(run.status == 0, f"the program ended with {run.status}\n{run.output}{run.errors}")
         code = code_of(run, "cudaMalloc")
         check(code != 0 if expected is None else code == expected,

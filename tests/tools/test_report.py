@@ -163,7 +163,7 @@ class Schema(SchemaTest):
             "doors": set(fields["coverage"]["properties"]["doors"]["properties"]),
             "calls": {"substituted", "redirected", "passed"},
             "frees": set(fields["frees"]["properties"])
-                     - {"drain_reasons", "barriers_paid", "pending_peak_bytes"},
+                     - {"fences", "drain_reasons", "barriers_paid", "pending_peak_bytes"},
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
             "async": set(fields["async"]["properties"]),
             "ipc": set(fields["ipc"]["properties"]),
@@ -175,7 +175,7 @@ class Schema(SchemaTest):
         }
         for group, names in counted.items():
             self.assertEqual(names, {key for g, key in rows if g == group}, group)
-        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "drains", "paid", "managed", "pressure",
+        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "fences", "drains", "paid", "managed", "pressure",
                                                                "flushes"})
 
 

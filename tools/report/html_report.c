@@ -292,6 +292,7 @@ static void add_frees(struct ag_text *text, const struct job *job)
     html_card_begin(text, false, "Frees",
                     "Only frees that drained the context made the host wait.");
     add_group(text, job, "frees", "How frees were ordered", "method", "c2");
+    add_group(text, job, "fences", "Fences of watched frees", "kind", "c3");
     add_group(text, job, "drains", "Why frees drained the context", "reason", "c4");
     add_group(text, job, "paid", "When the host waited for ordered frees later", "occasion", "c3");
     html_card_end(text);

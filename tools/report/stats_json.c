@@ -124,6 +124,7 @@ static const json_t *part_of_group(struct reader *reader, const json_t *root, co
     } rows[] = {
         {"doors", "coverage", "doors"},         {"calls", "coverage", NULL},
         {"fallbacks", "coverage", "fallbacks"}, {"drains", "frees", "drain_reasons"},
+        {"fences", "frees", "fences"},
         {"paid", "frees", "barriers_paid"},     {"flushes", "replay", "flushes"},
         {"staging", "replay", "staging"},
     };

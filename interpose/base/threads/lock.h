@@ -15,6 +15,7 @@ enum ag_lock_rank {
     AG_RANK_API,        /* what programs made through the control API */
     AG_RANK_PRIVATE,    /* pools of captures */
     AG_RANK_APP_POOLS,  /* table of the program's pools */
+    AG_RANK_WATCH,      /* which streams got work since the last fence */
     AG_RANK_CACHE,      /* one shard of a cache of freed blocks */
     AG_RANK_LEDGER,     /* one shard of the ledger */
     AG_RANK_BUDGET,     /* memory without an address, on the budget */

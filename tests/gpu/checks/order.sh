@@ -6,10 +6,15 @@ corruption_checks() {
         capture; do
         background check "corruption/can-fail-$s" found_out "$BIN/corruption" "$s" naive
     done
-    background check corruption/blocking holds 'frees.null_stream > 0' 'frees.drained == 0' \
-        'frees.context_fence == 0' -- -- "$BIN/corruption" blocking
-    background check corruption/nonblocking holds 'frees.context_fence > 0' 'frees.drained == 0' \
-        -- -- "$BIN/corruption" nonblocking
+    for s in blocking nonblocking; do
+        background check "corruption/$s" holds 'frees.watched > 0' 'frees.drained == 0' \
+            'frees.null_stream == 0' 'frees.context_fence == 0' -- -- "$BIN/corruption" "$s"
+    done
+    # A barrier at each free, in either way.
+    background check corruption/ordered-blocking holds 'frees.null_stream > 0' 'frees.drained == 0' \
+        'frees.context_fence == 0' -- ALLOGRAFT_FREE=ordered -- "$BIN/corruption" blocking
+    background check corruption/ordered-nonblocking holds 'frees.context_fence > 0' 'frees.drained == 0' \
+        -- ALLOGRAFT_FREE=ordered -- "$BIN/corruption" nonblocking
     for s in per-thread late-stream destroyed-{blocking,nonblocking} graph; do
         background check "corruption/$s" holds 'frees.drained == 0' 'coverage.redirected > 0' \
             -- -- "$BIN/corruption" "$s"
@@ -31,9 +36,8 @@ corruption_checks() {
 # What the report must say about the frees of each scenario.
 order_conditions() {
     case $1 in
-        cross-blocking) printf '%s\n' 'frees.null_stream > 0' 'frees.drained == 0' ;;
-        cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
-            printf '%s\n' 'frees.context_fence > 0' 'frees.drained == 0' ;;
+        cross-blocking | cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
+            printf '%s\n' 'frees.watched > 0' 'frees.drained == 0' ;;
         query-*) printf '%s\n' 'frees.barriers_paid.query > 0' 'frees.drained == 0' ;;
         host-function | stream-callback)
             printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.host_functions > 0' ;;

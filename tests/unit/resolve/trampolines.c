@@ -21,11 +21,12 @@
 #define A_NAME     "cuMemBatchDecompressAsync"
 #define LARGE_NAME "cuStreamBatchMemOp_v2"
 #define ANY_NAME   "cuMemAdvise_v2"
-#define CHAIN_NAME "cuGraphLaunch"
+#define CHAIN_NAME "cuMemcpyPeerAsync"
 #define CODE_NAME  "cuTexRefSetAddress_v2"
 #define PLAIN_NAME "cuGraphUpload"
 #define STILL_NAME "cuCtxGetCurrent"
-#define TWIN_NAME  "cuMemcpyAtoA"         /* at the address of one that is still */
+#define TWIN_NAME  "cuMemcpyAtoA" /* at the address of one that is still */
+#define WORK_NAME  "cuMemcpyAtoH_v2"
 #define GONE_NAME  "cuStreamWriteValue64" /* not in this driver */
 
 /* --- what trampoline.c calls --- */
@@ -37,7 +38,10 @@ _Atomic int ag_entry_replay = AG_REPLAY_NEW;
 _Atomic uint32_t ag_replay_withheld;
 _Atomic uint64_t ag_copies_epoch;
 
-static unsigned starts, flushes, forgets, exits;
+static unsigned starts, flushes, forgets, exits, submits;
+static bool watches_streams;
+struct ag_watch_thread ag_watch_stranger = {.pass = AG_WATCH_ALL};
+_Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
 static bool driver_is_there;
 static bool looks_back; /* a flush takes a backtrace */
 static void *came_back[64];
@@ -130,6 +134,25 @@ enum ag_hook ag_hook_by_name(const char *name)
     return strcmp(name, "cuMemFree_v2") ? AG_N_HOOKS : AG_HOOK_cuMemFree_v2;
 }
 
+bool ag_watch_is_on(void)
+{
+    return watches_streams;
+}
+
+void ag_watch_submits(CUstream stream, bool per_thread)
+{
+    CHECK(ag_watch_number(stream, per_thread) == AG_WATCH_ALL);
+    submits++;
+    work();
+}
+
+void ag_watch_end(const char *why)
+{
+    CHECK(why && ag_entry_depth == 1);
+    watches_streams = false;
+    atomic_store(&ag_watch_stranger.pass, AG_WATCH_ALL);
+}
+
 void ag_replay_stop(void)
 {
     CHECK(ag_entry_depth == 1);
@@ -209,6 +232,14 @@ static CUresult counts(void)
     return CUDA_SUCCESS;
 }
 
+static unsigned work_calls;
+
+static CUresult counts_work(void)
+{
+    work_calls++;
+    return CUDA_SUCCESS;
+}
+
 static CUresult of_others(void)
 {
     return CUDA_ERROR_STUB_LIBRARY;
@@ -230,9 +261,9 @@ void *ag_driver_symbol(const char *name)
 #if defined(__x86_64__)
         {CHAIN_NAME, (void *)tells_chain},
 #endif
-        {CODE_NAME, (void *)counts},       {PLAIN_NAME, (void *)of_others},
-        {STILL_NAME, (void *)spoil},       {"cuCtxGetFlags", (void *)work},
-        {TWIN_NAME, (void *)work},
+        {CODE_NAME, (void *)counts},       {WORK_NAME, (void *)counts_work},
+        {PLAIN_NAME, (void *)of_others},   {STILL_NAME, (void *)spoil},
+        {"cuCtxGetFlags", (void *)work},   {TWIN_NAME, (void *)work},
     };
 
     for (size_t i = 0; i < N_OF(known); i++) {
@@ -250,13 +281,16 @@ void *ag_real_dlsym(void *handle, const char *name)
 
 /* --- the checks --- */
 
+/* As look-ups get it where streams are replayed. */
 static void *trampoline(const char *name)
 {
+    int replay = atomic_exchange(&ag_entry_replay, AG_REPLAY_ON);
     void *real = (void *)name; /* of nobody */
     void *found = ag_trampoline_of_name(name, real);
 
     /* A spare one would be another for another address. */
     CHECK_SAID(found == ag_trampoline_of_name(name, (void *)(name + 1)), "%s", name);
+    atomic_store(&ag_entry_replay, replay);
     return found;
 }
 
@@ -319,6 +353,22 @@ static void call_others(void)
                        "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
     CHECK(found == chain + 0xabcdef);
 #endif
+}
+
+/* Of a stream that nobody knows: each asks, while the thread has no pass for all. */
+static void work_is_seen(void)
+{
+    CUresult (*way)(void) = (CUresult(*)(void))trampoline(WORK_NAME);
+
+    watches_streams = true;
+    CHECK(way() == CUDA_SUCCESS && submits == 0);
+    atomic_store(&ag_watch_stranger.pass, AG_WATCH_NONE);
+    CHECK(way() == CUDA_SUCCESS && submits == 1);
+    atomic_store(&ag_watch_stranger.pass, 4711);
+    CHECK(way() == CUDA_SUCCESS && submits == 2);
+    atomic_store(&ag_watch_stranger.pass, AG_WATCH_ALL);
+    CHECK(way() == CUDA_SUCCESS && submits == 2 && work_calls == 4);
+    watches_streams = false;
 }
 
 static void arguments_arrive(void)
@@ -387,7 +437,7 @@ static void look_ups(void)
     CHECK(ag_trampoline_of_address((void *)spoil) == (void *)spoil);
     CHECK(ag_trampoline_of_address((void *)takes_all) == trampoline(A_NAME));
     CHECK(ag_trampoline_of_address((void *)work) == trampoline(TWIN_NAME));
-    CHECK(trampoline("cuGraphLaunch") != trampoline("cuGraphLaunch_ptsz"));
+    CHECK(trampoline("cuGraphUpload") != trampoline("cuGraphUpload_ptsz"));
 }
 
 #define N_THREADS 4
@@ -480,6 +530,7 @@ static void cost(void)
 int main(void)
 {
     before_the_start();
+    work_is_seen();
     arguments_arrive();
     backtraces_go_through();
     what_code_depends_on();

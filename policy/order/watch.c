@@ -1,0 +1,522 @@
+/* Who submitted where, and placing the fences that are due: see watch.h.
+ *
+ * All state is under one lock, which only the slow path takes. Driver calls are made without it, by
+ * one thread at a time (`placing`), for which the others wait before they submit. No thread has a
+ * pass then, so the fence covers exactly what was submitted before the frees, and perhaps calls that
+ * are under way, which stay noted. */
+#include "policy/order/watch.h"
+
+#include <pthread.h>
+
+#include "interpose/base/arena.h"
+#include "interpose/base/log.h"
+#include "interpose/base/threads/lock.h"
+#include "interpose/base/threads/wait.h"
+#include "interpose/driver/driver.h"
+#include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order/capture.h"
+#include "policy/order/fence.h"
+
+#define NONE      AG_WATCH_NONE
+#define ALL       AG_WATCH_ALL
+#define DESTROYED (AG_WATCH_ALL - 1) /* a stream that is gone: nothing more is submitted there */
+#define NO_WORK   (AG_WATCH_ALL - 2) /* where a fence is placed for another reason */
+
+struct ag_watch_thread ag_watch_stranger;
+_Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
+
+static _Atomic bool on;
+static _Atomic uintptr_t active;  /* what got work since the last fence: a stream, or ALL */
+static _Atomic bool due;          /* a fence, for frees since the last */
+static _Atomic bool being_placed; /* one that was due */
+static _Atomic(struct ag_context *) owner; /* the context in which frees made it due */
+
+static struct {
+    struct ag_lock lock;          /* guards the changes of the above, and all below */
+    struct ag_watch_thread *open; /* threads with a pass */
+    unsigned n_noted;             /* threads that have noted something */
+    uint64_t n_left, n_left_done; /* threads that ended with a note; of them, those fenced since */
+    uint64_t life;                /* notes of another one are of a context that is gone */
+    uintptr_t behind;             /* the only stream behind the last event; NONE: all are */
+    bool placing;
+} watch = {.lock = AG_LOCK_INIT(AG_RANK_WATCH)};
+
+static struct ag_arena threads = AG_ARENA_INIT(struct ag_watch_thread);
+static pthread_key_t key; /* its destructor sees threads end */
+static bool has_key;
+
+static uintptr_t both(uintptr_t a, uintptr_t b)
+{
+    if (a == NONE || b == NONE)
+        return a | b;
+    return a == b ? a : ALL;
+}
+
+/* --- threads; with the lock held --- */
+
+static void set_active(uintptr_t streams)
+{
+    atomic_store_explicit(&active, streams, memory_order_release);
+}
+
+static uintptr_t get_active(void)
+{
+    return atomic_load_explicit(&active, memory_order_relaxed);
+}
+
+static void close_all(void)
+{
+    for (struct ag_watch_thread *thread = watch.open; thread; thread = thread->next) {
+        atomic_store_explicit(&thread->pass, NONE, memory_order_relaxed);
+        thread->is_open = false;
+    }
+    watch.open = NULL;
+}
+
+static uintptr_t noted(const struct ag_watch_thread *own)
+{
+    return own->life == watch.life ? own->noted : NONE;
+}
+
+static void note(struct ag_watch_thread *own, uintptr_t stream)
+{
+    uintptr_t before = noted(own);
+
+    if (before == NONE)
+        watch.n_noted++;
+    own->noted = both(before, stream);
+    own->life = watch.life;
+    set_active(both(get_active(), stream));
+}
+
+/* Behind an event that holds for one stream only, no other passes. */
+static void open_for(struct ag_watch_thread *own, uintptr_t stream)
+{
+    atomic_store_explicit(&own->pass, watch.behind == NONE ? own->noted : stream,
+                          memory_order_relaxed);
+    if (own->is_open)
+        return;
+    own->is_open = true;
+    own->next = watch.open;
+    watch.open = own;
+}
+
+/* The calling thread's notes, and those of the first `n_left` threads that ended, are done with. */
+static void forget(uint64_t n_left)
+{
+    struct ag_watch_thread *own = ag_watch_own;
+
+    if (noted(own) != NONE) {
+        watch.n_noted--;
+        own->noted = NONE;
+    }
+    if (n_left > watch.n_left_done)
+        watch.n_left_done = n_left;
+    if (!watch.n_noted && watch.n_left == watch.n_left_done)
+        set_active(NONE);
+}
+
+static void leave_list(struct ag_watch_thread *own)
+{
+    struct ag_watch_thread **link = &watch.open;
+
+    while (own->is_open && *link != own)
+        link = &(*link)->next;
+    if (own->is_open)
+        *link = own->next;
+    own->is_open = false;
+}
+
+/* --- threads that come and go --- */
+
+static void thread_ends(void *data)
+{
+    struct ag_watch_thread *own = data;
+
+    ag_watch_own = &ag_watch_stranger;
+    ag_lock_take(&watch.lock);
+    leave_list(own);
+    if (noted(own) != NONE) {
+        watch.n_noted--;
+        watch.n_left++;
+    }
+    ag_lock_release(&watch.lock);
+    ag_arena_put(&threads, own);
+}
+
+/* The calling thread's record, or NULL when it can have none. */
+static struct ag_watch_thread *own_record(void)
+{
+    struct ag_watch_thread *fresh;
+
+    if (ag_watch_own != &ag_watch_stranger)
+        return ag_watch_own;
+    fresh = has_key ? ag_arena_get(&threads) : NULL;
+    if (!fresh)
+        return NULL;
+    if (pthread_setspecific(key, fresh)) {
+        ag_arena_put(&threads, fresh);
+        return NULL;
+    }
+    ag_watch_own = fresh;
+    return fresh;
+}
+
+/* --- beginning and end --- */
+
+void ag_watch_begin(void)
+{
+    has_key = has_key || !pthread_key_create(&key, thread_ends);
+    if (!has_key) {
+        ag_watch_never();
+        return;
+    }
+    atomic_store_explicit(&ag_watch_stranger.pass, NONE, memory_order_relaxed);
+    atomic_store_explicit(&on, true, memory_order_release);
+}
+
+void ag_watch_never(void)
+{
+    atomic_store_explicit(&ag_watch_stranger.pass, ALL, memory_order_relaxed);
+}
+
+bool ag_watch_is_on(void)
+{
+    return atomic_load_explicit(&on, memory_order_acquire);
+}
+
+/* --- placing --- */
+
+/* What has to be done before work may go on. */
+struct task {
+    struct ag_context *context;
+    uintptr_t stream; /* an event is recorded there; NONE: a barrier is placed */
+    bool wait_only;   /* all streams are to wait for the event that was recorded before */
+    bool in_capture;  /* one is about to begin: the guard is closed already */
+    uint64_t n_left;
+};
+
+static CUresult record_on(const struct task *task)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(task->context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuEventRecord(task->context->barrier.event, (CUstream)task->stream);
+    ag_context_restore(pushed);
+    ag_stats_add(AG_STAT_WATCH_EVENTS, 1);
+    return result;
+}
+
+static CUresult place_barrier(const struct task *task)
+{
+    struct ag_context *context = task->context;
+    CUresult result = ag_cu.cuCtxRecordEvent(context->handle, context->barrier.event);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuCtxWaitEvent(context->handle, context->barrier.event);
+    ag_stats_add(AG_STAT_WATCH_BARRIERS, 1);
+    return result;
+}
+
+static CUresult make_wait(const struct task *task)
+{
+    ag_stats_add(AG_STAT_WATCH_WAITS, 1);
+    return ag_cu.cuCtxWaitEvent(task->context->handle, task->context->barrier.event);
+}
+
+static CUresult call_driver(const struct task *task)
+{
+    CUresult result = ag_context_init_resources(task->context);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (task->wait_only)
+        return make_wait(task);
+    return task->stream == NONE ? place_barrier(task) : record_on(task);
+}
+
+/* Where no event can be had, the host waits, as the frees would have natively. After an error of the
+ * device nothing is left to be ordered. */
+static void wait_instead(const struct task *task)
+{
+    bool pushed;
+
+    if (ag_context_make_current(task->context, &pushed) == CUDA_SUCCESS)
+        (void)ag_cu.cuCtxSynchronize();
+    ag_context_restore(pushed);
+}
+
+/* While `placing`. False: a capture is open, and nothing was placed. */
+static bool place(const struct task *task)
+{
+    CUresult result;
+
+    if (!task->in_capture && !ag_capture_guard_enter())
+        return false;
+    result = call_driver(task);
+    if (result == CUDA_SUCCESS && !task->wait_only) {
+        atomic_fetch_add_explicit(&task->context->barrier.requested, 1, memory_order_seq_cst);
+        atomic_fetch_add_explicit(&task->context->barrier.placed, 1, memory_order_seq_cst);
+    }
+    if (result != CUDA_SUCCESS)
+        wait_instead(task);
+    if (!task->in_capture)
+        ag_capture_guard_leave();
+    return true;
+}
+
+/* With the lock held, which is let go while another thread places. Nobody submits from then on. */
+static void begin_placing(void)
+{
+    struct ag_wait wait = {0};
+
+    while (watch.placing) {
+        ag_lock_release(&watch.lock);
+        ag_wait_pause(&wait);
+        ag_lock_take(&watch.lock);
+    }
+    watch.placing = true;
+}
+
+/* What work on `stream` needs; frees from now on make the next fence due. False: nothing. */
+static bool next_task(uintptr_t stream, struct task *task)
+{
+    uintptr_t streams = get_active();
+    bool is_due = atomic_load_explicit(&due, memory_order_relaxed);
+    bool alone = (streams == stream || stream == NO_WORK) && streams != ALL && streams != NONE;
+
+    *task = (struct task){.context = atomic_load_explicit(&owner, memory_order_relaxed),
+                          .n_left = watch.n_left};
+    if (is_due)
+        task->stream = alone ? streams : NONE;
+    else if (stream != NO_WORK)
+        task->wait_only = watch.behind != NONE && watch.behind != stream;
+    atomic_store_explicit(&being_placed, is_due, memory_order_seq_cst);
+    atomic_store_explicit(&due, false, memory_order_seq_cst);
+    return is_due || task->wait_only;
+}
+
+static void note_placed(const struct task *task, bool placed)
+{
+    if (!placed) {
+        if (!task->wait_only)
+            atomic_store_explicit(&due, true, memory_order_release);
+        return;
+    }
+    watch.behind = task->stream;
+    if (!task->wait_only)
+        forget(task->n_left);
+}
+
+/* Places what work on `stream` needs, with the lock held before and after. False: in a capture. */
+static bool place_for(uintptr_t stream, bool in_capture)
+{
+    struct task task;
+    bool placed = true;
+
+    begin_placing();
+    if (next_task(stream, &task)) {
+        task.in_capture = in_capture;
+        ag_lock_release(&watch.lock);
+        placed = place(&task);
+        ag_lock_take(&watch.lock);
+        note_placed(&task, placed);
+        atomic_store_explicit(&being_placed, false, memory_order_seq_cst);
+    }
+    watch.placing = false;
+    return placed;
+}
+
+static bool needs_fence(uintptr_t stream)
+{
+    return atomic_load_explicit(&due, memory_order_relaxed) ||
+           (watch.behind != NONE && watch.behind != stream);
+}
+
+/* With the lock held: the thread's work goes on, and is noted. */
+static void let_go_on(struct ag_watch_thread *own, uintptr_t stream)
+{
+    while ((watch.placing || needs_fence(stream)) && place_for(stream, false))
+        ;
+    if (!ag_watch_is_on()) {
+        atomic_store_explicit(&own->pass, ALL, memory_order_relaxed);
+        return;
+    }
+    note(own, stream);
+    if (!needs_fence(stream)) /* in a capture: the next work asks again */
+        open_for(own, stream);
+}
+
+void ag_watch_submits(CUstream handle, bool per_thread)
+{
+    uintptr_t stream = ag_watch_number(handle, per_thread);
+    struct ag_watch_thread *own = own_record();
+
+    if (!own) {
+        ag_watch_end("there was no memory for the record of a thread");
+        return;
+    }
+    ag_lock_take(&watch.lock);
+    let_go_on(own, stream);
+    ag_lock_release(&watch.lock);
+}
+
+/* With `for_all`, every stream is behind the fence afterwards. */
+static void place_now(bool for_all, bool in_capture)
+{
+    ag_lock_take(&watch.lock);
+    (void)place_for(for_all ? ALL : NO_WORK, in_capture);
+    ag_lock_release(&watch.lock);
+}
+
+bool ag_watch_is_due(struct ag_context *context)
+{
+    return (atomic_load_explicit(&due, memory_order_seq_cst) ||
+            atomic_load_explicit(&being_placed, memory_order_seq_cst)) &&
+           atomic_load_explicit(&owner, memory_order_relaxed) == context;
+}
+
+void ag_watch_place(struct ag_context *context)
+{
+    if (ag_watch_is_due(context))
+        place_now(false, false);
+}
+
+void ag_watch_capture_opening(void)
+{
+    if (ag_watch_is_on())
+        place_now(true, true);
+}
+
+/* Nobody has a pass while it ends, so all work waits until what is due is placed. */
+void ag_watch_end(const char *why)
+{
+    if (!ag_watch_is_on())
+        return;
+    ag_lock_take(&watch.lock);
+    if (ag_watch_is_on()) {
+        close_all();
+        atomic_store_explicit(&on, false, memory_order_seq_cst);
+        ag_stats_add(AG_STAT_WATCH_ENDED, 1);
+        ag_log_debug("streams are not watched any more: %s", why);
+    }
+    while (needs_fence(ALL) && place_for(ALL, false))
+        ;
+    ag_watch_never();
+    ag_lock_release(&watch.lock);
+}
+
+/* --- frees --- */
+
+/* With the lock held, inside the capture guard. */
+static enum ag_watch_free make_due(struct ag_context *context)
+{
+    if (!ag_watch_is_on())
+        return AG_WATCH_OFF;
+    atomic_store_explicit(&owner, context, memory_order_relaxed);
+    atomic_store_explicit(&due, true, memory_order_seq_cst);
+    close_all();
+    return AG_WATCH_DUE;
+}
+
+enum ag_watch_free ag_watch_freed(struct ag_context *context)
+{
+    enum ag_watch_free free;
+
+    if (!ag_watch_is_on())
+        return AG_WATCH_OFF;
+    if (ag_watch_is_clear())
+        return AG_WATCH_NOTHING;
+    if (atomic_load_explicit(&due, memory_order_seq_cst))
+        return AG_WATCH_DUE;
+    if (!ag_capture_guard_enter())
+        return AG_WATCH_IN_CAPTURE;
+    ag_lock_take(&watch.lock);
+    free = make_due(context);
+    ag_lock_release(&watch.lock);
+    ag_capture_guard_leave();
+    return free;
+}
+
+bool ag_watch_is_clear(void)
+{
+    return ag_watch_is_on() && atomic_load_explicit(&active, memory_order_acquire) == NONE;
+}
+
+uint64_t ag_watch_draining(void)
+{
+    uint64_t n_left;
+
+    if (!ag_watch_is_on())
+        return 0;
+    ag_lock_take(&watch.lock);
+    n_left = watch.n_left;
+    ag_lock_release(&watch.lock);
+    return n_left;
+}
+
+/* The calling thread has submitted nothing since the drain began, and asks before it does. */
+void ag_watch_drained(uint64_t n_left)
+{
+    if (!ag_watch_is_on())
+        return;
+    ag_lock_take(&watch.lock);
+    forget(n_left);
+    if (ag_watch_own->is_open)
+        atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
+    ag_lock_release(&watch.lock);
+}
+
+/* --- streams and contexts that go --- */
+
+void ag_watch_stream_dying(CUstream stream)
+{
+    uintptr_t number = ag_watch_number(stream, false);
+
+    if (!ag_watch_is_on())
+        return;
+    ag_lock_take(&watch.lock);
+    begin_placing();
+    watch.placing = false;
+    if (get_active() == number)
+        set_active(ALL);
+    if (watch.behind == number)
+        watch.behind = DESTROYED;
+    close_all();
+    ag_lock_release(&watch.lock);
+}
+
+/* With the lock held. */
+static void forget_all(void)
+{
+    close_all();
+    watch.life++;
+    watch.n_noted = 0;
+    watch.n_left_done = watch.n_left;
+    watch.behind = NONE;
+    atomic_store_explicit(&owner, NULL, memory_order_relaxed);
+    atomic_store_explicit(&due, false, memory_order_relaxed);
+    set_active(NONE);
+}
+
+void ag_watch_context_gone(void)
+{
+    ag_lock_take(&watch.lock);
+    forget_all();
+    ag_lock_release(&watch.lock);
+}
+
+void ag_watch_begin_child(void)
+{
+    ag_lock_init(&watch.lock, AG_RANK_WATCH); /* the thread that held it is the parent's */
+    watch.open = NULL;                        /* likewise those with a pass */
+    watch.placing = false;
+    atomic_store_explicit(&being_placed, false, memory_order_relaxed);
+    ag_watch_own->is_open = false;
+    atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
+    forget_all();
+    if (!ag_watch_is_on())
+        ag_watch_never();
+}

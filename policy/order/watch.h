@@ -1,0 +1,112 @@
+/* Watched streams: which streams got work since the last fence, so that a free costs the device
+ * nothing where no order is missing.
+ *
+ * An ordered free (free.h) needs a barrier only if work comes later that must wait for earlier work.
+ * So a free merely makes a fence *due*, and whoever submits the next piece of work places it first:
+ *   - Everything since the last fence went to one stream, and so does the new work: an event is
+ *     recorded there, before the new work, and nobody waits for it yet. Whatever comes to another
+ *     stream later waits for that event alone. Recorded later it would cover too much: the stream
+ *     may by then run a kernel that waits for the other stream.
+ *   - Else: a barrier of the context, one for all frees since the last work.
+ * A free with nothing submitted since the last fence needs none.
+ *
+ * Every thread has a *pass*: the stream that it may submit to without asking, or all. Hooks of work
+ * compare and jump on (ag_watch_passes). A free takes all passes away. A thread without one, or with
+ * other work, calls ag_watch_submits(), which places what is due, notes the stream and gives the
+ * thread its pass.
+ *
+ * A hook that has let a call pass does not learn when the driver has it. So a thread forgets what
+ * it has *noted* only by fences that it places itself: then none of its calls is under way. Of other
+ * threads a fence forgets nothing, and their streams count as used until they place one.
+ *
+ * While a capture is open no fence can be due: frees wait as the driver's own do. What is due as one
+ * begins is placed before. Watching ends for good where work may come past our hooks, or where one
+ * context is not all there is; from then on each free places its barrier at once. */
+#ifndef AG_POLICY_ORDER_WATCH_H
+#define AG_POLICY_ORDER_WATCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interpose/driver/abi.h"
+
+struct ag_context;
+
+/* Streams as numbers: a handle, CU_STREAM_LEGACY for the NULL stream, or one of these. */
+#define AG_WATCH_NONE 0u
+#define AG_WATCH_ALL  UINTPTR_MAX /* several, or one that cannot be told by its handle */
+
+struct ag_watch_thread {
+    _Atomic uintptr_t pass; /* AG_WATCH_NONE: none */
+    uintptr_t noted; /* what it submitted to since its last fence; under the lock, as the rest */
+    uint64_t life;   /* of which context */
+    bool is_open;    /* on the list of those that may have a pass */
+    struct ag_watch_thread *next;
+};
+
+/* Of a thread that has submitted nothing: shared by all such. */
+extern struct ag_watch_thread ag_watch_stranger;
+extern _Thread_local struct ag_watch_thread *ag_watch_own;
+
+static inline uintptr_t ag_watch_number(CUstream stream, bool per_thread)
+{
+    if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread))
+        return AG_WATCH_ALL;
+    return stream ? (uintptr_t)stream : (uintptr_t)CU_STREAM_LEGACY;
+}
+
+/* May the calling thread submit to the stream without ag_watch_submits()? */
+static inline bool ag_watch_passes(CUstream stream, bool per_thread)
+{
+    uintptr_t pass = atomic_load_explicit(&ag_watch_own->pass, memory_order_relaxed);
+
+    return pass == ag_watch_number(stream, per_thread) || pass == AG_WATCH_ALL;
+}
+
+/* Watching begins, before any context exists; without it every thread passes. */
+void ag_watch_begin(void);
+void ag_watch_never(void);
+bool ag_watch_is_on(void);
+/* What is due is placed, and watching ends for good. `why` is logged. */
+void ag_watch_end(const char *why);
+
+/* Before the driver gets work of the calling thread: places what is due. */
+void ag_watch_submits(CUstream stream, bool per_thread);
+/* The same, unless the thread's pass does. */
+static inline void ag_watch_work(CUstream stream, bool per_thread)
+{
+    if (!ag_watch_passes(stream, per_thread))
+        ag_watch_submits(stream, per_thread);
+}
+
+enum ag_watch_free {
+    AG_WATCH_OFF,     /* the free has to place its barrier */
+    AG_WATCH_NOTHING, /* nothing was submitted since the last fence */
+    AG_WATCH_DUE,     /* the next work places it */
+    AG_WATCH_IN_CAPTURE,
+};
+/* Memory of `context` is freed, in order. */
+enum ag_watch_free ag_watch_freed(struct ag_context *context);
+/* Is a fence due in that context? Any thread. */
+bool ag_watch_is_due(struct ag_context *context);
+/* Was nothing submitted since the last fence or drain? */
+bool ag_watch_is_clear(void);
+/* Places what is due, now: the event of the context's barrier covers all frees so far. */
+void ag_watch_place(struct ag_context *context);
+
+/* Around a drain by the calling thread: before its mark is placed, and, with what that returned,
+ * once the host has waited for it. */
+uint64_t ag_watch_draining(void);
+void ag_watch_drained(uint64_t n_left);
+
+/* A capture is about to begin, and ag_capture_opening() was called. */
+void ag_watch_capture_opening(void);
+/* The handle may soon be another stream's. */
+void ag_watch_stream_dying(CUstream stream);
+/* All that was submitted is gone with the context. */
+void ag_watch_context_gone(void);
+/* A forked child has submitted nothing. */
+void ag_watch_begin_child(void);
+
+#endif
