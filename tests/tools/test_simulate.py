@@ -128,7 +128,7 @@ class Reports(Simulate):
         shown = self.shown("report", path)
         self.assertIn(NOTHING, shown)
         self.assertNotIn("time in allocations", shown)
-        self.assertRegex(shown, r"\n    pool +403 +400 .*B +- +-\n")
+        self.assertRegex(shown, r"\n    native +403 +400 .*B +- +-\n")
 
     def test_json(self):
         report, path = self.report()
