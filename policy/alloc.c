@@ -3,12 +3,14 @@
  * An allocation:
  *   1. Which context is current, and what do the settings and the first rule that applies ask for?
  *      decide.c turns that into a placement and a memory descriptor.
+ *      Unless they name a policy, memory is native until churn.c says that it is time for a pool.
  *   2. cache.c may hold a freed block of that descriptor. Else backends/ asks the driver.
  *   3. When memory runs out: pressure.c frees what we hold, and the driver is asked again; then for
  *      a native allocation; then, if ALLOGRAFT_OOM=spill, for memory on the host.
  *   4. ledger.c records the block.
  * A free: ledger.c says whether the block is the program's; order/free.c orders it behind the work
- * that may use it; the block goes into the cache, or back to its pool. */
+ * that may use it; the block goes into the cache, or back to its pool. Native memory goes back to the
+ * driver at once, until churn.c says that it is worth keeping. */
 #include "policy/alloc.h"
 
 #include <sys/prctl.h>
@@ -22,6 +24,7 @@
 #include "policy/backends/managed_pool.h"
 #include "policy/backends/private_pool.h"
 #include "policy/budget.h"
+#include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/decide.h"
 #include "policy/ipc/ipc.h"
@@ -34,7 +37,7 @@
 #include "policy/order/host_wait.h"
 #include "policy/pressure.h"
 
-static struct ag_request_params defaults = {.policy = AG_POLICY_POOL};
+static struct ag_request_params defaults = {.policy = AG_POLICY_AUTO};
 static const struct ag_rules *rules;
 static _Atomic uint64_t n_asked; /* allocations so far, while a rule counts them */
 
@@ -159,15 +162,15 @@ struct plan {
     int rule;
 };
 
-static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement place,
+static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision decision,
                                   const struct ag_request_params *params, size_t bytes)
 {
-    struct ag_mem_desc desc = {.source =
-                                   place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
     CUmemoryPool pool;
 
-    if (place != AG_PLACE_MANAGED)
-        return desc;
+    if (decision.place == AG_PLACE_POOL)
+        return (struct ag_mem_desc){.source = AG_SOURCE_POOL};
+    if (decision.place != AG_PLACE_MANAGED)
+        return (struct ag_mem_desc){.source = decision.keeps ? AG_SOURCE_CACHED : AG_SOURCE_NATIVE};
     return ag_decide_managed(params, bytes,
                              params->backend != AG_MANAGED_PLAIN &&
                                  ag_managed_pool(device, &pool) == CUDA_SUCCESS);
@@ -188,6 +191,17 @@ static void count_fallback(const struct ag_device *device, enum ag_fallback why)
     ag_stats_add(counters[why], 1);
 }
 
+/* Is there a pool for a request of that policy? Makes it when there is to be one. */
+static bool has_pool(struct ag_device *device, enum ag_policy policy)
+{
+    if (policy == AG_POLICY_POOL)
+        return ag_pool_ready(device);
+    if (policy != AG_POLICY_AUTO)
+        return false;
+    ag_churn_allocates(&device->churn);
+    return ag_churn_wants_pool(&device->churn) && ag_pool_ready(device);
+}
+
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
 {
     struct ag_request request = {.capture_open = ag_capture_is_open()};
@@ -199,12 +213,12 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
     if (rules)
         plan.rule = apply_rules(context, bytes, caller, exporter, &params);
     request.exported = exporter && !names_placement(plan.rule);
-    if (!request.capture_open && params.policy == AG_POLICY_POOL)
-        facts.has_pool = ag_pool_ready(context->device);
+    if (!request.capture_open && !request.exported)
+        facts.has_pool = has_pool(context->device, params.policy);
     plan.decision = ag_decide(&request, &facts, params.policy);
     if (plan.decision.fallback != AG_FALLBACK_NONE)
         count_fallback(context->device, plan.decision.fallback);
-    plan.desc = desc_of(context->device, plan.decision.place, &params, bytes);
+    plan.desc = desc_of(context->device, plan.decision, &params, bytes);
     return plan;
 }
 
@@ -227,8 +241,10 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_backend_allocate(context, bytes, desc, &address, &size);
     *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, desc) : NULL;
-    if (*ret_block)
+    if (*ret_block) {
+        ag_budget_note_given(device, desc, size);
         return CUDA_SUCCESS;
+    }
     if (budgeted)
         ag_budget_give(device, bytes);
     if (result != CUDA_SUCCESS)
@@ -247,8 +263,11 @@ static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t
 
     *ret_block = ag_cache_take(&context->cache, size, desc);
     ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
-    if (!*ret_block)
+    if (!*ret_block) {
+        if (desc.source == AG_SOURCE_CACHED)
+            ag_churn_missed(&context->device->churn, size);
         return take_from_driver(context, desc, size, ret_block);
+    }
     result = ag_context_sticky_error(context);
     if (result != CUDA_SUCCESS)
         (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
@@ -268,8 +287,17 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc
     return result;
 }
 
-/* The first rung that holds: as planned; after what we hold went back; natively, for the driver's
- * own allocation has the last word on errors. */
+/* How large a block for `bytes` is: native memory that would not be kept no larger than that, as
+ * others may see its size. */
+static size_t size_of_block(const struct ag_context *context, struct ag_mem_desc desc, size_t bytes)
+{
+    if (desc.source == AG_SOURCE_CACHED && !ag_churn_is_on(&context->device->churn))
+        return bytes;
+    return ag_cache_block_size(bytes);
+}
+
+/* The first rung that holds: as planned; after what we hold went back; natively and of no more than
+ * was asked for, since the driver's own allocation has the last word on errors. */
 static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                struct ag_block **ret_block)
 {
@@ -277,15 +305,16 @@ static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc de
     bool relieved = false, planned = desc.source != AG_SOURCE_NATIVE;
     CUresult result;
 
-    if (planned && (desc.source != AG_SOURCE_POOL || bytes <= context->device->total_bytes)) {
-        result = take(context, desc, ag_cache_block_size(bytes), ret_block);
+    if (planned && (ag_mem_desc_is_managed(desc) || bytes <= context->device->total_bytes)) {
+        result = take(context, desc, size_of_block(context, desc, bytes), ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
             result = take_after_relief(context, desc, bytes, ret_block);
             relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it failed otherwise */
         }
         if (result == CUDA_SUCCESS || result == NO_LEDGER)
             return result;
-        ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
+        if (desc.source != AG_SOURCE_CACHED)
+            ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
     result = take_from_driver(context, native, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && !relieved)
@@ -444,7 +473,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     }
     *ret_address = block->address;
     note_allocated(block, bytes, caller, began);
-    ag_stats_add(block->placement == AG_PLACE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
+    ag_stats_add(block->desc.source == AG_SOURCE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
     if (rules)
         ag_stats_rule_hit(plan.rule, bytes);
     give(block, bytes);
@@ -549,6 +578,15 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 
 /* --- free --- */
 
+/* Of the blocks that leave the cache, those that a pool would have taken back for less. */
+static void count_returned(const struct ag_block *blocks)
+{
+    for (; blocks; blocks = blocks->next) {
+        if (blocks->desc.source == AG_SOURCE_CACHED)
+            ag_churn_returned(&blocks->context->device->churn, blocks->size);
+    }
+}
+
 /* A KEPT block whose users are ordered before now. */
 static void keep_or_release(struct ag_block *block)
 {
@@ -561,6 +599,7 @@ static void keep_or_release(struct ag_block *block)
         out = ag_cache_keep(&context->cache, block, limit);
     if (!out)
         return;
+    count_returned(out);
     out = ag_backend_release(context, out, UINT64_MAX);
     while (out) { /* not now: over the limit, until they can go */
         struct ag_block *next = out->next;
@@ -602,7 +641,7 @@ void ag_alloc_capture_closed(void)
     }
 }
 
-/* Pool and managed memory. */
+/* Memory that is kept, or goes back in the order of a stream of ours. */
 static CUresult free_ordered(struct ag_block *block)
 {
     bool aside;
@@ -627,20 +666,41 @@ static CUresult free_native(struct ag_block *block)
     result = ag_cu.cuMemFree_v2(copy.address);
     if (result == CUDA_SUCCESS) {
         ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
     block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
-    if (block)
+    if (block) {
+        block->export_number = copy.export_number;
         ag_ledger_give(block, copy.requested);
+    }
     return result;
+}
+
+/* Is the block the driver's again as soon as the program frees it? What the driver gave a handle of
+ * never becomes anybody else's; what the cache has no room for, or no request, would only be ordered
+ * in vain. */
+static bool is_freed_natively(struct ag_block *block)
+{
+    struct ag_device *device = block->context->device;
+
+    if (block->desc.source != AG_SOURCE_CACHED)
+        return block->desc.source == AG_SOURCE_NATIVE;
+    if (!ag_churn_keeps(&device->churn) || ag_cache_block_size(block->size) != block->size ||
+        atomic_load_explicit(&block->export_number, memory_order_relaxed))
+        return true;
+    if (block->size <= ag_pressure_cache_limit(device))
+        return false;
+    ag_churn_returned(&device->churn, block->size);
+    return true;
 }
 
 /* `block` is KEPT and the caller's; the program's again when the free is refused. */
 static CUresult free_block(struct ag_block *block)
 {
-    bool native = block->desc.source == AG_SOURCE_NATIVE;
+    bool native = is_freed_natively(block);
     size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     CUresult result;
 
@@ -679,6 +739,7 @@ void ag_alloc_pool_ended(struct ag_block *blocks)
             (void)ag_cu.cuMemFree_v2(copy.address);
         ag_context_restore(pushed);
         ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
     }
     ag_capture_restore(mode);
 }
@@ -724,6 +785,11 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
     bool plain = block->desc.source == AG_SOURCE_PLAIN;
     CUresult result = CUDA_SUCCESS;
 
+    /* The driver may lock up over native memory and a stream that is not done (580.159), as natively
+     * it is after a cudaFree. */
+    if (!ag_mem_desc_is_managed(block->desc) && block->desc.source != AG_SOURCE_POOL &&
+        ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     ag_ledger_remove(block);
     if (!plain)
         return free_async(address, stream);
@@ -762,6 +828,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         (void)ag_ipc_freed(&copy);
         if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
         note_freed(&freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;

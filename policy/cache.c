@@ -44,10 +44,23 @@ void ag_cache_init(struct ag_cache *cache)
         ag_lock_init(&cache->shards[i].lock, AG_RANK_CACHE);
 }
 
+static void account_native(struct ag_cache_shard *shard, const struct ag_block *block, bool in)
+{
+    bool small = block->size < AG_NATIVE_PAGE;
+    _Atomic uint64_t *sum = small ? &shard->small_native : &shard->page_ends;
+    uint64_t bytes = small ? block->size : -block->size % AG_NATIVE_PAGE;
+
+    if (block->desc.source == AG_SOURCE_CACHED)
+        atomic_store_explicit(
+            sum, atomic_load_explicit(sum, memory_order_relaxed) + (in ? bytes : -bytes),
+            memory_order_relaxed);
+}
+
 static void account_out(struct ag_cache *cache, struct ag_cache_shard *shard,
                         struct ag_block *block)
 {
     shard->bytes -= block->size;
+    account_native(shard, block, false);
     ag_level_subtract(&cache->bytes, block->size);
     if (ag_mem_desc_is_on_device(block->desc))
         ag_level_subtract(&cache->device_bytes, block->size);
@@ -58,6 +71,7 @@ static void account_in(struct ag_cache *cache, struct ag_cache_shard *shard, str
     uint64_t peak;
 
     shard->bytes += block->size;
+    account_native(shard, block, true);
     ag_level_add(&cache->bytes, block->size);
     if (ag_mem_desc_is_on_device(block->desc))
         ag_level_add(&cache->device_bytes, block->size);
@@ -190,6 +204,18 @@ static struct ag_block *evict_from_all(struct ag_cache *cache, uint64_t bytes, e
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes)
 {
     return evict_from_all(cache, bytes, DEVICE_BLOCKS);
+}
+
+uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small)
+{
+    uint64_t small = 0, ends = 0, bytes = ag_level_current(&cache->device_bytes);
+
+    for (unsigned i = 0; i < AG_CACHE_SHARDS; i++) {
+        small += atomic_load_explicit(&cache->shards[i].small_native, memory_order_relaxed);
+        ends += atomic_load_explicit(&cache->shards[i].page_ends, memory_order_relaxed);
+    }
+    *ret_small = small;
+    return (bytes > small ? bytes - small : 0) + ends;
 }
 
 struct ag_block *ag_cache_empty(struct ag_cache *cache)

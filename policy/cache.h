@@ -24,6 +24,9 @@ struct ag_block;
 struct ag_cache_shard {
     struct ag_lock lock; /* guards the bins */
     uint64_t bytes;
+    /* Of them, native blocks smaller than a page of the driver; and by how much larger ones fall
+     * short of whole pages. */
+    _Atomic uint64_t small_native, page_ends;
     struct ag_block *bins[AG_CACHE_BINS]; /* linked by ag_block.next, most recently freed first */
 };
 
@@ -47,6 +50,9 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
 /* Takes out blocks that take room on the device until they have at least `bytes` together; linked
  * by ->next. */
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
+/* How much of the device would be free if the driver had the cache's blocks back, but for native
+ * ones that share pages: *ret_small bytes. */
+uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small);
 /* Empties the cache; all blocks linked by ->next. */
 struct ag_block *ag_cache_empty(struct ag_cache *cache);
 

@@ -419,6 +419,39 @@ uint64_t ag_device_cached(struct ag_device *device)
     return cached.bytes;
 }
 
+struct room {
+    struct ag_device *device;
+    uint64_t bytes, small;
+};
+
+static void add_room(struct ag_context *context, void *data)
+{
+    struct room *room = data;
+    uint64_t small;
+
+    if (context->device != room->device)
+        return;
+    room->bytes += ag_cache_room(&context->cache, &small);
+    room->small += small;
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + AG_NATIVE_PAGE - 1) / AG_NATIVE_PAGE * AG_NATIVE_PAGE;
+}
+
+uint64_t ag_device_cached_room(struct ag_device *device)
+{
+    struct room room = {.device = device};
+    uint64_t taken;
+
+    ag_context_each(add_room, &room);
+    taken = atomic_load_explicit(&device->small_native, memory_order_relaxed);
+    if (taken > room.small) /* as long as one of them is in use, its page is */
+        return room.bytes + whole_pages(taken) - whole_pages(taken - room.small);
+    return room.bytes + whole_pages(taken);
+}
+
 CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed)
 {
     CUcontext current = NULL;

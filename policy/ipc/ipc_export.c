@@ -300,7 +300,10 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
     struct ag_block block;
 
     ag_drain_note_visible(AG_VISIBLE_SHARED);
+    ag_answer_note_exported(address);
     if (!handle || !ag_answer_redirected(address, &block))
+        return ag_cu.cuIpcGetMemHandle(handle, address);
+    if (block.desc.source == AG_SOURCE_CACHED)
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {
         say_not_exported(ag_mem_desc_is_managed(block.desc));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Writes copies of sources of the library with the mistakes of replay_mutants.txt in them, of which
+# Writes copies of sources of the library with the mistakes of replay_mutants.txt or policy_mutants.txt in them, of which
 # the variable DIFF_MUTANT switches one on. The number of a mistake is its place in the list, from 1.
 #
 #   mutate.py --files LIST              the sources that have any

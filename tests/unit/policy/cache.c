@@ -119,6 +119,53 @@ static void serves(void)
     free(cache);
 }
 
+/* Native memory and memory of a pool serve the same requests; nothing else serves them. */
+static void native_and_pool(void)
+{
+    const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED},
+                             native = {.source = AG_SOURCE_NATIVE},
+                             plain = {.source = AG_SOURCE_PLAIN};
+    struct ag_cache *cache = new_cache();
+    struct ag_block *a = block_of(MIB), *b = block_of(MIB);
+
+    b->desc = cached;
+    CHECK(!ag_cache_keep(cache, a, GIB) && !ag_cache_keep(cache, b, GIB));
+    CHECK(!ag_cache_take(cache, MIB, native) && !ag_cache_take(cache, MIB, plain));
+    CHECK(ag_cache_take(cache, MIB, desc) == b && ag_cache_take(cache, MIB, cached) == a);
+    free(a);
+    free(b);
+    free(cache);
+}
+
+/* Of native memory, small blocks share pages and large ones fill them up. */
+static void room(void)
+{
+    static const struct {
+        size_t size;
+        enum ag_source source;
+        uint64_t room, small;
+    } cases[] = {
+        {512, AG_SOURCE_CACHED, 0, 512},         {MIB, AG_SOURCE_CACHED, 0, MIB},
+        {2 * MIB, AG_SOURCE_CACHED, 2 * MIB, 0}, {3 * MIB, AG_SOURCE_CACHED, 4 * MIB, 0},
+        {3 * MIB, AG_SOURCE_POOL, 3 * MIB, 0},   {MIB, AG_SOURCE_POOL, MIB, 0},
+    };
+    struct ag_cache *cache = new_cache();
+    uint64_t sum = 0, small_sum = 0, small;
+
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        struct ag_block *block = block_of(cases[i].size);
+
+        block->desc.source = (uint8_t)cases[i].source;
+        CHECK(!ag_cache_keep(cache, block, GIB));
+        sum += cases[i].room;
+        small_sum += cases[i].small;
+        CHECK_SAID(ag_cache_room(cache, &small) == sum && small == small_sum, "case %zu", i);
+    }
+    let_go(ag_cache_evict(cache, UINT64_MAX));
+    CHECK(ag_cache_room(cache, &small) == 0 && small == 0);
+    free(cache);
+}
+
 /* For every class of sizes: a block put in under its own size is found again. */
 static void finds_every_size(void)
 {
@@ -254,6 +301,8 @@ int main(void)
 {
     sizes_fit();
     serves();
+    native_and_pool();
+    room();
     finds_every_size();
     limit_holds();
     edges_of_the_limit();
