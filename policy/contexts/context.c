@@ -408,7 +408,7 @@ static void add_cached(struct ag_context *context, void *data)
     struct cached *cached = data;
 
     if (context->device == cached->device)
-        cached->bytes += ag_level_current(&context->cache.device_bytes);
+        cached->bytes += ag_cache_device_bytes(&context->cache);
 }
 
 uint64_t ag_device_cached(struct ag_device *device)
