@@ -24,8 +24,9 @@ enum ag_block_state {
     AG_BLOCK_FOREIGN, /* another process', opened by the program, which cannot free it (ipc.h) */
 };
 
+/* Lines of its own: threads at neighbouring blocks do not wait for each other. */
 struct ag_block {
-    struct ag_block *next; /* list of whoever holds it while KEPT */
+    _Alignas(64) struct ag_block *next; /* list of whoever holds it while KEPT */
     CUdeviceptr address;
     size_t size;                /* bytes the driver gave */
     _Atomic size_t requested;   /* bytes the program asked for */
