@@ -16,6 +16,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
 #include "policy/backends/backend.h"
@@ -30,6 +31,7 @@
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
 #include "policy/order/capture.h"
+#include "policy/order/drain.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
 #include "policy/pressure.h"
@@ -50,18 +52,23 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
 
 /* --- counters and trace --- */
 
-static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller,
-                           uint64_t began)
+/* For the trace. Calls are timed while it is on, but not one that began before that. */
+static uint64_t began_of(const struct ag_timed *timed)
 {
-    uint64_t ticks = ag_clock_ticks() - began;
+    return timed->began ? timed->began : ag_clock_ticks();
+}
+
+static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller)
+{
+    struct ag_timed timed = ag_timing_end();
     int device = block->context->device->ordinal;
 
-    ag_stats_allocated(device, block->placement, bytes, ticks);
+    ag_stats_allocated(device, block->placement, bytes, timed.sum);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_ALLOC,
-            .ticks = began,
-            .duration = ticks,
+            .ticks = began_of(&timed),
+            .duration = timed.ticks,
             .device = (int16_t)device,
             .placement = (uint8_t)block->placement,
             .address = block->address,
@@ -71,14 +78,16 @@ static void note_allocated(const struct ag_block *block, size_t bytes, const voi
 }
 
 static void note_failed(int device, enum ag_placement place, size_t bytes, const void *caller,
-                        uint64_t began, CUresult result)
+                        CUresult result)
 {
+    struct ag_timed timed = ag_timing_end();
+
     ag_stats_failed(device, place);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_FAILED,
-            .ticks = began,
-            .duration = ag_clock_ticks() - began,
+            .ticks = began_of(&timed),
+            .duration = timed.ticks,
             .device = (int16_t)device,
             .placement = (uint8_t)place,
             .size = bytes,
@@ -93,22 +102,20 @@ struct freed {
     size_t bytes;
     CUstream stream;
     const void *caller;
-    uint64_t began; /* 0: nobody waited */
     int device;
     enum ag_placement place;
-    uint16_t code; /* of the trace */
+    uint16_t code;         /* of the trace */
+    struct ag_timed timed; /* nothing: nobody waited */
 };
 
 static void note_freed(const struct freed *freed)
 {
-    uint64_t now = ag_clock_ticks(), began = freed->began ? freed->began : now;
-
-    ag_stats_freed(freed->device, freed->place, freed->bytes, now - began);
+    ag_stats_freed(freed->device, freed->place, freed->bytes, freed->timed.sum);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_FREE,
-            .ticks = began,
-            .duration = now - began,
+            .ticks = began_of(&freed->timed),
+            .duration = freed->timed.ticks,
             .device = (int16_t)freed->device,
             .placement = (uint8_t)freed->place,
             .address = freed->address,
@@ -222,6 +229,7 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
     size_t size;
     CUresult result;
 
+    ag_timing_is_slow();
     if (budgeted && !ag_budget_take(device, bytes) &&
         (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -423,12 +431,13 @@ static CUresult allocate_planned(struct ag_context *context, size_t bytes, const
 
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
-    uint64_t began = ag_clock_ticks();
-    struct ag_context *context = ag_context_current();
+    struct ag_context *context;
     struct ag_block *block = NULL;
     struct plan plan;
     CUresult result;
 
+    ag_timing_begin();
+    context = ag_context_current();
     if (!ret_address || !bytes || !context) {
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
@@ -439,11 +448,11 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
         note_failed(context->device->ordinal, ag_mem_desc_placement(plan.desc), bytes, caller,
-                    began, result);
+                    result);
         return result;
     }
     *ret_address = block->address;
-    note_allocated(block, bytes, caller, began);
+    note_allocated(block, bytes, caller);
     ag_stats_add(block->placement == AG_PLACE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
     if (rules)
         ag_stats_rule_hit(plan.rule, bytes);
@@ -554,13 +563,14 @@ static void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
     enum ag_ipc_sharing sharing = ag_ipc_hold(block);
-    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? ag_pressure_cache_limit(context->device) : 0;
+    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? context->device->cache_limit : 0;
     struct ag_block *out = NULL;
 
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
         out = ag_cache_keep(&context->cache, block, limit);
     if (!out)
         return;
+    ag_timing_is_slow();
     out = ag_backend_release(context, out, UINT64_MAX);
     while (out) { /* not now: over the limit, until they can go */
         struct ag_block *next = out->next;
@@ -606,8 +616,11 @@ void ag_alloc_capture_closed(void)
 static CUresult free_ordered(struct ag_block *block)
 {
     bool aside;
-    CUresult result = ag_free_order(block->context, &aside);
+    CUresult result;
 
+    if (ag_drain_reason() != AG_DRAIN_NOT || ag_capture_is_open())
+        ag_timing_is_slow();
+    result = ag_free_order(block->context, &aside);
     if (result != CUDA_SUCCESS)
         return result;
     if (aside)
@@ -623,6 +636,7 @@ static CUresult free_native(struct ag_block *block)
     struct ag_block copy = *block;
     CUresult result;
 
+    ag_timing_is_slow();
     ag_ledger_remove(block);
     result = ag_cu.cuMemFree_v2(copy.address);
     if (result == CUDA_SUCCESS) {
@@ -685,12 +699,13 @@ void ag_alloc_pool_ended(struct ag_block *blocks)
 
 CUresult ag_free(CUdeviceptr address, const void *caller)
 {
-    struct freed freed = {.address = address, .caller = caller, .began = ag_clock_ticks()};
+    struct freed freed = {.address = address, .caller = caller};
     struct ag_block *block;
     enum ag_claim claim;
     CUresult result;
     struct ag_device *device;
 
+    ag_timing_begin();
     if (!address)
         return ag_cu.cuMemFree_v2(address);
     claim = ag_ledger_claim(address, &block);
@@ -710,6 +725,7 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     result = block->private_pool ? free_private(block) : free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
+    freed.timed = ag_timing_end();
     note_freed(&freed);
     ag_spill_move_back(device);
     return result;

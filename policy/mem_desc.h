@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "interpose/report/stats.h"
 #include "interpose/settings/rules.h"
@@ -26,6 +27,8 @@ struct ag_mem_desc {
     bool spilled; /* what did not fit */
 };
 
+_Static_assert(sizeof(struct ag_mem_desc) == 8, "it has no gaps");
+
 static inline bool ag_mem_desc_is_managed(struct ag_mem_desc desc)
 {
     return desc.source >= AG_SOURCE_PLAIN;
@@ -40,9 +43,7 @@ static inline bool ag_mem_desc_is_on_device(struct ag_mem_desc desc)
 
 static inline bool ag_mem_desc_same(struct ag_mem_desc a, struct ag_mem_desc b)
 {
-    return a.source == b.source && a.prefer == b.prefer && a.access == b.access &&
-           a.prefetch == b.prefetch && a.node == b.node && a.read_mostly == b.read_mostly &&
-           a.spilled == b.spilled;
+    return !memcmp(&a, &b, sizeof(a)); /* one word, without gaps */
 }
 
 /* Where the report counts it. */

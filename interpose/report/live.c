@@ -13,12 +13,7 @@
 
 #include "interpose/base/threads/lock.h"
 
-/* Allowances are kept as 2^63 more, so that 0, where all slots begin, allows nothing. */
-#define BIAS (1ull << 63)
-
-static struct {
-    _Alignas(64) _Atomic uint64_t biased[AG_STATS_DEVICES][AG_N_PLACEMENTS];
-} allowances[AG_SLOTS];
+struct ag_live_allowances ag_live_allowances[AG_SLOTS];
 
 static struct {
     struct ag_lock lock; /* guards every change of allowances, and of peaks */
@@ -42,7 +37,8 @@ static uint64_t freed_of(struct ag_place_stats *counts)
 
 static void allow(unsigned slot, unsigned row, enum ag_placement place, uint64_t biased)
 {
-    atomic_store_explicit(&allowances[slot].biased[row][place], biased, memory_order_seq_cst);
+    atomic_store_explicit(&ag_live_allowances[slot].biased[row][place], biased,
+                          memory_order_seq_cst);
 }
 
 /* The balances of all slots, and their sum. The allowances are withdrawn. Returns how many. */
@@ -76,48 +72,30 @@ static void recount(unsigned row, enum ag_placement place)
     if ((int64_t)sum > (int64_t)atomic_load_explicit(peak, memory_order_relaxed))
         atomic_store_explicit(peak, sum, memory_order_relaxed);
     for (unsigned i = 0; i < n; i++)
-        allow(i, row, place, balances[i] + BIAS);
+        allow(i, row, place, balances[i] + AG_LIVE_BIAS);
     live.granted[row][place] = sum;
 }
 
-/* The slot's balance is above its allowance. */
-static void ask(unsigned slot, unsigned row, enum ag_placement place)
+void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
 {
     struct ag_place_stats *counts = counts_of(slot, row, place);
     uint64_t peak, had, balance, wanted, granted;
 
     ag_lock_take(&live.lock);
-    had = atomic_load_explicit(&allowances[slot].biased[row][place], memory_order_relaxed);
+    had = atomic_load_explicit(&ag_live_allowances[slot].biased[row][place], memory_order_relaxed);
     balance = allocated_of(counts) - freed_of(counts);
-    wanted = had ? balance + BIAS - had : balance;
+    wanted = had ? balance + AG_LIVE_BIAS - had : balance;
     granted = live.granted[row][place] + wanted;
     peak = atomic_load_explicit(&ag_stats.peak_bytes[row][place], memory_order_relaxed);
     if (had && (int64_t)wanted <= 0) {
         /* another thread of the slot has asked, or has freed meanwhile */
     } else if ((int64_t)granted <= (int64_t)peak) {
-        allow(slot, row, place, balance + BIAS);
+        allow(slot, row, place, balance + AG_LIVE_BIAS);
         live.granted[row][place] = granted;
     } else {
         recount(row, place);
     }
     ag_lock_release(&live.lock);
-}
-
-void ag_live_add(unsigned slot, unsigned row, enum ag_placement place, uint64_t bytes)
-{
-    struct ag_place_stats *counts = counts_of(slot, row, place);
-    uint64_t allocated =
-        atomic_fetch_add_explicit(&counts->alloc_bytes, bytes, memory_order_seq_cst) + bytes;
-    uint64_t balance = allocated - freed_of(counts);
-
-    if (balance + BIAS >
-        atomic_load_explicit(&allowances[slot].biased[row][place], memory_order_seq_cst))
-        ask(slot, row, place);
-}
-
-void ag_live_subtract(unsigned slot, unsigned row, enum ag_placement place, uint64_t bytes)
-{
-    ag_stats_count(slot, &counts_of(slot, row, place)->freed_bytes, bytes);
 }
 
 /* What was freed is read first: the answer may be too high by what comes and goes meanwhile, and is
@@ -134,7 +112,7 @@ uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placemen
 
 void ag_live_reset(void)
 {
-    memset(allowances, 0, sizeof(allowances));
+    memset(ag_live_allowances, 0, sizeof(ag_live_allowances));
     memset(live.granted, 0, sizeof(live.granted));
 }
 

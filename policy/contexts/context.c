@@ -13,6 +13,7 @@
 #include "policy/contexts/green_context.h"
 #include "policy/order/drain.h"
 #include "policy/order/free.h"
+#include "policy/pressure.h"
 
 #define VISIT_NS 1000000000u
 
@@ -77,6 +78,7 @@ static void describe_device(struct ag_device *device, int ordinal)
     (void)ag_cu.cuDeviceGetName(device->name, sizeof(device->name) - 1, ordinal);
     device->total_bytes = total;
     device->limit = ag_budget_of(total);
+    device->cache_limit = ag_pressure_cache_limit(device);
     device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
                         ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
                         ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
