@@ -9,8 +9,8 @@
  *      a native allocation; then, if ALLOGRAFT_OOM=spill, for memory on the host.
  *   4. ledger.c records the block.
  * A free: ledger.c says whether the block is the program's; order/free.c orders it behind the work
- * that may use it; the block goes into the cache, or back to its pool. Native memory goes back to the
- * driver at once, until churn.c says that it is worth keeping. */
+ * that may use it; the block goes into the cache, or back to its pool. Native memory goes back to
+ * the driver at once, until churn.c says that it is worth keeping. */
 #include "policy/alloc.h"
 
 #include <sys/prctl.h>
@@ -18,6 +18,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
 #include "policy/backends/backend.h"
@@ -33,6 +34,7 @@
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
 #include "policy/order/capture.h"
+#include "policy/order/drain.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
 #include "policy/pressure.h"
@@ -53,18 +55,23 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
 
 /* --- counters and trace --- */
 
-static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller,
-                           uint64_t began)
+/* For the trace. Calls are timed while it is on, but not one that began before that. */
+static uint64_t began_of(const struct ag_timed *timed)
 {
-    uint64_t ticks = ag_clock_ticks() - began;
+    return timed->began ? timed->began : ag_clock_ticks();
+}
+
+static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller)
+{
+    struct ag_timed timed = ag_timing_end();
     int device = block->context->device->ordinal;
 
-    ag_stats_allocated(device, block->placement, bytes, ticks);
+    ag_stats_allocated(device, block->placement, bytes, timed.sum);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_ALLOC,
-            .ticks = began,
-            .duration = ticks,
+            .ticks = began_of(&timed),
+            .duration = timed.ticks,
             .device = (int16_t)device,
             .placement = (uint8_t)block->placement,
             .address = block->address,
@@ -74,14 +81,16 @@ static void note_allocated(const struct ag_block *block, size_t bytes, const voi
 }
 
 static void note_failed(int device, enum ag_placement place, size_t bytes, const void *caller,
-                        uint64_t began, CUresult result)
+                        CUresult result)
 {
+    struct ag_timed timed = ag_timing_end();
+
     ag_stats_failed(device, place);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_FAILED,
-            .ticks = began,
-            .duration = ag_clock_ticks() - began,
+            .ticks = began_of(&timed),
+            .duration = timed.ticks,
             .device = (int16_t)device,
             .placement = (uint8_t)place,
             .size = bytes,
@@ -96,22 +105,20 @@ struct freed {
     size_t bytes;
     CUstream stream;
     const void *caller;
-    uint64_t began; /* 0: nobody waited */
     int device;
     enum ag_placement place;
-    uint16_t code; /* of the trace */
+    uint16_t code;         /* of the trace */
+    struct ag_timed timed; /* nothing: nobody waited */
 };
 
 static void note_freed(const struct freed *freed)
 {
-    uint64_t now = ag_clock_ticks(), began = freed->began ? freed->began : now;
-
-    ag_stats_freed(freed->device, freed->place, freed->bytes, now - began);
+    ag_stats_freed(freed->device, freed->place, freed->bytes, freed->timed.sum);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_FREE,
-            .ticks = began,
-            .duration = now - began,
+            .ticks = began_of(&freed->timed),
+            .duration = freed->timed.ticks,
             .device = (int16_t)freed->device,
             .placement = (uint8_t)freed->place,
             .address = freed->address,
@@ -236,6 +243,7 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
     size_t size;
     CUresult result;
 
+    ag_timing_is_slow();
     if (budgeted && !ag_budget_take(device, bytes) &&
         (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -452,12 +460,13 @@ static CUresult allocate_planned(struct ag_context *context, size_t bytes, const
 
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
-    uint64_t began = ag_clock_ticks();
-    struct ag_context *context = ag_context_current();
+    struct ag_context *context;
     struct ag_block *block = NULL;
     struct plan plan;
     CUresult result;
 
+    ag_timing_begin();
+    context = ag_context_current();
     if (!ret_address || !bytes || !context) {
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
@@ -468,11 +477,11 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
         note_failed(context->device->ordinal, ag_mem_desc_placement(plan.desc), bytes, caller,
-                    began, result);
+                    result);
         return result;
     }
     *ret_address = block->address;
-    note_allocated(block, bytes, caller, began);
+    note_allocated(block, bytes, caller);
     ag_stats_add(block->desc.source == AG_SOURCE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
     if (rules)
         ag_stats_rule_hit(plan.rule, bytes);
@@ -592,7 +601,7 @@ static void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
     enum ag_ipc_sharing sharing = ag_ipc_hold(block);
-    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? ag_pressure_cache_limit(context->device) : 0;
+    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? context->device->cache_limit : 0;
     struct ag_block *out = NULL;
 
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
@@ -600,6 +609,7 @@ static void keep_or_release(struct ag_block *block)
     if (!out)
         return;
     count_returned(out);
+    ag_timing_is_slow();
     out = ag_backend_release(context, out, UINT64_MAX);
     while (out) { /* not now: over the limit, until they can go */
         struct ag_block *next = out->next;
@@ -662,6 +672,7 @@ static CUresult free_native(struct ag_block *block)
     struct ag_block copy = *block;
     CUresult result;
 
+    ag_timing_is_slow();
     ag_ledger_remove(block);
     result = ag_cu.cuMemFree_v2(copy.address);
     if (result == CUDA_SUCCESS) {
@@ -680,8 +691,8 @@ static CUresult free_native(struct ag_block *block)
 }
 
 /* Is the block the driver's again as soon as the program frees it? What the driver gave a handle of
- * never becomes anybody else's; what the cache has no room for, or no request, would only be ordered
- * in vain. */
+ * never becomes anybody else's; what the cache has no room for, or no request, would only be
+ * ordered in vain. */
 static bool is_freed_natively(struct ag_block *block)
 {
     struct ag_device *device = block->context->device;
@@ -746,12 +757,13 @@ void ag_alloc_pool_ended(struct ag_block *blocks)
 
 CUresult ag_free(CUdeviceptr address, const void *caller)
 {
-    struct freed freed = {.address = address, .caller = caller, .began = ag_clock_ticks()};
+    struct freed freed = {.address = address, .caller = caller};
     struct ag_block *block;
     enum ag_claim claim;
     CUresult result;
     struct ag_device *device;
 
+    ag_timing_begin();
     if (!address)
         return ag_cu.cuMemFree_v2(address);
     claim = ag_ledger_claim(address, &block);
@@ -771,6 +783,7 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     result = block->private_pool ? free_private(block) : free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
+    freed.timed = ag_timing_end();
     note_freed(&freed);
     ag_spill_move_back(device);
     return result;
@@ -785,8 +798,8 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
     bool plain = block->desc.source == AG_SOURCE_PLAIN;
     CUresult result = CUDA_SUCCESS;
 
-    /* The driver may lock up over native memory and a stream that is not done (580.159), as natively
-     * it is after a cudaFree. */
+    /* The driver may lock up over native memory and a stream that is not done (580.159), as
+     * natively it is after a cudaFree. */
     if (!ag_mem_desc_is_managed(block->desc) && block->desc.source != AG_SOURCE_POOL &&
         ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);

@@ -27,7 +27,7 @@ enum ag_churn_phase {
 };
 
 struct ag_churn {
-    _Atomic int phase; /* enum ag_churn_phase; only grows */
+    _Atomic int phase;         /* enum ag_churn_phase; only grows */
     _Atomic uint64_t saved_ns; /* what a pool would have saved */
     _Atomic uint64_t misses;   /* of the cache, in phase AG_CHURN_ON */
 };

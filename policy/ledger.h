@@ -27,8 +27,9 @@ enum ag_block_state {
 /* The driver has let others at the memory, by a handle of its own: it is freed natively. */
 #define AG_EXPORTED_BY_DRIVER UINT64_MAX
 
+/* Lines of its own: threads at neighbouring blocks do not wait for each other. */
 struct ag_block {
-    struct ag_block *next; /* list of whoever holds it while KEPT */
+    _Alignas(64) struct ag_block *next; /* list of whoever holds it while KEPT */
     CUdeviceptr address;
     size_t size;                /* bytes the driver gave */
     _Atomic size_t requested;   /* bytes the program asked for */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/live.h"
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
@@ -321,7 +322,6 @@ static void json_coverage(struct ag_emitter *json, const struct view *view)
 static void json_placement(struct ag_emitter *json, const struct view *view, unsigned device,
                            unsigned place)
 {
-    const struct ag_level *level = &view->stats->bytes[device][place];
     uint64_t allocs = PLACE_SUM(view, device, place, allocs);
     uint64_t frees = PLACE_SUM(view, device, place, frees);
 
@@ -331,9 +331,9 @@ static void json_placement(struct ag_emitter *json, const struct view *view, uns
     ag_emit_number(json, "frees", frees);
     ag_emit_number(json, "failed", PLACE_SUM(view, device, place, failed));
     ag_emit_number(json, "alloc_bytes", PLACE_SUM(view, device, place, alloc_bytes));
-    ag_emit_number(json, "current_bytes", value_of(&level->current));
+    ag_emit_number(json, "current_bytes", ag_live_of(view->stats, device, place));
     ag_emit_number(json, "current_blocks", allocs - frees);
-    ag_emit_number(json, "peak_bytes", value_of(&level->peak));
+    ag_emit_number(json, "peak_bytes", value_of(&view->stats->peak_bytes[device][place]));
     ag_emit_raw(json, "alloc_ns", "%.0f",
                 ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks)));
     ag_emit_raw(json, "free_ns", "%.0f",
@@ -465,8 +465,8 @@ static void text_placement(const struct view *view, unsigned device, unsigned pl
     if (!allocs && !PLACE_SUM(view, device, place, failed))
         return;
     ag_text_size(total, sizeof(total), PLACE_SUM(view, device, place, alloc_bytes));
-    ag_text_size(current, sizeof(current), value_of(&view->stats->bytes[device][place].current));
-    ag_text_size(peak, sizeof(peak), value_of(&view->stats->bytes[device][place].peak));
+    ag_text_size(current, sizeof(current), ag_live_of(view->stats, device, place));
+    ag_text_size(peak, sizeof(peak), value_of(&view->stats->peak_bytes[device][place]));
     text_mean(view, per_alloc, sizeof(per_alloc), alloc_ns, allocs);
     text_mean(view, per_free, sizeof(per_free), free_ns, frees);
     ADD(view, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", ag_placement_names[place],

@@ -13,6 +13,7 @@
 #include "policy/contexts/green_context.h"
 #include "policy/order/drain.h"
 #include "policy/order/free.h"
+#include "policy/pressure.h"
 
 #define VISIT_NS 1000000000u
 
@@ -77,6 +78,7 @@ static void describe_device(struct ag_device *device, int ordinal)
     (void)ag_cu.cuDeviceGetName(device->name, sizeof(device->name) - 1, ordinal);
     device->total_bytes = total;
     device->limit = ag_budget_of(total);
+    device->cache_limit = ag_pressure_cache_limit(device);
     device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
                         ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
                         ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
@@ -408,7 +410,7 @@ static void add_cached(struct ag_context *context, void *data)
     struct cached *cached = data;
 
     if (context->device == cached->device)
-        cached->bytes += ag_level_current(&context->cache.device_bytes);
+        cached->bytes += ag_cache_device_bytes(&context->cache);
 }
 
 uint64_t ag_device_cached(struct ag_device *device)

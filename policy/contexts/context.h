@@ -31,7 +31,8 @@ struct ag_device {
     _Atomic int managed_state;
     CUmemoryPool managed_pool;
     CUresult managed_refusal;
-    uint64_t limit; /* bytes the program may have; UINT64_MAX for no limit */
+    uint64_t limit;       /* bytes the program may have; UINT64_MAX for no limit */
+    uint64_t cache_limit; /* bytes the cache of a context may hold */
     _Atomic uint64_t budget_taken;
     _Atomic uint64_t small_native; /* bytes of native blocks smaller than AG_NATIVE_PAGE */
     /* Freed managed memory that the driver keeps for its own: see backend_managed.c. */

@@ -384,13 +384,11 @@ static struct orphan *take_orphan(void)
 }
 
 /* Frees the orphans that nobody has open any more. */
-static void free_orphans(void)
+__attribute__((noinline)) static void free_orphans(void)
 {
     struct orphan *orphan;
     CUstreamCaptureMode previous;
 
-    if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
-        return;
     previous = ag_capture_relax();
     while ((orphan = take_orphan())) {
         (void)ag_cu.cuMemFree_v2(orphan->address);
@@ -404,8 +402,9 @@ enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
 {
     uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
 
-    free_orphans();
-    if (!number)
+    if (__builtin_expect(atomic_load_explicit(&n_orphans, memory_order_relaxed) != 0, 0))
+        free_orphans();
+    if (__builtin_expect(!number, 1))
         return AG_IPC_NOT_SHARED;
     ag_ipc_give_back(block->context);
     forget(number); /* from here on nobody else gets it */

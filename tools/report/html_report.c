@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 #include "tools/base/html.h"
 #include "tools/trace/html_trace.h"
@@ -105,7 +106,7 @@ static void add_tiles(struct ag_text *text, const struct job *job)
 
 static double peak_of(const struct job *job, unsigned row, unsigned place)
 {
-    return (double)job->total.stats->bytes[row][place].peak;
+    return (double)job->total.stats->peak_bytes[row][place];
 }
 
 static void add_stack(struct ag_text *text, const struct job *job, unsigned row, double sum)
@@ -150,8 +151,7 @@ static void add_place_line(struct ag_text *text, const struct job *job, unsigned
         place_colours[place], ag_placement_names[place],
         unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
         sum > 0 ? 100 * peak_of(job, row, place) / sum : 0.0,
-        unit_text(left, sizeof(left), UNIT_BYTES,
-                  (double)job->total.stats->bytes[row][place].current),
+        unit_text(left, sizeof(left), UNIT_BYTES, (double)ag_live_of(job->total.stats, row, place)),
         html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)stats->allocs),
         unit_text(asked, sizeof(asked), UNIT_BYTES, (double)stats->alloc_bytes));
 }

@@ -1,7 +1,7 @@
 /*
- * How long a process takes that allocates little, as `name value` lines: the first cudaMalloc once there is a
- * context, and all cudaMalloc and cudaFree of 64 blocks that are freed at the end. Natively the later
- * frees find the device idle, and so they do here.
+ * How long a process takes that allocates little, as `name value` lines: the first cudaMalloc once
+ * there is a context, and all cudaMalloc and cudaFree of 64 blocks that are freed at the end, when
+ * the device is idle.
  */
 #include "tests/gpu/check.h"
 

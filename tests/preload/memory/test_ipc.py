@@ -34,7 +34,7 @@ class Ipc(Case):
                 counted = self.counted(result)
                 pool = variant.get('ALLOGRAFT_POLICY') == 'pool'
                 with self.subTest(life=name, variant=variant):
-                    if 'ALLOGRAFT_POOL_AFTER_US' not in variant: # some handles are the driver's
+                    if 'ALLOGRAFT_POOL_AFTER_US' not in variant:  # some handles are the driver's
                         self.assertEqual(counted.get('handles_given', 0) > 0, pool)
                         if name != 'refused':
                             self.assertEqual(counted.get('served', 0) > 0, pool)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Runs every wrong redirect of mutants.def until the differential tests notice it; the right ones
-# must pass. With --replay the same of the mistakes in replay_mutants.txt, with --library of a list like it that
-# is no matter of replay. Exit status 0: all noticed, each within the most seeds allowed.
+# must pass. With --replay, --memory or --policy the same of the mistakes in replay_mutants.txt, memory_mutants.txt or
+# policy_mutants.txt. Exit status 0: all noticed, each within the most seeds allowed.
 
 import argparse
 import os
@@ -19,11 +19,11 @@ import mutate  # noqa: E402: likewise
 ROW = re.compile(r'^(CONTROL|MUTANT)\((\w+), "(.*)"\)', re.M)
 
 
-def read_rows(mistakes):
+def read_rows(sources):
     """(number, name, what is wrong, is it right, settings)"""
-    if mistakes:
+    if sources:
         return [(number, name, what, right, diff_run.POLICIES[policy] + '|DIFF_MUTANT=%d' % number)
-                for number, (name, policy, what, _, right) in enumerate(mutate.read(mistakes), 1)]
+                for number, (name, policy, what, _, right) in enumerate(mutate.read(sources), 1)]
     with open(os.path.join(HERE, 'mutants.def'), encoding='utf-8') as f:
         return [(number, name, what, kind == 'CONTROL', 'DIFF_MUTANT=%d' % number)
                 for number, (kind, name, what) in enumerate(ROW.findall(f.read()))]
@@ -74,19 +74,20 @@ def main():
     parser.add_argument('--control', type=int, default=200, help='seeds that right ones must pass')
     parser.add_argument('--known', default='', help='seeds that are tried first, with commas')
     parser.add_argument('--replay', help='the list of mistakes in replay')
-    parser.add_argument('--library', help='a list of mistakes that programs without loops notice')
+    parser.add_argument('--memory', help='the list of mistakes in what is kept and counted')
+    parser.add_argument('--policy', help='the list of mistakes in where memory comes from')
     parser.add_argument('--only', help='names of mutants, with commas')
     args = parser.parse_args()
-    mistakes = args.replay or args.library
-    rows = read_rows(mistakes)
-    wrong = mutate.problems(mutate.read(mistakes), os.path.join(HERE, '../../..')) if mistakes else []
+    sources = args.replay or args.memory or args.policy
+    rows = read_rows(sources)
+    wrong = mutate.problems(mutate.read(sources), os.path.join(HERE, '../../..')) if sources else []
     if wrong:
         sys.exit('\n'.join(wrong))
     if args.only:
         rows = [row for row in rows if row[1] in args.only.split(',')]
-    runner_args = diff_run.read_arguments(['--iterations'] if args.replay else [] if args.library else
+    runner_args = diff_run.read_arguments(['--iterations'] if args.replay else [] if args.policy else
                                           ['--lookup', 'linked'])
-    runner_args.stats = False
+    runner_args.stats = args.memory is not None
     os.environ.setdefault('DIFF_HANG', '15')  # some of the mistakes are that nothing goes on
     folder = tempfile.mkdtemp(prefix='mutants-')
     try:
