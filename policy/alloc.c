@@ -510,25 +510,45 @@ static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_
     return result;
 }
 
+/* Memory that was allocated for its pitch alone. Kept, since a free would wait for what is in
+ * flight, and no allocation does natively. */
+static void keep_row(struct ag_context *context, CUdeviceptr address, size_t bytes)
+{
+    const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED};
+    struct ag_block *block = NULL;
+
+    if (ag_budget_take(context->device, bytes)) {
+        block = ag_ledger_enter(address, bytes, context, cached);
+        if (!block)
+            ag_budget_give(context->device, bytes);
+    }
+    if (!block) {
+        (void)ag_cu.cuMemFree_v2(address);
+        return;
+    }
+    ag_budget_note_given(context->device, cached, bytes);
+    (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
+}
+
 /* What the driver makes of rows of `width` bytes; 0 when it fails. */
-static size_t ask_pitch(size_t width)
+static size_t ask_pitch(struct ag_context *context, size_t width)
 {
     CUdeviceptr address;
     size_t pitch;
 
     if (allocate_rows(&address, &pitch, width, 1, 4) != CUDA_SUCCESS)
         return 0;
-    (void)ag_cu.cuMemFree_v2(address);
+    keep_row(context, address, pitch);
     return pitch;
 }
 
 /* The driver rounds rows up to a power of two; three questions find out which. SIZE_MAX when it
  * answers something else, 0 when it did not answer. In the current context. */
-static size_t ask_granule(void)
+static size_t ask_granule(struct ag_context *context)
 {
-    size_t granule = ask_pitch(1);
-    size_t next = granule ? ask_pitch(granule + 1) : 0;
-    size_t exact = next ? ask_pitch(5 * granule) : 0;
+    size_t granule = ask_pitch(context, 1);
+    size_t next = granule ? ask_pitch(context, granule + 1) : 0;
+    size_t exact = next ? ask_pitch(context, 5 * granule) : 0;
 
     if (!exact)
         return 0;
@@ -537,22 +557,26 @@ static size_t ask_granule(void)
     return granule;
 }
 
-void ag_alloc_learn_pitch(struct ag_context *context)
+/* Once a device: at its first pitched allocation. */
+static size_t granule_of(struct ag_context *context)
 {
-    _Atomic size_t *granule = &context->device->pitch_granule;
+    _Atomic size_t *known = &context->device->pitch_granule;
+    size_t granule = atomic_load_explicit(known, memory_order_relaxed);
     bool pushed;
 
-    if (!redirects() || atomic_load_explicit(granule, memory_order_relaxed) ||
-        ag_capture_is_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
-        return;
-    atomic_store_explicit(granule, ask_granule(), memory_order_relaxed);
+    if (granule || ag_capture_is_open() ||
+        ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
+        return granule;
+    granule = ask_granule(context);
+    atomic_store_explicit(known, granule, memory_order_relaxed);
     ag_context_restore(pushed);
+    return granule;
 }
 
 /* The pitch natively, or 0 when only the driver can tell or would refuse. */
-static size_t pitch_of(struct ag_device *device, size_t width, size_t height, size_t *ret_bytes)
+static size_t pitch_of(struct ag_context *context, size_t width, size_t height, size_t *ret_bytes)
 {
-    size_t granule = atomic_load_explicit(&device->pitch_granule, memory_order_relaxed), pitch;
+    size_t granule = granule_of(context), pitch;
 
     if (!granule || granule == SIZE_MAX || width > SIZE_MAX - granule)
         return 0;
@@ -573,7 +597,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     }
-    pitch = pitch_of(context->device, width, height, &bytes);
+    pitch = pitch_of(context, width, height, &bytes);
     if (!pitch) {
         ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
         return allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
