@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 
-from harness import Case, LIBRARY, SCHEMA, main, preloaded, problems, run  # of tests/preload
+from harness import Case, LIBRARY, SCHEMA, but_under_tsan, main, preloaded, problems, run  # of tests/preload
 
 FOLDER = tempfile.mkdtemp(prefix='api-')
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -103,6 +103,7 @@ class Failures(Case):
         for way in ({}, {'CONTROL_LOAD': LIBRARY}):
             self.assertEqual(self.run_with(None, way).out, 'left behind: 0\ncame to the end, without a failure\nviolations: 0\n')
 
+    @but_under_tsan
     def test_each_call_fails(self):
         self.assertGreater(len(CALLS), 40)
         noticed = 0

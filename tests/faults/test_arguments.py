@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from faults import Case, main_but_under_tsan, preloaded, program, run, stderr_problem
+from faults import UNCOUNTED, Case, main_but_under_tsan, preloaded, program, run, stderr_problem
 
 JOBS = int(os.environ.get('TEST_JOBS', '2'))
 COMMON = {'SIM_VIOLATION': 'abort'}
@@ -60,8 +60,8 @@ class Arguments(Case):
         self.assertGreater(count, 90)
         every = [[command, str(i), state] for i in range(count) for state in STATES]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-            natives = list(pool.map(lambda c: run(c, COMMON), every))
-            results = list(pool.map(lambda c: preloaded(c, COMMON), every))
+            natives = list(pool.map(lambda c: run(c, COMMON, alone=True), every))
+            results = list(pool.map(lambda c: preloaded(c, dict(COMMON, **UNCOUNTED), alone=True), every))
         compared = 0
         for trial, native, result in zip(every, natives, results):
             with self.subTest(symbol=native.out, state=trial[2]):

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import zlib
 
-from faults import (RUNTIME, SOME, Case, main_but_under_tsan, native_run, preloaded, program,
+from faults import (RUNTIME, SOME, UNCOUNTED, Case, main_but_under_tsan, native_run, preloaded, program,
                     report_problems, stderr_problem)
 
 CODES = (1, 2, 4, 100, 201, 400, 700, 719, 801, 900, 999)
@@ -69,7 +69,7 @@ def judge(name, common, settings, fault):
     native = native_run(name, common)
     try:
         result = preloaded([program('faults_program'), name],
-                           dict(common, SIM_FAIL='%s:%d:%d' % fault, **settings))
+                           dict(common, SIM_FAIL='%s:%d:%d' % fault, **UNCOUNTED, **settings), alone=True)
     except subprocess.TimeoutExpired:
         return 'hangs'
     if symbol in ENDING:

@@ -5,7 +5,7 @@ import concurrent.futures
 import os
 import re
 
-from faults import RUNTIME, SOME, Case, main_but_under_tsan, preloaded, run, some, stderr_problem
+from faults import RUNTIME, SOME, UNCOUNTED, Case, main_but_under_tsan, preloaded, run, some, stderr_problem
 
 PROGRAM = os.path.join(os.environ['TEST_PROGRAMS'], os.pardir, 'preload', 'preload_replay')
 PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'streams', 'host',
@@ -40,15 +40,15 @@ def chosen(count):
 class Replay(Case):
     def faults(self, part, settings):
         """Every call chosen of the symbols that only we call, with an error each."""
-        ours = called(preloaded([PROGRAM, part], dict(settings, SIM_LOG='1')))
-        theirs = called(run([PROGRAM, part], dict(COMMON, SIM_LOG='1')))
+        ours = called(preloaded([PROGRAM, part], dict(settings, SIM_LOG='1'), alone=True))
+        theirs = called(run([PROGRAM, part], dict(COMMON, SIM_LOG='1'), alone=True))
         for symbol in sorted(set(ours) - set(theirs) - set(OTHERS)):
             for i, n in enumerate(some(chosen(ours[symbol]))):
                 code = CODES[(i + n) % len(CODES)]
                 yield '%s:%d:%d' % (symbol, n, 2 if code == 1 and symbol in ENDING else code)
 
     def problem(self, part, settings, fault, native):
-        result = preloaded([PROGRAM, part], dict(settings, SIM_FAIL=fault))
+        result = preloaded([PROGRAM, part], dict(settings, SIM_FAIL=fault, **UNCOUNTED), alone=True)
         if (result.out, result.status) != (native.out, native.status):
             return 'ended with %d, and printed\n%s%s' % (result.status, result.out, result.err)
         return stderr_problem(result, native)
@@ -57,7 +57,7 @@ class Replay(Case):
         n = 0
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             for part in PARTS:
-                native = run([PROGRAM, part], COMMON)
+                native = run([PROGRAM, part], COMMON, alone=True)
                 runs = [(fault, pool.submit(self.problem, part, settings, fault, native))
                         for fault in self.faults(part, settings)]
                 for fault, problem in runs:

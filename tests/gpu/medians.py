@@ -2,7 +2,7 @@
 """Medians of figures measured natively and with the library in turn, or others of them.
 
 usage: medians.py [--median|--least|--where-least NAME] NATIVE... -- WITH...   (files of `name value` lines)
-  --least: the least of each figure
+  --least: the best of each figure, as a host that is slow for a while only makes it worse
   --where-least NAME: all figures as they are in the file where that of this name is least; for differences,
     which have no least of their own, of processes that a busy host made slower or not
 prints one line per figure: name, native median, median with the library, how many times better.
@@ -25,8 +25,9 @@ def figures(paths):
 def summed_up(runs, way, name):
     if way == "--where-least":
         return min(runs, key=lambda run: run[name])
-    summary = min if way == "--least" else statistics.median
-    return {name: summary([run[name] for run in runs]) for name in runs[0]}
+    if way != "--least":
+        return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    return {name: (max if name.endswith("_per_s") else min)(run[name] for run in runs) for name in runs[0]}
 
 
 def main():

@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,8 @@ def sanitizer_runtime():
 
 
 RUNTIME = sanitizer_runtime()
+# What one thread of a program does, and others only show again, is AddressSanitizer's and the plain build's to run.
+but_under_tsan = unittest.skipIf(any('libtsan' in runtime for runtime in RUNTIME), 'one thread of the program')
 
 
 def clean_environment():
@@ -98,9 +101,41 @@ def clean_environment():
     return env
 
 
-def run(command, settings=None, preload=(), stats='stats.%p.json'):
+def ended(process, seconds):
+    """Its exit status; without waking up for each line that it writes, or looking whether it has ended."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # an older machine
+        return process.wait(seconds)
+    try:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        if not poller.poll(seconds * 1000):
+            raise subprocess.TimeoutExpired(process.args, seconds)
+        return process.wait()
+    finally:
+        os.close(fd)
+
+
+def output_of(command, env):
+    """(status, stdout, stderr) of a process that leaves none behind to write."""
+    with open(os.memfd_create('out'), 'w+b') as out, open(os.memfd_create('err'), 'w+b') as err:
+        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        try:
+            status = ended(process, SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return status, out.read(), err.read()
+
+
+def run(command, settings=None, preload=(), stats='stats.%p.json', alone=False):
     """Runs command (path or list) with the given variables; stats is where the report goes, inside
-    a folder of the run's own, None for leaving ALLOGRAFT_STATS alone."""
+    a folder of the run's own, None for leaving ALLOGRAFT_STATS alone. `alone`: no child of it outlives it,
+    which is cheaper to watch."""
     folder = tempfile.mkdtemp(prefix='preload-')
     try:
         env = clean_environment()
@@ -110,11 +145,14 @@ def run(command, settings=None, preload=(), stats='stats.%p.json'):
         env.update({k: v.replace('@FOLDER@', folder) for k, v in (settings or {}).items()})
         if preload:
             env['LD_PRELOAD'] = ':'.join(RUNTIME + list(preload))
-        done = subprocess.run(command if isinstance(command, list) else [command], env=env,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=SECONDS)
-        return Result(done.returncode, done.stdout.decode('utf-8', 'replace'),
-                      done.stderr.decode('utf-8', 'replace'), folder)
+        command = command if isinstance(command, list) else [command]
+        if alone:
+            status, out, err = output_of(command, env)
+        else:
+            done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=SECONDS)
+            status, out, err = done.returncode, done.stdout, done.stderr
+        return Result(status, out.decode('utf-8', 'replace'), err.decode('utf-8', 'replace'), folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

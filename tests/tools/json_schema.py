@@ -17,6 +17,7 @@ TYPES = {
     "null": lambda v: v is None,
 }
 NOTES = {"$schema", "$defs", "title", "description"}
+fine = {}  # (id of a schema, value without parts): the schema, under which it was found to be right
 
 
 def is_number(value):
@@ -46,6 +47,9 @@ def problems(value, schema, closed=False, root=None, where="report"):
     """What is wrong with `value`, a list of lines. `closed` also refuses fields the schema does not
     name, which readers of a report must accept but its writer has no business writing."""
     root = schema if root is None else root
+    known = None if isinstance(value, (dict, list)) else (id(schema), type(value), value)
+    if known in fine:
+        return []
     found = []
     for keyword, expected in schema.items():
         if keyword in SIMPLE:
@@ -65,6 +69,8 @@ def problems(value, schema, closed=False, root=None, where="report"):
             raise ValueError(f"the schema uses {keyword}, which is not known here")
     if isinstance(value, dict) and schema.keys() & {"properties", "additionalProperties"}:
         found += problems_of_fields(value, schema, closed, root, where)
+    if known and not found:
+        fine[known] = schema
     return found
 
 

@@ -8,7 +8,7 @@ import struct
 import termios
 
 import command
-from command import CommandTest, allograft, clean_environment, paths
+from command import CommandTest, allograft, clean_environment, paths, some
 
 
 def read(*path):
@@ -325,16 +325,16 @@ class Line(CommandTest):
             self.assertEqual(allograft(*words, "--help").stdout, allograft(words[0], "--help").stdout)
 
     def test_a_value_that_is_missing_is_said(self):
-        for name, option, argument in self.options():
-            for behind in ([], ["--"], ["--json"]):
-                result = allograft(name, option, *behind)
-                if argument != "NULL":
-                    self.assert_refused(result, f"{name}: {option} needs a value: {option} {argument}")
+        for name, option, argument in some(self.options()):
             if argument == "NULL":
                 self.assert_refused(allograft(name, option + "=1"), f"{name}: {option} takes no value")
+                continue
+            for behind in ([], ["--"], ["--json"]):
+                self.assert_refused(allograft(name, option, *behind),
+                                    f"{name}: {option} needs a value: {option} {argument}")
 
     def test_near_misses_are_named(self):
-        for name, option, argument in self.options():
+        for name, option, argument in some(self.options()):
             if option == "--work": # of the self-test alone
                 continue
             for miss in (option[:-1], option + "x", option[:-2] + option[:-3:-1]):
@@ -368,7 +368,7 @@ class Line(CommandTest):
             self.assertEqual(os.listdir(folder), [])
 
     def test_every_setting_is_an_option_of_run(self):
-        for name, value, _ in rows_of_the_list():
+        for name, value, _ in some(rows_of_the_list()):
             option = "--" + name[len("ALLOGRAFT_"):].lower().replace("_", "-")
             for words in ([option, value], [f"{option}={value}"]):
                 result = allograft("run", *words, "sh", "-c", f'printf %s "${name}"')

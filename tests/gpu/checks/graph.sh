@@ -111,7 +111,7 @@ loop_in_turn() {
 # as_json FILE: medians as one object.
 as_json() {
     awk 'BEGIN { printf "{" }
-        { printf "%s\n  \"%s\": {\"native\": %s, \"with\": %s, \"times\": %s}", NR > 1 ? "," : "", $1, $2, $3, $4 }
+        { printf "%s\n  \"%s\": {\"native\": %s, \"with\": %s, \"times\": %s}", (NR > 1 ? "," : ""), $1, $2, $3, $4 }
         END { print "\n}" }' "$1"
 }
 

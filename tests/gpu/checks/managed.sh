@@ -15,7 +15,7 @@ in_turn() {
     done
     TAG=$file.naive
     run_native -- "$BIN/managed" "$mode" naive || { died native $?; return 1; }
-    python3 -IS "$HERE/medians.py" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out \
+    python3 -IS "$HERE/medians.py" "${OF:---median}" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out \
         >"$OUT/$file" || return 1
     figure "$file" native with times "the program's own managed memory"
     local name native with ratio
@@ -23,7 +23,7 @@ in_turn() {
         figure "$name" "$native" "$with" "${ratio}x" \
             "$(awk -v name="$name" '$1 == name { print $2 }' "$OUT/$file.naive.native.out")"
     done <"$OUT/$file"
-    echo "medians of $SPEED_ITERATIONS iterations"
+    echo "${OF:---median} of $SPEED_ITERATIONS iterations"
 }
 
 # judge FILE NAME CONDITION: an awk condition on n, the native figure, and w, that with the library.
@@ -57,7 +57,7 @@ managed_speed_checks() {
         check managed/pairs-uncached judge managed-pairs-uncached pair_1mib_ns 'w < n'
     fi
     if any_wanted managed/launch{,-measured}; then
-        ONLY="" check managed/launch-measured in_turn managed-launch launch \
+        ONLY="" OF=--least check managed/launch-measured in_turn managed-launch launch \
             ALLOGRAFT_POLICY=managed ALLOGRAFT_PREFETCH=launch
         check managed/launch judge managed-launch launch_ns 'w <= n + 300'
     fi

@@ -3,7 +3,7 @@
 
 import time
 
-from harness import Case, main, preloaded, program, run, some
+from harness import Case, but_under_tsan, main, preloaded, program, run, some
 
 COMMAND = program('preload_placement')
 MIB = 1 << 20
@@ -16,6 +16,7 @@ def say(result, key):
     return [line.split(': ', 1)[1] for line in result.out.splitlines() if line.startswith(key + ': ')]
 
 
+@but_under_tsan
 class Where(Case):
     def where(self, size, **settings):
         result = preloaded([COMMAND, 'where', str(size)],
@@ -78,6 +79,7 @@ class Where(Case):
         self.assertEqual(result.report()['coverage']['fallbacks']['no_concurrent_managed_access'], 2)
 
 
+@but_under_tsan
 class Oversubscription(Case):
     def where(self, **settings):
         variables = {'ALLOGRAFT_' + k: v for k, v in settings.items()}
@@ -97,6 +99,7 @@ class Oversubscription(Case):
         self.assertEqual(result.report()['devices'][0]['placements']['host']['allocs'], 2)
 
 
+@but_under_tsan
 class Budget(Case):
     def budget(self, **settings):
         result = preloaded([COMMAND, 'budget'], {'ALLOGRAFT_' + k: v for k, v in settings.items()})

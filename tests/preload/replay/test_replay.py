@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from harness import SEEDS, SIM, Case, lines, main, preloaded, program, run, some
+from harness import SEEDS, SIM, Case, but_under_tsan, lines, main, preloaded, program, run, some
 
 EAGER = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0'}
 HELD = dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='60000000')  # longer than anything here waits
@@ -46,6 +46,7 @@ class Replay(Case):
                     with self.subTest(part=name):
                         self.replayed(result)
 
+    @but_under_tsan
     def test_other_seeds(self):
         for name in ('diverging', 'legacy', 'events', 'uploads'):
             self.part(name, variants=[HELD, HURRIED], seeds=SEEDS[1:])
@@ -149,6 +150,7 @@ class Replay(Case):
         for sched in ('adversarial', 'thread'):
             self.part('beside', variants=[HELD, HURRIED, FEW], settings={'SIM_SCHED': sched})
 
+    @but_under_tsan
     def test_more_streams_than_there_is_room_for(self):
         for variant, result in self.part('many', variants=[HELD, HURRIED]):
             if variant == HELD:

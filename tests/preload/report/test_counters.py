@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from harness import (COUNTERS, LIBRARY, RUNTIME, SCHEMA, Case, clean_environment, main, preloaded,
+from harness import (COUNTERS, LIBRARY, RUNTIME, SCHEMA, Case, but_under_tsan, clean_environment, main, preloaded,
                      problems, program, run)
 
 COMMAND = os.environ['TEST_COMMAND']
@@ -346,6 +346,7 @@ class Places(Case):
             shutil.rmtree(place, ignore_errors=True)
 
 
+@but_under_tsan
 class Files(Case):
     """Files that are none, or not as they should be: said in a line, never a crash."""
 

@@ -151,7 +151,8 @@ class Runner:
             env.pop('DIFF_HANG', None)
         if preloaded:
             env['LD_PRELOAD'] = ':'.join(sanitizer_runtime(self.args.library) + [self.args.library])
-            env.update(ALLOGRAFT_LOG='off', ALLOGRAFT_STATS='off')
+            # A file of counters for each of thousands of processes costs as much as many a program.
+            env.update(ALLOGRAFT_LOG='off', ALLOGRAFT_STATS='off', ALLOGRAFT_COUNTERS='off')
         if 'ASAN_OPTIONS' in env or sanitizer_runtime(self.args.library):
             env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'
         return env
