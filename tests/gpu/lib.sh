@@ -169,9 +169,8 @@ holds() {
 
 # How the frees went, for the line of a check.
 ways() {
-    local n names=(null_stream context_fence set_aside drained native) i=0 text=
-    for n in $(report frees.null_stream frees.context_fence frees.set_aside frees.drained \
-        frees.native); do
+    local n names=(nothing_submitted watched null_stream context_fence set_aside drained native) i=0 text=
+    for n in $(report "${names[@]/#/frees.}"); do
         ((n == 0)) || text+=", $n ${names[i]}"
         ((++i))
     done

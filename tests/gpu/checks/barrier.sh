@@ -9,7 +9,7 @@ barrier_checks() {
             managed) reason=managed_memory ;;
             *) reason=pinned_host_memory ;;
         esac
-        background check "barrier/$kind" holds 'frees.null_stream > 0' 'frees.drained >= 3' \
+        background check "barrier/$kind" holds 'frees.watched > 0' 'frees.drained >= 3' \
             "frees.drain_reasons.$reason >= 3" -- -- "$BIN/barrier" "$kind"
         background check "barrier/can-fail-$kind" found_out "$BIN/barrier" "$kind" nobarrier
     done

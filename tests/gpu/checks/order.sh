@@ -6,10 +6,14 @@ corruption_checks() {
         capture; do
         background check "corruption/can-fail-$s" found_out "$BIN/corruption" "$s" naive
     done
-    background check corruption/blocking holds 'frees.null_stream > 0' 'frees.drained == 0' \
-        'frees.context_fence == 0' -- -- "$BIN/corruption" blocking
-    background check corruption/nonblocking holds 'frees.context_fence > 0' 'frees.drained == 0' \
-        -- -- "$BIN/corruption" nonblocking
+    for s in blocking nonblocking; do
+        background check "corruption/$s" holds 'frees.watched > 0' 'frees.drained == 0' \
+            -- -- "$BIN/corruption" "$s"
+    done
+    background check corruption/ordered-blocking holds 'frees.null_stream > 0' \
+        'frees.context_fence == 0' -- ALLOGRAFT_FREE=ordered -- "$BIN/corruption" blocking
+    background check corruption/ordered-nonblocking holds 'frees.context_fence > 0' -- \
+        ALLOGRAFT_FREE=ordered -- "$BIN/corruption" nonblocking
     for s in per-thread late-stream destroyed-{blocking,nonblocking} graph; do
         background check "corruption/$s" holds 'frees.drained == 0' 'coverage.redirected > 0' \
             -- -- "$BIN/corruption" "$s"
@@ -31,9 +35,8 @@ corruption_checks() {
 # What the report must say about the frees of each scenario.
 order_conditions() {
     case $1 in
-        cross-blocking) printf '%s\n' 'frees.null_stream > 0' 'frees.drained == 0' ;;
-        cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
-            printf '%s\n' 'frees.context_fence > 0' 'frees.drained == 0' ;;
+        cross-blocking | cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
+            printf '%s\n' 'frees.watched > 0' 'frees.drained == 0' ;;
         query-*) printf '%s\n' 'frees.barriers_paid.query > 0' 'frees.drained == 0' ;;
         host-function | stream-callback)
             printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.host_functions > 0' ;;
@@ -59,5 +62,18 @@ order_checks() {
     for s in cross-nonblocking cross-blocking query-event query-stream query-elapsed; do
         background check "order/ordered-$s" holds 'frees.drained == 0' -- \
             ALLOGRAFT_FREE=ordered -- "$BIN/order" "$s"
+    done
+    persistent_checks
+}
+
+# A kernel that waits for another stream's later work goes on, whatever was freed before.
+persistent_checks() {
+    local s
+    for s in null-nonblocking nonblocking-null nonblocking blocking; do
+        background check "order/persistent-$s" holds 'frees.watched > 0' 'frees.fences.events > 0' \
+            'frees.drained == 0' -- -- "$BIN/persistent" "$s"
+        background check "order/persistent-ordered-$s" holds 'frees.drained == 0' -- \
+            ALLOGRAFT_FREE=ordered -- "$BIN/persistent" "$s"
+        background check "order/can-fail-persistent-$s" found_out "$BIN/persistent" "$s" waits
     done
 }
