@@ -68,4 +68,18 @@ order_checks() {
         background check "order/ordered-$s" holds 'frees.drained == 0' -- \
             ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/order" "$s"
     done
+    persistent_checks
+}
+
+# A kernel that waits for another stream's later work goes on, whatever was freed before.
+persistent_checks() {
+    local s
+    for s in null-nonblocking nonblocking-null nonblocking blocking; do
+        background check "order/persistent-$s" holds 'frees.watched > 0' 'frees.fences.events > 0' \
+            'frees.drained == 0' -- ALLOGRAFT_POLICY=pool -- "$BIN/persistent" "$s"
+        background check "order/persistent-ordered-$s" holds 'frees.drained == 0' -- \
+            ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/persistent" "$s"
+        background check "order/persistent-auto-$s" holds 'coverage.redirected > 0' -- -- "$BIN/persistent" "$s"
+        background check "order/can-fail-persistent-$s" found_out "$BIN/persistent" "$s" waits
+    done
 }

@@ -23,6 +23,33 @@ measure_speed() {
     done <"$OUT/speed"
 }
 
+# What allocating and freeing adds to kernels, and what hides a slow allocator: for the table.
+measure_turns() {
+    local iteration TAG
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=speed-turns.$iteration
+        run_native -- "$BIN/turns" || { died native $?; return 1; }
+        run_with -- "$BIN/turns" || { died with $?; return 1; }
+    done
+    python3 -IS "$HERE/medians.py" "$OUT"/speed-turns.?.native.out -- "$OUT"/speed-turns.?.with.out \
+        >"$OUT/speed-turns" || return 1
+    echo "medians of $SPEED_ITERATIONS iterations"
+    local name native with ratio
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x"
+    done <"$OUT/speed-turns"
+}
+
+# Ten blocks freed in a row after work on three streams.
+ten_frees() {
+    run_with -- "$BIN/turns" ten-frees || { died with $?; return 1; }
+    local n barriers
+    n=$(tail -n1 "$OUT/$TAG.with.out")
+    barriers=$(report frees.fences.barriers) || return 1
+    echo "$barriers barriers for $n times ten frees"
+    figure "barriers_of_${n}_times_ten_frees" - "$barriers"
+}
+
 # beside WHAT [VAR=VALUE]... -- COMMAND...: one more run with the library, for the table only.
 beside() {
     local TAG=speed-$1
@@ -81,6 +108,8 @@ speed_checks() {
     local way names=(speed/{1mib,1gib,loop,16-threads}-{a,b})
     check speed/launch-pointer launch_pointer
     first_checks
+    check speed/turns measure_turns
+    check speed/ten-frees ten_frees
     any_wanted "${names[@]}" || return 0
     : >"$OUT/speed"
     ONLY="" check speed/measured measure_speed

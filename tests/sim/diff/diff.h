@@ -48,8 +48,11 @@ struct traits {
     enum { END_CLEAN, END_RESET, END_EXIT, END_QUICK_EXIT, END_EXEC, N_ENDINGS } ending;
     bool faults; /* before it ends, a kernel does what breaks the context */
     unsigned n_ops, n_threads;
-    bool iterations;       /* much of it comes again and again (iterations.c) */
-    bool polls;            /* the host waits for memory without any call of the driver */
+    bool iterations; /* much of it comes again and again (iterations.c) */
+    bool persists;   /* kernels wait for work of other streams */
+    bool narrow;     /* most work goes to one stream, which seldom changes */
+    bool divided;    /* every other thread only allocates and frees, beside those that submit */
+    bool polls;      /* the host waits for memory without any call of the driver */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -174,7 +177,9 @@ struct world {
     const struct traits *traits;
     uint64_t random;
     unsigned op, thread, lean, n_asked;
+    bool submits_nothing;         /* only allocates and frees */
     unsigned next_stream, n_next; /* stream_pick gives this one so many times more */
+    unsigned main_stream;         /* of narrow programs */
     char *log;
     size_t log_bytes, log_capacity;
     unsigned current, n_contexts;
@@ -306,6 +311,9 @@ bool read_back(struct world *w, struct buffer *buffer, unsigned stream, bool asy
 
 bool op_stream_create(struct world *w);
 bool op_stream_destroy(struct world *w);
+/* The stream of a narrow program gives way to another one, which the driver may call by the same
+ * handle. */
+bool op_stream_replace(struct world *w);
 bool op_event_create(struct world *w);
 bool op_event_destroy(struct world *w);
 bool op_event_record(struct world *w);
@@ -315,6 +323,9 @@ bool op_stream_ask(struct world *w);
 bool op_synchronize(struct world *w);
 bool op_hold(struct world *w);
 bool op_spin(struct world *w);
+
+/* ---- op_persist.c ---- */
+bool op_persist(struct world *w);
 
 bool op_capture_begin(struct world *w);
 bool op_capture_end(struct world *w);

@@ -172,9 +172,13 @@ unsigned stream_pick(struct world *w)
 
     if (w->n_next && w->n_next-- && stream_usable(w, &w->streams[w->next_stream]))
         return w->next_stream;
+    if (w->traits->narrow && stream_usable(w, &w->streams[w->main_stream]) && chance(w, 85))
+        return w->main_stream;
     for (unsigned i = w->first_stream; i < w->first_stream + w->n_streams; i++)
         if (stream_usable(w, &w->streams[i]) && draw(w, ++n) == 0)
             found = i;
+    if (w->traits->narrow && found != MAX_STREAMS && chance(w, 15))
+        w->main_stream = found;
     return found;
 }
 

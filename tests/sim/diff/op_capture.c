@@ -257,6 +257,8 @@ bool op_in_capture(struct world *w)
     struct capture *capture = &w->capture;
     unsigned what = draw(w, 100);
 
+    if (w->traits->narrow && w->lean)
+        what = 60 + what * 40 / 100; /* beside it */
     if (capture->dead || capture->n_inside > 12 || what < 6)
         return op_capture_end(w);
     if (what < 40)

@@ -99,7 +99,7 @@ bool op_alloc(struct world *w)
     } else {
         result = ROOM_OR_HOST(w, context, bytes, cu.cuMemAlloc_v2(&buffer->p, bytes));
     }
-    if (taken(w, buffer, result) && !w->capture.open && chance(w, 85))
+    if (taken(w, buffer, result) && !w->capture.open && !w->submits_nothing && chance(w, 85))
         (void)fill_new(w, buffer);
     return true;
 }
@@ -215,6 +215,27 @@ static void probe_freed(struct world *w, const struct buffer *buffer)
               "type of freed b%u", buffer->id);
 }
 
+/* A stream, known or new, that relies on the free; or a capture. */
+static void go_elsewhere(struct world *w)
+{
+    switch (draw(w, 4)) {
+    case 0:
+        w->n_next = 0;
+        w->next_stream = stream_pick(w);
+        w->n_next = w->next_stream == MAX_STREAMS ? 0 : 3;
+        break;
+    case 1:
+        (void)op_capture_begin(w);
+        break;
+    case 2:
+        (void)op_kernel(w);
+        (void)op_stream_replace(w);
+        break;
+    default:
+        break;
+    }
+}
+
 bool free_buffer(struct world *w, struct buffer *buffer)
 {
     bool waits = buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL;
@@ -237,6 +258,8 @@ bool free_buffer(struct world *w, struct buffer *buffer)
         probe_freed(w, buffer);
     else if (chance(w, 12)) /* a stream that comes later relies on the free as well */
         (void)op_stream_create(w);
+    else if (w->traits->narrow && !w->submits_nothing && !w->capture.open)
+        go_elsewhere(w);
     return true;
 }
 

@@ -39,6 +39,21 @@ bool op_stream_destroy(struct world *w)
     return true;
 }
 
+bool op_stream_replace(struct world *w)
+{
+    unsigned old = w->main_stream;
+
+    if (!w->streams[old].alive || w->streams[old].kind < STREAM_BLOCKING || w->capture.open ||
+        w->streams[old].shared || !w->contexts[w->streams[old].context].alive)
+        return false;
+    w->next_stream = old;
+    w->n_next = 1;
+    if (!op_stream_destroy(w) || !op_stream_create(w))
+        return true;
+    w->main_stream = w->next_stream;
+    return true;
+}
+
 static struct event *pick_event(struct world *w, bool recorded)
 {
     struct event *found = NULL;

@@ -60,11 +60,15 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->faults = chance(&dice, 5) && n_threads == 1 && !ipc;
     t->greens = chance(&dice, 15) && n_threads == 1;
     t->forks = chance(&dice, 20) && n_threads == 1;
+    t->persists = chance(&dice, 30) && n_threads == 1;
+    t->narrow = chance(&dice, 40);
+    t->divided = chance(&dice, 60) && n_threads > 1;
 }
 
 void traits_with_iterations(struct traits *traits)
 {
     traits->iterations = true;
+    traits->persists = traits->narrow = traits->divided = false;
     traits->n_ops = 12 + traits->n_ops / 8;
     traits->polls = traits->seed % 7 == 0;
     /* In half of them there are more streams than Allograft has streams, or nearly so many. */
@@ -102,6 +106,12 @@ static const struct {
     {op_free, 3},       {op_graph_launch, 4}, {op_stream_create, 2},
 };
 
+/* Of a thread that submits nothing. */
+static const struct {
+    bool (*run)(struct world *);
+    unsigned weight;
+} freeing[] = {{op_alloc, 50}, {op_free, 45}, {op_ask_pointer, 4}, {op_ask_memory, 1}};
+
 #define DRAW_FROM(w, table)                                               \
     do {                                                                  \
         unsigned total = 0, at = 0, pick;                                 \
@@ -123,6 +133,8 @@ void one_operation(struct world *w)
         if (w->capture.open) {
             if (op_in_capture(w))
                 return;
+        } else if (w->submits_nothing) {
+            DRAW_FROM(w, freeing);
         } else if (w->lean && chance(w, 80)) {
             DRAW_FROM(w, leaning);
         } else {
@@ -134,6 +146,8 @@ void one_operation(struct world *w)
 static void run_operations(struct world *w, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
+        if (w->traits->persists && chance(w, 8))
+            (void)op_persist(w);
         if (!w->traits->iterations || w->capture.open || !chance(w, 14))
             one_operation(w);
         else if (!chance(w, w->traits->polls ? 45 : 0) || !op_poll(w))
@@ -299,7 +313,11 @@ static struct {
     unsigned n;
 } threads;
 
-#define PHASES 4
+/* Threads that only free rely on what others did before a meeting, and those on their frees. */
+static unsigned n_phases(const struct traits *traits)
+{
+    return traits->divided ? 12 : 4;
+}
 
 /* Between two barriers, by one thread: what each had submitted becomes known to all, and each hands
  * some buffers to the next one. */
@@ -336,11 +354,13 @@ static void exchange(void)
 static void *thread_main(void *data)
 {
     struct world *w = data;
+    unsigned n = n_phases(w->traits);
 
     if (w->thread)
         (void)cu.cuCtxSetCurrent(w->contexts[0].handle);
-    for (unsigned phase = 0; phase < PHASES; phase++) {
-        run_operations(w, w->traits->n_ops / PHASES);
+    w->submits_nothing = w->traits->divided && w->thread % 2;
+    for (unsigned phase = 0; phase < n; phase++) {
+        run_operations(w, w->traits->n_ops / n);
         if (pthread_barrier_wait(&threads.meeting) == PTHREAD_BARRIER_SERIAL_THREAD)
             exchange();
         (void)pthread_barrier_wait(&threads.meeting);
@@ -362,6 +382,7 @@ static struct world *world_new(const struct traits *traits, unsigned thread, cha
     w->log_capacity = LOG_CAPACITY;
     w->max_streams = MAX_STREAMS / (traits->n_threads > 1 ? MAX_THREADS : 1);
     w->first_stream = thread * w->max_streams;
+    w->main_stream = w->first_stream + traits->per_thread; /* the default one: see context_open() */
     w->current = MAX_CONTEXTS;
     return w;
 }
@@ -382,7 +403,7 @@ static void run_threads(struct world *first, const struct traits *traits, char *
 
     threads.n = traits->n_threads;
     threads.worlds[0] = first;
-    if (traits->iterations &&
+    if ((traits->iterations || traits->divided) &&
         did(first, cu.cuStreamCreate(&both, CU_STREAM_NON_BLOCKING), "for all"))
         share(first, both);
     (void)pthread_barrier_init(&threads.meeting, NULL, threads.n);

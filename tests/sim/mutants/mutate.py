@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Writes copies of sources of the library with the mistakes of replay_mutants.txt or policy_mutants.txt in them, of which
+# Writes copies of sources of the library with the mistakes of library_mutants.txt in them, of which
 # the variable DIFF_MUTANT switches one on. The number of a mistake is its place in the list, from 1.
 #
 #   mutate.py --files LIST              the sources that have any
@@ -7,10 +7,13 @@
 # A place that is not found exactly once is left out, and run_mutants.py fails: the list is to be kept
 # up with the sources.
 
+import collections
 import re
 import sys
 
-ROW = re.compile(r'^(MUTANT|CONTROL) (\w+) (\w+) "([^"]*)"\n(.*?)(?=^MUTANT|^CONTROL|\Z)', re.M | re.S)
+ROW = re.compile(r'^(MUTANT|CONTROL) (\w+) (\w+)(?::(\d+))?(\+report)? "([^"]*)"(?: (\d+))?\n(.*?)(?=^MUTANT|^CONTROL|\Z)',
+                 re.M | re.S)
+Row = collections.namedtuple('Row', 'name policy threads report what seed places right')
 PLACE = re.compile(r'^(\S+)\n<<<\n(.*?)^===\n(.*?)^>>>\n', re.M | re.S)
 
 SWITCH = '''#ifndef _GNU_SOURCE
@@ -29,11 +32,12 @@ static int ag_mutant(void)
 
 
 def read(path):
-    """(name, policy, what is wrong, [(file, old, new)], is it right)"""
+    """Its rows; places: [(file, old, new)]."""
     with open(path, encoding='utf-8') as f:
-        text = re.sub(r'^#.*\n', '', f.read(), flags=re.M)
-    return [(name, policy, what, PLACE.findall(body), kind == 'CONTROL')
-            for kind, name, policy, what, body in ROW.findall(text)]
+        text = re.sub(r'^#( .*)?\n', '', f.read(), flags=re.M)
+    return [Row(name, policy, int(threads or 1), bool(report), what, int(seed or 0), PLACE.findall(body),
+                kind == 'CONTROL')
+            for kind, name, policy, threads, report, what, seed, body in ROW.findall(text)]
 
 
 def pattern(old):
@@ -43,8 +47,8 @@ def pattern(old):
 
 def mutated(rows, source, text):
     n = 0
-    for number, (name, _, _, places, _) in enumerate(rows, 1):
-        for file, old, new in places:
+    for number, row in enumerate(rows, 1):
+        for file, old, new in row.places:
             if file != source:
                 continue
             if len(pattern(old).findall(text)) != 1:
@@ -57,19 +61,19 @@ def mutated(rows, source, text):
 
 def problems(rows, root):
     found = []
-    for name, _, _, places, _ in rows:
-        for file, old, _ in places:
+    for row in rows:
+        for file, old, _ in row.places:
             with open(root + '/' + file, encoding='utf-8') as f:
                 n = len(pattern(old).findall(f.read()))
             if n != 1:
-                found.append('%s: the place of %s is there %d times' % (file, name, n))
+                found.append('%s: the place of %s is there %d times' % (file, row.name, n))
     return found
 
 
 def main():
     rows = read(sys.argv[2] if sys.argv[1] == '--files' else sys.argv[1])
     if sys.argv[1] == '--files':
-        print('\n'.join(sorted({place[0] for row in rows for place in row[3]})))
+        print('\n'.join(sorted({place[0] for row in rows for place in row.places})))
         return
     _, _, root, source, out = sys.argv
     with open(root + '/' + source, encoding='utf-8') as f:

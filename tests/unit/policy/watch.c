@@ -1,0 +1,590 @@
+/* policy/order/watch.c: which calls of the driver come before which work, on a driver that only takes
+ * note. Each scenario is a process of its own.
+ *
+ * The log has a word for each: w1 is work on stream 1, R1 an event recorded on it, C and W the event
+ * and the wait of a barrier, W alone the wait for an event recorded before, S a wait of the host. */
+#include "policy/order/watch.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "interpose/driver/driver.h"
+#include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order/capture.h"
+#include "tests/common/check.h"
+
+#define HANDLE(n) ((CUstream)((uintptr_t)(n) << 12))
+
+struct ag_driver ag_cu;
+_Atomic unsigned ag_captures_open;
+struct ag_capture_guard ag_capture_guard[AG_SLOTS];
+
+static struct ag_context context;
+static char calls[4096];
+static size_t n_calls;
+static bool refuses, quiet, frees_inside;
+static _Atomic int inside;
+
+/* --- what watch.c calls --- */
+
+CUresult ag_context_make_resources(struct ag_context *of)
+{
+    CHECK(of == &context);
+    return CUDA_SUCCESS;
+}
+
+CUresult ag_context_make_current(struct ag_context *of, bool *ret_pushed)
+{
+    CHECK(of == &context);
+    *ret_pushed = false;
+    return CUDA_SUCCESS;
+}
+
+void ag_context_restore(bool pushed)
+{
+    CHECK(!pushed);
+}
+
+static void add_call(const char *word, unsigned stream)
+{
+    if (quiet)
+        return;
+    n_calls += (size_t)snprintf(calls + n_calls, sizeof(calls) - n_calls, stream ? "%s%u " : "%s ",
+                                word, stream);
+    CHECK(n_calls < sizeof(calls));
+}
+
+/* One thread at a time places, without a lock, so that frees go on meanwhile. */
+static CUresult called(const char *word, unsigned stream)
+{
+    CHECK(atomic_fetch_add(&inside, 1) == 0);
+    add_call(word, stream);
+    if (frees_inside) {
+        frees_inside = false;
+        CHECK(ag_watch_freed(&context) == AG_WATCH_DUE);
+    }
+    atomic_fetch_sub(&inside, 1);
+    return refuses && *word != 'S' ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+static CUresult record(CUevent event, CUstream stream)
+{
+    CHECK(event == context.barrier.event);
+    return called("R", (unsigned)((uintptr_t)stream >> 12));
+}
+
+static CUresult record_all(CUcontext handle, CUevent event)
+{
+    CHECK(handle == context.handle && event == context.barrier.event);
+    return called("C", 0);
+}
+
+static CUresult wait_all(CUcontext handle, CUevent event)
+{
+    CHECK(handle == context.handle && event == context.barrier.event);
+    return called("W", 0);
+}
+
+static CUresult synchronise(void)
+{
+    return called("S", 0);
+}
+
+/* --- what programs do --- */
+
+static void work(unsigned stream)
+{
+    ag_watch_work(HANDLE(stream), false);
+    CHECK(ag_captures_open || ag_watch_passes(HANDLE(stream), false));
+    add_call("w", stream);
+}
+
+static void work_per_thread(void)
+{
+    ag_watch_work(NULL, true);
+    add_call("wp", 0);
+}
+
+static void free_memory(enum ag_watch_free expected)
+{
+    EXPECT(expected, ag_watch_freed(&context));
+    CHECK(ag_watch_is_due(&context) == (expected == AG_WATCH_DUE));
+}
+
+static void *run(void *what)
+{
+    (*(void (**)(void))what)();
+    return NULL;
+}
+
+/* In a thread that ends. */
+static void elsewhere(void (*what)(void))
+{
+    pthread_t thread;
+
+    OK(pthread_create(&thread, NULL, run, &what));
+    OK(pthread_join(thread, NULL));
+}
+
+static void expect_calls(const char *expected, int line)
+{
+    CHECK_SAID(!strcmp(calls, expected), "line %d: \"%s\", not \"%s\"", line, calls, expected);
+    n_calls = 0;
+    calls[0] = '\0';
+}
+#define CALLS(expected) expect_calls(expected, __LINE__)
+
+static void work_on_1(void)
+{
+    work(1);
+}
+
+static void work_on_2(void)
+{
+    work(2);
+}
+
+static void free_once(void)
+{
+    free_memory(AG_WATCH_DUE);
+}
+
+/* --- one thread --- */
+
+static void one_stream_needs_events_only(void)
+{
+    work(1);
+    work(1);
+    for (int i = 0; i < 3; i++) {
+        free_memory(AG_WATCH_DUE);
+        free_memory(AG_WATCH_DUE);
+        work(1);
+        work(1);
+    }
+    CALLS("w1 w1 R1 w1 w1 R1 w1 w1 R1 w1 w1 ");
+    CHECK(context.barrier.placed == 3 && context.barrier.requested == 3);
+    CHECK(ag_stats_counter(AG_STAT_WATCH_EVENTS) == 3);
+    CHECK(!ag_stats_counter(AG_STAT_WATCH_BARRIERS) && !ag_stats_counter(AG_STAT_WATCH_WAITS));
+}
+
+static void several_streams_need_one_barrier(void)
+{
+    work(1);
+    work(2);
+    work(3);
+    for (int i = 0; i < 10; i++)
+        free_memory(AG_WATCH_DUE);
+    work(1);
+    work(2);
+    CALLS("w1 w2 w3 C W w1 w2 ");
+    CHECK(ag_stats_counter(AG_STAT_WATCH_BARRIERS) == 1);
+}
+
+static void another_stream_waits_for_the_event(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    CHECK(!ag_watch_passes(HANDLE(2), false));
+    work(2);
+    work(1);
+    work(2);
+    work(3);
+    CALLS("w1 R1 w1 W w2 w1 w2 w3 ");
+    CHECK(context.barrier.placed == 1 && ag_stats_counter(AG_STAT_WATCH_WAITS) == 1);
+}
+
+static void another_stream_alone_takes_a_barrier(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(2);
+    free_memory(AG_WATCH_DUE);
+    work(2);
+    CALLS("w1 C W w2 R2 w2 ");
+}
+
+static void nothing_submitted_needs_nothing(void)
+{
+    free_memory(AG_WATCH_NOTHING);
+    ag_watch_place(&context);
+    work(1);
+    CHECK(!ag_watch_is_clear());
+    free_memory(AG_WATCH_DUE);
+    ag_watch_place(&context);
+    CHECK(ag_watch_is_clear());
+    free_memory(AG_WATCH_NOTHING);
+    ag_watch_place(&context);
+    CALLS("w1 R1 ");
+    work(2);
+    CALLS("W w2 ");
+}
+
+static void a_drain_leaves_nothing(void)
+{
+    work(1);
+    work(2);
+    ag_watch_drained(ag_watch_draining());
+    CHECK(ag_watch_is_clear());
+    free_memory(AG_WATCH_NOTHING);
+    work(2);
+    CHECK(!ag_watch_is_clear());
+    free_memory(AG_WATCH_DUE);
+    work(2);
+    CALLS("w1 w2 w2 R2 w2 ");
+}
+
+static void handles_name_streams(void)
+{
+    CHECK(ag_watch_number(NULL, false) == ag_watch_number(CU_STREAM_LEGACY, true));
+    CHECK(ag_watch_number(NULL, true) == AG_WATCH_ALL);
+    CHECK(ag_watch_number(CU_STREAM_PER_THREAD, false) == AG_WATCH_ALL);
+    work_per_thread();
+    free_memory(AG_WATCH_DUE);
+    work_per_thread();
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    CALLS("wp C W wp C W w1 ");
+}
+
+static void a_destroyed_stream_is_no_other(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    ag_watch_stream_dying(HANDLE(1));
+    work(1); /* another one at the same address */
+    CALLS("w1 R1 w1 W w1 ");
+    ag_watch_stream_dying(HANDLE(1));
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    CALLS("C W w1 ");
+    ag_watch_stream_dying(HANDLE(2));
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    CALLS("w1 R1 w1 ");
+}
+
+static void frees_while_one_is_placed(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    frees_inside = true;
+    work(1);
+    CALLS("w1 R1 C W w1 ");
+    CHECK(!ag_watch_is_due(&context));
+}
+
+static void the_host_waits_where_no_event_can_be_had(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    refuses = true;
+    work(1);
+    CALLS("w1 R1 S w1 ");
+    CHECK(context.barrier.placed == 0);
+    refuses = false;
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    CALLS("R1 w1 ");
+}
+
+/* --- captures, contexts, the end, children --- */
+
+static void open_capture(void)
+{
+    ag_captures_open++;
+    ag_watch_capture_opening();
+}
+
+static void captures_begin_behind_the_fence(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    open_capture();
+    CALLS("w1 C W ");
+    free_memory(AG_WATCH_NOTHING); /* nobody asks in a capture, but nothing came since */
+    work(1);
+    EXPECT(AG_WATCH_IN_CAPTURE, ag_watch_freed(&context));
+    work(2);
+    open_capture();
+    CALLS("w1 w2 ");
+    ag_captures_open = 0;
+    free_memory(AG_WATCH_DUE);
+    work(2);
+    CALLS("C W w2 ");
+}
+
+static void captures_begin_behind_the_event(void)
+{
+    open_capture();
+    ag_captures_open = 0;
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    open_capture();
+    work(2);
+    CALLS("w1 R1 w1 W w2 ");
+}
+
+static void watching_ends_for_good(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    ag_watch_end("the test says so");
+    CALLS("w1 C W ");
+    CHECK(!ag_watch_is_on());
+    work(1);
+    work(2);
+    elsewhere(work_on_2);
+    free_memory(AG_WATCH_OFF);
+    ag_watch_end("again");
+    ag_watch_capture_opening();
+    CHECK(!ag_watch_is_clear());
+    CALLS("w1 w2 w2 ");
+    CHECK(ag_stats_counter(AG_STAT_WATCH_ENDED) == 1);
+}
+
+static void watching_ends_behind_the_event(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    ag_watch_end("the test says so");
+    work(2);
+    CALLS("w1 R1 w1 W w2 ");
+}
+
+static void a_context_takes_all_with_it(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    ag_watch_context_gone();
+    CHECK(ag_watch_is_clear() && !ag_watch_is_due(&context));
+    free_memory(AG_WATCH_NOTHING);
+    work(2);
+    free_memory(AG_WATCH_DUE);
+    work(2);
+    CALLS("w1 R1 w1 w2 R2 w2 ");
+}
+
+static void in_child(void)
+{
+    ag_watch_begin_child();
+    CHECK(ag_watch_is_clear() && !ag_watch_is_due(&context));
+    free_memory(AG_WATCH_NOTHING);
+    work(2);
+    free_memory(AG_WATCH_DUE);
+    work(2);
+    CALLS("w1 w2 R2 w2 ");
+}
+
+/* --- threads --- */
+
+static void others_keep_what_they_noted(void)
+{
+    elsewhere(free_once);
+}
+
+static struct {
+    pthread_barrier_t step;
+    void (*what[4])(void);
+} other;
+
+static void *other_thread(void *unused)
+{
+    for (size_t i = 0; i < N_OF(other.what); i++) {
+        (void)pthread_barrier_wait(&other.step);
+        if (other.what[i])
+            other.what[i]();
+        (void)pthread_barrier_wait(&other.step);
+    }
+    return unused;
+}
+
+/* The other thread, which lives on, does the next thing. */
+static void let_other(void)
+{
+    (void)pthread_barrier_wait(&other.step);
+    (void)pthread_barrier_wait(&other.step);
+}
+
+static pthread_t start_other(void)
+{
+    pthread_t thread;
+
+    OK(pthread_barrier_init(&other.step, NULL, 2));
+    OK(pthread_create(&thread, NULL, other_thread, NULL));
+    return thread;
+}
+
+static void fences_of_one_forget_nothing_of_another(void)
+{
+    pthread_t thread = start_other();
+
+    other.what[0] = other.what[1] = other.what[3] = work_on_1;
+    other.what[2] = work_on_2;
+    let_other();
+    CHECK(!ag_watch_is_clear());
+    free_memory(AG_WATCH_DUE);
+    work(1); /* the event covers both threads' work, but calls of the other may be under way */
+    free_memory(AG_WATCH_DUE);
+    let_other(); /* it has no pass, and forgets */
+    CALLS("w1 R1 w1 R1 w1 ");
+    ag_watch_drained(ag_watch_draining());
+    free_memory(AG_WATCH_DUE);
+    let_other();
+    CALLS("C W w2 ");
+    ag_watch_drained(ag_watch_draining());
+    CHECK(!ag_watch_is_clear());
+    let_other();
+    CALLS("w1 ");
+    OK(pthread_join(thread, NULL));
+}
+
+static void a_thread_may_free_for_others(void)
+{
+    work(1);
+    others_keep_what_they_noted();
+    CHECK(!ag_watch_passes(HANDLE(1), false));
+    work(1);
+    CALLS("w1 R1 w1 ");
+}
+
+static void threads_end_with_notes(void)
+{
+    uint64_t n_left;
+
+    elsewhere(work_on_1);
+    CHECK(!ag_watch_is_clear());
+    free_memory(AG_WATCH_DUE);
+    ag_watch_place(&context);
+    CHECK(ag_watch_is_clear());
+    CALLS("w1 R1 ");
+    n_left = ag_watch_draining();
+    elsewhere(work_on_1); /* not covered */
+    ag_watch_drained(n_left);
+    CHECK(!ag_watch_is_clear());
+    ag_watch_drained(ag_watch_draining());
+    CHECK(ag_watch_is_clear());
+}
+
+static void children_start_afresh(void)
+{
+    pthread_t thread = start_other();
+    int status;
+    pid_t pid;
+
+    other.what[0] = work_on_1;
+    let_other();
+    free_memory(AG_WATCH_DUE);
+    pid = fork();
+    if (!pid) {
+        in_child();
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    work(2);
+    CALLS("w1 C W w2 ");
+    for (int i = 1; i < 4; i++)
+        let_other();
+    OK(pthread_join(thread, NULL));
+}
+
+/* --- many threads: nothing hangs, and who submits has no fence to wait for --- */
+
+#define N_THREADS 4
+#define N_TURNS   3000
+
+static void *submit_and_free(void *data)
+{
+    unsigned self = (unsigned)(uintptr_t)data;
+
+    for (unsigned i = 0; i < N_TURNS; i++) {
+        if (self % 2)
+            (void)ag_watch_freed(&context);
+        if (!(self % 2) || i % 7 == 0)
+            ag_watch_work(HANDLE(1 + (self + i / 64) % 3), false);
+        if (i % 101 == 100)
+            ag_watch_stream_dying(HANDLE(3));
+        if (i % 97 == 96)
+            ag_watch_place(&context);
+    }
+    return NULL;
+}
+
+static void threads_meet(void)
+{
+    pthread_t threads[N_THREADS];
+
+    quiet = true;
+    for (uintptr_t i = 0; i < N_THREADS; i++)
+        OK(pthread_create(&threads[i], NULL, submit_and_free, (void *)i));
+    for (int i = 0; i < N_THREADS; i++)
+        OK(pthread_join(threads[i], NULL));
+    quiet = false;
+    CHECK(context.barrier.placed > 0 && context.barrier.placed == context.barrier.requested);
+    free_memory(AG_WATCH_DUE); /* of threads that ended, some had notes */
+    ag_watch_place(&context);
+    CHECK(ag_watch_is_clear());
+}
+
+/* --- all of them --- */
+
+static void in_a_process(void (*scenario)(void))
+{
+    int status;
+    pid_t pid = fork();
+
+    if (!pid) {
+        ag_watch_begin();
+        CHECK(ag_watch_is_on() && ag_watch_is_clear());
+        scenario();
+        CHECK(inside == 0);
+        for (unsigned i = 0; i < AG_SLOTS; i++)
+            CHECK(ag_capture_guard[i].inside == 0);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+int main(void)
+{
+    static void (*const scenarios[])(void) = {
+        one_stream_needs_events_only,
+        several_streams_need_one_barrier,
+        another_stream_waits_for_the_event,
+        another_stream_alone_takes_a_barrier,
+        nothing_submitted_needs_nothing,
+        a_drain_leaves_nothing,
+        handles_name_streams,
+        a_destroyed_stream_is_no_other,
+        frees_while_one_is_placed,
+        the_host_waits_where_no_event_can_be_had,
+        captures_begin_behind_the_fence,
+        captures_begin_behind_the_event,
+        watching_ends_for_good,
+        watching_ends_behind_the_event,
+        a_context_takes_all_with_it,
+        fences_of_one_forget_nothing_of_another,
+        a_thread_may_free_for_others,
+        threads_end_with_notes,
+        children_start_afresh,
+        threads_meet,
+    };
+
+    context.handle = (CUcontext)0x10;
+    context.barrier.event = (CUevent)0x20;
+    ag_cu.cuEventRecord = record;
+    ag_cu.cuCtxRecordEvent = record_all;
+    ag_cu.cuCtxWaitEvent = wait_all;
+    ag_cu.cuCtxSynchronize = synchronise;
+    for (size_t i = 0; i < N_OF(scenarios); i++)
+        in_a_process(scenarios[i]);
+    return 0;
+}
