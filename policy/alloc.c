@@ -53,6 +53,13 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
     rules = new_rules && new_rules->n ? new_rules : NULL;
 }
 
+void ag_alloc_prepare(struct ag_context *context)
+{
+    ag_stats_prepare();
+    ag_ledger_prepare();
+    ag_cache_prepare(&context->cache);
+}
+
 /* --- counters and trace --- */
 
 /* For the trace. Calls are timed while it is on, but not one that began before that. */

@@ -11,6 +11,11 @@
  * first. */
 void ag_alloc_configure(const struct ag_request_params *defaults, const struct ag_rules *rules);
 
+/* A context came to life, which takes a hundred thousand times as long as an allocation: what the
+ * first ones would have to wait for is made now. */
+struct ag_context;
+void ag_alloc_prepare(struct ag_context *context);
+
 /* A forked child counts its own allocations. */
 void ag_alloc_begin_child(void);
 
@@ -35,7 +40,6 @@ void ag_alloc_capture_closed(void);
 struct ag_block;
 void ag_alloc_pool_ended(struct ag_block *blocks);
 /* The program is about to destroy `context`: its memory goes, as natively. */
-struct ag_context;
 void ag_alloc_context_dying(struct ag_context *context);
 
 #endif

@@ -7,6 +7,7 @@
  * waits; then what they hold is added up, and each is allowed just that. */
 #include "policy/cache.h"
 
+#include "interpose/base/pages.h"
 #include "interpose/report/stats.h"
 #include "policy/ledger.h"
 
@@ -69,6 +70,11 @@ static struct ag_cache_shard *own_shard(struct ag_cache *cache)
                                                   memory_order_seq_cst, memory_order_relaxed))
         ;
     return &cache->shards[slot];
+}
+
+void ag_cache_prepare(struct ag_cache *cache)
+{
+    ag_pages_ready(own_shard(cache), sizeof(struct ag_cache_shard));
 }
 
 static uint64_t value_of(_Atomic uint64_t *bytes)

@@ -52,6 +52,8 @@ void ag_cache_init(struct ag_cache *cache);
 /* Bytes in all shards, and of them those that take room on the device. */
 uint64_t ag_cache_bytes(struct ag_cache *cache);
 uint64_t ag_cache_device_bytes(struct ag_cache *cache);
+/* Touches the memory that the calling thread's blocks take. */
+void ag_cache_prepare(struct ag_cache *cache);
 /* A block of that descriptor, of at least `size` (from ag_cache_block_size) and at most one eighth
  * more, or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc);

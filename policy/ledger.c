@@ -6,13 +6,15 @@
 #include "interpose/base/arena.h"
 #include "interpose/base/hash.h"
 #include "interpose/base/map.h"
+#include "interpose/base/pages.h"
 #include "interpose/base/threads/spin.h"
 #include "interpose/base/threads/wait.h"
 
 #define SHARDS       256u         /* threads at different blocks seldom meet in one */
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */
 
-#define FIRST_ENTRIES 16u
+#define FIRST_ENTRIES   16u
+#define PREPARED_BLOCKS 256u
 
 static struct {
     /* Guards the map, descriptors, and every state change from LIVE. */
@@ -38,6 +40,13 @@ static unsigned shard_of(CUdeviceptr address)
 static _Atomic unsigned *place_of(CUdeviceptr address)
 {
     return &begun[ag_hash_spread(address >> PAGE_BITS) >> 52];
+}
+
+void ag_ledger_prepare(void)
+{
+    ag_pages_ready(shards, sizeof(shards));
+    ag_pages_ready(begun, sizeof(begun));
+    ag_arena_prepare(&arena, PREPARED_BLOCKS);
 }
 
 bool ag_ledger_may_have(CUdeviceptr address)

@@ -44,6 +44,9 @@ struct ag_block {
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 
+/* Touches the memory that the first blocks take, before the program waits for it. */
+void ag_ledger_prepare(void);
+
 /* A block in state KEPT, entered under its address. NULL when memory for the ledger runs out. */
 struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
                                  struct ag_mem_desc desc);

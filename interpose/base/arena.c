@@ -1,10 +1,28 @@
 /* Slabs of fixed-size objects: see arena.h. */
 #include "interpose/base/arena.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "interpose/base/pages.h"
+
 #define SLAB_BYTES (256u * 1024u)
+
+/* With the lock held. False: the kernel gives none. */
+static bool has_fresh(struct ag_arena *arena)
+{
+    char *slab;
+
+    if (arena->fresh != arena->fresh_end)
+        return true;
+    slab = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (slab == MAP_FAILED)
+        return false;
+    arena->fresh = slab;
+    arena->fresh_end = slab + SLAB_BYTES / arena->object_size * arena->object_size;
+    return true;
+}
 
 void *ag_arena_get(struct ag_arena *arena)
 {
@@ -16,25 +34,25 @@ void *ag_arena_get(struct ag_arena *arena)
         used = true;
         object = arena->free_list;
         memcpy(&arena->free_list, object, sizeof(void *));
-    } else {
-        if (arena->fresh == arena->fresh_end) {
-            char *slab =
-                mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-            if (slab != MAP_FAILED) {
-                arena->fresh = slab;
-                arena->fresh_end = slab + SLAB_BYTES / arena->object_size * arena->object_size;
-            }
-        }
-        if (arena->fresh != arena->fresh_end) {
-            object = arena->fresh;
-            arena->fresh += arena->object_size;
-        }
+    } else if (has_fresh(arena)) {
+        object = arena->fresh;
+        arena->fresh += arena->object_size;
     }
     ag_lock_release(&arena->lock);
     if (used) /* pages of the kernel are clear, and better not touched before they are needed */
         memset(object, 0, arena->object_size);
     return object;
+}
+
+void ag_arena_prepare(struct ag_arena *arena, size_t n)
+{
+    ag_lock_take(&arena->lock);
+    if (has_fresh(arena)) {
+        size_t left = (size_t)(arena->fresh_end - arena->fresh);
+
+        ag_pages_ready(arena->fresh, left < n * arena->object_size ? left : n * arena->object_size);
+    }
+    ag_lock_release(&arena->lock);
 }
 
 void ag_arena_put(struct ag_arena *arena, void *object)

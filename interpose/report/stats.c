@@ -1,10 +1,12 @@
 /* The counters' memory and their sums: see stats.h. */
 #include "interpose/report/stats.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "interpose/base/hash.h"
+#include "interpose/base/pages.h"
 #include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 
@@ -19,6 +21,13 @@ const char *const ag_placement_names[AG_N_PLACEMENTS] = {"native", "pool", "mana
                                                          "spilled"};
 
 _Static_assert(sizeof(struct ag_stats) % AG_STATS_PAGE == 0, "other variables share its pages");
+
+void ag_stats_prepare(void)
+{
+    struct ag_stats_slot *own = &ag_stats.slots[ag_slot()];
+
+    ag_pages_ready(own, offsetof(struct ag_stats_slot, places) + sizeof(own->places[0]));
+}
 
 void ag_stats_reset(void)
 {

@@ -161,6 +161,9 @@ struct ag_stats {
 
 extern struct ag_stats ag_stats;
 
+/* Touches the pages in which the calling thread counts what it does on the first device, before the
+ * program waits for them. */
+void ag_stats_prepare(void);
 /* Everything back to zero. No other thread may count meanwhile. */
 void ag_stats_reset(void);
 /* A number that differs between builds whose lists (counters, hooks, settings) or sizes differ. */

@@ -32,7 +32,7 @@ rules_checks() {
         'devices.0.placements.native.allocs > 0' 'devices.0.placements.pool.allocs > 0' -- \
         ALLOGRAFT_RULES='size<1KiB:native; *:pool' -- "$BIN/plain_static"
     check rules/number ruled 'rules.0.hits == 100' 'devices.0.placements.native.allocs == 100' -- \
-        ALLOGRAFT_RULES='nth=1..100:native' -- "$BIN/plain_static"
+        ALLOGRAFT_RULES='nth=1..100:native; *:pool' -- "$BIN/plain_static"
     check rules/managed ruled 'rules.0.hits > 0' 'devices.0.placements.managed.allocs > 0' -- \
         ALLOGRAFT_RULES='size>=64KiB:managed,prefer=host,access=device; *:pool' -- "$BIN/plain_static"
     # The runtime inside the program: the program is the caller. As a library: that is.
