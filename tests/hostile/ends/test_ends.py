@@ -47,6 +47,9 @@ class Ends(Case):
         cases = [('hostile_ends_pending', who, '700', ORDERED)
                  for who in ('main', 'worker', 'main_after_worker', 'handler', '_exit', 'exec')]
         cases.append(('hostile_ends_pending', 'main', '5500', ORDERED))
+        # Its free needs no fence of its own, but waits for the kernel all the same.
+        cases.append(('hostile_ends_pending', 'main_frees_after_worker', '5500',
+                      {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0'}))
         results = self.ends_alike(cases, 4, 'the kernel has ended\n', 'adversarial')
         for result in results:
             self.assertEqual(result.report()['frees']['barriers_paid'].get('exit'), 1)
