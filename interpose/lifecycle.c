@@ -52,6 +52,7 @@
 #include "policy/backends/managed_pool.h"
 #include "policy/backends/private_pool.h"
 #include "policy/budget.h"
+#include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
@@ -137,6 +138,8 @@ static void devices_begin_child(void)
         struct ag_device *device = ag_device_met(i);
 
         ag_pool_begin_child(device);
+        ag_churn_begin_child(&device->churn);
+        atomic_store(&device->small_native, 0);
         ag_managed_pool_begin_child(device);
         ag_stats_device_met(device->ordinal, device->name, device->total_bytes);
     }
@@ -188,10 +191,20 @@ static void after_fork_in_child(void)
         begin_child();
 }
 
+/* How much a pool keeps is a question only where there is one; and only a pool takes memory back
+ * without a wait. */
+static enum ag_policy policy_of(const struct ag_options *settings)
+{
+    bool needs_pool = settings->origins[AG_OPTION_POOL_KEEP].kind != AG_ORIGIN_DEFAULT ||
+                      settings->free_mode == AG_FREE_ORDERED;
+
+    return settings->policy == AG_POLICY_AUTO && needs_pool ? AG_POLICY_POOL : settings->policy;
+}
+
 static void configure(void)
 {
     const struct ag_request_params params = {
-        .policy = options.policy,
+        .policy = policy_of(&options),
         .backend = options.managed_backend,
         .prefer = options.prefer,
         .access = options.access,
@@ -206,6 +219,7 @@ static void configure(void)
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
     ag_drain_configure(options.free_mode);
+    ag_churn_configure(options.pool_after_us);
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
     ag_app_async_configure(&options.rules, options.oversubscribe);
@@ -282,7 +296,7 @@ bool ag_entry_watches_streams(void)
 {
     int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
 
-    return state == AG_ENTRY_NEW ? !ag_options_disabled(environ) : ag_watch_is_on();
+    return state == AG_ENTRY_NEW ? ag_options_may_watch_streams(environ) : ag_watch_is_on();
 }
 
 bool ag_entry_watches_launches(void)

@@ -3,12 +3,14 @@
  * An allocation:
  *   1. Which context is current, and what do the settings and the first rule that applies ask for?
  *      decide.c turns that into a placement and a memory descriptor.
+ *      Unless they name a policy, memory is native until churn.c says that it is time for a pool.
  *   2. cache.c may hold a freed block of that descriptor. Else backends/ asks the driver.
  *   3. When memory runs out: pressure.c frees what we hold, and the driver is asked again; then for
  *      a native allocation; then, if ALLOGRAFT_OOM=spill, for memory on the host.
  *   4. ledger.c records the block.
  * A free: ledger.c says whether the block is the program's; order/free.c orders it behind the work
- * that may use it; the block goes into the cache, or back to its pool. */
+ * that may use it; the block goes into the cache, or back to its pool. Native memory goes back to
+ * the driver at once, until churn.c says that it is worth keeping. */
 #include "policy/alloc.h"
 
 #include <sys/prctl.h>
@@ -16,12 +18,14 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
 #include "policy/backends/backend.h"
 #include "policy/backends/managed_pool.h"
 #include "policy/backends/private_pool.h"
 #include "policy/budget.h"
+#include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/decide.h"
 #include "policy/ipc/ipc.h"
@@ -30,11 +34,12 @@
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
 #include "policy/order/capture.h"
+#include "policy/order/drain.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
 #include "policy/pressure.h"
 
-static struct ag_request_params defaults = {.policy = AG_POLICY_POOL};
+static struct ag_request_params defaults = {.policy = AG_POLICY_AUTO};
 static const struct ag_rules *rules;
 static _Atomic uint64_t n_asked; /* allocations so far, while a rule counts them */
 
@@ -50,18 +55,23 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
 
 /* --- counters and trace --- */
 
-static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller,
-                           uint64_t began)
+/* For the trace. Calls are timed while it is on, but not one that began before that. */
+static uint64_t began_of(const struct ag_timed *timed)
 {
-    uint64_t ticks = ag_clock_ticks() - began;
+    return timed->began ? timed->began : ag_clock_ticks();
+}
+
+static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller)
+{
+    struct ag_timed timed = ag_timing_end();
     int device = block->context->device->ordinal;
 
-    ag_stats_allocated(device, block->placement, bytes, ticks);
+    ag_stats_allocated(device, block->placement, bytes, timed.sum);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_ALLOC,
-            .ticks = began,
-            .duration = ticks,
+            .ticks = began_of(&timed),
+            .duration = timed.ticks,
             .device = (int16_t)device,
             .placement = (uint8_t)block->placement,
             .address = block->address,
@@ -71,14 +81,16 @@ static void note_allocated(const struct ag_block *block, size_t bytes, const voi
 }
 
 static void note_failed(int device, enum ag_placement place, size_t bytes, const void *caller,
-                        uint64_t began, CUresult result)
+                        CUresult result)
 {
+    struct ag_timed timed = ag_timing_end();
+
     ag_stats_failed(device, place);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_FAILED,
-            .ticks = began,
-            .duration = ag_clock_ticks() - began,
+            .ticks = began_of(&timed),
+            .duration = timed.ticks,
             .device = (int16_t)device,
             .placement = (uint8_t)place,
             .size = bytes,
@@ -93,22 +105,20 @@ struct freed {
     size_t bytes;
     CUstream stream;
     const void *caller;
-    uint64_t began; /* 0: nobody waited */
     int device;
     enum ag_placement place;
-    uint16_t code; /* of the trace */
+    uint16_t code;         /* of the trace */
+    struct ag_timed timed; /* nothing: nobody waited */
 };
 
 static void note_freed(const struct freed *freed)
 {
-    uint64_t now = ag_clock_ticks(), began = freed->began ? freed->began : now;
-
-    ag_stats_freed(freed->device, freed->place, freed->bytes, now - began);
+    ag_stats_freed(freed->device, freed->place, freed->bytes, freed->timed.sum);
     if (ag_trace_on())
         ag_trace_add(&(struct ag_trace_event){
             .kind = AG_TRACE_FREE,
-            .ticks = began,
-            .duration = now - began,
+            .ticks = began_of(&freed->timed),
+            .duration = freed->timed.ticks,
             .device = (int16_t)freed->device,
             .placement = (uint8_t)freed->place,
             .address = freed->address,
@@ -159,15 +169,15 @@ struct plan {
     int rule;
 };
 
-static struct ag_mem_desc desc_of(struct ag_device *device, enum ag_placement place,
+static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision decision,
                                   const struct ag_request_params *params, size_t bytes)
 {
-    struct ag_mem_desc desc = {.source =
-                                   place == AG_PLACE_POOL ? AG_SOURCE_POOL : AG_SOURCE_NATIVE};
     CUmemoryPool pool;
 
-    if (place != AG_PLACE_MANAGED)
-        return desc;
+    if (decision.place == AG_PLACE_POOL)
+        return (struct ag_mem_desc){.source = AG_SOURCE_POOL};
+    if (decision.place != AG_PLACE_MANAGED)
+        return (struct ag_mem_desc){.source = decision.keeps ? AG_SOURCE_CACHED : AG_SOURCE_NATIVE};
     return ag_decide_managed(params, bytes,
                              params->backend != AG_MANAGED_PLAIN &&
                                  ag_managed_pool(device, &pool) == CUDA_SUCCESS);
@@ -188,6 +198,17 @@ static void count_fallback(const struct ag_device *device, enum ag_fallback why)
     ag_stats_add(counters[why], 1);
 }
 
+/* Is there a pool for a request of that policy? Makes it when there is to be one. */
+static bool has_pool(struct ag_device *device, enum ag_policy policy)
+{
+    if (policy == AG_POLICY_POOL)
+        return ag_pool_ready(device);
+    if (policy != AG_POLICY_AUTO)
+        return false;
+    ag_churn_allocates(&device->churn);
+    return ag_churn_wants_pool(&device->churn) && ag_pool_ready(device);
+}
+
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
 {
     struct ag_request request = {.capture_open = ag_capture_is_open()};
@@ -199,12 +220,12 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
     if (rules)
         plan.rule = apply_rules(context, bytes, caller, exporter, &params);
     request.exported = exporter && !names_placement(plan.rule);
-    if (!request.capture_open && params.policy == AG_POLICY_POOL)
-        facts.has_pool = ag_pool_ready(context->device);
+    if (!request.capture_open && !request.exported)
+        facts.has_pool = has_pool(context->device, params.policy);
     plan.decision = ag_decide(&request, &facts, params.policy);
     if (plan.decision.fallback != AG_FALLBACK_NONE)
         count_fallback(context->device, plan.decision.fallback);
-    plan.desc = desc_of(context->device, plan.decision.place, &params, bytes);
+    plan.desc = desc_of(context->device, plan.decision, &params, bytes);
     return plan;
 }
 
@@ -222,13 +243,16 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
     size_t size;
     CUresult result;
 
+    ag_timing_is_slow();
     if (budgeted && !ag_budget_take(device, bytes) &&
         (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_backend_allocate(context, bytes, desc, &address, &size);
     *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, desc) : NULL;
-    if (*ret_block)
+    if (*ret_block) {
+        ag_budget_note_given(device, desc, size);
         return CUDA_SUCCESS;
+    }
     if (budgeted)
         ag_budget_give(device, bytes);
     if (result != CUDA_SUCCESS)
@@ -247,8 +271,11 @@ static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t
 
     *ret_block = ag_cache_take(&context->cache, size, desc);
     ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
-    if (!*ret_block)
+    if (!*ret_block) {
+        if (desc.source == AG_SOURCE_CACHED)
+            ag_churn_missed(&context->device->churn, size);
         return take_from_driver(context, desc, size, ret_block);
+    }
     result = ag_context_sticky_error(context);
     if (result != CUDA_SUCCESS)
         (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
@@ -268,8 +295,17 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc
     return result;
 }
 
-/* The first rung that holds: as planned; after what we hold went back; natively, for the driver's
- * own allocation has the last word on errors. */
+/* How large a block for `bytes` is: native memory that would not be kept no larger than that, as
+ * others may see its size. */
+static size_t size_of_block(const struct ag_context *context, struct ag_mem_desc desc, size_t bytes)
+{
+    if (desc.source == AG_SOURCE_CACHED && !ag_churn_is_on(&context->device->churn))
+        return bytes;
+    return ag_cache_block_size(bytes);
+}
+
+/* The first rung that holds: as planned; after what we hold went back; natively and of no more than
+ * was asked for, since the driver's own allocation has the last word on errors. */
 static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                struct ag_block **ret_block)
 {
@@ -277,15 +313,16 @@ static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc de
     bool relieved = false, planned = desc.source != AG_SOURCE_NATIVE;
     CUresult result;
 
-    if (planned && (desc.source != AG_SOURCE_POOL || bytes <= context->device->total_bytes)) {
-        result = take(context, desc, ag_cache_block_size(bytes), ret_block);
+    if (planned && (ag_mem_desc_is_managed(desc) || bytes <= context->device->total_bytes)) {
+        result = take(context, desc, size_of_block(context, desc, bytes), ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
             result = take_after_relief(context, desc, bytes, ret_block);
             relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it failed otherwise */
         }
         if (result == CUDA_SUCCESS || result == NO_LEDGER)
             return result;
-        ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
+        if (desc.source != AG_SOURCE_CACHED)
+            ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
     result = take_from_driver(context, native, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && !relieved)
@@ -423,12 +460,13 @@ static CUresult allocate_planned(struct ag_context *context, size_t bytes, const
 
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
-    uint64_t began = ag_clock_ticks();
-    struct ag_context *context = ag_context_current();
+    struct ag_context *context;
     struct ag_block *block = NULL;
     struct plan plan;
     CUresult result;
 
+    ag_timing_begin();
+    context = ag_context_current();
     if (!ret_address || !bytes || !context) {
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
@@ -439,12 +477,12 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
         note_failed(context->device->ordinal, ag_mem_desc_placement(plan.desc), bytes, caller,
-                    began, result);
+                    result);
         return result;
     }
     *ret_address = block->address;
-    note_allocated(block, bytes, caller, began);
-    ag_stats_add(block->placement == AG_PLACE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
+    note_allocated(block, bytes, caller);
+    ag_stats_add(block->desc.source == AG_SOURCE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
     if (rules)
         ag_stats_rule_hit(plan.rule, bytes);
     give(block, bytes);
@@ -472,25 +510,45 @@ static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_
     return result;
 }
 
+/* Memory that was allocated for its pitch alone. Kept, since a free would wait for what is in
+ * flight, and no allocation does natively. */
+static void keep_row(struct ag_context *context, CUdeviceptr address, size_t bytes)
+{
+    const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED};
+    struct ag_block *block = NULL;
+
+    if (ag_budget_take(context->device, bytes)) {
+        block = ag_ledger_enter(address, bytes, context, cached);
+        if (!block)
+            ag_budget_give(context->device, bytes);
+    }
+    if (!block) {
+        (void)ag_cu.cuMemFree_v2(address);
+        return;
+    }
+    ag_budget_note_given(context->device, cached, bytes);
+    (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
+}
+
 /* What the driver makes of rows of `width` bytes; 0 when it fails. */
-static size_t ask_pitch(size_t width)
+static size_t ask_pitch(struct ag_context *context, size_t width)
 {
     CUdeviceptr address;
     size_t pitch;
 
     if (allocate_rows(&address, &pitch, width, 1, 4) != CUDA_SUCCESS)
         return 0;
-    (void)ag_cu.cuMemFree_v2(address);
+    keep_row(context, address, pitch);
     return pitch;
 }
 
 /* The driver rounds rows up to a power of two; three questions find out which. SIZE_MAX when it
  * answers something else, 0 when it did not answer. In the current context. */
-static size_t ask_granule(void)
+static size_t ask_granule(struct ag_context *context)
 {
-    size_t granule = ask_pitch(1);
-    size_t next = granule ? ask_pitch(granule + 1) : 0;
-    size_t exact = next ? ask_pitch(5 * granule) : 0;
+    size_t granule = ask_pitch(context, 1);
+    size_t next = granule ? ask_pitch(context, granule + 1) : 0;
+    size_t exact = next ? ask_pitch(context, 5 * granule) : 0;
 
     if (!exact)
         return 0;
@@ -499,22 +557,26 @@ static size_t ask_granule(void)
     return granule;
 }
 
-void ag_alloc_learn_pitch(struct ag_context *context)
+/* Once a device: at its first pitched allocation. */
+static size_t granule_of(struct ag_context *context)
 {
-    _Atomic size_t *granule = &context->device->pitch_granule;
+    _Atomic size_t *known = &context->device->pitch_granule;
+    size_t granule = atomic_load_explicit(known, memory_order_relaxed);
     bool pushed;
 
-    if (!redirects() || atomic_load_explicit(granule, memory_order_relaxed) ||
-        ag_capture_is_open() || ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
-        return;
-    atomic_store_explicit(granule, ask_granule(), memory_order_relaxed);
+    if (granule || ag_capture_is_open() ||
+        ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
+        return granule;
+    granule = ask_granule(context);
+    atomic_store_explicit(known, granule, memory_order_relaxed);
     ag_context_restore(pushed);
+    return granule;
 }
 
 /* The pitch natively, or 0 when only the driver can tell or would refuse. */
-static size_t pitch_of(struct ag_device *device, size_t width, size_t height, size_t *ret_bytes)
+static size_t pitch_of(struct ag_context *context, size_t width, size_t height, size_t *ret_bytes)
 {
-    size_t granule = atomic_load_explicit(&device->pitch_granule, memory_order_relaxed), pitch;
+    size_t granule = granule_of(context), pitch;
 
     if (!granule || granule == SIZE_MAX || width > SIZE_MAX - granule)
         return 0;
@@ -535,7 +597,7 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     }
-    pitch = pitch_of(context->device, width, height, &bytes);
+    pitch = pitch_of(context, width, height, &bytes);
     if (!pitch) {
         ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
         return allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
@@ -549,18 +611,29 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 
 /* --- free --- */
 
+/* Of the blocks that leave the cache, those that a pool would have taken back for less. */
+static void count_returned(const struct ag_block *blocks)
+{
+    for (; blocks; blocks = blocks->next) {
+        if (blocks->desc.source == AG_SOURCE_CACHED)
+            ag_churn_returned(&blocks->context->device->churn, blocks->size);
+    }
+}
+
 /* A KEPT block whose users are ordered before now. */
 static void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
     enum ag_ipc_sharing sharing = ag_ipc_hold(block);
-    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? ag_pressure_cache_limit(context->device) : 0;
+    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? context->device->cache_limit : 0;
     struct ag_block *out = NULL;
 
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
         out = ag_cache_keep(&context->cache, block, limit);
     if (!out)
         return;
+    count_returned(out);
+    ag_timing_is_slow();
     out = ag_backend_release(context, out, UINT64_MAX);
     while (out) { /* not now: over the limit, until they can go */
         struct ag_block *next = out->next;
@@ -602,7 +675,7 @@ void ag_alloc_capture_closed(void)
     }
 }
 
-/* Pool and managed memory. */
+/* Memory that is kept, or goes back in the order of a stream of ours. */
 static CUresult free_ordered(struct ag_block *block)
 {
     bool aside;
@@ -623,24 +696,46 @@ static CUresult free_native(struct ag_block *block)
     struct ag_block copy = *block;
     CUresult result;
 
+    ag_timing_is_slow();
     ag_ledger_remove(block);
     result = ag_cu.cuMemFree_v2(copy.address);
     if (result == CUDA_SUCCESS) {
         ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
     block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
-    if (block)
+    if (block) {
+        block->export_number = copy.export_number;
         ag_ledger_give(block, copy.requested);
+    }
     return result;
+}
+
+/* Is the block the driver's again as soon as the program frees it? What the driver gave a handle of
+ * never becomes anybody else's; what the cache has no room for, or no request, would only be
+ * ordered in vain. */
+static bool is_freed_natively(struct ag_block *block)
+{
+    struct ag_device *device = block->context->device;
+
+    if (block->desc.source != AG_SOURCE_CACHED)
+        return block->desc.source == AG_SOURCE_NATIVE;
+    if (!ag_churn_keeps(&device->churn) || ag_cache_block_size(block->size) != block->size ||
+        atomic_load_explicit(&block->export_number, memory_order_relaxed))
+        return true;
+    if (block->size <= ag_pressure_cache_limit(device))
+        return false;
+    ag_churn_returned(&device->churn, block->size);
+    return true;
 }
 
 /* `block` is KEPT and the caller's; the program's again when the free is refused. */
 static CUresult free_block(struct ag_block *block)
 {
-    bool native = block->desc.source == AG_SOURCE_NATIVE;
+    bool native = is_freed_natively(block);
     size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     CUresult result;
 
@@ -679,18 +774,20 @@ void ag_alloc_pool_ended(struct ag_block *blocks)
             (void)ag_cu.cuMemFree_v2(copy.address);
         ag_context_restore(pushed);
         ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
     }
     ag_capture_restore(mode);
 }
 
 CUresult ag_free(CUdeviceptr address, const void *caller)
 {
-    struct freed freed = {.address = address, .caller = caller, .began = ag_clock_ticks()};
+    struct freed freed = {.address = address, .caller = caller};
     struct ag_block *block;
     enum ag_claim claim;
     CUresult result;
     struct ag_device *device;
 
+    ag_timing_begin();
     if (!address)
         return ag_cu.cuMemFree_v2(address);
     claim = ag_ledger_claim(address, &block);
@@ -710,6 +807,7 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     result = block->private_pool ? free_private(block) : free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
+    freed.timed = ag_timing_end();
     note_freed(&freed);
     ag_spill_move_back(device);
     return result;
@@ -724,6 +822,11 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
     bool plain = block->desc.source == AG_SOURCE_PLAIN;
     CUresult result = CUDA_SUCCESS;
 
+    /* The driver may lock up over native memory and a stream that is not done (580.159), as
+     * natively it is after a cudaFree. */
+    if (!ag_mem_desc_is_managed(block->desc) && block->desc.source != AG_SOURCE_POOL &&
+        ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     ag_ledger_remove(block);
     if (!plain)
         return free_async(address, stream);
@@ -762,6 +865,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         (void)ag_ipc_freed(&copy);
         if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
         note_freed(&freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;

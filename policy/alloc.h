@@ -20,10 +20,6 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);
 /* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
                         unsigned element_bytes, const void *caller);
-/* Asks the driver how it rounds rows on the device of `context`, which has just come to life: the
- * questions allocate and free, and a free waits for what is in flight. Once a device. */
-struct ag_context;
-void ag_alloc_learn_pitch(struct ag_context *context);
 /* cuMemFree_v2. Unknown addresses go to the driver. `caller`: as for ag_alloc(). */
 CUresult ag_free(CUdeviceptr address, const void *caller);
 
@@ -39,6 +35,7 @@ void ag_alloc_capture_closed(void);
 struct ag_block;
 void ag_alloc_pool_ended(struct ag_block *blocks);
 /* The program is about to destroy `context`: its memory goes, as natively. */
+struct ag_context;
 void ag_alloc_context_dying(struct ag_context *context);
 
 #endif

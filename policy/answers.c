@@ -25,6 +25,7 @@
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
 #include "policy/budget.h"
+#include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 #include "policy/pressure.h"
@@ -69,6 +70,15 @@ bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy)
            ret_copy->desc.source != AG_SOURCE_NATIVE && offset < ret_copy->requested;
 }
 
+void ag_answer_note_exported(CUdeviceptr address)
+{
+    struct ag_block block;
+
+    ag_churn_note_shared();
+    if (ag_answer_redirected(address, &block) && block.desc.source == AG_SOURCE_CACHED)
+        (void)ag_ledger_note_export(block.address, AG_EXPORTED_BY_DRIVER);
+}
+
 /* As on a card of the size that ALLOGRAFT_LIMIT says. */
 static void answer_by_budget(struct ag_device *device, size_t *free_bytes, size_t *total)
 {
@@ -92,7 +102,7 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     if (result != CUDA_SUCCESS || !ret_free || !context)
         return result;
     total = ret_total ? *ret_total : context->device->total_bytes;
-    ours = ag_pool_idle(context->device) + ag_device_cached(context->device) +
+    ours = ag_pool_idle(context->device) + ag_device_cached_room(context->device) +
            ag_app_pools_held(context->device) + ag_managed_kept(context->device);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
     answer_by_budget(context->device, ret_free, ret_total);

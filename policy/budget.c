@@ -113,8 +113,36 @@ void ag_budget_noted_gone(uint64_t handle)
     ag_arena_put(&noted_arena, noted);
 }
 
+/* As the driver counts it; of blocks that share pages. */
+static size_t small_native(struct ag_mem_desc desc, size_t bytes)
+{
+    const size_t unit = 512;
+
+    if ((desc.source != AG_SOURCE_CACHED && desc.source != AG_SOURCE_NATIVE) ||
+        bytes >= AG_NATIVE_PAGE)
+        return 0;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+void ag_budget_note_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
+{
+    size_t small = small_native(desc, bytes);
+
+    if (small)
+        atomic_fetch_add_explicit(&device->small_native, small, memory_order_relaxed);
+}
+
+void ag_budget_note_returned(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
+{
+    size_t small = small_native(desc, bytes);
+
+    if (small)
+        atomic_fetch_sub_explicit(&device->small_native, small, memory_order_relaxed);
+}
+
 void ag_budget_forget(struct ag_block *block)
 {
+    ag_budget_note_returned(block->context->device, block->desc, block->size);
     if (ag_mem_desc_is_on_device(block->desc))
         ag_budget_give(block->context->device, block->size);
     ag_ledger_remove(block);

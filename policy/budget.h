@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "interpose/settings/options.h"
+#include "policy/mem_desc.h"
 
 struct ag_block;
 struct ag_device;
@@ -33,6 +34,11 @@ bool ag_budget_note(struct ag_device *device, uint64_t handle, size_t bytes);
 /* The handle was released: what was noted goes back to the budget. The driver keeps such memory as
  * long as it is mapped; a program that releases the handle first has it uncounted until then. */
 void ag_budget_noted_gone(uint64_t handle);
+
+/* The driver has given a block of `bytes`, or got it back: which blocks share its pages? For
+ * ag_device_cached_room(). */
+void ag_budget_note_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes);
+void ag_budget_note_returned(struct ag_device *device, struct ag_mem_desc desc, size_t bytes);
 
 /* Takes a KEPT block, which is about to go back to the driver, out of the ledger and off the
  * budget. */

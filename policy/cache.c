@@ -1,7 +1,13 @@
-/* Bins of freed blocks, by size, in shards: see cache.h. */
+/* Bins of freed blocks, by size, in shards: see cache.h.
+ *
+ * How the limit holds, and the peak is right, though shards change apart: each shard has a number
+ * of bytes that it may hold unasked, and the sum of these is at most the peak. A shard that is to
+ * hold more asks, under the cache's lock. It gets more while the sum stays within the peak and the
+ * limit. Else all shards are allowed nothing, so that whoever keeps a block meanwhile must ask, and
+ * waits; then what they hold is added up, and each is allowed just that. */
 #include "policy/cache.h"
 
-#include "interpose/base/slot.h"
+#include "interpose/report/stats.h"
 #include "policy/ledger.h"
 
 #define SMALLEST     512u
@@ -40,34 +46,95 @@ static unsigned bin_of(size_t size)
 
 void ag_cache_init(struct ag_cache *cache)
 {
-    for (unsigned i = 0; i < AG_CACHE_SHARDS; i++)
-        ag_lock_init(&cache->shards[i].lock, AG_RANK_CACHE);
+    ag_lock_init(&cache->lock, AG_RANK_CACHE);
+    for (unsigned i = 0; i < AG_SLOTS; i++)
+        ag_spin_init(&cache->shards[i].lock, AG_RANK_SHARD);
 }
 
-static void account_out(struct ag_cache *cache, struct ag_cache_shard *shard,
-                        struct ag_block *block)
+/* --- shards --- */
+
+/* How many, from the first on, may hold something. */
+static unsigned n_used(struct ag_cache *cache)
 {
-    shard->bytes -= block->size;
-    ag_level_subtract(&cache->bytes, block->size);
-    if (ag_mem_desc_is_on_device(block->desc))
-        ag_level_subtract(&cache->device_bytes, block->size);
+    return atomic_load_explicit(&cache->n_used, memory_order_seq_cst);
 }
 
-static void account_in(struct ag_cache *cache, struct ag_cache_shard *shard, struct ag_block *block)
+static struct ag_cache_shard *own_shard(struct ag_cache *cache)
 {
-    uint64_t peak;
+    unsigned slot = ag_slot();
+    uint32_t n = atomic_load_explicit(&cache->n_used, memory_order_relaxed);
 
-    shard->bytes += block->size;
-    ag_level_add(&cache->bytes, block->size);
-    if (ag_mem_desc_is_on_device(block->desc))
-        ag_level_add(&cache->device_bytes, block->size);
-    peak = atomic_load_explicit(&cache->bytes.peak, memory_order_relaxed);
-    if (peak > atomic_load_explicit(&ag_stats.cached_peak, memory_order_relaxed))
-        atomic_store_explicit(&ag_stats.cached_peak, peak, memory_order_relaxed);
+    while (n <= slot &&
+           !atomic_compare_exchange_weak_explicit(&cache->n_used, &n, slot + 1,
+                                                  memory_order_seq_cst, memory_order_relaxed))
+        ;
+    return &cache->shards[slot];
 }
+
+static uint64_t value_of(_Atomic uint64_t *bytes)
+{
+    return atomic_load_explicit(bytes, memory_order_relaxed);
+}
+
+/* With the lock that guards them. */
+static void change(_Atomic uint64_t *bytes, uint64_t by)
+{
+    atomic_store_explicit(bytes, value_of(bytes) + by, memory_order_relaxed);
+}
+
+uint64_t ag_cache_bytes(struct ag_cache *cache)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < n_used(cache); i++)
+        sum += value_of(&cache->shards[i].bytes);
+    return sum;
+}
+
+uint64_t ag_cache_device_bytes(struct ag_cache *cache)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < n_used(cache); i++)
+        sum += value_of(&cache->shards[i].device_bytes);
+    return sum;
+}
+
+/* What ag_cache_room() asks for. */
+static void account_native(struct ag_cache_shard *shard, const struct ag_block *block, bool in)
+{
+    bool small = block->size < AG_NATIVE_PAGE;
+    uint64_t bytes = small ? block->size : -block->size % AG_NATIVE_PAGE;
+
+    if (block->desc.source == AG_SOURCE_CACHED)
+        change(small ? &shard->small_native : &shard->page_ends, in ? bytes : -bytes);
+}
+
+/* The two of one block, with the shard's lock held. */
+static void account_out(struct ag_cache_shard *shard, const struct ag_block *block)
+{
+    change(&shard->bytes, -(uint64_t)block->size);
+    account_native(shard, block, false);
+    if (ag_mem_desc_is_on_device(block->desc))
+        change(&shard->device_bytes, -(uint64_t)block->size);
+}
+
+static void put_in(struct ag_cache_shard *shard, struct ag_block *block)
+{
+    struct ag_block **bin = &shard->bins[bin_of(block->size)];
+
+    block->next = *bin;
+    *bin = block;
+    change(&shard->bytes, block->size);
+    account_native(shard, block, true);
+    if (ag_mem_desc_is_on_device(block->desc))
+        change(&shard->device_bytes, block->size);
+}
+
+/* --- out --- */
 
 /* With the shard's lock held. */
-static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard *shard, size_t size,
+static struct ag_block *take_from(struct ag_cache_shard *shard, size_t size,
                                   struct ag_mem_desc desc)
 {
     struct ag_block **link = &shard->bins[bin_of(size)];
@@ -80,38 +147,50 @@ static struct ag_block *take_from(struct ag_cache *cache, struct ag_cache_shard 
             continue;
         *link = block->next;
         block->next = NULL;
-        account_out(cache, shard, block);
+        account_out(shard, block);
         return block;
     }
     return NULL;
 }
 
-struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc)
+/* Other threads' shards are looked at only if nobody is in them. */
+static struct ag_block *take_from_others(struct ag_cache *cache, unsigned own, size_t size,
+                                         struct ag_mem_desc desc)
 {
-    unsigned own = ag_slot() % AG_CACHE_SHARDS;
     struct ag_block *block = NULL;
+    unsigned n = n_used(cache);
 
-    if (ag_level_current(&cache->bytes) < size)
-        return NULL;
-    for (unsigned i = 0; i < AG_CACHE_SHARDS && !block; i++) {
-        struct ag_cache_shard *shard = &cache->shards[(own + i) % AG_CACHE_SHARDS];
+    for (unsigned i = 1; i <= n && !block; i++) {
+        struct ag_cache_shard *shard = &cache->shards[(own + i) % n];
 
-        /* Other threads' shards are looked at only if nobody is in them. */
-        if (i == 0)
-            ag_lock_take(&shard->lock);
-        else if (!ag_lock_try(&shard->lock))
+        if (shard == &cache->shards[own] || value_of(&shard->bytes) < size ||
+            !ag_spin_try(&shard->lock))
             continue;
-        block = take_from(cache, shard, size, desc);
-        ag_lock_release(&shard->lock);
+        block = take_from(shard, size, desc);
+        ag_spin_release(&shard->lock);
     }
     return block;
+}
+
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc)
+{
+    unsigned own = ag_slot();
+    struct ag_cache_shard *shard = &cache->shards[own];
+    struct ag_block *block = NULL;
+
+    if (value_of(&shard->bytes) >= size) {
+        ag_spin_take(&shard->lock);
+        block = take_from(shard, size, desc);
+        ag_spin_release(&shard->lock);
+    }
+    return block ? block : take_from_others(cache, own, size, desc);
 }
 
 enum which { ALL_BLOCKS, DEVICE_BLOCKS };
 
 /* Takes blocks out, large ones first, until at least `bytes` came together. Shard locked. */
-static struct ag_block *evict(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t bytes,
-                              enum which which, uint64_t *ret_freed)
+static struct ag_block *evict(struct ag_cache_shard *shard, uint64_t bytes, enum which which,
+                              uint64_t *ret_freed)
 {
     struct ag_block *evicted = NULL;
     uint64_t freed = 0;
@@ -130,52 +209,24 @@ static struct ag_block *evict(struct ag_cache *cache, struct ag_cache_shard *sha
             block->next = evicted;
             evicted = block;
             freed += block->size;
-            account_out(cache, shard, block);
+            account_out(shard, block);
         }
     }
     *ret_freed = freed;
     return evicted;
 }
 
-struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit)
-{
-    struct ag_cache_shard *shard = &cache->shards[ag_slot() % AG_CACHE_SHARDS];
-    struct ag_block *out = NULL;
-    uint64_t after, freed;
-
-    block->next = NULL;
-    if (block->size > limit)
-        return block;
-    ag_lock_take(&shard->lock);
-    after = ag_level_current(&cache->bytes) + block->size;
-    if (after > limit)
-        out = evict(cache, shard, after - limit, ALL_BLOCKS, &freed);
-    after = ag_level_current(&cache->bytes) + block->size;
-    if (after > limit) { /* other threads' shards hold the rest */
-        block->next = out;
-        out = block;
-    } else {
-        struct ag_block **bin = &shard->bins[bin_of(block->size)];
-
-        block->next = *bin;
-        *bin = block;
-        account_in(cache, shard, block);
-    }
-    ag_lock_release(&shard->lock);
-    return out;
-}
-
 static struct ag_block *evict_from_all(struct ag_cache *cache, uint64_t bytes, enum which which)
 {
     struct ag_block *all = NULL;
 
-    for (unsigned i = 0; i < AG_CACHE_SHARDS && bytes; i++) {
+    for (unsigned i = 0; i < n_used(cache) && bytes; i++) {
         struct ag_block *part, *last;
         uint64_t freed;
 
-        ag_lock_take(&cache->shards[i].lock);
-        part = evict(cache, &cache->shards[i], bytes, which, &freed);
-        ag_lock_release(&cache->shards[i].lock);
+        ag_spin_take(&cache->shards[i].lock);
+        part = evict(&cache->shards[i], bytes, which, &freed);
+        ag_spin_release(&cache->shards[i].lock);
         bytes -= freed < bytes ? freed : bytes;
         for (last = part; last && last->next; last = last->next)
             ;
@@ -192,7 +243,140 @@ struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes)
     return evict_from_all(cache, bytes, DEVICE_BLOCKS);
 }
 
+uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small)
+{
+    uint64_t small = 0, ends = 0, bytes = ag_cache_device_bytes(cache);
+
+    for (unsigned i = 0; i < n_used(cache); i++) {
+        small += value_of(&cache->shards[i].small_native);
+        ends += value_of(&cache->shards[i].page_ends);
+    }
+    *ret_small = small;
+    return (bytes > small ? bytes - small : 0) + ends;
+}
+
 struct ag_block *ag_cache_empty(struct ag_cache *cache)
 {
     return evict_from_all(cache, UINT64_MAX, ALL_BLOCKS);
+}
+
+/* --- in --- */
+
+static void allow(struct ag_cache_shard *shard, uint64_t bytes)
+{
+    ag_spin_take(&shard->lock);
+    shard->allowed = bytes;
+    ag_spin_release(&shard->lock);
+}
+
+/* All that the shards hold, which is what they may hold from now on. With the cache's lock. While
+ * it is added up nothing is kept, so no block that goes from one to another counts twice. */
+static void recount(struct ag_cache *cache)
+{
+    unsigned n = n_used(cache); /* a shard that is new may hold nothing */
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        allow(&cache->shards[i], 0);
+    for (unsigned i = 0; i < n; i++) {
+        struct ag_cache_shard *shard = &cache->shards[i];
+        uint64_t bytes = value_of(&shard->bytes);
+
+        allow(shard, bytes); /* more than it holds by now, if blocks went out meanwhile */
+        sum += bytes;
+    }
+    atomic_store_explicit(&cache->allowed, sum, memory_order_relaxed);
+}
+
+/* The shard may hold `more` from now on, and the cache. Both locked. */
+static void grant(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t more)
+{
+    shard->allowed += more;
+    change(&cache->allowed, more);
+    if (value_of(&cache->allowed) <= value_of(&cache->peak))
+        return;
+    atomic_store_explicit(&cache->peak, value_of(&cache->allowed), memory_order_relaxed);
+    ag_raise_to(&ag_stats.cached_peak, value_of(&cache->peak));
+}
+
+/* Bytes beyond what the shard may hold. */
+static uint64_t missing(const struct ag_cache_shard *shard, uint64_t bytes)
+{
+    return bytes > shard->allowed ? bytes - shard->allowed : 0;
+}
+
+/* Nothing is kept by others, and all that is allowed is held. Makes room in the caller's shard; if
+ * other threads' hold too much, `block` goes out too. With the cache's lock. */
+static struct ag_block *keep_or_evict(struct ag_cache *cache, struct ag_cache_shard *shard,
+                                      struct ag_block *block, uint64_t limit)
+{
+    uint64_t allowed = value_of(&cache->allowed), freed = 0;
+    struct ag_block *out = NULL;
+
+    ag_spin_take(&shard->lock);
+    if (allowed > limit - block->size)
+        out = evict(shard, allowed - (limit - block->size), ALL_BLOCKS, &freed);
+    shard->allowed -= freed;
+    change(&cache->allowed, -freed);
+    if (allowed - freed > limit - block->size) {
+        block->next = out;
+        out = block;
+    } else {
+        grant(cache, shard, missing(shard, value_of(&shard->bytes) + block->size));
+        put_in(shard, block);
+    }
+    ag_spin_release(&shard->lock);
+    return out;
+}
+
+/* False: only all shards together can tell. With the cache's lock. */
+static bool keep_if_granted(struct ag_cache *cache, struct ag_cache_shard *shard,
+                            struct ag_block *block, uint64_t limit)
+{
+    uint64_t most = value_of(&cache->peak) < limit ? value_of(&cache->peak) : limit;
+    uint64_t allowed = value_of(&cache->allowed), more;
+    bool granted;
+
+    ag_spin_take(&shard->lock);
+    more = missing(shard, value_of(&shard->bytes) + block->size);
+    granted = allowed <= most && more <= most - allowed;
+    if (granted) {
+        grant(cache, shard, more);
+        put_in(shard, block);
+    }
+    ag_spin_release(&shard->lock);
+    return granted;
+}
+
+static bool keep_unasked(struct ag_cache *cache, struct ag_cache_shard *shard,
+                         struct ag_block *block, uint64_t limit)
+{
+    bool allowed;
+
+    ag_spin_take(&shard->lock);
+    allowed = !missing(shard, value_of(&shard->bytes) + block->size) &&
+              value_of(&cache->allowed) <= limit;
+    if (allowed)
+        put_in(shard, block);
+    ag_spin_release(&shard->lock);
+    return allowed;
+}
+
+struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit)
+{
+    struct ag_cache_shard *shard = own_shard(cache);
+    struct ag_block *out = NULL;
+
+    block->next = NULL;
+    if (block->size > limit)
+        return block;
+    if (keep_unasked(cache, shard, block, limit))
+        return NULL;
+    ag_lock_take(&cache->lock);
+    if (!keep_if_granted(cache, shard, block, limit)) {
+        recount(cache);
+        out = keep_or_evict(cache, shard, block, limit);
+    }
+    ag_lock_release(&cache->lock);
+    return out;
 }

@@ -2,8 +2,13 @@
  *
  * Every block in here was freed in an order (order/free.h) that puts its earlier users before
  * anything the context will submit. So a block that goes out may be used at once, and the driver is
- * not asked. Threads put blocks into shards of their own. No driver call is made here: blocks that
- * must go back to their pool are handed to the caller. */
+ * not asked. No driver call is made here: blocks that must go back to their pool are handed to the
+ * caller.
+ *
+ * Each slot of threads has a shard of its own, with its own lock, and threads that allocate and
+ * free in pairs write to nothing else. Anybody may come for another's blocks: a thread whose own
+ * shard has none, and whoever empties the cache. A thread that ends leaves its shard to the next
+ * one that has its slot. */
 #ifndef AG_POLICY_CACHE_H
 #define AG_POLICY_CACHE_H
 
@@ -12,41 +17,53 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "interpose/base/slot.h"
 #include "interpose/base/threads/lock.h"
-#include "interpose/report/stats.h"
+#include "interpose/base/threads/spin.h"
 #include "policy/mem_desc.h"
 
-#define AG_CACHE_SHARDS 16u
-#define AG_CACHE_BINS   256u /* 8 a doubling, from 512 B on */
+#define AG_CACHE_BINS 256u /* 8 a doubling, from 512 B on */
 
 struct ag_block;
 
 struct ag_cache_shard {
-    struct ag_lock lock; /* guards the bins */
-    uint64_t bytes;
+    _Alignas(64) struct ag_spin lock; /* guards the rest */
+    _Atomic uint64_t bytes;           /* in here; read by anybody */
+    _Atomic uint64_t device_bytes;    /* of them, those that take room on the device */
+    /* Of them, native blocks smaller than a page of the driver; and by how much larger ones fall
+     * short of whole pages. */
+    _Atomic uint64_t small_native, page_ends;
+    uint64_t allowed;                     /* what `bytes` may come to unasked: see cache.c */
     struct ag_block *bins[AG_CACHE_BINS]; /* linked by ag_block.next, most recently freed first */
 };
 
 struct ag_cache {
-    struct ag_level bytes;        /* of all shards */
-    struct ag_level device_bytes; /* of them, those that take room on the device */
-    struct ag_cache_shard shards[AG_CACHE_SHARDS];
+    struct ag_lock lock;      /* guards every change of what shards may hold */
+    _Atomic uint64_t allowed; /* the sum of that */
+    _Atomic uint64_t peak;    /* most bytes in here so far; `allowed` is never more */
+    _Atomic uint32_t n_used;  /* shards from the first on: the others never had a block */
+    struct ag_cache_shard shards[AG_SLOTS];
 };
 
 /* The size a block for a request of `bytes` has: at most one eighth, and 2 MiB, more. */
 size_t ag_cache_block_size(size_t bytes);
 
 void ag_cache_init(struct ag_cache *cache);
+/* Bytes in all shards, and of them those that take room on the device. */
+uint64_t ag_cache_bytes(struct ag_cache *cache);
+uint64_t ag_cache_device_bytes(struct ag_cache *cache);
 /* A block of that descriptor, of at least `size` (from ag_cache_block_size) and at most one eighth
  * more, or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc);
-/* Keeps `block` if that leaves at most `limit` bytes in the cache (threads that come at once may
- * each put in one more). Blocks that had to make room, or
+/* Keeps `block` if that leaves at most `limit` bytes in the cache. Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);
 /* Takes out blocks that take room on the device until they have at least `bytes` together; linked
  * by ->next. */
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
+/* How much of the device would be free if the driver had the cache's blocks back, but for native
+ * ones that share pages: *ret_small bytes. */
+uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small);
 /* Empties the cache; all blocks linked by ->next. */
 struct ag_block *ag_cache_empty(struct ag_cache *cache);
 

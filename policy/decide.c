@@ -3,28 +3,43 @@
 
 static struct ag_decision fall_back(enum ag_fallback why)
 {
-    return (struct ag_decision){AG_PLACE_NATIVE, why};
+    return (struct ag_decision){.place = AG_PLACE_NATIVE, .fallback = why};
+}
+
+/* Where the policy wants it; AG_POLICY_AUTO from a pool once there is one. */
+static struct ag_decision wanted(const struct ag_facts *facts, enum ag_policy policy)
+{
+    switch (policy) {
+    case AG_POLICY_AUTO:
+        return facts->has_pool ? (struct ag_decision){.place = AG_PLACE_POOL}
+                               : (struct ag_decision){.place = AG_PLACE_NATIVE, .keeps = true};
+    case AG_POLICY_POOL:
+        return (struct ag_decision){.place = AG_PLACE_POOL};
+    case AG_POLICY_MANAGED:
+        return (struct ag_decision){.place = AG_PLACE_MANAGED};
+    case AG_POLICY_NATIVE:
+        break;
+    }
+    return (struct ag_decision){.place = AG_PLACE_NATIVE};
 }
 
 struct ag_decision ag_decide(const struct ag_request *request, const struct ag_facts *facts,
                              enum ag_policy policy)
 {
-    enum ag_placement place = policy == AG_POLICY_POOL      ? AG_PLACE_POOL
-                              : policy == AG_POLICY_MANAGED ? AG_PLACE_MANAGED
-                                                            : AG_PLACE_NATIVE;
+    struct ag_decision decision = wanted(facts, policy);
 
-    if (place == AG_PLACE_NATIVE)
-        return (struct ag_decision){place, AG_FALLBACK_NONE};
+    if (decision.place == AG_PLACE_NATIVE && !decision.keeps)
+        return decision;
     /* The driver itself says whether an allocation is legal in a capture. */
     if (request->capture_open)
         return fall_back(AG_FALLBACK_CAPTURE);
     if (request->exported)
         return fall_back(AG_FALLBACK_EXPORTER);
-    if (place == AG_PLACE_POOL && !facts->has_pool)
+    if (decision.place == AG_PLACE_POOL && !facts->has_pool)
         return fall_back(AG_FALLBACK_NO_POOL);
-    if (place == AG_PLACE_MANAGED && !facts->has_managed)
+    if (decision.place == AG_PLACE_MANAGED && !facts->has_managed)
         return fall_back(AG_FALLBACK_NO_MANAGED);
-    return (struct ag_decision){place, AG_FALLBACK_NONE};
+    return decision;
 }
 
 static bool needs_advice(const struct ag_request_params *params)

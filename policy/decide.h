@@ -18,7 +18,7 @@ struct ag_request {
 
 /* What the device can do. */
 struct ag_facts {
-    bool has_pool;    /* our pool exists on it */
+    bool has_pool;    /* our pool exists on it; under AG_POLICY_AUTO also: it is time for it */
     bool has_managed; /* it has concurrent managed access */
 };
 
@@ -35,6 +35,7 @@ enum ag_fallback {
 struct ag_decision {
     enum ag_placement place;
     enum ag_fallback fallback;
+    bool keeps; /* native memory that is ours to keep when it is freed */
 };
 
 /* Smaller blocks share pages with others, so they are neither advised nor prefetched. */

@@ -1,18 +1,25 @@
 /* The ledger as tables in shards: see ledger.h. */
 #include "policy/ledger.h"
 
+#include <string.h>
+
 #include "interpose/base/arena.h"
 #include "interpose/base/hash.h"
 #include "interpose/base/map.h"
+#include "interpose/base/threads/spin.h"
 #include "interpose/base/threads/wait.h"
 
-#define SHARDS       64u
+#define SHARDS       256u         /* threads at different blocks seldom meet in one */
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */
 
+#define FIRST_ENTRIES 16u
+
 static struct {
-    struct ag_lock lock; /* guards the map, descriptors, and every state change from LIVE */
+    /* Guards the map, descriptors, and every state change from LIVE. */
+    _Alignas(64) struct ag_spin lock;
     struct ag_map map;
-} shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = AG_LOCK_INIT(AG_RANK_LEDGER)}};
+    struct ag_map_entry first[FIRST_ENTRIES]; /* of the map */
+} shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = AG_SPIN_INIT(AG_RANK_LEDGER)}};
 
 static struct ag_arena arena = AG_ARENA_INIT(struct ag_block);
 
@@ -25,7 +32,7 @@ static _Atomic unsigned begun[PLACES];
 /* Neighbouring allocations lie 512 B or more apart. */
 static unsigned shard_of(CUdeviceptr address)
 {
-    return (unsigned)(ag_hash_spread(address >> 9) >> 58) % SHARDS;
+    return (unsigned)(ag_hash_spread(address >> 9) >> 56) % SHARDS;
 }
 
 static _Atomic unsigned *place_of(CUdeviceptr address)
@@ -42,7 +49,7 @@ static unsigned take(CUdeviceptr address)
 {
     unsigned i = shard_of(address);
 
-    ag_lock_take(&shards[i].lock);
+    ag_spin_take(&shards[i].lock);
     return i;
 }
 
@@ -61,8 +68,10 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     block->desc = desc;
     block->placement = ag_mem_desc_placement(desc);
     i = take(address);
+    if (!shards[i].map.capacity)
+        ag_map_begin(&shards[i].map, shards[i].first, FIRST_ENTRIES);
     entered = ag_map_put(&shards[i].map, address, block);
-    ag_lock_release(&shards[i].lock);
+    ag_spin_release(&shards[i].lock);
     if (!entered) {
         ag_arena_put(&arena, block);
         return NULL;
@@ -94,7 +103,7 @@ uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
         if (atomic_compare_exchange_strong(&block->export_number, &has, number))
             has = number;
     }
-    ag_lock_release(&shards[i].lock);
+    ag_spin_release(&shards[i].lock);
     return has;
 }
 
@@ -107,10 +116,11 @@ static int take_over(CUdeviceptr address, int state, struct ag_block **ret_block
 
     *ret_block = ag_map_get(&shards[i].map, address);
     if (*ret_block) {
-        found = AG_BLOCK_LIVE;
-        (void)atomic_compare_exchange_strong(&(*ret_block)->state, &found, state);
+        found = atomic_load_explicit(&(*ret_block)->state, memory_order_acquire);
+        if (found == AG_BLOCK_LIVE)
+            atomic_store_explicit(&(*ret_block)->state, state, memory_order_relaxed);
     }
-    ag_lock_release(&shards[i].lock);
+    ag_spin_release(&shards[i].lock);
     return found;
 }
 
@@ -142,7 +152,7 @@ void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)
     block->desc = desc; /* under the lock: ag_ledger_look() reads it */
     block->placement = ag_mem_desc_placement(desc);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
-    ag_lock_release(&shards[i].lock);
+    ag_spin_release(&shards[i].lock);
 }
 
 void ag_ledger_remove(struct ag_block *block)
@@ -150,7 +160,7 @@ void ag_ledger_remove(struct ag_block *block)
     unsigned i = take(block->address);
 
     (void)ag_map_take(&shards[i].map, block->address);
-    ag_lock_release(&shards[i].lock);
+    ag_spin_release(&shards[i].lock);
     atomic_fetch_sub_explicit(place_of(block->address), 1, memory_order_relaxed);
     ag_arena_put(&arena, block);
 }
@@ -186,7 +196,7 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .state = atomic_load_explicit(&block->state, memory_order_acquire),
         };
     }
-    ag_lock_release(&shards[i].lock);
+    ag_spin_release(&shards[i].lock);
     return block != NULL;
 }
 
@@ -195,7 +205,7 @@ struct ag_block *ag_ledger_claim_all(const struct ag_context *context)
     struct ag_block *all = NULL;
 
     for (unsigned i = 0; i < SHARDS; i++) {
-        ag_lock_take(&shards[i].lock);
+        ag_spin_take(&shards[i].lock);
         for (size_t place = 0; place < shards[i].map.capacity; place++) {
             struct ag_block *block = shards[i].map.entries[place].value;
 
@@ -204,15 +214,18 @@ struct ag_block *ag_ledger_claim_all(const struct ag_context *context)
             block->next = all;
             all = block;
         }
-        ag_lock_release(&shards[i].lock);
+        ag_spin_release(&shards[i].lock);
     }
     return all;
 }
 
 void ag_ledger_begin_child(void)
 {
-    for (unsigned i = 0; i < SHARDS; i++)
+    for (unsigned i = 0; i < SHARDS; i++) {
+        ag_spin_init(&shards[i].lock, AG_RANK_LEDGER); /* its holder is the parent's */
         ag_map_finish(&shards[i].map);
+        memset(shards[i].first, 0, sizeof(shards[i].first));
+    }
     for (unsigned i = 0; i < PLACES; i++)
         atomic_store_explicit(&begun[i], 0, memory_order_relaxed);
 }

@@ -24,8 +24,12 @@ enum ag_block_state {
     AG_BLOCK_FOREIGN, /* another process', opened by the program, which cannot free it (ipc.h) */
 };
 
+/* The driver has let others at the memory, by a handle of its own: it is freed natively. */
+#define AG_EXPORTED_BY_DRIVER UINT64_MAX
+
+/* Lines of its own: threads at neighbouring blocks do not wait for each other. */
 struct ag_block {
-    struct ag_block *next; /* list of whoever holds it while KEPT */
+    _Alignas(64) struct ag_block *next; /* list of whoever holds it while KEPT */
     CUdeviceptr address;
     size_t size;                /* bytes the driver gave */
     _Atomic size_t requested;   /* bytes the program asked for */
@@ -34,7 +38,8 @@ struct ag_block {
     _Atomic int placement; /* enum ag_placement: where it is counted */
     int lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
     _Atomic int state;
-    _Atomic uint64_t export_number; /* of its IPC handle (ipc_export.c); 0: it has none */
+    /* Of its IPC handle (ipc_export.c); AG_EXPORTED_BY_DRIVER; 0: it has none. */
+    _Atomic uint64_t export_number;
     uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };

@@ -5,17 +5,22 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "interpose/report/stats.h"
 #include "interpose/settings/rules.h"
 
 /* Which call of the driver it comes from, and so goes back by. */
 enum ag_source {
-    AG_SOURCE_NATIVE,       /* cuMemAlloc */
+    AG_SOURCE_NATIVE,       /* cuMemAlloc, freed by cuMemFree when the program frees it */
+    AG_SOURCE_CACHED,       /* cuMemAlloc, ours to keep when the program frees it */
     AG_SOURCE_POOL,         /* our pool */
     AG_SOURCE_PLAIN,        /* cuMemAllocManaged */
     AG_SOURCE_MANAGED_POOL, /* our managed pool */
 };
+
+/* cuMemAlloc takes whole pages of the device, which blocks smaller than one share. */
+#define AG_NATIVE_PAGE ((uint64_t)2 << 20)
 
 struct ag_mem_desc {
     uint8_t source; /* enum ag_source */
@@ -25,6 +30,8 @@ struct ag_mem_desc {
     bool read_mostly;
     bool spilled; /* what did not fit */
 };
+
+_Static_assert(sizeof(struct ag_mem_desc) == 8, "it has no gaps");
 
 static inline bool ag_mem_desc_is_managed(struct ag_mem_desc desc)
 {
@@ -38,11 +45,18 @@ static inline bool ag_mem_desc_is_on_device(struct ag_mem_desc desc)
            desc.prefer == AG_PREFER_NONE;
 }
 
+/* Is it device memory that the program cannot tell from native, and that is ours to keep? */
+static inline bool ag_mem_desc_is_plain_device(struct ag_mem_desc desc)
+{
+    return desc.source == AG_SOURCE_CACHED || desc.source == AG_SOURCE_POOL;
+}
+
+/* May memory of one serve a request for the other? */
 static inline bool ag_mem_desc_same(struct ag_mem_desc a, struct ag_mem_desc b)
 {
-    return a.source == b.source && a.prefer == b.prefer && a.access == b.access &&
-           a.prefetch == b.prefetch && a.node == b.node && a.read_mostly == b.read_mostly &&
-           a.spilled == b.spilled;
+    if (ag_mem_desc_is_plain_device(a))
+        return ag_mem_desc_is_plain_device(b);
+    return !memcmp(&a, &b, sizeof(a)); /* one word, without gaps */
 }
 
 /* Where the report counts it. */
@@ -52,9 +66,9 @@ static inline enum ag_placement ag_mem_desc_placement(struct ag_mem_desc desc)
         return AG_PLACE_SPILLED;
     if (!ag_mem_desc_is_on_device(desc))
         return AG_PLACE_HOST;
-    return desc.source == AG_SOURCE_NATIVE ? AG_PLACE_NATIVE
-           : desc.source == AG_SOURCE_POOL ? AG_PLACE_POOL
-                                           : AG_PLACE_MANAGED;
+    return desc.source == AG_SOURCE_POOL  ? AG_PLACE_POOL
+           : ag_mem_desc_is_managed(desc) ? AG_PLACE_MANAGED
+                                          : AG_PLACE_NATIVE;
 }
 
 #endif

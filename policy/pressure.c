@@ -98,7 +98,7 @@ struct room {
 static void give_up_cached(struct ag_context *context, void *data)
 {
     struct room *room = data;
-    uint64_t before = ag_level_current(&context->cache.device_bytes), after;
+    uint64_t before = ag_cache_device_bytes(&context->cache), after;
     struct ag_block *blocks;
 
     if (context->device == room->device)
@@ -118,7 +118,7 @@ static void give_up_cached(struct ag_context *context, void *data)
         (void)ag_cache_keep(&context->cache, blocks, UINT64_MAX);
         blocks = next;
     }
-    after = ag_level_current(&context->cache.device_bytes);
+    after = ag_cache_device_bytes(&context->cache);
     if (room->bytes != UINT64_MAX && after < before)
         room->bytes -= before - after < room->bytes ? before - after : room->bytes;
 }

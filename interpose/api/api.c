@@ -17,6 +17,7 @@
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/lifecycle.h"
+#include "interpose/report/live.h"
 #include "interpose/report/report.h"
 #include "interpose/report/stats.h"
 #include "interpose/report/trace/trace.h"
@@ -267,14 +268,13 @@ static void sum_places(struct allograft_snapshot *now)
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
             size_t at = offsetof(struct ag_stats_slot, places) +
                         (device * AG_N_PLACEMENTS + place) * sizeof(struct ag_place_stats);
-            const struct ag_level *level = &ag_stats.bytes[device][place];
 
             now->allocations[place] += ag_stats_sum(at + offsetof(struct ag_place_stats, allocs));
             now->frees[place] += ag_stats_sum(at + offsetof(struct ag_place_stats, frees));
             now->refused += ag_stats_sum(at + offsetof(struct ag_place_stats, failed));
-            now->current_bytes[place] +=
-                atomic_load_explicit(&level->current, memory_order_relaxed);
-            now->peak_bytes[place] += atomic_load_explicit(&level->peak, memory_order_relaxed);
+            now->current_bytes[place] += ag_live_of(&ag_stats, device, place);
+            now->peak_bytes[place] +=
+                atomic_load_explicit(&ag_stats.peak_bytes[device][place], memory_order_relaxed);
         }
     }
 }

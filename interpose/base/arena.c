@@ -9,9 +9,11 @@
 void *ag_arena_get(struct ag_arena *arena)
 {
     void *object = NULL;
+    bool used = false;
 
     ag_lock_take(&arena->lock);
     if (arena->free_list) {
+        used = true;
         object = arena->free_list;
         memcpy(&arena->free_list, object, sizeof(void *));
     } else {
@@ -30,7 +32,7 @@ void *ag_arena_get(struct ag_arena *arena)
         }
     }
     ag_lock_release(&arena->lock);
-    if (object)
+    if (used) /* pages of the kernel are clear, and better not touched before they are needed */
         memset(object, 0, arena->object_size);
     return object;
 }

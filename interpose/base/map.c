@@ -7,9 +7,15 @@
 
 #define FIRST_CAPACITY 256u
 
+static void unmap(struct ag_map *map)
+{
+    if (map->entries && !map->is_lent)
+        munmap(map->entries, map->capacity * sizeof(*map->entries));
+}
+
 static bool grow(struct ag_map *map)
 {
-    size_t capacity = map->capacity ? map->capacity * 2 : FIRST_CAPACITY;
+    size_t capacity = map->capacity * 2 < FIRST_CAPACITY ? FIRST_CAPACITY : map->capacity * 2;
     struct ag_map_entry *entries = mmap(NULL, capacity * sizeof(*entries), PROT_READ | PROT_WRITE,
                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -25,11 +31,16 @@ static bool grow(struct ag_map *map)
             place = (place + 1) & (capacity - 1);
         entries[place] = map->entries[i];
     }
-    if (map->entries)
-        munmap(map->entries, map->capacity * sizeof(*entries));
+    unmap(map);
     map->entries = entries;
     map->capacity = capacity;
+    map->is_lent = false;
     return true;
+}
+
+void ag_map_begin(struct ag_map *map, struct ag_map_entry *entries, size_t capacity)
+{
+    *map = (struct ag_map){.entries = entries, .capacity = capacity, .is_lent = true};
 }
 
 /* The place of `key`, or of the hole where it belongs. Only with capacity > 0. */
@@ -87,7 +98,6 @@ void *ag_map_take(struct ag_map *map, uint64_t key)
 
 void ag_map_finish(struct ag_map *map)
 {
-    if (map->entries)
-        munmap(map->entries, map->capacity * sizeof(*map->entries));
+    unmap(map);
     *map = (struct ag_map){0};
 }

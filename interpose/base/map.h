@@ -9,6 +9,7 @@
 struct ag_map {
     struct ag_map_entry *entries; /* power of two of them, from mmap; key 0 is an empty place */
     size_t capacity, count;
+    bool is_lent; /* `entries`, by ag_map_begin() */
 };
 
 struct ag_map_entry {
@@ -16,6 +17,9 @@ struct ag_map_entry {
     void *value;
 };
 
+/* An empty table that has its first entries, all zero and a power of two of them, in memory of the
+ * caller's: small tables need no page of their own. */
+void ag_map_begin(struct ag_map *map, struct ag_map_entry *entries, size_t capacity);
 /* The value of `key`, or NULL. */
 void *ag_map_get(const struct ag_map *map, uint64_t key);
 /* Adds or replaces; key != 0, value != NULL. False when memory for the table runs out. */

@@ -1,17 +1,89 @@
-/* Hands slots to threads in turn. */
+/* Hands slots to threads, and takes a slot of its own back from a thread that ends: see slot.h.
+ *
+ * A key of the thread library tells of the end. What a thread still does after that, in destructors
+ * of others, it counts in a shared slot. */
 #include "interpose/base/slot.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "interpose/base/threads/once.h"
 
 _Thread_local unsigned ag_slot_of_thread;
 
-static atomic_uint next_slot;
+static _Atomic uint32_t n_used; /* slots from the first on that were ever given */
+static _Atomic uint32_t free_own = AG_OWN_SLOTS < 32 ? (1u << AG_OWN_SLOTS) - 1 : UINT32_MAX;
+static _Atomic uint32_t next_shared;
+
+static pthread_key_t at_end;
+static _Atomic int at_end_state;
+
+_Static_assert(AG_OWN_SLOTS <= 32, "a bit for each");
+
+/* The lowest that is free, so that few are in use; AG_SLOTS for none. What its last thread counted
+ * is visible. */
+static unsigned take_own(void)
+{
+    uint32_t free = atomic_load_explicit(&free_own, memory_order_relaxed);
+
+    do {
+        if (!free)
+            return AG_SLOTS;
+    } while (!atomic_compare_exchange_weak_explicit(&free_own, &free, free & (free - 1),
+                                                    memory_order_acquire, memory_order_relaxed));
+    return (unsigned)__builtin_ctz(free);
+}
+
+static unsigned take_shared(void)
+{
+    unsigned next = atomic_fetch_add_explicit(&next_shared, 1, memory_order_relaxed);
+
+    return AG_OWN_SLOTS + next % (AG_SLOTS - AG_OWN_SLOTS);
+}
+
+static void use(unsigned slot)
+{
+    uint32_t used = atomic_load_explicit(&n_used, memory_order_seq_cst);
+
+    while (used <= slot &&
+           !atomic_compare_exchange_weak_explicit(&n_used, &used, slot + 1, memory_order_seq_cst,
+                                                  memory_order_relaxed))
+        ;
+    ag_slot_of_thread = slot + 1;
+}
+
+static void end(void *slot_)
+{
+    uint32_t slot = (uint32_t)(uintptr_t)slot_ - 1;
+
+    use(take_shared());
+    atomic_fetch_or_explicit(&free_own, 1u << slot, memory_order_release);
+}
+
+/* Without a key the slot stays the thread's for good. */
+static void give_back_at_end(unsigned slot)
+{
+    if (ag_once_begin(&at_end_state))
+        ag_once_end(&at_end_state,
+                    pthread_key_create(&at_end, end) ? AG_ONCE_FAILED : AG_ONCE_DONE);
+    if (ag_once_is_done(&at_end_state))
+        (void)pthread_setspecific(at_end, (void *)(uintptr_t)(slot + 1));
+}
 
 unsigned ag_slot_assign(void)
 {
-    unsigned slot = atomic_fetch_add_explicit(&next_slot, 1, memory_order_relaxed);
+    unsigned slot = take_own();
+    bool own = slot < AG_SLOTS;
 
-    if (slot >= AG_OWN_SLOTS)
-        slot = AG_OWN_SLOTS + slot % (AG_SLOTS - AG_OWN_SLOTS);
-
-    ag_slot_of_thread = slot + 1;
+    if (!own)
+        slot = take_shared();
+    use(slot);
+    if (own)
+        give_back_at_end(slot);
     return slot;
+}
+
+unsigned ag_slots_used(void)
+{
+    return atomic_load_explicit(&n_used, memory_order_seq_cst);
 }

@@ -19,10 +19,8 @@ static CUresult entered(CUresult result, const CUcontext *handle, CUdevice devic
         return result;
     ag_lifecycle_context_exists();
     context = ag_context_enter(*handle, device);
-    if (context) {
-        ag_alloc_learn_pitch(context);
+    if (context)
         ag_ipc_context_entered(context);
-    }
     return result;
 }
 

@@ -41,8 +41,10 @@ AG_ENTRY CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_siz
 AG_ENTRY CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     AG_ENTER(cuPointerGetAttribute, data, attribute, ptr);
-    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
         ag_drain_note_visible(AG_VISIBLE_RDMA);
+        ag_answer_note_exported(ptr);
+    }
     return ag_entry_leave(ag_answer_attribute(data, attribute, ptr));
 }
 
@@ -59,5 +61,6 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
     AG_ENTER(cuPointerSetAttribute, value, attribute, ptr);
     ag_drain_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
     ag_copies_note_synchronous();
+    ag_answer_note_exported(ptr);
     return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
 }

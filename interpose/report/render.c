@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/live.h"
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
@@ -134,17 +135,22 @@ static const char *next_text(const struct view *view, size_t *at)
 
 /* --- warnings, in both forms --- */
 
-/* Do ranges of NVTX begin iterations? */
-static bool by_range(const struct view *view)
+static const char *setting(const struct view *view, size_t row)
 {
     const char *value = "";
     size_t at = 0;
 
-    for (size_t i = 0; i <= AG_OPTION_GRAPH_ITERATION; i++) {
+    for (size_t i = 0; i <= row; i++) {
         (void)next_text(view, &at);
         value = next_text(view, &at);
     }
-    return ag_text_begins(value, "nvtx:");
+    return value;
+}
+
+/* Do ranges of NVTX begin iterations? */
+static bool by_range(const struct view *view)
+{
+    return ag_text_begins(setting(view, AG_OPTION_GRAPH_ITERATION), "nvtx:");
 }
 
 static const char *warning(const struct view *view, unsigned i)
@@ -316,7 +322,6 @@ static void json_coverage(struct ag_emitter *json, const struct view *view)
 static void json_placement(struct ag_emitter *json, const struct view *view, unsigned device,
                            unsigned place)
 {
-    const struct ag_level *level = &view->stats->bytes[device][place];
     uint64_t allocs = PLACE_SUM(view, device, place, allocs);
     uint64_t frees = PLACE_SUM(view, device, place, frees);
 
@@ -326,9 +331,9 @@ static void json_placement(struct ag_emitter *json, const struct view *view, uns
     ag_emit_number(json, "frees", frees);
     ag_emit_number(json, "failed", PLACE_SUM(view, device, place, failed));
     ag_emit_number(json, "alloc_bytes", PLACE_SUM(view, device, place, alloc_bytes));
-    ag_emit_number(json, "current_bytes", value_of(&level->current));
+    ag_emit_number(json, "current_bytes", ag_live_of(view->stats, device, place));
     ag_emit_number(json, "current_blocks", allocs - frees);
-    ag_emit_number(json, "peak_bytes", value_of(&level->peak));
+    ag_emit_number(json, "peak_bytes", value_of(&view->stats->peak_bytes[device][place]));
     ag_emit_raw(json, "alloc_ns", "%.0f",
                 ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks)));
     ag_emit_raw(json, "free_ns", "%.0f",
@@ -385,6 +390,7 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_render_group_json(json, view->stats, "cache");
     ag_emit_number(json, "peak_bytes", value_of(&view->stats->cached_peak));
     ag_emit_end(json);
+    ag_render_object_json(json, view->stats, 0, "pool", "pool");
 }
 
 static void json_warnings(struct ag_emitter *json, const struct view *view)
@@ -459,8 +465,8 @@ static void text_placement(const struct view *view, unsigned device, unsigned pl
     if (!allocs && !PLACE_SUM(view, device, place, failed))
         return;
     ag_text_size(total, sizeof(total), PLACE_SUM(view, device, place, alloc_bytes));
-    ag_text_size(current, sizeof(current), value_of(&view->stats->bytes[device][place].current));
-    ag_text_size(peak, sizeof(peak), value_of(&view->stats->bytes[device][place].peak));
+    ag_text_size(current, sizeof(current), ag_live_of(view->stats, device, place));
+    ag_text_size(peak, sizeof(peak), value_of(&view->stats->peak_bytes[device][place]));
     text_mean(view, per_alloc, sizeof(per_alloc), alloc_ns, allocs);
     text_mean(view, per_free, sizeof(per_free), free_ns, frees);
     ADD(view, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", ag_placement_names[place],
@@ -578,6 +584,29 @@ static void text_rules(const struct view *view)
     text_rule(view, AG_MAX_RULES, "(no rule)");
 }
 
+/* When a pool was made, and why. With the policies that never make one there is nothing to say. */
+static void text_pool(const struct view *view)
+{
+    unsigned long long made = counter(view, AG_STAT_POOL_MADE);
+    unsigned long long after = counter(view, AG_STAT_POOL_AFTER);
+    unsigned long long misses = counter(view, AG_STAT_POOL_MISSES);
+
+    if (!made && !strcmp(setting(view, AG_OPTION_POLICY), "auto") &&
+        counter(view, AG_STAT_REDIRECTED))
+        ADD(view, "  no pool was needed\n");
+    if (!made)
+        return;
+    if (!after)
+        ADD(view, made == 1 ? "  a pool was made at the first allocation\n"
+                            : "  pools were made at the first allocation of each device\n");
+    else if (misses)
+        ADD(view, "  %s after %llu allocations: %llu that the cache missed had cost as much\n",
+            made == 1 ? "a pool was made" : "pools were made", after, misses);
+    else
+        ADD(view, "  %s after %llu allocations, as requested\n",
+            made == 1 ? "a pool was made" : "pools were made", after);
+}
+
 static void text_title(const struct view *view)
 {
     const struct ag_stats_head *head = &view->stats->head;
@@ -613,6 +642,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     if (value_of(&stats->cached_peak))
         ADD(view, "    %-52s %14s\n", "most bytes held",
             ag_text_size(cached, sizeof(cached), value_of(&stats->cached_peak)));
+    text_pool(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
     text_group(view, "ipc", "memory shared with other processes");

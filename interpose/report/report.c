@@ -19,6 +19,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/counters_file.h"
 #include "interpose/report/deliver.h"
+#include "interpose/report/live.h"
 #include "interpose/report/render.h"
 #include "interpose/report/stats.h"
 #include "interpose/settings/pattern.h"
@@ -171,6 +172,7 @@ void ag_report_begin_child(void)
 
     in_child = true;
     parent = ag_stats.head;
+    ag_live_begin_child();
     if (!ag_record_begin_child())
         return;
     ag_stats.head = parent;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "interpose/base/hash.h"
+#include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 
 struct ag_stats ag_stats;
@@ -22,6 +23,7 @@ _Static_assert(sizeof(struct ag_stats) % AG_STATS_PAGE == 0, "other variables sh
 void ag_stats_reset(void)
 {
     memset(&ag_stats, 0, sizeof(ag_stats));
+    ag_live_reset();
 }
 
 static uint64_t mix(uint64_t hash, const char *text)
@@ -150,10 +152,9 @@ void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uin
     struct ag_place_stats *stats = &ag_stats.slots[slot].places[row][place];
 
     ag_stats_count(slot, &stats->allocs, 1);
-    ag_stats_count(slot, &stats->alloc_bytes, bytes);
     ag_stats_count(slot, &stats->alloc_ticks, ticks);
     ag_stats_count(slot, &stats->sizes[size_class(bytes)], 1);
-    ag_level_add(&ag_stats.bytes[row][place], bytes);
+    ag_live_add(slot, row, place, bytes);
 }
 
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
@@ -163,19 +164,20 @@ void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_
 
     ag_stats_count(slot, &stats->frees, 1);
     ag_stats_count(slot, &stats->free_ticks, ticks);
-    ag_level_subtract(&ag_stats.bytes[row][place], bytes);
+    ag_live_subtract(slot, row, place, bytes);
 }
 
 void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes)
 {
     unsigned slot = ag_slot(), row = row_of(device);
 
-    ag_stats_count(slot, &ag_stats.slots[slot].places[row][from].frees, 1);
-    ag_level_subtract(&ag_stats.bytes[row][from], bytes);
-    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].allocs, 1);
-    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].alloc_bytes, bytes);
-    ag_stats_count(slot, &ag_stats.slots[slot].places[row][to].sizes[size_class(bytes)], 1);
-    ag_level_add(&ag_stats.bytes[row][to], bytes);
+    struct ag_place_stats *stats = ag_stats.slots[slot].places[row];
+
+    ag_stats_count(slot, &stats[from].frees, 1);
+    ag_live_subtract(slot, row, from, bytes);
+    ag_stats_count(slot, &stats[to].allocs, 1);
+    ag_stats_count(slot, &stats[to].sizes[size_class(bytes)], 1);
+    ag_live_add(slot, row, to, bytes);
 }
 
 void ag_stats_failed(int device, enum ag_placement place)
@@ -187,5 +189,5 @@ void ag_stats_failed(int device, enum ag_placement place)
 
 uint64_t ag_stats_current(int device, enum ag_placement place)
 {
-    return ag_level_current(&ag_stats.bytes[row_of(device)][place]);
+    return ag_live_of(&ag_stats, row_of(device), place);
 }

@@ -43,7 +43,7 @@ extern const char *const ag_placement_names[AG_N_PLACEMENTS]; /* in JSON, tables
 #define AG_SIZE_CLASSES  36u /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
 
 struct ag_place_stats {
-    _Atomic uint64_t allocs, frees, failed, alloc_bytes, alloc_ticks, free_ticks;
+    _Atomic uint64_t allocs, frees, failed, alloc_bytes, freed_bytes, alloc_ticks, free_ticks;
     _Atomic uint64_t sizes[AG_SIZE_CLASSES];
 };
 
@@ -150,7 +150,7 @@ struct ag_stats {
     char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
     struct ag_stats_slot slots[AG_SLOTS];
     struct ag_app_pool_stats app_pools[AG_APP_POOLS];
-    struct ag_level bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS];
+    _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
     struct ag_level pending_bytes;
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
     _Atomic uint32_t n_marks;

@@ -10,7 +10,8 @@
  * - nothing outside a loaded, readable segment of the object is read, whatever its tables say;
  * - within dl_iterate_phdr, which holds a lock of the loader, no other function of the loader is
  *   called;
- * - the number of relocations looked at is bounded. */
+ * - the number of relocations looked at is bounded, and libraries that import nothing of interest are
+ *   left out: reading all of a large library's relocations takes milliseconds. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -66,6 +67,8 @@ struct object {
     size_t strings_bytes;
     const ElfW(Rela) * tables[2]; /* of functions, of the rest */
     size_t n[2];
+    size_t n_relative;    /* of the rest, those that name no symbol: they come first */
+    const uint32_t *hash; /* DT_GNU_HASH: four words, and what we do not read */
 };
 
 static bool is_in(const struct range *ranges, unsigned n, uintptr_t address)
@@ -175,6 +178,12 @@ static void take_entry(struct object *object, const ElfW(Dyn) * entry)
     case DT_RELASZ:
         object->n[1] = entry->d_un.d_val / sizeof(ElfW(Rela));
         break;
+    case DT_RELACOUNT:
+        object->n_relative = entry->d_un.d_val;
+        break;
+    case DT_GNU_HASH:
+        object->hash = (const uint32_t *)address;
+        break;
     default:
         break;
     }
@@ -196,22 +205,59 @@ static bool read_tables(const struct dl_phdr_info *info, struct object *object)
             !is_loaded(info, address, object->n[i] * sizeof(ElfW(Rela))))
             object->n[i] = 0;
     }
+    if (object->n_relative <= object->n[1]) {
+        object->tables[1] += object->n_relative;
+        object->n[1] -= object->n_relative;
+    }
     return (object->n[0] || object->n[1]) && object->symbols && object->strings_bytes &&
            !((uintptr_t)object->symbols % sizeof(void *)) &&
            is_loaded(info, (uintptr_t)object->strings, object->strings_bytes) &&
            !object->strings[object->strings_bytes - 1];
 }
 
-/* The symbol that a relocation names, or "". */
-static const char *symbol_name(const struct object *object, const ElfW(Rela) * relocation)
+/* The name of the n-th symbol, or "". */
+static const char *name_of(const struct object *object, size_t n)
 {
-    const ElfW(Sym) *symbol = object->symbols + ELF64_R_SYM(relocation->r_info);
+    const ElfW(Sym) *symbol = object->symbols + n;
 
-    if (!ELF64_R_SYM(relocation->r_info) ||
-        !is_loaded(object->info, (uintptr_t)symbol, sizeof(*symbol)) ||
+    if (!n || !is_loaded(object->info, (uintptr_t)symbol, sizeof(*symbol)) ||
         symbol->st_name >= object->strings_bytes)
         return "";
     return object->strings + symbol->st_name;
+}
+
+/* The symbol that a relocation names, or "". */
+static const char *symbol_name(const struct object *object, const ElfW(Rela) * relocation)
+{
+    return name_of(object, ELF64_R_SYM(relocation->r_info));
+}
+
+/* Symbols up to that number are imported; 0 when nobody says. Those that the object exports itself
+ * are hashed, and come behind the others. */
+static size_t n_imported(const struct object *object)
+{
+    enum { N_BUCKETS, FIRST_HASHED, BLOOM_WORDS, BLOOM_SHIFT, N_WORDS };
+
+    if (!object->hash || (uintptr_t)object->hash % sizeof(uint32_t) ||
+        !is_loaded(object->info, (uintptr_t)object->hash, N_WORDS * sizeof(uint32_t)) ||
+        object->hash[FIRST_HASHED] <=
+            1) /* as where nothing is exported, which some linkers say so */
+        return 0;
+    return object->hash[FIRST_HASHED];
+}
+
+/* Does the object name the driver's functions, or dlsym? */
+static bool may_concern(const struct object *object)
+{
+    size_t n = n_imported(object);
+
+    for (size_t i = 1; i < n; i++) {
+        const char *name = name_of(object, i);
+
+        if ((name[0] == 'c' && name[1] == 'u') || !strcmp(name, "dlsym"))
+            return true;
+    }
+    return !n;
 }
 
 /* The address that the loader put into the relocation's place; 0 when the place is none of the
@@ -334,7 +380,7 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 
     (void)size;
     if (is_no_concern(name) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
-        !read_tables(info, &object))
+        !read_tables(info, &object) || !may_concern(&object))
         return 0;
     found = find_in(search, &object);
     if (found == CALLS_DRIVER || (found == ASKS_LIBC && names_driver(info)))
@@ -382,6 +428,12 @@ static bool was_seen(const struct dl_phdr_info *info)
     return false;
 }
 
+static void note_seen(const struct dl_phdr_info *info)
+{
+    if (known.n_seen < N_SEEN)
+        known.seen[known.n_seen++] = info->dlpi_addr;
+}
+
 static void tell(struct ag_bypass_found *found, const char *file, const char *symbol)
 {
     snprintf(found->file, sizeof(found->file), "%s", *file ? file : "the program");
@@ -421,6 +473,10 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
     if (is_no_concern(file_name(info)) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
         was_seen(info) || !read_tables(info, &object))
         return 0;
+    if (!may_concern(&object)) {
+        note_seen(info);
+        return 0;
+    }
     look->pending = false;
     for (unsigned table = 0; table < 2; table++) {
         for (size_t i = 0; i < object.n[table]; i++) {
@@ -439,8 +495,8 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
     look->any = asks_libc && names_driver(info);
     if (look->any)
         tell(&look->found, file_name(info), "dlsym");
-    if (!look->pending && known.n_seen < N_SEEN)
-        known.seen[known.n_seen++] = info->dlpi_addr;
+    if (!look->pending)
+        note_seen(info);
     known.incomplete = known.incomplete || look->pending;
     return look->any;
 }

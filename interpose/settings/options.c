@@ -568,7 +568,7 @@ enum ag_log_level ag_options_log_level(char **environment)
     return level;
 }
 
-bool ag_options_disabled(char **environment)
+static bool is_disabled(char **environment)
 {
     bool disable = false;
 
@@ -598,16 +598,24 @@ bool ag_options_may_watch_launches(char **environment)
     enum ag_prefetch prefetch = AG_PREFETCH_ALLOC;
 
     READ_VARIABLE(environment, PREFETCH, PREFETCH, &prefetch);
-    return !ag_options_disabled(environment) &&
+    return !is_disabled(environment) &&
            (prefetch == AG_PREFETCH_LAUNCH || names_file(environment) ||
             (rules && ag_rules_any(rules, ag_rule_watches_launches)));
+}
+
+bool ag_options_may_watch_streams(char **environment)
+{
+    enum ag_free_mode mode = AG_FREE_AUTO;
+
+    READ_VARIABLE(environment, FREE, FREE_MODE, &mode);
+    return !is_disabled(environment) && (mode == AG_FREE_AUTO || names_file(environment));
 }
 
 bool ag_options_may_replay(char **environment)
 {
     struct ag_stream_words streams = {0};
 
-    if (ag_options_disabled(environment))
+    if (is_disabled(environment))
         return false;
     if (!ag_option_text(environment, AG_OPTION_GRAPH))
         return names_file(environment);

@@ -117,8 +117,7 @@ bool ag_options_ask_for_nvtx(const struct ag_options *options);
  * ranges of NVTX are not looked for in one. A bad value counts as none: with one, every call is the
  * driver's. */
 bool ag_options_may_watch_launches(char **environment);
-/* Is everything switched off by ALLOGRAFT_DISABLE? */
-bool ag_options_disabled(char **environment);
+bool ag_options_may_watch_streams(char **environment);
 /* May ALLOGRAFT_GRAPH be other than off? */
 bool ag_options_may_replay(char **environment);
 bool ag_options_may_ask_for_nvtx(char **environment);

@@ -45,12 +45,12 @@ enum condition { C_SIZE, C_DEVICE, C_FROM, C_NTH, C_THREAD, C_ANY };
 static const char condition_words[] = "size|device|from|nth|thread|*";
 static const char conditions_allowed[] = "size, device, from, nth, thread, *";
 static const char actions_allowed[] =
-    "pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, async=";
+    "auto, pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, async=";
 
 static const struct {
     const char *name, *values;
 } actions[] = {
-    [AG_SAYS_POLICY] = {"", "pool|native|managed"},
+    [AG_SAYS_POLICY] = {"", "auto|pool|native|managed"},
     [AG_SAYS_BACKEND] = {"backend", "auto|plain|pool"},
     [AG_SAYS_PREFER] = {"prefer", "device|host|numa:N|none"},
     [AG_SAYS_ACCESS] = {"access", "device|peers|none"},

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ag_policy { AG_POLICY_POOL, AG_POLICY_NATIVE, AG_POLICY_MANAGED };
+enum ag_policy { AG_POLICY_AUTO, AG_POLICY_POOL, AG_POLICY_NATIVE, AG_POLICY_MANAGED };
 enum ag_managed_backend { AG_MANAGED_AUTO, AG_MANAGED_PLAIN, AG_MANAGED_POOL };
 enum ag_prefer_kind { AG_PREFER_DEVICE, AG_PREFER_HOST, AG_PREFER_NUMA, AG_PREFER_NONE };
 enum ag_access { AG_ACCESS_DEVICE, AG_ACCESS_PEERS, AG_ACCESS_NONE };

@@ -47,6 +47,7 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
     case AG_SOURCE_MANAGED_POOL:
         return allocate_managed_pool(context, bytes, desc, ret_address, ret_size);
     case AG_SOURCE_NATIVE:
+    case AG_SOURCE_CACHED:
         break;
     }
     return allocate_native(bytes, ret_address, ret_size);
@@ -70,28 +71,29 @@ static void free_waiting(CUdeviceptr address)
     ag_capture_restore(previous);
 }
 
+/* Does the driver know it as an allocation of its own, that cuMemFree frees and waits for? */
+static bool is_single(const struct ag_block *block)
+{
+    return block->desc.source != AG_SOURCE_POOL && block->desc.source != AG_SOURCE_MANAGED_POOL;
+}
+
 static void release_one(struct ag_context *context, struct ag_block *block, CUstream stream)
 {
     CUdeviceptr address = block->address;
     enum ag_source source = (enum ag_source)block->desc.source;
-    bool on_device = ag_mem_desc_is_on_device(block->desc);
+    bool on_device = ag_mem_desc_is_on_device(block->desc), single = is_single(block);
     size_t size = block->size;
 
     ag_budget_forget(block);
     if (source == AG_SOURCE_PLAIN && on_device)
         ag_managed_freed(context->device, size);
-    if (source == AG_SOURCE_PLAIN || source == AG_SOURCE_NATIVE)
+    if (single)
         free_waiting(address);
     else if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)
         ag_pressure_pending(size);
     else
         free_after_wait(context, address);
     ag_stats_add(AG_STAT_CACHE_RETURNED, 1);
-}
-
-static bool is_single(const struct ag_block *block)
-{
-    return block->desc.source == AG_SOURCE_PLAIN || block->desc.source == AG_SOURCE_NATIVE;
 }
 
 /* Takes single allocations out of the list. */

@@ -13,6 +13,7 @@
 #include "policy/contexts/green_context.h"
 #include "policy/order/drain.h"
 #include "policy/order/free.h"
+#include "policy/pressure.h"
 
 #define VISIT_NS 1000000000u
 
@@ -77,6 +78,7 @@ static void describe_device(struct ag_device *device, int ordinal)
     (void)ag_cu.cuDeviceGetName(device->name, sizeof(device->name) - 1, ordinal);
     device->total_bytes = total;
     device->limit = ag_budget_of(total);
+    device->cache_limit = ag_pressure_cache_limit(device);
     device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
                         ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
                         ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
@@ -408,7 +410,7 @@ static void add_cached(struct ag_context *context, void *data)
     struct cached *cached = data;
 
     if (context->device == cached->device)
-        cached->bytes += ag_level_current(&context->cache.device_bytes);
+        cached->bytes += ag_cache_device_bytes(&context->cache);
 }
 
 uint64_t ag_device_cached(struct ag_device *device)
@@ -417,6 +419,39 @@ uint64_t ag_device_cached(struct ag_device *device)
 
     ag_context_each(add_cached, &cached);
     return cached.bytes;
+}
+
+struct room {
+    struct ag_device *device;
+    uint64_t bytes, small;
+};
+
+static void add_room(struct ag_context *context, void *data)
+{
+    struct room *room = data;
+    uint64_t small;
+
+    if (context->device != room->device)
+        return;
+    room->bytes += ag_cache_room(&context->cache, &small);
+    room->small += small;
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + AG_NATIVE_PAGE - 1) / AG_NATIVE_PAGE * AG_NATIVE_PAGE;
+}
+
+uint64_t ag_device_cached_room(struct ag_device *device)
+{
+    struct room room = {.device = device};
+    uint64_t taken;
+
+    ag_context_each(add_room, &room);
+    taken = atomic_load_explicit(&device->small_native, memory_order_relaxed);
+    if (taken > room.small) /* as long as one of them is in use, its page is */
+        return room.bytes + whole_pages(taken) - whole_pages(taken - room.small);
+    return room.bytes + whole_pages(taken);
 }
 
 CUresult ag_context_make_current(struct ag_context *context, bool *ret_pushed)

@@ -10,6 +10,7 @@
 #include "interpose/base/threads/once.h"
 #include "interpose/driver/abi.h"
 #include "policy/cache.h"
+#include "policy/churn.h"
 #include "policy/order/fence.h"
 
 #define AG_MAX_CONTEXTS 64u
@@ -21,6 +22,7 @@ struct ag_device {
     uint64_t total_bytes;
     bool has_pools, has_managed, has_fences;
     CUcontext primary; /* handle of the primary context, once retained; under the table's lock */
+    struct ag_churn churn; /* does the program free and allocate in turns: is a pool worth it? */
     /* Our pool, created on first use: see backend_pool.c. */
     _Atomic int pool_state;
     CUmemoryPool pool;
@@ -29,8 +31,10 @@ struct ag_device {
     _Atomic int managed_state;
     CUmemoryPool managed_pool;
     CUresult managed_refusal;
-    uint64_t limit; /* bytes the program may have; UINT64_MAX for no limit */
+    uint64_t limit;       /* bytes the program may have; UINT64_MAX for no limit */
+    uint64_t cache_limit; /* bytes the cache of a context may hold */
     _Atomic uint64_t budget_taken;
+    _Atomic uint64_t small_native; /* bytes of native blocks smaller than AG_NATIVE_PAGE */
     /* Freed managed memory that the driver keeps for its own: see backend_managed.c. */
     _Atomic uint64_t managed_kept;
     /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */
@@ -105,6 +109,8 @@ struct ag_device *ag_device_met(unsigned i);
 
 /* Bytes of the device's memory in the caches of its contexts. */
 uint64_t ag_device_cached(struct ag_device *device);
+/* How much of it would be free if the driver had all of those back. */
+uint64_t ag_device_cached_room(struct ag_device *device);
 
 /* Makes the context's private streams and events. CUDA_SUCCESS, or why not. Not inside a capture.
  */

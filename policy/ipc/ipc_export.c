@@ -300,7 +300,10 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
     struct ag_block block;
 
     ag_drain_note_visible(AG_VISIBLE_SHARED);
+    ag_answer_note_exported(address);
     if (!handle || !ag_answer_redirected(address, &block))
+        return ag_cu.cuIpcGetMemHandle(handle, address);
+    if (block.desc.source == AG_SOURCE_CACHED)
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {
         say_not_exported(ag_mem_desc_is_managed(block.desc));
@@ -381,13 +384,11 @@ static struct orphan *take_orphan(void)
 }
 
 /* Frees the orphans that nobody has open any more. */
-static void free_orphans(void)
+__attribute__((noinline)) static void free_orphans(void)
 {
     struct orphan *orphan;
     CUstreamCaptureMode previous;
 
-    if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
-        return;
     previous = ag_capture_relax();
     while ((orphan = take_orphan())) {
         (void)ag_cu.cuMemFree_v2(orphan->address);
@@ -401,8 +402,9 @@ enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
 {
     uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
 
-    free_orphans();
-    if (!number)
+    if (__builtin_expect(atomic_load_explicit(&n_orphans, memory_order_relaxed) != 0, 0))
+        free_orphans();
+    if (__builtin_expect(!number, 1))
         return AG_IPC_NOT_SHARED;
     ag_ipc_give_back(block->context);
     forget(number); /* from here on nobody else gets it */

@@ -5,6 +5,7 @@
 
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
+#include "interpose/report/timing.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"
@@ -54,6 +55,7 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
 {
     CUresult result;
 
+    ag_timing_is_slow();
     if (ag_drain_is_never() && ag_context_init_resources(context) == CUDA_SUCCESS)
         return set_aside(ag_cu.cuStreamQuery(context->free_stream), ret_set_aside);
     result = free_like_the_driver(context);
@@ -82,6 +84,7 @@ static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_s
     enum ag_fence_result placed = ag_fence_place_mark(context);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
+    ag_timing_is_slow();
     if (placed == AG_FENCE_IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
     if (placed == AG_FENCE_PLACED)

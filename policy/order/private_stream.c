@@ -42,14 +42,15 @@ CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream
     return result;
 }
 
-/* The stream waits for the barrier of the last ordered free, which comes after all users of the
+/* The stream waits for the fence of the last ordered free, which comes after all users of the
  * memory, for it was not used since it was freed. It waits for nothing submitted later: that may be
- * waiting for the host, and the host for this memory. When frees drain, the host has waited for
- * their work already, and completed its wait for those before. */
+ * waiting for the host, and the host for this memory. Where the host has waited for that fence, or
+ * for the frees themselves, nothing is left to wait for. */
 static CUresult wait_for_users(struct ag_context *context)
 {
-    if (ag_drain_reason() != AG_DRAIN_NOT ||
-        !atomic_load_explicit(&context->barrier.placed, memory_order_acquire))
+    uint64_t placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+
+    if (placed <= atomic_load_explicit(&context->host_waited, memory_order_acquire))
         return CUDA_SUCCESS;
     return ag_cu.cuStreamWaitEvent(context->free_stream, context->barrier.event, 0);
 }

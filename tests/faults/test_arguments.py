@@ -47,7 +47,7 @@ class Arguments(Case):
             for symbol in symbols:
                 with self.subTest(symbol=symbol):
                     result = preloaded([program('faults_arguments'), str(numbers[symbol]), 'context'],
-                                       COMMON)
+                                       dict(COMMON, ALLOGRAFT_POLICY='pool'))
                     self.assertEqual(result.status, 3, result.err)
                     self.assertIn('\n%s: ' % symbol, result.out)
                     drained = result.report()['frees']['drain_reasons']

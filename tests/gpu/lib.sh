@@ -169,7 +169,7 @@ holds() {
 
 # How the frees went, for the line of a check.
 ways() {
-    local n names=(nothing_submitted watched null_stream context_fence set_aside drained native) i=0 text=
+    local n names=(watched nothing_submitted null_stream context_fence set_aside drained native) i=0 text=
     for n in $(report "${names[@]/#/frees.}"); do
         ((n == 0)) || text+=", $n ${names[i]}"
         ((++i))

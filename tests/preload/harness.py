@@ -23,12 +23,14 @@ SECONDS = float(os.environ.get('TEST_SECONDS', '180'))
 
 # Settings of one preloaded run. What the host can tell apart is promised for `auto` and `sync`;
 # the forced `ordered` promises the device's order only.
-POLICIES = [{'ALLOGRAFT_POLICY': p} for p in ('pool', 'native', 'managed')]
+POLICIES = [{'ALLOGRAFT_POLICY': p} for p in ('pool', 'native', 'managed', 'auto')]
 FORCED = [{'ALLOGRAFT_POLICY': p, 'ALLOGRAFT_FREE': f}
-          for p, f in (('pool', 'sync'), ('pool', 'ordered'), ('managed', 'sync'))]
+          for p, f in (('pool', 'sync'), ('pool', 'ordered'), ('managed', 'sync'), ('auto', 'sync'))]
 UNCACHED = [{'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0'}]
+# A pool is made in the middle of what the program does.
+SOON = [{'ALLOGRAFT_POLICY': 'auto', 'ALLOGRAFT_POOL_AFTER_US': '3'}]
 DISABLED = [{'ALLOGRAFT_DISABLE': '1'}]
-EVERY = POLICIES + FORCED + UNCACHED + DISABLED
+EVERY = POLICIES + FORCED + UNCACHED + SOON + DISABLED
 EXACT = [v for v in EVERY if v.get('ALLOGRAFT_FREE') != 'ordered']
 
 with open(os.path.join(ROOT, 'tools', 'allograft-stats.schema.json'), encoding='utf-8') as schema:

@@ -47,12 +47,12 @@ class Offers(CommandTest):
         self.assertEqual(self.offered("report", "--", "--h"), [":files "])
 
     def test_values(self):
-        policies = ["pool", "native", "managed"]
+        policies = ["auto", "pool", "native", "managed"]
         self.assertEqual(self.offered("run", "--policy", ""), policies)
         self.assertEqual(self.offered("run", "--policy="), ["--policy=" + word for word in policies])
         self.assertEqual(self.offered("run", "--set", "POLICY="), ["POLICY=" + word for word in policies])
         self.assertEqual(self.offered("run", "--set=ALLOGRAFT_POLICY=p"), ["--set=ALLOGRAFT_POLICY=pool"])
-        self.assertEqual(self.offered("run", "--set", "POOL"), ["POOL_KEEP="])
+        self.assertEqual(self.offered("run", "--set", "POOL"), ["POOL_KEEP=", "POOL_AFTER_US="])
         self.assertEqual(self.offered("run", "--set", "pol"), ["policy="])
         self.assertEqual(self.offered("run", "--set", "POLCY="), [])
         self.assertEqual(self.offered("run", "--graph", "legacy,n"), ["legacy,nonblocking", "legacy,nth:", "legacy,name:"])
@@ -162,7 +162,7 @@ class Bash(Shells):
         return done.stdout.split("\n")[:-1] if done.stdout != "\n" else []
 
     def test_words_and_values(self):
-        policies = ["pool", "native", "managed"]
+        policies = ["auto", "pool", "native", "managed"]
         self.assertEqual(self.offered("allograft", "re"), ["report"])
         self.assertEqual(self.offered("allograft", "run", "--policy", ""), policies)
         self.assertEqual(self.offered("allograft", "run", "--policy", "=", line="allograft run --policy="), policies)
@@ -171,7 +171,7 @@ class Bash(Shells):
                          policies)
         self.assertEqual(self.offered("allograft", "run", "--set", "=", "POLICY", "=", "m",
                                       line="allograft run --set=POLICY=m"), ["managed"])
-        self.assertEqual(self.offered("allograft", "run", "--set", "POOL"), ["POOL_KEEP="])
+        self.assertEqual(self.offered("allograft", "run", "--set", "POOL"), ["POOL_KEEP=", "POOL_AFTER_US="])
         self.assertIn("nospace", self.options)
         self.assertEqual(self.offered("allograft", "run", "--prefer", "=", "numa", ":", line="allograft run --prefer=numa:"), [])
 

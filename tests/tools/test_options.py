@@ -95,7 +95,7 @@ class Check(CommandTest):
 
     def test_refuses_a_bad_value(self):
         self.assert_refused(self.check(ALLOGRAFT_POLICY="fast"),
-                            "ALLOGRAFT_POLICY", "fast", "pool|native|managed")
+                            "ALLOGRAFT_POLICY", "fast", "auto|pool|native|managed")
 
     def test_refuses_an_unknown_name(self):
         self.assert_refused(self.check(ALLOGRAFT_POLCY="pool"),

@@ -33,6 +33,7 @@ SAMPLE = {
               "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},
               "pending_peak_bytes": 512},
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "peak_bytes": 512},
+    "pool": {"made": 1, "allocations_before": 3, "misses_before": 2},
     "managed": {"advice": 1}, "pressure": {"trimmed": 1},
     "async": {"freed": 2, "captured": 0, "thresholds_raised": 1, "managed": 0, "managed_bytes": 0,
               "managed_capture_open": 0, "managed_unavailable": 0, "managed_exhausted": 0},
@@ -165,6 +166,7 @@ class Schema(SchemaTest):
             "frees": set(fields["frees"]["properties"])
                      - {"fences", "drain_reasons", "barriers_paid", "pending_peak_bytes"},
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
+            "pool": set(fields["pool"]["properties"]),
             "async": set(fields["async"]["properties"]),
             "ipc": set(fields["ipc"]["properties"]),
             "api": set(fields["api"]["properties"]),
@@ -211,6 +213,16 @@ class RealReport(SchemaTest):
                 self.assertEqual(report["coverage"][counted], allocs)
                 self.assertIn({"name": "ALLOGRAFT_POLICY", "value": policy, "source": "environment"},
                               report["settings"])
+
+    def test_says_when_a_pool_was_made(self):
+        for args, pool, places in (((), (0, 0, 0), ["native"]), (("--policy", "pool"), (1, 0, 0), ["pool"]),
+                                   (("--pool-keep", "1MiB"), (1, 0, 0), ["pool"]),
+                                   (("--set", "POOL_AFTER_US=0"), (1, 0, 0), ["pool"]),
+                                   (("--set", "POOL_AFTER_US=1"), (1, 4, 1), ["native", "pool"])):
+            report = self.report_under(*args)
+            self.assertEqual(tuple(report["pool"].values()), pool, args)
+            self.assertEqual(sorted(self.placements(report)), places, args)
+            self.assertEqual((report["coverage"]["redirected"], report["coverage"]["passed"]), (201, 0), args)
 
     def test_adds_up(self):
         report = self.report_under("--policy", "pool")

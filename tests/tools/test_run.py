@@ -110,7 +110,7 @@ class Settings(RunTest):
         self.refuse_at(allograft("run", *program, env=env), "ALLOGRAFT_RULES: " + said, *place)
         path = self.file("a.conf", "\nPOLICY = fast\n")
         self.refuse_at(allograft("run", "--config", path, *program),
-                       path + ":2: column 10: POLICY=fast is not allowed; allowed: pool|native|managed",
+                       path + ":2: column 10: POLICY=fast is not allowed; allowed: auto|pool|native|managed",
                        "  POLICY = fast", "           ^")
         self.assert_refused(allograft("run", "--config", "/no/such", *program), "/no/such", "No such file")
         many = [word for _ in range(65) for word in ("--rule", "*:pool")]
@@ -122,7 +122,7 @@ class Settings(RunTest):
     def test_bad_ones_are_refused_before_the_program_starts(self):
         mark = os.path.join(self.folder, "started")
         program = ("--", "touch", mark)
-        allowed = "pool|native|managed"
+        allowed = "auto|pool|native|managed"
         self.assert_refused(allograft("run", "--policy", "fast", *program), "fast", allowed)
         self.assert_refused(allograft("run", "--policy=", *program), "ALLOGRAFT_POLICY", allowed)
         self.assert_refused(allograft("run", "--graph", "all,nht:1", *program), 'column 5: "nht:1"', "nth:K")

@@ -128,7 +128,7 @@ class Reports(Simulate):
         shown = self.shown("report", path)
         self.assertIn(NOTHING, shown)
         self.assertNotIn("time in allocations", shown)
-        self.assertRegex(shown, r"\n    pool +403 +400 .*B +- +-\n")
+        self.assertRegex(shown, r"\n    native +403 +400 .*B +- +-\n")
 
     def test_json(self):
         report, path = self.report()
@@ -246,7 +246,7 @@ class Tune(Simulate):
         self.assertNotRegex(re.sub(r"(?s)<style>.*?</style>", "", text), r"\d (ns|us|ms|s)\b")
         whole = json.loads(allograft(*words, "--json", "--", *work, env=environment()).stdout)
         self.assertIs(whole["simulated"], True)
-        self.assertEqual([trial["median_ns"] for trial in whole["trials"]], [None] * 6)
+        self.assertEqual([trial["median_ns"] for trial in whole["trials"]], [None] * 7)
         self.assertTrue(all(trial["peak_bytes"] for trial in whole["trials"]))
 
 

@@ -284,13 +284,13 @@ class Trace(CommandTest):
                            env=clean_environment(LD_LIBRARY_PATH=paths.sim))
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         with open(report, encoding="utf-8") as file:
-            pool = json.load(file)["devices"][0]["placements"]["pool"]
+            memory = json.load(file)["devices"][0]["placements"]["native"]
         rows = list(csv.DictReader(io.StringIO(self.good(path, "--csv", "rmm"))))
         self.assertEqual([len([r for r in rows if r["Action"] == a]) for a in ("allocate", "free")],
-                         [pool["allocs"], pool["frees"]])
-        self.assertEqual(sum(int(r["Size"]) for r in rows if r["Action"] == "allocate"), pool["alloc_bytes"])
-        levels = [e["args"]["pool"] for e in self.perfetto(path)["traceEvents"] if e["ph"] == "C"]
-        self.assertEqual((max(levels), levels[-1]), (pool["peak_bytes"], pool["current_bytes"]))
+                         [memory["allocs"], memory["frees"]])
+        self.assertEqual(sum(int(r["Size"]) for r in rows if r["Action"] == "allocate"), memory["alloc_bytes"])
+        levels = [e["args"]["native"] for e in self.perfetto(path)["traceEvents"] if e["ph"] == "C"]
+        self.assertEqual((max(levels), levels[-1]), (memory["peak_bytes"], memory["current_bytes"]))
 
 
 if __name__ == "__main__":

@@ -124,10 +124,12 @@ static void look_at_policies(struct findings *findings, int device, int version)
     bool managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device);
 
     if (attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device))
-        findings_add(findings, VERDICT_GOOD, section, "pool", "POLICY=pool");
+        findings_add(findings, VERDICT_GOOD, section, "pool",
+                     "POLICY=pool, and auto when that is worth it");
     else
-        findings_add(findings, VERDICT_LACK, section, "pool",
-                     "POLICY=pool: the device has no memory pools; memory stays native");
+        findings_add(
+            findings, VERDICT_LACK, section, "pool",
+            "POLICY=pool: the device has no memory pools; memory stays native, and auto keeps it");
     if (managed)
         findings_add(findings, VERDICT_GOOD, section, "managed",
                      "POLICY=managed, OOM=spill and prefetches");
@@ -151,7 +153,7 @@ static void look_at_policies(struct findings *findings, int device, int version)
         findings_add(
             findings, VERDICT_LACK, section, "ipc",
             "pool memory cannot be shared with other processes: programs that share memory need "
-            "POLICY=native");
+            "POLICY=auto or native");
 }
 
 /* "0-1, 0-2": pairs of devices that can access each other's memory. */

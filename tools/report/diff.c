@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 #include "tools/report/diff_words.h"
 #include "tools/report/job.h"
@@ -171,7 +172,6 @@ static void sum_place(const struct process *side, unsigned place, double *sum)
 {
     for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {
         const struct ag_place_stats *stats = process_place(side, i, place);
-        const struct ag_level *level = &side->stats->bytes[i][place];
 
         sum[ALLOCS] += (double)stats->allocs;
         sum[FREES] += (double)stats->frees;
@@ -179,8 +179,8 @@ static void sum_place(const struct process *side, unsigned place, double *sum)
         sum[BYTES] += (double)stats->alloc_bytes;
         sum[ALLOC_NS] += (double)stats->alloc_ticks;
         sum[FREE_NS] += (double)stats->free_ticks;
-        sum[PEAK] += (double)level->peak;
-        sum[CURRENT] += (double)level->current;
+        sum[PEAK] += (double)side->stats->peak_bytes[i][place];
+        sum[CURRENT] += (double)ag_live_of(side->stats, i, place);
     }
 }
 

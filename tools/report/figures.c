@@ -46,7 +46,7 @@ static struct memory memory_of(const struct process *process)
             sum.allocs += (double)place->allocs;
             sum.frees += (double)place->frees;
             sum.call_ns += (double)place->alloc_ticks + (double)place->free_ticks;
-            sum.peak += (double)process->stats->bytes[row][i].peak;
+            sum.peak += (double)process->stats->peak_bytes[row][i];
         }
     }
     return sum;
@@ -190,7 +190,7 @@ unsigned overview(const struct process *process, double elapsed_ns,
         double peak = 0;
 
         for (unsigned row = 0; row < AG_STATS_DEVICES; row++)
-            peak += (double)process->stats->bytes[row][place].peak;
+            peak += (double)process->stats->peak_bytes[row][place];
         snprintf(label, sizeof(label), "peak memory, %s", ag_placement_names[place]);
         if (peak > 0)
             add_row(rows, &n, label, UNIT_BYTES, peak, memory.peak);

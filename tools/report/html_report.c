@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 #include "tools/base/html.h"
 #include "tools/trace/html_trace.h"
@@ -105,7 +106,7 @@ static void add_tiles(struct ag_text *text, const struct job *job)
 
 static double peak_of(const struct job *job, unsigned row, unsigned place)
 {
-    return (double)job->total.stats->bytes[row][place].peak;
+    return (double)job->total.stats->peak_bytes[row][place];
 }
 
 static void add_stack(struct ag_text *text, const struct job *job, unsigned row, double sum)
@@ -150,8 +151,7 @@ static void add_place_line(struct ag_text *text, const struct job *job, unsigned
         place_colours[place], ag_placement_names[place],
         unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
         sum > 0 ? 100 * peak_of(job, row, place) / sum : 0.0,
-        unit_text(left, sizeof(left), UNIT_BYTES,
-                  (double)job->total.stats->bytes[row][place].current),
+        unit_text(left, sizeof(left), UNIT_BYTES, (double)ag_live_of(job->total.stats, row, place)),
         html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)stats->allocs),
         unit_text(asked, sizeof(asked), UNIT_BYTES, (double)stats->alloc_bytes));
 }
@@ -302,6 +302,7 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
 {
     static const char *const groups[][2] = {
         {"cache", "Cache of freed blocks"},
+        {"pool", "Pools of Allograft's own"},
         {"managed", "Managed memory"},
         {"pressure", "Memory pressure"},
         {"async", "The program's own stream-ordered calls"},
@@ -403,11 +404,13 @@ static void sum_times(const struct job *job, struct times *ret)
 #define NATIVE_PER_MIB_NS 300.0
 #define ENOUGH_NATIVE     100.0 /* native calls of the process, for a meaningful mean */
 
-/* Compares the time of redirected calls with the time of as many native ones. */
+/* Compares the time of redirected calls with the time of as many native ones. Native memory that
+ * the cache hands out again is neither. */
 static void add_native_cost(struct ag_text *text, const struct job *job, const struct times *times)
 {
     const double *native_ns = times->ns[AG_PLACE_NATIVE], *natives = times->counts[AG_PLACE_NATIVE];
-    bool own = natives[0] >= ENOUGH_NATIVE && natives[1] >= ENOUGH_NATIVE;
+    bool own = natives[0] >= ENOUGH_NATIVE && natives[1] >= ENOUGH_NATIVE &&
+               natives[0] <= (double)process_counter(&job->total, AG_STAT_PASSED);
     double ours = 0, allocs = 0, frees = 0, bytes = 0, native, most;
     char now[32], then[32];
 

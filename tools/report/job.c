@@ -127,8 +127,7 @@ static void add_place(struct ag_stats *sum, unsigned to, const struct ag_stats *
 
         for (size_t i = 0; i < sizeof(*added) / sizeof(uint64_t); i++)
             sums[i] += ((const _Atomic uint64_t *)(const void *)added)[i];
-        sum->bytes[to][place].current += stats->bytes[from][place].current;
-        sum->bytes[to][place].peak += stats->bytes[from][place].peak;
+        sum->peak_bytes[to][place] += stats->peak_bytes[from][place];
     }
 }
 

@@ -124,9 +124,8 @@ static const json_t *part_of_group(struct reader *reader, const json_t *root, co
     } rows[] = {
         {"doors", "coverage", "doors"},         {"calls", "coverage", NULL},
         {"fallbacks", "coverage", "fallbacks"}, {"drains", "frees", "drain_reasons"},
-        {"fences", "frees", "fences"},
-        {"paid", "frees", "barriers_paid"},     {"flushes", "replay", "flushes"},
-        {"staging", "replay", "staging"},
+        {"fences", "frees", "fences"},          {"paid", "frees", "barriers_paid"},
+        {"flushes", "replay", "flushes"},       {"staging", "replay", "staging"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -297,8 +296,8 @@ static void read_placement(struct reader *reader, const json_t *object, unsigned
     stats->alloc_bytes = number(reader, object, "alloc_bytes");
     stats->alloc_ticks = number(reader, object, "alloc_ns");
     stats->free_ticks = number(reader, object, "free_ns");
-    reader->stats->bytes[row][place].current = number(reader, object, "current_bytes");
-    reader->stats->bytes[row][place].peak = number(reader, object, "peak_bytes");
+    stats->freed_bytes = stats->alloc_bytes - number(reader, object, "current_bytes");
+    reader->stats->peak_bytes[row][place] = number(reader, object, "peak_bytes");
     json_array_foreach(sizes, i, size)
     {
         stats->sizes[size_class(number(reader, size, "up_to_bytes"))] +=

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/report/live.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/top/top.h"
@@ -45,8 +46,8 @@ static void fill(struct top_row *row, struct process *process)
     row->replay_on = !strcmp(stats->head.replay, "on");
     for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-            row->current[place] += stats->bytes[device][place].current;
-            row->peak[place] += stats->bytes[device][place].peak;
+            row->current[place] += ag_live_of(stats, device, place);
+            row->peak[place] += stats->peak_bytes[device][place];
         }
     }
 }

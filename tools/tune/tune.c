@@ -20,12 +20,13 @@
 
 static struct trial trials[] = {
     {.name = "as it is", .settings = {NULL}},
+    {.name = "auto", .settings = {"ALLOGRAFT_POLICY=auto", NULL}},
     {.name = "pool", .settings = {"ALLOGRAFT_POLICY=pool", NULL}},
     {.name = "pool, frees that wait",
      .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_FREE=sync", NULL}},
     {.name = "managed", .settings = {"ALLOGRAFT_POLICY=managed", NULL}},
     {.name = "graphs", .settings = {"ALLOGRAFT_POLICY=native", "ALLOGRAFT_GRAPH=all", NULL}},
-    {.name = "pool and graphs", .settings = {"ALLOGRAFT_POLICY=pool", "ALLOGRAFT_GRAPH=all", NULL}},
+    {.name = "auto and graphs", .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_GRAPH=all", NULL}},
 };
 #define N_TRIALS    ((unsigned)(sizeof(trials) / sizeof(trials[0])))
 #define MOST_DOUBTS 2u /* more runs as it is, before a different output counts as one */

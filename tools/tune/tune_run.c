@@ -42,7 +42,7 @@ static uint64_t peak_of(const struct process *process)
     for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
         for (unsigned place = 0; place <= AG_PLACE_MANAGED; place++)
             peak +=
-                atomic_load_explicit(&process->stats->bytes[row][place].peak, memory_order_relaxed);
+                atomic_load_explicit(&process->stats->peak_bytes[row][place], memory_order_relaxed);
     }
     return peak;
 }

@@ -16,7 +16,8 @@ enum ag_lock_rank {
     AG_RANK_PRIVATE,    /* pools of captures */
     AG_RANK_APP_POOLS,  /* table of the program's pools */
     AG_RANK_WATCH,      /* which streams got work since the last fence */
-    AG_RANK_CACHE,      /* one shard of a cache of freed blocks */
+    AG_RANK_CACHE,      /* what the shards of a cache may hold */
+    AG_RANK_SHARD,      /* one shard of a cache of freed blocks */
     AG_RANK_LEDGER,     /* one shard of the ledger */
     AG_RANK_BUDGET,     /* memory without an address, on the budget */
     AG_RANK_SPILLED,    /* list of spilled blocks */
@@ -24,6 +25,7 @@ enum ag_lock_rank {
     AG_RANK_FUNC_ATTRS, /* attributes of functions as last set */
     AG_RANK_PARAMS,     /* layouts of kernels' parameters */
     AG_RANK_IPC,        /* what is given to, or taken from, other processes */
+    AG_RANK_LIVE,       /* the most bytes that the program had */
     AG_RANK_STREAMS,    /* table of streams that may be replayed */
     AG_RANK_MARKS,      /* streams with a name that NVTX gave */
     AG_RANK_INTERN,     /* bytes of signatures */

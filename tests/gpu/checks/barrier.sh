@@ -9,15 +9,16 @@ barrier_checks() {
             managed) reason=managed_memory ;;
             *) reason=pinned_host_memory ;;
         esac
-        background check "barrier/$kind" holds 'frees.watched > 0' 'frees.drained >= 3' \
-            "frees.drain_reasons.$reason >= 3" -- -- "$BIN/barrier" "$kind"
+        background check "barrier/$kind" holds 'frees.drained >= 3' \
+            "frees.drain_reasons.$reason >= 3" -- ALLOGRAFT_POLICY=pool -- "$BIN/barrier" "$kind"
+        background check "barrier/auto-$kind" holds 'coverage.redirected > 0' -- -- "$BIN/barrier" "$kind"
         background check "barrier/can-fail-$kind" found_out "$BIN/barrier" "$kind" nobarrier
     done
     background check barrier/variable holds 'frees.drained >= 3' \
-        'frees.drain_reasons.managed_memory >= 3' -- -- "$BIN/barrier_variable" variable
+        'frees.drain_reasons.managed_memory >= 3' -- ALLOGRAFT_POLICY=pool -- "$BIN/barrier_variable" variable
     background check barrier/can-fail-variable found_out "$BIN/barrier_variable" variable nobarrier
     background check barrier/sync holds 'frees.null_stream == 0' -- \
-        ALLOGRAFT_FREE=sync -- "$BIN/barrier" pinned
+        ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=sync -- "$BIN/barrier" pinned
     background check barrier/managed-policy holds 'devices.*.placements.managed.allocs > 0' -- \
         ALLOGRAFT_POLICY=managed -- "$BIN/barrier" pinned
 }
@@ -28,7 +29,7 @@ printed_in_order() {
     run_native -- "$BIN/device_printf" host-line || { died native $?; return 1; }
     [[ $(tail -n1 "$OUT/$TAG.native.out") == "host line" ]] ||
         { echo "natively the host's line is not the last"; return 1; }
-    run_with -- "$BIN/device_printf" host-line || { died with $?; return 1; }
+    run_with ALLOGRAFT_POLICY=pool -- "$BIN/device_printf" host-line || { died with $?; return 1; }
     [[ $(tail -n1 "$OUT/$TAG.with.out") == "host line" ]] ||
         { echo "the host's line is not the last"; return 1; }
     for side in native with; do # blocks print in no fixed order
@@ -45,7 +46,7 @@ printed_in_order() {
 printed() {
     local side status
     run_native -- "$BIN/device_printf" "$1" || { died native $?; return 1; }
-    run_with ALLOGRAFT_FREE=ordered -- "$BIN/device_printf" "$1"
+    run_with ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/device_printf" "$1"
     status=$?
     ((status == 0)) || { died with $status; return 1; }
     for side in native with; do

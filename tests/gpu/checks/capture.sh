@@ -1,11 +1,12 @@
 # Programs that capture their own graphs, and libraries that work inside a capture.
 
 # several NAME [VAR=VALUE]... -- COMMAND...
-# The same output under the pool, with frees that wait, and managed.
+# The same output by default, under the pool, with frees that wait, and managed.
 several() {
     local name=$1
     shift
     background check "$name" same_output "$@"
+    background check "$name-pool" same_output ALLOGRAFT_POLICY=pool "$@"
     background check "$name-sync" same_output ALLOGRAFT_FREE=sync "$@"
     background check "$name-managed" same_output ALLOGRAFT_POLICY=managed "$@"
 }

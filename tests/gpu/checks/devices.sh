@@ -15,7 +15,7 @@ visible() {
     [[ $order == 0 || $order == GPU-* ]] || two_gpus || return $STATUS_SKIP
     same_output CUDA_VISIBLE_DEVICES="$order" -- "$BIN/devices" || return 1
     while ((n < $(grep -c '^device ' "$OUT/$TAG.native.out"))); do
-        report "devices.$n.placements.pool.alloc_bytes == $(((n + 1) * 10 << 20))" || return 1
+        report "devices.$n.placements.native.alloc_bytes == $(((n + 1) * 10 << 20))" || return 1
         ((++n))
     done
     ((n > 0))

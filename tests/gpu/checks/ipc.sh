@@ -28,21 +28,25 @@ mixed_lives() {
 ipc_checks() {
     # shellcheck disable=SC2034  # read by run_as
     local LIMIT_S=150
-    background check ipc/same-device same_lives -- "$BIN/ipc" 0
-    background check ipc/same-device-sync same_lives ALLOGRAFT_FREE=sync -- "$BIN/ipc" 0
-    background check ipc/same-device-uncached same_lives ALLOGRAFT_CACHE=0 -- "$BIN/ipc" 0
+    background check ipc/same-device same_lives ALLOGRAFT_POLICY=pool -- "$BIN/ipc" 0
+    background check ipc/same-device-sync same_lives ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=sync -- "$BIN/ipc" 0
+    background check ipc/same-device-uncached same_lives ALLOGRAFT_POLICY=pool ALLOGRAFT_CACHE=0 -- "$BIN/ipc" 0
     background check ipc/native mixed_lives ALLOGRAFT_POLICY=native -- "$BIN/ipc" 0
-    background check ipc/other-device same_lives -- "$BIN/ipc" 1
+    # By default there is no pool before the first handle, and none is made after it.
+    background check ipc/auto mixed_lives -- "$BIN/ipc" 0
+    background check ipc/auto-other-device mixed_lives -- "$BIN/ipc" 1
+    background check ipc/other-device same_lives ALLOGRAFT_POLICY=pool -- "$BIN/ipc" 1
     background check ipc/too-late ipc_too_late
-    background check ipc/torch same_lives -- python3 "$HERE/frameworks/torch_share.py" 0
-    background check ipc/torch-other-device same_lives -- python3 "$HERE/frameworks/torch_share.py" 1
+    background check ipc/torch same_lives ALLOGRAFT_POLICY=pool -- python3 "$HERE/frameworks/torch_share.py" 0
+    background check ipc/torch-auto mixed_lives -- python3 "$HERE/frameworks/torch_share.py" 0
+    background check ipc/torch-other-device same_lives ALLOGRAFT_POLICY=pool -- python3 "$HERE/frameworks/torch_share.py" 1
     wait_for_background
 }
 
 # The handle of a process that has ended: the driver's error, and one line that says what to do.
 ipc_too_late() {
     run_native -- "$BIN/ipc" 0 host_dies_early || { died native $?; return 1; }
-    run_with -- "$BIN/ipc" 0 host_dies_early || { died with $?; return 1; }
+    run_with ALLOGRAFT_POLICY=pool -- "$BIN/ipc" 0 host_dies_early || { died with $?; return 1; }
     compare_output || return 1
     grep -m1 -o 'set ALLOGRAFT_POLICY=native' "$OUT/$TAG.with.err"
 }

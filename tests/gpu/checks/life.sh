@@ -14,8 +14,8 @@ killed_counted() {
     "$BUILD/allograft" report --json "$counters"/*.counters >"$(report_path)" 2>>"$OUT/$TAG.with.err" ||
         { echo "no report: $(tail -n1 "$OUT/$TAG.with.err")"; return 1; }
     report 'process.ended_by == killed' 'coverage.redirected == 5' \
-        'devices.0.placements.pool.allocs == 5' 'devices.0.placements.pool.frees == 3' \
-        'devices.0.placements.pool.current_blocks == 2' || return 1
+        'devices.0.placements.native.allocs == 5' 'devices.0.placements.native.frees == 3' \
+        'devices.0.placements.native.current_blocks == 2' || return 1
     "$BUILD/allograft" report --clean "$counters" >"$OUT/$TAG.text" || return 1
     [[ -z $(ls "$counters") ]] || { echo "not cleaned"; return 1; }
     head -n1 "$OUT/$TAG.text"

@@ -8,24 +8,28 @@ corruption_checks() {
     done
     for s in blocking nonblocking; do
         background check "corruption/$s" holds 'frees.watched > 0' 'frees.drained == 0' \
-            -- -- "$BIN/corruption" "$s"
+            'frees.null_stream == 0' 'frees.context_fence == 0' -- ALLOGRAFT_POLICY=pool -- "$BIN/corruption" "$s"
     done
-    background check corruption/ordered-blocking holds 'frees.null_stream > 0' \
-        'frees.context_fence == 0' -- ALLOGRAFT_FREE=ordered -- "$BIN/corruption" blocking
-    background check corruption/ordered-nonblocking holds 'frees.context_fence > 0' -- \
-        ALLOGRAFT_FREE=ordered -- "$BIN/corruption" nonblocking
+    # A barrier at each free, in either way.
+    background check corruption/ordered-blocking holds 'frees.null_stream > 0' 'frees.drained == 0' \
+        'frees.context_fence == 0' -- ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/corruption" blocking
+    background check corruption/ordered-nonblocking holds 'frees.context_fence > 0' 'frees.drained == 0' \
+        -- ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/corruption" nonblocking
     for s in per-thread late-stream destroyed-{blocking,nonblocking} graph; do
         background check "corruption/$s" holds 'frees.drained == 0' 'coverage.redirected > 0' \
-            -- -- "$BIN/corruption" "$s"
+            -- ALLOGRAFT_POLICY=pool -- "$BIN/corruption" "$s"
     done
     background check corruption/capture holds 'coverage.redirected > 0' \
-        -- -- "$BIN/corruption" capture
+        -- ALLOGRAFT_POLICY=pool -- "$BIN/corruption" capture
+    for s in blocking nonblocking per-thread late-stream destroyed-{blocking,nonblocking} graph capture; do
+        background check "corruption/auto-$s" holds 'coverage.redirected > 0' -- -- "$BIN/corruption" "$s"
+    done
     background check corruption/ordered-capture holds 'frees.set_aside > 0' -- \
-        ALLOGRAFT_FREE=ordered -- "$BIN/corruption" capture
+        ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/corruption" capture
     for s in blocking nonblocking per-thread late-stream destroyed-nonblocking capture; do
         background check "corruption/sync-$s" holds 'frees.null_stream == 0' \
             'frees.context_fence == 0' 'coverage.redirected > 0' -- \
-            ALLOGRAFT_FREE=sync -- "$BIN/corruption" "$s"
+            ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=sync -- "$BIN/corruption" "$s"
         background check "corruption/managed-$s" holds \
             'devices.*.placements.managed.allocs > 0' -- \
             ALLOGRAFT_POLICY=managed -- "$BIN/corruption" "$s"
@@ -50,18 +54,19 @@ order_checks() {
         cross-{destroyed,graph,thread,per-thread,per-thread-mixed,legacy-copy} query-{event,stream,elapsed} \
         host-function stream-callback; do
         mapfile -t conditions < <(order_conditions "$s")
-        background check "order/$s" holds "${conditions[@]}" -- -- "$BIN/order" "$s"
+        background check "order/$s" holds "${conditions[@]}" -- ALLOGRAFT_POLICY=pool -- "$BIN/order" "$s"
+        background check "order/auto-$s" holds 'coverage.redirected > 0' -- -- "$BIN/order" "$s"
         background check "order/can-fail-$s" found_out "$BIN/order" "$s" nobarrier
     done
     for s in cross-nonblocking query-event host-function; do
         background check "order/sync-$s" holds 'frees.null_stream == 0' \
-            'frees.context_fence == 0' -- ALLOGRAFT_FREE=sync -- "$BIN/order" "$s"
+            'frees.context_fence == 0' -- ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=sync -- "$BIN/order" "$s"
         background check "order/managed-$s" holds 'devices.*.placements.managed.allocs > 0' -- \
             ALLOGRAFT_POLICY=managed -- "$BIN/order" "$s"
     done
     for s in cross-nonblocking cross-blocking query-event query-stream query-elapsed; do
         background check "order/ordered-$s" holds 'frees.drained == 0' -- \
-            ALLOGRAFT_FREE=ordered -- "$BIN/order" "$s"
+            ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/order" "$s"
     done
     persistent_checks
 }
@@ -71,9 +76,10 @@ persistent_checks() {
     local s
     for s in null-nonblocking nonblocking-null nonblocking blocking; do
         background check "order/persistent-$s" holds 'frees.watched > 0' 'frees.fences.events > 0' \
-            'frees.drained == 0' -- -- "$BIN/persistent" "$s"
+            'frees.drained == 0' -- ALLOGRAFT_POLICY=pool -- "$BIN/persistent" "$s"
         background check "order/persistent-ordered-$s" holds 'frees.drained == 0' -- \
-            ALLOGRAFT_FREE=ordered -- "$BIN/persistent" "$s"
+            ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/persistent" "$s"
+        background check "order/persistent-auto-$s" holds 'coverage.redirected > 0' -- -- "$BIN/persistent" "$s"
         background check "order/can-fail-persistent-$s" found_out "$BIN/persistent" "$s" waits
     done
 }

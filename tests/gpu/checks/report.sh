@@ -1,25 +1,27 @@
 # The report counts exactly, goes where it is told, and each process has its own.
 
+# exact PLACEMENT [VAR=VALUE]...
 exact() {
-    run_with -- "$BIN/counted" || { died with $?; return 1; }
+    local place=devices.0.placements.$1
+    run_with "${@:2}" -- "$BIN/counted" || { died with $?; return 1; }
     report 'coverage.redirected == 7' \
         'coverage.hooks.cuMemAlloc_v2 == 7' 'coverage.hooks.cuMemFree_v2 == 5' \
         'coverage.intercepted == 1' 'coverage.redirecting == 1' 'coverage.doors.exported > 0' \
         'process.program == counted' 'process.ended_by == exit' \
-        'devices.0.placements.pool.allocs == 7' 'devices.0.placements.pool.frees == 5' \
-        'devices.0.placements.pool.alloc_bytes == 71369731' \
-        'devices.0.placements.pool.peak_bytes == 71369731' \
-        'devices.0.placements.pool.current_bytes == 67108865' \
-        'devices.0.placements.pool.current_blocks == 2' \
-        'devices.0.placements.pool.failed == 0' 'frees.drained == 0' || return 1
-    (($(histogram_sum) == 7)) || { echo "histogram: $(histogram_sum), wanted 7"; return 1; }
+        "$place.allocs == 7" "$place.frees == 5" \
+        "$place.alloc_bytes == 71369731" \
+        "$place.peak_bytes == 71369731" \
+        "$place.current_bytes == 67108865" \
+        "$place.current_blocks == 2" \
+        "$place.failed == 0" 'frees.drained == 0' || return 1
+    (($(histogram_sum "$1") == 7)) || { echo "histogram: $(histogram_sum "$1"), wanted 7"; return 1; }
     echo "7 allocations, 5 frees, every byte"
 }
 
 histogram_sum() {
     python3 -IS -c 'import json, sys
-placement = json.load(open(sys.argv[1]))["devices"][0]["placements"]["pool"]
-print(sum(bin["count"] for bin in placement["size_histogram"]))' "$(report_path)"
+placement = json.load(open(sys.argv[1]))["devices"][0]["placements"][sys.argv[2]]
+print(sum(bin["count"] for bin in placement["size_histogram"]))' "$(report_path)" "$1"
 }
 
 on_stderr() {
@@ -83,7 +85,8 @@ forked_after() {
 }
 
 report_checks() {
-    background check report/exact exact
+    background check report/exact exact native
+    background check report/exact-pool exact pool ALLOGRAFT_POLICY=pool
     background check report/stderr on_stderr
     background check report/off switched_off
     background check report/bad-value bad_value

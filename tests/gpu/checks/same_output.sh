@@ -9,7 +9,7 @@ same_output_checks() {
         "$BIN/driver_linked" "$BIN/driver_kernels.fatbin"
     background check same/driver-dlsym same_output -- \
         "$BIN/driver_dlsym" "$BIN/driver_kernels.fatbin"
-    for policy in ALLOGRAFT_FREE=sync ALLOGRAFT_FREE=ordered ALLOGRAFT_POLICY=native; do
+    for policy in ALLOGRAFT_FREE=sync ALLOGRAFT_FREE=ordered ALLOGRAFT_POLICY=native ALLOGRAFT_POLICY=pool; do
         background check "same/per-thread-${policy##*=}" same_output "$policy" -- \
             "$BIN/plain_per_thread"
     done
@@ -18,6 +18,7 @@ same_output_checks() {
 # These look at how much memory is free: nothing else may run beside them.
 same_many_checks() {
     check same/many same_output -- "$BIN/many"
+    check same/many-pool same_output ALLOGRAFT_POLICY=pool -- "$BIN/many"
     check same/many-sync same_output ALLOGRAFT_FREE=sync -- "$BIN/many"
     check same/many-ordered same_output ALLOGRAFT_FREE=ordered -- "$BIN/many"
     check same/many-native same_output ALLOGRAFT_POLICY=native -- "$BIN/many"

@@ -77,9 +77,37 @@ value() {
         END { if (!found) print "not measured"; exit !(found && good) }' "$OUT/speed-best"
 }
 
+# A process that allocates little: medians of that many processes each way, for a single one tells little.
+FIRST_PROCESSES=15
+measure_first() {
+    local i TAG
+    for ((i = 1; i <= FIRST_PROCESSES; i++)); do
+        TAG=first.$i
+        run_native -- "$BIN/first" || { died native $?; return 1; }
+        run_with -- "$BIN/first" || { died with $?; return 1; }
+        report 'coverage.redirected == 64' 'frees.native == 64' 'pool.made == 0' || return 1
+    done
+    python3 -IS "$HERE/medians.py" "$OUT"/first.*.native.out -- "$OUT"/first.*.with.out >"$OUT/first" || return 1
+    echo "medians of $FIRST_PROCESSES processes"
+    local name native with ratio
+    figure figure native with times
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x"
+    done <"$OUT/first"
+}
+
+first_checks() {
+    any_wanted speed/{first,few} || return 0
+    : >"$OUT/first"
+    ONLY="" check speed/first-measured measure_first
+    check speed/first judge first first_us 'w <= 1.2 * n'
+    check speed/few judge first few_us 'w <= 1.02 * n'
+}
+
 speed_checks() {
     local way names=(speed/{1mib,1gib,loop,16-threads}-{a,b})
     check speed/launch-pointer launch_pointer
+    first_checks
     check speed/turns measure_turns
     check speed/ten-frees ten_frees
     any_wanted "${names[@]}" || return 0
@@ -93,11 +121,11 @@ speed_checks() {
     done
 }
 
-# A program that only launches kernels must cost nothing: its pointers are the driver's own. What is linked
+# Where no stream is watched, a program that only launches kernels holds the driver's own pointers. What is linked
 # with the driver finds our symbol, which jumps on; launch/cost in launch.sh says what that costs.
 launch_pointer() {
     run_native -- "$BIN/launch_pointer" || { died native $?; return 1; }
-    run_with -- "$BIN/launch_pointer" || { died with $?; return 1; }
+    run_with ALLOGRAFT_FREE=ordered -- "$BIN/launch_pointer" || { died with $?; return 1; }
     if grep -v ' libcuda$' "$OUT/$TAG.native.out"; then
         return 1
     fi

@@ -8,7 +8,10 @@ from hostile import RUNTIME, Case, main, often, preloaded, program, run
 
 # What the host sees of a forced ordered free is not promised in general, but the wait at the end is.
 ORDERED = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'}
-PENDING = [{}, ORDERED, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_FREE': 'sync'}]
+# Of memory that is ordered when it is freed, from the first time on.
+POOL = {'ALLOGRAFT_POLICY': 'pool'}
+REPLAYED = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_GRAPH': 'all'}
+PENDING = [{}, POOL, ORDERED, REPLAYED, {'ALLOGRAFT_FREE': 'sync'}]
 
 
 class Ends(Case):
@@ -36,9 +39,9 @@ class Ends(Case):
                         7, 'it begins\n')
 
     def test_kernel_that_never_ends(self):
-        cases = [('hostile_ends_never', '_exit', {}), ('hostile_ends_never', 'exit', ORDERED),
-                 ('hostile_ends_never', 'quick_exit', {}), ('hostile_ends_never', 'exec', ORDERED),
-                 ('hostile_ends_never', 'signal', {}), ('hostile_ends_never', 'signal', ORDERED)]
+        cases = [('hostile_ends_never', '_exit', POOL), ('hostile_ends_never', 'exit', ORDERED),
+                 ('hostile_ends_never', 'quick_exit', POOL), ('hostile_ends_never', 'exec', ORDERED),
+                 ('hostile_ends_never', 'signal', POOL), ('hostile_ends_never', 'signal', ORDERED)]
         for result in self.ends_alike(cases, 5, 'it begins\n'):
             self.assertEqual(result.report()['frees']['barriers_paid'].get('given_up'), 1)
 
@@ -57,7 +60,7 @@ class Ends(Case):
     def test_exec_in_vain(self):
         """It leaves no trace: one report, at the end, and frees are ordered as before."""
         with tempfile.TemporaryDirectory() as folder:
-            for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}):
+            for settings in (POOL, REPLAYED):
                 for _, result in self.same([program('hostile_ends_not'), folder], [settings]):
                     frees = result.report()['frees']
                     self.assertEqual((frees['drained'], frees['null_stream']), (0, 200))
@@ -66,14 +69,14 @@ class Ends(Case):
 
     def test_no_threads(self):
         """Nobody could wait at the end, so nothing is left pending: frees wait for the device."""
-        for settings in ({}, ORDERED, {'ALLOGRAFT_GRAPH': 'all'}):
+        for settings in (POOL, ORDERED, REPLAYED):
             for _, result in self.same([program('hostile_no_threads')], [settings], quiet=False):
                 frees = result.report()['frees']
                 self.assertEqual((frees['drained'], frees['drain_reasons']['no_thread']), (10, 10))
 
     def test_jump_out_of_a_wait(self):
         """A call that is left so is over: those after it are served as before."""
-        for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}):
+        for settings in (POOL, REPLAYED):
             for _, result in self.same([program('hostile_jumps_out')], [settings]):
                 self.assertEqual(result.report()['coverage']['hooks']['cuMemFree_v2'], 40)
                 self.assertEqual(result.report()['frees']['native'], 0)

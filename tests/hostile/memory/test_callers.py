@@ -24,7 +24,7 @@ class Callers(Case):
     def test_exporters(self):
         # Whichever comes first, an exporter's memory is native, and no other library's is.
         for first, second in ((WORKER, EXPORTER), (EXPORTER, WORKER)):
-            self.assertEqual(placed(self.turns(first, second)), {'pool': TURNS, 'native': TURNS})
+            self.assertEqual(placed(self.turns(first, second, {'ALLOGRAFT_POLICY': 'pool'})), {'pool': TURNS, 'native': TURNS})
 
     def test_rules(self):
         report = self.turns(WORKER, EXPORTER, {

@@ -70,14 +70,14 @@ class Throng:
 class Ipc(Case):
     def test_the_host_has_no_descriptor_left(self):
         for _ in range(often(3)):
-            (_, result), = self.same([PROGRAM, 'host'], variants=[{}], quiet=False)
+            (_, result), = self.same([PROGRAM, 'host'], variants=[{'ALLOGRAFT_POLICY': 'pool'}], quiet=False)
             self.assertNotIn('cuIpc', result.err)
 
     def test_the_guest_has_no_descriptor_left(self):
         # It gets an error at once, and one line says whose fault that is. The driver may do with none.
         native = run([PROGRAM, 'guest'])
         self.sane(native)
-        result = preloaded([PROGRAM, 'guest'])
+        result = preloaded([PROGRAM, 'guest'], {'ALLOGRAFT_POLICY': 'pool'})
         self.assertEqual(result.out, 'open: 1, wrong bytes: 0\nthe guest has left\n', result.err)
         said, = re.findall('^allograft: cuIpc.*', result.err, re.MULTILINE)
         self.assertIn('this process has no file descriptors left', said)
@@ -85,7 +85,7 @@ class Ipc(Case):
     def test_a_throng(self):
         with Throng() as throng:
             for _ in range(often(2)):
-                self.same([PROGRAM, 'often', '30'], variants=[{}])
+                self.same([PROGRAM, 'often', '30'], variants=[{'ALLOGRAFT_POLICY': 'pool'}])
         self.assertGreater(throng.n_knocks, 0)
 
 

@@ -173,7 +173,7 @@ class Waits(Case):
     def test_are_bounded(self):
         """The other thread's free is behind a kernel that only this thread can end."""
         began = time.monotonic()
-        result = preloaded([COMMAND, 'waits'], {'SIM_MEMORY': '96MiB'})
+        result = preloaded([COMMAND, 'waits'], {'SIM_MEMORY': '96MiB', 'ALLOGRAFT_POLICY': 'pool'})
         self.assertEqual((result.status, result.err), (0, ''))
         self.assertEqual(result.out.splitlines(), ['more than is free until the kernel ends: 2', 'and then: 0'])
         self.assertLess(time.monotonic() - began, 40)

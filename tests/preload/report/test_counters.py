@@ -59,16 +59,16 @@ class Counters(Case):
                 self.assertEqual(killed['process']['ended_by'], 'killed')
                 self.assertEqual(killed['process']['elapsed_ns'], 0)
                 self.assertEqual(killed['process']['program'], 'preload_exits')
-                for part in ('frees', 'cache', 'managed', 'async', 'pressure'):
+                for part in ('frees', 'cache', 'pool', 'managed', 'async', 'pressure'):
                     if part != 'frees':
                         self.assertEqual(killed[part], whole[part], part)
                 self.assertEqual(killed['coverage'], whole['coverage'])
                 self.assertEqual(killed['version'], whole['version'])
-                pool, natively = (r['devices'][0]['placements']['pool'] for r in (killed, whole))
-                self.assertGreater(pool['alloc_ns'], 0)
-                for field in natively:
+                placed, expected = (r['devices'][0]['placements']['native'] for r in (killed, whole))
+                self.assertGreater(placed['alloc_ns'], 0)
+                for field in expected:
                     if not field.endswith('_ns'):
-                        self.assertEqual(pool[field], natively[field], field)
+                        self.assertEqual(placed[field], expected[field], field)
 
     def test_pools_of_the_program(self):
         result = preloaded([program('preload_pools'), 'killed'])

@@ -71,7 +71,7 @@ class Reports(Case):
                 if name == 'native':
                     continue
                 device, = report['devices']
-                placement = device['placements'][name]
+                placement = device['placements']['native' if name == 'auto' else name]
                 self.assertEqual((placement['allocs'], placement['frees']), (6, 6))
                 self.assertEqual(placement['current_bytes'], 0)
                 self.assertEqual(placement['current_blocks'], 0)

@@ -126,7 +126,7 @@ class Top(Case):
             self.assertEqual((row['program'], row['rank']), ('preload_lives', None))
             self.assertEqual((row['allocs'], row['replay']), (3, False))
             self.assertEqual(row['allocs'], row['cache_hits'] + row['cache_misses'])
-            self.assertGreater(row['memory']['pool']['peak_bytes'], 0)
+            self.assertGreater(row['memory']['native']['peak_bytes'], 0)
             self.assertEqual(row['frees'], 3)
             self.assertGreater(row['allocs_per_s'], 0)
             self.assertGreater(row['elapsed_ns'], 0)

@@ -112,7 +112,7 @@ class Traces(Case):
         return done.stdout
 
     def test_events(self):
-        trace, _ = self.trace('events')
+        trace, _ = self.trace('events', settings={'ALLOGRAFT_POLICY': 'pool'})
         own_steps = [e for e in trace.short() if e[0] != 'STEP' or e[2] == 'refused']
         self.assertEqual(own_steps, [
             ('ALLOC', 1000, 'pool'), ('ALLOC', 2000, 'pool'), ('ALLOC', 3000, 'pool'),
@@ -134,7 +134,7 @@ class Traces(Case):
         self.assertEqual(trace.ends, [1])
 
     def test_spilled(self):
-        trace, _ = self.trace('spill', settings={'ALLOGRAFT_LIMIT': '8MiB', 'ALLOGRAFT_OOM': 'spill',
+        trace, _ = self.trace('spill', settings={'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_LIMIT': '8MiB', 'ALLOGRAFT_OOM': 'spill',
                                                  'ALLOGRAFT_UNSPILL': '1'})
         size = 6 << 20
         wanted = [('ALLOC', size, 'pool'), ('STEP', size, 'over_limit'), ('STEP', size, 'spilled'),

@@ -6,7 +6,7 @@ COMMAND = program('preload_lookup_linked')
 
 # Variable, values it refuses, words its line must contain beside the name and the value.
 BAD = [
-    ('ALLOGRAFT_POLICY', ('fast', 'poool', 'Pool ', ''), ('pool', 'native', 'managed')),
+    ('ALLOGRAFT_POLICY', ('fast', 'poool', 'Pool ', ''), ('auto', 'pool', 'native', 'managed')),
     ('ALLOGRAFT_FREE', ('never', 'async'), ('auto', 'ordered', 'sync')),
     ('ALLOGRAFT_DISABLE', ('maybe', '2'), ('0', '1')),
     ('ALLOGRAFT_POOL_KEEP', ('lots', '-1', '12parsecs', '101%', '1e99GiB'), ('max',)),

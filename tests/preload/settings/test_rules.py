@@ -46,7 +46,7 @@ def placed(report):
 class Rules(Case):
     def test_decide_what_they_say(self):
         for rules, decided in CASES:
-            (_, result), = self.same(COMMAND, [{'ALLOGRAFT_RULES': rules}])
+            (_, result), = self.same(COMMAND, [{'ALLOGRAFT_RULES': rules, 'ALLOGRAFT_POLICY': 'pool'}])
             report = result.report()
             with self.subTest(rules=rules):
                 self.assertEqual([rule['text'] for rule in report['rules']],
@@ -74,7 +74,7 @@ class Rules(Case):
         for rules, places in (('from=libnccl*:prefer=host', {'pool': 11, 'native': 1}),
                               ('from=libnccl*:prefer=host,managed', {'pool': 11, 'managed': 1}),
                               ('*:managed', {'managed': 11, 'native': 1})):
-            result = preloaded(COMMAND, {'ALLOGRAFT_RULES': rules})
+            result = preloaded(COMMAND, {'ALLOGRAFT_RULES': rules, 'ALLOGRAFT_POLICY': 'pool'})
             self.assertEqual(placed(result.report()), places, rules)
 
     def test_with_a_mistake_nothing_is_redirected(self):

@@ -38,7 +38,13 @@ def mixed(*rules):
 
 # Settings separated by '|'. DIFF_*: see batch.c.
 POLICIES = {
-    'auto': 'ALLOGRAFT_POLICY=pool',
+    'auto': 'ALLOGRAFT_POLICY=auto',
+    # Native memory that is kept; a pool in the middle; little room.
+    'soon': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_POOL_AFTER_US=100',
+    'await': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_FREE=sync',
+    'atiny': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB|'
+             'ALLOGRAFT_POOL_AFTER_US=1000',
+    'pool': 'ALLOGRAFT_POLICY=pool',
     'sync': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=sync',
     'ordered': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=ordered',
     'managed': 'ALLOGRAFT_POLICY=managed',
@@ -56,28 +62,34 @@ POLICIES = {
     'launch': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_PREFETCH=launch',
     'async': mixed('size<32KiB:async=managed') + '|ALLOGRAFT_APP_POOL_KEEP=max',
     'mix': mixed('size<=2KiB:pool', 'size=4KiB..16KiB:managed,backend=plain,prefer=host',
-                 'nth=1..20:native', 'size>1MiB:managed,prefetch=launch', '*:pool'),
+                 'nth=1..20:native', 'size>1MiB:managed,prefetch=launch', 'nth=20..60:auto', '*:pool'),
     'mix2': mixed('nth=3:managed,read_mostly', 'nth=7..40:managed,backend=pool,prefetch=off',
                   'device=1:native', 'size>=1MiB:native', 'size<20KiB,size>1KiB:managed,prefer=none',
                   'from=diff-program:pool'),
     # Budgets: what does not fit goes to the host, or is refused.
-    'spill': limited(3, 'ALLOGRAFT_OOM=spill|DIFF_SPILL=1'),
-    'unspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1'),
+    'spill': limited(3, 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_OOM=spill|DIFF_SPILL=1'),
+    'unspill': limited(6, 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1'),
     'mspill': limited(4, 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|'
                          'DIFF_SPILL=1'),
-    'limit': limited(8, 'ALLOGRAFT_OOM=error|DIFF_ROOM=%d' % (8 * MIB)),
+    'limit': limited(8, 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_OOM=error|DIFF_ROOM=%d' % (8 * MIB)),
+    'aspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1|'
+                         'ALLOGRAFT_POOL_AFTER_US=100'),
+    'alimit': limited(8, 'ALLOGRAFT_OOM=error|ALLOGRAFT_POOL_AFTER_US=300|DIFF_ROOM=%d' % (8 * MIB)),
     'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_ROOM=%d' % (8 * MIB)),
     # Cards that are full, and pools that never have room.
-    'poolless': 'SIM_FAIL=cuMemAllocFromPoolAsync:0:2|DIFF_TWIN=1',
-    'full': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
+    'poolless': 'ALLOGRAFT_POLICY=pool|SIM_FAIL=cuMemAllocFromPoolAsync:0:2|DIFF_TWIN=1',
+    'full': 'ALLOGRAFT_POLICY=pool|DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
+    'afull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
     'mfull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_POLICY=managed|'
              'ALLOGRAFT_OVERSUBSCRIBE=1' % (18 * MIB),
-    'fullspill': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'
+    'fullspill': 'ALLOGRAFT_POLICY=pool|DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'
                  'ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1' % (18 * MIB),
 }
 # With --iterations: repeated work is launched as graphs.
 POLICIES.update({
-    'g': graphs('ALLOGRAFT_GRAPH_PROFIT=0'),
+    'g': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=pool'),
+    'gauto': graphs('ALLOGRAFT_GRAPH_PROFIT=0'),
+    'gsoon': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POOL_AFTER_US=100'),
     'gdefault': 'ALLOGRAFT_GRAPH=all',
     'gprofit': graphs('ALLOGRAFT_GRAPH_PROFIT=1|ALLOGRAFT_GRAPH_WARMUP=2'),
     'g4': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=4'),

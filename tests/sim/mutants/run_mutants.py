@@ -20,19 +20,21 @@ import mutate  # noqa: E402: likewise
 ROW = re.compile(r'^(CONTROL|MUTANT)\((\w+), "(.*)"\)', re.M)
 
 
-Row = collections.namedtuple('Row', 'name what right settings programs seed')
+Row = collections.namedtuple('Row', 'name what right settings programs report seed')
 
 
 def read_rows(library):
-    """programs: the options of the random programs that are to notice it; seed: one that does, or 0."""
+    """programs: the options of the random programs that are to notice it; report: by what the report says, too;
+    seed: one that does, or 0."""
     if library:
         return [Row(row.name, row.what, row.right,
                     diff_run.POLICIES[row.policy] + '|DIFF_MUTANT=%d' % number,
                     ('--threads', str(row.threads)) if row.threads > 1 else
-                    ('--iterations',) if '_GRAPH=' in diff_run.POLICIES[row.policy] else (), row.seed)
+                    ('--iterations',) if '_GRAPH=' in diff_run.POLICIES[row.policy] else (), row.report,
+                    row.seed)
                 for number, row in enumerate(mutate.read(library), 1)]
     with open(os.path.join(HERE, 'mutants.def'), encoding='utf-8') as f:
-        return [Row(name, what, kind == 'CONTROL', 'DIFF_MUTANT=%d' % number, ('--lookup', 'linked'), 0)
+        return [Row(name, what, kind == 'CONTROL', 'DIFF_MUTANT=%d' % number, ('--lookup', 'linked'), False, 0)
                 for number, (kind, name, what) in enumerate(ROW.findall(f.read()))]
 
 
@@ -79,11 +81,11 @@ def hunt(runner, rows, args):
 def hunt_all(rows, args, folder):
     """Each by programs of its kind."""
     caught = {}
-    for programs in sorted({row.programs for row in rows}):
+    for programs, report in sorted({(row.programs, row.report) for row in rows}):
         runner_args = diff_run.read_arguments(list(programs))
-        runner_args.stats = False
+        runner_args.stats = report
         caught.update(hunt(diff_run.Runner(runner_args, folder),
-                           [row for row in rows if row.programs == programs], args))
+                           [row for row in rows if (row.programs, row.report) == (programs, report)], args))
     return caught
 
 

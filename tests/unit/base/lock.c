@@ -1,12 +1,14 @@
-/* base/lock.c with AG_LOCK_CHECKS: locks taken in the order of their ranks pass, any other order
- * and a lock held where none may be held end the process with a line that says so. */
+/* base/lock.c and spin.h with AG_LOCK_CHECKS: locks taken in the order of their ranks pass, any
+ * other order and a lock held where none may be held end the process with a line that says so. */
 #include "interpose/base/threads/lock.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "interpose/base/threads/spin.h"
 #include "tests/common/check.h"
 
 #ifndef AG_LOCK_CHECKS
@@ -36,6 +38,48 @@ static void tried(void)
     CHECK(!ag_lock_try(&ledger)); /* busy: nothing is noted */
     ag_lock_release(&ledger);
     ag_lock_held_none("tried");
+}
+
+static struct ag_spin spin_ledger = AG_SPIN_INIT(AG_RANK_LEDGER);
+static uint64_t under_spin; /* guarded by it */
+
+static void *add_under_spin(void *unused)
+{
+    for (unsigned i = 0; i < 20000; i++) {
+        if (i % 4 || !ag_spin_try(&spin_ledger))
+            ag_spin_take(&spin_ledger);
+        under_spin++;
+        ag_spin_release(&spin_ledger);
+    }
+    return unused;
+}
+
+static void spins(void)
+{
+    pthread_t threads[4];
+
+    ag_lock_take(&cache);
+    CHECK(ag_spin_try(&spin_ledger) && !ag_spin_try(&spin_ledger));
+    ag_spin_release(&spin_ledger);
+    ag_lock_release(&cache);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(!pthread_create(&threads[i], NULL, add_under_spin, NULL));
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    CHECK(under_spin == 4 * 20000);
+    ag_lock_held_none("spins");
+}
+
+static void wrong_order_spun(void)
+{
+    ag_spin_take(&spin_ledger);
+    ag_lock_take(&contexts);
+}
+
+static void same_rank_spun(void)
+{
+    ag_lock_take(&ledger);
+    ag_spin_take(&spin_ledger);
 }
 
 static void wrong_order(void)
@@ -114,8 +158,11 @@ int main(void)
     in_order();
     tried();
     in_order();
+    spins();
     ends_taking(wrong_order, AG_RANK_CONTEXTS);
     ends_taking(same_rank, AG_RANK_LEDGER);
+    ends_taking(wrong_order_spun, AG_RANK_CONTEXTS);
+    ends_taking(same_rank_spun, AG_RANK_LEDGER);
     ends_taking(wrong_order_tried, AG_RANK_CACHE);
     ends(held_where_none_may, "a driver call entered under locks");
     ends(held_after_one_was_released, "a driver call entered under locks");

@@ -33,14 +33,17 @@ static void check_all(const struct ag_map *map, void *const *model, unsigned kin
     CHECK(map->count * 2 <= map->capacity);
 }
 
-static void agrees_with_a_model(unsigned kind)
+static void agrees_with_a_model(unsigned kind, bool is_lent)
 {
+    struct ag_map_entry first[16] = {{0}};
     static void *model[N_KEYS];
     static char values[N_KEYS * 2];
     struct ag_map map = {0};
     uint64_t state = kind + 1;
 
     memset(model, 0, sizeof(model));
+    if (is_lent)
+        ag_map_begin(&map, first, N_OF(first));
     CHECK(ag_map_get(&map, 5) == NULL && ag_map_take(&map, 5) == NULL);
     for (unsigned step = 0; step < 200000; step++) {
         unsigned i = (unsigned)chance_below(&state, N_KEYS);
@@ -115,8 +118,10 @@ static void replaces(void)
 
 int main(void)
 {
-    for (unsigned kind = 0; kind < 3; kind++)
-        agrees_with_a_model(kind);
+    for (unsigned kind = 0; kind < 3; kind++) {
+        agrees_with_a_model(kind, false);
+        agrees_with_a_model(kind, true);
+    }
     closes_holes();
     replaces();
     return 0;

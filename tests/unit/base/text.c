@@ -404,8 +404,8 @@ static void suggests_words(void)
         {"nmua:3", "device|host|numa:N|none", "; did you mean numa:N?"},
         {"numa:x", "device|host|numa:N|none", ""},
         {"1..8", "1..9|BYTES|N%", ""},
-        {"natve", "pool, native, managed, backend=", "; did you mean native?"},
-        {"backend", "pool, native, managed, backend=", "; did you mean backend=?"},
+        {"natve", "auto, pool, native, managed, backend=", "; did you mean native?"},
+        {"backend", "auto, pool, native, managed, backend=", "; did you mean backend=?"},
         {"", "a|b", ""},
         {"x", "", ""},
     };

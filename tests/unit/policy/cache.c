@@ -56,9 +56,10 @@ static const struct ag_mem_desc desc = {.source = AG_SOURCE_POOL};
 
 static struct ag_block *block_of(size_t size)
 {
-    struct ag_block *block = calloc(1, sizeof(*block));
+    struct ag_block *block = aligned_alloc(_Alignof(struct ag_block), sizeof(*block));
 
     CHECK(block);
+    memset(block, 0, sizeof(*block));
     block->size = size;
     block->desc = desc;
     return block;
@@ -85,14 +86,15 @@ static void let_go(struct ag_block *list)
 
 static uint64_t bytes_in(struct ag_cache *cache)
 {
-    return ag_level_current(&cache->bytes);
+    return ag_cache_bytes(cache);
 }
 
 static struct ag_cache *new_cache(void)
 {
-    struct ag_cache *cache = calloc(1, sizeof(*cache));
+    struct ag_cache *cache = aligned_alloc(_Alignof(struct ag_cache), sizeof(*cache));
 
     CHECK(cache);
+    memset(cache, 0, sizeof(*cache));
     ag_cache_init(cache);
     return cache;
 }
@@ -107,7 +109,7 @@ static void serves(void)
     CHECK(!ag_cache_keep(cache, a, GIB) && !ag_cache_keep(cache, b, GIB));
     CHECK(!ag_cache_keep(cache, c, GIB));
     CHECK(bytes_in(cache) == 3 * MIB + 128 * KIB);
-    CHECK(cache->bytes.peak == bytes_in(cache));
+    CHECK(cache->peak == bytes_in(cache));
     CHECK(!ag_cache_take(cache, 512, desc) && !ag_cache_take(cache, 2 * MIB, desc));
     CHECK(!ag_cache_take(cache, MIB / 2, desc));
     CHECK(ag_cache_take(cache, MIB, desc) == b && ag_cache_take(cache, MIB, desc) == a && !a->next);
@@ -116,6 +118,53 @@ static void serves(void)
     free(a);
     free(b);
     free(c);
+    free(cache);
+}
+
+/* Native memory and memory of a pool serve the same requests; nothing else serves them. */
+static void native_and_pool(void)
+{
+    const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED},
+                             native = {.source = AG_SOURCE_NATIVE},
+                             plain = {.source = AG_SOURCE_PLAIN};
+    struct ag_cache *cache = new_cache();
+    struct ag_block *a = block_of(MIB), *b = block_of(MIB);
+
+    b->desc = cached;
+    CHECK(!ag_cache_keep(cache, a, GIB) && !ag_cache_keep(cache, b, GIB));
+    CHECK(!ag_cache_take(cache, MIB, native) && !ag_cache_take(cache, MIB, plain));
+    CHECK(ag_cache_take(cache, MIB, desc) == b && ag_cache_take(cache, MIB, cached) == a);
+    free(a);
+    free(b);
+    free(cache);
+}
+
+/* Of native memory, small blocks share pages and large ones fill them up. */
+static void room(void)
+{
+    static const struct {
+        size_t size;
+        enum ag_source source;
+        uint64_t room, small;
+    } cases[] = {
+        {512, AG_SOURCE_CACHED, 0, 512},         {MIB, AG_SOURCE_CACHED, 0, MIB},
+        {2 * MIB, AG_SOURCE_CACHED, 2 * MIB, 0}, {3 * MIB, AG_SOURCE_CACHED, 4 * MIB, 0},
+        {3 * MIB, AG_SOURCE_POOL, 3 * MIB, 0},   {MIB, AG_SOURCE_POOL, MIB, 0},
+    };
+    struct ag_cache *cache = new_cache();
+    uint64_t sum = 0, small_sum = 0, small;
+
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        struct ag_block *block = block_of(cases[i].size);
+
+        block->desc.source = (uint8_t)cases[i].source;
+        CHECK(!ag_cache_keep(cache, block, GIB));
+        sum += cases[i].room;
+        small_sum += cases[i].small;
+        CHECK_SAID(ag_cache_room(cache, &small) == sum && small == small_sum, "case %zu", i);
+    }
+    let_go(ag_cache_evict(cache, UINT64_MAX));
+    CHECK(ag_cache_room(cache, &small) == 0 && small == 0);
     free(cache);
 }
 
@@ -189,6 +238,93 @@ static void edges_of_the_limit(void)
     free(cache);
 }
 
+/* --- threads in turn: what one left is another's, and counts --- */
+
+struct visit {
+    struct ag_cache *cache;
+    struct ag_block *keep, *took;
+    size_t take;
+    uint64_t limit;
+};
+
+static void *visits(void *visit_)
+{
+    struct visit *visit = visit_;
+
+    if (visit->keep)
+        visit->keep = ag_cache_keep(visit->cache, visit->keep, visit->limit);
+    if (visit->take)
+        visit->took = ag_cache_take(visit->cache, visit->take, desc);
+    return NULL;
+}
+
+/* What the thread got, or what of it went out. */
+static struct ag_block *in_a_thread(struct ag_cache *cache, struct ag_block *keep, uint64_t limit,
+                                    size_t take)
+{
+    struct visit visit = {cache, keep, NULL, take, limit};
+    pthread_t thread;
+
+    CHECK(!pthread_create(&thread, NULL, visits, &visit));
+    CHECK(!pthread_join(thread, NULL));
+    return take ? visit.took : visit.keep;
+}
+
+static void threads_leave_all(void)
+{
+    struct ag_cache *cache = new_cache();
+    struct ag_block *first = block_of(MIB), *second = block_of(MIB), *third = block_of(MIB);
+
+    CHECK(!in_a_thread(cache, first, 2 * MIB, 0));
+    CHECK(bytes_in(cache) == MIB && ag_cache_device_bytes(cache) == MIB);
+    CHECK(!ag_cache_keep(cache, second, 2 * MIB)); /* exactly full, in two shards */
+    CHECK(cache->peak == 2 * MIB);
+    CHECK(in_a_thread(cache, third, 2 * MIB, 0) == first && !first->next); /* of its slot */
+    CHECK(ag_cache_take(cache, MIB, desc) == second);
+    CHECK(ag_cache_take(cache, MIB, desc) == third); /* which the other thread left */
+    CHECK(!bytes_in(cache) && !ag_cache_take(cache, MIB, desc));
+    /* What the other slot may hold without asking counts for nothing. */
+    CHECK(!ag_cache_keep(cache, first, 2 * MIB) && !ag_cache_keep(cache, second, 2 * MIB));
+    CHECK(cache->peak == 2 * MIB && bytes_in(cache) == 2 * MIB);
+    CHECK(in_a_thread(cache, NULL, 0, MIB) == second);
+    CHECK(!in_a_thread(cache, third, 2 * MIB, 0) && !in_a_thread(cache, second, 3 * MIB, 0));
+    CHECK(cache->peak == 3 * MIB && length(ag_cache_evict(cache, 2 * MIB + 1)) == 3);
+    free(first);
+    free(second);
+    free(third);
+    free(cache);
+}
+
+/* Over a limit for once, as blocks are that cannot go back now: the next ones feel the limit. */
+static void limit_is_back(void)
+{
+    struct ag_cache *cache = new_cache();
+    struct ag_block *a = block_of(MIB), *b = block_of(MIB), *c = block_of(MIB), *out;
+
+    CHECK(!ag_cache_keep(cache, a, UINT64_MAX) && !ag_cache_keep(cache, b, UINT64_MAX));
+    CHECK(ag_cache_take(cache, MIB, desc) == b);
+    out = ag_cache_keep(cache, b, MIB);
+    CHECK(out && !out->next && bytes_in(cache) == MIB);
+    CHECK(!in_a_thread(cache, out, UINT64_MAX, 0));
+    CHECK(in_a_thread(cache, c, MIB, 0) && length(ag_cache_empty(cache)) == 1);
+    free(a);
+    free(b);
+    free(c);
+    free(cache);
+}
+
+/* 1,000 threads that come and go leave blocks in one shard, not in a thousand. */
+static void generations_share_a_shard(void)
+{
+    struct ag_cache *cache = new_cache();
+
+    for (unsigned i = 0; i < 1000; i++)
+        CHECK(!in_a_thread(cache, block_of(4096), GIB, 0));
+    CHECK(bytes_in(cache) == 1000 * 4096 && cache->n_used == 2);
+    let_go(ag_cache_empty(cache));
+    free(cache);
+}
+
 /* --- threads: blocks of their own go in, anybody's come out --- */
 
 #define N_THREADS     4u
@@ -244,7 +380,7 @@ static void threads_share(void)
         CHECK(!pthread_create(&threads[i], NULL, use, (void *)(i + 1)));
     for (unsigned i = 0; i < N_THREADS; i++)
         CHECK(!pthread_join(threads[i], NULL));
-    CHECK(bytes_in(shared) <= THREADS_LIMIT + N_THREADS * 512 * KIB);
+    CHECK(bytes_in(shared) <= THREADS_LIMIT && shared->peak <= THREADS_LIMIT);
     count_out(ag_cache_empty(shared));
     CHECK(n_inside == 0 && bytes_in(shared) == 0);
     free(shared);
@@ -254,9 +390,14 @@ int main(void)
 {
     sizes_fit();
     serves();
+    native_and_pool();
+    room();
     finds_every_size();
     limit_holds();
     edges_of_the_limit();
+    threads_leave_all();
+    limit_is_back();
+    generations_share_a_shard();
     threads_share();
     return 0;
 }

@@ -8,13 +8,16 @@ static void check_row(unsigned bits, enum ag_policy policy)
     const struct ag_request request = {.capture_open = bits & 1, .exported = bits & 2};
     const struct ag_facts facts = {.has_pool = bits & 4, .has_managed = bits & 8};
     struct ag_decision decision = ag_decide(&request, &facts, policy);
-    bool could = policy == AG_POLICY_POOL ? facts.has_pool : facts.has_managed;
+    bool kept =
+        policy == AG_POLICY_AUTO && !request.capture_open && !request.exported && !facts.has_pool;
+    bool could = policy == AG_POLICY_MANAGED ? facts.has_managed : facts.has_pool;
 
-    if (policy == AG_POLICY_NATIVE) {
+    CHECK_SAID(decision.keeps == kept, "bits %#x policy %d", bits, (int)policy);
+    if (policy == AG_POLICY_NATIVE || kept) {
         CHECK(decision.place == AG_PLACE_NATIVE && decision.fallback == AG_FALLBACK_NONE);
     } else if (!request.capture_open && !request.exported && could) {
         CHECK_SAID(decision.place ==
-                           (policy == AG_POLICY_POOL ? AG_PLACE_POOL : AG_PLACE_MANAGED) &&
+                           (policy == AG_POLICY_MANAGED ? AG_PLACE_MANAGED : AG_PLACE_POOL) &&
                        decision.fallback == AG_FALLBACK_NONE,
                    "bits %#x policy %d", bits, (int)policy);
     } else {
@@ -30,7 +33,8 @@ static void check_row(unsigned bits, enum ag_policy policy)
 
 int main(void)
 {
-    static const enum ag_policy policies[] = {AG_POLICY_POOL, AG_POLICY_NATIVE, AG_POLICY_MANAGED};
+    static const enum ag_policy policies[] = {AG_POLICY_AUTO, AG_POLICY_POOL, AG_POLICY_NATIVE,
+                                              AG_POLICY_MANAGED};
 
     for (unsigned bits = 0; bits < 16; bits++) {
         for (size_t i = 0; i < N_OF(policies); i++)

@@ -78,8 +78,8 @@ static void keeps_places_apart(void)
         CHECK(PLACE_SUM(device, AG_PLACE_MANAGED, failed) == 0);
         CHECK(PLACE_SUM(device, AG_PLACE_NATIVE, failed) == n);
         CHECK(PLACE_SUM(device, AG_PLACE_NATIVE, allocs) == 0);
-        CHECK(ag_level_current(&ag_stats.bytes[device][AG_PLACE_MANAGED]) == 1000 * n);
-        CHECK(ag_level_current(&ag_stats.bytes[device][AG_PLACE_POOL]) == 0);
+        CHECK(ag_stats_current((int)device, AG_PLACE_MANAGED) == 1000 * n);
+        CHECK(ag_stats_current((int)device, AG_PLACE_POOL) == 0);
     }
 }
 
@@ -113,9 +113,9 @@ static void counts_in_threads(void)
     CHECK(ag_stats_hits((enum ag_hook)(AG_N_HOOKS - 1)) == n &&
           ag_stats_hits((enum ag_hook)0) == 0);
     CHECK(PLACE_SUM(0, AG_PLACE_POOL, allocs) == n && histogram(3) == n);
-    CHECK(ag_level_current(&ag_stats.bytes[0][AG_PLACE_POOL]) == 0);
-    CHECK(ag_stats.bytes[0][AG_PLACE_POOL].peak >= 4096);
-    CHECK(ag_stats.bytes[0][AG_PLACE_POOL].peak <= 4096 * N_THREADS);
+    CHECK(ag_stats_current(0, AG_PLACE_POOL) == 0);
+    CHECK(ag_stats.peak_bytes[0][AG_PLACE_POOL] >= 4096);
+    CHECK(ag_stats.peak_bytes[0][AG_PLACE_POOL] <= 4096 * N_THREADS);
 }
 
 /* The rows that the code indexes by an enumeration of another file. */

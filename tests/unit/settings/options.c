@@ -47,7 +47,7 @@ static void has_defaults(void)
     n_told = 0;
     memset(&options, 0xee, sizeof(options));
     CHECK(ag_options_read(nothing, &options, tell) == 0 && n_told == 0);
-    CHECK(options.policy == AG_POLICY_POOL && options.free_mode == AG_FREE_AUTO);
+    CHECK(options.policy == AG_POLICY_AUTO && options.free_mode == AG_FREE_AUTO);
     CHECK(!options.disable && options.log == AG_LOG_WARN && !strcmp(options.stats.text, "stderr"));
     CHECK(options.pool_keep.value == UINT64_MAX && !options.pool_keep.percent);
     CHECK(options.cache.value == 25 && options.cache.percent);
@@ -113,7 +113,10 @@ struct words {
 static const struct words expected_words[] = {
     {"ALLOGRAFT_POLICY",
      MEMBER(policy),
-     {[AG_POLICY_POOL] = "pool", [AG_POLICY_NATIVE] = "native", [AG_POLICY_MANAGED] = "managed"}},
+     {[AG_POLICY_AUTO] = "auto",
+      [AG_POLICY_POOL] = "pool",
+      [AG_POLICY_NATIVE] = "native",
+      [AG_POLICY_MANAGED] = "managed"}},
     {"ALLOGRAFT_FREE",
      MEMBER(free_mode),
      {[AG_FREE_AUTO] = "auto", [AG_FREE_ORDERED] = "ordered", [AG_FREE_SYNC] = "sync"}},
@@ -262,7 +265,7 @@ static void refuses_bad_values(void)
     }
     /* The others keep their values, and the bad one its default. */
     CHECK(read_these(&options, "ALLOGRAFT_POLICY=pol", "ALLOGRAFT_FREE=sync") == -EINVAL);
-    CHECK(options.policy == AG_POLICY_POOL && options.free_mode == AG_FREE_SYNC && n_told == 1);
+    CHECK(options.policy == AG_POLICY_AUTO && options.free_mode == AG_FREE_SYNC && n_told == 1);
     CHECK(ag_option_check("ALLOGRAFT_POLICY", "pol", why, 8) == -EINVAL && strlen(why) == 7);
 }
 
@@ -543,7 +546,7 @@ static void reads_a_file(void)
     struct ag_options options;
     char origin[100];
 
-    CHECK(read_text(&options, "") == 0 && !n_told && options.policy == AG_POLICY_POOL);
+    CHECK(read_text(&options, "") == 0 && !n_told && options.policy == AG_POLICY_AUTO);
     CHECK(read_text(&options, "# a comment\n\n  # another = one\r\n\tPOLICY = managed \r\n"
                               "ALLOGRAFT_FREE=sync\nallograft_cache=1MiB\nRULES = nth=1:native;\n"
                               "unspill=1\nrules=*:pool\nSTATS= a # b = c.json") == 0);
@@ -577,8 +580,9 @@ static void refuses_bad_lines(void)
          "a.conf:2: column 11: no '=' behind \"POLICY\"; allowed: NAME=value, or # and a comment"},
         {"\n\n =pool", "a.conf:3: column 2: no name before '='; allowed: NAME=value"},
         {"POLICY = fast",
-         "a.conf:1: column 10: POLICY=fast is not allowed; allowed: pool|native|managed"},
-        {"POLICY=", "a.conf:1: column 8: POLICY= is not allowed; allowed: pool|native|managed"},
+         "a.conf:1: column 10: POLICY=fast is not allowed; allowed: auto|pool|native|managed"},
+        {"POLICY=",
+         "a.conf:1: column 8: POLICY= is not allowed; allowed: auto|pool|native|managed"},
         {"  POLCY=pool", "a.conf:1: column 3: unknown setting POLCY; did you mean POLICY?"},
         {"ALLOGRAFT_LIMT=1",
          "a.conf:1: column 1: unknown setting ALLOGRAFT_LIMT; did you mean LIMIT?"},
@@ -749,7 +753,7 @@ static void survives_odd_environments(void)
     CHECK(read_these(&options, "ALLOGRAFTPOLICY=x", "=") == 0 && n_told == 0);
     CHECK(read_these(&options, "ALLOGRAFT_=1", NULL) == 0 && n_told == 1);
     CHECK(read_these(&options, "allograft_policy=native", NULL) == 0 && n_told == 0);
-    CHECK(options.policy == AG_POLICY_POOL);
+    CHECK(options.policy == AG_POLICY_AUTO);
     CHECK(read_these(&options, "ALLOGRAFT_POLICY=pool=native", NULL) == -EINVAL);
 }
 

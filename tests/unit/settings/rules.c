@@ -192,37 +192,39 @@ static void adds(void)
           !rules.needs);
 }
 
+static const struct {
+    const char *actions;
+    struct ag_request_params params;
+} written[] = {
+    {"auto", {.policy = AG_POLICY_AUTO}},
+    {"pool", {.policy = AG_POLICY_POOL}},
+    {"native", {.policy = AG_POLICY_NATIVE}},
+    {"Managed", {.policy = AG_POLICY_MANAGED}},
+    {"backend=plain", {.backend = AG_MANAGED_PLAIN}},
+    {"backend=POOL", {.backend = AG_MANAGED_POOL}},
+    {"backend=auto", {.backend = AG_MANAGED_AUTO}},
+    {"prefer=device", {.prefer = {AG_PREFER_DEVICE, 0}}},
+    {"prefer=host", {.prefer = {AG_PREFER_HOST, 0}}},
+    {"prefer=numa:3", {.prefer = {AG_PREFER_NUMA, 3}}},
+    {"prefer=none", {.prefer = {AG_PREFER_NONE, 0}}},
+    {"access=peers", {.access = AG_ACCESS_PEERS}},
+    {"access=none", {.access = AG_ACCESS_NONE}},
+    {"access=device", {.access = AG_ACCESS_DEVICE}},
+    {"prefetch=launch", {.prefetch = AG_PREFETCH_LAUNCH}},
+    {"prefetch=off", {.prefetch = AG_PREFETCH_OFF}},
+    {"prefetch=alloc", {.prefetch = AG_PREFETCH_ALLOC}},
+    {"read_mostly", {.read_mostly = true}},
+    {"read_mostly=1", {.read_mostly = true}},
+    {"READ_MOSTLY = 0", {.read_mostly = false}},
+    {"async=managed", {.async_managed = true}},
+    {"async=pass", {.async_managed = false}},
+    {"managed , prefer = none , async = managed",
+     {.policy = AG_POLICY_MANAGED, .prefer = {AG_PREFER_NONE, 0}, .async_managed = true}},
+};
+
 /* Every action writes its part of the parameters and no other. */
 static void actions_write(void)
 {
-    static const struct {
-        const char *actions;
-        struct ag_request_params params;
-    } cases[] = {
-        {"pool", {.policy = AG_POLICY_POOL}},
-        {"native", {.policy = AG_POLICY_NATIVE}},
-        {"Managed", {.policy = AG_POLICY_MANAGED}},
-        {"backend=plain", {.backend = AG_MANAGED_PLAIN}},
-        {"backend=POOL", {.backend = AG_MANAGED_POOL}},
-        {"backend=auto", {.backend = AG_MANAGED_AUTO}},
-        {"prefer=device", {.prefer = {AG_PREFER_DEVICE, 0}}},
-        {"prefer=host", {.prefer = {AG_PREFER_HOST, 0}}},
-        {"prefer=numa:3", {.prefer = {AG_PREFER_NUMA, 3}}},
-        {"prefer=none", {.prefer = {AG_PREFER_NONE, 0}}},
-        {"access=peers", {.access = AG_ACCESS_PEERS}},
-        {"access=none", {.access = AG_ACCESS_NONE}},
-        {"access=device", {.access = AG_ACCESS_DEVICE}},
-        {"prefetch=launch", {.prefetch = AG_PREFETCH_LAUNCH}},
-        {"prefetch=off", {.prefetch = AG_PREFETCH_OFF}},
-        {"prefetch=alloc", {.prefetch = AG_PREFETCH_ALLOC}},
-        {"read_mostly", {.read_mostly = true}},
-        {"read_mostly=1", {.read_mostly = true}},
-        {"READ_MOSTLY = 0", {.read_mostly = false}},
-        {"async=managed", {.async_managed = true}},
-        {"async=pass", {.async_managed = false}},
-        {"managed , prefer = none , async = managed",
-         {.policy = AG_POLICY_MANAGED, .prefer = {AG_PREFER_NONE, 0}, .async_managed = true}},
-    };
     const struct ag_request_params others = {AG_POLICY_NATIVE,
                                              AG_MANAGED_POOL,
                                              {AG_PREFER_NUMA, 77},
@@ -232,12 +234,12 @@ static void actions_write(void)
                                              true};
     char text[100];
 
-    for (size_t i = 0; i < N_OF(cases); i++) {
-        const struct ag_request_params *said = &cases[i].params;
+    for (size_t i = 0; i < N_OF(written); i++) {
+        const struct ag_request_params *said = &written[i].params;
         struct ag_request_params params = others;
         unsigned says;
 
-        snprintf(text, sizeof(text), "*:%s", cases[i].actions);
+        snprintf(text, sizeof(text), "*:%s", written[i].actions);
         parses(text);
         ag_rule_apply(&rules.rule[0], &params);
         says = rules.rule[0].says;
@@ -285,8 +287,9 @@ static void blanks_do_not_matter(void)
 }
 
 #define C_ALLOWED "; allowed: size, device, from, nth, thread, *"
-#define A_ALLOWED \
-    "; allowed: pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, async="
+#define A_ALLOWED                                                                                  \
+    "; allowed: auto, pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, " \
+    "async="
 #define S_ALLOWED "; allowed: bytes such as 4096, 64KiB or 1.5GiB; behind = also A..B"
 #define G_ALLOWED "; allowed: a name, in it * for any characters and ? for one"
 #define N40       "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
@@ -376,8 +379,9 @@ static const struct {
     {"*:pool:native", "column 3: unknown action \"pool:native\"" A_ALLOWED},
     {"*:" N40 N40, "column 3: unknown action \"" N40 "\"" A_ALLOWED},
     {"*:pool,managed",
-     "column 8: a second placement, \"managed\"; allowed: one of pool|native|managed"},
-    {"*:pool,pool", "column 8: a second placement, \"pool\"; allowed: one of pool|native|managed"},
+     "column 8: a second placement, \"managed\"; allowed: one of auto|pool|native|managed"},
+    {"*:pool,pool",
+     "column 8: a second placement, \"pool\"; allowed: one of auto|pool|native|managed"},
     {"*:prefer", "column 9: prefer has no value; allowed: device|host|numa:N|none"},
     {"*:prefer=", "column 10: prefer has no value; allowed: device|host|numa:N|none"},
     {"*:prefer=moon",

@@ -1,0 +1,123 @@
+/* Balances, allowances and the peak: see live.h.
+ *
+ * Why the peak is right. A thread adds to its slot's balance, and then reads the allowance; whoever
+ * adds up withdraws the allowances, and then reads the balances. All four are sequentially
+ * consistent. So an addition that is not in the sum sees that the allowance is gone, and its call
+ * does not return before the sum is made. What was allocated is read of all slots before what was
+ * freed of any. So a free that was over before some allocation of the sum began is in it too: no
+ * bytes are counted twice because they went from one thread to another meanwhile. */
+#include "interpose/report/live.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "interpose/base/threads/lock.h"
+
+struct ag_live_allowances ag_live_allowances[AG_SLOTS];
+
+static struct {
+    struct ag_lock lock; /* guards every change of allowances, and of peaks */
+    uint64_t granted[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* their sum; may be below 0 */
+} live = {.lock = AG_LOCK_INIT(AG_RANK_LIVE)};
+
+static struct ag_place_stats *counts_of(unsigned slot, unsigned row, enum ag_placement place)
+{
+    return &ag_stats.slots[slot].places[row][place];
+}
+
+static uint64_t allocated_of(struct ag_place_stats *counts)
+{
+    return atomic_load_explicit(&counts->alloc_bytes, memory_order_seq_cst);
+}
+
+static uint64_t freed_of(struct ag_place_stats *counts)
+{
+    return atomic_load_explicit(&counts->freed_bytes, memory_order_seq_cst);
+}
+
+static void allow(unsigned slot, unsigned row, enum ag_placement place, uint64_t biased)
+{
+    atomic_store_explicit(&ag_live_allowances[slot].biased[row][place], biased,
+                          memory_order_seq_cst);
+}
+
+/* The balances of all slots, and their sum. The allowances are withdrawn. Returns how many. */
+static unsigned add_up(unsigned row, enum ag_placement place, uint64_t balances[AG_SLOTS],
+                       uint64_t *ret_sum)
+{
+    unsigned n = 0;
+
+    while (n < ag_slots_used()) { /* a slot that is new has no allowance */
+        balances[n] = allocated_of(counts_of(n, row, place));
+        n++;
+    }
+    *ret_sum = 0;
+    for (unsigned i = 0; i < n; i++) {
+        balances[i] -= freed_of(counts_of(i, row, place));
+        *ret_sum += balances[i];
+    }
+    return n;
+}
+
+/* Sets the peak right, and allows each slot what it has. With the lock. */
+static void recount(unsigned row, enum ag_placement place)
+{
+    _Atomic uint64_t *peak = &ag_stats.peak_bytes[row][place];
+    uint64_t balances[AG_SLOTS], sum;
+    unsigned n = ag_slots_used();
+
+    for (unsigned i = 0; i < n; i++)
+        allow(i, row, place, 0);
+    n = add_up(row, place, balances, &sum);
+    if ((int64_t)sum > (int64_t)atomic_load_explicit(peak, memory_order_relaxed))
+        atomic_store_explicit(peak, sum, memory_order_relaxed);
+    for (unsigned i = 0; i < n; i++)
+        allow(i, row, place, balances[i] + AG_LIVE_BIAS);
+    live.granted[row][place] = sum;
+}
+
+void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
+{
+    struct ag_place_stats *counts = counts_of(slot, row, place);
+    uint64_t peak, had, balance, wanted, granted;
+
+    ag_lock_take(&live.lock);
+    had = atomic_load_explicit(&ag_live_allowances[slot].biased[row][place], memory_order_relaxed);
+    balance = allocated_of(counts) - freed_of(counts);
+    wanted = had ? balance + AG_LIVE_BIAS - had : balance;
+    granted = live.granted[row][place] + wanted;
+    peak = atomic_load_explicit(&ag_stats.peak_bytes[row][place], memory_order_relaxed);
+    if (had && (int64_t)wanted <= 0) {
+        /* another thread of the slot has asked, or has freed meanwhile */
+    } else if ((int64_t)granted <= (int64_t)peak) {
+        allow(slot, row, place, balance + AG_LIVE_BIAS);
+        live.granted[row][place] = granted;
+    } else {
+        recount(row, place);
+    }
+    ag_lock_release(&live.lock);
+}
+
+/* What was freed is read first: the answer may be too high by what comes and goes meanwhile, and is
+ * not too low. */
+uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placement place)
+{
+    uint64_t freed =
+        ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, places[row][place].freed_bytes));
+    uint64_t allocated =
+        ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, places[row][place].alloc_bytes));
+
+    return allocated > freed ? allocated - freed : 0;
+}
+
+void ag_live_reset(void)
+{
+    memset(ag_live_allowances, 0, sizeof(ag_live_allowances));
+    memset(live.granted, 0, sizeof(live.granted));
+}
+
+void ag_live_begin_child(void)
+{
+    ag_lock_init(&live.lock, AG_RANK_LIVE); /* the thread that held it is the parent's */
+    ag_live_reset();
+}

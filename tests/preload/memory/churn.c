@@ -1,0 +1,201 @@
+/* What a program sees of memory that is the driver's own and kept when it is freed:
+ *     churn few          many allocations, all freed at the end
+ *     churn turns N      N blocks of changing sizes, the oldest freed for the newest
+ *     churn answers      ranges, attributes and free memory of a block that was kept
+ *     churn exported     what the driver gave a handle of is nobody else's afterwards
+ *     churn devices      frees on one device, allocations on the other
+ *     churn threads N        N such turns in each of eight threads */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define FEW 64
+#define KIB ((size_t)1 << 10)
+
+static CUdeviceptr get(size_t bytes)
+{
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, bytes));
+    return p;
+}
+
+/* From here on, what is freed is kept. */
+static void begin_churn(void)
+{
+    OK(cuMemFree(get(64)));
+    OK(cuMemFree(get(64)));
+}
+
+static void few(void)
+{
+    CUdeviceptr blocks[FEW];
+
+    for (unsigned i = 0; i < FEW; i++)
+        blocks[i] = get((i + 1) * KIB + 100);
+    for (unsigned i = 0; i < FEW; i++)
+        OK(cuMemFree(blocks[i]));
+    say("freed");
+}
+
+static void turns(unsigned n)
+{
+    CUdeviceptr blocks[8] = {0};
+    unsigned wrong = 0, value;
+
+    for (unsigned i = 0; i < n; i++) {
+        CUdeviceptr *block = &blocks[i % 8];
+
+        if (*block) {
+            OK(cuMemcpyDtoH(&value, *block, sizeof(value)));
+            wrong += value != i - 8;
+            OK(cuMemFree(*block));
+        }
+        *block = get((i % 13 + 1) * 70000);
+        OK(cuMemcpyHtoD(*block, &i, sizeof(i)));
+    }
+    for (unsigned i = 0; i < 8; i++)
+        OK(cuMemFree(blocks[i]));
+    say("wrong: %u", wrong);
+}
+
+static size_t room(void)
+{
+    size_t left, total;
+
+    OK(cuMemGetInfo(&left, &total));
+    return left;
+}
+
+static void say_attributes(CUdeviceptr p, size_t bytes)
+{
+    CUcontext current, context = NULL;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    unsigned type = 0, ipc = 0;
+
+    OK(cuCtxGetCurrent(&current));
+    OK(cuMemGetAddressRange(&base, &size, p + bytes / 2));
+    OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+    OK(cuPointerGetAttribute(&ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p));
+    say("base %d, size %zu, context %d, type %u, ipc %u", base == p, size, context == current, type,
+        ipc & 1);
+    SAY_CODE("behind", cuMemGetAddressRange(&base, &size, p + bytes));
+}
+
+static void answers(void)
+{
+    static const size_t sizes[] = {100, 5000, 70000, (size_t)4 << 20};
+    size_t before = room();
+    CUdeviceptr p;
+
+    begin_churn();
+    for (unsigned i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t bytes = sizes[i / 2];
+
+        p = get(bytes);
+        say_attributes(p, bytes);
+        say("less: %zu KiB", bytes < KIB * KIB ? 0 : (before - room()) / KIB);
+        OK(cuMemFree(p));
+        SAY_CODE("again", cuMemFree(p));
+        SAY_CODE("freed", cuMemGetAddressRange(NULL, &(size_t){0}, p));
+    }
+    p = get(512);
+    SAY_CODE("in stream order", cuMemFreeAsync(p, NULL));
+    SAY_CODE("and again", cuMemFree(p));
+}
+
+/* Freed blocks come back in the order of a stack: the next one of that size would be this. */
+static void exported(void)
+{
+    CUipcMemHandle handle;
+    unsigned on = 1;
+    CUdeviceptr p, other;
+
+    begin_churn();
+    for (unsigned way = 0; way < 2; way++) {
+        p = get(4096);
+        OK(cuMemFree(p));
+        other = get(4096);
+        if (way == 0)
+            OK(cuIpcGetMemHandle(&handle, other));
+        else
+            OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, other));
+        OK(cuMemFree(other));
+        OK(cuMemFree(get(4096)));
+    }
+    say("done");
+}
+
+static CUcontext context_of_threads;
+
+static void *take_turns(void *argument)
+{
+    unsigned *n = argument;
+
+    OK(cuCtxSetCurrent(context_of_threads));
+    for (unsigned i = 0; i < *n; i++) {
+        CUdeviceptr p = get((i % 7 + 1) * 70000), q = get(1000 + i);
+
+        OK(cuMemFree(p));
+        OK(cuMemFree(q));
+    }
+    return NULL;
+}
+
+static void threads(unsigned n)
+{
+    pthread_t all[8];
+
+    OK(cuCtxGetCurrent(&context_of_threads));
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(!pthread_create(&all[i], NULL, take_turns, &n));
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(!pthread_join(all[i], NULL));
+    say("done");
+}
+
+static void devices(void)
+{
+    CUcontext second;
+    CUdeviceptr p, q;
+
+    begin_churn();
+    p = get(4096);
+    OK(cuDevicePrimaryCtxRetain(&second, 1));
+    OK(cuCtxPushCurrent(second));
+    q = get(4096);
+    OK(cuMemFree(p));
+    OK(cuMemFree(q));
+    q = get(4096);
+    OK(cuMemFree(q));
+    OK(cuCtxPopCurrent(&second));
+    OK(cuMemFree(get(4096)));
+    OK(cuDevicePrimaryCtxRelease(1));
+    say("done");
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    device_open();
+    if (!strcmp(what, "few"))
+        few();
+    else if (!strcmp(what, "turns"))
+        turns((unsigned)atoi(argv[2]));
+    else if (!strcmp(what, "answers"))
+        answers();
+    else if (!strcmp(what, "exported"))
+        exported();
+    else if (!strcmp(what, "devices"))
+        devices();
+    else if (!strcmp(what, "threads"))
+        threads((unsigned)atoi(argv[2]));
+    else
+        return 86;
+    return 0;
+}

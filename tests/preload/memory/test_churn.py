@@ -1,0 +1,100 @@
+# The default policy: native memory, kept from the first allocation after a free on, and a pool when it is worth it.
+
+import re
+
+from harness import EXACT, Case, main, preloaded, program, run
+
+COMMAND = program('preload_churn')
+# Managed memory has no handles.
+DEVICE = [v for v in EXACT if v.get('ALLOGRAFT_POLICY') != 'managed']
+# Driver calls that a program which never allocates after a free causes, natively and preloaded.
+CALLS = re.compile(r'^sim: \[\d+\] (cu\w+)', re.M)
+OURS = r'^cu(Ctx|Device|Driver|GetProcAddress|Init|MemGetInfo|MemAllocPitch|PointerGet|StreamIsCapturing)'
+
+
+def soon(us):
+    return {'ALLOGRAFT_POOL_AFTER_US': str(us)}
+
+
+class Churn(Case):
+    def test_as_natively(self):
+        for part in (['few'], ['turns', '100'], ['answers'], ['exported']):
+            self.same([COMMAND] + part, DEVICE + [soon(30), soon(300), {'ALLOGRAFT_CACHE': '64KiB'},
+                                                  {'ALLOGRAFT_CACHE': '0'}, {'ALLOGRAFT_LIMIT': '64MiB'}])
+        self.same([COMMAND, 'devices'], EXACT, settings={'SIM_DEVICES': '2'})
+
+    def test_a_program_that_never_churns_is_native(self):
+        native = run([COMMAND, 'few'], {'SIM_LOG': '1'})
+        result = preloaded([COMMAND, 'few'], {'SIM_LOG': '1'})
+        ours, natives = ([call for call in CALLS.findall(r.err) if not re.match(OURS, call)] for r in (result, native))
+        self.assertEqual(ours.count('cuMemAlloc_v2'), 64)
+        pitches = len([c for c in CALLS.findall(result.err) if c == 'cuMemAllocPitch_v2'])
+        self.assertEqual(ours[pitches:], natives)  # each of those frees what it asked for
+        report = result.report()
+        self.assertEqual(report['pool'], {'made': 0, 'allocations_before': 0, 'misses_before': 0})
+        self.assertEqual((report['coverage']['redirected'], report['coverage']['passed']), (64, 0))
+        self.assertEqual((report['frees']['native'], report['cache']['misses']), (64, 64))
+
+    def test_churn_is_served_by_the_cache(self):
+        result = preloaded([COMMAND, 'turns', '400'])
+        report = result.report()
+        self.assertEqual(report['pool']['made'], 0)
+        self.assertGreater(report['cache']['hits'], 250)
+        self.assertLess(report['frees']['native'], 20)
+        self.assertEqual(report['devices'][0]['placements']['native']['allocs'], 400)
+        self.assertEqual(report['devices'][0]['placements']['native']['current_bytes'], 0)
+
+    def test_what_misses_makes_a_pool(self):
+        # Blocks of some 500 KiB, which cost the driver some 10 us more than a pool, where nothing can be kept.
+        report = preloaded([COMMAND, 'turns', '400'], {'ALLOGRAFT_CACHE': '0'}).report()
+        self.assertEqual(report['pool']['made'], 1)
+        self.assertGreater(report['pool']['misses_before'], 100)
+        self.assertLess(report['pool']['allocations_before'], 200)
+        places = report['devices'][0]['placements']
+        self.assertEqual(places['native']['allocs'], report['pool']['allocations_before'])
+        self.assertEqual(places['pool']['allocs'], 400 - report['pool']['allocations_before'])
+        # Once there is one, what is kept of native memory still serves.
+        report = preloaded([COMMAND, 'turns', '400'], soon(60)).report()
+        self.assertEqual(report['pool']['made'], 1)
+        self.assertGreater(report['devices'][0]['placements']['native']['allocs'],
+                           2 * report['pool']['allocations_before'])
+
+    def test_threads_make_one_pool(self):
+        for settings in (soon(1), soon(5), dict(soon(1000), ALLOGRAFT_CACHE='0')):
+            for _, result in self.same([COMMAND, 'threads', '50'], [settings]):
+                report = result.report()
+                self.assertEqual((report['pool']['made'], report['coverage']['redirected']), (1, 800))
+                for place in report['devices'][0]['placements'].values():
+                    self.assertEqual(place['current_bytes'], 0)
+
+    def test_the_report_says_when(self):
+        for settings, line in (({}, '  no pool was needed\n'),
+                               (soon(60), r'  a pool was made after \d+ allocations: \d+ that the cache missed had '
+                                          'cost as much\n'),
+                               (soon(0), '  a pool was made at the first allocation\n'),
+                               ({'ALLOGRAFT_POLICY': 'pool'}, '  a pool was made at the first allocation\n'),
+                               ({'ALLOGRAFT_POOL_KEEP': '1GiB'}, '  a pool was made at the first allocation\n'),
+                               ({'ALLOGRAFT_FREE': 'ordered'}, '  a pool was made at the first allocation\n'),
+                               ({'ALLOGRAFT_RULES': 'nth=9:pool'}, '  a pool was made after 8 allocations, as '
+                                                                   'requested\n')):
+            text, = preloaded([COMMAND, 'turns', '100'], settings, stats='r.txt').files.values()
+            self.assertRegex(text, line, settings)
+        text, = preloaded([COMMAND, 'turns', '100'], {'ALLOGRAFT_POLICY': 'native'}, stats='r.txt').files.values()
+        self.assertNotIn('pool was', text)
+
+    def test_exported_blocks_go_back(self):
+        # Two frees before churn, and the two exported ones, are the driver's.
+        report = preloaded([COMMAND, 'exported']).report()
+        self.assertEqual(report['frees']['native'], 3)
+        self.assertEqual(report['ipc']['handles_given'], 0)
+
+    def test_no_pool_where_the_device_has_none(self):
+        result = preloaded([COMMAND, 'turns', '400'], dict(soon(60), SIM_FAIL='cuMemPoolCreate:0:801'))
+        report = result.report()
+        self.assertEqual((report['pool']['made'], report['coverage']['redirected']), (0, 400))
+        self.assertGreater(report['cache']['hits'], 250)
+        self.assertEqual(len(re.findall('no pool on device 0', result.err)), 1)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,167 @@
+/* live.c: what the program has and the most it had, to the byte, though threads count apart. In
+ * one thread, in threads one after the other, and in threads together, where only one at a time has
+ * certain bytes, which bounds what any order of the calls can come to. */
+#include "interpose/report/live.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "tests/common/chance.h"
+#include "tests/common/check.h"
+
+#define PLACE AG_PLACE_POOL
+
+static uint64_t peak(void)
+{
+    return ag_stats.peak_bytes[0][PLACE];
+}
+
+static void add(uint64_t bytes)
+{
+    ag_live_add(ag_slot(), 0, PLACE, bytes);
+}
+
+static void subtract(uint64_t bytes)
+{
+    ag_live_subtract(ag_slot(), 0, PLACE, bytes);
+}
+
+static uint64_t now(void)
+{
+    return ag_live_of(&ag_stats, 0, PLACE);
+}
+
+/* Against a plain count. */
+static void one_thread(void)
+{
+    uint64_t state = 7, current = 0, most = 0;
+
+    ag_stats_reset();
+    for (unsigned i = 0; i < 100000; i++) {
+        uint64_t bytes = chance_below(&state, 1000);
+
+        if (chance_below(&state, 2) && current >= bytes) {
+            subtract(bytes);
+            current -= bytes;
+        } else {
+            add(bytes);
+            current += bytes;
+        }
+        most = current > most ? current : most;
+        CHECK(now() == current && peak() == most);
+    }
+}
+
+/* A step that a thread makes while the others wait. */
+struct step {
+    pthread_barrier_t begins, ends;
+    bool over;
+    int64_t bytes;
+    unsigned thread;
+};
+static struct step step;
+
+static void *take_steps(void *number)
+{
+    for (;;) {
+        (void)pthread_barrier_wait(&step.begins);
+        if (step.over)
+            return NULL;
+        if (step.thread == (uintptr_t)number && step.bytes >= 0)
+            add((uint64_t)step.bytes);
+        else if (step.thread == (uintptr_t)number)
+            subtract((uint64_t)-step.bytes);
+        (void)pthread_barrier_wait(&step.ends);
+    }
+}
+
+#define N_STEPPERS 24u /* some of them share a slot */
+
+/* Threads in turn, one frees what another allocated: no order is open. */
+static void threads_in_turn(void)
+{
+    pthread_t threads[N_STEPPERS];
+    uint64_t state = 3, current = 0, most = 0;
+
+    ag_stats_reset();
+    step.over = false;
+    CHECK(!pthread_barrier_init(&step.begins, NULL, N_STEPPERS + 1));
+    CHECK(!pthread_barrier_init(&step.ends, NULL, N_STEPPERS + 1));
+    for (uintptr_t i = 0; i < N_STEPPERS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, take_steps, (void *)i));
+    for (unsigned i = 0; i < 1500; i++) {
+        uint64_t bytes = 1 + chance_below(&state, 100);
+        bool frees = current >= bytes && chance_below(&state, 2);
+
+        step.bytes = frees ? -(int64_t)bytes : (int64_t)bytes;
+        step.thread = chance_below(&state, N_STEPPERS);
+        current = frees ? current - bytes : current + bytes;
+        most = current > most ? current : most;
+        (void)pthread_barrier_wait(&step.begins);
+        (void)pthread_barrier_wait(&step.ends);
+        CHECK_SAID(now() == current && peak() == most, "step %u: %llu of %llu, peak %llu of %llu",
+                   i, (unsigned long long)now(), (unsigned long long)current,
+                   (unsigned long long)peak(), (unsigned long long)most);
+    }
+    step.over = true;
+    (void)pthread_barrier_wait(&step.begins);
+    for (unsigned i = 0; i < N_STEPPERS; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+}
+
+/* --- together: some bytes wander between threads, while one thread has more and more --- */
+
+#define N_TOGETHER 4u
+#define BYTES      1000000u /* which one thread at a time has, if any */
+
+static _Atomic bool taken, stop;
+
+/* The bytes are free for others only once they are subtracted. */
+static void *wander(void *unused)
+{
+    for (unsigned i = 0; !atomic_load(&stop); i++) {
+        if (atomic_exchange(&taken, true))
+            continue;
+        add(BYTES);
+        if (i % 8 == 0)
+            (void)sched_yield(); /* so that it is found there */
+        subtract(BYTES);
+        atomic_store(&taken, false);
+    }
+    return unused;
+}
+
+#define N_ADDED 200000u
+
+static void threads_together(void)
+{
+    pthread_t threads[N_TOGETHER];
+
+    ag_stats_reset();
+    for (unsigned i = 0; i < N_TOGETHER; i++)
+        CHECK(!pthread_create(&threads[i], NULL, wander, NULL));
+    for (uint64_t i = 1; i <= N_ADDED; i++) {
+        uint64_t most;
+
+        add(1);
+        most = peak();
+        CHECK_SAID(most >= i && most <= i + BYTES, "%llu with %llu", (unsigned long long)most,
+                   (unsigned long long)i);
+    }
+    atomic_store(&stop, true);
+    for (unsigned i = 0; i < N_TOGETHER; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    CHECK(now() == N_ADDED);
+    /* What they were allowed is anybody's again. */
+    for (unsigned i = 0; i < 10; i++)
+        add(BYTES);
+    CHECK(now() == N_ADDED + 10 * BYTES && peak() == now());
+}
+
+int main(void)
+{
+    one_thread();
+    threads_in_turn();
+    threads_together();
+    return 0;
+}
