@@ -12,6 +12,7 @@
 #include "tests/common/say.h"
 
 static long takes_ms;
+static CUdeviceptr spare;
 
 static long now_ms(void)
 {
@@ -46,6 +47,7 @@ static void *last_calls(void *unused)
     device_open();
     OK(cuModuleLoadData(&module, image));
     OK(cuModuleGetFunction(&kernel, module, "slow"));
+    OK(cuMemAlloc(&spare, 4096));
     OK(cuMemAlloc(&p, 4096));
     OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
     OK(cuMemFree(p));
@@ -78,10 +80,12 @@ int main(int argc, char **argv)
     const char *who = argc > 1 ? argv[1] : "main";
 
     takes_ms = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
-    if (strcmp(who, "main_after_worker") == 0)
+    if (strncmp(who, "main_", 5) == 0)
         in_a_thread(last_calls);
     else
         (void)last_calls(NULL);
+    if (strcmp(who, "main_frees_after_worker") == 0)
+        OK(cuMemFree(spare));
     if (strcmp(who, "worker") == 0)
         in_a_thread(leave);
     (void)signal(SIGUSR1, on_signal);

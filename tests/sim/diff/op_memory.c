@@ -215,27 +215,6 @@ static void probe_freed(struct world *w, const struct buffer *buffer)
               "type of freed b%u", buffer->id);
 }
 
-/* A stream, known or new, that relies on the free; or a capture. */
-static void go_elsewhere(struct world *w)
-{
-    switch (draw(w, 4)) {
-    case 0:
-        w->n_next = 0;
-        w->next_stream = stream_pick(w);
-        w->n_next = w->next_stream == MAX_STREAMS ? 0 : 3;
-        break;
-    case 1:
-        (void)op_capture_begin(w);
-        break;
-    case 2:
-        (void)op_kernel(w);
-        (void)op_stream_replace(w);
-        break;
-    default:
-        break;
-    }
-}
-
 bool free_buffer(struct world *w, struct buffer *buffer)
 {
     bool waits = buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL;
@@ -258,9 +237,27 @@ bool free_buffer(struct world *w, struct buffer *buffer)
         probe_freed(w, buffer);
     else if (chance(w, 12)) /* a stream that comes later relies on the free as well */
         (void)op_stream_create(w);
-    else if (w->traits->narrow && !w->submits_nothing && !w->capture.open)
-        go_elsewhere(w);
     return true;
+}
+
+/* A stream, known or new, that relies on the free; or a capture. */
+static void go_elsewhere(struct world *w)
+{
+    switch (draw(w, 4)) {
+    case 0:
+        (void)op_capture_begin(w);
+        break;
+    case 1:
+        (void)op_kernel(w);
+        (void)op_stream_replace(w);
+        break;
+    default:
+        w->n_next = 0;
+        w->next_stream = stream_pick(w);
+        w->n_next = w->next_stream == MAX_STREAMS ? 0 : 3;
+        (void)(chance(w, 60) && op_graph_launch(w));
+        break;
+    }
 }
 
 bool op_free(struct world *w)
@@ -276,7 +273,11 @@ bool op_free(struct world *w)
     if (chance(w, 15))
         kinds = BIT(BUFFER_MANAGED) | BIT(BUFFER_ASYNC) | BIT(BUFFER_POOL);
     buffer = buffer_pick_idle(w, kinds, true);
-    return buffer && free_buffer(w, buffer);
+    if (!buffer || !free_buffer(w, buffer))
+        return false;
+    if (w->traits->narrow && w->lean && !w->submits_nothing && !w->capture.open)
+        go_elsewhere(w);
+    return true;
 }
 
 bool op_free_async(struct world *w)

@@ -78,7 +78,10 @@ static CUresult copy_async(struct world *w, unsigned stream, struct buffer *dst,
 
     if (host_side(dst) || host_side(src))
         return cu.cuMemcpyAsync(dst->p, src->p, n, handle);
-    if (w->contexts[from].alive && w->contexts[to].alive && chance(w, from != to ? 70 : 5))
+    if (w->contexts[from].alive && w->contexts[to].alive &&
+        chance(w, from != to          ? 70
+                  : w->traits->narrow ? 25
+                                      : 5))
         return cu.cuMemcpyPeerAsync(dst->p, w->contexts[to].handle, src->p,
                                     w->contexts[from].handle, n, handle);
     if (n >= 64 && chance(w, 15)) {
