@@ -18,7 +18,7 @@ struct ag_arena {
 
 /* A zeroed object, or NULL when the kernel gives no memory. Any thread. */
 void *ag_arena_get(struct ag_arena *arena);
-/* Makes `n` objects ahead of time, so that no page of theirs is touched for the first time later. */
+/* Makes `n` objects ahead, so that no page of theirs is touched for the first time later. */
 void ag_arena_prepare(struct ag_arena *arena, size_t n);
 /* Takes an object back; its memory is never unmapped, so a stale reader sees an object, not a
  * hole. */

@@ -2,8 +2,8 @@
  * prefetch what they use (policy/managed/prefetch.c) or to record them (graph/replayer.h).
  *
  * Most programs hold these symbols, since it is watched which streams get work. So a launch before
- * which no fence is due is a few loads, comparisons and a jump: nothing is entered or counted. The work for the
- * others is in functions of their own, or the compiler would save registers here. */
+ * which no fence is due is a few loads, comparisons and a jump: nothing is entered or counted. The
+ * work for the others is in functions of their own, or the compiler would save registers here. */
 #include "graph/record/op.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"

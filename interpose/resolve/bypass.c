@@ -10,8 +10,8 @@
  * - nothing outside a loaded, readable segment of the object is read, whatever its tables say;
  * - within dl_iterate_phdr, which holds a lock of the loader, no other function of the loader is
  *   called;
- * - the number of relocations looked at is bounded, and libraries that import nothing of interest are
- *   left out: reading all of a large library's relocations takes milliseconds. */
+ * - the number of relocations looked at is bounded, and libraries that import nothing of interest
+ *   are left out: reading all of a large library's relocations takes milliseconds. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -123,8 +123,8 @@ static CUresult order_now(struct ag_context *context, bool *ret_set_aside)
 }
 
 /* The work before the last free is done, or a fence is behind it, and no work came since. What
- * natively waits for nothing only tells of an error; what waits for the work before another thread's
- * free makes that wait its own. */
+ * natively waits for nothing only tells of an error; what waits for the work before the free of
+ * another thread makes that wait its own. */
 static CUresult nothing_to_order(struct ag_context *context)
 {
     CUresult result = ag_context_sticky_error(context);

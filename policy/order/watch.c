@@ -2,8 +2,8 @@
  *
  * All state is under one lock, which only the slow path takes. Driver calls are made without it, by
  * one thread at a time (`placing`), for which the others wait before they submit. No thread has a
- * pass then, so the fence covers exactly what was submitted before the frees, and perhaps calls that
- * are under way, which stay noted. */
+ * pass then, so the fence covers exactly what was submitted before the frees, and perhaps calls
+ * that are under way, which stay noted. */
 #include "policy/order/watch.h"
 
 #include <pthread.h>
@@ -237,8 +237,8 @@ static CUresult call_driver(const struct task *task)
     return task->stream == NONE ? place_barrier(task) : record_on(task);
 }
 
-/* Where no event can be had, the host waits, as the frees would have natively. After an error of the
- * device nothing is left to be ordered. */
+/* Where no event can be had, the host waits, as the frees would have natively. After an error of
+ * the device nothing is left to be ordered. */
 static void wait_instead(const struct task *task)
 {
     bool pushed;

@@ -1,8 +1,9 @@
 /* Watched streams: which streams got work since the last fence, so that a free costs the device
  * nothing where no order is missing.
  *
- * An ordered free (free.h) needs a barrier only if work comes later that must wait for earlier work.
- * So a free merely makes a fence *due*, and whoever submits the next piece of work places it first:
+ * An ordered free (free.h) needs a barrier only if work comes later that must wait for earlier
+ * work. So a free merely makes a fence *due*, and whoever submits the next piece of work places it
+ * first:
  *   - Everything since the last fence went to one stream, and so does the new work: an event is
  *     recorded there, before the new work, and nobody waits for it yet. Whatever comes to another
  *     stream later waits for that event alone. Recorded later it would cover too much: the stream
@@ -11,17 +12,17 @@
  * A free with nothing submitted since the last fence needs none.
  *
  * Every thread has a *pass*: the stream that it may submit to without asking, or all. Hooks of work
- * compare and jump on (ag_watch_passes). A free takes all passes away. A thread without one, or with
- * other work, calls ag_watch_submits(), which places what is due, notes the stream and gives the
- * thread its pass.
+ * compare and jump on (ag_watch_passes). A free takes all passes away. A thread without one, or
+ * with other work, calls ag_watch_submits(), which places what is due, notes the stream and gives
+ * the thread its pass.
  *
  * A hook that has let a call pass does not learn when the driver has it. So a thread forgets what
- * it has *noted* only by fences that it places itself: then none of its calls is under way. Of other
- * threads a fence forgets nothing, and their streams count as used until they place one.
+ * it has *noted* only by fences that it places itself: then none of its calls is under way. Of
+ * other threads a fence forgets nothing, and their streams count as used until they place one.
  *
- * While a capture is open no fence can be due: frees wait as the driver's own do. What is due as one
- * begins is placed before. Watching ends for good where work may come past our hooks, or where one
- * context is not all there is; from then on each free places its barrier at once. */
+ * While a capture is open no fence can be due: frees wait as the driver's own do. What is due as
+ * one begins is placed before. Watching ends for good where work may come past our hooks, or where
+ * one context is not all there is; from then on each free places its barrier at once. */
 #ifndef AG_POLICY_ORDER_WATCH_H
 #define AG_POLICY_ORDER_WATCH_H
 

@@ -1,7 +1,8 @@
 /*
- * A kernel that goes on only when later work of another stream has set a word, after frees of memory
- * that its own stream used. Natively those frees have waited for all before them, and nothing lets
- * the other stream wait for the kernel: whatever orders frees on the device may not cover it either.
+ * A kernel that goes on only when later work of another stream has set a word, after frees of
+ * memory that its own stream used. Natively those frees have waited for all before them, and
+ * nothing lets the other stream wait for the kernel: whatever orders frees on the device may not
+ * cover it either.
  *
  * The kernel gives up after a second, so that a wrong order is a wrong answer and no hang. `waits`
  * lets the other stream wait for it: every scenario must then be found broken.

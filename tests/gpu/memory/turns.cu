@@ -1,8 +1,8 @@
 /*
- * What allocating and freeing adds to a program's kernels, as `name value` lines: around tiny kernels
- * on one stream, on the device around kernels of 10 us, ten frees in a row after work on three
- * streams. Then what hides a slow allocator: cold blocks, a million live ones, pinned memory beside
- * 16 threads. Names in _more are the difference to the kernels alone in the same process.
+ * What allocating and freeing adds to a program's kernels, as `name value` lines: around tiny
+ * kernels on one stream, on the device around kernels of 10 us, ten frees in a row after work on
+ * three streams. Then what hides a slow allocator: cold blocks, a million live ones, pinned memory
+ * beside 16 threads. Names in _more are the difference to the kernels alone in the same process.
  *
  * `ten-frees` runs only the frees in a row, and prints how often.
  */

@@ -1,5 +1,5 @@
-/* op_persist.c: a random program runs a kernel that goes on only when later work of another stream, or
- * of the host, has set a word.
+/* op_persist.c: a random program runs a kernel that goes on only when later work of another stream,
+ * or of the host, has set a word.
  *
  * Natively that ends as long as nothing lets one stream wait for the other: the legacy stream and a
  * blocking one are no such pair. What was freed before the kernel began is over by then, so nothing
@@ -59,8 +59,8 @@ static void work_on(struct world *w, unsigned stream)
 
 /* ---- before the kernel ---- */
 
-/* Memory that is used on a stream and freed: the free waits for all that came before. False: there was
- * no room for any. */
+/* Memory that is used on a stream and freed: the free waits for all that came before. False: there
+ * was no room for any. */
 static bool use_and_free(struct world *w, const struct pair *pair)
 {
     CUdeviceptr p[MOST_TEMPORARIES];

@@ -1,8 +1,9 @@
-/* policy/order/watch.c: which calls of the driver come before which work, on a driver that only takes
- * note. Each scenario is a process of its own.
+/* policy/order/watch.c: which calls of the driver come before which work, on a driver that only
+ * takes note. Each scenario is a process of its own.
  *
- * The log has a word for each: w1 is work on stream 1, R1 an event recorded on it, C and W the event
- * and the wait of a barrier, W alone the wait for an event recorded before, S a wait of the host. */
+ * The log has a word for each: w1 is work on stream 1, R1 an event recorded on it, C and W the
+ * event and the wait of a barrier, W alone the wait for an event recorded before, S a wait of the
+ * host. */
 #include "policy/order/watch.h"
 
 #include <pthread.h>
