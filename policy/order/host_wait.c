@@ -61,6 +61,18 @@ void ag_host_wait_context_gone(struct ag_context *context)
                 atomic_load_explicit(&context->barrier.placed, memory_order_acquire));
 }
 
+/* By the event; where the driver refuses that, for all that the context has to do. */
+static void wait_for_barrier(struct ag_context *context)
+{
+    bool pushed;
+
+    if (ag_fence_wait_on_host(context->barrier.event) == CUDA_SUCCESS || ag_capture_is_open())
+        return;
+    if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS)
+        (void)ag_cu.cuCtxSynchronize();
+    ag_context_restore(pushed);
+}
+
 static void complete(struct ag_context *context, void *data)
 {
     bool *waited = data;
@@ -69,7 +81,7 @@ static void complete(struct ag_context *context, void *data)
     ag_watch_place(context);
     if (!is_pending(context, &placed))
         return;
-    (void)ag_fence_wait_on_host(context->barrier.event);
+    wait_for_barrier(context);
     ag_raise_to(&context->host_waited, placed);
     *waited = true;
 }

@@ -20,14 +20,20 @@ bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_str
     return true;
 }
 
+/* Does a barrier that the whole context waits for hold this stream back as well? */
+static bool waits_for_barriers(struct ag_context *context)
+{
+    return context->device->has_fences && (ag_watch_is_on() || ag_fence_needs_context(context)) &&
+           ag_drain_reason() == AG_DRAIN_NOT;
+}
+
 /* All work from now on comes after what `stream` holds. Waiting for it on the host is quick, except
- * when a context's fence is behind it. */
+ * when a barrier is before it. */
 static CUresult publish(struct ag_context *context, CUstream stream)
 {
     CUresult result;
 
-    if (!context->device->has_fences || !ag_fence_needs_context(context) ||
-        ag_drain_reason() != AG_DRAIN_NOT)
+    if (!waits_for_barriers(context))
         return ag_cu.cuStreamSynchronize(stream);
     result = ag_cu.cuEventRecord(context->alloc_event, stream);
     return result == CUDA_SUCCESS ? ag_fence_wait_everywhere(context, context->alloc_event)
@@ -50,9 +56,10 @@ static CUresult wait_for_users(struct ag_context *context)
 {
     uint64_t placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
 
-    if (placed <= atomic_load_explicit(&context->host_waited, memory_order_acquire))
+    if (placed <= atomic_load_explicit(&context->host_waited, memory_order_acquire) ||
+        ag_cu.cuStreamWaitEvent(context->free_stream, context->barrier.event, 0) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
-    return ag_cu.cuStreamWaitEvent(context->free_stream, context->barrier.event, 0);
+    return ag_fence_wait_on_host(context->barrier.event);
 }
 
 bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
@@ -92,7 +99,9 @@ static CUresult wait_for(CUstream stream, uint64_t timeout_ns)
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
            ag_wait_pause_until(&wait, until))
         ;
-    return result;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+        return result;
+    return ag_cu.cuStreamSynchronize(stream); /* the question failed, which is no answer */
 }
 
 CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns)

@@ -1,5 +1,5 @@
 /* Stands before the C library's mmap: anonymous mappings that Allograft asks for fail, from the
- * FAIL_MMAP-th on; with FAIL_MMAP_ONCE only that one. */
+ * FAIL_MMAP-th on; with FAIL_MMAP_ONCE only so many of them. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -34,10 +34,10 @@ static int is_allograft(const void *address)
 void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
     if (flags & MAP_ANONYMOUS && is_allograft(__builtin_return_address(0))) {
-        const char *text = getenv("FAIL_MMAP");
+        const char *text = getenv("FAIL_MMAP"), *times = getenv("FAIL_MMAP_ONCE");
         long n = ++n_mappings, fails = text ? atol(text) : 0;
 
-        if (fails && (n == fails || (n > fails && !getenv("FAIL_MMAP_ONCE")))) {
+        if (fails && n >= fails && (!times || n < fails + atol(times))) {
             errno = ENOMEM;
             return MAP_FAILED;
         }
