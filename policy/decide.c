@@ -11,8 +11,9 @@ static struct ag_decision wanted(const struct ag_facts *facts, enum ag_policy po
 {
     switch (policy) {
     case AG_POLICY_AUTO:
-        return facts->has_pool ? (struct ag_decision){.place = AG_PLACE_POOL}
-                               : (struct ag_decision){.place = AG_PLACE_NATIVE, .keeps = true};
+        if (!facts->has_pool)
+            return (struct ag_decision){.place = AG_PLACE_NATIVE, .keeps = true};
+        return (struct ag_decision){.place = AG_PLACE_POOL};
     case AG_POLICY_POOL:
         return (struct ag_decision){.place = AG_PLACE_POOL};
     case AG_POLICY_MANAGED:
