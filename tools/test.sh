@@ -68,7 +68,7 @@ SLOW_TESTS=(mutants library_mutants fuzz_\* faults_calls faults_replay faults_ar
     hostile_surroundings diff_replay_threads unit_ipc_socket)
 
 # Many tests wait more than they compute.
-N_PROCESSES=$(($(nproc) * 2))
+N_PROCESSES=$(($(nproc) * 3))
 
 # What `meson test` runs below, and what it runs: the tests of these suites (without one, all) whose names match no
 # pattern. Suites may set them.

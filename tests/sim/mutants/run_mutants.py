@@ -50,23 +50,24 @@ def differing(name, native, runs, first, last):
 
 
 def chunks(rows, args, size):
-    """(first, last, how many seeds came before)"""
+    """(first, last, how many seeds came before, which rows): a seed that is known to notice one is for that one."""
+    for seed in sorted({row.seed for row in rows if row.seed}):
+        yield seed, seed, 0, [row for row in rows if row.seed == seed]
     known = [int(seed) for seed in args.known.split(',') if seed]
-    known += sorted({row.seed for row in rows if row.seed})
     for n, seed in enumerate(known):
-        yield seed, seed, n
+        yield seed, seed, n, rows
     for start in range(args.first, args.first + args.most, size):
-        yield start, min(start + size, args.first + args.most) - 1, start - args.first + len(known)
+        yield start, min(start + size, args.first + args.most) - 1, start - args.first + len(known), rows
 
 
 def hunt(runner, rows, args):
     """Chunk by chunk: what has been noticed needs no more seeds. Returns {name: (seeds, how)}."""
     caught, began = {}, time.monotonic()
-    for start, last, before in chunks(rows, args, 5 if runner.args.iterations else diff_run.CHUNK):
-        left = [row for row in rows
+    for start, last, before, those in chunks(rows, args, 5 if runner.args.iterations else diff_run.CHUNK):
+        left = [row for row in those
                 if row.name not in caught and (not row.right or before < args.control)]
         if not left:
-            break
+            continue
         native = runner.batch(start, last, {'plain': ''}, False)
         runs = runner.batch(start, last, {row.name: row.settings for row in left}, True)
         for name in (row.name for row in left):
