@@ -24,8 +24,9 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
     return result;
 }
 
-/* A hook whose work is `body`, a block that returns. `...`: the names of the parameters. */
-#define AG_REPLAYED(symbol, parameters, body, ...)                         \
+/* A hook whose work is `body`, a block that returns. While nothing is replayed it jumps to the
+ * driver's own; to `instead` where it `may_jump` not. `...`: the names of the parameters. */
+#define AG_JUMPING(symbol, may_jump, instead, parameters, body, ...)       \
     static __attribute__((noinline)) CUresult replayed_##symbol parameters \
     {                                                                      \
         AG_ENTER(symbol, __VA_ARGS__);                                     \
@@ -37,32 +38,28 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
                                                                            \
         if (AG_UNLIKELY(!ag_entry_passes() || !way))                       \
             way = replayed_##symbol;                                       \
+        else if (AG_UNLIKELY(!(may_jump)))                                 \
+            way = instead;                                                 \
         return way(__VA_ARGS__);                                           \
     }
 
+#define AG_REPLAYED(symbol, parameters, body, ...) \
+    AG_JUMPING(symbol, true, replayed_##symbol, parameters, body, __VA_ARGS__)
+
 /* The same for work on `stream`: without replay, a fence that is due is placed first (entry.h). */
-#define AG_SUBMITTED(symbol, stream, per_thread, parameters, body, ...)    \
-    static __attribute__((noinline)) CUresult replayed_##symbol parameters \
-    {                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                     \
-        ag_watch_work(stream, per_thread);                                 \
-        body                                                               \
-    }                                                                      \
-    static __attribute__((noinline)) CUresult watched_##symbol parameters  \
-    {                                                                      \
-        ag_entry_submits(stream, per_thread);                              \
-        return ag_cu.symbol(__VA_ARGS__);                                  \
-    }                                                                      \
-    AG_ENTRY CUresult symbol parameters                                    \
-    {                                                                      \
-        __typeof__(&symbol) way = ag_cu.symbol;                            \
-                                                                           \
-        if (AG_UNLIKELY(!ag_entry_passes() || !way))                       \
-            way = replayed_##symbol;                                       \
-        else if (AG_UNLIKELY(!ag_watch_passes(stream, per_thread)))        \
-            way = watched_##symbol;                                        \
-        return way(__VA_ARGS__);                                           \
-    }
+#define AG_SUBMITTED(symbol, stream, per_thread, parameters, body, ...)            \
+    static __attribute__((noinline)) CUresult watched_##symbol parameters          \
+    {                                                                              \
+        ag_entry_submits(stream, per_thread);                                      \
+        return ag_cu.symbol(__VA_ARGS__);                                          \
+    }                                                                              \
+    AG_JUMPING(                                                                    \
+        symbol, ag_watch_passes(stream, per_thread), watched_##symbol, parameters, \
+        {                                                                          \
+            ag_watch_work(stream, per_thread);                                     \
+            body                                                                   \
+        },                                                                         \
+        __VA_ARGS__)
 
 /* For calls whose stream nobody knows: as the handle that means another stream in each thread. */
 #define AG_SOMEWHERE CU_STREAM_PER_THREAD
