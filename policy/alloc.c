@@ -34,7 +34,6 @@
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
 #include "policy/order/capture.h"
-#include "policy/order/drain.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
 #include "policy/pressure.h"

@@ -139,6 +139,17 @@ CUresult ag_fence_wait_on_host(CUevent event)
     return result;
 }
 
+CUresult ag_fence_wait_context(struct ag_context *context)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuCtxSynchronize();
+    ag_context_restore(pushed);
+    return result;
+}
+
 bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     uint64_t until = ag_clock_after(timeout_ns);

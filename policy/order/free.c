@@ -65,18 +65,6 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
-/* Waits for the context by cuCtxSynchronize, where no event could be placed. */
-static CUresult synchronise(struct ag_context *context)
-{
-    bool pushed;
-    CUresult result = ag_context_make_current(context, &pushed);
-
-    if (result == CUDA_SUCCESS)
-        result = ag_cu.cuCtxSynchronize();
-    ag_context_restore(pushed);
-    return result;
-}
-
 static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_set_aside)
 {
     uint64_t ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
@@ -90,7 +78,7 @@ static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_s
     if (placed == AG_FENCE_PLACED)
         result = ag_fence_wait_on_host(context->mark.event);
     if (result != CUDA_SUCCESS && !ag_capture_is_open())
-        result = synchronise(context); /* it returns what a native free would */
+        result = ag_fence_wait_context(context); /* it returns what a native free would */
     if (result != CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_FREE_REFUSED, 1);
         return result;
@@ -220,7 +208,7 @@ static void order_before_nonblocking(struct ag_context *context, void *unused)
         return; /* the host has waited for everything that was freed */
     placed = ag_fence_place_barrier(context);
     if (placed == AG_FENCE_NOT_PLACED)
-        (void)synchronise(context);
+        (void)ag_fence_wait_context(context);
     if (placed != AG_FENCE_IN_CAPTURE)
         return;
     previous = ag_capture_relax(); /* natively a stream may be created during any capture */

@@ -64,13 +64,8 @@ void ag_host_wait_context_gone(struct ag_context *context)
 /* By the event; where the driver refuses that, for all that the context has to do. */
 static void wait_for_barrier(struct ag_context *context)
 {
-    bool pushed;
-
-    if (ag_fence_wait_on_host(context->barrier.event) == CUDA_SUCCESS || ag_capture_is_open())
-        return;
-    if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS)
-        (void)ag_cu.cuCtxSynchronize();
-    ag_context_restore(pushed);
+    if (ag_fence_wait_on_host(context->barrier.event) != CUDA_SUCCESS && !ag_capture_is_open())
+        (void)ag_fence_wait_context(context);
 }
 
 static void complete(struct ag_context *context, void *data)

@@ -237,17 +237,6 @@ static CUresult call_driver(const struct task *task)
     return task->stream == NONE ? place_barrier(task) : record_on(task);
 }
 
-/* Where no event can be had, the host waits, as the frees would have natively. After an error of
- * the device nothing is left to be ordered. */
-static void wait_instead(const struct task *task)
-{
-    bool pushed;
-
-    if (ag_context_make_current(task->context, &pushed) == CUDA_SUCCESS)
-        (void)ag_cu.cuCtxSynchronize();
-    ag_context_restore(pushed);
-}
-
 /* While `placing`. False: a capture is open, and nothing was placed. */
 static bool place(const struct task *task)
 {
@@ -260,8 +249,10 @@ static bool place(const struct task *task)
         atomic_fetch_add_explicit(&task->context->barrier.requested, 1, memory_order_seq_cst);
         atomic_fetch_add_explicit(&task->context->barrier.placed, 1, memory_order_seq_cst);
     }
+    /* Without an event the host waits, as the frees would have natively. After an error of the
+     * device nothing is left to be ordered. */
     if (result != CUDA_SUCCESS)
-        wait_instead(task);
+        (void)ag_fence_wait_context(task->context);
     if (!task->in_capture)
         ag_capture_guard_leave();
     return true;
