@@ -175,6 +175,22 @@ struct plan {
     int rule;
 };
 
+static _Atomic bool expects_advice; /* on managed memory, by the program itself */
+
+void ag_alloc_expect_advice(void)
+{
+    if (!atomic_load_explicit(&expects_advice, memory_order_relaxed))
+        atomic_store_explicit(&expects_advice, true, memory_order_relaxed);
+}
+
+/* Blocks of the managed pool take no advice. */
+static bool may_pool(const struct ag_request_params *params)
+{
+    return params->backend == AG_MANAGED_POOL ||
+           (params->backend == AG_MANAGED_AUTO &&
+            !atomic_load_explicit(&expects_advice, memory_order_relaxed));
+}
+
 static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision decision,
                                   const struct ag_request_params *params, size_t bytes)
 {
@@ -185,8 +201,7 @@ static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision d
     if (decision.place != AG_PLACE_MANAGED)
         return (struct ag_mem_desc){.source = decision.keeps ? AG_SOURCE_CACHED : AG_SOURCE_NATIVE};
     return ag_decide_managed(params, bytes,
-                             params->backend != AG_MANAGED_PLAIN &&
-                                 ag_managed_pool(device, &pool) == CUDA_SUCCESS);
+                             may_pool(params) && ag_managed_pool(device, &pool) == CUDA_SUCCESS);
 }
 
 static void count_fallback(const struct ag_device *device, enum ag_fallback why)

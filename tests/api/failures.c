@@ -107,6 +107,22 @@ static void use_ring(CUstream stream)
     (void)works(allograft_ring_close(ring));
 }
 
+static void use_copies(CUdeviceptr p)
+{
+    struct allograft_ring_options options = {.bytes = sizeof(options), .depth = 1};
+    static uint32_t host[WORDS];
+    allograft_ring *ring;
+
+    if (!works(allograft_ring_open(&options, &ring)))
+        return;
+    (void)works(allograft_ring_pin(ring, host, BYTES));
+    for (unsigned iteration = 0; iteration < 3; iteration++) {
+        if (works(allograft_ring_copy(ring, 0, (void *)p, host, BYTES)))
+            (void)works(allograft_ring_wait_host(ring, 0));
+    }
+    (void)works(allograft_ring_close(ring));
+}
+
 static size_t room(void)
 {
     size_t room = 0, total;
@@ -130,6 +146,7 @@ void test_failures(void)
     use_graph(stream, p);
     use_stage(stream, p);
     use_ring(stream);
+    use_copies(p);
     (void)works(allograft_pool_shared(0, &pool));
     (void)works(allograft_capture_stream(0, &shared));
     say("left behind: %zu", before - room());
