@@ -174,6 +174,13 @@ class Memory(Case):
         self.assertEqual(allograft.advise_preferred_location(tensor, 'cpu'), 4 * self.WORDS)
         self.assertEqual(allograft.advise_accessed_by(tensor, 0), 4 * self.WORDS)
 
+    def test_it_counts(self):
+        before = allograft.stats()['current_bytes']['managed']
+        more = allograft.managed_alloc(3 << 20, 0, self.stream)
+        self.assertEqual(allograft.stats()['current_bytes']['managed'] - before, 3 << 20)
+        allograft.managed_free(more, 3 << 20, 0, self.stream)
+        self.assertEqual(allograft.stats()['current_bytes']['managed'], before)
+
     def test_what_a_tensor_may_be(self):
         for thing, n in ((None, 0), (Tensor(self.memory, 0), 0), (Tensor(self.memory, 10, 2), 20),
                          (Tensor(self.memory, 10, 4, stride=3), 4 * 28), (Storage(self.memory), 4096),
@@ -658,8 +665,44 @@ class Rings(Case):
                     ring.wait_host(0)
                     self.assertEqual(device.read(ring.device_address(0), 64), bytes([value]) * 64)
         self.refused(allograft.InvalidArgument, 'backend', allograft.TransferRing, 1, slot_bytes=4, backend='best')
-        self.refused(allograft.InvalidArgument, 'either', allograft.TransferRing, 1)
+        self.refused(allograft.InvalidArgument, 'either', allograft.TransferRing, 1, LAYOUT, slot_bytes=4)
         self.refused(allograft.InvalidArgument, 'depth', allograft.TransferRing, 0, slot_bytes=4)
+
+    def test_copies(self):
+        hosts, memory = [bytearray(4096 * (i + 1)) for i in range(5)], device.alloc(5 * 4096)
+        with allograft.TransferRing(2) as ring:
+            for host in hosts[:4]: # the last one stays pageable
+                ring.pin(host)
+            self.assertNotEqual(ring.stream, 0)
+            self.assertFalse(ring.query(1))
+            for i in range(20):
+                host = hosts[i % 5]
+                host[:] = bytes([i]) * len(host)
+                ring.copy(i % 2, allograft.DeviceArray(memory, (len(host),), 'uint8'), host)
+                ring.wait_host(i % 2)
+                self.assertTrue(ring.query(i % 2))
+                self.assertEqual(device.read(memory, len(host)), bytes(host))
+                ring.reader(i % 2, self.stream)
+            self.assertEqual([r.bytes for r in ring.trace(2)], [4096 * 4, 4096 * 5])
+            ring.clear(0)
+            device.fill(memory, 7, 1024, ring.stream)
+            ring.copy(0)
+            ring.wait_host(0)
+            self.assertEqual(device.word(memory), 7)
+            whole = allograft.DeviceArray(memory, (4096,), 'uint8')
+            self.refused(allograft.InvalidArgument, '8192 bytes into 4096', ring.copy, 0, whole, hosts[1])
+            self.refused(allograft.InvalidArgument, 'memory of the device', ring.copy, 0, hosts[0], hosts[0])
+            self.refused(allograft.InvalidArgument, 'where its bytes are', ring.copy, 0, whole)
+            self.refused(allograft.InvalidArgument, 'cannot be written', ring.pin, bytes(64))
+            self.refused(allograft.InvalidArgument, 'of the host', ring.pin, whole)
+            self.refused(allograft.WrongState, 'no slots', ring.register, 0, bytearray(64))
+            with self.assertRaises(BufferError): # it is held while it is pinned
+                hosts[0].append(1)
+        hosts[0].append(1)
+        for call in (lambda: ring.pin(hosts[1]), lambda: ring.copy(0), lambda: ring.stream):
+            self.refused(allograft.WrongState, 'closed', call)
+        self.refused(allograft.InvalidArgument, 'slot_bytes 0', allograft.TransferRing, 1, slot_bytes=0)
+        device.free(memory)
 
     def test_producer_and_consumer(self):
         batches, free, full = 200, threading.Semaphore(2), threading.Semaphore(0)

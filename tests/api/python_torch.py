@@ -3,6 +3,7 @@
 import os
 import sys
 import unittest
+import weakref
 
 import allograft
 import fake_torch
@@ -202,6 +203,23 @@ class Pools(Case):
         library = device.ctypes.CDLL(path) # as PyTorch opens it, and finds the functions
         self.assertTrue(library.allograft_torch_alloc and library.allograft_torch_free)
         self.refused(allograft.Unsupported, 'device 9', allograft.unified_mempool, 9)
+
+    def test_pools_that_are_dropped(self):
+        shared, first, second = (allograft.unified_mempool(new=new) for new in (False, True, True))
+        self.assertEqual(len({id(pool) for pool in (shared, first, second)}), 3)
+        self.assertIs(first.names, second.names) # PyTorch keeps no reference to the allocator: one for the process
+        gone = weakref.ref(first)
+        del first
+        self.assertIsNone(gone())
+        self.assertIs(allograft.unified_mempool(), shared)
+
+    def test_a_version_without_pools(self):
+        pools, torch.cuda.MemPool = torch.cuda.MemPool, None
+        try:
+            for call in (lambda: allograft.unified_mempool(new=True), allograft.memory.torch_allocator):
+                self.refused(allograft.Unsupported, 'no torch.cuda.MemPool: 2.6', call)
+        finally:
+            torch.cuda.MemPool = pools
 
     def test_expandable_segments(self):
         os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:64, expandable_segments:True'
