@@ -37,7 +37,7 @@ class Tensor:
 
     def copy_(self, source, non_blocking=False):
         if self.shape != source.shape:
-            raise RuntimeError('The size of tensor a (%d) must match the size of tensor b (%d)' % (*self.shape, *source.shape))
+            raise RuntimeError('The size of tensor a %s must match that of b %s' % (self.shape, source.shape))
         do('copy', lambda: self.values.__setitem__(slice(None), source.values))
         return self
 

@@ -54,8 +54,10 @@ class Iterations(Case):
     def test_nothing_is_frozen_before(self):
         wrapper = FullCudaGraphWrapper(self.function, 5)
         for i, item in enumerate((
-                {'x': Tensor([1])}, {'x': Tensor([1, 2]), 'scale': 1}, {'x': Tensor([3, 4], fake_torch.int64), 'scale': 2},
-                {'x': Tensor([5, 6]), 'extra': Extra(Tensor([7])), 'f': len}, {'x': Tensor([8]), 'f': max}, {'x': Tensor([9])})):
+                {'x': Tensor([1])}, {'x': Tensor([1, 2]), 'scale': 1},
+                {'x': Tensor([3, 4], fake_torch.int64), 'scale': 2},
+                {'x': Tensor([5, 6]), 'extra': Extra(Tensor([7])), 'f': len},
+                {'x': Tensor([8]), 'f': max}, {'x': Tensor([9])})):
             self.assertEqual(self.run_step(wrapper, iter([item])), [[2 * v for v in item['x'].values]])
             given, = self.seen[-1]
             self.assertEqual((list(given), given['x'].dtype), (list(item), item['x'].dtype))
@@ -84,10 +86,10 @@ class Iterations(Case):
         self.assertEqual(StaticBufferLoader.static_buffers['training'][0]['name'], 'b')
         data = iter([{'x': Tensor([1]), 'y': Tensor([2])}, {'x': Tensor([6, 7]), 'y': Tensor([8], fake_torch.int64)}])
         for _ in range(2): # it is not lost
-            self.refused(allograft.InvalidArgument, r"training, micro-batch 0: input\['x'\] has shape \(1,\), was recorded "
-                         r'with \(2,\): reset_cuda_graph', self.run_step, wrapper, data)
-        self.refused(allograft.InvalidArgument, r"input\['y'\] was recorded with a tensor that is missing", self.run_step,
-                     wrapper, iter([{'x': Tensor([8, 9])}]))
+            self.refused(allograft.InvalidArgument, r"training, micro-batch 0: input\['x'\] has shape \(1,\), was "
+                         r'recorded with \(2,\): reset_cuda_graph', self.run_step, wrapper, data)
+        self.refused(allograft.InvalidArgument, r"input\['y'\] was recorded with a tensor that is missing",
+                     self.run_step, wrapper, iter([{'x': Tensor([8, 9])}]))
         self.refused(allograft.InvalidArgument, r'micro-batches \[2\], was recorded with \[1\]', self.run_step, wrapper,
                      iter([again] * 2), 2)
         self.refused(allograft.InvalidArgument, r'micro-batches \[None\]', self.run_step, wrapper, None)
@@ -119,13 +121,15 @@ class Iterations(Case):
 
     def test_wrong_calls_read_nothing(self):
         wrapper, data = FullCudaGraphWrapper(self.function), iter([{'x': Tensor([1])}, 7])
-        self.refused(AssertionError, '1 data iterators for a model of 2 chunks', self.run_step, wrapper, data, 1, [1, 2])
+        self.refused(AssertionError, '1 data iterators for a model of 2 chunks', self.run_step, wrapper, data, 1,
+                     [1, 2])
         self.refused(AssertionError, 'no positional arguments, 2 were given', wrapper, 1, data)
         self.refused(AssertionError, 'needs the arguments num_microbatches, seq_length', wrapper, data_iterator=data,
                      model=1, forward_only=False)
         self.assertEqual(self.run_step(wrapper, data), [[2]])
         self.refused(AssertionError, 'a micro-batch is a dict.*no int', self.run_step, wrapper, data)
-        self.refused(AssertionError, "stage 'test': None, or one of training, validation", wrapper.reset_cuda_graph, 'test')
+        self.refused(AssertionError, "stage 'test': None, or one of training, validation", wrapper.reset_cuda_graph,
+                     'test')
         self.refused(AssertionError, "stage 'test'", StaticBufferLoader(), {}, 'test', 0)
         self.refused(AssertionError, 'training has 1 micro-batches: number 2', StaticBufferLoader(), {}, 'training', 2)
 
@@ -184,7 +188,8 @@ class Iterations(Case):
 
     def test_not_in_a_capture(self):
         with allograft.Graph().capture():
-            self.refused(allograft.Capturing, 'FullCudaGraphWrapper', self.run_step, FullCudaGraphWrapper(self.function), None)
+            self.refused(allograft.Capturing, 'FullCudaGraphWrapper', self.run_step,
+                         FullCudaGraphWrapper(self.function), None)
             self.refused(allograft.Capturing, 'StaticBufferLoader', StaticBufferLoader(), {}, 'training', 0)
             self.refused(allograft.Capturing, 'reset', FullCudaGraphWrapper(None).reset_cuda_graph)
 

@@ -490,8 +490,8 @@ class Loader(Case):
         loader = allograft.StaticBufferLoader(stream=self.stream)
         for nan in (float('nan'), float('-nan'), float('inf') - float('inf')):
             self.assertNotEqual(loader({'x': bytearray(4), 'scale': nan})['scale'], nan)
-        self.refused(allograft.InvalidArgument, "scale'. changed from nan to 1", loader, {'x': bytearray(4), 'scale': 1.0})
-        self.refused(allograft.InvalidArgument, "changed from nan to 'nan'", loader, {'x': bytearray(4), 'scale': 'nan'})
+        for other, text in ((1.0, "scale'. changed from nan to 1"), ('nan', "changed from nan to 'nan'")):
+            self.refused(allograft.InvalidArgument, text, loader, {'x': bytearray(4), 'scale': other})
 
     def test_fields_without_a_value(self):
         loader = allograft.StaticBufferLoader(stream=self.stream)

@@ -1,5 +1,5 @@
-# Written after the documentation of torch.cuda.CUDAGraph, for PyTorch 2.8 and later as it is and for the stub of it: the
-# import below is all that names Allograft. Runs on either.
+# Written after the documentation of torch.cuda.CUDAGraph, for PyTorch 2.8 and later as it is and for the stub of it:
+# the import below is all that names Allograft. Runs on either.
 
 import os
 import tempfile

@@ -18,8 +18,9 @@ import contextlib
 import warnings
 from typing import Any
 
+from .. import graphs
 from .._library import UNSUPPORTED, Unsupported, WrongState
-from ..graphs import Graph, graph_pool_handle
+from ..graphs import Graph
 
 
 class CUDAGraph:
@@ -32,6 +33,11 @@ class CUDAGraph:
         self._graph = Graph(keep_graph)
         self._dumpable = keep_graph
 
+    def _keep_if_debugged(self) -> None:
+        if CUDAGraph._debugging and not self._dumpable:
+            self._graph.enable_debug_mode()
+            self._dumpable = True
+
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", *,
                       check_input_liveness: bool = False) -> None:
         """Begins to capture what is submitted to the current stream, which must not be the default one. `pool`: whose
@@ -40,9 +46,7 @@ class CUDAGraph:
         torch.cuda.graph pass on, must be False."""
         if check_input_liveness:
             raise Unsupported(UNSUPPORTED, "check_input_liveness True: only torch.cuda.CUDAGraph does that")
-        if CUDAGraph._debugging and not self._dumpable:
-            self._graph.enable_debug_mode()
-            self._dumpable = True
+        self._keep_if_debugged()
         self._graph.capture_begin(_pool_of(pool), capture_error_mode)
 
     def capture_end(self) -> None:
@@ -92,6 +96,11 @@ class CUDAGraph:
         self._graph.register_generator_state(generator)
 
 
+def graph_pool_handle() -> Any:
+    """The name of a new memory pool, for captures that share it."""
+    return graphs.graph_pool_handle()
+
+
 def _pool_of(pool: Any) -> Any:
     return pool.pool() if isinstance(pool, CUDAGraph) else pool
 
@@ -102,9 +111,7 @@ class graph(contextlib.AbstractContextManager[None]):
 
     def __init__(self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None,
                  capture_error_mode: str = "global") -> None:
-        if CUDAGraph._debugging and not cuda_graph._dumpable:
-            cuda_graph._graph.enable_debug_mode()
-            cuda_graph._dumpable = True
+        cuda_graph._keep_if_debugged()
         self._capture = cuda_graph._graph.capture(_pool_of(pool), stream, capture_error_mode)
 
     def __enter__(self) -> None:
