@@ -61,9 +61,9 @@ def python_problem(module, name):
 
 
 def driver_problem(where):
-    """A function of CUDA's runtime: the driver's function that the row names is one the library hooks."""
+    """A name of CUDA's runtime: the driver's function that the row names is one that the library knows."""
     symbol = where.split('`')[1]
-    hooked = re.search(r'(?m)^AG_HOOK\(%s,' % symbol, text_of(HOOKS))
+    hooked = re.search(r'(?m)^AG_(?:HOOK|CALL)\(%s,' % symbol, text_of(HOOKS))
     return None if hooked else '%s is not in hooks.def' % symbol
 
 
