@@ -52,18 +52,18 @@ def python_problem(module, name):
     thing, bound = importlib.import_module('allograft.compat.' + module), False
     for part in path.split('.'):
         bound = inspect.isclass(thing) and not isinstance(inspect.getattr_static(thing, part, None), staticmethod)
-        if not hasattr(thing, part):
+        if not hasattr(thing, part) and part not in getattr(thing, '__annotations__', {}): # as of a protocol
             return 'there is no ' + path
-        thing = getattr(thing, part)
+        thing = getattr(thing, part, None)
     if documented and arguments(thing, bound) != '(' + documented:
         return 'its arguments are ' + arguments(thing, bound)
     return None
 
 
 def driver_problem(where):
-    """A function of CUDA's runtime: the driver's function that the row names is one the library hooks."""
+    """A name of CUDA's runtime: the driver's function that the row names is one that the library knows."""
     symbol = where.split('`')[1]
-    hooked = re.search(r'(?m)^AG_HOOK\(%s,' % symbol, text_of(HOOKS))
+    hooked = re.search(r'(?m)^AG_(?:HOOK|CALL)\(%s,' % symbol, text_of(HOOKS))
     return None if hooked else '%s is not in hooks.def' % symbol
 
 
@@ -93,7 +93,7 @@ class Migrating(unittest.TestCase):
                 match = ROW.match(line)
                 if match:
                     name, where, *test = match.groups()
-                    c = name.startswith('cuda')
+                    c = re.match('cuda[A-Z]', name)
                     problems = [driver_problem(where) if c else python_problem(module, name), test_problem(*test)]
                     if not c and where != '`allograft.compat.%s`' % module:
                         problems.append('where: ' + where)

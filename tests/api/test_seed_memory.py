@@ -8,8 +8,8 @@ from harness import Case, LIBRARY, ROOT, RUNTIME, SIM, main, preloaded, run  # o
 
 HERE = os.path.join(ROOT, 'tests', 'api')
 SCRIPT = os.path.join(HERE, 'python_seed.py')
-UNIFIED = [os.path.join(HERE, 'seeds', 'unified_memory.py'), 'allograft.compat.unified_memory']
-TRANSFER = [os.path.join(HERE, 'seeds', 'replay_transfer.py'), 'allograft.compat.replay_transfer']
+UNIFIED = os.path.join(HERE, 'seed_scripts', 'unified_memory.py')
+TRANSFER = os.path.join(HERE, 'seed_scripts', 'replay_transfer.py')
 PARTS = [os.path.join(HERE, 'python_compat_memory.py')]
 
 WAYS = [{}, {'ALLOGRAFT_POLICY': 'native'}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'sync'},
@@ -37,32 +37,31 @@ class Seeds(Case):
         self.assertEqual(result.status, 0, result.out + result.err)
         return result
 
+    def well(self, result):
+        self.assertRegex(result.err, r'Ran [1-9]\d* tests?')
+        return result
+
     def test_unified_memory(self):
-        for seed, way in enumerate(WAYS):
+        for seed, way in enumerate([*WAYS, MANAGED]):
             with self.subTest(way=way):
-                result = self.preloaded([SCRIPT, *UNIFIED], SIM_SEED=str(seed), **way)
-                self.assertEqual(result.out, 'unified memory: right\n')
-                api = result.report()['api']
+                api = self.well(self.preloaded([SCRIPT, UNIFIED], SIM_SEED=str(seed), **way)).report()['api']
                 self.assertEqual(api['managed_allocations'], 2) # for the small tensors, and the large one
                 self.assertGreater(api['prefetched_bytes'], 12 << 20)
-        self.assertEqual(self.preloaded([SCRIPT, *UNIFIED, 'all is managed'], **MANAGED).out, 'unified memory: right\n')
-        self.assertEqual(self.opened([SCRIPT, *UNIFIED]).out, 'unified memory: right\n')
+        self.well(self.opened([SCRIPT, UNIFIED]))
 
     def test_replay_transfer(self):
         for seed, way in enumerate([*WAYS, MANAGED]):
             with self.subTest(way=way):
-                result = self.preloaded([SCRIPT, *TRANSFER], SIM_SEED=str(seed), **way)
-                self.assertEqual(result.out, 'replay transfer: right\n')
-                # two at once 20 times, one conversion by PyTorch, and the batches
-                self.assertEqual(result.report()['api']['copies'], 40 + 300)
+                api = self.well(self.preloaded([SCRIPT, TRANSFER], SIM_SEED=str(seed), **way)).report()['api']
+                self.assertEqual(api['copies'], 2 * 20 + 3 + 300) # one by one, for the recorder, and the batches
         for seed in ('7', '8'):
-            self.assertEqual(self.opened([SCRIPT, *TRANSFER], SIM_SEED=seed).out, 'replay transfer: right\n')
+            self.well(self.opened([SCRIPT, TRANSFER], SIM_SEED=seed))
 
     def test_parts(self):
         for seed, way in enumerate([*WAYS, {'ALLOGRAFT_LIMIT': '8MiB'}]):
             with self.subTest(way=way):
-                self.preloaded(PARTS, SIM_SEED=str(seed), **way)
-        self.opened(PARTS)
+                self.well(self.preloaded(PARTS, SIM_SEED=str(seed), **way))
+        self.well(self.opened(PARTS))
 
     def test_nothing_is_imported_before_it_is_used(self):
         text = '''

@@ -15,8 +15,16 @@ def _children(thing: Any) -> Any:
     if isinstance(thing, (list, tuple)):
         return [("[%d]" % i, child) for i, child in enumerate(thing)]
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return [("." + field.name, getattr(thing, field.name)) for field in dataclasses.fields(thing)]
+        names = [field.name for field in dataclasses.fields(thing) if hasattr(thing, field.name)]
+        return [("." + name, getattr(thing, name)) for name in names]
     return None
+
+
+def _copy_of_dataclass(thing: Any) -> Any:
+    try:
+        return copy.copy(thing)
+    except AttributeError:  # a frozen one with slots cannot be copied while a field has no value
+        return object.__new__(type(thing))
 
 
 def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -57,7 +65,7 @@ def rebuild(thing: Any, new_leaves: Iterator[Any]) -> Any:
         return built
     if isinstance(thing, tuple):
         return type(thing)(*built) if hasattr(thing, "_fields") else tuple(built)
-    result = copy.copy(thing)
-    for field, child in zip(dataclasses.fields(thing), built):
-        object.__setattr__(result, field.name, child)
+    result = _copy_of_dataclass(thing)
+    for (name, _), child in zip(children, built):
+        object.__setattr__(result, name[1:], child)
     return result
