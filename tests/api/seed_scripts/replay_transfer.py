@@ -132,6 +132,7 @@ class Transfers(Case):
             backend = self.build(name)
             device, = backend.allocate_device_slots(count=1, shape=(4, 4), dtype=torch.float32)
             self.assertRaises(RuntimeError, self.submit, backend, 0, device, torch.full((4, 5), 1.0))
+            self.assertIs(backend.ready_query(0), False)
             self.submit(backend, 0, device, torch.full((4, 4), 7, dtype=torch.int32))  # PyTorch converts
             backend.synchronize_ready(0)
             self.assertEqual(values(device), [7.0])

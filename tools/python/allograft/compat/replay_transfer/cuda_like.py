@@ -108,6 +108,7 @@ class CudaLikeReplayTransferBackend:
             ring.copy(slot, dst, src)
             return
         ring.copy(slot)  # which waits for the readers
+        ring.clear(slot)
         with self._on_copy_stream(ring):
             dst.copy_(src, non_blocking=True)
         ring.copy(slot)
