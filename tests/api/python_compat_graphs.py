@@ -88,14 +88,41 @@ class Iterations(Case):
         for _ in range(2): # it is not lost
             self.refused(allograft.InvalidArgument, r"training, micro-batch 0: input\['x'\] has shape \(1,\), was "
                          r'recorded with \(2,\): reset_cuda_graph', self.run_step, wrapper, data)
-        self.refused(allograft.InvalidArgument, r"input\['y'\] was recorded with a tensor that is missing",
-                     self.run_step, wrapper, iter([{'x': Tensor([8, 9])}]))
+        self.refused(allograft.InvalidArgument, r"training, micro-batch 0: input\['y'\] was recorded with a tensor, "
+                     'which is missing', self.run_step, wrapper, iter([{'x': Tensor([8, 9])}]))
         self.refused(allograft.InvalidArgument, r'micro-batches \[2\], was recorded with \[1\]', self.run_step, wrapper,
                      iter([again] * 2), 2)
         self.refused(allograft.InvalidArgument, r'micro-batches \[None\]', self.run_step, wrapper, None)
         self.assertEqual((StaticBufferLoader.static_buffers['training'][0]['x'].values, wrapper.curr_iter('training')),
                          ([4, 5], 2))
+        del again['new'] # which was not there when it was recorded
+        self.assertEqual(self.run_step(wrapper, iter([again])), [[8, 10]])
+        StaticBufferLoader.static_buffers['training'].clear()
+        self.refused(allograft.InvalidArgument, 'was recorded with a tensor', self.run_step, wrapper, iter([again]))
         self.assertEqual(len(self.seen), 1)
+
+    def test_structures_below(self):
+        """Dicts in dicts, lists, tuples, dataclasses: once recorded, each tensor in them must be there and fit."""
+        def item(n, mask=None):
+            return {'a': {'b': [Tensor([n]), {'x': (Tensor([n, n]), 'text', n)}]}, 'x': Tensor([n]),
+                    'extra': Extra(mask or Tensor([n] * 3)), None: float('nan')}
+
+        wrapper = self.recorded(item(1))
+        for n in (2, 3):
+            self.assertEqual(self.run_step(wrapper, iter([item(n)])), [[2 * n]])
+            static = StaticBufferLoader.static_buffers['training'][0]
+            self.assertEqual((static['a']['b'][1]['x'][0].values, static['a']['b'][1]['x'][2]), ([n, n], n))
+            self.assertEqual((type(static['extra']), static['extra'].mask.values), (Extra, [n] * 3))
+        self.refused(allograft.InvalidArgument, r"input\['extra'\]\.mask has shape", self.run_step, wrapper,
+                     iter([item(4, Tensor([1]))]))
+        short = item(5)
+        short['a']['b'].pop()
+        self.refused(allograft.InvalidArgument, r"\['a'\]\['b'\]\[1\]\['x'\]\[0\] was recorded with a tensor",
+                     self.run_step, wrapper, iter([short]))
+        other = item(6)
+        other['a'] = 'text'
+        self.refused(allograft.InvalidArgument, r"\['a'\]\['b'\]\[0\] was recorded", self.run_step, wrapper,
+                     iter([other]))
 
     def test_a_refused_load_consumes_nothing(self):
         good, longer = {'x': Tensor([1, 2])}, {'x': Tensor([1, 2, 3])}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def _children(thing: Any) -> Any:
+def children_of(thing: Any) -> Any:
     """(name, child) of a container in order, or None for a leaf."""
     if isinstance(thing, MutableMapping):
         return [("[%r]" % (key,), thing[key]) for key in thing]
@@ -29,7 +29,7 @@ def _copy_of_dataclass(thing: Any) -> Any:
 
 def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """(path, leaf) of all leaves in order."""
-    children = _children(thing)
+    children = children_of(thing)
     if children is None:
         yield path, thing
         return
@@ -39,7 +39,7 @@ def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def shape_of(thing: Any, path: str = "") -> list[tuple[str, str]]:
     """(path, type) of all containers in order: equal for structures whose leaves correspond."""
-    children = _children(thing)
+    children = children_of(thing)
     if children is None:
         return []
     found = [(path, type(thing).__name__ + "(%d)" % len(children))]
@@ -50,12 +50,17 @@ def shape_of(thing: Any, path: str = "") -> list[tuple[str, str]]:
 
 def rebuild(thing: Any, new_leaves: Iterator[Any]) -> Any:
     """The structure with other leaves: a copy of what has one that is not the same object, else itself."""
-    children = _children(thing)
+    children = children_of(thing)
     if children is None:
         return next(new_leaves)
     built = [rebuild(child, new_leaves) for _, child in children]
     if all(new is old for new, (_, old) in zip(built, children)):
         return thing
+    return remade(thing, children, built)
+
+
+def remade(thing: Any, children: Any, built: list[Any]) -> Any:
+    """A copy of a container, whose children these were, with others in their place."""
     if isinstance(thing, MutableMapping):
         result = copy.copy(thing)
         for key, child in zip(list(thing), built):

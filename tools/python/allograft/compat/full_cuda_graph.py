@@ -25,9 +25,9 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Callable, Optional
 
-from .._interop import is_torch_tensor, refuse_in_capture
+from .._interop import is_torch_tensor, refuse_in_capture, torch_module
 from .._library import INVALID, error
-from .._nested import leaves, rebuild
+from .._nested import children_of, leaves, remade
 from ..graphs import graph_pool_handle, shared_capture_stream, shared_graph_pool
 from ..iterations import MicroBatches, copy_to_buffers, record_on, run_on
 from .cuda_graph import CUDAGraph
@@ -42,7 +42,7 @@ _shared_capture_stream: Any = None
 
 
 def _torch() -> Any:
-    return importlib.import_module("torch")
+    return torch_module() or importlib.import_module("torch")
 
 
 def _must(condition: bool, text: str, *values: Any) -> None:
@@ -105,23 +105,62 @@ def clone_tensors_in_struct(tgt: Any, src: Any) -> None:
 
 # ---- static buffers ----
 
+_PLAIN = (int, float, str, bool, bytes, type(None))
+_Path = tuple[Any, ...]  # keys of dicts; of other containers, lists of one name
+
+
 class _Load:
-    """A micro-batch that was accepted: its static form, what is handed out, and (buffer, tensor) to be copied."""
+    """A micro-batch that was accepted: what is handed out, and (buffer, tensor) to be copied."""
 
-    def __init__(self, static: dict[Any, Any], given: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
-        self.static, self.given, self.pairs = static, given, pairs
+    def __init__(self, where: str, recorded: bool, inputs: Any, old: Any) -> None:
+        self._where, self._recorded = where, recorded
+        self._torch = _torch()
+        self._tensor = self._torch.Tensor
+        self.pairs: list[tuple[Any, Any]] = []
+        self.nested = False
+        self.given = {key: self._static(item, old.get(key), (key,)) for key, item in inputs.items()}
+
+    def _name(self, path: _Path) -> str:
+        names = [key[0] if isinstance(key, list) else "[%r]" % (key,) for key in path]
+        return "%s: input%s" % (self._where, "".join(names))
+
+    def _static(self, source: Any, old: Any, path: _Path) -> Any:
+        """`source` with static buffers in the tensors' place: those of `old`, what was there before, where they
+        fit. All its containers are new ones."""
+        if isinstance(source, self._tensor):
+            buffer = self._buffer_for(source, old, path)
+            self.pairs.append((buffer, source))
+            return buffer
+        if type(source) in _PLAIN:
+            return source
+        if type(source) is dict:
+            self.nested = True
+            before = old if type(old) is dict else {}
+            return {key: self._static(item, before.get(key), (*path, key)) for key, item in source.items()}
+        children = children_of(source)
+        if children is None:
+            return source
+        self.nested = True
+        before = dict(children_of(old) or ())
+        built = [self._static(child, before.get(name), (*path, [name])) for name, child in children]
+        return remade(source, children, built)
+
+    def _buffer_for(self, source: Any, old: Any, path: _Path) -> Any:
+        if isinstance(old, self._tensor):
+            if old.shape == source.shape and (self._recorded or old.dtype == source.dtype):
+                return old
+            if self._recorded:
+                raise error(INVALID, "%s has shape %s, was recorded with %s: reset_cuda_graph() to record anew"
+                            % (self._name(path), tuple(source.shape), tuple(old.shape)))
+        with self._torch.no_grad():
+            return self._torch.empty_like(source, device="cuda")
 
 
-def _buffer_for(source: Any, old: Any, recorded: bool, where: str) -> Any:
-    """The static buffer for a tensor: the one it had, if that fits."""
-    if old is not None and tuple(old.shape) == tuple(source.shape) and (recorded or old.dtype == source.dtype):
-        return old
-    if old is not None and recorded:
-        raise error(INVALID, "%s has shape %s, was recorded with %s: reset_cuda_graph() to record anew"
-                    % (where, tuple(source.shape), tuple(old.shape)))
-    torch = _torch()
-    with torch.no_grad():
-        return torch.empty_like(source, device="cuda")
+def _containers_copied(static: Any) -> Any:
+    children = children_of(static)
+    if children is None:
+        return static
+    return remade(static, children, [_containers_copied(child) for _, child in children])
 
 
 class StaticBufferLoader:
@@ -141,48 +180,55 @@ class StaticBufferLoader:
 
     def _prepare(self, inputs: Any, stage: str, microbatch: int, known: int = 0) -> _Load:
         """Checks a micro-batch and makes the buffers that it lacks; `known`: how many were prepared before it."""
-        _must(stage in _STAGES, "stage %r: one of %s", stage, ", ".join(_STAGES))
+        if stage not in _STAGES:
+            raise AssertionError("stage %r: one of %s" % (stage, ", ".join(_STAGES)))
         held = StaticBufferLoader.static_buffers[stage]
-        _must(0 <= microbatch <= len(held) + known, "%s has %d micro-batches: number %r is none of them, nor the next",
-              stage, len(held), microbatch)
+        if not 0 <= microbatch <= max(len(held), known):
+            raise AssertionError("%s has %d micro-batches: number %r is none of them, nor the next"
+                                 % (stage, len(held), microbatch))
         if isinstance(inputs, tuple) and inputs and isinstance(inputs[0], MutableMapping):
             inputs = inputs[0]
-        _must(isinstance(inputs, MutableMapping), "a micro-batch is a dict, or a tuple that begins with one, no %s",
-              type(inputs).__name__)
-        recorded = FullCudaGraphWrapper.cuda_graph[stage] is not None
-        where = "%s, micro-batch %d: input%%s" % (stage, microbatch)
-        old = dict(leaves(held[microbatch])) if microbatch < len(held) else {}
-        buffers, pairs = {path: leaf for path, leaf in old.items() if is_torch_tensor(leaf)}, []
-        static = []
-        for path, source in leaves(inputs):
-            if is_torch_tensor(source):
-                pairs.append((_buffer_for(source, buffers.pop(path, None), recorded, where % path), source))
-                source = pairs[-1][0]
-            static.append(source)
-        if recorded and buffers:
-            raise error(INVALID, "%s was recorded with a tensor that is missing: reset_cuda_graph() to record anew"
-                        % (where % next(iter(buffers))))
-        return _Load(dict(rebuild(inputs, iter(static))), dict(rebuild(inputs, iter(static))), pairs)
+        if not isinstance(inputs, MutableMapping):
+            raise AssertionError("a micro-batch is a dict, or a tuple that begins with one, no %s"
+                                 % type(inputs).__name__)
+        return _Load("%s, micro-batch %d" % (stage, microbatch), FullCudaGraphWrapper.cuda_graph[stage] is not None,
+                     inputs, held[microbatch] if microbatch < len(held) else {})
 
     def _copy(self, stage: str, first: int, loads: list[_Load]) -> None:
-        """Copies micro-batches in, from number `first`."""
+        """Copies micro-batches in, from number `first`. Who gets them may change containers, but not the buffers."""
         copy_to_buffers(_torch(), self.stream, None, [pair for load in loads for pair in load.pairs])
         held = StaticBufferLoader.static_buffers[stage]
         for number, load in enumerate(loads, first):
             if number == len(held):
                 held.append({})
             held[number].clear()
-            held[number].update(load.static)
+            held[number].update(_containers_copied(load.given) if load.nested else load.given)
 
 
 # ---- whole iterations ----
 
 class _Recording(CUDAGraph):
-    """A recorded iteration, and how many micro-batches of each data iterator it reads."""
+    """A recorded iteration, and what it reads: so many micro-batches of each data iterator, and these buffers."""
 
-    def __init__(self, counts: list[Optional[int]]) -> None:
+    def __init__(self, stage: str, counts: list[Optional[int]]) -> None:
         super().__init__()
-        self.counts = counts
+        self._counts = counts
+        held = StaticBufferLoader.static_buffers[stage][:sum(count or 0 for count in counts)]
+        self._buffers = {id(leaf): ("%s, micro-batch %d: input%s" % (stage, number, path), leaf)
+                         for number, static in enumerate(held) for path, leaf in leaves(static)
+                         if is_torch_tensor(leaf)}
+
+    def check_counts(self, stage: str, counts: list[Optional[int]]) -> None:
+        if counts != self._counts:
+            raise error(INVALID, "%s: micro-batches %s, was recorded with %s: reset_cuda_graph() to record anew"
+                        % (stage, counts, self._counts))
+
+    def check_buffers(self, loads: list[_Load]) -> None:
+        """None is left as it is, which would be computed with."""
+        missing = self._buffers.keys() - {id(buffer) for load in loads for buffer, _ in load.pairs}
+        if missing:
+            raise error(INVALID, "%s was recorded with a tensor, which is missing: reset_cuda_graph() to record anew"
+                        % min(self._buffers[key][0] for key in missing))
 
 
 class FullCudaGraphWrapper:
@@ -208,15 +254,15 @@ class FullCudaGraphWrapper:
         chunk of the model; None where there is no data iterator."""
         stage = _STAGES[0 if training else 1]
         iterators = _iterators(data_iterator, model)
-        counts = [None if iterator is None else num_microbatches for iterator in iterators]
-        recorded = getattr(FullCudaGraphWrapper.cuda_graph[stage], "counts", counts)
-        if counts != recorded:
-            raise error(INVALID, "%s: micro-batches %s, was recorded with %s: reset_cuda_graph() to record anew"
-                        % (stage, counts, recorded))
+        recorded = FullCudaGraphWrapper.cuda_graph[stage]
+        if isinstance(recorded, _Recording):
+            recorded.check_counts(stage, _counts(iterators, num_microbatches))
         batches = FullCudaGraphWrapper._data.read(stage, iterators, num_microbatches)
         try:
             items = [item for batch in batches for item in batch or ()]
             loads = [self.static_loader._prepare(item, stage, i, i) for i, item in enumerate(items)]
+            if isinstance(recorded, _Recording):
+                recorded.check_buffers(loads)
         except BaseException:
             FullCudaGraphWrapper._data.give_back(stage, iterators, batches)
             raise
@@ -246,8 +292,8 @@ class FullCudaGraphWrapper:
 
     def _record(self, stage: str, kwargs: dict[str, Any]) -> None:
         logger.info("%s: recording a CUDA graph", stage)
-        torch, count = _torch(), kwargs["num_microbatches"]
-        graph = _Recording([None if iterator is None else count for iterator in kwargs["data_iterator"]])
+        torch = _torch()
+        graph = _Recording(stage, _counts(kwargs["data_iterator"], kwargs["num_microbatches"]))
         _let_autograd_follow(torch)
         _meet_others(torch)
         FullCudaGraphWrapper.result[stage] = None
@@ -288,6 +334,10 @@ def _iterators(data_iterator: Any, model: Any) -> list[Any]:
     iterators = data_iterator if isinstance(data_iterator, list) else [data_iterator]
     _must(len(iterators) == chunks, "%d data iterators for a model of %d chunks", len(iterators), chunks)
     return list(iterators)
+
+
+def _counts(iterators: list[Any], num_microbatches: int) -> list[Optional[int]]:
+    return [None if iterator is None else num_microbatches for iterator in iterators]
 
 
 def _let_autograd_follow(torch: Any) -> None:
