@@ -344,7 +344,8 @@ static inline allograft_status allograft_prefetch(const void *memory, size_t byt
  *
  * The driver takes no advice on blocks of its managed pool, from which ALLOGRAFT_POLICY=managed has
  * small ones. They prefer the device they were allocated on, which has them mapped: that advice is
- * ALLOGRAFT_OK, other advice ALLOGRAFT_UNSUPPORTED. After the first call of this function or the
+ * ALLOGRAFT_OK, other advice ALLOGRAFT_UNSUPPORTED, as all advice on managed pools of the program's
+ * own. After the first call of this function or the
  * next, with or without ranges, no more of them are allocated, unless
  * ALLOGRAFT_MANAGED_BACKEND=pool; with ALLOGRAFT_MANAGED_BACKEND=plain there are none. */
 static inline allograft_status allograft_advise_preferred_location(

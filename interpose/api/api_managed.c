@@ -85,7 +85,9 @@ static allograft_status advise_pool(CUdeviceptr memory, int device)
     if (!ag_api_cu.cuMemGetAddressRange_v2 ||
         ag_api_cu.cuMemGetAddressRange_v2(&base, NULL, memory) != CUDA_SUCCESS ||
         !ag_ledger_look(base, &block) || block.desc.source != AG_SOURCE_MANAGED_POOL)
-        return ag_api_answer(CUDA_ERROR_NOT_SUPPORTED, "cuMemAdvise");
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED,
+                           "%p: the driver takes no advice on it, as on all memory of its pools",
+                           (void *)memory);
     if (block.context->device->ordinal == device)
         return ALLOGRAFT_OK;
     return ag_api_fail(ALLOGRAFT_UNSUPPORTED,

@@ -74,6 +74,22 @@ static allograft_status let_access(CUdeviceptr memory, size_t bytes, int device)
     return allograft_advise_accessed_by(&range, 1, device, NULL);
 }
 
+/* A managed pool of the program's own. */
+static void advise_own_pool(void)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED};
+    CUmemoryPool pool;
+    CUdeviceptr memory;
+
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(cuMemPoolCreate(&pool, &properties));
+    OK(cuMemAllocFromPoolAsync(&memory, MIB, pool, NULL));
+    EXPECT_STATUS(ALLOGRAFT_UNSUPPORTED, prefer(memory, MIB, 0));
+    CHECK(strstr(allograft_last_error(), "pools"));
+    OK(cuMemFreeAsync(memory, NULL));
+    OK(cuMemPoolDestroy(pool));
+}
+
 /* Blocks of every size under ALLOGRAFT_POLICY=managed, before and after the program's first advice.
  * The settings have the first ones in the driver's managed pool, up to `pooled` bytes. */
 void test_advice(size_t pooled)
@@ -104,5 +120,6 @@ void test_advice(size_t pooled)
         EXPECT_STATUS(ALLOGRAFT_OK, let_access(next, sizes[i], 0));
         OK(cuMemFree(next));
     }
+    advise_own_pool();
     say("advice: right");
 }
