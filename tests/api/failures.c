@@ -17,6 +17,31 @@ static bool works(allograft_status status)
     return false;
 }
 
+/* What the API counts of managed memory; `intercepted` tells whether it sees the program's frees. */
+static uint64_t held(void)
+{
+    struct allograft_snapshot now = {.bytes = sizeof(now)};
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_snapshot(&now));
+    return now.current_bytes[ALLOGRAFT_MANAGED];
+}
+
+/* Freed by the program: what the driver would not free is still there. */
+static void free_managed(CUstream stream)
+{
+    void *memory = NULL;
+
+    if (!works(allograft_managed_alloc(&memory, 1u << 20, 0, stream)))
+        return;
+    CHECK(held() == 1u << 20);
+    if (cuMemFree((CUdeviceptr)memory) != CUDA_SUCCESS) {
+        n_failed++;
+        CHECK(held() == 1u << 20);
+        OK(cuMemFree((CUdeviceptr)memory));
+    }
+    CHECK(held() == (intercepted ? 0 : 1u << 20));
+}
+
 static void use_managed(CUstream stream)
 {
     void *memory = NULL;
@@ -28,8 +53,11 @@ static void use_managed(CUstream stream)
     (void)works(allograft_prefetch(memory, 4u << 20, ALLOGRAFT_HOST, stream));
     (void)works(allograft_advise_preferred_location(&range, 1, ALLOGRAFT_HOST, NULL));
     (void)works(allograft_advise_accessed_by(&range, 1, 0, NULL));
-    if (!works(allograft_managed_free(memory, 4u << 20, 0, stream)))
+    if (!works(allograft_managed_free(memory, 4u << 20, 0, stream))) {
+        CHECK(held() == 4u << 20);
         (void)works(allograft_managed_free(memory, 4u << 20, 0, stream));
+    }
+    CHECK(held() == 0);
 }
 
 static void use_graph(CUstream stream, CUdeviceptr p)
@@ -142,6 +170,7 @@ void test_failures(void)
 
     OK(cuMemAlloc(&p, BYTES));
     use_managed(stream);
+    free_managed(stream);
     before = room(); /* the driver keeps what managed memory was freed */
     use_graph(stream, p);
     use_stage(stream, p);

@@ -172,6 +172,15 @@ class Failures(Case):
         for way in ({}, {'CONTROL_LOAD': LIBRARY}):
             self.assertEqual(self.run_with(None, way).out, 'left behind: 0\ncame to the end, without a failure\nviolations: 0\n')
 
+    def test_a_free_that_fails(self):
+        """By the API, and by the program: what is still there stays counted."""
+        for n in (1, 2, 3):
+            for way in ({}, {'CONTROL_LOAD': LIBRARY}):
+                with self.subTest(n=n, way=way):
+                    result = self.run_with('cuMemFree_v2:%d:999' % n, way)
+                    self.assertEqual(result.status, 0, result.out + result.err)
+                    self.assertIn('violations: 0', result.out)
+
     @but_under_tsan
     def test_each_call_fails(self):
         self.assertGreater(len(CALLS), 40)
