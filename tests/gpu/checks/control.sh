@@ -24,12 +24,19 @@ control_limited() {
     control "$@"
 }
 
+# The same where cudaMalloc gives managed memory, with the library preloaded.
+control_managed() {
+    local CONTROL_VARS=(ALLOGRAFT_POLICY=managed)
+    control "$@"
+}
+
 control_checks() {
     local CONTROL_VARS=()
     check control/graphs control api_graphs.py
     check control/iterations control api_iterations.py losses
     check control/resets control api_iterations.py resets
     check control/offload control api_offload.py
+    check control/advice control_managed api_advice.py
     check control/ring control api_ring.py
     check control/readme control api_readme.py
     check control/compat-scripts control compat_scripts.py
