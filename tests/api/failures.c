@@ -17,7 +17,7 @@ static bool works(allograft_status status)
     return false;
 }
 
-/* What the API counts of managed memory; `intercepted` tells whether it sees the program's frees. */
+/* What the API counts of managed memory; only where it intercepts, it sees the program's frees. */
 static uint64_t held(void)
 {
     struct allograft_snapshot now = {.bytes = sizeof(now)};

@@ -1,5 +1,5 @@
-/* Managed memory of the control API that is more than allocated and moved: how it is counted, however
- * it is freed, and advice on what cuMemAlloc gave. */
+/* Managed memory of the control API beyond allocating and moving it: how it is counted, however it
+ * is freed, and advice on what cuMemAlloc gave. */
 #include "control.h"
 
 #define MIB (1u << 20)

@@ -87,7 +87,7 @@ static void test_one(allograft_ring_backend backend, unsigned flags)
     CHECK(!munmap(host, BYTES));
 }
 
-/* Copies between memory of the caller's: more host buffers than slots, and a ready slot for each. */
+/* Copies between memory of the caller's: more host buffers than slots. */
 static void test_copies(void)
 {
     struct allograft_ring_options options = {.bytes = sizeof(options), .depth = 2};
