@@ -539,7 +539,7 @@ class Malformed(JobTest):
 
 
 class Bare(JobTest):
-    """The command without the JSON library."""
+    """The command without the optional libraries."""
 
     def test_says_what_it_lacks(self):
         path = self.write("a.json", SAMPLE)
@@ -547,6 +547,8 @@ class Bare(JobTest):
                             "a.json is a JSON report", "built without jansson (libjansson-dev)", status=1)
         self.assert_refused(allograft("report", self.write("a", b"x"), command=paths.bare),
                             "holds no counters of Allograft", status=1)
+        self.assert_refused(allograft("top", "--prometheus", "9400", command=paths.bare),
+                            "--prometheus=9400", "built without libmicrohttpd (libmicrohttpd-dev)", status=1)
 
 
 if __name__ == "__main__":
