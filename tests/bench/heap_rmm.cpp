@@ -1,4 +1,4 @@
-/* The memory resources of RMM, each over cudaMalloc and beginning with as much as its example does. */
+/* The memory resources of RMM, over cudaMalloc; pools begin with 1 GiB. */
 #include "tests/bench/heap.h"
 
 #include <rmm/aligned.hpp>

@@ -1,5 +1,6 @@
-/* trace.h: what a program allocated and freed, as RMM's replay benchmark reads it: CSV with the columns
- * Thread, Time, Action, Pointer, Size, Stream. `allograft trace FILE --csv rmm` prints one. */
+/* trace.h: what a program allocated and freed, as RMM's replay benchmark reads it: CSV with the
+ * columns Thread, Time, Action, Pointer, Size, Stream. `allograft trace FILE --csv rmm` prints one.
+ */
 #ifndef BENCH_TRACE_H
 #define BENCH_TRACE_H
 

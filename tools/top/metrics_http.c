@@ -1,6 +1,6 @@
 /* metrics_http.c: serves metrics on the loopback interface by libmicrohttpd: see metrics.h. It is
- * loaded when a port is asked for: it brings seven libraries along, for which no other command shall
- * wait. */
+ * loaded when a port is asked for: it brings seven libraries along, for which no other command
+ * shall wait. */
 #include "tools/top/metrics.h"
 
 #include "tools/base/complain.h"

@@ -1,4 +1,5 @@
-/* Lives in the way its first argument names, some in the folder that the second names: children, daemons, tight limits, errors that stay. */
+/* Lives in the way its first argument names, some in the folder that the second names: children,
+ * daemons, tight limits, errors that stay. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
