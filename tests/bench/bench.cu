@@ -6,7 +6,7 @@
  *        bench HEAP cold BYTES             allocate, and free nothing
  *        bench HEAP live N                 free one of N blocks, and allocate another
  *        bench HEAP trace FILE THREADS     each thread plays the trace on streams of its own
- *        bench HEAP checked FILE THREADS   the same; each block is written, and read before it is freed
+ *        bench HEAP checked FILE THREADS   the same; blocks are written, and read before the free
  *        bench HEAP hurried                is a block handed out whose last kernel still runs on a
  *                                          stream that the allocator was not told of? Wrong words.
  *        bench heaps                       the names of the heaps
@@ -258,8 +258,8 @@ struct player {
     }
 };
 
-/* Allocated on one stream and freed on another, a block was used on both: as in the program that was
- * recorded, the second waits for the first. */
+/* Allocated on one stream and freed on another, a block was used on both: as in the program that
+ * was recorded, the second waits for the first. */
 static bool streams_cross(const trace &it)
 {
     std::vector<unsigned> of(it.n_blocks);

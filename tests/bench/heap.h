@@ -1,8 +1,8 @@
 /* heap.h: the allocators that the bench compares, behind one interface.
  *
  * A file adds its heaps by constants of type add_heap, so that those of a library that is not there
- * are just not linked. What a heap may assume is what its documentation asks of a caller: a block is
- * released on the stream that used it last. */
+ * are just not linked. What a heap may assume is what its documentation asks of a caller: a block
+ * is released on the stream that used it last. */
 #ifndef BENCH_HEAP_H
 #define BENCH_HEAP_H
 
