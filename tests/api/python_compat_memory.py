@@ -275,6 +275,12 @@ class Xpu(unittest.TestCase):
             self.assertFalse(backend.ready_query(1))
             backend.close()
 
+    def test_a_pytorch_for_others(self):
+        """It has torch.xpu all the same."""
+        with mock.patch.object(torch.xpu, 'is_available', lambda: False, create=True):
+            self.assertRaisesRegex(RuntimeError, 'sees no such device', replay_transfer.XpuReplayTransferBackend,
+                                   device=torch.device('xpu'), ring_depth=2)
+
     def test_what_is_missing_is_named(self):
         with mock.patch.object(torch.xpu, 'Event', None):
             self.assertRaisesRegex(RuntimeError, 'no Event', replay_transfer.build_replay_transfer_backend,

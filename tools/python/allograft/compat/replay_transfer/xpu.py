@@ -10,7 +10,8 @@ _NEEDED = ("Stream", "Event", "stream", "current_stream")
 
 
 class XpuReplayTransferBackend:
-    """Copies on a stream of torch.xpu, an event for each slot. RuntimeError where PyTorch has no torch.xpu."""
+    """Copies on a stream of torch.xpu, an event for each slot. RuntimeError where PyTorch has no torch.xpu, or no device
+    for it."""
 
     device_family = "xpu"
     h2d_submitter = "torch_xpu_copy_stream"
@@ -26,6 +27,9 @@ class XpuReplayTransferBackend:
         if missing:
             raise RuntimeError("replay transfer to %s needs torch.xpu with %s: this PyTorch has no %s"
                                % (device, ", ".join(_NEEDED), ", ".join(missing)))
+        available = getattr(xpu, "is_available", None)
+        if callable(available) and not available():  # as in every PyTorch that is not built for it
+            raise RuntimeError("replay transfer to %s: torch.xpu sees no such device" % (device,))
         self.device = device
         self._xpu = xpu
         self._stream = xpu.Stream(device=device)
