@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "tools/base/folder.h"
+#include "tools/holders/holders.h"
 #include "tools/top/top.h"
 
 struct options {
     bool once, json, clean, has_interval;
     double interval;
     const char *folder;
+    const char *holders; /* the process to show, or NULL */
 };
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -150,6 +152,8 @@ static int take_words(const struct command_line *line, struct options *options)
         options->json |= given->option == OPTION_top_json;
         options->once |= given->option == OPTION_top_once || given->option == OPTION_top_json;
         options->clean |= given->option == OPTION_top_clean;
+        if (given->option == OPTION_top_holders)
+            options->holders = given->value;
         if (given->option == OPTION_top_interval && take_interval(given->value, options))
             return STATUS_USAGE;
     }
@@ -163,6 +167,8 @@ int command_top(const struct command_line *line)
 
     if (take_words(line, &options))
         return STATUS_USAGE;
+    if (options.holders)
+        return holders_show(options.holders);
     if (open_folder(&options, &folder))
         return STATUS_FAILED;
     if (options.once || !screen_begin()) {
