@@ -12,7 +12,7 @@
 
 struct process {
     struct ag_holders *holders; /* who held memory; ours; NULL: not known */
-    struct ag_stats *stats; /* ours; its texts hold no control characters */
+    struct ag_stats *stats;     /* ours; its texts hold no control characters */
     struct ag_moment moment;
     enum ag_record_state state; /* if read from a file of counters */
     bool is_plain;              /* see process_make_plain() */

@@ -27,12 +27,12 @@ struct layout {
     unsigned minor; /* of version 3 */
     enum lines lines;
     enum loops loops;
-    unsigned state_frames; /* of a thread state: its innermost frame, or where that stands */
-    int frames_first;      /* there; -1: it is the frame itself */
+    unsigned state_frames;       /* of a thread state: its innermost frame, or where that stands */
+    int frames_first;            /* there; -1: it is the frame itself */
     unsigned previous, code, at; /* of a frame */
     unsigned mark;               /* a byte: begins a loop (MARKED), owner (BETWEEN) */
     unsigned first_line, file, name, table, instructions; /* of a code object */
-    unsigned text_ascii, text_other; /* of a text: its characters */
+    unsigned text_ascii, text_other;                      /* of a text: its characters */
 };
 
 #define OWNED_BY_C_STACK 3 /* no function's: what called the loop */
@@ -46,11 +46,11 @@ static const struct layout layouts[] = {
 };
 
 /* Of all versions above. */
-#define OBJECT_TYPE  8
-#define BYTES_LENGTH 16
-#define BYTES_DATA   32
-#define TEXT_LENGTH  16
-#define TEXT_STATE   32
+#define OBJECT_TYPE            8
+#define BYTES_LENGTH           16
+#define BYTES_DATA             32
+#define TEXT_LENGTH            16
+#define TEXT_STATE             32
 #define TEXT_KIND(state)       ((state) >> 2 & 7)
 #define TEXT_IS_COMPACT(state) ((state) >> 5 & 1)
 #define TEXT_IS_ASCII(state)   ((state) >> 6 & 1)
@@ -87,8 +87,8 @@ static size_t size_at(const void *object, unsigned offset)
 /* --- the interpreter --- */
 
 struct interpreter {
-    const struct layout *layout;     /* NULL: there is none that we know */
-    const void *(*state)(void);      /* of the calling thread, or NULL */
+    const struct layout *layout; /* NULL: there is none that we know */
+    const void *(*state)(void);  /* of the calling thread, or NULL */
     int (*is_ending)(void);
     const void *code_type;
 };
@@ -336,9 +336,8 @@ static const void *first_frame(const struct layout *layout, const void *state)
 {
     const void *frames = pointer_at(state, layout->state_frames);
 
-    return frames && layout->frames_first >= 0
-               ? pointer_at(frames, (unsigned)layout->frames_first)
-               : frames;
+    return frames && layout->frames_first >= 0 ? pointer_at(frames, (unsigned)layout->frames_first)
+                                               : frames;
 }
 
 /* Does the loop that runs `frame` run none that called it? */
@@ -365,8 +364,7 @@ unsigned ag_python_frames(uint64_t changes, unsigned most, ag_python_take *take,
 {
     struct interpreter interpreter = get_interpreter(changes);
     const struct layout *layout = interpreter.layout;
-    const void *state =
-        layout && !interpreter.is_ending() ? interpreter.state() : NULL;
+    const void *state = layout && !interpreter.is_ending() ? interpreter.state() : NULL;
     const void *frame = state ? first_frame(layout, state) : NULL, *previous;
     struct ag_python_frame it;
     unsigned n = 0;

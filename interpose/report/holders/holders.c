@@ -70,10 +70,9 @@ static struct ag_held_group *group_of(const struct ag_held_stack *stack)
 static void count_group(const struct ag_held_block *block, bool more)
 {
     struct ag_held_group *group = group_of(stack_of(block));
-    uint64_t bytes =
-        (uint64_t)((double)block->bytes * ag_sampling_weight(block->bytes) + .5);
-    uint64_t now = atomic_fetch_add_explicit(&group->live, more ? bytes : -bytes,
-                                             memory_order_relaxed);
+    uint64_t bytes = (uint64_t)((double)block->bytes * ag_sampling_weight(block->bytes) + .5);
+    uint64_t now =
+        atomic_fetch_add_explicit(&group->live, more ? bytes : -bytes, memory_order_relaxed);
 
     if (more)
         ag_raise_to(&group->most, now + bytes);
@@ -218,8 +217,7 @@ void ag_holders_failed(const struct ag_held_failure *failure)
 
     if (!ag_lock_try(&held.copying)) /* another thread tells the same */
         return;
-    ag_holders_copy(held.tables,
-                    ag_held_group((enum ag_held_kind)failure->kind, failure->device),
+    ag_holders_copy(held.tables, ag_held_group((enum ag_held_kind)failure->kind, failure->device),
                     AG_HELD_FAILED);
     memcpy(&last->bytes, &failure->bytes, sizeof(*last) - offsetof(struct ag_held_failure, bytes));
     if (!(n & (n - 1)) && ag_log_shows(AG_LOG_WARN))

@@ -12,9 +12,9 @@
 #include "interpose/base/stack/walk.h"
 #include "interpose/base/threads/lock.h"
 
-#define INDEX_BITS  15 /* four times as many as there are stacks */
-#define INDEX       (1u << INDEX_BITS)
-#define MOST_PATH   1024u
+#define INDEX_BITS      15 /* four times as many as there are stacks */
+#define INDEX           (1u << INDEX_BITS)
+#define MOST_PATH       1024u
 #define IS_IN_INDEX(at) ((at) & (INDEX - 1))
 
 _Static_assert(AG_HOLDERS_STACKS * 4 == INDEX, "mostly empty");

@@ -27,16 +27,18 @@ static void open_device()
     OK(cuCtxSetCurrent(context));
 }
 
-namespace model {
+namespace model
+{
 
-class Weights {
-public:
+class Weights
+{
+  public:
     explicit Weights(size_t bytes)
     {
         OK(cuMemAlloc(&memory, bytes)); // leak: Weights
     }
 
-private:
+  private:
     CUdeviceptr memory;
 };
 

@@ -60,8 +60,7 @@ static __attribute__((noinline)) void compare(void)
         first++;
     CHECK(!walk.is_cut && walk.n > 3);
     /* the walk's own first frame is this function's */
-    CHECK_SAID(walk.n - 1 == unwound.n - first, "%u frames, not %u", walk.n - 1,
-               unwound.n - first);
+    CHECK_SAID(walk.n - 1 == unwound.n - first, "%u frames, not %u", walk.n - 1, unwound.n - first);
     for (unsigned i = 1; i < walk.n; i++) {
         uintptr_t place = (uintptr_t)bases[ag_frame_module(frames[i])] + ag_frame_offset(frames[i]);
 

@@ -38,10 +38,10 @@ static void weighs(void)
 
     ag_sampling_configure(MEAN);
     for (size_t i = 0; i < N_OF(rows); i++)
-        CHECK_SAID(is_near(ag_sampling_weight((uint64_t)(rows[i].share * MEAN)), rows[i].weight,
-                           1e-9),
-                   "row %zu: %.12g, not %.12g", i,
-                   ag_sampling_weight((uint64_t)(rows[i].share * MEAN)), rows[i].weight);
+        CHECK_SAID(
+            is_near(ag_sampling_weight((uint64_t)(rows[i].share * MEAN)), rows[i].weight, 1e-9),
+            "row %zu: %.12g, not %.12g", i, ag_sampling_weight((uint64_t)(rows[i].share * MEAN)),
+            rows[i].weight);
 }
 
 /* Of blocks of one size: its variance for n of them is n s^2 (1 - p) / p, so that 8 standard
