@@ -87,5 +87,5 @@ AG_ENTRY CUresult cuMemFreeHost(void *p)
     ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
     ag_held_free_begin(&held, (uintptr_t)p);
     (void)ag_entry_leave(CUDA_SUCCESS);
-    return ag_held_free_end(&held, ag_replay_late(ag_cu.cuMemFreeHost(p)));
+    return ag_held_free_end(&held, ag_cu.cuMemFreeHost(p));
 }
