@@ -245,6 +245,13 @@ static int take_byte(struct table *table)
     return table->at < table->end ? *table->at++ : 0;
 }
 
+static int take_signed(struct table *table)
+{
+    int byte = take_byte(table);
+
+    return byte < 128 ? byte : byte - 256;
+}
+
 /* Of 3.9: where a line begins, by what is added to address and line. */
 static int line_by_steps(struct table table, int line, long place)
 {
@@ -254,7 +261,7 @@ static int line_by_steps(struct table table, int line, long place)
         address += take_byte(&table);
         if (address > place)
             break;
-        line += (int8_t)take_byte(&table);
+        line += take_signed(&table);
     }
     return line;
 }
@@ -268,7 +275,7 @@ static int line_by_ranges(struct table table, int line, long place)
         int step;
 
         end += take_byte(&table);
-        step = (int8_t)take_byte(&table);
+        step = take_signed(&table);
         if (step != -128)
             line += step;
         if (place < end)
@@ -322,7 +329,7 @@ static uint32_t line_of(const struct layout *layout, const void *frame, const vo
     if (layout->lines == LINES_3_9)
         line = line_by_steps(table, line, number_at(frame, layout->at));
     else if (layout->lines == LINES_3_10)
-        line = line_by_ranges(table, line, 2l * number_at(frame, layout->at));
+        line = line_by_ranges(table, line, 2L * number_at(frame, layout->at));
     else
         line = line_by_locations(table, line,
                                  (const char *)pointer_at(frame, layout->at) -

@@ -69,7 +69,9 @@ static struct {
 
 static bool fits(int64_t value, unsigned bits)
 {
-    return value >= -(1ll << (bits - 1)) && value < 1ll << (bits - 1);
+    int64_t most = (int64_t)1 << (bits - 1);
+
+    return value >= -most && value < most;
 }
 
 static uint64_t field(int64_t value, unsigned bits)

@@ -24,16 +24,18 @@ extern "C" __attribute__((visibility("default"))) void plugin_keep(void)
 
 #else
 
-namespace model {
+namespace model
+{
 
-class Weights {
-public:
+class Weights
+{
+  public:
     explicit Weights(size_t bytes)
     {
         OK(cudaMalloc(&memory, bytes)); // leak: Weights
     }
 
-private:
+  private:
     void *memory;
 };
 
