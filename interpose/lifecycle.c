@@ -38,6 +38,7 @@
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/report/counters_file.h"
+#include "interpose/report/holders/holders.h"
 #include "interpose/report/report.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/report/trace/trace_writer.h"
@@ -149,13 +150,13 @@ static void devices_begin_child(void)
  * counters that the others write to. A module that has something to reset has a row here, or is
  * called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_report_begin_child,    ag_trace_begin_child,      ag_context_begin_child,
-    ag_green_begin_child,     ag_ledger_begin_child,     ag_private_begin_child,
-    ag_api_begin_child,       ag_free_begin_child,       ag_helper_begin_child,
-    ag_app_pools_begin_child, ag_spill_begin_child,      ag_alloc_begin_child,
-    ag_residency_begin_child, ag_params_begin_child,     ag_func_attrs_begin_child,
-    ag_replay_begin_child,    ag_ipc_export_begin_child, ag_ipc_import_begin_child,
-    devices_begin_child,
+    ag_report_begin_child,     ag_holders_begin_child,   ag_trace_begin_child,
+    ag_context_begin_child,    ag_green_begin_child,     ag_ledger_begin_child,
+    ag_private_begin_child,    ag_api_begin_child,       ag_free_begin_child,
+    ag_helper_begin_child,     ag_app_pools_begin_child, ag_spill_begin_child,
+    ag_alloc_begin_child,      ag_residency_begin_child, ag_params_begin_child,
+    ag_func_attrs_begin_child, ag_replay_begin_child,    ag_ipc_export_begin_child,
+    ag_ipc_import_begin_child, devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -213,6 +214,7 @@ static void configure(void)
     };
 
     ag_log_set_level(options.log);
+    ag_holders_configure(options.stacks, options.stacks_sample);
     ag_alloc_configure(&params, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);
@@ -444,6 +446,8 @@ void ag_lifecycle_context_exists(void)
 
         (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
         ag_record_begin(options.counters.text);
+        if (ag_holders_wanted())
+            ag_holders_begin();
         begin_trace();
         if (ag_replay_on() && !ag_helper_start())
             end_replay();

@@ -43,6 +43,11 @@ void ag_log_set_level(enum ag_log_level level)
     highest = level;
 }
 
+bool ag_log_shows(enum ag_log_level level)
+{
+    return level <= highest;
+}
+
 void ag_log(enum ag_log_level level, const char *format, ...)
 {
     static const char prefix[] = "allograft: ";

@@ -3,10 +3,14 @@
 #ifndef AG_BASE_LOG_H
 #define AG_BASE_LOG_H
 
+#include <stdbool.h>
+
 enum ag_log_level { AG_LOG_OFF, AG_LOG_ERROR, AG_LOG_WARN, AG_LOG_INFO, AG_LOG_DEBUG };
 
 /* Lines above this level are dropped. Set once, before other threads log. */
 void ag_log_set_level(enum ag_log_level level);
+/* Are lines of that level shown? */
+bool ag_log_shows(enum ag_log_level level);
 /* How long a pipe or terminal that is full may keep a line, or a report, waiting. */
 #define AG_LOG_TIMEOUT_MS 2000
 /* Remembers what stderr is now: as the process begins, before the program can open a file. */

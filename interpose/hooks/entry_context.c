@@ -4,6 +4,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/lifecycle.h"
+#include "interpose/report/holders/holders.h"
 #include "policy/alloc.h"
 #include "policy/app/app_pools.h"
 #include "policy/contexts/context.h"
@@ -54,6 +55,8 @@ static void ending(struct ag_context *context)
     if (ag_entry_replays_now())
         ag_replay_context_dying(context);
     ag_api_context_dying(context->handle);
+    if (ag_holders_on())
+        ag_holders_ended(context, -1);
     ag_alloc_context_dying(context);
     ag_context_ending(context);
 }
@@ -104,6 +107,8 @@ static struct ag_context *primary_ending(CUdevice device, bool reset)
 
     if (context) {
         ag_app_pools_device_ending(device);
+        if (ag_holders_on())
+            ag_holders_ended(NULL, device);
         ending(context);
     }
     return context;

@@ -5,20 +5,30 @@
 #include "interpose/hooks/entry.h"
 #include "policy/alloc.h"
 #include "policy/answers.h"
+#include "policy/held.h"
 #include "policy/order/drain.h"
 
 AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     AG_ENTER(cuMemAlloc_v2, dptr, bytesize);
-    return ag_entry_leave(ag_alloc(dptr, bytesize, __builtin_return_address(0)));
+    return ag_entry_leave(ag_held_given(ag_alloc(dptr, bytesize, __builtin_return_address(0)),
+                                        AG_HELD_DEVICE, dptr, bytesize));
+}
+
+static CUresult given_rows(CUresult result, const CUdeviceptr *dptr, const size_t *pitch,
+                           size_t width, size_t height)
+{
+    return ag_held_given(result, AG_HELD_DEVICE, dptr,
+                         height * (result == CUDA_SUCCESS ? *pitch : width));
 }
 
 AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                                      unsigned int element_bytes)
 {
     AG_ENTER(cuMemAllocPitch_v2, dptr, pitch, width, height, element_bytes);
-    return ag_entry_leave(
-        ag_alloc_pitch(dptr, pitch, width, height, element_bytes, __builtin_return_address(0)));
+    return ag_entry_leave(given_rows(
+        ag_alloc_pitch(dptr, pitch, width, height, element_bytes, __builtin_return_address(0)),
+        dptr, pitch, width, height));
 }
 
 /* It may be managed memory of the control API, which counts it. */
@@ -36,8 +46,11 @@ static CUresult free_counted(CUdeviceptr dptr, const void *caller)
 
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
+    struct ag_held_free held;
+
     AG_ENTER(cuMemFree_v2, dptr);
-    return ag_entry_leave(free_counted(dptr, __builtin_return_address(0)));
+    ag_held_free_begin(&held, dptr);
+    return ag_entry_leave(ag_held_free_end(&held, free_counted(dptr, __builtin_return_address(0))));
 }
 
 AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
@@ -77,4 +90,16 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
     ag_copies_note_synchronous();
     ag_answer_note_exported(ptr);
     return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
+}
+
+/* It waits for all work, so the hook is left before, as in AG_WAITS of entry_replay.h. */
+AG_ENTRY CUresult cuMemFreeHost(void *p)
+{
+    struct ag_held_free held;
+
+    AG_ENTER(cuMemFreeHost, p);
+    ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
+    ag_held_free_begin(&held, (uintptr_t)p);
+    (void)ag_entry_leave(CUDA_SUCCESS);
+    return ag_held_free_end(&held, ag_cu.cuMemFreeHost(p));
 }

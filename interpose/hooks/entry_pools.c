@@ -8,6 +8,7 @@
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
+#include "policy/held.h"
 #include "policy/order/drain.h"
 
 /* --- allocations and frees --- */
@@ -64,16 +65,24 @@ static void freeing(CUstream stream, bool per_thread)
 
 AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
+    struct ag_held_free held;
+
     AG_ENTER(cuMemFreeAsync, dptr, stream);
     freeing(stream, false);
-    return ag_entry_leave(ag_app_free(dptr, stream, false, __builtin_return_address(0)));
+    ag_held_free_begin(&held, dptr);
+    return ag_entry_leave(
+        ag_held_free_end(&held, ag_app_free(dptr, stream, false, __builtin_return_address(0))));
 }
 
 AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
+    struct ag_held_free held;
+
     AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
     freeing(stream, true);
-    return ag_entry_leave(ag_app_free(dptr, stream, true, __builtin_return_address(0)));
+    ag_held_free_begin(&held, dptr);
+    return ag_entry_leave(
+        ag_held_free_end(&held, ag_app_free(dptr, stream, true, __builtin_return_address(0))));
 }
 
 /* --- pools --- */

@@ -8,6 +8,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/settings/caller.h"
+#include "policy/held.h"
 #include "policy/order/drain.h"
 
 #define NOTED(how, symbol, parameters, ...)               \
@@ -29,13 +30,13 @@
     }
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
-#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                      \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY) \
-            ag_drain_note_visible(how);                                          \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));                        \
+#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                              \
+    AG_ENTRY CUresult symbol parameters                                                  \
+    {                                                                                    \
+        AG_ENTER(symbol, __VA_ARGS__);                                                   \
+        if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY)         \
+            ag_drain_note_visible(how);                                                  \
+        return ag_entry_leave(ag_held_given_host(ag_cu.symbol(__VA_ARGS__), pp, bytes)); \
     }
 
 NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemAllocHost_v2, (void **pp, size_t bytes), pp, bytes)
@@ -43,8 +44,15 @@ NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemHostAlloc,
                       (void **pp, size_t bytes, unsigned int flags), pp, bytes, flags)
 NOTED(AG_VISIBLE_REGISTERED, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags), p,
       bytes, flags)
-NOTED(AG_VISIBLE_MANAGED, cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytes, unsigned int flags),
-      dptr, bytes, flags)
+
+AG_ENTRY CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
+{
+    AG_ENTER(cuMemAllocManaged, dptr, bytes, flags);
+    ag_drain_note_visible(AG_VISIBLE_MANAGED);
+    return ag_entry_leave(
+        ag_held_given(ag_cu.cuMemAllocManaged(dptr, bytes, flags), AG_HELD_MANAGED, dptr, bytes));
+}
+
 NOTED(AG_VISIBLE_MANAGED, cuLibraryGetManaged,
       (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name), dptr, bytes,
       library, name)

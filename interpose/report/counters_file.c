@@ -462,6 +462,34 @@ bool ag_record_begin_child(void)
     return !atomic_load(&is_shared);
 }
 
+/* Room first, as for the counters. The lock of the file is held by their own mapping. */
+static void *map_behind(int fd, size_t bytes)
+{
+    struct rlimit limit;
+    struct statvfs fs;
+    void *mapped;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < sizeof(ag_stats) + bytes ||
+        fstatvfs(fd, &fs) || (uint64_t)fs.f_bavail * fs.f_frsize / SHARE <= bytes ||
+        posix_fallocate(fd, sizeof(ag_stats), (off_t)bytes))
+        return NULL;
+    mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, sizeof(ag_stats));
+    if (mapped != MAP_FAILED)
+        return mapped;
+    (void)ftruncate(fd, sizeof(ag_stats));
+    return NULL;
+}
+
+void *ag_record_extend(size_t bytes)
+{
+    int fd = *file_path ? open(file_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC) : -1;
+    void *mapped = fd < 0 ? NULL : map_behind(fd, bytes);
+
+    if (fd >= 0)
+        close(fd);
+    return mapped;
+}
+
 bool ag_record_exists(void)
 {
     return *file_path != '\0';

@@ -57,6 +57,9 @@ void ag_record_begin(const char *setting);
 /* In a forked child: memory of its own in the place of the parent's file, all zero. False when
  * there is none, and the parent's counters must be left alone. */
 bool ag_record_begin_child(void);
+/* `bytes` more, all zero, in the file behind the counters; NULL where they lie in no file, or there
+ * is no room. Once for each file. */
+void *ag_record_extend(size_t bytes);
 /* Do the counters lie in a file? */
 bool ag_record_exists(void);
 /* At a normal end: nobody needs the file any more. Counting may go on, and a file be begun again.

@@ -403,7 +403,7 @@ static void json_warnings(struct ag_emitter *json, const struct view *view)
 }
 
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
-                    const struct ag_moment *moment)
+                    const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
     static const char *const groups[] = {"managed", "pressure", "async", "ipc", "api", "trace"};
     const struct view it = {text, stats, moment}, *view = &it;
@@ -425,6 +425,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     ag_render_replay_json(json, stats);
     ag_render_pools_json(json, stats);
     json_warnings(json, view);
+    ag_render_holders_json(json, holders);
     ag_emit_end(json);
     ag_text_add(text, "\n");
 }
@@ -622,7 +623,7 @@ static void text_title(const struct view *view)
 }
 
 void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
-                    const struct ag_moment *moment)
+                    const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
     const struct view it = {text, stats, moment}, *view = &it;
     char cached[32];
@@ -650,6 +651,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "async", "the program's own stream-ordered calls");
     text_group(view, "api", "control API");
     ag_render_marks_text(text, stats);
+    ag_render_holders_text(text, holders);
     text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);

@@ -7,6 +7,7 @@
 
 #include "interpose/base/text.h"
 #include "interpose/report/emitter.h"
+#include "interpose/report/holders/render_holders.h"
 #include "interpose/report/stats.h"
 
 /* When a report is made. */
@@ -16,12 +17,12 @@ struct ag_moment {
     bool alive; /* the process ran until then */
 };
 
-/* Text for people, several lines. */
+/* Text for people, several lines. holders: who held memory, or NULL. */
 void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
-                    const struct ag_moment *moment);
+                    const struct ag_moment *moment, const struct ag_holders_view *holders);
 /* One JSON object, as tools/allograft-stats.schema.json has it. */
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
-                    const struct ag_moment *moment);
+                    const struct ag_moment *moment, const struct ag_holders_view *holders);
 /* The counters of a group as members of the object that is open. */
 void ag_render_group_json(struct ag_emitter *json, const struct ag_stats *stats, const char *group);
 /* The same as an object `key` of its own, on a line of its own. */

@@ -19,6 +19,8 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/counters_file.h"
 #include "interpose/report/deliver.h"
+#include "interpose/report/holders/holders.h"
+#include "interpose/report/holders/own_names.h"
 #include "interpose/report/live.h"
 #include "interpose/report/render.h"
 #include "interpose/report/stats.h"
@@ -196,14 +198,17 @@ static int render_and_deliver(const char *where, const char *path, bool exclusiv
                               size_t capacity)
 {
     const struct ag_moment moment = {ag_clock_ns(), ag_clock_ticks(), true};
+    const struct ag_holders_view view = {.holders = ag_holders_complete_now(),
+                                         .names = ag_own_names,
+                                         .is_running = !*ag_stats.head.ended_by};
     struct ag_text text = {0};
     size_t length = strlen(where);
     int result;
 
     if (length > 5 && !strcmp(where + length - 5, ".json"))
-        ag_render_json(&text, &ag_stats, &moment);
+        ag_render_json(&text, &ag_stats, &moment, &view);
     else
-        ag_render_text(&text, &ag_stats, &moment);
+        ag_render_text(&text, &ag_stats, &moment, &view);
     if (text.truncated) {
         result = -ENOMEM;
         snprintf(why, capacity, "no memory for the whole report");

@@ -11,7 +11,6 @@
 #endif
 #include "interpose/settings/caller.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
@@ -23,6 +22,7 @@
 
 #include "interpose/base/arena.h"
 #include "interpose/base/hash.h"
+#include "interpose/base/loaded.h"
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/settings/rules.h"
 
@@ -69,49 +69,12 @@ static enum ag_caller classify(const char *name)
 
 /* --- the loader --- */
 
-/* As glibc's struct dl_find_object, which older headers do not have, begins; with room for the
- * rest. */
-struct object {
-    unsigned long long flags;
-    void *begins, *ends;
-    struct link_map *map;
-    void *rest[16];
-};
-
-typedef int find_function(const void *address, struct object *ret_object);
-
-#define NOT_ASKED 0u
-#define HAS_NONE  1u
-static _Atomic uintptr_t finder = NOT_ASKED; /* else it is the function */
-
-static find_function *find_object(void)
-{
-    uintptr_t found = atomic_load_explicit(&finder, memory_order_relaxed);
-
-    if (found == NOT_ASKED) {
-        found = (uintptr_t)ag_real_dlsym(RTLD_DEFAULT, "_dl_find_object");
-        found = found ? found : HAS_NONE;
-        atomic_store_explicit(&finder, found, memory_order_relaxed);
-    }
-    return found == HAS_NONE ? NULL : (find_function *)found;
-}
-
-void ag_caller_without_find_object(void)
-{
-    atomic_store_explicit(&finder, HAS_NONE, memory_order_relaxed);
-}
-
 /* What is loaded there; NULL for nothing. */
 static const struct link_map *map_of(const void *address)
 {
-    find_function *object_at = find_object();
-    struct link_map *map = NULL;
-    struct object object;
-    Dl_info info;
+    struct ag_loaded loaded;
 
-    if (object_at)
-        return object_at(address, &object) ? NULL : object.map;
-    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+    return ag_loaded_find(address, &loaded) ? loaded.map : NULL;
 }
 
 /* Is it loaded for good? What the program was started with is first in the list, which nothing is
@@ -127,20 +90,12 @@ static bool stays(const struct link_map *map)
     return loader && at == map;
 }
 
-static int take_changes(struct dl_phdr_info *info, size_t size, void *changes)
-{
-    (void)size;
-    *(uint64_t *)changes = info->dlpi_adds + info->dlpi_subs;
-    return 1; /* the count is the same for all */
-}
-
 /* Have libraries come or gone since it was asked last? Then nothing is known any more. */
 static bool has_changed(void)
 {
     static _Atomic uint64_t last;
-    uint64_t now = 0;
+    uint64_t now = ag_loaded_changes();
 
-    (void)dl_iterate_phdr(take_changes, &now);
     if (now == atomic_load_explicit(&last, memory_order_acquire))
         return false;
     for (unsigned i = 0; i < KNOWN; i++)
@@ -163,17 +118,17 @@ static bool is_named(const struct link_map *map, const struct module *module)
 static bool still_holds(const void *address, uint64_t found, const _Atomic uint64_t *entry)
 {
     uint64_t place = found >> KIND_BITS & ((1u << PLACE_BITS) - 1);
-    find_function *object_at = find_object();
-    struct object object;
+    const struct link_map *map;
 
     if (found & STAYS)
         return true;
-    if (!object_at) /* read again: another thread may have seen the change first, and forgotten */
+    /* Read again: another thread may have seen the change first, and forgotten. */
+    if (!ag_loaded_is_lock_free())
         return !has_changed() && atomic_load_explicit(entry, memory_order_relaxed) == found;
-    if (object_at(address, &object))
+    map = map_of(address);
+    if (!map)
         return !place;
-    return place &&
-           is_named(object.map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
+    return place && is_named(map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
 }
 
 /* The file name of the module; false when the address is in none. */

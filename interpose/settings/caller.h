@@ -17,7 +17,4 @@ enum ag_caller ag_caller_of(const void *address);
  * than are kept. Valid until the process ends. As fast as ag_caller_of(). */
 const char *ag_caller_module(const void *address);
 
-/* Goes about it as under a glibc before 2.35 from now on: for tests. */
-void ag_caller_without_find_object(void);
-
 #endif

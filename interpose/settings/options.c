@@ -136,6 +136,12 @@ static int parse_COUNT(const char *value, const char *allowed, uint32_t *ret, st
     return 0;
 }
 
+static int parse_FRAMES(const char *value, const char *allowed, uint32_t *ret, struct reason *why)
+{
+    *ret = 0;
+    return ag_text_same(value, "off") ? 0 : parse_COUNT(value, strchr(allowed, '|') + 1, ret, why);
+}
+
 static int parse_BYTES(const char *value, const char *allowed, uint64_t *ret, struct reason *why)
 {
     (void)why;

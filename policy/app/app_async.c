@@ -18,6 +18,7 @@
 #include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/held.h"
 #include "policy/ledger.h"
 #include "policy/order/capture.h"
 #include "policy/pressure.h"
@@ -135,6 +136,8 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
 {
     if (result != CUDA_SUCCESS) {
         ag_stats_app_pool(row, AG_APP_FAILED, 1);
+        if (ag_holders_on())
+            ag_held_note(result, AG_HELD_POOL, 0, request->bytes, device_of_row(row));
         if (request->began)
             trace(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
     } else if (is_captured(request->stream, request->per_thread)) {
@@ -143,6 +146,9 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
         (void)ag_helper_start(); /* asks at the end how much was used */
         ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
         ag_stats_app_pool(row, AG_APP_BYTES, request->bytes);
+        if (ag_holders_on())
+            ag_held_note(result, AG_HELD_POOL, *request->ret_address, request->bytes,
+                         device_of_row(row));
         if (request->began)
             trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
     }
@@ -244,6 +250,8 @@ static bool redirected(const struct request *request)
         return false;
     }
     ag_stats_rule_hit(rule, request->bytes);
+    if (ag_holders_on())
+        ag_held_note(CUDA_SUCCESS, AG_HELD_POOL, *request->ret_address, request->bytes, device);
     if (request->began)
         trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
     return true;

@@ -21,13 +21,16 @@ static bool read_report(const char *text, size_t length, struct process *process
     bool good;
 
     *process = (struct process){.stats = process_new_stats(), .is_plain = true};
-    FUZZ_CHECK(process->stats);
-    good = stats_from_json(text, length, process->stats, &process->moment, why, sizeof(why));
+    process->holders = process_new_holders();
+    FUZZ_CHECK(process->stats && process->holders);
+    good = stats_from_json(text, length, process, why, sizeof(why));
     FUZZ_CHECK(good == !*why);
     if (good)
         process_make_texts_safe(process->stats);
     else
         process_finish(process);
+    if (good)
+        process_make_holders_safe(process->holders);
     return good;
 }
 
@@ -43,10 +46,15 @@ static void check_again(const struct process *process)
     struct ag_text first = {0}, second = {0};
     struct process again;
 
-    ag_render_json(&first, process->stats, &process->moment);
+    const struct ag_holders_view view = {.holders =
+                                             *process->holders->magic ? process->holders : NULL};
+    struct ag_holders_view view_again = {.holders = NULL};
+
+    ag_render_json(&first, process->stats, &process->moment, &view);
     check_text(&first);
     if (read_report(first.data, first.length, &again)) { /* sums may be too large to be read */
-        ag_render_json(&second, again.stats, &again.moment);
+        view_again.holders = *again.holders->magic ? again.holders : NULL;
+        ag_render_json(&second, again.stats, &again.moment, &view_again);
         FUZZ_CHECK(!strcmp(first.data, second.data));
         process_finish(&again);
     }

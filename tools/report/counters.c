@@ -44,13 +44,40 @@ const char *counters_read(int fd, struct ag_stats *stats)
     if (head->layout != AG_STATS_LAYOUT || head->bytes != sizeof(*stats) ||
         head->fingerprint != ag_stats_fingerprint())
         return process_of_other_build;
-    if (st.st_size > (off_t)sizeof(*stats))
+    if (st.st_size > (off_t)sizeof(*stats) &&
+        st.st_size != (off_t)(sizeof(*stats) + sizeof(struct ag_holders)))
         return "is longer than its counters: something else wrote to it";
     if (st.st_size < (off_t)sizeof(*stats) || !read_all(fd, stats))
         return process_cut_short;
     if (head->pid <= 0)
         return "is damaged: it names no process";
     return NULL;
+}
+
+#define TRIES 5u /* its process may add to it meanwhile */
+
+static bool read_holders(int fd, struct ag_holders *ret)
+{
+    size_t done = 0;
+    ssize_t n = 1;
+
+    while (done < sizeof(*ret) && n > 0) {
+        n = pread(fd, (char *)ret + done, sizeof(*ret) - done,
+                  (off_t)(sizeof(struct ag_stats) + done));
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return done == sizeof(*ret) && ag_holders_are_sound(ret);
+}
+
+bool counters_read_holders(int fd, struct ag_holders *ret)
+{
+    bool good = false;
+
+    for (unsigned i = 0; i < TRIES && !good; i++)
+        good = read_holders(fd, ret);
+    if (good)
+        ag_holders_complete(ret);
+    return good;
 }
 
 /* Do the counters' times come from this machine since it booted? */

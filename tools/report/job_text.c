@@ -104,7 +104,7 @@ void job_render_text(struct ag_text *text, const struct job *job)
     add_table(text, job);
     ag_text_add(text, "  all together (devices of one model share a row; a peak is the sum of the "
                       "processes' peaks)\n");
-    ag_render_text(&sum, job->total.stats, &job->total.moment);
+    ag_render_text(&sum, job->total.stats, &job->total.moment, NULL);
     rest = sum.data ? strchr(sum.data, '\n') : NULL; /* skips the title */
     ag_text_add(text, "%s", rest ? rest + 1 : "");
     text->truncated |= sum.truncated;
@@ -169,7 +169,7 @@ void job_render_json(struct ag_text *text, const struct job *job)
     ag_emit_end(&json);
     ag_emit_line(&json, 0);
     ag_emit_key(&json, "total");
-    ag_render_json(text, job->total.stats, &job->total.moment);
+    ag_render_json(text, job->total.stats, &job->total.moment, NULL);
     ag_emit_end(&json);
     ag_text_add(text, "\n");
 }

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LARGEST_REPORT (16u << 20) /* bytes; a report has some thousand */
+#define LARGEST_REPORT (256u << 20) /* bytes; a report has some thousand, or 2 KiB per stack */
 
 /* ---- texts that are safe to show ----------------------------------------------------------- */
 
@@ -61,6 +61,13 @@ void process_make_texts_safe(struct ag_stats *stats)
         make_byte_printable(head->settings, i);
 }
 
+/* NULs end texts, and stay. */
+void process_make_holders_safe(struct ag_holders *holders)
+{
+    for (uint32_t i = 0; i < holders->n_text; i++)
+        make_byte_printable(holders->text, i);
+}
+
 /* ---- files --------------------------------------------------------------------------------- */
 
 /* The file's text with a NUL behind it, to be freed; or NULL. */
@@ -84,6 +91,13 @@ static char *read_text(int fd, size_t size)
     return NULL;
 }
 
+/* The process took no stacks. */
+static void drop_holders(struct process *process)
+{
+    (void)munmap(process->holders, sizeof(*process->holders));
+    process->holders = NULL;
+}
+
 static const char *read_json(int fd, size_t size, struct process *process)
 {
     static char why[256];
@@ -96,7 +110,10 @@ static const char *read_json(int fd, size_t size, struct process *process)
     if (!text)
         return "cannot be read";
     process->is_plain = true;
-    good = stats_from_json(text, size, process->stats, &process->moment, why, sizeof(why));
+    process->holders = process_new_holders();
+    good = stats_from_json(text, size, process, why, sizeof(why));
+    if (process->holders && !*process->holders->magic)
+        drop_holders(process);
     free(text);
     process_make_printable(why, sizeof(why));
     return good ? NULL : why;
@@ -110,6 +127,18 @@ static bool looks_like_json(int fd)
 
     text[n > 0 ? n : 0] = '\0';
     return text[strspn(text, " \t\r\n")] == '{';
+}
+
+/* Most processes take no stacks. */
+static void read_holders(int fd, struct process *process)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) || st.st_size == (off_t)sizeof(*process->stats))
+        return;
+    process->holders = process_new_holders();
+    if (process->holders && !counters_read_holders(fd, process->holders))
+        drop_holders(process);
 }
 
 static const char *read_into(int fd, int folder, const char *path, struct process *process)
@@ -126,15 +155,25 @@ static const char *read_into(int fd, int folder, const char *path, struct proces
         return fault;
     process->state = counters_state(&process->stats->head, folder, path);
     process->moment = counters_moment(process->stats, process->state);
+    read_holders(fd, process);
     return NULL;
+}
+
+static void *new_pages(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return pages == MAP_FAILED ? NULL : pages;
 }
 
 struct ag_stats *process_new_stats(void)
 {
-    void *stats = mmap(NULL, sizeof(struct ag_stats), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return new_pages(sizeof(struct ag_stats));
+}
 
-    return stats == MAP_FAILED ? NULL : stats;
+struct ag_holders *process_new_holders(void)
+{
+    return new_pages(sizeof(struct ag_holders));
 }
 
 const char *process_read(int folder, const char *path, struct process *ret)
@@ -154,6 +193,8 @@ const char *process_read(int folder, const char *path, struct process *ret)
         return fault;
     }
     process_make_texts_safe(process.stats);
+    if (process.holders)
+        process_make_holders_safe(process.holders);
     *ret = process;
     return NULL;
 }
@@ -187,6 +228,8 @@ void process_finish(struct process *process)
 {
     if (process->stats)
         (void)munmap(process->stats, sizeof(*process->stats));
+    if (process->holders)
+        drop_holders(process);
     process->stats = NULL;
 }
 

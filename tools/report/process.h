@@ -11,7 +11,8 @@
 #include "interpose/report/stats.h"
 
 struct process {
-    struct ag_stats *stats; /* ours; its texts hold no control characters */
+    struct ag_holders *holders; /* who held memory; ours; NULL: not known */
+    struct ag_stats *stats;     /* ours; its texts hold no control characters */
     struct ag_moment moment;
     enum ag_record_state state; /* if read from a file of counters */
     bool is_plain;              /* see process_make_plain() */
@@ -20,6 +21,8 @@ struct process {
 /* Counters that are all zero, in pages that cost no memory until they are touched. NULL when memory
  * runs out. */
 struct ag_stats *process_new_stats(void);
+/* Likewise of who held memory. */
+struct ag_holders *process_new_holders(void);
 /* Reads the counters or the JSON report at `path` in `folder` (AT_FDCWD for any path). Returns
  * NULL, or the fault as a static string; *ret is then untouched. */
 const char *process_read(int folder, const char *path, struct process *ret);
@@ -51,11 +54,14 @@ static inline const struct ag_place_stats *process_place(const struct process *p
 /* Replace control characters by '?': texts of a file must not control the terminal. */
 void process_make_printable(char *text, size_t capacity);
 void process_make_texts_safe(struct ag_stats *stats);
+void process_make_holders_safe(struct ag_holders *holders);
 
 /* ---- counters.c ---------------------------------------------------------------------------- */
 
 /* Reads a file of counters. Returns NULL, or the fault. */
 const char *counters_read(int fd, struct ag_stats *stats);
+/* Who held memory: false if the file does not tell. */
+bool counters_read_holders(int fd, struct ag_holders *ret);
 /* Is the process running, dead, or on another machine or in another container? The counters were
  * read at `path` in `folder`. */
 enum ag_record_state counters_state(const struct ag_stats_head *head, int folder, const char *path);
@@ -64,10 +70,11 @@ struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state st
 
 /* ---- stats_json.c -------------------------------------------------------------------------- */
 
-/* Parses a report (tools/allograft-stats.schema.json) into counters that are all zero; they are
- * then plain. Fields that this build does not know are ignored. False, with the reason in `why`, if
- * it is not a report. */
-bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
-                     struct ag_moment *ret_moment, char *why, size_t why_size);
+/* Parses a report (tools/allograft-stats.schema.json) into the process, whose counters are all
+ * zero; they are then plain. Who held memory goes to its holders, if it has any, all zero, too.
+ * Fields that this build does not know are ignored. False, with the reason in `why`, if it is not a
+ * report. */
+bool stats_from_json(const char *text, size_t length, struct process *process, char *why,
+                     size_t why_size);
 
 #endif

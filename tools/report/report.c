@@ -15,6 +15,7 @@
 
 #include "tools/base/folder.h"
 #include "tools/base/output.h"
+#include "tools/report/holders_view.h"
 #include "tools/report/job.h"
 #include "tools/report/report_list.h"
 
@@ -35,9 +36,20 @@ struct options {
  * written. */
 static void render_text(struct ag_text *text, const struct process *process)
 {
-    ag_render_text(text, process->stats, &process->moment);
+    struct ag_holders_view view = holders_view(process);
+
+    ag_render_text(text, process->stats, &process->moment, &view);
+    holders_view_finish(&view);
     if (process->is_plain)
         overview_text(text, process, (double)process_elapsed_ns(process));
+}
+
+static void render_json(struct ag_text *text, const struct process *process)
+{
+    struct ag_holders_view view = holders_view(process);
+
+    ag_render_json(text, process->stats, &process->moment, &view);
+    holders_view_finish(&view);
 }
 
 /* Adds the report of the file `name` in `folder` to `text`, or to the job if that is to be shown.
@@ -68,7 +80,7 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
     if (options->html.path || options->n_what > 1)
         return job_add(&options->job, &process) ? STATUS_OK : STATUS_FAILED;
     if (options->json)
-        ag_render_json(text, process.stats, &process.moment);
+        render_json(text, &process);
     else
         render_text(text, &process);
     process_finish(&process);

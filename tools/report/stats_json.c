@@ -7,10 +7,10 @@
 
 #ifndef HAVE_JANSSON
 
-bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
-                     struct ag_moment *ret_moment, char *why, size_t why_size)
+bool stats_from_json(const char *text, size_t length, struct process *process, char *why,
+                     size_t why_size)
 {
-    (void)text, (void)length, (void)stats, (void)ret_moment;
+    (void)text, (void)length, (void)process;
     snprintf(why, why_size,
              "is a JSON report, which this build cannot read: it was built without jansson "
              "(libjansson-dev)");
@@ -430,10 +430,177 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     reader->stats->cached_peak = number(reader, part(reader, root, "cache"), "peak_bytes");
 }
 
-bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
-                     struct ag_moment *ret_moment, char *why, size_t why_size)
+/* ---- who held memory ----------------------------------------------------------------------- */
+
+/* Where the copy of the text stands; 0 when there is no room. `n` bytes with its NUL. */
+static uint32_t add_text(struct ag_holders *holders, const char *text, size_t n)
 {
-    struct reader reader = {.stats = stats, .why = why, .why_size = why_size};
+    uint32_t at = holders->n_text;
+
+    if (n > AG_HOLDERS_TEXT - at)
+        return 0;
+    memcpy(holders->text + at, text, n);
+    holders->n_text = at + (uint32_t)n;
+    return at;
+}
+
+static void read_modules(struct reader *reader, const json_t *root, struct ag_holders *holders)
+{
+    const json_t *modules = list(reader, root, "modules"), *row;
+    size_t i;
+
+    json_array_foreach(modules, i, row)
+    {
+        const char *path = text_of(reader, row, "path"), *id = text_of(reader, row, "build_id");
+
+        if (i + 1 >= AG_HOLDERS_MODULES)
+            break;
+        holders->modules[i + 1] = (struct ag_held_module){
+            .base = number(reader, row, "base"),
+            .path = add_text(holders, path, strlen(path) + 1),
+            .build_id = *id ? add_text(holders, id, strlen(id) + 1) : 0,
+        };
+        holders->n_modules = (uint32_t)i + 2;
+    }
+}
+
+static uint64_t read_frame(struct reader *reader, const json_t *frame, struct ag_holders *holders)
+{
+    const char *function = text_of(reader, frame, "function"), *file;
+    uint64_t module = number(reader, frame, "module");
+    uint32_t text;
+
+    if (!json_object_get(frame, "function")) {
+        if (module >= holders->n_modules)
+            fault(reader, "module", "is not in the list");
+        return module << 48 | (number(reader, frame, "offset") & ((1ull << 48) - 1));
+    }
+    file = text_of(reader, frame, "file");
+    text = add_text(holders, function, strlen(function) + 1);
+    if (!add_text(holders, file, strlen(file) + 1) || !text)
+        fault(reader, "function", "has no room");
+    return ag_frame_python(text, (uint32_t)number(reader, frame, "line"));
+}
+
+static void read_held(struct reader *reader, const json_t *row, const char *key,
+                      struct ag_held *ret)
+{
+    const json_t *held = part(reader, row, key), *blocks = json_object_get(held, "blocks");
+    double n = json_is_number(blocks) ? json_number_value(blocks) : 0;
+
+    if (n < 0 || n > 1e15)
+        fault(reader, "blocks", "is not a count");
+    else
+        ret->blocks = (uint64_t)(n * AG_HOLDERS_ONE + .5);
+    ret->bytes = number(reader, held, "bytes");
+}
+
+static int word_of(struct reader *reader, const json_t *row, const char *key)
+{
+    const char *word = text_of(reader, row, key);
+
+    for (int i = 0; i < AG_N_HELD_KINDS; i++) {
+        if (!strcmp(word, ag_held_names[i]))
+            return i;
+    }
+    fault(reader, key, "is no kind of memory");
+    return 0;
+}
+
+static void read_frames(struct reader *reader, const json_t *row, struct ag_holders *holders,
+                        struct ag_held_stack *stack)
+{
+    const json_t *frames = list(reader, row, "frames"), *frame;
+    size_t i;
+
+    stack->first = holders->n_frames;
+    json_array_foreach(frames, i, frame)
+    {
+        if (i >= 2 * AG_HOLDERS_MOST || holders->n_frames >= AG_HOLDERS_FRAMES)
+            break;
+        holders->frames[holders->n_frames++] = read_frame(reader, frame, holders);
+    }
+    stack->n = holders->n_frames - stack->first;
+}
+
+static void read_stacks(struct reader *reader, const json_t *root, struct ag_holders *holders)
+{
+    static const char *const keys[AG_N_HELD_WHEN] = {"live", "ever", "peak", "ended", "failed"};
+    const json_t *stacks = list(reader, root, "stacks"), *row;
+    size_t i;
+
+    json_array_foreach(stacks, i, row)
+    {
+        struct ag_held_stack *stack = &holders->stacks[i];
+
+        if (i >= AG_HOLDERS_STACKS)
+            break;
+        stack->kind = (uint8_t)word_of(reader, row, "kind");
+        stack->device = (int16_t)small_number(reader, row, "device", -1);
+        stack->is_cut = truth(reader, row, "cut");
+        for (unsigned when = 0; when < AG_N_HELD_WHEN; when++)
+            read_held(reader, row, keys[when], &stack->held[when]);
+        read_frames(reader, row, holders, stack);
+        holders->n_stacks = (uint32_t)i + 1;
+    }
+}
+
+static void read_peaks(struct reader *reader, const json_t *root, struct ag_holders *holders)
+{
+    const json_t *peaks = list(reader, root, "peaks"), *row;
+    size_t i;
+
+    json_array_foreach(peaks, i, row)
+    {
+        int kind = word_of(reader, row, "memory");
+        struct ag_held_group *group = &holders->groups[ag_held_group(
+            (enum ag_held_kind)kind, small_number(reader, row, "device", 0))];
+
+        group->live = number(reader, row, "live_bytes");
+        group->most = number(reader, row, "most_bytes");
+        group->at_peak = number(reader, row, "peak_bytes");
+    }
+}
+
+static void read_failure(struct reader *reader, const json_t *failure, struct ag_held_failure *ret)
+{
+    const json_t *device = json_object_get(failure, "device");
+
+    if (!failure)
+        return;
+    ret->n = number(reader, failure, "times");
+    ret->bytes = number(reader, failure, "bytes");
+    ret->kind = (uint8_t)word_of(reader, failure, "kind");
+    ret->device = (int16_t)json_integer_value(device);
+    ret->free_bytes = number(reader, failure, "free_bytes");
+    ret->total_bytes = number(reader, failure, "total_bytes");
+    ret->cached_bytes = number(reader, failure, "cached_bytes");
+    ret->pool_reserved = number(reader, failure, "pool_reserved_bytes");
+    ret->pool_used = number(reader, failure, "pool_used_bytes");
+}
+
+static void read_holders(struct reader *reader, const json_t *root, struct ag_holders *holders)
+{
+    if (!root)
+        return;
+    memcpy(holders->magic, AG_HOLDERS_MAGIC, sizeof(AG_HOLDERS_MAGIC));
+    holders->bytes = sizeof(*holders);
+    holders->n_text = holders->n_modules = 1;
+    holders->most_frames = (uint32_t)small_number(reader, root, "most_frames", 0);
+    holders->sample_bytes = number(reader, root, "sample_bytes");
+    holders->lost = number(reader, root, "without_stack");
+    read_peaks(reader, root, holders);
+    read_failure(reader, part(reader, root, "failure"), &holders->failure);
+    read_modules(reader, root, holders);
+    read_stacks(reader, root, holders);
+    if (!reader->bad && !ag_holders_are_sound(holders))
+        fault(reader, "holders", "are damaged");
+}
+
+bool stats_from_json(const char *text, size_t length, struct process *process, char *why,
+                     size_t why_size)
+{
+    struct reader reader = {.stats = process->stats, .why = why, .why_size = why_size};
     json_error_t error;
     json_t *root = json_loadb(text, length, 0, &error);
 
@@ -442,7 +609,9 @@ bool stats_from_json(const char *text, size_t length, struct ag_stats *stats,
                  error.column, error.text);
         return false;
     }
-    read_report(&reader, root, ret_moment);
+    read_report(&reader, root, &process->moment);
+    if (!reader.bad && process->holders)
+        read_holders(&reader, part(&reader, root, "holders"), process->holders);
     json_decref(root);
     return !reader.bad;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tools/base/folder.h"
+#include "tools/holders/holders.h"
 #include "tools/top/metrics.h"
 #include "tools/top/top.h"
 
@@ -19,6 +20,7 @@ struct options {
     bool once, json, clean, has_interval;
     double interval;
     const char *folder, *prometheus;
+    const char *holders; /* the process to show, or NULL */
 };
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -153,6 +155,8 @@ static int take_words(const struct command_line *line, struct options *options)
         options->clean |= given->option == OPTION_top_clean;
         if (given->option == OPTION_top_prometheus)
             options->prometheus = given->value;
+        if (given->option == OPTION_top_holders)
+            options->holders = given->value;
         if (given->option == OPTION_top_interval && take_interval(given->value, options))
             return STATUS_USAGE;
     }
@@ -189,6 +193,8 @@ int command_top(const struct command_line *line)
         return STATUS_USAGE;
     if (options.prometheus)
         return export_metrics(&options);
+    if (options.holders)
+        return holders_show(options.holders);
     if (open_folder(&options, &folder))
         return STATUS_FAILED;
     if (options.once || !screen_begin()) {

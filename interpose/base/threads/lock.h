@@ -30,6 +30,9 @@ enum ag_lock_rank {
     AG_RANK_MARKS,      /* streams with a name that NVTX gave */
     AG_RANK_INTERN,     /* bytes of signatures */
     AG_RANK_STAGING,    /* slots of a ring */
+    AG_RANK_HELD,       /* one shard of who holds which block */
+    AG_RANK_STACKS,     /* stacks, texts and modules that are new */
+    AG_RANK_PYTHON,     /* what was found of the interpreter */
     AG_RANK_ARENA,      /* free list of fixed-size objects */
 };
 

@@ -5,12 +5,8 @@
 #endif
 #include "interpose/report/trace/trace.h"
 #include "interpose/base/hash.h"
+#include "interpose/base/loaded.h"
 
-#include <dlfcn.h>
-#include <elf.h>
-#include <errno.h>
-#include <link.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -102,61 +98,18 @@ static uint32_t number_of(uint32_t space, uint32_t number, uint64_t base, const 
 
 /* --- modules --- */
 
-/* The build-id in the notes of the program headers that lie in memory, as digits; 0 when there is
- * none. What is read was mapped by the loader: the first page of the file, and its PT_NOTE
- * segments. */
-static size_t build_id(const char *base, uint64_t load, char *digits, size_t capacity)
-{
-    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)(const void *)base;
-    const ElfW(Phdr) * program;
-
-    if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-        header->e_phoff + (uint64_t)header->e_phnum * sizeof(*program) > 4096)
-        return 0;
-    program = (const ElfW(Phdr) *)(const void *)(base + header->e_phoff);
-    for (unsigned i = 0; i < header->e_phnum; i++) {
-        const char *at = (const char *)(uintptr_t)(load + program[i].p_vaddr);
-        const char *end = at + program[i].p_memsz;
-
-        while (program[i].p_type == PT_NOTE && end - at > (ptrdiff_t)sizeof(ElfW(Nhdr))) {
-            const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)(const void *)at;
-            const unsigned char *id = (const unsigned char *)at + sizeof(*note) + 4;
-            size_t n = note->n_descsz;
-
-            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && 2 * n < capacity) {
-                for (size_t j = 0; j < n; j++)
-                    snprintf(digits + 2 * j, 3, "%02x", id[j]);
-                return 2 * n;
-            }
-            at += sizeof(*note) + ((note->n_namesz + 3) & ~3u) + ((n + 3) & ~(size_t)3);
-        }
-    }
-    return 0;
-}
-
 /* Of the module that the address lies in: its caller has not returned, so it is still there. */
 static uint32_t look_up(uint64_t address)
 {
-    char text[MOST_PATH + 96], name[MOST_PATH];
-    struct link_map *map = NULL;
-    const char *path;
+    char text[MOST_PATH + 96];
+    struct ag_loaded loaded;
     size_t length, digits;
-    Dl_info info;
 
-    if (!dladdr1((const void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+    if (!ag_loaded_find((const void *)(uintptr_t)address, &loaded))
         return 0;
-    path = map->l_name;
-    if (!*path) { /* the program itself */
-        ssize_t n = readlink("/proc/self/exe", name, sizeof(name) - 1);
-
-        name[n > 0 ? n : 0] = '\0';
-        path = n > 0 ? name : program_invocation_name;
-    }
-    length = strnlen(path, MOST_PATH - 1);
-    memcpy(text, path, length);
-    text[length] = '\0';
-    digits = build_id(info.dli_fbase, map->l_addr, text + length + 1, sizeof(text) - length - 1);
-    return number_of(AG_TRACE_TEXT_MODULE, OWN_NUMBER, (uint64_t)(uintptr_t)info.dli_fbase, text,
+    length = ag_loaded_path(&loaded, text, MOST_PATH);
+    digits = ag_loaded_build_id(&loaded, text + length + 1, sizeof(text) - length - 1);
+    return number_of(AG_TRACE_TEXT_MODULE, OWN_NUMBER, (uint64_t)(uintptr_t)loaded.base, text,
                      digits ? length + 1 + digits : length);
 }
 

@@ -8,13 +8,13 @@
 
 /* The report of what was counted, as text or JSON; memory of the function. */
 static const char *report(void (*render)(struct ag_text *, const struct ag_stats *,
-                                         const struct ag_moment *))
+                                         const struct ag_moment *, const struct ag_holders_view *))
 {
     static const struct ag_moment moment = {.alive = true};
     static char copy[40000];
     struct ag_text text = {0};
 
-    render(&text, &ag_stats, &moment);
+    render(&text, &ag_stats, &moment, NULL);
     CHECK(text.length < sizeof(copy));
     memcpy(copy, text.data, text.length + 1);
     ag_text_finish(&text);

@@ -3,6 +3,8 @@
  * caller_module.c was built into; with argv[2], all of it as under a glibc before 2.35. */
 #include "interpose/settings/caller.h"
 
+#include "interpose/base/loaded.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -180,7 +182,7 @@ int main(int argc, char **argv)
 {
     CHECK((argc == 2 || argc == 3) && mkdtemp(folder));
     if (argc == 3)
-        ag_caller_without_find_object();
+        ag_loaded_without_find_object();
     read_module(argv[1]);
     knows_modules();
     keeps_addresses_apart();

@@ -195,8 +195,8 @@ static void words_follow_the_enumerations(void)
 /* No enumeration or switch of the list was forgotten above. */
 static void every_word_is_expected(void)
 {
-    static const char *const others[] = {"SIZE",    "TEXT",  "PATH", "RULES",
-                                         "STREAMS", "COUNT", "BYTES"};
+    static const char *const others[] = {"SIZE",    "TEXT",  "PATH",  "RULES",
+                                         "STREAMS", "COUNT", "BYTES", "FRAMES"};
 
     for (size_t i = 0; i < ag_options_count(); i++) {
         bool met = false;
@@ -245,7 +245,8 @@ static void refuses_bad_values(void)
     for (size_t i = 0; i < ag_options_count(); i++) {
         const struct ag_option_info *info = ag_option_info(i);
         bool is_text = !strcmp(info->type, "TEXT"), is_size = !strcmp(info->type, "SIZE");
-        bool is_count = !strcmp(info->type, "COUNT");
+        bool is_count = !strcmp(info->type, "COUNT") || !strcmp(info->type, "FRAMES") ||
+                        i == AG_OPTION_STACKS_SAMPLE;
 
         if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH") ||
             !strcmp(info->type, "STREAMS"))
@@ -426,6 +427,27 @@ static void refuses_bad_streams(void)
         "%s", why);
     CHECK(read_these(&options, "ALLOGRAFT_GRAPH=all,x", NULL) == -EINVAL && n_told == 1 &&
           !options.graph.n);
+}
+
+static void reads_frames(void)
+{
+    static const char *const bad[] = {"0", "65", "-1", "16 ", "on", "16KiB", ""};
+    struct ag_options options;
+    char why[300];
+
+    CHECK(read_these(&options, NULL, NULL) == 0);
+    CHECK(options.stacks == 0 && options.stacks_sample == 0);
+    CHECK(read_these(&options, "ALLOGRAFT_STACKS=1", "ALLOGRAFT_STACKS_SAMPLE=512KiB") == 0);
+    CHECK(options.stacks == 1 && options.stacks_sample == 512 << 10);
+    CHECK(read_these(&options, "ALLOGRAFT_STACKS=64", NULL) == 0);
+    CHECK(options.stacks == 64);
+    CHECK(read_these(&options, "ALLOGRAFT_STACKS=Off", NULL) == 0);
+    CHECK(options.stacks == 0);
+    for (size_t i = 0; i < N_OF(bad); i++) {
+        CHECK(ag_option_check("ALLOGRAFT_STACKS", bad[i], why, sizeof(why)) == -EINVAL);
+        CHECK_SAID(strstr(why, "off|1..64"), "%s", why);
+    }
+    CHECK(ag_option_check("ALLOGRAFT_STACKS_SAMPLE", "2GiB", why, sizeof(why)) == -EINVAL);
 }
 
 static void reads_iterations(void)
@@ -800,6 +822,7 @@ int main(void)
     reads_ranges();
     reads_streams();
     refuses_bad_streams();
+    reads_frames();
     reads_iterations();
     knows_who_may_replay();
     knows_who_may_watch_launches();

@@ -1,0 +1,50 @@
+/* What is loaded where: the program and its libraries, as the loader has them. */
+#ifndef AG_BASE_LOADED_H
+#define AG_BASE_LOADED_H
+
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ag_loaded {
+    const struct link_map *map;
+    const char *base; /* where its first segment is mapped */
+};
+
+/* What lies at `address`; false for nothing. Since glibc 2.35 without a lock, in some 10 ns. */
+bool ag_loaded_find(const void *address, struct ag_loaded *ret);
+/* Does it take no lock? */
+bool ag_loaded_is_lock_free(void);
+/* A number that differs whenever a library was loaded or unloaded meanwhile. Under a lock of the
+ * loader's that is held briefly. */
+uint64_t ag_loaded_changes(void);
+
+/* Its first program header of that type (PT_...), or NULL. */
+const ElfW(Phdr) * ag_loaded_header(const struct ag_loaded *loaded, uint32_t type);
+/* Its file, with a NUL, cut to capacity; how long it is. */
+size_t ag_loaded_path(const struct ag_loaded *loaded, char *path, size_t capacity);
+/* Its build-id as hexadecimal digits, with a NUL; how many, 0 without one that fits. */
+size_t ag_loaded_build_id(const struct ag_loaded *loaded, char *digits, size_t capacity);
+/* The function of its dynamic symbols that contains `address`, or NULL: memory of the library's. A
+ * slow search. */
+const char *ag_loaded_function(const struct ag_loaded *loaded, const void *address);
+
+/* The symbols that a library exports. */
+struct ag_exports {
+    uintptr_t load; /* what their values are relative to */
+    const ElfW(Sym) * symbols;
+    const char *names;
+    const uint32_t *hashes;
+};
+
+/* Those of the first library, in the loader's order, that exports `name`. Unlike dlsym it waits for
+ * no library that is being loaded. */
+bool ag_exports_of(const char *name, struct ag_exports *ret);
+/* Where `name` lies, and how many bytes it has; NULL where it is not exported. */
+void *ag_exports_find(const struct ag_exports *exports, const char *name, size_t *ret_bytes);
+
+/* Goes about it as under a glibc before 2.35 from now on: for tests. */
+void ag_loaded_without_find_object(void);
+
+#endif

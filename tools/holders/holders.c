@@ -1,0 +1,117 @@
+/* holders.c: `allograft top --holders` and `allograft snapshot` look at one process. Its tables lie
+ * in its file of counters, so it is neither asked nor stopped. */
+#include "tools/holders/holders.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/base/complain.h"
+#include "tools/base/folder.h"
+#include "tools/line/command_line.h"
+#include "tools/report/holders_view.h"
+
+/* ---- one process --------------------------------------------------------------------------- */
+
+static int pid_of(const char *word)
+{
+    size_t digits = strspn(word, "0123456789");
+
+    return digits && digits < 10 && !word[digits] ? atoi(word) : 0;
+}
+
+static int read_newest(int folder, const char *path, int pid, struct process *ret)
+{
+    struct folder_files files = {.folder = folder};
+    int status = folder_list(&files, pid, true);
+
+    if (status)
+        command_complain("%s: %s", path, strerror(errno));
+    else if (!files.n)
+        command_complain("process %d has no counters in %s", pid, path);
+    else if (process_read_or_say(folder, files.names[0], ret)) {
+        free(files.names);
+        return STATUS_OK;
+    }
+    free(files.names);
+    return STATUS_FAILED;
+}
+
+/* The process of that id, the newest one if there were several. */
+static int read_process(const char *command, const char *word, struct process *ret)
+{
+    char path[PATH_MAX];
+    int pid = pid_of(word), folder, status;
+
+    if (!pid) {
+        command_complain("%s: %s is no process id; allowed: a number from 1 to 999999999", command,
+                         word);
+        return STATUS_USAGE;
+    }
+    if (folder_open_own(&folder, path, sizeof(path)))
+        return STATUS_FAILED;
+    if (folder < 0) {
+        command_complain("process %d has no counters: %s does not exist", pid, path);
+        return STATUS_FAILED;
+    }
+    status = read_newest(folder, path, pid, ret);
+    close(folder);
+    return status;
+}
+
+static int print(const struct ag_text *text)
+{
+    if (text->truncated) {
+        command_complain("out of memory for the report");
+        return STATUS_FAILED;
+    }
+    if (text->data)
+        (void)fwrite(text->data, 1, text->length, stdout);
+    return ferror(stdout) ? STATUS_FAILED : STATUS_OK;
+}
+
+int holders_show(const char *pid)
+{
+    struct ag_text text = {0};
+    struct ag_holders_view view;
+    struct process process;
+    int status = read_process("top", pid, &process);
+
+    if (status)
+        return status;
+    view = holders_view(&process);
+    if (view.holders) {
+        ag_text_add(&text, "%s (process %d), %s\n", process.stats->head.program,
+                    process.stats->head.pid, process.stats->head.ended_by);
+        ag_render_holders_text(&text, &view);
+        status = print(&text);
+    } else {
+        command_complain("process %s takes no stacks: start it with ALLOGRAFT_STACKS=16", pid);
+        status = STATUS_FAILED;
+    }
+    holders_view_finish(&view);
+    ag_text_finish(&text);
+    process_finish(&process);
+    return status;
+}
+
+int command_snapshot(const struct command_line *line)
+{
+    struct ag_text text = {0};
+    struct ag_holders_view view;
+    struct process process;
+    int status = read_process("snapshot", line->words[0], &process);
+
+    if (status)
+        return status;
+    view = holders_view(&process);
+    ag_render_json(&text, process.stats, &process.moment, &view);
+    status = print(&text);
+    holders_view_finish(&view);
+    ag_text_finish(&text);
+    process_finish(&process);
+    return status;
+}

@@ -1,0 +1,8 @@
+/* holders.h: who holds memory in one process, for the commands that show it. */
+#ifndef TOOLS_HOLDERS_H
+#define TOOLS_HOLDERS_H
+
+/* Prints who holds memory in process `pid` now. Returns an exit status. */
+int holders_show(const char *pid);
+
+#endif
