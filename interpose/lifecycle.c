@@ -55,6 +55,7 @@
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/green_context.h"
+#include "policy/inject.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
 #include "policy/managed/kernel_params.h"
@@ -152,7 +153,7 @@ static void (*const children[])(void) = {
     ag_report_begin_child,    ag_trace_begin_child,      ag_context_begin_child,
     ag_green_begin_child,     ag_ledger_begin_child,     ag_private_begin_child,
     ag_api_begin_child,       ag_free_begin_child,       ag_helper_begin_child,
-    ag_app_pools_begin_child, ag_spill_begin_child,      ag_alloc_begin_child,
+    ag_app_pools_begin_child, ag_spill_begin_child,      ag_inject_begin_child,
     ag_residency_begin_child, ag_params_begin_child,     ag_func_attrs_begin_child,
     ag_replay_begin_child,    ag_ipc_export_begin_child, ag_ipc_import_begin_child,
     devices_begin_child,
@@ -213,6 +214,7 @@ static void configure(void)
     };
 
     ag_log_set_level(options.log);
+    ag_inject_configure(&options.rules);
     ag_alloc_configure(&params, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);

@@ -13,8 +13,6 @@
  * the driver at once, until churn.c says that it is worth keeping. */
 #include "policy/alloc.h"
 
-#include <sys/prctl.h>
-
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
@@ -28,6 +26,7 @@
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/decide.h"
+#include "policy/inject.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
 #include "policy/managed/kernel_params.h"
@@ -40,7 +39,6 @@
 
 static struct ag_request_params defaults = {.policy = AG_POLICY_AUTO};
 static const struct ag_rules *rules;
-static _Atomic uint64_t n_asked; /* allocations so far, while a rule counts them */
 
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
 static _Atomic(struct ag_block *) set_aside;
@@ -137,42 +135,16 @@ static void note_freed(const struct freed *freed)
 
 /* --- what is asked for, and what is possible --- */
 
-/* The rule that applies, or -1; what it says overrides *params. */
-static int apply_rules(struct ag_context *context, size_t bytes, const void *caller, bool exporter,
-                       struct ag_request_params *params)
-{
-    struct ag_asked asked = {
-        .bytes = bytes, .device = context->device->ordinal, .exporter = exporter};
-    char thread[16];
-    int rule;
-
-    if (rules->needs & AG_NEED_MODULE)
-        asked.module = ag_caller_module(caller);
-    if (rules->needs & AG_NEED_NTH)
-        asked.nth = atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed) + 1;
-    if (rules->needs & AG_NEED_THREAD && !prctl(PR_GET_NAME, thread))
-        asked.thread = thread;
-    rule = ag_rules_match(rules, &asked);
-    if (rule >= 0)
-        ag_rule_apply(&rules->rule[rule], params);
-    return rule;
-}
-
 /* Does the rule say where memory is to come from? */
 static bool names_placement(int rule)
 {
     return rule >= 0 && rules->rule[rule].says & 1u << AG_SAYS_POLICY;
 }
 
-void ag_alloc_begin_child(void)
-{
-    atomic_store(&n_asked, 0);
-}
-
 struct plan {
     struct ag_decision decision;
     struct ag_mem_desc desc;
-    int rule;
+    struct ag_choice choice; /* of a rule */
 };
 
 static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision decision,
@@ -220,12 +192,17 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
     struct ag_request request = {.capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.has_managed = context->device->has_managed};
     struct ag_request_params params = defaults;
-    struct plan plan = {.rule = -1};
+    struct plan plan = {.choice.rule = -1};
     bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
 
     if (rules)
-        plan.rule = apply_rules(context, bytes, caller, exporter, &params);
-    request.exported = exporter && !names_placement(plan.rule);
+        plan.choice =
+            ag_inject_choose(AG_CALL_DEVICE, bytes, context->device->ordinal, exporter, caller);
+    if (plan.choice.fails)
+        return plan;
+    if (plan.choice.rule >= 0)
+        ag_rule_apply(&rules->rule[plan.choice.rule], &params);
+    request.exported = exporter && !names_placement(plan.choice.rule);
     if (!request.capture_open && !request.exported)
         facts.has_pool = has_pool(context->device, params.policy);
     plan.decision = ag_decide(&request, &facts, params.policy);
@@ -455,9 +432,20 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
     return result;
 }
 
+/* What the rule that fails the call makes of it. In a capture the driver decides whether any
+ * allocation is legal. */
+static CUresult fail(struct ag_context *context)
+{
+    CUresult result = refuse();
+
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
+}
+
 static CUresult allocate_planned(struct ag_context *context, size_t bytes, const struct plan *plan,
                                  struct ag_block **ret_block)
 {
+    if (__builtin_expect(plan->choice.fails, 0))
+        return fail(context);
     if (__builtin_expect(ag_private_of_thread != 0, 0))
         return allocate_private(context, bytes, ret_block);
     return ag_context_is_inside() ? allocate_from_inside(context, plan->desc, bytes, ret_block)
@@ -490,7 +478,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
     note_allocated(block, bytes, caller);
     ag_stats_add(block->desc.source == AG_SOURCE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
     if (rules)
-        ag_stats_rule_hit(plan.rule, bytes);
+        ag_stats_rule_hit(plan.choice.rule, bytes);
     give(block, bytes);
     return CUDA_SUCCESS;
 }

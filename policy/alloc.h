@@ -16,9 +16,6 @@ void ag_alloc_configure(const struct ag_request_params *defaults, const struct a
 struct ag_context;
 void ag_alloc_prepare(struct ag_context *context);
 
-/* A forked child counts its own allocations. */
-void ag_alloc_begin_child(void);
-
 /* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the
  * call, by which the calling library is known. */
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);

@@ -8,6 +8,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/settings/caller.h"
+#include "policy/inject.h"
 #include "policy/order/drain.h"
 
 #define NOTED(how, symbol, parameters, ...)               \
@@ -29,22 +30,46 @@
     }
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
-#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                      \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY) \
-            ag_drain_note_visible(how);                                          \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));                        \
+static void note_host(const void *caller)
+{
+    if (ag_caller_of(caller) != AG_CALLER_CUDA_LIBRARY)
+        ag_drain_note_visible(AG_VISIBLE_PINNED);
+}
+
+static void note_registered(const void *caller)
+{
+    (void)caller;
+    ag_drain_note_visible(AG_VISIBLE_REGISTERED);
+}
+
+static void note_managed(const void *caller)
+{
+    (void)caller;
+    ag_drain_note_visible(AG_VISIBLE_MANAGED);
+}
+
+/* The same, of calls that take memory `p` of `bytes`, which a rule may fail. */
+#define TAKES(call, note, symbol, parameters, ...)                            \
+    AG_ENTRY CUresult symbol parameters                                       \
+    {                                                                         \
+        CUresult result = CUDA_SUCCESS;                                       \
+                                                                              \
+        AG_ENTER(symbol, __VA_ARGS__);                                        \
+        if (p && bytes)                                                       \
+            result = ag_inject(call, bytes, -1, __builtin_return_address(0)); \
+        if (result != CUDA_SUCCESS)                                           \
+            return ag_entry_leave(result);                                    \
+        note(__builtin_return_address(0));                                    \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));                     \
     }
 
-NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemAllocHost_v2, (void **pp, size_t bytes), pp, bytes)
-NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemHostAlloc,
-                      (void **pp, size_t bytes, unsigned int flags), pp, bytes, flags)
-NOTED(AG_VISIBLE_REGISTERED, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags), p,
+TAKES(AG_CALL_HOST, note_host, cuMemAllocHost_v2, (void **p, size_t bytes), p, bytes)
+TAKES(AG_CALL_HOST, note_host, cuMemHostAlloc, (void **p, size_t bytes, unsigned int flags), p,
       bytes, flags)
-NOTED(AG_VISIBLE_MANAGED, cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytes, unsigned int flags),
-      dptr, bytes, flags)
+TAKES(AG_CALL_HOST, note_registered, cuMemHostRegister_v2,
+      (void *p, size_t bytes, unsigned int flags), p, bytes, flags)
+TAKES(AG_CALL_MANAGED, note_managed, cuMemAllocManaged,
+      (CUdeviceptr * p, size_t bytes, unsigned int flags), p, bytes, flags)
 NOTED(AG_VISIBLE_MANAGED, cuLibraryGetManaged,
       (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name), dptr, bytes,
       library, name)

@@ -49,6 +49,7 @@ struct ag_place_stats {
 
 struct ag_rule_stats {
     _Atomic uint64_t hits, bytes;
+    _Atomic uint64_t held, failed; /* of a rule that fails calls: those it held for; that failed */
 };
 
 /* The program's own stream-ordered pools: one row each; the last one stands for all pools that have
@@ -231,6 +232,16 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
 
     ag_stats_count(slot, &stats->hits, 1);
     ag_stats_count(slot, &stats->bytes, bytes);
+}
+
+/* Rule number `rule`, which fails calls, held for one; `failed`: and failed it. */
+static inline void ag_stats_rule_held(unsigned rule, bool failed)
+{
+    unsigned slot = ag_slot();
+    struct ag_rule_stats *stats = &ag_stats.slots[slot].rules[rule];
+
+    ag_stats_count(slot, &stats->held, 1);
+    ag_stats_count(slot, &stats->failed, failed);
 }
 
 #define AG_UNWAITED_ITERATION 512u /* operations that stand for an iteration where nobody waits */

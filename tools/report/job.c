@@ -158,6 +158,8 @@ static void add_rule(struct ag_stats *sum, const char *text, const struct ag_rul
     sum->slots[0].rules[i].hits +=
         rule->hits; /* rules beyond AG_MAX_RULES are counted as no rule */
     sum->slots[0].rules[i].bytes += rule->bytes;
+    sum->slots[0].rules[i].held += rule->held;
+    sum->slots[0].rules[i].failed += rule->failed;
 }
 
 static void add_rules(struct ag_stats *sum, const struct ag_stats *stats)

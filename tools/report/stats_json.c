@@ -223,6 +223,8 @@ static void read_rules(struct reader *reader, const json_t *root)
         copy_text(reader, row, "text", stats->head.rules[i], sizeof(stats->head.rules[i]));
         stats->slots[0].rules[i].hits = number(reader, row, "hits");
         stats->slots[0].rules[i].bytes = number(reader, row, "bytes");
+        stats->slots[0].rules[i].held = number(reader, row, "held");
+        stats->slots[0].rules[i].failed = number(reader, row, "failed");
         stats->head.n_rules = (uint32_t)i + 1;
     }
     row = part(reader, root, "no_rule");

@@ -597,7 +597,7 @@ static void refuses_bad_lines(void)
         {"RULES='*:pool'", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
         {"RULES=*:pool\n RULES = nth=1,szie>1:pool\n",
          "a.conf:2: column 16: unknown condition \"szie\"; allowed: size, device, from, nth, "
-         "thread, *; "
+         "thread, call, *; "
          "did you mean size?"},
         {"FREE=s\x01\x7f",
          "a.conf:1: column 6: FREE=s?? is not allowed; allowed: auto|ordered|sync"},
