@@ -26,6 +26,8 @@
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/decide.h"
+#include "policy/guard/guard.h"
+#include "policy/guard/paged.h"
 #include "policy/inject.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
@@ -145,6 +147,8 @@ struct plan {
     struct ag_decision decision;
     struct ag_mem_desc desc;
     struct ag_choice choice; /* of a rule */
+    size_t room;             /* bytes to allocate, with those of guards */
+    bool guarded;
 };
 
 static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision decision,
@@ -187,12 +191,23 @@ static bool has_pool(struct ag_device *device, enum ag_policy policy)
     return ag_churn_wants_pool(&device->churn) && ag_pool_ready(device);
 }
 
+/* Pages of its own take the place of any other memory of the device. */
+static void guard(struct plan *plan, size_t bytes, bool exported)
+{
+    plan->guarded = ag_guard_wants(exported);
+    if (!plan->guarded)
+        return;
+    plan->room = ag_guard_room(bytes);
+    if (ag_guard_mode == AG_GUARD_PAGE && !ag_mem_desc_is_managed(plan->desc))
+        plan->desc = (struct ag_mem_desc){.source = AG_SOURCE_PAGED};
+}
+
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
 {
     struct ag_request request = {.capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.has_managed = context->device->has_managed};
     struct ag_request_params params = defaults;
-    struct plan plan = {.choice.rule = -1};
+    struct plan plan = {.choice.rule = -1, .room = bytes};
     bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
 
     if (rules)
@@ -209,6 +224,8 @@ static struct plan make_plan(struct ag_context *context, size_t bytes, const voi
     if (plan.decision.fallback != AG_FALLBACK_NONE)
         count_fallback(context->device, plan.decision.fallback);
     plan.desc = desc_of(context->device, plan.decision, &params, bytes);
+    if (ag_guard_is_on())
+        guard(&plan, bytes, request.exported);
     return plan;
 }
 
@@ -282,6 +299,8 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc
  * others may see its size. */
 static size_t size_of_block(const struct ag_context *context, struct ag_mem_desc desc, size_t bytes)
 {
+    if (desc.source == AG_SOURCE_PAGED)
+        return bytes;
     if (desc.source == AG_SOURCE_CACHED && !ag_churn_is_on(&context->device->churn))
         return bytes;
     return ag_cache_block_size(bytes);
@@ -304,7 +323,7 @@ static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc de
         }
         if (result == CUDA_SUCCESS || result == NO_LEDGER)
             return result;
-        if (desc.source != AG_SOURCE_CACHED)
+        if (desc.source != AG_SOURCE_CACHED && desc.source != AG_SOURCE_PAGED)
             ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
     result = take_from_driver(context, native, bytes, ret_block);
@@ -441,9 +460,11 @@ static CUresult fail(struct ag_context *context)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
 }
 
-static CUresult allocate_planned(struct ag_context *context, size_t bytes, const struct plan *plan,
+static CUresult allocate_planned(struct ag_context *context, const struct plan *plan,
                                  struct ag_block **ret_block)
 {
+    size_t bytes = plan->room;
+
     if (__builtin_expect(plan->choice.fails, 0))
         return fail(context);
     if (__builtin_expect(ag_private_of_thread != 0, 0))
@@ -466,7 +487,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
     plan = make_plan(context, bytes, caller);
-    result = allocate_planned(context, bytes, &plan, &block);
+    result = allocate_planned(context, &plan, &block);
     if (result == NO_LEDGER)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
@@ -474,6 +495,8 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
                     result);
         return result;
     }
+    if (plan.guarded)
+        ag_guard_begin(block, bytes, caller);
     *ret_address = block->address;
     note_allocated(block, bytes, caller);
     ag_stats_add(block->desc.source == AG_SOURCE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
@@ -489,7 +512,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 static bool redirects(void)
 {
     return defaults.policy != AG_POLICY_NATIVE || rules || ag_budget_is_limited() ||
-           ag_spill_wanted();
+           ag_spill_wanted() || ag_guard_is_on();
 }
 
 /* The driver's own pitched allocation, tried again after we have freed what we hold. */
@@ -684,6 +707,13 @@ static CUresult free_ordered(struct ag_block *block)
     return CUDA_SUCCESS;
 }
 
+/* A block that has left the ledger; of pages, one that nobody uses any more. */
+static CUresult free_single(const struct ag_block *copy)
+{
+    return copy->desc.source == AG_SOURCE_PAGED ? ag_paged_free(copy->address)
+                                                : ag_cu.cuMemFree_v2(copy->address);
+}
+
 /* The driver's own free waits as it must. */
 static CUresult free_native(struct ag_block *block)
 {
@@ -692,7 +722,7 @@ static CUresult free_native(struct ag_block *block)
 
     ag_timing_is_slow();
     ag_ledger_remove(block);
-    result = ag_cu.cuMemFree_v2(copy.address);
+    result = free_single(&copy);
     if (result == CUDA_SUCCESS) {
         ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
@@ -716,7 +746,7 @@ static bool is_freed_natively(struct ag_block *block)
     struct ag_device *device = block->context->device;
 
     if (block->desc.source != AG_SOURCE_CACHED)
-        return block->desc.source == AG_SOURCE_NATIVE;
+        return block->desc.source == AG_SOURCE_NATIVE || block->desc.source == AG_SOURCE_PAGED;
     if (!ag_churn_keeps(&device->churn) || ag_cache_block_size(block->size) != block->size ||
         atomic_load_explicit(&block->export_number, memory_order_relaxed))
         return true;
@@ -738,6 +768,34 @@ static CUresult free_block(struct ag_block *block)
     if (result != CUDA_SUCCESS && !native)
         give(block, bytes);
     return result;
+}
+
+/* A guarded block, which natively is freed once all work of its context is done. */
+static CUresult free_guarded(struct ag_block *block, const void *caller)
+{
+    bool captured = ag_capture_is_open(), aside;
+    CUresult result = ag_free_order(block->context, &aside);
+
+    if (result != CUDA_SUCCESS) {
+        ag_ledger_give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
+        return result;
+    }
+    take_back(block);
+    if (ag_guard_end(block, caller, captured || aside ? AG_GUARD_CAPTURED : AG_GUARD_CHECK))
+        return CUDA_SUCCESS;
+    if (aside)
+        put_aside(block);
+    else
+        ag_alloc_unguarded(block);
+    return CUDA_SUCCESS;
+}
+
+void ag_alloc_unguarded(struct ag_block *block)
+{
+    if (is_freed_natively(block))
+        (void)free_native(block);
+    else
+        keep_or_release(block);
 }
 
 /* A KEPT block of a pool of captures: what natively was done by now is, or is ordered, and the pool
@@ -798,7 +856,10 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
     freed.device = device->ordinal;
-    result = block->private_pool ? free_private(block) : free_block(block);
+    if (block->guarded)
+        result = free_guarded(block, caller);
+    else
+        result = block->private_pool ? free_private(block) : free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
     freed.timed = ag_timing_end();
@@ -812,8 +873,8 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*free_async)(CUdeviceptr, CUstream),
                                      CUresult (*synchronize)(CUstream))
 {
-    CUdeviceptr address = block->address;
-    bool plain = block->desc.source == AG_SOURCE_PLAIN;
+    struct ag_block single = *block;
+    bool plain = block->desc.source == AG_SOURCE_PLAIN || block->desc.source == AG_SOURCE_PAGED;
     CUresult result = CUDA_SUCCESS;
 
     /* The driver may lock up over native memory and a stream that is not done (580.159), as
@@ -823,19 +884,20 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     ag_ledger_remove(block);
     if (!plain)
-        return free_async(address, stream);
-    /* The driver frees no single managed allocation in stream order. */
+        return free_async(single.address, stream);
+    /* The driver frees no single managed allocation in stream order, and no pages. */
     result = synchronize(stream);
-    return result == CUDA_SUCCESS ? ag_cu.cuMemFree_v2(address) : result;
+    return result == CUDA_SUCCESS ? free_single(&single) : result;
 }
 
 CUresult ag_free_async(CUdeviceptr address, CUstream stream,
                        CUresult (*free_async)(CUdeviceptr, CUstream),
-                       CUresult (*synchronize)(CUstream))
+                       CUresult (*synchronize)(CUstream), const void *caller)
 {
     struct freed freed = {.address = address, .stream = stream};
     struct ag_block *block, copy;
     CUresult result;
+    bool guarded;
 
     switch (address ? ag_ledger_claim(address, &block) : AG_CLAIM_UNKNOWN) {
     case AG_CLAIM_UNKNOWN:
@@ -853,6 +915,9 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         return CUDA_SUCCESS;
     }
     take_back(block);
+    guarded = block->guarded != NULL;
+    if (guarded)
+        (void)ag_guard_end(block, caller, AG_GUARD_ASYNC);
     copy = *block;
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
@@ -864,9 +929,11 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    block = ag_ledger_enter(address, copy.size, copy.context, copy.desc);
+    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
     if (block) {
         block->export_number = copy.export_number;
+        if (guarded)
+            ag_guard_begin(block, copy.requested, caller);
         give(block, copy.requested);
     }
     return result;
@@ -888,22 +955,24 @@ static void forget_set_aside(const struct ag_context *context)
     }
 }
 
-/* Pool memory is not of a context: it stays unless it is freed. */
-static void give_up(CUdeviceptr address, struct ag_block *block)
+/* Memory of pools, and pages, are not of a context: they stay unless they are freed. */
+static void give_up(struct ag_block *block)
 {
+    struct ag_block copy = *block;
     bool orphan = ag_ipc_orphan(block);
 
     (void)ag_ipc_freed(block);
     ag_budget_forget(block);
     if (orphan)
         return;
-    if (ag_cu.cuMemFree_v2(address) != CUDA_SUCCESS)
-        (void)ag_cu.cuMemFree_v2(address); /* nobody else will ever free it */
+    if (free_single(&copy) != CUDA_SUCCESS)
+        (void)free_single(&copy); /* nobody else will ever free it */
 }
 
-static bool is_of_a_pool(const struct ag_block *block)
+static bool outlives_its_context(const struct ag_block *block)
 {
-    return block->desc.source == AG_SOURCE_POOL || block->desc.source == AG_SOURCE_MANAGED_POOL;
+    return block->desc.source == AG_SOURCE_POOL || block->desc.source == AG_SOURCE_MANAGED_POOL ||
+           block->desc.source == AG_SOURCE_PAGED;
 }
 
 static void note_gone(const struct ag_block *block)
@@ -931,6 +1000,7 @@ void ag_alloc_context_dying(struct ag_context *context)
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
+    ag_guard_context_dying(context);
     ag_ipc_context_dying(context);
     ag_ipc_forget_held(context);
     ag_params_forget(); /* of its functions */
@@ -940,10 +1010,11 @@ void ag_alloc_context_dying(struct ag_context *context)
         blocks = block->next;
         if (block->state != AG_BLOCK_KEPT)
             note_gone(block);
+        ag_guard_drop(block);
         ag_spill_remove(block->address);
         (void)ag_residency_remove(block->address);
-        if (is_of_a_pool(block))
-            give_up(block->address, block);
+        if (outlives_its_context(block))
+            give_up(block);
         else
             ag_budget_forget(block); /* goes with the context */
     }

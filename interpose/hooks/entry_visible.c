@@ -8,6 +8,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/settings/caller.h"
+#include "policy/guard/guard.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
 
@@ -46,6 +47,7 @@ static void note_managed(const void *caller)
 {
     (void)caller;
     ag_drain_note_visible(AG_VISIBLE_MANAGED);
+    ag_guard_note_other();
 }
 
 /* The same, of calls that take memory `p` of `bytes`, which a rule may fail. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/guard/render_guard.h"
 #include "interpose/report/live.h"
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
@@ -437,6 +438,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     json_frees(json, view);
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
         ag_render_object_json(json, stats, 0, groups[i], groups[i]);
+    ag_render_guard_json(json, stats);
     ag_render_marks_json(json, stats);
     ag_render_replay_json(json, stats);
     ag_render_pools_json(json, stats);
@@ -650,6 +652,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_title(view);
     for (unsigned i = 0; warning(view, i); i++)
         ADD(view, "  warning: %s\n", warning(view, i));
+    ag_render_guard_text(text, stats);
     text_settings(view);
     text_rules(view);
     text_devices(view);
@@ -666,6 +669,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
     text_group(view, "injected", "calls that rules failed");
+    text_group(view, "guard", "guards of blocks");
     text_group(view, "ipc", "memory shared with other processes");
     ag_render_pools_text(text, stats);
     text_group(view, "async", "the program's own stream-ordered calls");

@@ -15,6 +15,7 @@
 #include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/guard/guard.h"
 #include "policy/inject.h"
 #include "policy/ledger.h"
 #include "policy/order/capture.h"
@@ -130,6 +131,7 @@ static uint64_t begin(void)
 
 static CUresult counted(CUresult result, unsigned row, const struct request *request)
 {
+    ag_guard_note_other();
     if (result != CUDA_SUCCESS) {
         ag_stats_app_pool(row, AG_APP_FAILED, 1);
         if (request->began)
@@ -305,9 +307,9 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     CUresult result;
 
     if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block))
-        return ag_free_async(address, stream, free_async,
-                             per_thread ? ag_cu.cuStreamSynchronize_ptsz
-                                        : ag_cu.cuStreamSynchronize);
+        return ag_free_async(
+            address, stream, free_async,
+            per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize, caller);
     result = free_async(address, stream);
     if (result != CUDA_SUCCESS)
         return result;

@@ -49,7 +49,7 @@ build plain_static memory/plain.cu "${cuda[@]}"
 build plain_shared memory/plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,$CUDA/lib64"
 build plain_per_thread memory/plain.cu "${cuda[@]}" --default-stream per-thread
 build driver_kernels.fatbin lookup/driver_kernels.cu "${cuda[@]}" -fatbin
-build_all cuda memory app_pools barrier capture capture_threads corruption device_printf fails first getinfo managed oom \
+build_all cuda memory app_pools barrier capture capture_threads corruption device_printf fails first getinfo guards managed oom \
     order out_of_bounds persistent soak spill turns
 build_all cuda devices devices peers reset
 build_all cuda process ends forked

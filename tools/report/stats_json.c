@@ -395,6 +395,43 @@ static void read_marks(struct reader *reader, const json_t *root)
     }
 }
 
+static uint32_t word_of(const char *word, const char *const *words, unsigned n)
+{
+    unsigned i = 0;
+
+    while (i < n && strcmp(word, words[i]) != 0)
+        i++;
+    return i;
+}
+
+/* Where and when are out of range for words of a later version: such rows are left out. */
+static void read_findings(struct reader *reader, const json_t *root)
+{
+    const json_t *findings = list(reader, part(reader, root, "guard"), "findings"), *row;
+    size_t i;
+
+    json_array_foreach(findings, i, row)
+    {
+        struct ag_guard_finding *finding;
+
+        if (i >= AG_GUARD_FINDINGS)
+            break;
+        finding = &reader->stats->guard_findings[i];
+        finding->used = 1;
+        finding->where = word_of(text_of(reader, row, "written"), ag_guard_where_names, 3);
+        finding->when = word_of(text_of(reader, row, "found"), ag_guard_occasion_names, 4);
+        finding->device = small_number(reader, row, "device", 0);
+        finding->address = strtoull(text_of(reader, row, "address"), NULL, 16);
+        finding->bytes = number(reader, row, "bytes");
+        finding->offset = json_integer_value(json_object_get(row, "first_offset"));
+        finding->wrong = number(reader, row, "wrong_bytes");
+        copy_text(reader, row, "allocated_by", finding->allocated_by,
+                  sizeof(finding->allocated_by));
+        if (!json_is_null(json_object_get(row, "freed_by")))
+            copy_text(reader, row, "freed_by", finding->freed_by, sizeof(finding->freed_by));
+    }
+}
+
 static void read_replay(struct reader *reader, const json_t *root)
 {
     const json_t *replay = part(reader, root, "replay");
@@ -425,6 +462,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     read_devices(reader, root);
     read_pools(reader, root);
     read_marks(reader, root);
+    read_findings(reader, root);
     read_replay(reader, root);
     read_counters(reader, root);
     reader->stats->pending_bytes.peak =
