@@ -714,8 +714,21 @@ static CUresult free_single(const struct ag_block *copy)
                                                 : ag_cu.cuMemFree_v2(copy->address);
 }
 
-/* The driver's own free waits as it must. */
-static CUresult free_native(struct ag_block *block)
+/* The driver has refused to free it: the program has it still, with the guard that it had. */
+static void give_again(const struct ag_block *copy, bool guarded, const void *caller)
+{
+    struct ag_block *block = ag_ledger_enter(copy->address, copy->size, copy->context, copy->desc);
+
+    if (!block)
+        return;
+    block->export_number = copy->export_number;
+    if (guarded)
+        ag_guard_resume(block, copy->requested, caller);
+    give(block, copy->requested);
+}
+
+/* The driver's own free waits as it must. `guarded`: the block was; `caller`: of its free then. */
+static CUresult free_native(struct ag_block *block, bool guarded, const void *caller)
 {
     struct ag_block copy = *block;
     CUresult result;
@@ -730,11 +743,7 @@ static CUresult free_native(struct ag_block *block)
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
-    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
-    if (block) {
-        block->export_number = copy.export_number;
-        ag_ledger_give(block, copy.requested);
-    }
+    give_again(&copy, guarded, caller);
     return result;
 }
 
@@ -764,16 +773,17 @@ static CUresult free_block(struct ag_block *block)
     CUresult result;
 
     take_back(block);
-    result = native ? free_native(block) : free_ordered(block);
+    result = native ? free_native(block, false, NULL) : free_ordered(block);
     if (result != CUDA_SUCCESS && !native)
         give(block, bytes);
     return result;
 }
 
-/* A guarded block, which natively is freed once all work of its context is done. */
+/* A guarded block, or pages whose guard failed: the free comes once all work of the context is
+ * done, as natively. */
 static CUresult free_guarded(struct ag_block *block, const void *caller)
 {
-    bool captured = ag_capture_is_open(), aside;
+    bool captured = ag_capture_is_open(), guarded = block->guarded != NULL, aside;
     CUresult result = ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS) {
@@ -781,19 +791,22 @@ static CUresult free_guarded(struct ag_block *block, const void *caller)
         return result;
     }
     take_back(block);
-    if (ag_guard_end(block, caller, captured || aside ? AG_GUARD_CAPTURED : AG_GUARD_CHECK))
+    if (guarded &&
+        ag_guard_end(block, caller, captured || aside ? AG_GUARD_CAPTURED : AG_GUARD_CHECK))
         return CUDA_SUCCESS;
     if (aside)
         put_aside(block);
+    else if (is_freed_natively(block))
+        return free_native(block, guarded, caller);
     else
-        ag_alloc_unguarded(block);
+        keep_or_release(block);
     return CUDA_SUCCESS;
 }
 
 void ag_alloc_unguarded(struct ag_block *block)
 {
     if (is_freed_natively(block))
-        (void)free_native(block);
+        (void)free_native(block, false, NULL);
     else
         keep_or_release(block);
 }
@@ -809,7 +822,7 @@ static CUresult free_private(struct ag_block *block)
         give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
         return result;
     }
-    return ag_private_keep(block) ? CUDA_SUCCESS : free_native(block);
+    return ag_private_keep(block) ? CUDA_SUCCESS : free_native(block, false, NULL);
 }
 
 void ag_alloc_pool_ended(struct ag_block *blocks)
@@ -856,7 +869,7 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
     freed.device = device->ordinal;
-    if (block->guarded)
+    if (block->guarded || block->desc.source == AG_SOURCE_PAGED)
         result = free_guarded(block, caller);
     else
         result = block->private_pool ? free_private(block) : free_block(block);
@@ -929,13 +942,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
-    if (block) {
-        block->export_number = copy.export_number;
-        if (guarded)
-            ag_guard_begin(block, copy.requested, caller);
-        give(block, copy.requested);
-    }
+    give_again(&copy, guarded, caller);
     return result;
 }
 

@@ -174,7 +174,7 @@ void ag_ledger_remove(struct ag_block *block)
     ag_arena_put(&arena, block);
 }
 
-bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address)
+bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always)
 {
     CUdeviceptr before = block->address;
     unsigned i = take(address);
@@ -183,17 +183,17 @@ bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address)
     if (!shards[i].map.capacity)
         ag_map_begin(&shards[i].map, shards[i].first, FIRST_ENTRIES);
     entered = ag_map_put(&shards[i].map, address, block);
-    if (entered)
+    if (entered || always)
         block->address = address;
     ag_spin_release(&shards[i].lock);
-    if (!entered)
+    if (!entered && !always)
         return false;
     atomic_fetch_add_explicit(place_of(address), 1, memory_order_relaxed);
     i = take(before);
     (void)ag_map_take(&shards[i].map, before);
     ag_spin_release(&shards[i].lock);
     atomic_fetch_sub_explicit(place_of(before), 1, memory_order_relaxed);
-    return true;
+    return entered;
 }
 
 /* Given when somebody asks: few do, and a shared counter would cost every allocation. */

@@ -82,8 +82,9 @@ void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc);
 void ag_ledger_remove(struct ag_block *block);
 
 /* A block in the caller's hands (KEPT, or of a context that dies) lies under another address from
- * now on. False, and nothing is changed, when memory for the ledger runs out. */
-bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address);
+ * now on. False when memory for the ledger runs out: nothing is changed then, or, with `always`,
+ * nobody finds the block by its new address. */
+bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always);
 
 /* Copies the entry of the block that begins at `base`. False when there is none. */
 bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);

@@ -177,18 +177,17 @@ static bool shift(struct ag_block *block)
 {
     if (ag_guard_mode != AG_GUARD_CANARY)
         return true;
-    if (!ag_ledger_rename(block, block->address + AG_GUARD_SHIFT))
+    if (!ag_ledger_rename(block, block->address + AG_GUARD_SHIFT, false))
         return false;
     block->size -= AG_GUARD_SHIFT;
     return true;
 }
 
-/* It has room in the ledger again, where it was. */
 static void shift_back(struct ag_block *block)
 {
     if (ag_guard_mode != AG_GUARD_CANARY)
         return;
-    (void)ag_ledger_rename(block, block->address - AG_GUARD_SHIFT);
+    (void)ag_ledger_rename(block, block->address - AG_GUARD_SHIFT, true);
     block->size += AG_GUARD_SHIFT;
 }
 
@@ -213,19 +212,12 @@ static bool is_paged_right(const struct ag_block *block)
     return ag_guard_mode != AG_GUARD_PAGE || block->desc.source == AG_SOURCE_PAGED;
 }
 
-void ag_guard_begin(struct ag_block *block, size_t bytes, const void *caller)
+/* The guard lies around the block, which lies as the program knows it from now on. */
+static bool enter(struct ag_guarded *guarded, struct ag_block *block, size_t bytes,
+                  const void *caller)
 {
-    struct ag_guarded *guarded = is_paged_right(block) ? ag_arena_get(&arena) : NULL;
-    unsigned before = ag_guard_mode == AG_GUARD_CANARY ? AG_GUARD_SHIFT : 0;
-
-    if (!guarded || write_guards(block->context, block->address + before, bytes) != CUDA_SUCCESS ||
-        !shift(block)) {
-        if (guarded)
-            ag_arena_put(&arena, guarded);
-        ag_stats_add(AG_STAT_UNGUARDED_FAILED, 1);
-        return;
-    }
-    (void)ag_helper_start(); /* checks at the end */
+    if (!shift(block))
+        return false;
     guarded->block = block;
     guarded->what = (struct ag_guard_checked){
         .address = block->address,
@@ -235,7 +227,31 @@ void ag_guard_begin(struct ag_block *block, size_t bytes, const void *caller)
     };
     block->guarded = guarded;
     put_in(guarded, false);
+    return true;
+}
+
+void ag_guard_begin(struct ag_block *block, size_t bytes, const void *caller)
+{
+    struct ag_guarded *guarded = is_paged_right(block) ? ag_arena_get(&arena) : NULL;
+    unsigned before = ag_guard_mode == AG_GUARD_CANARY ? AG_GUARD_SHIFT : 0;
+
+    if (!guarded || write_guards(block->context, block->address + before, bytes) != CUDA_SUCCESS ||
+        !enter(guarded, block, bytes, caller)) {
+        if (guarded)
+            ag_arena_put(&arena, guarded);
+        ag_stats_add(AG_STAT_UNGUARDED_FAILED, 1);
+        return;
+    }
+    (void)ag_helper_start(); /* checks at the end */
     ag_stats_add(AG_STAT_GUARDED, 1);
+}
+
+void ag_guard_resume(struct ag_block *block, size_t bytes, const void *caller)
+{
+    struct ag_guarded *guarded = ag_arena_get(&arena);
+
+    if (guarded && !enter(guarded, block, bytes, caller))
+        ag_arena_put(&arena, guarded);
 }
 
 /* --- checks --- */

@@ -49,6 +49,10 @@ size_t ag_guard_room(size_t bytes);
  * the block stays as it is, and why is counted. */
 void ag_guard_begin(struct ag_block *block, size_t bytes, const void *caller);
 
+/* The same of a block that was guarded until just now, and is the program's again since the driver
+ * refused to free it: what lies around it is still there. */
+void ag_guard_resume(struct ag_block *block, size_t bytes, const void *caller);
+
 enum ag_guard_end {
     AG_GUARD_CHECK,    /* all work that may use it is done */
     AG_GUARD_CAPTURED, /* a capture was open: nobody can look */

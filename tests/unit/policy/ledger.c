@@ -49,12 +49,13 @@ static void another_address(void)
     struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL, copy;
 
     for (unsigned shift = 512; shift <= 4096; shift += 512) {
-        CHECK(ag_ledger_rename(block, BASE + shift) && block->address == BASE + shift);
+        CHECK(ag_ledger_rename(block, BASE + shift, false) && block->address == BASE + shift);
         CHECK(ag_ledger_look(BASE + shift, &copy) && !ag_ledger_look(BASE, &copy));
-        CHECK(ag_ledger_rename(block, BASE) && ag_ledger_look(BASE, &copy));
+        CHECK(ag_ledger_rename(block, BASE, false) && ag_ledger_look(BASE, &copy));
         CHECK(!ag_ledger_look(BASE + shift, &copy));
     }
-    CHECK(ag_ledger_rename(block, far) && ag_ledger_may_have(far) && !ag_ledger_may_have(BASE));
+    CHECK(ag_ledger_rename(block, far, false) && ag_ledger_may_have(far) &&
+          !ag_ledger_may_have(BASE));
     ag_ledger_give(block, 100);
     CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_UNKNOWN && !claimed);
     CHECK(ag_ledger_claim(far, &claimed) == AG_CLAIM_OURS && claimed == block);
