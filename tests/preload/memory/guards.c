@@ -276,6 +276,16 @@ static void all_memory(void)
     say("all memory: %d", counts[0] && counts[0] == counts[1]);
 }
 
+/* 3 bytes at the beginning, and 2 at the end, of a freed block of 1 MiB: it is checked in parts. */
+static void freed_large(void)
+{
+    CUdeviceptr p = allocate(1 << 20);
+
+    OK(cuMemFree(p));
+    copy_writes(p + 5, 3);
+    copy_writes(p + (1 << 20) - 2, 2);
+}
+
 /* 8 bytes beyond the last page of a block. */
 static void beyond(void)
 {
@@ -380,6 +390,7 @@ static const struct {
     {"threads", threads},
     {"threads-right", threads_right},
     {"beyond", beyond},
+    {"freed-large", freed_large},
     {"sizes", sizes},
     {"room", room},
     {"handle", handle},

@@ -23,6 +23,7 @@ AROUND = {
 AFTER = {
     'freed-by-kernel': [('after the free of', 5000, 400, 16, EXIT)],
     'freed-by-copy': [('after the free of', 6000, 5994, 6, EXIT)],
+    'freed-large': [('after the free of', 1 << 20, 5, 5, EXIT)],
     'freed-elsewhere': [('after the free of', 7000, 0, 4, EXIT)],
 }
 
