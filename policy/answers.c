@@ -86,7 +86,8 @@ void ag_answer_note_exported(CUdeviceptr address)
     struct ag_block block;
 
     ag_churn_note_shared();
-    if (ag_answer_redirected(address, &block) && block.desc.source == AG_SOURCE_CACHED)
+    if (ag_answer_redirected(address, &block) && !ag_mem_desc_is_managed(block.desc) &&
+        block.desc.source != AG_SOURCE_POOL)
         (void)ag_ledger_note_export(block.address, AG_EXPORTED_BY_DRIVER);
 }
 

@@ -309,7 +309,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
         ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
         return CUDA_ERROR_INVALID_VALUE; /* the other process would get what lies before it */
     }
-    if (block.desc.source == AG_SOURCE_CACHED)
+    if (block.desc.source == AG_SOURCE_CACHED || block.desc.source == AG_SOURCE_NATIVE)
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {
         say_not_exported(ag_mem_desc_is_managed(block.desc));

@@ -325,9 +325,11 @@ static void sizes(void)
 /* A handle for other processes; of a block that is there, and of a later one. */
 static void handle(void)
 {
+    CUdeviceptr p = allocate(1 << 20);
     CUipcMemHandle text;
 
-    SAY_CODE("handle", cuIpcGetMemHandle(&text, allocate(1 << 20)));
+    SAY_CODE("handle", cuIpcGetMemHandle(&text, p));
+    OK(cuMemFree(p));
     SAY_CODE("of a later block", cuIpcGetMemHandle(&text, allocate(1 << 20)));
 }
 

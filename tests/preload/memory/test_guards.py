@@ -150,8 +150,16 @@ class Guards(Case):
             result = guarded(mode, 'handle')
             self.assertEqual(result.out, 'handle: 1\nof a later block: 0\ndone\n')
             self.assertIn('blocks from now on are not guarded', result.err)
-            self.assertEqual(result.report()['guard']['unguarded_shared'], 1)
-        self.assertEqual(guarded('poison', 'handle').out, 'handle: 0\nof a later block: 0\ndone\n')
+            report = result.report()
+            self.assertEqual((report['guard']['unguarded_shared'], report['guard']['checked']), (1, 1))
+            self.assertEqual(report['coverage']['fallbacks']['no_ipc_for_redirected'], 1)
+        for policy in ('auto', 'pool', 'native'):
+            result = guarded('poison', 'handle', POLICY=policy)
+            self.assertEqual((result.out, result.err), ('handle: 0\nof a later block: 0\ndone\n', ''))
+            report = result.report()
+            # Another process may have the first one open: it stays as it is.
+            self.assertEqual((report['guard']['guarded'], report['guard']['unguarded_shared']), (2, 1), policy)
+            self.assertEqual(report['coverage']['fallbacks']['no_ipc_for_redirected'], 0)
 
     def test_without_virtual_memory_pages_are_ordinary_ones(self):
         result = preloaded([COMMAND, 'clean'], {'ALLOGRAFT_GUARD': 'page', 'SIM_FAIL': 'cuMemAddressReserve:0:1'})
