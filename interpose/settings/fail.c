@@ -71,8 +71,10 @@ const char *ag_chance_print(char text[AG_CHANCE_TEXT], uint64_t ppm)
 {
     size_t length;
 
-    if (ppm >= AG_CHANCE_ALWAYS)
-        return strcpy(text, "1");
+    if (ppm >= AG_CHANCE_ALWAYS) {
+        snprintf(text, AG_CHANCE_TEXT, "1");
+        return text;
+    }
     length = (size_t)snprintf(text, AG_CHANCE_TEXT, "0.%06u", (unsigned)ppm);
     while (text[length - 1] == '0')
         text[--length] = '\0';

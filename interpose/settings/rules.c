@@ -534,8 +534,8 @@ static int take_action(const struct parser *parser, struct slice whole, struct a
         return fail(parser, rest.begin,
                     "fail takes no value; allowed: fail, and behind a comma "
                     "every=, after=, over=, chance=, seed=");
-    if (1u << says & SAYS_OF_FAIL ? !take_fail_value((enum ag_says)says, value, &rule->fail)
-                                  : !take_value((enum ag_says)says, value, &rule->params))
+    if ((1u << says & SAYS_OF_FAIL) ? !take_fail_value((enum ag_says)says, value, &rule->fail)
+                                    : !take_value((enum ag_says)says, value, &rule->params))
         return fail_value(parser, actions[says].name, value, actions[says].values);
     rule->says |= 1u << says;
     return refuse_contradiction(parser, whole, rule);
@@ -709,7 +709,8 @@ static bool applies(const struct ag_rule *rule, const struct ag_asked *asked)
 
     if (!(rule->calls & 1u << asked->call) || !in_range(rule->nth, asked->nth))
         return false;
-    if (1u << asked->call & AG_CALLS_WITHOUT_SIZE ? !any_size : !in_range(rule->size, asked->bytes))
+    if ((1u << asked->call & AG_CALLS_WITHOUT_SIZE) ? !any_size
+                                                    : !in_range(rule->size, asked->bytes))
         return false;
     if (rule->device >= 0 && rule->device != asked->device)
         return false;

@@ -1,6 +1,6 @@
 /* Every kind of call that takes memory, six times each, for rules to fail: one letter a call,
- * '.' or 'F' for out of memory, else the error's number. What failed once is there again when the rule
- * lets it pass, and computes. */
+ * '.' or 'F' for out of memory, else the error's number. What failed once is there again when the
+ * rule lets it pass, and computes. */
 #include "tests/gpu/check.h"
 
 #include <cuda.h>
