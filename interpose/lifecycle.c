@@ -56,6 +56,9 @@
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/green_context.h"
+#include "policy/guard/guard.h"
+#include "policy/guard/paged.h"
+#include "policy/inject.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
 #include "policy/managed/kernel_params.h"
@@ -150,13 +153,14 @@ static void devices_begin_child(void)
  * counters that the others write to. A module that has something to reset has a row here, or is
  * called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_report_begin_child,     ag_holders_begin_child,   ag_trace_begin_child,
-    ag_context_begin_child,    ag_green_begin_child,     ag_ledger_begin_child,
-    ag_private_begin_child,    ag_api_begin_child,       ag_free_begin_child,
-    ag_helper_begin_child,     ag_app_pools_begin_child, ag_spill_begin_child,
-    ag_alloc_begin_child,      ag_residency_begin_child, ag_params_begin_child,
-    ag_func_attrs_begin_child, ag_replay_begin_child,    ag_ipc_export_begin_child,
-    ag_ipc_import_begin_child, devices_begin_child,
+    ag_report_begin_child,    ag_holders_begin_child,    ag_trace_begin_child,
+    ag_context_begin_child,   ag_green_begin_child,      ag_ledger_begin_child,
+    ag_private_begin_child,   ag_api_begin_child,        ag_free_begin_child,
+    ag_helper_begin_child,    ag_app_pools_begin_child,  ag_spill_begin_child,
+    ag_inject_begin_child,    ag_guard_begin_child,      ag_paged_begin_child,
+    ag_residency_begin_child, ag_params_begin_child,     ag_func_attrs_begin_child,
+    ag_replay_begin_child,    ag_ipc_export_begin_child, ag_ipc_import_begin_child,
+    devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -215,12 +219,14 @@ static void configure(void)
 
     ag_log_set_level(options.log);
     ag_holders_configure(options.stacks, options.stacks_sample);
+    ag_inject_configure(&options.rules);
     ag_alloc_configure(&params, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
-    ag_drain_configure(options.free_mode);
+    ag_guard_configure(options.guard);
+    ag_drain_configure(options.guard == AG_GUARD_OFF ? options.free_mode : AG_FREE_SYNC);
     ag_churn_configure(options.pool_after_us);
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
@@ -289,7 +295,8 @@ static enum ag_entry_replay replay_under(enum ag_entry_state state)
  * place barriers of a context. */
 static bool watches_streams_under(enum ag_entry_state state)
 {
-    return state == AG_ENTRY_ACTIVE && options.free_mode == AG_FREE_AUTO && !ag_replay_on() &&
+    return state == AG_ENTRY_ACTIVE && options.free_mode == AG_FREE_AUTO &&
+           options.guard == AG_GUARD_OFF && !ag_replay_on() &&
            (options.policy != AG_POLICY_NATIVE || options.rules.n) &&
            !ag_options_watch_launches(&options) && ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
 }

@@ -13,8 +13,6 @@
  * the driver at once, until churn.c says that it is worth keeping. */
 #include "policy/alloc.h"
 
-#include <sys/prctl.h>
-
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
@@ -28,6 +26,9 @@
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/decide.h"
+#include "policy/guard/guard.h"
+#include "policy/guard/paged.h"
+#include "policy/inject.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
 #include "policy/managed/kernel_params.h"
@@ -40,7 +41,6 @@
 
 static struct ag_request_params defaults = {.policy = AG_POLICY_AUTO};
 static const struct ag_rules *rules;
-static _Atomic uint64_t n_asked; /* allocations so far, while a rule counts them */
 
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
 static _Atomic(struct ag_block *) set_aside;
@@ -137,42 +137,18 @@ static void note_freed(const struct freed *freed)
 
 /* --- what is asked for, and what is possible --- */
 
-/* The rule that applies, or -1; what it says overrides *params. */
-static int apply_rules(struct ag_context *context, size_t bytes, const void *caller, bool exporter,
-                       struct ag_request_params *params)
-{
-    struct ag_asked asked = {
-        .bytes = bytes, .device = context->device->ordinal, .exporter = exporter};
-    char thread[16];
-    int rule;
-
-    if (rules->needs & AG_NEED_MODULE)
-        asked.module = ag_caller_module(caller);
-    if (rules->needs & AG_NEED_NTH)
-        asked.nth = atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed) + 1;
-    if (rules->needs & AG_NEED_THREAD && !prctl(PR_GET_NAME, thread))
-        asked.thread = thread;
-    rule = ag_rules_match(rules, &asked);
-    if (rule >= 0)
-        ag_rule_apply(&rules->rule[rule], params);
-    return rule;
-}
-
 /* Does the rule say where memory is to come from? */
 static bool names_placement(int rule)
 {
     return rule >= 0 && rules->rule[rule].says & 1u << AG_SAYS_POLICY;
 }
 
-void ag_alloc_begin_child(void)
-{
-    atomic_store(&n_asked, 0);
-}
-
 struct plan {
     struct ag_decision decision;
     struct ag_mem_desc desc;
-    int rule;
+    struct ag_choice choice; /* of a rule */
+    size_t room;             /* bytes to allocate, with those of guards */
+    bool guarded;
 };
 
 static _Atomic bool expects_advice; /* on managed memory, by the program itself */
@@ -230,23 +206,41 @@ static bool has_pool(struct ag_device *device, enum ag_policy policy)
     return ag_churn_wants_pool(&device->churn) && ag_pool_ready(device);
 }
 
+/* Pages of its own take the place of any other memory of the device. */
+static void guard(struct plan *plan, size_t bytes, bool exported)
+{
+    plan->guarded = ag_guard_wants(exported);
+    if (!plan->guarded)
+        return;
+    plan->room = ag_guard_room(bytes);
+    if (ag_guard_mode == AG_GUARD_PAGE && !ag_mem_desc_is_managed(plan->desc))
+        plan->desc = (struct ag_mem_desc){.source = AG_SOURCE_PAGED};
+}
+
 static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
 {
     struct ag_request request = {.capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.has_managed = context->device->has_managed};
     struct ag_request_params params = defaults;
-    struct plan plan = {.rule = -1};
+    struct plan plan = {.choice.rule = -1, .room = bytes};
     bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
 
     if (rules)
-        plan.rule = apply_rules(context, bytes, caller, exporter, &params);
-    request.exported = exporter && !names_placement(plan.rule);
+        plan.choice =
+            ag_inject_choose(AG_CALL_DEVICE, bytes, context->device->ordinal, exporter, caller);
+    if (plan.choice.fails)
+        return plan;
+    if (plan.choice.rule >= 0)
+        ag_rule_apply(&rules->rule[plan.choice.rule], &params);
+    request.exported = exporter && !names_placement(plan.choice.rule);
     if (!request.capture_open && !request.exported)
         facts.has_pool = has_pool(context->device, params.policy);
     plan.decision = ag_decide(&request, &facts, params.policy);
     if (plan.decision.fallback != AG_FALLBACK_NONE)
         count_fallback(context->device, plan.decision.fallback);
     plan.desc = desc_of(context->device, plan.decision, &params, bytes);
+    if (ag_guard_is_on())
+        guard(&plan, bytes, request.exported);
     return plan;
 }
 
@@ -320,6 +314,8 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc
  * others may see its size. */
 static size_t size_of_block(const struct ag_context *context, struct ag_mem_desc desc, size_t bytes)
 {
+    if (desc.source == AG_SOURCE_PAGED)
+        return bytes;
     if (desc.source == AG_SOURCE_CACHED && !ag_churn_is_on(&context->device->churn))
         return bytes;
     return ag_cache_block_size(bytes);
@@ -342,7 +338,7 @@ static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc de
         }
         if (result == CUDA_SUCCESS || result == NO_LEDGER)
             return result;
-        if (desc.source != AG_SOURCE_CACHED)
+        if (desc.source != AG_SOURCE_CACHED && desc.source != AG_SOURCE_PAGED)
             ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
     result = take_from_driver(context, native, bytes, ret_block);
@@ -470,9 +466,22 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
     return result;
 }
 
-static CUresult allocate_planned(struct ag_context *context, size_t bytes, const struct plan *plan,
+/* What the rule that fails the call makes of it. In a capture the driver decides whether any
+ * allocation is legal. */
+static CUresult fail(struct ag_context *context)
+{
+    CUresult result = refuse();
+
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
+}
+
+static CUresult allocate_planned(struct ag_context *context, const struct plan *plan,
                                  struct ag_block **ret_block)
 {
+    size_t bytes = plan->room;
+
+    if (__builtin_expect(plan->choice.fails, 0))
+        return fail(context);
     if (__builtin_expect(ag_private_of_thread != 0, 0))
         return allocate_private(context, bytes, ret_block);
     return ag_context_is_inside() ? allocate_from_inside(context, plan->desc, bytes, ret_block)
@@ -493,7 +502,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
     plan = make_plan(context, bytes, caller);
-    result = allocate_planned(context, bytes, &plan, &block);
+    result = allocate_planned(context, &plan, &block);
     if (result == NO_LEDGER)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */
@@ -501,11 +510,13 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
                     result);
         return result;
     }
+    if (plan.guarded)
+        ag_guard_begin(block, bytes, caller);
     *ret_address = block->address;
     note_allocated(block, bytes, caller);
     ag_stats_add(block->desc.source == AG_SOURCE_NATIVE ? AG_STAT_PASSED : AG_STAT_REDIRECTED, 1);
     if (rules)
-        ag_stats_rule_hit(plan.rule, bytes);
+        ag_stats_rule_hit(plan.choice.rule, bytes);
     give(block, bytes);
     return CUDA_SUCCESS;
 }
@@ -516,7 +527,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 static bool redirects(void)
 {
     return defaults.policy != AG_POLICY_NATIVE || rules || ag_budget_is_limited() ||
-           ag_spill_wanted();
+           ag_spill_wanted() || ag_guard_is_on();
 }
 
 /* The driver's own pitched allocation, tried again after we have freed what we hold. */
@@ -711,15 +722,35 @@ static CUresult free_ordered(struct ag_block *block)
     return CUDA_SUCCESS;
 }
 
-/* The driver's own free waits as it must. */
-static CUresult free_native(struct ag_block *block)
+/* A block that has left the ledger; of pages, one that nobody uses any more. */
+static CUresult free_single(const struct ag_block *copy)
+{
+    return copy->desc.source == AG_SOURCE_PAGED ? ag_paged_free(copy->address)
+                                                : ag_cu.cuMemFree_v2(copy->address);
+}
+
+/* The driver has refused to free it: the program has it still, with the guard that it had. */
+static void give_again(const struct ag_block *copy, bool guarded, const void *caller)
+{
+    struct ag_block *block = ag_ledger_enter(copy->address, copy->size, copy->context, copy->desc);
+
+    if (!block)
+        return;
+    block->export_number = copy->export_number;
+    if (guarded)
+        ag_guard_resume(block, copy->requested, caller);
+    give(block, copy->requested);
+}
+
+/* The driver's own free waits as it must. `guarded`: the block was; `caller`: of its free then. */
+static CUresult free_native(struct ag_block *block, bool guarded, const void *caller)
 {
     struct ag_block copy = *block;
     CUresult result;
 
     ag_timing_is_slow();
     ag_ledger_remove(block);
-    result = ag_cu.cuMemFree_v2(copy.address);
+    result = free_single(&copy);
     if (result == CUDA_SUCCESS) {
         ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
@@ -727,11 +758,7 @@ static CUresult free_native(struct ag_block *block)
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
-    block = ag_ledger_enter(copy.address, copy.size, copy.context, copy.desc);
-    if (block) {
-        block->export_number = copy.export_number;
-        ag_ledger_give(block, copy.requested);
-    }
+    give_again(&copy, guarded, caller);
     return result;
 }
 
@@ -743,7 +770,7 @@ static bool is_freed_natively(struct ag_block *block)
     struct ag_device *device = block->context->device;
 
     if (block->desc.source != AG_SOURCE_CACHED)
-        return block->desc.source == AG_SOURCE_NATIVE;
+        return block->desc.source == AG_SOURCE_NATIVE || block->desc.source == AG_SOURCE_PAGED;
     if (!ag_churn_keeps(&device->churn) || ag_cache_block_size(block->size) != block->size ||
         atomic_load_explicit(&block->export_number, memory_order_relaxed))
         return true;
@@ -761,10 +788,42 @@ static CUresult free_block(struct ag_block *block)
     CUresult result;
 
     take_back(block);
-    result = native ? free_native(block) : free_ordered(block);
+    result = native ? free_native(block, false, NULL) : free_ordered(block);
     if (result != CUDA_SUCCESS && !native)
         give(block, bytes);
     return result;
+}
+
+/* A guarded block, or pages whose guard failed: the free comes once all work of the context is
+ * done, as natively. */
+static CUresult free_guarded(struct ag_block *block, const void *caller)
+{
+    bool captured = ag_capture_is_open(), guarded = block->guarded != NULL, aside;
+    CUresult result = ag_free_order(block->context, &aside);
+
+    if (result != CUDA_SUCCESS) {
+        ag_ledger_give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
+        return result;
+    }
+    take_back(block);
+    if (guarded &&
+        ag_guard_end(block, caller, captured || aside ? AG_GUARD_CAPTURED : AG_GUARD_CHECK))
+        return CUDA_SUCCESS;
+    if (aside)
+        put_aside(block);
+    else if (is_freed_natively(block))
+        return free_native(block, guarded, caller);
+    else
+        keep_or_release(block);
+    return CUDA_SUCCESS;
+}
+
+void ag_alloc_unguarded(struct ag_block *block)
+{
+    if (is_freed_natively(block))
+        (void)free_native(block, false, NULL);
+    else
+        keep_or_release(block);
 }
 
 /* A KEPT block of a pool of captures: what natively was done by now is, or is ordered, and the pool
@@ -778,7 +837,7 @@ static CUresult free_private(struct ag_block *block)
         give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
         return result;
     }
-    return ag_private_keep(block) ? CUDA_SUCCESS : free_native(block);
+    return ag_private_keep(block) ? CUDA_SUCCESS : free_native(block, false, NULL);
 }
 
 void ag_alloc_pool_ended(struct ag_block *blocks)
@@ -825,7 +884,10 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
     freed.device = device->ordinal;
-    result = block->private_pool ? free_private(block) : free_block(block);
+    if (block->guarded || block->desc.source == AG_SOURCE_PAGED)
+        result = free_guarded(block, caller);
+    else
+        result = block->private_pool ? free_private(block) : free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
     freed.timed = ag_timing_end();
@@ -839,8 +901,8 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*free_async)(CUdeviceptr, CUstream),
                                      CUresult (*synchronize)(CUstream))
 {
-    CUdeviceptr address = block->address;
-    bool plain = block->desc.source == AG_SOURCE_PLAIN;
+    struct ag_block single = *block;
+    bool plain = block->desc.source == AG_SOURCE_PLAIN || block->desc.source == AG_SOURCE_PAGED;
     CUresult result = CUDA_SUCCESS;
 
     /* The driver may lock up over native memory and a stream that is not done (580.159), as
@@ -850,19 +912,20 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     ag_ledger_remove(block);
     if (!plain)
-        return free_async(address, stream);
-    /* The driver frees no single managed allocation in stream order. */
+        return free_async(single.address, stream);
+    /* The driver frees no single managed allocation in stream order, and no pages. */
     result = synchronize(stream);
-    return result == CUDA_SUCCESS ? ag_cu.cuMemFree_v2(address) : result;
+    return result == CUDA_SUCCESS ? free_single(&single) : result;
 }
 
 CUresult ag_free_async(CUdeviceptr address, CUstream stream,
                        CUresult (*free_async)(CUdeviceptr, CUstream),
-                       CUresult (*synchronize)(CUstream))
+                       CUresult (*synchronize)(CUstream), const void *caller)
 {
     struct freed freed = {.address = address, .stream = stream};
     struct ag_block *block, copy;
     CUresult result;
+    bool guarded;
 
     switch (address ? ag_ledger_claim(address, &block) : AG_CLAIM_UNKNOWN) {
     case AG_CLAIM_UNKNOWN:
@@ -880,6 +943,9 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         return CUDA_SUCCESS;
     }
     take_back(block);
+    guarded = block->guarded != NULL;
+    if (guarded)
+        (void)ag_guard_end(block, caller, AG_GUARD_ASYNC);
     copy = *block;
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
@@ -891,11 +957,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    block = ag_ledger_enter(address, copy.size, copy.context, copy.desc);
-    if (block) {
-        block->export_number = copy.export_number;
-        give(block, copy.requested);
-    }
+    give_again(&copy, guarded, caller);
     return result;
 }
 
@@ -915,22 +977,24 @@ static void forget_set_aside(const struct ag_context *context)
     }
 }
 
-/* Pool memory is not of a context: it stays unless it is freed. */
-static void give_up(CUdeviceptr address, struct ag_block *block)
+/* Memory of pools, and pages, are not of a context: they stay unless they are freed. */
+static void give_up(struct ag_block *block)
 {
+    struct ag_block copy = *block;
     bool orphan = ag_ipc_orphan(block);
 
     (void)ag_ipc_freed(block);
     ag_budget_forget(block);
     if (orphan)
         return;
-    if (ag_cu.cuMemFree_v2(address) != CUDA_SUCCESS)
-        (void)ag_cu.cuMemFree_v2(address); /* nobody else will ever free it */
+    if (free_single(&copy) != CUDA_SUCCESS)
+        (void)free_single(&copy); /* nobody else will ever free it */
 }
 
-static bool is_of_a_pool(const struct ag_block *block)
+static bool outlives_its_context(const struct ag_block *block)
 {
-    return block->desc.source == AG_SOURCE_POOL || block->desc.source == AG_SOURCE_MANAGED_POOL;
+    return block->desc.source == AG_SOURCE_POOL || block->desc.source == AG_SOURCE_MANAGED_POOL ||
+           block->desc.source == AG_SOURCE_PAGED;
 }
 
 static void note_gone(const struct ag_block *block)
@@ -958,6 +1022,7 @@ void ag_alloc_context_dying(struct ag_context *context)
         (void)ag_cu.cuCtxSynchronize();
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
+    ag_guard_context_dying(context);
     ag_ipc_context_dying(context);
     ag_ipc_forget_held(context);
     ag_params_forget(); /* of its functions */
@@ -967,10 +1032,11 @@ void ag_alloc_context_dying(struct ag_context *context)
         blocks = block->next;
         if (block->state != AG_BLOCK_KEPT)
             note_gone(block);
+        ag_guard_drop(block);
         ag_spill_remove(block->address);
         (void)ag_residency_remove(block->address);
-        if (is_of_a_pool(block))
-            give_up(block->address, block);
+        if (outlives_its_context(block))
+            give_up(block);
         else
             ag_budget_forget(block); /* goes with the context */
     }

@@ -16,9 +16,6 @@ void ag_alloc_configure(const struct ag_request_params *defaults, const struct a
 struct ag_context;
 void ag_alloc_prepare(struct ag_context *context);
 
-/* A forked child counts its own allocations. */
-void ag_alloc_begin_child(void);
-
 /* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the
  * call, by which the calling library is known. */
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);
@@ -35,12 +32,15 @@ CUresult ag_free(CUdeviceptr address, const void *caller);
  * takes memory of cuMemAlloc there (580.159), so ours goes back in stream order too. */
 CUresult ag_free_async(CUdeviceptr address, CUstream stream,
                        CUresult (*free_async)(CUdeviceptr, CUstream),
-                       CUresult (*synchronize)(CUstream));
+                       CUresult (*synchronize)(CUstream), const void *caller);
+
+/* A KEPT block that a guard had, whose users are done, goes where freed blocks go. */
+struct ag_block;
+void ag_alloc_unguarded(struct ag_block *block);
 
 /* A capture ended and none is open any more: what was set aside is freed. */
 void ag_alloc_capture_closed(void);
 /* Memory that a pool of captures kept (KEPT blocks, linked by ->next) goes back to the driver. */
-struct ag_block;
 void ag_alloc_pool_ended(struct ag_block *blocks);
 /* The program is about to destroy `context`: its memory goes, as natively. */
 void ag_alloc_context_dying(struct ag_context *context);

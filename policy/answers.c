@@ -4,6 +4,7 @@
  * Those that differ, and what the program gets:
  *   CONTEXT                     pool: none      the context that allocated it, as natively
  *   MEMPOOL_HANDLE              pool: our pool  none, as natively
+ *   RANGE_START_ADDR            the block's     the program's, where a guard lies before it
  *   RANGE_SIZE                  the block's     what the program asked for
  *   ALLOWED_HANDLE_TYPES        pool: file      none, as natively: our pool is not the program's
  *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         1 as natively, since we give a handle (ipc.h); 0
@@ -27,6 +28,7 @@
 #include "policy/budget.h"
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
+#include "policy/guard/guard.h"
 #include "policy/ledger.h"
 #include "policy/pressure.h"
 
@@ -35,6 +37,13 @@ enum found {
     FOUND_BLOCK,
     FOUND_FREED, /* ours, but not the program's: natively unknown */
 };
+
+/* The block that the driver knows by that address. */
+static bool look_at_base(CUdeviceptr base, struct ag_block *ret_copy)
+{
+    return ag_ledger_look(base, ret_copy) ||
+           (ag_guard_shifts() && ag_ledger_look(ag_guard_address(base), ret_copy));
+}
 
 /* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
  * beginning. */
@@ -45,9 +54,9 @@ static bool look(CUdeviceptr address, struct ag_block *ret_copy, size_t *ret_off
 
     if (!ag_ledger_look(address, ret_copy) &&
         (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
-         !ag_ledger_look(base, ret_copy)))
+         !look_at_base(base, ret_copy)))
         return false;
-    *ret_offset = address - base;
+    *ret_offset = address - ret_copy->address; /* before a guarded one: too many */
     return true;
 }
 
@@ -55,7 +64,8 @@ static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
 {
     size_t offset;
 
-    if (!look(address, ret_copy, &offset) || ret_copy->desc.source == AG_SOURCE_NATIVE)
+    if (!look(address, ret_copy, &offset) ||
+        (ret_copy->desc.source == AG_SOURCE_NATIVE && !ret_copy->guarded))
         return FOUND_NOTHING;
     if (ret_copy->state == AG_BLOCK_KEPT || offset >= ret_copy->requested)
         return FOUND_FREED;
@@ -67,7 +77,8 @@ bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy)
     size_t offset;
 
     return address && look(address, ret_copy, &offset) && ret_copy->state == AG_BLOCK_LIVE &&
-           ret_copy->desc.source != AG_SOURCE_NATIVE && offset < ret_copy->requested;
+           (ret_copy->desc.source != AG_SOURCE_NATIVE || ret_copy->guarded) &&
+           offset < ret_copy->requested;
 }
 
 void ag_answer_note_exported(CUdeviceptr address)
@@ -75,7 +86,8 @@ void ag_answer_note_exported(CUdeviceptr address)
     struct ag_block block;
 
     ag_churn_note_shared();
-    if (ag_answer_redirected(address, &block) && block.desc.source == AG_SOURCE_CACHED)
+    if (ag_answer_redirected(address, &block) && !ag_mem_desc_is_managed(block.desc) &&
+        block.desc.source != AG_SOURCE_POOL)
         (void)ag_ledger_note_export(block.address, AG_EXPORTED_BY_DRIVER);
 }
 
@@ -103,7 +115,8 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
         return result;
     total = ret_total ? *ret_total : context->device->total_bytes;
     ours = ag_pool_idle(context->device) + ag_device_cached_room(context->device) +
-           ag_app_pools_held(context->device) + ag_managed_kept(context->device);
+           ag_app_pools_held(context->device) + ag_managed_kept(context->device) +
+           ag_guard_kept(context->device);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
     answer_by_budget(context->device, ret_free, ret_total);
     return result;
@@ -152,6 +165,8 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         if (block->state == AG_BLOCK_LIVE && block->desc.source == AG_SOURCE_POOL &&
             block->context->device->pool_is_shareable)
             *(unsigned char *)data = 1;
+        if (block->guarded && ag_guard_shifts())
+            *(unsigned char *)data = 0;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         if (block->state == AG_BLOCK_FOREIGN)
@@ -163,6 +178,9 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         memcpy(data, &id, sizeof(id));
         break;
     }
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        memcpy(data, &block->address, sizeof(block->address));
+        break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: {
         size_t requested = block->requested;
 

@@ -174,6 +174,28 @@ void ag_ledger_remove(struct ag_block *block)
     ag_arena_put(&arena, block);
 }
 
+bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always)
+{
+    CUdeviceptr before = block->address;
+    unsigned i = take(address);
+    bool entered;
+
+    if (!shards[i].map.capacity)
+        ag_map_begin(&shards[i].map, shards[i].first, FIRST_ENTRIES);
+    entered = ag_map_put(&shards[i].map, address, block);
+    if (entered || always)
+        block->address = address;
+    ag_spin_release(&shards[i].lock);
+    if (!entered && !always)
+        return false;
+    atomic_fetch_add_explicit(place_of(address), 1, memory_order_relaxed);
+    i = take(before);
+    (void)ag_map_take(&shards[i].map, before);
+    ag_spin_release(&shards[i].lock);
+    atomic_fetch_sub_explicit(place_of(before), 1, memory_order_relaxed);
+    return entered;
+}
+
 /* Given when somebody asks: few do, and a shared counter would cost every allocation. */
 static uint64_t buffer_id(struct ag_block *block)
 {
@@ -201,6 +223,7 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .desc = block->desc,
             .placement = atomic_load_explicit(&block->placement, memory_order_relaxed),
             .export_number = atomic_load_explicit(&block->export_number, memory_order_relaxed),
+            .guarded = block->guarded,
             .buffer_id = buffer_id(block),
             .state = atomic_load_explicit(&block->state, memory_order_acquire),
         };

@@ -41,6 +41,7 @@ struct ag_block {
     /* Of its IPC handle (ipc_export.c); AG_EXPORTED_BY_DRIVER; 0: it has none. */
     _Atomic uint64_t export_number;
     uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
+    struct ag_guarded *guarded; /* while it is (guard.h), else NULL */
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 
@@ -79,6 +80,11 @@ void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc);
 /* Takes a KEPT block out of the ledger and forgets it. Before the driver frees the memory: another
  * thread may be given the same address at once. */
 void ag_ledger_remove(struct ag_block *block);
+
+/* A block in the caller's hands (KEPT, or of a context that dies) lies under another address from
+ * now on. False when memory for the ledger runs out: nothing is changed then, or, with `always`,
+ * nobody finds the block by its new address. */
+bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always);
 
 /* Copies the entry of the block that begins at `base`. False when there is none. */
 bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);

@@ -15,6 +15,7 @@ enum ag_source {
     AG_SOURCE_NATIVE,       /* cuMemAlloc, freed by cuMemFree when the program frees it */
     AG_SOURCE_CACHED,       /* cuMemAlloc, ours to keep when the program frees it */
     AG_SOURCE_POOL,         /* our pool */
+    AG_SOURCE_PAGED,        /* pages of its own, unmapped when the program frees it: a guard */
     AG_SOURCE_PLAIN,        /* cuMemAllocManaged */
     AG_SOURCE_MANAGED_POOL, /* our managed pool */
 };

@@ -6,6 +6,7 @@
 #include "policy/backends/backend.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
@@ -142,6 +143,7 @@ bool ag_pressure_relieve(struct ag_device *device)
 
     if (ag_capture_is_open())
         return false;
+    (void)ag_guard_relieve(device);
     ag_context_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);

@@ -9,6 +9,7 @@
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
 #include "policy/held.h"
+#include "policy/inject.h"
 #include "policy/order/drain.h"
 
 /* --- allocations and frees --- */
@@ -96,12 +97,21 @@ static void note_pool(const CUmemLocation *location, CUmemAllocationType type)
         ag_drain_note_visible(AG_VISIBLE_PINNED);
 }
 
-static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties)
+static int device_of_pool(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : -1;
+}
+
+static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties, const void *caller)
 {
     enum ag_app_pool_kind kind = AG_APP_POOL_CREATED;
+    CUresult result;
 
-    if (!properties)
+    if (!pool || !properties)
         return ag_cu.cuMemPoolCreate(pool, properties);
+    result = ag_inject(AG_CALL_POOL, 0, device_of_pool(&properties->location), caller);
+    if (result != CUDA_SUCCESS)
+        return result;
     note_pool(&properties->location, properties->allocType);
     if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         kind = AG_APP_POOL_MANAGED;
@@ -112,7 +122,7 @@ static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties)
 AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     AG_ENTER(cuMemPoolCreate, pool, properties);
-    return ag_entry_leave(create(pool, properties));
+    return ag_entry_leave(create(pool, properties, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemPoolDestroy(CUmemoryPool pool)

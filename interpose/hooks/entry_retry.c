@@ -5,15 +5,23 @@
 #include "interpose/hooks/entry.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/inject.h"
 #include "policy/order/drain.h"
 #include "policy/pressure.h"
 
-#define RETRIED(symbol, parameters, ...)                                         \
+#define RETRIED(symbol, parameters, ...) \
+    RETRIED_UNLESS(CUDA_SUCCESS, symbol, parameters, __VA_ARGS__)
+
+/* The same, unless `error` is one: a rule fails the call. */
+#define RETRIED_UNLESS(error, symbol, parameters, ...)                           \
     AG_ENTRY CUresult symbol parameters                                          \
     {                                                                            \
         CUresult result;                                                         \
                                                                                  \
         AG_ENTER(symbol, __VA_ARGS__);                                           \
+        result = error;                                                          \
+        if (result != CUDA_SUCCESS)                                              \
+            return ag_entry_leave(result);                                       \
         result = ag_cu.symbol(__VA_ARGS__);                                      \
         if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
             result = ag_cu.symbol(__VA_ARGS__);                                  \
@@ -29,20 +37,42 @@ RETRIED(cuMipmappedArrayCreate,
         array, descriptor, levels)
 
 /* An executable graph takes memory of the device for its nodes. */
-RETRIED(cuGraphInstantiate,
-        (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
-        graph, node, text, size)
-RETRIED(cuGraphInstantiate_v2,
-        (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
-        graph, node, text, size)
-RETRIED(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
-        exec, graph, flags)
-RETRIED(cuGraphInstantiateWithParams,
-        (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), exec, graph,
-        parameters)
-RETRIED(cuGraphInstantiateWithParams_ptsz,
-        (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), exec, graph,
-        parameters)
+static CUresult refuse_graph(const CUgraphExec *exec, CUgraph graph, const void *caller)
+{
+    return exec && graph ? ag_inject(AG_CALL_GRAPH, 0, -1, caller) : CUDA_SUCCESS;
+}
+
+static CUresult refuse_graph_with(const CUgraphExec *exec, CUgraph graph,
+                                  CUDA_GRAPH_INSTANTIATE_PARAMS *parameters, const void *caller)
+{
+    CUresult result = parameters ? refuse_graph(exec, graph, caller) : CUDA_SUCCESS;
+
+    if (result != CUDA_SUCCESS) {
+        parameters->hErrNode_out = NULL;
+        parameters->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+    }
+    return result;
+}
+
+#define INSTANTIATES(symbol, parameters, ...)                                                  \
+    RETRIED_UNLESS(refuse_graph(exec, graph, __builtin_return_address(0)), symbol, parameters, \
+                   __VA_ARGS__)
+#define INSTANTIATES_WITH(symbol)                                                              \
+    RETRIED_UNLESS(                                                                            \
+        refuse_graph_with(exec, graph, parameters, __builtin_return_address(0)), symbol,       \
+        (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * parameters), exec, \
+        graph, parameters)
+
+INSTANTIATES(cuGraphInstantiate,
+             (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
+             graph, node, text, size)
+INSTANTIATES(cuGraphInstantiate_v2,
+             (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
+             graph, node, text, size)
+INSTANTIATES(cuGraphInstantiateWithFlags,
+             (CUgraphExec * exec, CUgraph graph, unsigned long long flags), exec, graph, flags)
+INSTANTIATES_WITH(cuGraphInstantiateWithParams)
+INSTANTIATES_WITH(cuGraphInstantiateWithParams_ptsz)
 
 /* The device that memory of these properties counts for; NULL without a limit. */
 static struct ag_device *limited_device(const CUmemAllocationProp *properties)
@@ -73,12 +103,25 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
     return result;
 }
 
+/* Memory of the host is asked for as of the current context's device. */
+static CUresult refuse(const CUmemLocation *location, size_t size, const void *caller)
+{
+    bool on_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+
+    return ag_inject(AG_CALL_VIRTUAL, size, on_device ? location->id : -1, caller);
+}
+
 AG_ENTRY CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                               const CUmemAllocationProp *properties, unsigned long long flags)
 {
+    CUresult result;
+
     AG_ENTER(cuMemCreate, handle, size, properties, flags);
-    if (!handle || !properties)
+    if (!handle || !properties || !size)
         return ag_entry_leave(ag_cu.cuMemCreate(handle, size, properties, flags));
+    result = refuse(&properties->location, size, __builtin_return_address(0));
+    if (result != CUDA_SUCCESS)
+        return ag_entry_leave(result);
     if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         ag_drain_note_visible(AG_VISIBLE_PINNED);
     return ag_entry_leave(create(handle, size, properties, flags));

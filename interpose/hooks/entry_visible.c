@@ -8,7 +8,9 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/settings/caller.h"
+#include "policy/guard/guard.h"
 #include "policy/held.h"
+#include "policy/inject.h"
 #include "policy/order/drain.h"
 
 #define NOTED(how, symbol, parameters, ...)               \
@@ -30,29 +32,65 @@
     }
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
-#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                              \
-    AG_ENTRY CUresult symbol parameters                                                  \
-    {                                                                                    \
-        AG_ENTER(symbol, __VA_ARGS__);                                                   \
-        if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY)         \
-            ag_drain_note_visible(how);                                                  \
-        return ag_entry_leave(ag_held_given_host(ag_cu.symbol(__VA_ARGS__), pp, bytes)); \
-    }
-
-NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemAllocHost_v2, (void **pp, size_t bytes), pp, bytes)
-NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemHostAlloc,
-                      (void **pp, size_t bytes, unsigned int flags), pp, bytes, flags)
-NOTED(AG_VISIBLE_REGISTERED, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags), p,
-      bytes, flags)
-
-AG_ENTRY CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
+static void note_host(const void *caller)
 {
-    AG_ENTER(cuMemAllocManaged, dptr, bytes, flags);
-    ag_drain_note_visible(AG_VISIBLE_MANAGED);
-    return ag_entry_leave(
-        ag_held_given(ag_cu.cuMemAllocManaged(dptr, bytes, flags), AG_HELD_MANAGED, dptr, bytes));
+    if (ag_caller_of(caller) != AG_CALLER_CUDA_LIBRARY)
+        ag_drain_note_visible(AG_VISIBLE_PINNED);
 }
 
+static void note_registered(const void *caller)
+{
+    (void)caller;
+    ag_drain_note_visible(AG_VISIBLE_REGISTERED);
+}
+
+static void note_managed(const void *caller)
+{
+    (void)caller;
+    ag_drain_note_visible(AG_VISIBLE_MANAGED);
+    ag_guard_note_other();
+}
+
+static CUresult given_host(CUresult result, void **p, size_t bytes)
+{
+    return ag_held_given_host(result, p, bytes);
+}
+
+static CUresult given_registered(CUresult result, void *p, size_t bytes)
+{
+    (void)p, (void)bytes;
+    return result;
+}
+
+static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
+{
+    return ag_held_given(result, AG_HELD_MANAGED, p, bytes);
+}
+
+/* The same, of calls that take memory `p` of `bytes`, which a rule may fail. `kind`: of the memory,
+ * in the names of the functions above. */
+#define TAKES(call, kind, symbol, parameters, ...)                            \
+    AG_ENTRY CUresult symbol parameters                                       \
+    {                                                                         \
+        CUresult result = CUDA_SUCCESS;                                       \
+                                                                              \
+        AG_ENTER(symbol, __VA_ARGS__);                                        \
+        if (p && bytes)                                                       \
+            result = ag_inject(call, bytes, -1, __builtin_return_address(0)); \
+        if (result == CUDA_SUCCESS) {                                         \
+            note_##kind(__builtin_return_address(0));                         \
+            result = ag_cu.symbol(__VA_ARGS__);                               \
+        }                                                                     \
+        return ag_entry_leave(given_##kind(result, p, bytes));                \
+    }
+
+TAKES(AG_CALL_HOST, host, cuMemAllocHost_v2, (void **p, size_t bytes), p, bytes)
+TAKES(AG_CALL_HOST, host, cuMemHostAlloc, (void **p, size_t bytes, unsigned int flags), p, bytes,
+      flags)
+TAKES(AG_CALL_HOST, registered, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags),
+      p, bytes, flags)
+TAKES(AG_CALL_MANAGED, managed, cuMemAllocManaged,
+      (CUdeviceptr * p, size_t bytes, unsigned int flags), p, bytes, flags)
 NOTED(AG_VISIBLE_MANAGED, cuLibraryGetManaged,
       (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name), dptr, bytes,
       library, name)

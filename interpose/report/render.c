@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/guard/render_guard.h"
 #include "interpose/report/live.h"
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
@@ -153,6 +154,12 @@ static bool by_range(const struct view *view)
     return ag_text_begins(setting(view, AG_OPTION_GRAPH_ITERATION), "nvtx:");
 }
 
+/* Calls that rules failed. */
+static uint64_t n_injected(const struct view *view)
+{
+    return group_sum(view, "injected") - counter(view, AG_STAT_INJECTED_CAPTURE);
+}
+
 static const char *warning(const struct view *view, unsigned i)
 {
     const char *trouble = view->stats->head.trouble;
@@ -174,8 +181,13 @@ static const char *warning(const struct view *view, unsigned i)
                      "mean nothing"
                    : "ran on the simulated driver, not on a GPU: times mean nothing";
     if (!*trouble && n_devices(view) && !counter(view, AG_STAT_REDIRECTED) &&
-        !counter(view, AG_STAT_PASSED) && n++ == i)
+        !counter(view, AG_STAT_PASSED) && !n_injected(view) && n++ == i)
         return "the program allocated nothing through cudaMalloc or cuMemAlloc";
+    if (n_injected(view) && n++ == i) {
+        snprintf(text, sizeof(text), "rules failed %llu calls on purpose, as out of memory",
+                 (unsigned long long)n_injected(view));
+        return text;
+    }
     if (counter(view, AG_STAT_LOOKUP_UNMATCHED) && n++ == i)
         return "cuGetProcAddress returned addresses that belong to no exported symbol: those calls "
                "were not intercepted";
@@ -267,6 +279,10 @@ static void json_rule(struct ag_emitter *json, const struct view *view, unsigned
 {
     ag_emit_number(json, "hits", RULE_SUM(view, i, hits));
     ag_emit_number(json, "bytes", RULE_SUM(view, i, bytes));
+    if (RULE_SUM(view, i, held)) {
+        ag_emit_number(json, "held", RULE_SUM(view, i, held));
+        ag_emit_number(json, "failed", RULE_SUM(view, i, failed));
+    }
     ag_emit_end(json);
 }
 
@@ -405,7 +421,8 @@ static void json_warnings(struct ag_emitter *json, const struct view *view)
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
-    static const char *const groups[] = {"managed", "pressure", "async", "ipc", "api", "trace"};
+    static const char *const groups[] = {"managed", "pressure", "injected", "async",
+                                         "ipc",     "api",      "trace"};
     const struct view it = {text, stats, moment}, *view = &it;
     struct ag_emitter emitter = {.text = text}, *json = &emitter;
 
@@ -421,6 +438,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     json_frees(json, view);
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
         ag_render_object_json(json, stats, 0, groups[i], groups[i]);
+    ag_render_guard_json(json, stats);
     ag_render_marks_json(json, stats);
     ag_render_replay_json(json, stats);
     ag_render_pools_json(json, stats);
@@ -573,6 +591,10 @@ static void text_rule(const struct view *view, unsigned i, const char *what)
 
     ag_text_size(bytes, sizeof(bytes), RULE_SUM(view, i, bytes));
     ADD(view, "    %10llu %12s  %s\n", (unsigned long long)RULE_SUM(view, i, hits), bytes, what);
+    if (RULE_SUM(view, i, held))
+        ADD(view, "    %24sfailed %llu of the %llu calls that it held for\n", "",
+            (unsigned long long)RULE_SUM(view, i, failed),
+            (unsigned long long)RULE_SUM(view, i, held));
 }
 
 static void text_rules(const struct view *view)
@@ -631,6 +653,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_title(view);
     for (unsigned i = 0; warning(view, i); i++)
         ADD(view, "  warning: %s\n", warning(view, i));
+    ag_render_guard_text(text, stats);
     text_settings(view);
     text_rules(view);
     text_devices(view);
@@ -646,6 +669,8 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_pool(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
+    text_group(view, "injected", "calls that rules failed");
+    text_group(view, "guard", "guards of blocks");
     text_group(view, "ipc", "memory shared with other processes");
     ag_render_pools_text(text, stats);
     text_group(view, "async", "the program's own stream-ordered calls");

@@ -20,6 +20,18 @@ const struct ag_stat_row ag_stat_rows[AG_N_STATS] = {
 const char *const ag_placement_names[AG_N_PLACEMENTS] = {"native", "pool", "managed", "host",
                                                          "spilled"};
 
+const char *const ag_guard_where_names[3] = {
+    [AG_GUARD_BEFORE] = "before",
+    [AG_GUARD_BEHIND] = "behind",
+    [AG_GUARD_INSIDE] = "after the free of",
+};
+const char *const ag_guard_occasion_names[4] = {
+    [AG_GUARD_WHEN_FREED] = "when it was freed",
+    [AG_GUARD_WHEN_REUSED] = "before it was used again",
+    [AG_GUARD_WHEN_CONTEXT] = "when its context ended",
+    [AG_GUARD_WHEN_EXIT] = "when the process ended",
+};
+
 _Static_assert(sizeof(struct ag_stats) % AG_STATS_PAGE == 0, "other variables share its pages");
 
 void ag_stats_prepare(void)

@@ -55,6 +55,7 @@ struct ag_place_stats {
 
 struct ag_rule_stats {
     _Atomic uint64_t hits, bytes;
+    _Atomic uint64_t held, failed; /* of a rule that fails calls: those it held for; that failed */
 };
 
 /* The program's own stream-ordered pools: one row each; the last one stands for all pools that have
@@ -85,6 +86,27 @@ struct ag_mark_stats {
     char name[48];
     _Atomic uint64_t count, first_ns, last_ns; /* since the process began */
     _Atomic uint64_t bytes;                    /* allocated when it was last passed */
+};
+
+/* What guards found (policy/guard/): the first so many. */
+#define AG_GUARD_FINDINGS 16u
+enum ag_guard_where { AG_GUARD_BEFORE, AG_GUARD_BEHIND, AG_GUARD_INSIDE };
+enum ag_guard_occasion {
+    AG_GUARD_WHEN_FREED,
+    AG_GUARD_WHEN_REUSED, /* a freed block was to be used again */
+    AG_GUARD_WHEN_CONTEXT,
+    AG_GUARD_WHEN_EXIT,
+};
+extern const char *const ag_guard_where_names[3]; /* in lines and the report */
+extern const char *const ag_guard_occasion_names[4];
+struct ag_guard_finding {
+    uint32_t used;        /* the row is complete */
+    uint32_t where, when; /* the enumerations above */
+    int32_t device;
+    uint64_t address, bytes;
+    int64_t offset;                      /* of the first wrong byte, from the block's on */
+    uint64_t wrong;                      /* how many bytes */
+    char allocated_by[96], freed_by[96]; /* "module+0x1234"; "" not known, or not freed */
 };
 
 /* Of whole pages, which are there once the slot is used: see counters_file.c. */
@@ -151,6 +173,8 @@ struct ag_stats {
     _Atomic uint32_t n_bypassing;            /* may be more than there are names */
     char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
     struct ag_app_pool_stats app_pools[AG_APP_POOLS];
+    _Atomic uint32_t n_guard_findings; /* may be more than there are rows */
+    struct ag_guard_finding guard_findings[AG_GUARD_FINDINGS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
     struct ag_level pending_bytes;
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
@@ -233,6 +257,16 @@ static inline void ag_stats_rule_hit(int rule, uint64_t bytes)
 
     ag_stats_count(slot, &stats->hits, 1);
     ag_stats_count(slot, &stats->bytes, bytes);
+}
+
+/* Rule number `rule`, which fails calls, held for one; `failed`: and failed it. */
+static inline void ag_stats_rule_held(unsigned rule, bool failed)
+{
+    unsigned slot = ag_slot();
+    struct ag_rule_stats *stats = &ag_stats.slots[slot].rules[rule];
+
+    ag_stats_count(slot, &stats->held, 1);
+    ag_stats_count(slot, &stats->failed, failed);
 }
 
 #define AG_UNWAITED_ITERATION 512u /* operations that stand for an iteration where nobody waits */

@@ -215,3 +215,14 @@ const char *ag_caller_module(const void *address)
 
     return place ? atomic_load_explicit(&modules[place - 1], memory_order_acquire)->name : NULL;
 }
+
+void ag_caller_text(const void *address, char *text, size_t size)
+{
+    const struct link_map *map = map_of(address);
+    char name[NAME_MAX + 1];
+
+    if (name_of(map, name))
+        snprintf(text, size, "%.80s+0x%lx", name, (unsigned long)address - map->l_addr);
+    else
+        snprintf(text, size, "%p", address);
+}

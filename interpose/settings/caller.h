@@ -2,6 +2,8 @@
 #ifndef AG_CALLER_H
 #define AG_CALLER_H
 
+#include <stddef.h>
+
 enum ag_caller {
     AG_CALLER_PROGRAM = 1,
     AG_CALLER_CUDA_LIBRARY, /* CUDA's own mathematics: what it keeps for itself nobody else reads */
@@ -16,5 +18,9 @@ enum ag_caller ag_caller_of(const void *address);
  * program's is its program_invocation_short_name. NULL when unknown, or when more modules called
  * than are kept. Valid until the process ends. As fast as ag_caller_of(). */
 const char *ag_caller_module(const void *address);
+
+/* "libfoo.so+0x1234", as `allograft trace` names callers; the address alone where it lies in
+ * nothing that is loaded. Cut at `size`. */
+void ag_caller_text(const void *address, char *text, size_t size);
 
 #endif

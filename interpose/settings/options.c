@@ -65,6 +65,7 @@ PARSE_WORD(MANAGED_BACKEND)
 PARSE_WORD(ACCESS)
 PARSE_WORD(PREFETCH)
 PARSE_WORD(OOM)
+PARSE_WORD(GUARD)
 
 static int parse_PREFER(const char *value, const char *allowed, struct ag_prefer *ret,
                         struct reason *why)

@@ -13,6 +13,7 @@
 
 enum ag_free_mode { AG_FREE_AUTO, AG_FREE_ORDERED, AG_FREE_SYNC };
 enum ag_oom { AG_OOM_ERROR, AG_OOM_SPILL };
+enum ag_guard { AG_GUARD_OFF, AG_GUARD_POISON, AG_GUARD_CANARY, AG_GUARD_PAGE };
 
 struct ag_size {
     uint64_t value; /* bytes, or a percentage of the device's memory; UINT64_MAX for no bound */
@@ -29,6 +30,7 @@ typedef struct ag_prefer ag_type_PREFER;
 typedef enum ag_access ag_type_ACCESS;
 typedef enum ag_prefetch ag_type_PREFETCH;
 typedef enum ag_oom ag_type_OOM;
+typedef enum ag_guard ag_type_GUARD;
 typedef bool ag_type_SWITCH;
 typedef struct ag_size ag_type_SIZE;
 typedef struct {

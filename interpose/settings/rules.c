@@ -39,13 +39,17 @@ struct parser {
     size_t why_size;
 };
 
-enum condition { C_SIZE, C_DEVICE, C_FROM, C_NTH, C_THREAD, C_ANY };
+enum condition { C_SIZE, C_DEVICE, C_FROM, C_NTH, C_THREAD, C_CALL, C_ANY };
 
-/* By the value of enum condition, and of enum ag_says. */
-static const char condition_words[] = "size|device|from|nth|thread|*";
-static const char conditions_allowed[] = "size, device, from, nth, thread, *";
+/* By the value of enum condition, of enum ag_call, and of enum ag_says. */
+static const char condition_words[] = "size|device|from|nth|thread|call|*";
+static const char conditions_allowed[] = "size, device, from, nth, thread, call, *";
+static const char call_words[] = "device|async|managed|virtual|host|pool|graph";
+static const char calls_allowed[] =
+    "device, async, managed, virtual, host, pool, graph, several with | between, or any";
 static const char actions_allowed[] =
-    "auto, pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, async=";
+    "auto, pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, async=, "
+    "fail, and with it every=, after=, over=, chance=, seed=";
 
 static const struct {
     const char *name, *values;
@@ -57,14 +61,26 @@ static const struct {
     [AG_SAYS_PREFETCH] = {"prefetch", "alloc|launch|off"},
     [AG_SAYS_READ_MOSTLY] = {"read_mostly", "0|1"},
     [AG_SAYS_ASYNC] = {"async", "pass|managed"},
+    [AG_SAYS_FAIL] = {"fail", "no value"},
+    [AG_SAYS_EVERY] = {"every", "N, from 1"},
+    [AG_SAYS_AFTER] = {"after", "N, from 1"},
+    [AG_SAYS_OVER] = {"over", "bytes such as 4096, 64KiB or 1.5GiB"},
+    [AG_SAYS_CHANCE] = {"chance", "a share above 0 such as 0.05 or 5%, to the millionth"},
+    [AG_SAYS_SEED] = {"seed", "N, from 0"},
 };
 
 #define N_ACTIONS (sizeof(actions) / sizeof(actions[0]))
+_Static_assert(N_ACTIONS == AG_N_SAYS, "each has a row");
 
 /* What concerns managed memory only. */
 #define SAYS_OF_MANAGED                                                    \
     (1u << AG_SAYS_BACKEND | 1u << AG_SAYS_PREFER | 1u << AG_SAYS_ACCESS | \
      1u << AG_SAYS_PREFETCH | 1u << AG_SAYS_READ_MOSTLY)
+/* What concerns calls that fail only, and all that does. */
+#define SAYS_WHICH_FAIL                                                                      \
+    (1u << AG_SAYS_EVERY | 1u << AG_SAYS_AFTER | 1u << AG_SAYS_OVER | 1u << AG_SAYS_CHANCE | \
+     1u << AG_SAYS_SEED)
+#define SAYS_OF_FAIL (1u << AG_SAYS_FAIL | SAYS_WHICH_FAIL)
 
 /* ---- pieces of text ------------------------------------------------------------------------ */
 
@@ -315,6 +331,27 @@ static int take_glob(const struct parser *parser, const char *name, struct slice
     return 0;
 }
 
+static int take_calls(const struct parser *parser, struct slice value, struct ag_rule *rule)
+{
+    struct slice rest = value;
+
+    if (is_word(value, "any")) {
+        rule->calls = (1u << AG_N_CALLS) - 1;
+        return 0;
+    }
+    rule->calls = 0;
+    while (rest.begin) {
+        struct slice word = cut(&rest, '|');
+        char token[LONGEST_TOKEN];
+        int call = copy_token(word, token) ? ag_text_choice(token, call_words) : -1;
+
+        if (call < 0)
+            return fail_value(parser, "call", word, calls_allowed);
+        rule->calls |= 1u << call;
+    }
+    return 0;
+}
+
 /* The comparison that `*rest` begins with, cut off it; NULL for none. */
 static const char *take_operator(struct slice *rest)
 {
@@ -344,6 +381,8 @@ static int dispatch_condition(const struct parser *parser, struct slice whole, e
         return take_glob(parser, "from", value, rule->from);
     case C_NTH:
         return take_nth(parser, value, rule);
+    case C_CALL:
+        return take_calls(parser, value, rule);
     default:
         return take_glob(parser, "thread", value, rule->thread);
     }
@@ -399,7 +438,25 @@ int ag_prefer_parse(const char *text, struct ag_prefer *ret)
     return 0;
 }
 
-/* Writes the value of an action into *params; false when the action has no such value. */
+/* Writes the value of an action into *fail; false when the action has no such value. */
+static bool take_fail_value(enum ag_says says, struct slice value, struct ag_fail *which)
+{
+    char token[LONGEST_TOKEN];
+
+    if (says == AG_SAYS_FAIL)
+        return is_empty(value);
+    if (says == AG_SAYS_EVERY)
+        return parse_count(value, &which->every) && which->every;
+    if (says == AG_SAYS_AFTER)
+        return parse_count(value, &which->after) && which->after;
+    if (says == AG_SAYS_OVER)
+        return parse_bytes(value, &which->over);
+    if (says == AG_SAYS_SEED)
+        return parse_count(value, &which->seed);
+    return copy_token(value, token) && ag_chance_parse(token, &which->chance_ppm);
+}
+
+/* The same of any other action. */
 static bool take_value(enum ag_says says, struct slice value, struct ag_request_params *params)
 {
     char token[LONGEST_TOKEN];
@@ -473,10 +530,41 @@ static int take_action(const struct parser *parser, struct slice whole, struct a
         value = trimmed(rest);
     else if (says == AG_SAYS_READ_MOSTLY)
         value = (struct slice){one, one + 1};
-    if (!take_value((enum ag_says)says, value, &rule->params))
+    if (has_value && says == AG_SAYS_FAIL)
+        return fail(parser, rest.begin,
+                    "fail takes no value; allowed: fail, and behind a comma "
+                    "every=, after=, over=, chance=, seed=");
+    if ((1u << says & SAYS_OF_FAIL) ? !take_fail_value((enum ag_says)says, value, &rule->fail)
+                                    : !take_value((enum ag_says)says, value, &rule->params))
         return fail_value(parser, actions[says].name, value, actions[says].values);
     rule->says |= 1u << says;
     return refuse_contradiction(parser, whole, rule);
+}
+
+/* The name of the first action of those in `says`. */
+static const char *first_name(unsigned says)
+{
+    return actions[__builtin_ctz(says)].name;
+}
+
+/* Does the whole rule say something of calls that fail, or of calls without a size, that means
+ * nothing? */
+static int refuse_incomplete(const struct parser *parser, struct slice whole, unsigned seen,
+                             const struct ag_rule *rule)
+{
+    bool fails = rule->says & 1u << AG_SAYS_FAIL;
+
+    if (!fails && rule->says & SAYS_WHICH_FAIL)
+        return fail(parser, whole.begin, "\"%s=\" without fail; allowed: in rules with fail",
+                    first_name(rule->says & SAYS_WHICH_FAIL));
+    if (rule->says & 1u << AG_SAYS_SEED && !(rule->says & 1u << AG_SAYS_CHANCE))
+        return fail(parser, whole.begin, "\"seed=\" without chance=; allowed: in rules with both");
+    if (!fails && seen & 1u << C_CALL)
+        return fail(parser, whole.begin, "\"call=\" without fail; allowed: in rules with fail");
+    if (seen & 1u << C_SIZE && !(rule->calls & ~AG_CALLS_WITHOUT_SIZE))
+        return fail(parser, whole.begin,
+                    "\"size\" of calls that have none; allowed: with call= of other calls too");
+    return 0;
 }
 
 /* ---- rules --------------------------------------------------------------------------------- */
@@ -487,7 +575,11 @@ static int parse_rule(const struct parser *parser, struct slice whole, struct ag
     size_t length = (size_t)(whole.end - whole.begin);
     unsigned seen = 0;
 
-    *ret = (struct ag_rule){.size = {0, UINT64_MAX}, .nth = {0, UINT64_MAX}, .device = -1};
+    *ret = (struct ag_rule){.size = {0, UINT64_MAX},
+                            .nth = {0, UINT64_MAX},
+                            .device = -1,
+                            .calls = AG_CALLS_OF_MEMORY,
+                            .fail = AG_FAIL_ALL};
     while (conditions.begin) {
         int result = take_condition(parser, cut(&conditions, ','), &seen, ret);
 
@@ -507,7 +599,7 @@ static int parse_rule(const struct parser *parser, struct slice whole, struct ag
     if (length >= sizeof(ret->text))
         length = sizeof(ret->text) - 1;
     memcpy(ret->text, whole.begin, length);
-    return 0;
+    return refuse_incomplete(parser, whole, seen, ret);
 }
 
 static unsigned needs_of(const struct ag_rule *rule)
@@ -571,6 +663,16 @@ bool ag_rule_watches_launches(const struct ag_rule *rule)
     return rule->says & 1u << AG_SAYS_PREFETCH && rule->params.prefetch == AG_PREFETCH_LAUNCH;
 }
 
+bool ag_rule_fails(const struct ag_rule *rule)
+{
+    return rule->says & 1u << AG_SAYS_FAIL;
+}
+
+bool ag_rule_only_fails(const struct ag_rule *rule)
+{
+    return ag_rule_fails(rule) && !(rule->says & ~SAYS_OF_FAIL);
+}
+
 /* ---- matching ------------------------------------------------------------------------------ */
 
 bool ag_glob_match(const char *glob, const char *text)
@@ -603,7 +705,12 @@ static bool in_range(struct ag_range range, uint64_t value)
 
 static bool applies(const struct ag_rule *rule, const struct ag_asked *asked)
 {
-    if (!in_range(rule->size, asked->bytes) || !in_range(rule->nth, asked->nth))
+    bool any_size = !rule->size.first && rule->size.last == UINT64_MAX;
+
+    if (!(rule->calls & 1u << asked->call) || !in_range(rule->nth, asked->nth))
+        return false;
+    if ((1u << asked->call & AG_CALLS_WITHOUT_SIZE) ? !any_size
+                                                    : !in_range(rule->size, asked->bytes))
         return false;
     if (rule->device >= 0 && rule->device != asked->device)
         return false;
@@ -613,9 +720,9 @@ static bool applies(const struct ag_rule *rule, const struct ag_asked *asked)
     return !*rule->thread || ag_glob_match(rule->thread, asked->thread ? asked->thread : "");
 }
 
-int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked)
+int ag_rules_match(const struct ag_rules *rules, unsigned first, const struct ag_asked *asked)
 {
-    for (unsigned i = 0; i < rules->n; i++) {
+    for (unsigned i = first; i < rules->n; i++) {
         if (applies(&rules->rule[i], asked))
             return (int)i;
     }
@@ -627,10 +734,14 @@ static bool covers(struct ag_range outer, struct ag_range inner)
     return outer.first <= inner.first && outer.last >= inner.last;
 }
 
-/* A rule without from= leaves the libraries that export memory to one with it. */
+/* A rule without from= leaves the libraries that export memory to one with it; and one that lets
+ * calls pass, and says nothing else, leaves those to any rule. */
 static bool hides(const struct ag_rule *before, const struct ag_rule *rule)
 {
-    return covers(before->size, rule->size) && covers(before->nth, rule->nth) &&
+    if (ag_rule_only_fails(before) && !ag_fail_is_all(&before->fail))
+        return false;
+    return !(rule->calls & ~before->calls) && covers(before->size, rule->size) &&
+           covers(before->nth, rule->nth) &&
            (before->device < 0 || before->device == rule->device) &&
            (!strcmp(before->from, "*") || !strcmp(before->from, rule->from)) &&
            (!*before->thread || !strcmp(before->thread, "*") ||
@@ -714,6 +825,33 @@ static void print_sizes(struct ag_range range, char *buffer, size_t size)
         append(buffer, size, "size<=%s", last);
 }
 
+/* Word `i` of "a|b|c". */
+static struct slice nth_word(const char *words, unsigned i)
+{
+    struct slice rest = {words, words + strlen(words)}, word = cut(&rest, '|');
+
+    while (i-- > 0 && rest.begin)
+        word = cut(&rest, '|');
+    return word;
+}
+
+/* Nothing for those of a rule that names none. */
+static void print_calls(unsigned calls, char *buffer, size_t size)
+{
+    char text[LONGEST_TOKEN] = "";
+    size_t length = 0;
+
+    for (unsigned i = 0; i < AG_N_CALLS; i++) {
+        struct slice word = nth_word(call_words, i);
+
+        if (calls & 1u << i)
+            length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%.*s",
+                                       length ? "|" : "", (int)(word.end - word.begin), word.begin);
+    }
+    if (calls != AG_CALLS_OF_MEMORY)
+        append(buffer, size, "call=%s", calls == (1u << AG_N_CALLS) - 1 ? "any" : text);
+}
+
 void ag_rule_conditions(const struct ag_rule *rule, char *buffer, size_t size)
 {
     *buffer = '\0';
@@ -728,18 +866,9 @@ void ag_rule_conditions(const struct ag_rule *rule, char *buffer, size_t size)
         append(buffer, size, "nth=%" PRIu64 "..%" PRIu64, rule->nth.first, rule->nth.last);
     if (*rule->thread)
         append(buffer, size, "thread=%s", rule->thread);
+    print_calls(rule->calls, buffer, size);
     if (!*buffer)
         append(buffer, size, "*");
-}
-
-/* Word `i` of "a|b|c". */
-static struct slice nth_word(const char *words, unsigned i)
-{
-    struct slice rest = {words, words + strlen(words)}, word = cut(&rest, '|');
-
-    while (i-- > 0 && rest.begin)
-        word = cut(&rest, '|');
-    return word;
 }
 
 void ag_rule_placement(const struct ag_rule *rule, char *buffer, size_t size)
@@ -748,6 +877,25 @@ void ag_rule_placement(const struct ag_rule *rule, char *buffer, size_t size)
     bool said = rule->says & 1u << AG_SAYS_POLICY;
 
     snprintf(buffer, size, "%.*s", said ? (int)(word.end - word.begin) : 0, word.begin);
+}
+
+static void print_fail(const struct ag_rule *rule, char *buffer, size_t size)
+{
+    const struct ag_fail *which = &rule->fail;
+    char text[32];
+
+    if (rule->says & 1u << AG_SAYS_FAIL)
+        append(buffer, size, "fail");
+    if (rule->says & 1u << AG_SAYS_EVERY)
+        append(buffer, size, "every=%" PRIu64, which->every);
+    if (rule->says & 1u << AG_SAYS_AFTER)
+        append(buffer, size, "after=%" PRIu64, which->after);
+    if (rule->says & 1u << AG_SAYS_OVER)
+        append(buffer, size, "over=%s", size_text(text, which->over));
+    if (rule->says & 1u << AG_SAYS_CHANCE)
+        append(buffer, size, "chance=%s", ag_chance_print(text, which->chance_ppm));
+    if (rule->says & 1u << AG_SAYS_SEED)
+        append(buffer, size, "seed=%" PRIu64, which->seed);
 }
 
 void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
@@ -760,7 +908,7 @@ void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
     };
 
     *buffer = '\0';
-    for (unsigned i = AG_SAYS_POLICY + 1; i < N_ACTIONS; i++) {
+    for (unsigned i = AG_SAYS_POLICY + 1; i < AG_SAYS_FAIL; i++) {
         struct slice word = nth_word(actions[i].values, chosen[i]);
 
         if (!(rule->says & 1u << i))
@@ -771,4 +919,5 @@ void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
             append(buffer, size, "%s=%.*s", actions[i].name, (int)(word.end - word.begin),
                    word.begin);
     }
+    print_fail(rule, buffer, size);
 }

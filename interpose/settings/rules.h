@@ -1,5 +1,5 @@
 /* The request parameters of an allocation (where it is to come from, how managed memory is to
- * behave), and the rules that set them. Pure; knows no CUDA.
+ * behave), and the rules that set them, or that fail it. Pure; knows no CUDA.
  *
  *     ALLOGRAFT_RULES="size>=1GiB:managed,prefer=host,access=device; from=libnccl*:native; *:pool"
  *
@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "interpose/settings/fail.h"
 
 enum ag_policy { AG_POLICY_AUTO, AG_POLICY_POOL, AG_POLICY_NATIVE, AG_POLICY_MANAGED };
 enum ag_managed_backend { AG_MANAGED_AUTO, AG_MANAGED_PLAIN, AG_MANAGED_POOL };
@@ -35,11 +37,29 @@ struct ag_request_params {
     bool async_managed; /* the program's own cudaMallocAsync: from a managed pool */
 };
 
+/* Calls of the program that take memory. */
+enum ag_call {
+    AG_CALL_DEVICE,  /* cuMemAlloc, cuMemAllocPitch: what all actions apply to */
+    AG_CALL_ASYNC,   /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
+    AG_CALL_MANAGED, /* cuMemAllocManaged */
+    AG_CALL_VIRTUAL, /* cuMemCreate */
+    AG_CALL_HOST,    /* cuMemAllocHost, cuMemHostAlloc, cuMemHostRegister */
+    AG_CALL_POOL,    /* cuMemPoolCreate: has no size */
+    AG_CALL_GRAPH,   /* cuGraphInstantiate and its variants: has no size */
+    AG_N_CALLS
+};
+
+#define AG_CALLS_OF_MEMORY                                                \
+    (1u << AG_CALL_DEVICE | 1u << AG_CALL_ASYNC | 1u << AG_CALL_MANAGED | \
+     1u << AG_CALL_VIRTUAL) /* of rules that name none */
+#define AG_CALLS_WITHOUT_SIZE (1u << AG_CALL_POOL | 1u << AG_CALL_GRAPH)
+
 /* Facts of one allocating call. Facts that no rule asks for (ag_rules.needs) may be left out. */
 struct ag_asked {
-    size_t bytes;
-    int device;         /* ordinal */
-    uint64_t nth;       /* 1 for the first allocation of the process */
+    enum ag_call call;
+    size_t bytes;       /* 0 where the call has no size */
+    int device;         /* ordinal; -1: of the host, or not known */
+    uint64_t nth;       /* 1 for the first such call of the process */
     const char *module; /* file name of the calling library or program, without folder; or NULL */
     const char *thread; /* the calling thread's name, or NULL */
     /* The caller hands memory to other processes or devices: only rules with from= apply to it. */
@@ -58,9 +78,11 @@ struct ag_range {
 struct ag_rule {
     struct ag_range size, nth;
     int device;                      /* -1: any */
+    unsigned calls;                  /* 1 << enum ag_call */
     char from[AG_GLOB_MAX];          /* "" : any */
     char thread[AG_GLOB_MAX];        /* "" : any */
     struct ag_request_params params; /* what it says, where `says` has the bit */
+    struct ag_fail fail;             /* where it says so */
     unsigned says;                   /* 1 << enum ag_says */
     char text[128]; /* the rule as written, blanks at the ends cut, cut at 127 bytes */
 };
@@ -73,6 +95,13 @@ enum ag_says {
     AG_SAYS_PREFETCH,
     AG_SAYS_READ_MOSTLY,
     AG_SAYS_ASYNC,
+    AG_SAYS_FAIL,
+    AG_SAYS_EVERY, /* this and what follows: of the calls that fail */
+    AG_SAYS_AFTER,
+    AG_SAYS_OVER,
+    AG_SAYS_CHANCE,
+    AG_SAYS_SEED,
+    AG_N_SAYS
 };
 
 struct ag_rules {
@@ -94,12 +123,16 @@ int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, 
 bool ag_rules_any(const char *text, bool (*is)(const struct ag_rule *rule));
 /* Does the rule's action watch launches, to prefetch what they use? */
 bool ag_rule_watches_launches(const struct ag_rule *rule);
+/* Does it fail calls? */
+bool ag_rule_fails(const struct ag_rule *rule);
+/* Does it do nothing else? The calls that it lets pass are for the rules behind it. */
+bool ag_rule_only_fails(const struct ag_rule *rule);
 
-/* The first rule that applies, or -1. Its action is not looked at. A name that is NULL is
- * matched by globs that match "". */
-int ag_rules_match(const struct ag_rules *rules, const struct ag_asked *asked);
+/* The first rule that applies, of those from number `first` on, or -1. Its action is not looked at.
+ * A name that is NULL is matched by globs that match "". */
+int ag_rules_match(const struct ag_rules *rules, unsigned first, const struct ag_asked *asked);
 
-/* The first rule before rule i that applies wherever rule i does, so that i never decides; or -1.
+/* The first rule before rule i that decides wherever rule i applies, so that i never does; or -1.
  */
 int ag_rules_hidden_by(const struct ag_rules *rules, unsigned i);
 

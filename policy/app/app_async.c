@@ -4,9 +4,6 @@
 #endif
 #include "policy/app/app_async.h"
 
-#include <stdatomic.h>
-#include <sys/prctl.h>
-
 #include "interpose/base/threads/helper.h"
 
 #include "interpose/driver/driver.h"
@@ -18,14 +15,15 @@
 #include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/guard/guard.h"
 #include "policy/held.h"
+#include "policy/inject.h"
 #include "policy/ledger.h"
 #include "policy/order/capture.h"
 #include "policy/pressure.h"
 
-static const struct ag_rules *rules; /* NULL: none says async=managed */
+static const struct ag_rules *rules; /* NULL: none says async=managed, or fails such calls */
 static bool oversubscribe;
-static _Atomic uint64_t n_asked; /* for nth=: cudaMallocAsync has numbers of its own */
 
 static bool says_managed(const struct ag_rule *rule)
 {
@@ -37,7 +35,7 @@ void ag_app_async_configure(const struct ag_rules *new_rules, bool new_oversubsc
     rules = NULL;
     oversubscribe = new_oversubscribe;
     for (unsigned i = 0; new_rules && i < new_rules->n; i++) {
-        if (says_managed(&new_rules->rule[i]))
+        if (says_managed(&new_rules->rule[i]) || ag_inject_any(AG_CALL_ASYNC))
             rules = new_rules;
     }
 }
@@ -134,6 +132,7 @@ static uint64_t begin(void)
 
 static CUresult counted(CUresult result, unsigned row, const struct request *request)
 {
+    ag_guard_note_other();
     if (result != CUDA_SUCCESS) {
         ag_stats_app_pool(row, AG_APP_FAILED, 1);
         if (ag_holders_on())
@@ -166,21 +165,20 @@ static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_addre
     return true;
 }
 
-/* The first rule that applies decides, if it says anything of this: its number, or -1. */
-static int rule_of(size_t bytes, const struct ag_device *device, const void *caller)
+/* What the rules say of the call. What becomes a node of a graph takes no memory yet. */
+static struct ag_choice choose(const struct request *request, const struct ag_device *device)
 {
-    char thread[16] = "";
-    struct ag_asked asked = {.bytes = bytes, .device = device->ordinal};
-    int i;
+    bool exporter;
 
-    asked.nth = atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed) + 1;
-    asked.exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
-    if (rules->needs & AG_NEED_MODULE)
-        asked.module = ag_caller_module(caller);
-    if (rules->needs & AG_NEED_THREAD && !prctl(PR_GET_NAME, thread))
-        asked.thread = thread;
-    i = ag_rules_match(rules, &asked);
-    return i >= 0 && says_managed(&rules->rule[i]) ? i : -1;
+    if (!rules || !request->ret_address || !request->bytes)
+        return (struct ag_choice){-1, false};
+    if (ag_capture_is_open() && ag_inject_any(AG_CALL_ASYNC)) {
+        ag_stats_add(AG_STAT_INJECTED_CAPTURE, 1);
+        return (struct ag_choice){-1, false};
+    }
+    exporter = ag_caller_of(request->caller) == AG_CALLER_EXPORTER;
+    return ag_inject_choose(AG_CALL_ASYNC, request->bytes, device ? device->ordinal : -1, exporter,
+                            request->caller);
 }
 
 /* Managed memory may exceed the card, which programs do not expect and which can hang a GPU. What
@@ -234,14 +232,12 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
     return AG_N_STATS;
 }
 
-/* True when a rule asked for it and it worked. */
-static bool redirected(const struct request *request)
+/* True when the rule asked for it and it worked. */
+static bool redirected(const struct request *request, struct ag_device *device, int rule)
 {
-    struct ag_device *device = request->ret_address ? device_of(request->stream) : NULL;
-    int rule = device ? rule_of(request->bytes, device, request->caller) : -1;
     enum ag_stat why;
 
-    if (rule < 0)
+    if (rule < 0 || !device || !says_managed(&rules->rule[rule]))
         return false;
     why = alloc_managed(request->ret_address, request->bytes, request->stream, request->per_thread,
                         device);
@@ -257,20 +253,27 @@ static bool redirected(const struct request *request)
     return true;
 }
 
+static CUresult failed(unsigned row, const struct request *request)
+{
+    return counted(ag_inject_error(ag_context_current()), row, request);
+}
+
 CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, bool per_thread,
                       const void *caller)
 {
     CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) =
         per_thread ? ag_cu.cuMemAllocAsync_ptsz : ag_cu.cuMemAllocAsync;
     const struct request request = {ret_address, bytes, stream, per_thread, caller, begin()};
-    struct ag_device *device;
+    struct ag_device *device = device_of(stream);
+    const struct ag_choice choice = choose(&request, device);
     unsigned row;
     CUresult result;
 
-    if (rules && redirected(&request))
+    if (!choice.fails && redirected(&request, device, choice.rule))
         return CUDA_SUCCESS;
-    device = device_of(stream);
     row = ag_app_pools_current(device ? device->ordinal : -1);
+    if (choice.fails)
+        return failed(row, &request);
     if (is_over_limit(device, ret_address, bytes))
         return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
@@ -289,6 +292,8 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
     unsigned row = ag_app_pools_find(pool);
     CUresult result;
 
+    if (pool && ag_inject_any(AG_CALL_ASYNC) && choose(&request, device_of_row(row)).fails)
+        return failed(row, &request);
     if (is_over_limit(device_of_row(row), ret_address, bytes))
         return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
@@ -310,9 +315,9 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     CUresult result;
 
     if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block))
-        return ag_free_async(address, stream, free_async,
-                             per_thread ? ag_cu.cuStreamSynchronize_ptsz
-                                        : ag_cu.cuStreamSynchronize);
+        return ag_free_async(
+            address, stream, free_async,
+            per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize, caller);
     result = free_async(address, stream);
     if (result != CUDA_SUCCESS)
         return result;

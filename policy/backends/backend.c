@@ -5,6 +5,7 @@
 #include "interpose/driver/driver.h"
 #include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
+#include "policy/guard/paged.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
 #include "policy/order/private_stream.h"
@@ -36,6 +37,16 @@ static CUresult allocate_managed_pool(struct ag_context *context, size_t bytes,
                                   : result;
 }
 
+static CUresult allocate_paged(struct ag_context *context, size_t bytes, CUdeviceptr *ret_address,
+                               size_t *ret_size)
+{
+    CUresult result = ag_paged_allocate(context, bytes, ret_address);
+
+    if (result == CUDA_SUCCESS)
+        *ret_size = bytes;
+    return result;
+}
+
 CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size)
 {
@@ -46,6 +57,8 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
         return ag_managed_allocate(context, bytes, desc, ret_address, ret_size);
     case AG_SOURCE_MANAGED_POOL:
         return allocate_managed_pool(context, bytes, desc, ret_address, ret_size);
+    case AG_SOURCE_PAGED:
+        return allocate_paged(context, bytes, ret_address, ret_size);
     case AG_SOURCE_NATIVE:
     case AG_SOURCE_CACHED:
         break;

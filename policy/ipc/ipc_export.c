@@ -16,6 +16,7 @@
 #include "policy/answers.h"
 #include "policy/backends/backend.h"
 #include "policy/contexts/context.h"
+#include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ipc/ipc_lease.h"
 #include "policy/ipc/ipc_socket.h"
@@ -301,9 +302,14 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
 
     ag_drain_note_visible(AG_VISIBLE_SHARED);
     ag_answer_note_exported(address);
+    ag_guard_note_shared();
     if (!handle || !ag_answer_redirected(address, &block))
         return ag_cu.cuIpcGetMemHandle(handle, address);
-    if (block.desc.source == AG_SOURCE_CACHED)
+    if (block.guarded && ag_guard_shifts()) {
+        ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
+        return CUDA_ERROR_INVALID_VALUE; /* the other process would get what lies before it */
+    }
+    if (block.desc.source == AG_SOURCE_CACHED || block.desc.source == AG_SOURCE_NATIVE)
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {
         say_not_exported(ag_mem_desc_is_managed(block.desc));

@@ -40,8 +40,14 @@ POOL_SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'},
                  {'ALLOGRAFT_APP_POOL_KEEP': 'max', 'ALLOGRAFT_POLICY': 'native'},
                  {'ALLOGRAFT_RULES': '*:async=managed', 'ALLOGRAFT_APP_POOL_KEEP': '10%'},
                  {'ALLOGRAFT_LIMIT': '512MiB'})
+# What guards ask of the driver, in programs that allocate most.
+GUARDED = ('mix', 'contexts', 'capture', 'release')
+GUARD_SETTINGS = ({'ALLOGRAFT_GUARD': 'canary'}, {'ALLOGRAFT_GUARD': 'poison', 'ALLOGRAFT_POLICY': 'pool'},
+                  {'ALLOGRAFT_GUARD': 'page'})
 MIXTURES = ([(name, common, settings) for name, common in PROGRAMS for settings in SETTINGS] +
-            [POOLS + (settings,) for settings in POOL_SETTINGS])
+            [POOLS + (settings,) for settings in POOL_SETTINGS] +
+            [(name, common, settings) for name, common in PROGRAMS if name in GUARDED
+             for settings in GUARD_SETTINGS])
 
 # What ends a context takes its memory along before the driver is asked. If the driver then refuses, the
 # program has lost it: only that nothing crashes or hangs is asked of these.
@@ -116,7 +122,7 @@ def trials(name, common, settings):
                       dict(common, STEP_CALLS='@FOLDER@/calls', **settings))
     calls = dict((line.split()[0], int(line.split()[1]))
                  for line in clean.files['calls'].splitlines())
-    salt = (SETTINGS + POOL_SETTINGS).index(settings)
+    salt = (SETTINGS + POOL_SETTINGS + GUARD_SETTINGS).index(settings)
     faults = [fault for fault in faults_of(name, calls, salt)
               # Each symbol in each program, but not under all of its settings.
               if not SOME or (zlib.crc32(fault[0].encode()) + salt) % 4 == 0]

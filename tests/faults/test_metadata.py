@@ -6,7 +6,8 @@ from faults import (LIBRARY, Case, main_but_under_tsan, native_run, preloaded, p
 
 FAILING = program('libfaults_mmap.so')
 SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_POLICY': 'managed'},
-            {'ALLOGRAFT_POLICY': 'native'})
+            {'ALLOGRAFT_POLICY': 'native'}, {'ALLOGRAFT_GUARD': 'canary'}, {'ALLOGRAFT_GUARD': 'poison'},
+            {'ALLOGRAFT_GUARD': 'page'})
 PROGRAMS = ('mix', 'contexts', 'capture', 'tight')
 COMMON = {'SIM_VIOLATION': 'abort'}
 

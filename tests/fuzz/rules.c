@@ -56,17 +56,18 @@ static void check_match(const struct ag_rules *rules, unsigned i)
     for (unsigned end = 0; end < 2; end++) {
         struct ag_asked asked = {
             .bytes = end ? rule->size.last : rule->size.first,
+            .call = (enum ag_call)__builtin_ctz(rule->calls),
             .nth = end ? rule->nth.last : rule->nth.first,
             .device = rule->device < 0 ? 0 : rule->device,
             .module = rule->from,
             .thread = rule->thread,
         };
-        int match = ag_rules_match(rules, &asked);
+        int match = ag_rules_match(rules, 0, &asked);
 
         FUZZ_CHECK(match >= 0 && match <= (int)i);
         FUZZ_CHECK(ag_rules_hidden_by(rules, i) < 0 || match < (int)i);
         asked.exporter = true;
-        match = ag_rules_match(rules, &asked);
+        match = ag_rules_match(rules, 0, &asked);
         FUZZ_CHECK(match < 0 || *rules->rule[match].from);
     }
 }

@@ -119,6 +119,7 @@ wait "$programs" || { cat "$OUT/build.log"; echo "the programs could not be buil
 
 same_output_checks
 rules_checks
+guard_checks
 corruption_checks
 order_checks
 barrier_checks
@@ -140,6 +141,7 @@ holders_cost_checks
 same_many_checks
 api_checks
 speed_checks
+guard_speed_checks
 managed_checks
 launch_checks
 graph_checks

@@ -47,7 +47,7 @@ class Pages(CommandTest):
         text = "".join(read(page) for page in pages())
         rules = re.findall(r'ALLOGRAFT_RULES="([^"]+)"', text) + re.findall(r"--rule '([^']+)'", text)
         rules += re.findall(r"^RULES = (.*)$", text, re.MULTILINE)
-        rules += re.findall(r"`((?:size|from|thread|nth)[^`]*:(?:native|pool|managed))`", text)
+        rules += re.findall(r"`((?:size|from|thread|nth)[^`]*:(?:native|pool|managed|fail[^`]*))`", text)
         self.assertGreater(len(rules), 9)
         for rule in rules:
             result = allograft("run", "--rule", rule, "true")
@@ -60,14 +60,33 @@ class Pages(CommandTest):
         for word in conditions:
             self.assertRegex(chapter, rf"`{re.escape(word)}[`<=>]")
         actions = re.findall(r'\[AG_SAYS_\w+\] = \{"(\w*)",\s*"([^"]+)"\}', source)
-        self.assertEqual(len(actions), 7)
-        for name, values in actions:
+        self.assertEqual(len(actions), 13)
+        for name, _ in actions[7:]:  # of calls that fail
+            self.assertRegex(chapter, rf"\| [^|]*`{name}[`=]")
+        for name, values in actions[:7]:
             written = values.replace("|", r"\|") if name else "` `".join(values.split("|"))
             for value in values.split("|"):
                 self.assertIn(value, chapter)
             self.assertTrue(not name or f"`{name}=" in chapter, name)
             self.assertTrue(name in ("", "async") and values.split("|")[0] in chapter
                             or f"`{name}={written}`" in chapter, name)
+
+    def test_calls_of_rules_are_named(self):
+        words = re.search(r'call_words\[\] = "([^"]+)"', read("interpose/settings/rules.c"))[1].split("|")
+        chapter = self.block("docs/settings.md", r"\n### Failing calls on purpose\n(.*?)\n## ")
+        self.assertEqual(re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE), words)
+
+    def test_seeds_find_a_run_that_fails(self):
+        """The loop of the page, with a program that some of its seeds break: the demo checks what cudaMalloc returns."""
+        text = self.block("docs/settings.md", r"<!-- seeds -->\n```bash\n(.*?)```")
+        with command.tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.join(paths.sim, "demo", "demo-sim"), os.path.join(folder, "program"))
+            env = command.clean_environment(LD_LIBRARY_PATH=paths.sim, ALLOGRAFT_LIBRARY=paths.library)
+            found = [subprocess.run(["bash", "-c", text.replace("build/allograft", paths.command)], cwd=folder, env=env,
+                                    capture_output=True, text=True, check=False).stdout for _ in range(2)]
+        failed = re.findall(r"^seed \d: status \d+$", found[0], re.MULTILINE)
+        self.assertTrue(failed, found[0])
+        self.assertEqual(failed, re.findall(r"^seed \d: status \d+$", found[1], re.MULTILINE))
 
     def test_the_file_of_settings_is_one(self):
         with command.tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,10 @@ SAMPLE = {
               "pending_peak_bytes": 512},
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "peak_bytes": 512},
     "pool": {"made": 1, "allocations_before": 3, "misses_before": 2},
-    "managed": {"advice": 1}, "pressure": {"trimmed": 1},
+    "managed": {"advice": 1}, "pressure": {"trimmed": 1}, "injected": {"host": 1},
+    "guard": {"findings": [{"written": "behind", "found": "when it was freed", "device": 0, "address": "0x7f00",
+                            "bytes": 512, "first_offset": 512, "wrong_bytes": 4, "allocated_by": "p+0x10",
+                            "freed_by": None}]},
     "async": {"freed": 2, "captured": 0, "thresholds_raised": 1, "managed": 0, "managed_bytes": 0,
               "managed_capture_open": 0, "managed_unavailable": 0, "managed_exhausted": 0},
     "app_pools": [{"kind": "default", "device": 0, "allocs": 3, "frees": 2, "failed": 0,
@@ -69,7 +72,7 @@ def objects_within(value):
     if isinstance(value, dict):
         yield value
         for name, field in value.items():
-            if name not in ("hooks", "fallbacks", "drain_reasons", "barriers_paid", "placements", "pressure",
+            if name not in ("hooks", "fallbacks", "drain_reasons", "barriers_paid", "placements", "pressure", "injected",
                             "managed", "flushes"):
                 yield from objects_within(field)
             elif name == "placements":
@@ -105,7 +108,8 @@ class Schema(SchemaTest):
 
     def test_takes_rules_and_places_where_there_are_any(self):
         report = copy.deepcopy(SAMPLE)
-        report["rules"] = [{"text": "*:pool", "hits": 3, "bytes": 1536}]
+        report["rules"] = [{"text": "*:pool", "hits": 3, "bytes": 1536},
+                           {"text": "*:fail", "hits": 0, "bytes": 0, "held": 4, "failed": 4}]
         report["no_rule"] = {"hits": 1, "bytes": 0}
         report["settings"][0].update(source="file", place="/etc/a.conf:3")
         self.assert_fits(report, closed=True)
@@ -177,7 +181,7 @@ class Schema(SchemaTest):
         }
         for group, names in counted.items():
             self.assertEqual(names, {key for g, key in rows if g == group}, group)
-        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "fences", "drains", "paid", "managed", "pressure",
+        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "fences", "drains", "paid", "managed", "pressure", "injected", "guard",
                                                                "flushes"})
 
 

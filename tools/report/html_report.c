@@ -305,6 +305,8 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
         {"pool", "Pools of Allograft's own"},
         {"managed", "Managed memory"},
         {"pressure", "Memory pressure"},
+        {"injected", "Calls that rules failed"},
+        {"guard", "Guards of blocks"},
         {"async", "The program's own stream-ordered calls"},
         {"ipc", "Memory shared with other processes"},
         {"api", "Calls of allograft.h"},

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "interpose/report/guard/render_guard.h"
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/base/list.h"
@@ -158,6 +159,8 @@ static void add_rule(struct ag_stats *sum, const char *text, const struct ag_rul
     sum->slots[0].rules[i].hits +=
         rule->hits; /* rules beyond AG_MAX_RULES are counted as no rule */
     sum->slots[0].rules[i].bytes += rule->bytes;
+    sum->slots[0].rules[i].held += rule->held;
+    sum->slots[0].rules[i].failed += rule->failed;
 }
 
 static void add_rules(struct ag_stats *sum, const struct ag_stats *stats)
@@ -205,6 +208,18 @@ static void add_mark(struct ag_stats *sum, const struct ag_mark_stats *mark)
         sum->marks[i].first_ns = mark->first_ns;
     keep_larger(&sum->marks[i].last_ns, mark->last_ns);
     sum->marks[i].bytes += mark->bytes;
+}
+
+/* As many as there is room for. */
+static void add_findings(struct ag_stats *sum, const struct ag_stats *stats)
+{
+    struct ag_guard_finding finding;
+    unsigned n = 0;
+
+    while (n < AG_GUARD_FINDINGS && sum->guard_findings[n].used)
+        n++;
+    for (unsigned i = 0; n < AG_GUARD_FINDINGS && ag_render_finding(stats, i, &finding); i++)
+        sum->guard_findings[n++] = finding;
 }
 
 static void add_bypassing(struct ag_stats *sum, const char *library)
@@ -338,6 +353,7 @@ bool job_add_up(struct job *job)
         }
         for (unsigned k = 0; k < stats->n_marks && k < AG_MARKS; k++)
             add_mark(sum, &stats->marks[k]);
+        add_findings(sum, stats);
         for (unsigned k = 0; k < stats->n_bypassing && k < AG_STATS_BYPASSING; k++)
             add_bypassing(sum, stats->bypassing[k]);
         if (process_elapsed_ns(&job->processes[i]) > longest)

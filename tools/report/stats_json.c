@@ -223,6 +223,8 @@ static void read_rules(struct reader *reader, const json_t *root)
         copy_text(reader, row, "text", stats->head.rules[i], sizeof(stats->head.rules[i]));
         stats->slots[0].rules[i].hits = number(reader, row, "hits");
         stats->slots[0].rules[i].bytes = number(reader, row, "bytes");
+        stats->slots[0].rules[i].held = number(reader, row, "held");
+        stats->slots[0].rules[i].failed = number(reader, row, "failed");
         stats->head.n_rules = (uint32_t)i + 1;
     }
     row = part(reader, root, "no_rule");
@@ -393,6 +395,43 @@ static void read_marks(struct reader *reader, const json_t *root)
     }
 }
 
+static uint32_t word_of(const char *word, const char *const *words, unsigned n)
+{
+    unsigned i = 0;
+
+    while (i < n && strcmp(word, words[i]) != 0)
+        i++;
+    return i;
+}
+
+/* Where and when are out of range for words of a later version: such rows are left out. */
+static void read_findings(struct reader *reader, const json_t *root)
+{
+    const json_t *findings = list(reader, part(reader, root, "guard"), "findings"), *row;
+    size_t i;
+
+    json_array_foreach(findings, i, row)
+    {
+        struct ag_guard_finding *finding;
+
+        if (i >= AG_GUARD_FINDINGS)
+            break;
+        finding = &reader->stats->guard_findings[i];
+        finding->used = 1;
+        finding->where = word_of(text_of(reader, row, "written"), ag_guard_where_names, 3);
+        finding->when = word_of(text_of(reader, row, "found"), ag_guard_occasion_names, 4);
+        finding->device = small_number(reader, row, "device", 0);
+        finding->address = strtoull(text_of(reader, row, "address"), NULL, 16);
+        finding->bytes = number(reader, row, "bytes");
+        finding->offset = json_integer_value(json_object_get(row, "first_offset"));
+        finding->wrong = number(reader, row, "wrong_bytes");
+        copy_text(reader, row, "allocated_by", finding->allocated_by,
+                  sizeof(finding->allocated_by));
+        if (!json_is_null(json_object_get(row, "freed_by")))
+            copy_text(reader, row, "freed_by", finding->freed_by, sizeof(finding->freed_by));
+    }
+}
+
 static void read_replay(struct reader *reader, const json_t *root)
 {
     const json_t *replay = part(reader, root, "replay");
@@ -423,6 +462,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     read_devices(reader, root);
     read_pools(reader, root);
     read_marks(reader, root);
+    read_findings(reader, root);
     read_replay(reader, root);
     read_counters(reader, root);
     reader->stats->pending_bytes.peak =
@@ -495,14 +535,12 @@ static void read_held(struct reader *reader, const json_t *row, const char *key,
     ret->bytes = number(reader, held, "bytes");
 }
 
-static int word_of(struct reader *reader, const json_t *row, const char *key)
+static uint8_t kind_of(struct reader *reader, const json_t *row, const char *key)
 {
-    const char *word = text_of(reader, row, key);
+    uint32_t kind = word_of(text_of(reader, row, key), ag_held_names, AG_N_HELD_KINDS);
 
-    for (int i = 0; i < AG_N_HELD_KINDS; i++) {
-        if (!strcmp(word, ag_held_names[i]))
-            return i;
-    }
+    if (kind < AG_N_HELD_KINDS)
+        return (uint8_t)kind;
     fault(reader, key, "is no kind of memory");
     return 0;
 }
@@ -535,7 +573,7 @@ static void read_stacks(struct reader *reader, const json_t *root, struct ag_hol
 
         if (i >= AG_HOLDERS_STACKS)
             break;
-        stack->kind = (uint8_t)word_of(reader, row, "kind");
+        stack->kind = kind_of(reader, row, "kind");
         stack->device = (int16_t)small_number(reader, row, "device", -1);
         stack->is_cut = truth(reader, row, "cut");
         for (unsigned when = 0; when < AG_N_HELD_WHEN; when++)
@@ -552,7 +590,7 @@ static void read_peaks(struct reader *reader, const json_t *root, struct ag_hold
 
     json_array_foreach(peaks, i, row)
     {
-        int kind = word_of(reader, row, "memory");
+        int kind = kind_of(reader, row, "memory");
         struct ag_held_group *group = &holders->groups[ag_held_group(
             (enum ag_held_kind)kind, small_number(reader, row, "device", 0))];
 
@@ -570,7 +608,7 @@ static void read_failure(struct reader *reader, const json_t *failure, struct ag
         return;
     ret->n = number(reader, failure, "times");
     ret->bytes = number(reader, failure, "bytes");
-    ret->kind = (uint8_t)word_of(reader, failure, "kind");
+    ret->kind = kind_of(reader, failure, "kind");
     ret->device = (int16_t)json_integer_value(device);
     ret->free_bytes = number(reader, failure, "free_bytes");
     ret->total_bytes = number(reader, failure, "total_bytes");

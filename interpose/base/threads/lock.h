@@ -17,6 +17,8 @@ enum ag_lock_rank {
     AG_RANK_APP_POOLS,  /* table of the program's pools */
     AG_RANK_WATCH,      /* which streams got work since the last fence */
     AG_RANK_CACHE,      /* what the shards of a cache may hold */
+    AG_RANK_GUARD,      /* lists of guarded blocks */
+    AG_RANK_PAGED,      /* their pages */
     AG_RANK_SHARD,      /* one shard of a cache of freed blocks */
     AG_RANK_LEDGER,     /* one shard of the ledger */
     AG_RANK_BUDGET,     /* memory without an address, on the budget */

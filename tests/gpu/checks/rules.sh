@@ -27,6 +27,28 @@ ruled_by_file() {
         'devices.0.placements.pool.allocs > 0' -- ALLOGRAFT_CONFIG="$OUT/$TAG.conf" -- "$BIN/plain_static"
 }
 
+# failing RULE KIND=LETTERS...: what fails under the rule; kinds that are not named do not, and natively none does.
+failing() {
+    local rule=$1 kind letters status
+    shift
+    run_native -- "$BIN/fails"
+    status=$?
+    ((status == 0)) || { died native $status; return 1; }
+    run_with ALLOGRAFT_RULES="$rule" -- "$BIN/fails"
+    status=$?
+    ((status == 0)) || { died with $status; return 1; }
+    silent || return 1
+    grep -qv ': \.\.\.\.\.\.$' "$OUT/$TAG.native.out" && { echo "natively: $(cat "$OUT/$TAG.native.out")"; return 1; }
+    cp "$OUT/$TAG.native.out" "$OUT/$TAG.wanted"
+    for kind; do
+        letters=${kind#*=}
+        sed -i "s/^${kind%%=*}: .*/${kind%%=*}: $letters/" "$OUT/$TAG.wanted"
+    done
+    diff "$OUT/$TAG.wanted" "$OUT/$TAG.with.out" || return 1
+    report 'rules.0.failed > 0' || return 1
+    echo "$(report rules.0.failed) of $(report rules.0.held) calls failed"
+}
+
 rules_checks() {
     check rules/size ruled 'rules.0.hits > 0' 'rules.1.hits > 0' \
         'devices.0.placements.native.allocs > 0' 'devices.0.placements.pool.allocs > 0' -- \
@@ -41,4 +63,8 @@ rules_checks() {
     check rules/from-shared ruled 'rules.0.hits == 0' 'rules.1.hits > 0' 'coverage.redirected > 0' -- \
         ALLOGRAFT_RULES='from=plain_shared:native; from=libcudart*:pool' -- "$BIN/plain_shared"
     check rules/file ruled_by_file
+    check rules/fail failing '*:fail' device=FFFFFF pitch=FFFFFF async=FFFFFF managed=FFFFFF
+    check rules/fail-every failing '*:fail,every=4' device=...F.. pitch=.F...F async=...F.. managed=.F...F
+    check rules/fail-others failing 'call=host|pool|graph:fail,after=2' host=..FFFF register=FFFFFF pool=FFFFFF \
+        graph=FFFFFF
 }

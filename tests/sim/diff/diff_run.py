@@ -85,6 +85,19 @@ POLICIES = {
     'fullspill': 'ALLOGRAFT_POLICY=pool|DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'
                  'ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1' % (18 * MIB),
 }
+# Guards around blocks: right programs, in which nothing may be found.
+POLICIES.update({
+    'poison': 'ALLOGRAFT_GUARD=poison',
+    'ppoison': 'ALLOGRAFT_GUARD=poison|ALLOGRAFT_POLICY=pool',
+    'mpoison': 'ALLOGRAFT_GUARD=poison|ALLOGRAFT_POLICY=managed',
+    'canary': 'ALLOGRAFT_GUARD=canary',
+    'pcanary': 'ALLOGRAFT_GUARD=canary|ALLOGRAFT_POLICY=pool',
+    'mcanary': 'ALLOGRAFT_GUARD=canary|ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain',
+    'ncanary': 'ALLOGRAFT_GUARD=canary|ALLOGRAFT_POLICY=native',
+    'page': 'ALLOGRAFT_GUARD=page',
+    'gcanary': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GUARD=canary'),
+    'gpoison': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GUARD=poison|ALLOGRAFT_POLICY=pool'),
+})
 # With --iterations: repeated work is launched as graphs.
 POLICIES.update({
     'g': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=pool'),
@@ -218,6 +231,10 @@ class Runner:
         need = (STEPS if self.args.steps else ()) + tuple(filter(None, (self.args.need or '').split(',')))
         return [step for step in need if not self.steps[step]]
 
+    def unwanted(self):
+        """What some run has counted, and none should have."""
+        return [step for step in (self.args.none or '').split(',') if self.steps[step]]
+
     def run(self, first, last, seconds):
         """Chunks on all workers until seeds or seconds are used up, or enough has gone wrong."""
         until = time.monotonic() + seconds if seconds else None
@@ -319,6 +336,7 @@ def read_arguments(words):
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
     parser.add_argument('--iterations', action='store_true', help='programs that go round in loops')
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
+    parser.add_argument('--none', help='counters of the reports, with commas: none was counted')
     parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')
     parser.add_argument('--steps', action='store_true',
                         help='all together must have taken every step of the out-of-memory ladder')
@@ -365,7 +383,9 @@ def main():
         print('counted: ' + ', '.join('%s %d' % step for step in sorted(runner.steps.items())))
     if runner.missed():
         print('never taken: ' + ', '.join(runner.missed()))
-    sys.exit(1 if runner.differences or runner.missed() else 0)
+    if runner.unwanted():
+        print('counted: ' + ', '.join('%s %d' % (step, runner.steps[step]) for step in runner.unwanted()))
+    sys.exit(1 if runner.differences or runner.missed() or runner.unwanted() else 0)
 
 
 if __name__ == '__main__':

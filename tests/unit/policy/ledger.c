@@ -42,6 +42,27 @@ static void one_block(void)
     CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_UNKNOWN && !ag_ledger_look(BASE, &copy));
 }
 
+/* Under its new address and no other; in another page, and in another shard or the same. */
+static void another_address(void)
+{
+    const CUdeviceptr far = BASE + (5ull << 40);
+    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL, copy;
+
+    for (unsigned shift = 512; shift <= 4096; shift += 512) {
+        CHECK(ag_ledger_rename(block, BASE + shift, false) && block->address == BASE + shift);
+        CHECK(ag_ledger_look(BASE + shift, &copy) && !ag_ledger_look(BASE, &copy));
+        CHECK(ag_ledger_rename(block, BASE, false) && ag_ledger_look(BASE, &copy));
+        CHECK(!ag_ledger_look(BASE + shift, &copy));
+    }
+    CHECK(ag_ledger_rename(block, far, false) && ag_ledger_may_have(far) &&
+          !ag_ledger_may_have(BASE));
+    ag_ledger_give(block, 100);
+    CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_UNKNOWN && !claimed);
+    CHECK(ag_ledger_claim(far, &claimed) == AG_CLAIM_OURS && claimed == block);
+    ag_ledger_remove(block);
+    CHECK(!ag_ledger_may_have(far) && ag_ledger_claim(far, &claimed) == AG_CLAIM_UNKNOWN);
+}
+
 /* Never wrong when it says no; yes is only a hint. */
 static void may_have(void)
 {
@@ -181,6 +202,7 @@ int main(void)
 {
     may_have();
     one_block();
+    another_address();
     blocks_of_a_context();
     for (unsigned i = 0; i < N_BLOCKS; i++)
         ag_ledger_give(ag_ledger_enter(BASE + i * 512ull, 512, A, pool_shape), 1);

@@ -142,6 +142,12 @@ static const struct words expected_words[] = {
     {"ALLOGRAFT_PREFETCH",
      MEMBER(prefetch),
      {[AG_PREFETCH_ALLOC] = "alloc", [AG_PREFETCH_LAUNCH] = "launch", [AG_PREFETCH_OFF] = "off"}},
+    {"ALLOGRAFT_GUARD",
+     MEMBER(guard),
+     {[AG_GUARD_OFF] = "off",
+      [AG_GUARD_POISON] = "poison",
+      [AG_GUARD_CANARY] = "canary",
+      [AG_GUARD_PAGE] = "page"}},
     {"ALLOGRAFT_OOM", MEMBER(oom), {[AG_OOM_ERROR] = "error", [AG_OOM_SPILL] = "spill"}},
     {"ALLOGRAFT_DISABLE", MEMBER(disable), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_READ_MOSTLY", MEMBER(read_mostly), {[false] = "0", [true] = "1"}},
@@ -619,7 +625,7 @@ static void refuses_bad_lines(void)
         {"RULES='*:pool'", "a.conf:1: column 7: a quotation mark; allowed: the value without any"},
         {"RULES=*:pool\n RULES = nth=1,szie>1:pool\n",
          "a.conf:2: column 16: unknown condition \"szie\"; allowed: size, device, from, nth, "
-         "thread, *; "
+         "thread, call, *; "
          "did you mean size?"},
         {"FREE=s\x01\x7f",
          "a.conf:1: column 6: FREE=s?? is not allowed; allowed: auto|ordered|sync"},

@@ -18,7 +18,7 @@ static void parses(const char *text)
 /* The rule that applies to an allocation of `bytes`; all else is of no interest. */
 static int match_size(uint64_t bytes)
 {
-    return ag_rules_match(&rules, &(struct ag_asked){.bytes = bytes, .nth = 1});
+    return ag_rules_match(&rules, 0, &(struct ag_asked){.bytes = bytes, .nth = 1});
 }
 
 static void globs(void)
@@ -118,7 +118,7 @@ static void sizes(void)
 static bool holds(const char *text, struct ag_asked asked)
 {
     parses(text);
-    return ag_rules_match(&rules, &asked) == 0;
+    return ag_rules_match(&rules, 0, &asked) == 0;
 }
 
 static void other_conditions(void)
@@ -151,24 +151,25 @@ static void other_conditions(void)
               (struct ag_asked){.bytes = 2, .device = 1, .nth = 3, .module = "a", .thread = "b"}));
     CHECK(rules.needs == (AG_NEED_MODULE | AG_NEED_THREAD | AG_NEED_NTH));
     for (unsigned wrong = 0; wrong < 5; wrong++)
-        CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 2 - (wrong == 0),
-                                                        .device = 1 + (wrong == 1),
-                                                        .nth = 3 + (wrong == 2),
-                                                        .module = wrong == 3 ? "x" : "a",
-                                                        .thread = wrong == 4 ? "x" : "b"}) == -1);
+        CHECK(ag_rules_match(&rules, 0,
+                             &(struct ag_asked){.bytes = 2 - (wrong == 0),
+                                                .device = 1 + (wrong == 1),
+                                                .nth = 3 + (wrong == 2),
+                                                .module = wrong == 3 ? "x" : "a",
+                                                .thread = wrong == 4 ? "x" : "b"}) == -1);
 }
 
 static void the_first_decides(void)
 {
     parses("size>=1GiB:managed,prefer=host,access=device; from=libnccl*:native; *:pool");
     CHECK(rules.n == 3 && rules.needs == AG_NEED_MODULE);
-    CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1 << 30, .module = "libnccl.so"}) ==
+    CHECK(ag_rules_match(&rules, 0, &(struct ag_asked){.bytes = 1 << 30, .module = "libnccl.so"}) ==
           0);
-    CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1, .module = "libnccl.so"}) == 1);
-    CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1, .module = "a.out"}) == 2);
+    CHECK(ag_rules_match(&rules, 0, &(struct ag_asked){.bytes = 1, .module = "libnccl.so"}) == 1);
+    CHECK(ag_rules_match(&rules, 0, &(struct ag_asked){.bytes = 1, .module = "a.out"}) == 2);
     /* What exports memory is only met by from=. */
-    CHECK(ag_rules_match(&rules, &(struct ag_asked){.bytes = 1 << 30, .exporter = true}) == -1);
-    CHECK(ag_rules_match(&rules, &(struct ag_asked){.module = "libnccl.so", .exporter = true}) ==
+    CHECK(ag_rules_match(&rules, 0, &(struct ag_asked){.bytes = 1 << 30, .exporter = true}) == -1);
+    CHECK(ag_rules_match(&rules, 0, &(struct ag_asked){.module = "libnccl.so", .exporter = true}) ==
           1);
     CHECK(!strcmp(rules.rule[0].text, "size>=1GiB:managed,prefer=host,access=device"));
     CHECK(!strcmp(rules.rule[1].text, "from=libnccl*:native") &&
@@ -177,6 +178,41 @@ static void the_first_decides(void)
     CHECK(rules.n == 0 && match_size(1) == -1);
     parses(" ;; \n; ");
     CHECK(rules.n == 0);
+}
+
+/* A rule holds for the calls it names, or else for those that take memory of the device. */
+static void calls(void)
+{
+    static const struct {
+        const char *text;
+        unsigned calls;
+    } cases[] = {
+        {"*:fail", AG_CALLS_OF_MEMORY},
+        {"*:pool", AG_CALLS_OF_MEMORY},
+        {"call=any:fail", (1u << AG_N_CALLS) - 1},
+        {"call=host:fail", 1u << AG_CALL_HOST},
+        {"call=host|GRAPH:fail", 1u << AG_CALL_HOST | 1u << AG_CALL_GRAPH},
+        {"size>=0,call=any:fail", (1u << AG_N_CALLS) - 1},
+        {"size>=1,call=any:fail", ((1u << AG_N_CALLS) - 1) & ~AG_CALLS_WITHOUT_SIZE},
+    };
+
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        parses(cases[i].text);
+        for (unsigned call = 0; call < AG_N_CALLS; call++) {
+            struct ag_asked asked = {.call = (enum ag_call)call, .bytes = 4096};
+
+            if (1u << call & AG_CALLS_WITHOUT_SIZE)
+                asked.bytes = 0;
+            CHECK_SAID((ag_rules_match(&rules, 0, &asked) == 0) == (cases[i].calls >> call & 1),
+                       "%s: %u", cases[i].text, call);
+        }
+    }
+    parses("nth=1:fail;size<9:pool;*:managed,fail");
+    CHECK(ag_rule_fails(&rules.rule[0]) && ag_rule_only_fails(&rules.rule[0]));
+    CHECK(!ag_rule_fails(&rules.rule[1]) && !ag_rule_only_fails(&rules.rule[1]));
+    CHECK(ag_rule_fails(&rules.rule[2]) && !ag_rule_only_fails(&rules.rule[2]));
+    CHECK(ag_rules_match(&rules, 1, &(struct ag_asked){.bytes = 9, .nth = 1}) == 2);
+    CHECK(ag_rules_match(&rules, 3, &(struct ag_asked){.bytes = 9, .nth = 1}) == -1);
 }
 
 /* Adds behind what is there; a mistake adds nothing. */
@@ -286,13 +322,16 @@ static void blanks_do_not_matter(void)
     }
 }
 
-#define C_ALLOWED "; allowed: size, device, from, nth, thread, *"
+#define C_ALLOWED "; allowed: size, device, from, nth, thread, call, *"
 #define A_ALLOWED                                                                                  \
     "; allowed: auto, pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, " \
-    "async="
+    "async=, fail, and with it every=, after=, over=, chance=, seed="
 #define S_ALLOWED "; allowed: bytes such as 4096, 64KiB or 1.5GiB; behind = also A..B"
 #define G_ALLOWED "; allowed: a name, in it * for any characters and ? for one"
-#define N40       "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
+#define K_ALLOWED                                                                                \
+    "; allowed: device, async, managed, virtual, host, pool, graph, several with | between, or " \
+    "any"
+#define N40 "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
 
 static const struct {
     const char *text, *why;
@@ -406,6 +445,33 @@ static const struct {
     {"*:native,prefer=host",
      "column 10: \"prefer=host\": a rule cannot ask for native memory and say how managed memory "
      "behaves; allowed: one of the two"},
+    {"call=:fail", "column 6: call has no value" K_ALLOWED},
+    {"call=hots:fail", "column 6: \"hots\" is no value of call" K_ALLOWED "; did you mean host?"},
+    {"call=host|:fail", "column 11: call has no value" K_ALLOWED},
+    {"call=host|any:fail", "column 11: \"any\" is no value of call" K_ALLOWED},
+    {"call=host,call=pool:fail", "column 11: a second \"call\" in one rule; allowed: one"},
+    {"call>host:fail", "column 5: call is followed by \">\"; allowed: ="},
+    {"*:pool; call=host:pool", "column 9: \"call=\" without fail; allowed: in rules with fail"},
+    {"size>1,call=pool|graph:fail",
+     "column 1: \"size\" of calls that have none; allowed: with call= of other calls too"},
+    {"*:fail=1", "column 8: fail takes no value; allowed: fail, and behind a comma every=, after=, "
+                 "over=, chance=, seed="},
+    {"*:fail=", "column 8: fail takes no value; allowed: fail, and behind a comma every=, after=, "
+                "over=, chance=, seed="},
+    {"*:fail,fail", "column 8: a second \"fail\" in one rule; allowed: one"},
+    {"*:fail,every", "column 13: every has no value; allowed: N, from 1"},
+    {"*:fail,every=0", "column 14: \"0\" is no value of every; allowed: N, from 1"},
+    {"*:fail,after=0", "column 14: \"0\" is no value of after; allowed: N, from 1"},
+    {"*:fail,after=-1", "column 14: \"-1\" is no value of after; allowed: N, from 1"},
+    {"*:fail,over=max",
+     "column 13: \"max\" is no value of over; allowed: bytes such as 4096, 64KiB or 1.5GiB"},
+    {"*:fail,chance=0", "column 15: \"0\" is no value of chance; allowed: a share above 0 such as "
+                        "0.05 or 5%, to the millionth"},
+    {"*:fail,chance=1.1", "column 15: \"1.1\" is no value of chance; allowed: a share above 0 such "
+                          "as 0.05 or 5%, to the millionth"},
+    {"*:fail,chance=0.1,seed=x", "column 24: \"x\" is no value of seed; allowed: N, from 0"},
+    {"*:pool;*:every=2,chance=1", "column 8: \"every=\" without fail; allowed: in rules with fail"},
+    {"*:fail,seed=2", "column 1: \"seed=\" without chance=; allowed: in rules with both"},
     {"*:read_mostly,native", "column 15: \"native\": a rule cannot ask for native memory and say "
                              "how managed memory behaves; "
                              "allowed: one of the two"},
@@ -473,6 +539,12 @@ static void prints(void)
         {"size>9007199254740992:pool", "size>=9007199254740993", "pool", ""},
         {"size>9223372036854775807:pool", "size>9223372036854775807", "pool", ""},
         {"size=5..9223372036854775807:pool", "size=5..9223372036854775807", "pool", ""},
+        {"*:FAIL", "*", "", "fail"},
+        {"CALL = graph | host:fail, seed=2, chance=5%,over=4096,after=7,every=3", "call=host|graph",
+         "", "fail,every=3,after=7,over=4KiB,chance=0.05,seed=2"},
+        {"call=any:fail,chance=1", "call=any", "", "fail,chance=1"},
+        {"call=virtual|managed|async|device:fail,every=1", "*", "", "fail,every=1"},
+        {"thread=a,call=pool:fail,native", "thread=a,call=pool", "native", "fail"},
         {"size=0:pool", "size=0", "pool", ""},
     };
     char conditions[AG_RULE_TEXT], placement[AG_RULE_TEXT], settings[AG_RULE_TEXT];
@@ -516,6 +588,16 @@ static void finds_hidden_rules(void)
         {"thread=a:native;nth=2:pool", -1},
         {"thread=*:native;nth=2:pool", 0},
         {"nth=1:pool;nth=2:pool;nth=2:native", 1},
+        {"*:fail;*:pool", 0},
+        {"*:fail,every=2;*:pool", -1},
+        {"*:fail,after=2;*:pool", -1},
+        {"*:fail,over=2;*:pool", -1},
+        {"*:fail,chance=0.5;*:pool", -1},
+        {"*:fail,every=2,native;*:pool", 0},
+        {"*:fail;call=host:fail", -1},
+        {"call=host:fail;*:pool", -1},
+        {"call=any:fail;call=host|managed:fail", 0},
+        {"*:pool;*:fail", 0},
     };
 
     for (size_t i = 0; i < N_OF(cases); i++) {
@@ -546,6 +628,7 @@ int main(void)
     sizes();
     other_conditions();
     the_first_decides();
+    calls();
     adds();
     actions_write();
     blanks_do_not_matter();
