@@ -224,6 +224,7 @@ static void configure(void)
     ag_app_pools_configure(options.app_pool_keep);
     ag_app_async_configure(&options.rules, options.oversubscribe);
     ag_pressure_configure(options.cache, options.pending);
+    ag_slab_configure(options.slab);
 }
 
 /* Why nothing can be redirected, or NULL. */

@@ -93,7 +93,7 @@ struct ag_level {
     _Alignas(64) _Atomic uint64_t current, peak;
 };
 
-#define AG_STATS_LAYOUT 3u
+#define AG_STATS_LAYOUT 4u
 #define AG_STATS_MAGIC  "AGSTATS"
 #ifdef __x86_64__
 #define AG_STATS_PAGE 4096u
@@ -151,7 +151,7 @@ struct ag_stats {
     struct ag_stats_slot slots[AG_SLOTS];
     struct ag_app_pool_stats app_pools[AG_APP_POOLS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
-    struct ag_level pending_bytes;
+    struct ag_level pending_bytes, slab_bytes;
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
     _Atomic uint32_t n_marks;
     struct ag_mark_stats marks[AG_MARKS];

@@ -126,11 +126,12 @@ static CUresult nothing_to_order(struct ag_context *context)
  * for this free: so the reasons are asked for again. */
 static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
 {
-    CUresult result = ag_context_init_resources(context);
+    CUresult result;
     enum ag_drain why;
 
-    if (result == CUDA_SUCCESS)
-        result = ag_context_sticky_error(context);
+    if (ag_context_init_resources(context) != CUDA_SUCCESS) /* no business of the program's */
+        return drain(context, AG_DRAIN_NO_FENCE, ret_set_aside);
+    result = ag_context_sticky_error(context);
     ag_host_wait_begin(context);
     why = ag_drain_reason();
     if (why != AG_DRAIN_NOT)
@@ -164,6 +165,29 @@ CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
         break;
     }
     return order_now(context, ret_set_aside);
+}
+
+CUresult ag_free_as_natively(struct ag_context *context, bool *ret_set_aside)
+{
+    uint64_t ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+    uint64_t n_left = ag_watch_draining();
+    CUresult result;
+
+    *ret_set_aside = false;
+    if (ag_capture_is_open())
+        return free_in_capture(context, ret_set_aside);
+    if (ag_watch_is_clear() && !ag_host_wait_pending()) {
+        result = ag_context_sticky_error(context);
+    } else {
+        ag_timing_is_slow();
+        result = ag_fence_wait_context(context);
+    }
+    if (result == CUDA_SUCCESS) {
+        ag_host_wait_completed(context, ordered);
+        ag_watch_drained(n_left);
+    }
+    ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_NATIVE : AG_STAT_FREE_REFUSED, 1);
+    return result;
 }
 
 /* --- contexts and streams that come and go --- */

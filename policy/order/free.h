@@ -35,6 +35,10 @@ struct ag_context;
  * Else: the error a native cudaFree would have returned; the memory stays the program's. */
 CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside);
 
+/* The same, for memory that natively would go back to the driver: the host waits for the context,
+ * as in the driver's own free, and needs nothing of ours for it. */
+CUresult ag_free_as_natively(struct ag_context *context, bool *ret_set_aside);
+
 /* A context came to life. */
 void ag_free_context_entered(void);
 /* The context is gone, its events and captures with it. */

@@ -25,7 +25,7 @@ class Churn(Case):
 
     def test_a_program_that_never_churns_is_native(self):
         native = run([COMMAND, 'few'], {'SIM_LOG': '1'})
-        result = preloaded([COMMAND, 'few'], {'SIM_LOG': '1'})
+        result = preloaded([COMMAND, 'few'], {'SIM_LOG': '1', 'ALLOGRAFT_SLAB': '0'})
         ours, natives = ([call for call in CALLS.findall(r.err) if not re.match(OURS, call)] for r in (result, native))
         self.assertEqual(ours.count('cuMemAlloc_v2'), 64)
         pitches = len([c for c in CALLS.findall(result.err) if c == 'cuMemAllocPitch_v2'])
@@ -34,6 +34,16 @@ class Churn(Case):
         self.assertEqual(report['pool'], {'made': 0, 'allocations_before': 0, 'misses_before': 0})
         self.assertEqual((report['coverage']['redirected'], report['coverage']['passed']), (64, 0))
         self.assertEqual((report['frees']['native'], report['cache']['misses']), (64, 64))
+
+    def test_its_small_blocks_are_cut(self):
+        # 63 of the 64 are at most 64 KiB. Two slabs hold them; nothing else is made for them.
+        result = preloaded([COMMAND, 'few'], {'SIM_LOG': '1'})
+        calls = [call for call in CALLS.findall(result.err) if not re.match(OURS + '|cuModule', call)]
+        self.assertEqual(sorted(calls), ['cuMemAlloc_v2'] * 3 + ['cuMemFree_v2'] * 3)
+        report = result.report()
+        self.assertEqual((report['slabs']['blocks_cut'], report['slabs']['made'], report['slabs']['given_back']),
+                         (63, 2, 2))
+        self.assertEqual((report['frees']['native'], report['cache']['misses']), (64, 1))
 
     def test_churn_is_served_by_the_cache(self):
         result = preloaded([COMMAND, 'turns', '400'])
@@ -83,10 +93,11 @@ class Churn(Case):
         self.assertNotIn('pool was', text)
 
     def test_exported_blocks_go_back(self):
-        # Two frees before churn, and the two exported ones, are the driver's.
+        # A free before churn, and the two exported ones, are the driver's. A piece of a slab has a handle of ours.
+        report = preloaded([COMMAND, 'exported'], {'ALLOGRAFT_SLAB': '0'}).report()
+        self.assertEqual((report['frees']['native'], report['ipc']['handles_given']), (3, 0))
         report = preloaded([COMMAND, 'exported']).report()
-        self.assertEqual(report['frees']['native'], 3)
-        self.assertEqual(report['ipc']['handles_given'], 0)
+        self.assertEqual((report['frees']['native'], report['ipc']['handles_given']), (2, 1))
 
     def test_no_pool_where_the_device_has_none(self):
         result = preloaded([COMMAND, 'turns', '400'], dict(soon(60), SIM_FAIL='cuMemPoolCreate:0:801'))

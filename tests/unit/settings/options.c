@@ -245,7 +245,7 @@ static void refuses_bad_values(void)
     for (size_t i = 0; i < ag_options_count(); i++) {
         const struct ag_option_info *info = ag_option_info(i);
         bool is_text = !strcmp(info->type, "TEXT"), is_size = !strcmp(info->type, "SIZE");
-        bool is_count = !strcmp(info->type, "COUNT");
+        bool is_count = !strcmp(info->type, "COUNT") || !strncmp(info->allowed, "0..", 3);
 
         if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH") ||
             !strcmp(info->type, "STREAMS"))
