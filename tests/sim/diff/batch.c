@@ -239,6 +239,7 @@ static long long bytes_left(void)
     if (!strstr(text, key))
         return -1;
     add_steps(text, "\"pressure\":");
+    add_steps(text, "\"slabs\":");
     add_steps(text, "\"replay\":"); /* and the flushes inside */
     add_steps(text, "\"staging\":");
     for (const char *at = text; (at = strstr(at, key)); at += sizeof(key) - 1)
