@@ -185,6 +185,22 @@ static bool is_cut(const struct ag_device *device, struct ag_mem_desc desc, size
            (desc.source != AG_SOURCE_CACHED || !ag_churn_is_shared());
 }
 
+static _Atomic bool expects_advice; /* on managed memory, by the program itself */
+
+void ag_alloc_expect_advice(void)
+{
+    if (!atomic_load_explicit(&expects_advice, memory_order_relaxed))
+        atomic_store_explicit(&expects_advice, true, memory_order_relaxed);
+}
+
+/* Blocks of the managed pool take no advice. */
+static bool may_pool(const struct ag_request_params *params)
+{
+    return params->backend == AG_MANAGED_POOL ||
+           (params->backend == AG_MANAGED_AUTO &&
+            !atomic_load_explicit(&expects_advice, memory_order_relaxed));
+}
+
 static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision decision,
                                   const struct ag_request_params *params, size_t bytes)
 {
@@ -197,7 +213,7 @@ static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision d
         return (struct ag_mem_desc){.source = decision.keeps ? AG_SOURCE_CACHED : AG_SOURCE_NATIVE};
     desc = ag_decide_managed(params, bytes, false);
     /* What is cut costs the same from either, and single allocations take the program's advice. */
-    if (params->backend == AG_MANAGED_PLAIN ||
+    if (!may_pool(params) ||
         (params->backend == AG_MANAGED_AUTO && is_cut(device, desc, ag_cache_block_size(bytes))) ||
         ag_managed_pool(device, &pool) != CUDA_SUCCESS)
         return desc;

@@ -25,6 +25,9 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller);
 /* cuMemAllocPitch_v2, with the pitch the driver would have chosen. */
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
                         unsigned element_bytes, const void *caller);
+/* The program advises the driver on managed memory: from now on ALLOGRAFT_MANAGED_BACKEND=auto
+ * gives memory that takes advice. */
+void ag_alloc_expect_advice(void);
 /* cuMemFree_v2. Unknown addresses go to the driver. `caller`: as for ag_alloc(). */
 CUresult ag_free(CUdeviceptr address, const void *caller);
 

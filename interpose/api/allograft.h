@@ -110,8 +110,9 @@ typedef enum allograft_ring_backend {
 struct allograft_ring_options {
     size_t bytes; /* sizeof(struct allograft_ring_options) */
     int device;
-    unsigned depth;                 /* slots, 1 to 1024 */
-    size_t slot_bytes;              /* of each slot */
+    unsigned depth; /* slots, 1 to 1024 */
+    /* of each slot; 0: none of its own, for allograft_ring_copy() */
+    size_t slot_bytes;
     unsigned flags;                 /* ALLOGRAFT_RING_TIMING */
     allograft_ring_backend backend; /* the best that is allowed; AUTO allows all */
 };
@@ -146,6 +147,8 @@ struct allograft_snapshot {
     /* sizeof(struct allograft_snapshot), set by the caller: fields beyond it stay untouched */
     size_t bytes;
     uint64_t allocations[ALLOGRAFT_PLACES], frees[ALLOGRAFT_PLACES];
+    /* MANAGED: also what allograft_managed_alloc() gave, until it is freed; by cudaFree only where
+     * the library is preloaded. Its peak is added to that of the rest. */
     uint64_t current_bytes[ALLOGRAFT_PLACES], peak_bytes[ALLOGRAFT_PLACES];
     uint64_t refused; /* allocations that failed */
     uint64_t replay_operations, replay_withheld, replay_replayed, replay_launches;
@@ -205,6 +208,9 @@ struct allograft_api {
     allograft_status (*snapshot)(struct allograft_snapshot *);
     allograft_status (*dump)(const char *);
     allograft_status (*mark)(const char *);
+    allograft_status (*ring_pin)(allograft_ring *, void *, size_t);
+    allograft_status (*ring_copy)(allograft_ring *, unsigned, void *, const void *, size_t);
+    allograft_status (*ring_stream)(allograft_ring *, void **);
 };
 
 /* ---- finding the library ---- */
@@ -334,7 +340,14 @@ static inline allograft_status allograft_prefetch(const void *memory, size_t byt
 
 /* From now on the ranges have best lie on `device`, or on the host: they are moved there when it
  * touches them, and stay. Nothing moves now. Results as allograft_prefetch_ranges().
- * ALLOGRAFT_CAPTURING while the calling thread captures. */
+ * ALLOGRAFT_CAPTURING while the calling thread captures.
+ *
+ * The driver takes no advice on blocks of its managed pool, from which ALLOGRAFT_POLICY=managed has
+ * small ones. They prefer the device they were allocated on, which has them mapped: that advice is
+ * ALLOGRAFT_OK, other advice ALLOGRAFT_UNSUPPORTED, as all advice on managed pools of the program's
+ * own. After the first call of this function or the
+ * next, with or without ranges, no more of them are allocated, unless
+ * ALLOGRAFT_MANAGED_BACKEND=pool; with ALLOGRAFT_MANAGED_BACKEND=plain there are none. */
 static inline allograft_status allograft_advise_preferred_location(
     const struct allograft_range *ranges, size_t n, int device, size_t *ret_bytes)
 {
@@ -572,6 +585,31 @@ static inline allograft_status allograft_ring_submit(allograft_ring *ring, unsig
                                                      size_t bytes)
 {
     ALLOGRAFT_CALL(ring_submit, ring, slot, bytes);
+}
+
+/* Pins the host memory in place until the ring is closed, for allograft_ring_copy(); what is pinned
+ * already stays as it is. The memory is the caller's, and there until then. When the driver cannot
+ * pin it: its error. */
+static inline allograft_status allograft_ring_pin(allograft_ring *ring, void *memory, size_t bytes)
+{
+    ALLOGRAFT_CALL(ring_pin, ring, memory, bytes);
+}
+
+/* The same as a submit, between memory of the caller's: from any host memory to any memory of the
+ * ring's device, so that host and device slots may be of any number and size. It comes after the
+ * slot's readers, and the slot is ready when it has come through. From pinned memory it is
+ * asynchronous: the memory may be written again when the slot is ready. 0 bytes: nothing is copied,
+ * and the slot is ready when all that was submitted to the ring's stream so far is done. */
+static inline allograft_status allograft_ring_copy(allograft_ring *ring, unsigned slot,
+                                                   void *device, const void *host, size_t bytes)
+{
+    ALLOGRAFT_CALL(ring_copy, ring, slot, device, host, bytes);
+}
+
+/* The ring's copy stream: the ring's, until it is closed. */
+static inline allograft_status allograft_ring_get_stream(allograft_ring *ring, void **ret_stream)
+{
+    ALLOGRAFT_CALL(ring_stream, ring, ret_stream);
 }
 
 /* The slot is not ready, until the next submit has come through. Its copy, if one is under way,

@@ -258,12 +258,30 @@ void ag_api_begin_child(void)
 {
     ag_lock_init(&ag_api_lock, AG_RANK_API);
     look_up_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    ag_api_owned_begin_child();
 }
 
 /* ---- statistics ---- */
 
+void ag_api_note_copy(uint64_t began, const struct ag_trace_event *event)
+{
+    struct ag_trace_event whole = *event;
+
+    whole.kind = AG_TRACE_TRANSFER;
+    ag_stats_add(AG_STAT_API_COPIES, 1);
+    ag_stats_add(AG_STAT_API_COPIED, whole.size);
+    if (ag_trace_on())
+        ag_trace_add_call(began, whole);
+}
+
 static void sum_places(struct allograft_snapshot *now)
 {
+    struct ag_api_owned_counts owned = ag_api_owned_counts();
+
+    now->allocations[ALLOGRAFT_MANAGED] += owned.allocations;
+    now->frees[ALLOGRAFT_MANAGED] += owned.frees;
+    now->current_bytes[ALLOGRAFT_MANAGED] += owned.current_bytes;
+    now->peak_bytes[ALLOGRAFT_MANAGED] += owned.peak_bytes;
     for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
             size_t at = offsetof(struct ag_stats_slot, places) +

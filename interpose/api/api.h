@@ -62,6 +62,7 @@
     X(cuMemPrefetchAsync)          \
     X(cuMemPrefetchAsync_v2)       \
     X(cuMemAdvise)                 \
+    X(cuMemGetAddressRange_v2)     \
     X(cuMemAdvise_v2)
 
 struct ag_api_driver {
@@ -102,8 +103,31 @@ allograft_status ag_api_not_capturing(void *stream, const char *what);
 /* The calling thread has a capture of an allograft_graph open (api_graph.c). */
 bool ag_api_thread_captures(void);
 
-/* What several threads look up: named stages, shared streams. Not held across a call of the
- * driver. */
+/* Counts a copy of event->size bytes to the device and, with the trace on, tells of it. */
+struct ag_trace_event;
+void ag_api_note_copy(uint64_t began, const struct ag_trace_event *event);
+
+/* ---- managed memory of the API that nobody has freed yet (api_owned.c) ---- */
+
+struct ag_api_owned;
+struct ag_api_owned_counts {
+    uint64_t allocations, frees, current_bytes, peak_bytes;
+};
+
+/* From now on it is counted; without memory for that, it is not. */
+void ag_api_owned_add(CUdeviceptr address, size_t bytes, int device, CUcontext context);
+/* Around a free of `address`, whoever makes it: what was taken (NULL: none of the API's) is then
+ * freed, or put back when the driver refused. */
+struct ag_api_owned *ag_api_owned_take(CUdeviceptr address);
+void ag_api_owned_freed(struct ag_api_owned *block);
+void ag_api_owned_put_back(struct ag_api_owned *block);
+struct ag_api_owned_counts ag_api_owned_counts(void);
+/* The driver frees what is of the context. */
+void ag_api_owned_context_dying(CUcontext context);
+void ag_api_owned_begin_child(void);
+
+/* What several threads look up: named stages, shared streams, memory of the API. Not held across a
+ * call of the driver. */
 extern struct ag_lock ag_api_lock;
 
 /* A forked child: nobody holds the lock. */

@@ -5,6 +5,7 @@
 #include "interpose/api/api.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/report/stats.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/backends/private_pool.h"
 #include "policy/contexts/context.h"
 
@@ -14,6 +15,8 @@ struct allograft_graph {
     enum graph_state state;
     bool keeps, debugs;
     CUcontext context;
+    CUdevice device;
+    uint64_t began;  /* the capture, as the trace has it */
     CUstream stream; /* while OPEN */
     CUgraph graph;   /* while CAPTURED, if it is kept */
     CUgraphExec exec;
@@ -112,6 +115,7 @@ void ag_api_context_dying(CUcontext context)
             shared[i].stream = NULL;
     }
     ag_lock_release(&ag_api_lock);
+    ag_api_owned_context_dying(context);
 }
 
 /* ---- one graph ---- */
@@ -198,8 +202,11 @@ allograft_status ag_api_graph_capture_begin(allograft_graph *graph, void *stream
     status = ag_api_not_capturing(stream, "capture_begin");
     if (status == ALLOGRAFT_OK)
         status = AG_API_DO(cuCtxGetCurrent, &graph->context);
+    if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuCtxGetDevice, &graph->device);
     if (status != ALLOGRAFT_OK)
         return status;
+    graph->began = ag_trace_began();
     status = take_pool(graph, pool);
     if (status == ALLOGRAFT_OK) {
         status = AG_API_DO(cuStreamBeginCapture_v2, stream, (CUstreamCaptureMode)mode);
@@ -214,6 +221,18 @@ allograft_status ag_api_graph_capture_begin(allograft_graph *graph, void *stream
     graph->state = OPEN;
     open_graph = graph;
     return ALLOGRAFT_OK;
+}
+
+static void trace(const allograft_graph *graph, uint64_t began, enum ag_trace_kind kind,
+                  const void *stream, bool in_vain)
+{
+    if (ag_trace_on())
+        ag_trace_add_call(began, (struct ag_trace_event){
+                                     .kind = kind,
+                                     .device = (int16_t)graph->device,
+                                     .stream = (uintptr_t)stream,
+                                     .code = in_vain,
+                                 });
 }
 
 /* Ends the capture; what came of it, or NULL. */
@@ -252,6 +271,7 @@ allograft_status ag_api_graph_capture_end(allograft_graph *graph)
 {
     allograft_status status;
     CUgraph captured;
+    CUstream stream;
 
     if (!graph)
         return ag_api_fail(ALLOGRAFT_INVALID, "no graph given");
@@ -259,9 +279,11 @@ allograft_status ag_api_graph_capture_end(allograft_graph *graph)
         return ag_api_fail(ALLOGRAFT_STATE, "no capture into the graph is open");
     if (open_graph != graph)
         return ag_api_fail(ALLOGRAFT_STATE, "the capture was begun by another thread");
+    stream = graph->stream;
     status = end_capture(graph, &captured);
     if (status == ALLOGRAFT_OK && !graph->keeps)
         status = instantiate(captured, &graph->exec);
+    trace(graph, graph->began, AG_TRACE_API_CAPTURE, stream, status != ALLOGRAFT_OK);
     if (status != ALLOGRAFT_OK) {
         if (captured)
             (void)ag_api_cu.cuGraphDestroy(captured);
@@ -316,15 +338,18 @@ allograft_status ag_api_graph_instantiate(allograft_graph *graph)
 
 allograft_status ag_api_graph_replay(allograft_graph *graph, void *stream)
 {
+    uint64_t began = ag_trace_began();
     allograft_status status = need_capture(graph);
 
     if (status == ALLOGRAFT_OK && !graph->exec)
         status = ag_api_graph_instantiate(graph);
     if (status == ALLOGRAFT_OK)
         status = AG_API_DO(cuGraphLaunch, graph->exec, stream);
-    if (status == ALLOGRAFT_OK)
-        ag_stats_add(AG_STAT_API_REPLAYS, 1);
-    return status;
+    if (status != ALLOGRAFT_OK)
+        return status;
+    ag_stats_add(AG_STAT_API_REPLAYS, 1);
+    trace(graph, began, AG_TRACE_API_REPLAY, stream, false);
+    return ALLOGRAFT_OK;
 }
 
 allograft_status ag_api_graph_reset(allograft_graph *graph)
@@ -334,9 +359,12 @@ allograft_status ag_api_graph_reset(allograft_graph *graph)
     if (!graph)
         return ag_api_fail(ALLOGRAFT_INVALID, "no graph given");
     if (graph->state == OPEN) {
+        CUstream stream = graph->stream;
+
         if (open_graph != graph)
             return ag_api_fail(ALLOGRAFT_STATE, "another thread captures into the graph");
         (void)end_capture(graph, &captured);
+        trace(graph, graph->began, AG_TRACE_API_CAPTURE, stream, true);
         if (captured)
             (void)ag_api_cu.cuGraphDestroy(captured);
         ag_stats_add(AG_STAT_API_CAPTURES_FAILED, 1);

@@ -6,6 +6,10 @@
 #include "interpose/base/log.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/report/stats.h"
+#include "interpose/report/trace/trace.h"
+#include "policy/alloc.h"
+#include "policy/contexts/context.h"
+#include "policy/ledger.h"
 
 /* What PyTorch's CUDAPluggableAllocator calls. */
 AG_ENTRY void *allograft_torch_alloc(ssize_t bytes, int device, void *stream);
@@ -59,16 +63,48 @@ static CUdevice old_location_of(int device)
 
 static allograft_status move(CUdeviceptr memory, size_t bytes, int device, void *stream)
 {
+    uint64_t began = ag_trace_began();
+    allograft_status status;
+
     if (ag_api_cu.cuMemPrefetchAsync_v2)
-        return AG_API_DO(cuMemPrefetchAsync_v2, memory, bytes, location_of(device), 0, stream);
-    return AG_API_DO(cuMemPrefetchAsync, memory, bytes, old_location_of(device), stream);
+        status = AG_API_DO(cuMemPrefetchAsync_v2, memory, bytes, location_of(device), 0, stream);
+    else
+        status = AG_API_DO(cuMemPrefetchAsync, memory, bytes, old_location_of(device), stream);
+    if (status == ALLOGRAFT_OK)
+        ag_trace_prefetch(began, memory, bytes, device < 0 ? AG_TRACE_NO_DEVICE : device, stream);
+    return status;
+}
+
+/* The driver takes no advice on memory of a managed pool. That of ours prefers its device, which
+ * has it mapped: who advises that has what he wants. */
+static allograft_status advise_pool(CUdeviceptr memory, int device)
+{
+    struct ag_block block;
+    CUdeviceptr base = 0;
+
+    if (!ag_api_cu.cuMemGetAddressRange_v2 ||
+        ag_api_cu.cuMemGetAddressRange_v2(&base, NULL, memory) != CUDA_SUCCESS ||
+        !ag_ledger_look(base, &block) || block.desc.source != AG_SOURCE_MANAGED_POOL)
+        return ag_api_fail(ALLOGRAFT_UNSUPPORTED,
+                           "%p: the driver takes no advice on it, as on all memory of its pools",
+                           (void *)memory);
+    if (block.context->device->ordinal == device)
+        return ALLOGRAFT_OK;
+    return ag_api_fail(ALLOGRAFT_UNSUPPORTED,
+                       "%p is in a managed pool, which prefers device %d and takes no other advice "
+                       "from the driver; memory allocated from now on does, and all of it with "
+                       "ALLOGRAFT_MANAGED_BACKEND=plain",
+                       (void *)memory, block.context->device->ordinal);
 }
 
 static allograft_status advise(CUdeviceptr memory, size_t bytes, CUmem_advise advice, int device)
 {
-    if (ag_api_cu.cuMemAdvise_v2)
-        return AG_API_DO(cuMemAdvise_v2, memory, bytes, advice, location_of(device));
-    return AG_API_DO(cuMemAdvise, memory, bytes, advice, old_location_of(device));
+    CUresult result = ag_api_cu.cuMemAdvise_v2
+                          ? ag_api_cu.cuMemAdvise_v2(memory, bytes, advice, location_of(device))
+                          : ag_api_cu.cuMemAdvise(memory, bytes, advice, old_location_of(device));
+
+    return result == CUDA_ERROR_NOT_SUPPORTED ? advise_pool(memory, device)
+                                              : ag_api_answer(result, "cuMemAdvise");
 }
 
 /* ---- allocation ---- */
@@ -86,19 +122,38 @@ static void bring(CUdeviceptr memory, size_t bytes, int device, void *stream)
         (void)move(memory, bytes, device, stream);
 }
 
+static void note_allocated(CUdeviceptr memory, size_t bytes, int device, const void *stream,
+                           uint64_t began)
+{
+    CUcontext context = NULL;
+
+    (void)ag_api_cu.cuCtxGetCurrent(&context);
+    ag_api_owned_add(memory, bytes, device, context);
+    ag_stats_add(AG_STAT_API_MANAGED, 1);
+    if (ag_trace_on())
+        ag_trace_add_call(began, (struct ag_trace_event){
+                                     .kind = AG_TRACE_MANAGED_ALLOC,
+                                     .device = (int16_t)device,
+                                     .address = memory,
+                                     .size = bytes,
+                                     .stream = (uintptr_t)stream,
+                                 });
+}
+
 static allograft_status allocate(void **ret, size_t bytes, int device, void *stream)
 {
     /* Legal in a capture of another thread only so. */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUdeviceptr memory = 0;
+    uint64_t began = ag_trace_began();
     allograft_status status = AG_API_DO(cuThreadExchangeStreamCaptureMode, &mode);
 
     if (status != ALLOGRAFT_OK)
         return status;
     status = AG_API_DO(cuMemAllocManaged, &memory, bytes, CU_MEM_ATTACH_GLOBAL);
     if (status == ALLOGRAFT_OK) {
+        note_allocated(memory, bytes, device, stream, began);
         bring(memory, bytes, device, stream);
-        ag_stats_add(AG_STAT_API_MANAGED, 1);
         *ret = (void *)memory;
     }
     (void)ag_api_cu.cuThreadExchangeStreamCaptureMode(&mode);
@@ -129,6 +184,18 @@ allograft_status ag_api_managed_alloc(void **ret, size_t bytes, int device, void
     return status;
 }
 
+static allograft_status free_counted(CUdeviceptr memory)
+{
+    struct ag_api_owned *owned = ag_api_owned_take(memory);
+    allograft_status status = AG_API_DO(cuMemFree_v2, memory);
+
+    if (owned && status == ALLOGRAFT_OK)
+        ag_api_owned_freed(owned);
+    else if (owned)
+        ag_api_owned_put_back(owned);
+    return status;
+}
+
 allograft_status ag_api_managed_free(void *memory, size_t bytes, int device, void *stream)
 {
     allograft_status status = ag_api_enter();
@@ -143,7 +210,7 @@ allograft_status ag_api_managed_free(void *memory, size_t bytes, int device, voi
     if (status == ALLOGRAFT_OK)
         status = AG_API_DO(cuThreadExchangeStreamCaptureMode, &mode);
     if (status == ALLOGRAFT_OK) {
-        status = AG_API_DO(cuMemFree_v2, (CUdeviceptr)memory);
+        status = free_counted((CUdeviceptr)memory);
         (void)ag_api_cu.cuThreadExchangeStreamCaptureMode(&mode);
     }
     ag_api_leave(pushed);
@@ -251,6 +318,7 @@ static allograft_status give_advice(const struct allograft_range *ranges, size_t
     const struct deed deed = {.advice = advice, .device = device};
     allograft_status status = begin(ranges, n, device, what);
 
+    ag_alloc_expect_advice();
     return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
 }
 

@@ -6,6 +6,7 @@
 #include "interpose/api/api.h"
 #include "interpose/base/clock.h"
 #include "interpose/report/stats.h"
+#include "interpose/report/trace/trace.h"
 
 #define MOST_SLOTS   1024u
 #define MOST_RECORDS 256u
@@ -25,9 +26,17 @@ struct slot {
     struct allograft_ring_record *record; /* of the last copy, while it is in the trace */
 };
 
+/* Host memory that we pinned in place for the ring. */
+struct pin {
+    struct pin *next;
+    void *memory;
+};
+
 struct allograft_ring {
     CUcontext context;
     CUstream stream;
+    int device;
+    struct pin *pins;
     unsigned depth;
     size_t slot_bytes;
     bool timing;
@@ -47,7 +56,7 @@ static allograft_status check_options(const struct allograft_ring_options *optio
     if (!options->depth || options->depth > MOST_SLOTS)
         return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: depth %u: 1 to %u", options->depth,
                            MOST_SLOTS);
-    if (!options->slot_bytes || options->slot_bytes > SIZE_MAX / 2)
+    if (options->slot_bytes > SIZE_MAX / 2)
         return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: slots of %zu bytes", options->slot_bytes);
     if (options->flags & ~ALLOGRAFT_RING_TIMING)
         return ag_api_fail(ALLOGRAFT_INVALID, "ring_open: flags %#x: known are %#x", options->flags,
@@ -77,6 +86,13 @@ static allograft_status check_answer(const allograft_ring *ring, unsigned slot, 
     return status;
 }
 
+/* The same of a function that needs slots of the ring's own. */
+static allograft_status check_slots(const allograft_ring *ring)
+{
+    return ring->slot_bytes ? ALLOGRAFT_OK
+                            : ag_api_fail(ALLOGRAFT_STATE, "the ring has no slots of its own");
+}
+
 /* Around work on a slot: the ring's context is current. *ret_row: the slot's row. */
 static allograft_status enter(allograft_ring *ring, unsigned slot, struct slot **ret_row,
                               bool *ret_pushed)
@@ -103,8 +119,20 @@ static void drop_host(struct slot *slot)
     slot->backend = ALLOGRAFT_RING_AUTO;
 }
 
+static void drop_pins(allograft_ring *ring)
+{
+    while (ring->pins) {
+        struct pin *pin = ring->pins;
+
+        ring->pins = pin->next;
+        (void)ag_api_cu.cuMemHostUnregister(pin->memory);
+        free(pin);
+    }
+}
+
 static void drop(allograft_ring *ring)
 {
+    drop_pins(ring);
     for (unsigned i = 0; i < ring->depth; i++) {
         struct slot *slot = &ring->slots[i];
 
@@ -129,8 +157,10 @@ static void drop(allograft_ring *ring)
 static allograft_status make_slot(const allograft_ring *ring, struct slot *slot)
 {
     unsigned flags = ring->timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
-    allograft_status status = AG_API_DO(cuMemAlloc_v2, &slot->device, ring->slot_bytes);
+    allograft_status status = ALLOGRAFT_OK;
 
+    if (ring->slot_bytes)
+        status = AG_API_DO(cuMemAlloc_v2, &slot->device, ring->slot_bytes);
     if (status)
         return status;
     status = AG_API_DO(cuEventCreate, &slot->done, flags);
@@ -145,6 +175,7 @@ static allograft_status make(const struct allograft_ring_options *options, allog
 
     if (!ring)
         return ag_api_fail(ALLOGRAFT_NO_MEMORY, "no memory for a ring");
+    ring->device = options->device;
     ring->depth = options->depth;
     ring->slot_bytes = options->slot_bytes;
     ring->timing = options->flags & ALLOGRAFT_RING_TIMING;
@@ -247,6 +278,9 @@ allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void 
 
     if (status)
         goto out;
+    status = check_slots(ring);
+    if (status)
+        goto out;
     if (!memory || bytes < ring->slot_bytes)
         status = ag_api_fail(ALLOGRAFT_INVALID, "host slot %u: %zu bytes at %p, %zu are needed",
                              slot, bytes, memory, ring->slot_bytes);
@@ -269,7 +303,54 @@ allograft_status ag_api_ring_device_slot(allograft_ring *ring, unsigned slot, vo
     allograft_status status = check_answer(ring, slot, ret);
 
     if (!status)
+        status = check_slots(ring);
+    if (!status)
         *ret = (void *)ring->slots[slot].device;
+    return status;
+}
+
+allograft_status ag_api_ring_stream(allograft_ring *ring, void **ret)
+{
+    allograft_status status = check_answer(ring, 0, ret);
+
+    if (!status)
+        *ret = ring->stream;
+    return status;
+}
+
+static allograft_status pin_now(allograft_ring *ring, void *memory, size_t bytes)
+{
+    struct pin *pin = malloc(sizeof(*pin));
+    allograft_status status;
+
+    if (!pin)
+        return ag_api_fail(ALLOGRAFT_NO_MEMORY, "no memory for a pin");
+    status = AG_API_DO(cuMemHostRegister_v2, memory, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    if (status) {
+        free(pin);
+        return status;
+    }
+    *pin = (struct pin){.next = ring->pins, .memory = memory};
+    ring->pins = pin;
+    return ALLOGRAFT_OK;
+}
+
+allograft_status ag_api_ring_pin(allograft_ring *ring, void *memory, size_t bytes)
+{
+    struct slot *row;
+    bool pushed;
+    allograft_status status = enter(ring, 0, &row, &pushed);
+
+    if (status)
+        goto out;
+    if (!memory || !bytes)
+        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_pin: %zu bytes at %p", bytes, memory);
+    else if (ag_api_thread_captures())
+        status = ag_api_fail(ALLOGRAFT_CAPTURING, "memory pinned during a capture");
+    else if (!is_pinned(memory) || !is_pinned((const char *)memory + bytes - 1))
+        status = pin_now(ring, memory, bytes);
+out:
+    ag_api_leave(pushed);
     return status;
 }
 
@@ -309,7 +390,15 @@ static void note_time(const allograft_ring *ring, struct slot *slot)
     }
 }
 
-static void note(allograft_ring *ring, struct slot *slot, size_t bytes, uint64_t submit_ns)
+/* A copy, or the submission of one, as it is told of. */
+struct transfer {
+    CUdeviceptr to;
+    const void *from;
+    size_t bytes;
+    uint64_t submit_ns, began; /* began: of the trace */
+};
+
+static void note(allograft_ring *ring, struct slot *slot, const struct transfer *transfer)
 {
     struct allograft_ring_record *record = &ring->records[ring->sequence++ % MOST_RECORDS];
 
@@ -319,14 +408,19 @@ static void note(allograft_ring *ring, struct slot *slot, size_t bytes, uint64_t
     }
     *record = (struct allograft_ring_record){
         .sequence = ring->sequence,
-        .submit_ns = submit_ns,
-        .bytes = bytes,
+        .submit_ns = transfer->submit_ns,
+        .bytes = transfer->bytes,
         .copy_ms = -1,
         .slot = (unsigned)(slot - ring->slots),
     };
     slot->record = record;
-    ag_stats_add(AG_STAT_API_COPIES, 1);
-    ag_stats_add(AG_STAT_API_COPIED, bytes);
+    ag_api_note_copy(transfer->began, &(struct ag_trace_event){
+                                          .device = (int16_t)ring->device,
+                                          .address = transfer->to,
+                                          .size = transfer->bytes,
+                                          .stream = (uintptr_t)ring->stream,
+                                          .code = (uint16_t)record->slot,
+                                      });
 }
 
 static allograft_status after_readers(const allograft_ring *ring, struct slot *slot)
@@ -356,25 +450,34 @@ static allograft_status source_of(struct slot *slot, size_t bytes, const void **
     return status;
 }
 
-static allograft_status copy(allograft_ring *ring, struct slot *slot, size_t bytes)
+/* After the slot's readers; the slot is ready when it has come through. */
+static allograft_status transfer_now(allograft_ring *ring, struct slot *slot,
+                                     const struct transfer *transfer)
 {
-    const void *source;
-    allograft_status status = source_of(slot, bytes, &source);
+    allograft_status status;
 
-    if (status)
-        return status;
+    note_time(ring, slot);
+    slot->record = NULL; /* its events are about to be those of another copy */
     status = after_readers(ring, slot);
     if (!status && ring->timing)
         status = AG_API_DO(cuEventRecord, slot->began, ring->stream);
+    if (!status && transfer->bytes)
+        status = AG_API_DO(cuMemcpyHtoDAsync_v2, transfer->to, transfer->from, transfer->bytes,
+                           ring->stream);
+    if (!status)
+        status = AG_API_DO(cuEventRecord, slot->done, ring->stream);
     if (status)
         return status;
-    status = AG_API_DO(cuMemcpyHtoDAsync_v2, slot->device, source, bytes, ring->stream);
-    return status ? status : AG_API_DO(cuEventRecord, slot->done, ring->stream);
+    slot->submitted = slot->copied = true;
+    if (transfer->bytes)
+        note(ring, slot, transfer);
+    return ALLOGRAFT_OK;
 }
 
 allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t bytes)
 {
-    uint64_t submit_ns = ag_clock_ns();
+    struct transfer transfer = {
+        .bytes = bytes, .submit_ns = ag_clock_ns(), .began = ag_trace_began()};
     struct slot *row;
     bool pushed;
     allograft_status status = enter(ring, slot, &row, &pushed);
@@ -386,14 +489,36 @@ allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t 
                              ring->slot_bytes);
     else if (!row->host)
         status = ag_api_fail(ALLOGRAFT_STATE, "no host slot %u is registered", slot);
+    if (!status)
+        status = source_of(row, bytes, &transfer.from);
     if (status)
         goto out;
-    note_time(ring, row);
-    status = copy(ring, row, bytes);
+    transfer.to = row->device;
+    status = transfer_now(ring, row, &transfer);
+out:
+    ag_api_leave(pushed);
+    return status;
+}
+
+allograft_status ag_api_ring_copy(allograft_ring *ring, unsigned slot, void *device,
+                                  const void *host, size_t bytes)
+{
+    struct transfer transfer = {.to = (CUdeviceptr)device,
+                                .from = host,
+                                .bytes = bytes,
+                                .submit_ns = ag_clock_ns(),
+                                .began = ag_trace_began()};
+    struct slot *row;
+    bool pushed;
+    allograft_status status = enter(ring, slot, &row, &pushed);
+
     if (status)
         goto out;
-    row->submitted = row->copied = true;
-    note(ring, row, bytes, submit_ns);
+    if (bytes && (!device || !host))
+        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_copy of %zu bytes from %p to %p", bytes, host,
+                             device);
+    else
+        status = transfer_now(ring, row, &transfer);
 out:
     ag_api_leave(pushed);
     return status;

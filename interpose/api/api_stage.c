@@ -10,7 +10,7 @@
 #include "graph/learn/marks.h"
 #include "interpose/api/api.h"
 #include "interpose/base/log.h"
-#include "interpose/report/stats.h"
+#include "interpose/report/trace/trace.h"
 
 #define MOST_NAME 64u
 
@@ -33,6 +33,7 @@ struct allograft_stage {
     allograft_graph *graph;
     /* Of the inputs, made with the first. */
     CUcontext context;
+    CUdevice device;
     CUstream side;
     CUevent before, after;
     struct input *inputs;
@@ -261,6 +262,8 @@ static allograft_status make_side(allograft_stage *stage)
         return ALLOGRAFT_OK;
     status = AG_API_DO(cuCtxGetCurrent, &stage->context);
     if (status == ALLOGRAFT_OK)
+        status = AG_API_DO(cuCtxGetDevice, &stage->device);
+    if (status == ALLOGRAFT_OK)
         status = AG_API_DO(cuStreamCreate, &stage->side, CU_STREAM_NON_BLOCKING);
     if (status == ALLOGRAFT_OK)
         status = AG_API_DO(cuEventCreate, &stage->before, CU_EVENT_DISABLE_TIMING);
@@ -340,6 +343,7 @@ allograft_status ag_api_stage_load(allograft_stage *stage, unsigned micro_batch,
                                    const void *source, size_t bytes, void *stream)
 {
     const struct input *found = stage ? find_input(stage, micro_batch, input) : NULL;
+    uint64_t began = ag_trace_began();
     allograft_status status;
     bool pushed;
 
@@ -360,10 +364,14 @@ allograft_status ag_api_stage_load(allograft_stage *stage, unsigned micro_batch,
         return status;
     status = copy_in(stage, found, source, bytes, stream);
     ag_api_leave(pushed);
-    if (status == ALLOGRAFT_OK) {
-        ag_stats_add(AG_STAT_API_COPIES, 1);
-        ag_stats_add(AG_STAT_API_COPIED, bytes);
-    }
+    if (status == ALLOGRAFT_OK)
+        ag_api_note_copy(began, &(struct ag_trace_event){
+                                    .device = (int16_t)stage->device,
+                                    .address = found->memory,
+                                    .size = bytes,
+                                    .stream = (uintptr_t)stage->side,
+                                    .code = (uint16_t)input,
+                                });
     return status;
 }
 

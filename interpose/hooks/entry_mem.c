@@ -1,5 +1,6 @@
 /* Hooks of memory: allocation, free, and the questions about it. */
 #include "graph/record/copies.h"
+#include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/alloc.h"
@@ -20,10 +21,23 @@ AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wi
         ag_alloc_pitch(dptr, pitch, width, height, element_bytes, __builtin_return_address(0)));
 }
 
+/* It may be managed memory of the control API, which counts it. */
+static CUresult free_counted(CUdeviceptr dptr, const void *caller)
+{
+    struct ag_api_owned *owned = ag_api_owned_take(dptr);
+    CUresult result = ag_free(dptr, caller);
+
+    if (owned && result == CUDA_SUCCESS)
+        ag_api_owned_freed(owned);
+    else if (owned)
+        ag_api_owned_put_back(owned);
+    return result;
+}
+
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     AG_ENTER(cuMemFree_v2, dptr);
-    return ag_entry_leave(ag_free(dptr, __builtin_return_address(0)));
+    return ag_entry_leave(free_counted(dptr, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "interpose/driver/driver.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/decide.h"
 #include "policy/order/private_stream.h"
 
@@ -116,6 +117,7 @@ static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, CUstream stream)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    uint64_t began = ag_trace_began();
 
     if (ag_cu.cuMemPrefetchAsync_v2)
         result = ag_cu.cuMemPrefetchAsync_v2(address, bytes, location, 0, stream);
@@ -126,6 +128,10 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
     if (result == CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_MANAGED_PREFETCH, 1);
         ag_stats_add(AG_STAT_MANAGED_PREFETCH_BYTES, bytes);
+        ag_trace_prefetch(began, address, bytes,
+                          location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id
+                                                                       : AG_TRACE_NO_DEVICE,
+                          stream);
     } else {
         ag_stats_add(AG_STAT_MANAGED_PREFETCH_FAILED, 1);
     }

@@ -12,6 +12,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/managed/kernel_params.h"
@@ -95,7 +96,7 @@ static CUresult prefetch(const struct look *look, CUdeviceptr address, size_t by
 
 static bool bring(struct look *look, uint64_t word)
 {
-    uint64_t address;
+    uint64_t address, began;
     size_t bytes;
 
     if (!ag_residency_missing(look->device, word, look->now))
@@ -108,7 +109,9 @@ static bool bring(struct look *look, uint64_t word)
         return false;
     if (!ag_residency_claim(look->device, word, look->now, &address, &bytes))
         return true;
+    began = ag_trace_began();
     if (prefetch(look, address, bytes) == CUDA_SUCCESS) {
+        ag_trace_prefetch(began, address, bytes, look->device, look->stream);
         ag_stats_add(AG_STAT_LAUNCH_PREFETCHED, 1);
         ag_stats_add(AG_STAT_LAUNCH_PREFETCHED_BYTES, bytes);
     } else {

@@ -168,6 +168,10 @@ int main(int argc, char **argv)
     CHECK(allograft_is_loaded());
     if (!strcmp(part, "managed"))
         test_managed();
+    else if (!strcmp(part, "counted"))
+        test_counted();
+    else if (!strcmp(part, "advice"))
+        test_advice(argc > 2 ? (size_t)atol(argv[2]) : 0);
     else if (!strcmp(part, "statistics"))
         test_statistics(folder);
     else if (!strcmp(part, "graphs"))

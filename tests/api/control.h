@@ -23,6 +23,8 @@ CUstream new_stream(void);
 uint32_t next_random(void);
 
 void test_managed(void);
+void test_counted(void);
+void test_advice(size_t pooled);
 void test_statistics(const char *folder);
 void test_graphs(const char *folder);
 void test_private_memory(void);

@@ -17,6 +17,31 @@ static bool works(allograft_status status)
     return false;
 }
 
+/* What the API counts of managed memory; only where it intercepts, it sees the program's frees. */
+static uint64_t held(void)
+{
+    struct allograft_snapshot now = {.bytes = sizeof(now)};
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_snapshot(&now));
+    return now.current_bytes[ALLOGRAFT_MANAGED];
+}
+
+/* Freed by the program: what the driver would not free is still there. */
+static void free_managed(CUstream stream)
+{
+    void *memory = NULL;
+
+    if (!works(allograft_managed_alloc(&memory, 1u << 20, 0, stream)))
+        return;
+    CHECK(held() == 1u << 20);
+    if (cuMemFree((CUdeviceptr)memory) != CUDA_SUCCESS) {
+        n_failed++;
+        CHECK(held() == 1u << 20);
+        OK(cuMemFree((CUdeviceptr)memory));
+    }
+    CHECK(held() == (intercepted ? 0 : 1u << 20));
+}
+
 static void use_managed(CUstream stream)
 {
     void *memory = NULL;
@@ -28,8 +53,11 @@ static void use_managed(CUstream stream)
     (void)works(allograft_prefetch(memory, 4u << 20, ALLOGRAFT_HOST, stream));
     (void)works(allograft_advise_preferred_location(&range, 1, ALLOGRAFT_HOST, NULL));
     (void)works(allograft_advise_accessed_by(&range, 1, 0, NULL));
-    if (!works(allograft_managed_free(memory, 4u << 20, 0, stream)))
+    if (!works(allograft_managed_free(memory, 4u << 20, 0, stream))) {
+        CHECK(held() == 4u << 20);
         (void)works(allograft_managed_free(memory, 4u << 20, 0, stream));
+    }
+    CHECK(held() == 0);
 }
 
 static void use_graph(CUstream stream, CUdeviceptr p)
@@ -107,6 +135,22 @@ static void use_ring(CUstream stream)
     (void)works(allograft_ring_close(ring));
 }
 
+static void use_copies(CUdeviceptr p)
+{
+    struct allograft_ring_options options = {.bytes = sizeof(options), .depth = 1};
+    static uint32_t host[WORDS];
+    allograft_ring *ring;
+
+    if (!works(allograft_ring_open(&options, &ring)))
+        return;
+    (void)works(allograft_ring_pin(ring, host, BYTES));
+    for (unsigned iteration = 0; iteration < 3; iteration++) {
+        if (works(allograft_ring_copy(ring, 0, (void *)p, host, BYTES)))
+            (void)works(allograft_ring_wait_host(ring, 0));
+    }
+    (void)works(allograft_ring_close(ring));
+}
+
 static size_t room(void)
 {
     size_t room = 0, total;
@@ -126,10 +170,12 @@ void test_failures(void)
 
     OK(cuMemAlloc(&p, BYTES));
     use_managed(stream);
+    free_managed(stream);
     before = room(); /* the driver keeps what managed memory was freed */
     use_graph(stream, p);
     use_stage(stream, p);
     use_ring(stream);
+    use_copies(p);
     (void)works(allograft_pool_shared(0, &pool));
     (void)works(allograft_capture_stream(0, &shared));
     say("left behind: %zu", before - room());

@@ -58,6 +58,9 @@ AT(ring_close, 40);
 AT(snapshot, 41);
 AT(dump, 42);
 AT(mark, 43);
+AT(ring_pin, 44);
+AT(ring_copy, 45);
+AT(ring_stream, 46);
 ASSERT(sizeof(struct allograft_stage_options) == 32, "stage options");
 ASSERT(sizeof(struct allograft_ring_options) == 32, "ring options");
 ASSERT(sizeof(struct allograft_ring_record) == 32, "ring record");
@@ -133,6 +136,9 @@ static void rings(void)
     ABSENT(allograft_ring_reader(ring, 0, NULL));
     ABSENT(allograft_ring_get_properties(ring, 0, &properties));
     ABSENT(allograft_ring_trace(ring, NULL, 0, &n));
+    ABSENT(allograft_ring_pin(ring, NULL, 0));
+    ABSENT(allograft_ring_copy(ring, 0, NULL, NULL, 0));
+    ABSENT(allograft_ring_get_stream(ring, NULL));
     ABSENT(allograft_ring_close(ring));
 }
 

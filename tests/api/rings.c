@@ -87,6 +87,65 @@ static void test_one(allograft_ring_backend backend, unsigned flags)
     CHECK(!munmap(host, BYTES));
 }
 
+/* Copies between memory of the caller's: more host buffers than slots. */
+static void test_copies(void)
+{
+    struct allograft_ring_options options = {.bytes = sizeof(options), .depth = 2};
+    CUstream stream = new_stream(), copies = NULL;
+    struct allograft_ring_record record;
+    CUdeviceptr device[3];
+    uint32_t *host[5];
+    allograft_ring *ring;
+    void *none;
+    size_t n = 0;
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_open(&options, &ring));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_get_stream(ring, (void **)&copies));
+    CHECK(copies);
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_register(ring, 0, host, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_ring_device_slot(ring, 0, &none));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_submit(ring, 0, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_pin(ring, NULL, BYTES));
+    for (unsigned i = 0; i < 3; i++)
+        OK(cuMemAlloc(&device[i], BYTES));
+    for (unsigned i = 0; i < 5; i++) {
+        host[i] = shared_memory();
+        if (i < 4) /* the last one stays pageable */
+            EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_pin(ring, host[i], BYTES));
+    }
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_pin(ring, host[0], BYTES)); /* as it is */
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_copy(ring, 0, NULL, host[0], BYTES));
+    EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_ring_copy(ring, 2, NULL, NULL, 0));
+    CHECK(!is_ready(ring, 0));
+    for (uint32_t i = 0; i < 30; i++) {
+        void *to = (void *)device[i % 3];
+
+        if (i)
+            EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_wait_host(ring, (i - 1) % 2));
+        fill_host(host[i % 5], 10 * i);
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_copy(ring, i % 2, to, host[i % 5], BYTES));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_wait_host(ring, i % 2));
+        CHECK(is_ready(ring, i % 2) && count_wrong(device[i % 3], WORDS, 10 * i) == 0);
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_reader(ring, i % 2, stream));
+    }
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_trace(ring, &record, 1, &n));
+    CHECK(n == 1 && record.sequence == 30 && record.bytes == BYTES && record.slot == 1);
+    /* Nothing is copied: ready when what the program submitted there itself is done. */
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_clear(ring, 0));
+    launch_fill(copies, device[0], WORDS, 77);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_copy(ring, 0, NULL, NULL, 0));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_wait_host(ring, 0));
+    CHECK(count_wrong(device[0], WORDS, 77) == 0);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
+    for (unsigned i = 0; i < 5; i++) { /* nobody has it pinned any more */
+        OK(cuMemHostRegister(host[i], BYTES, 0));
+        OK(cuMemHostUnregister(host[i]));
+        CHECK(!munmap(host[i], BYTES));
+    }
+    for (unsigned i = 0; i < 3; i++)
+        OK(cuMemFree(device[i]));
+}
+
 static void test_invalid(void)
 {
     struct allograft_ring_options options = {
@@ -132,6 +191,7 @@ void test_rings(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_register(ring, 0, pinned, BYTES));
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
     OK(cuMemFreeHost(pinned));
+    test_copies();
     test_invalid();
     say("rings: right");
 }

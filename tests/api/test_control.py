@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 
-from harness import Case, LIBRARY, SCHEMA, but_under_tsan, main, preloaded, problems, run  # of tests/preload
+from harness import Case, LIBRARY, SCHEMA, but_under_tsan, clean_environment, main, preloaded, problems, run  # of tests/preload
 
 FOLDER = tempfile.mkdtemp(prefix='api-')
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -40,6 +40,18 @@ class Control(Case):
             api = result.report()['api']
             self.assertEqual(api['managed_allocations'], 5)
             self.assertGreater(api['prefetched_bytes'], 8 << 20)
+
+    def test_counted(self):
+        self.part('counted')
+
+    def test_advice(self):
+        managed = {'ALLOGRAFT_POLICY': 'managed'}
+        for pooled, more in ((32 << 20, {}), (1 << 20, {'ALLOGRAFT_PREFER': 'host'}),
+                             (0, {'ALLOGRAFT_MANAGED_BACKEND': 'plain'})):
+            with self.subTest(more=more):
+                result = preloaded([CONTROL, 'advice', str(pooled)], dict(managed, **more))
+                self.assertEqual((result.status, result.err), (0, ''), result.out)
+                self.assertEqual(result.out, 'advice: right\nviolations: 0\n')
 
     def test_graphs(self):
         for result in self.part('graphs', FOLDER)[:-1]:
@@ -87,6 +99,63 @@ class Control(Case):
             self.assertIn('300 batches: 0 wrong words', result.out)
 
 
+class Traced(Case):
+    """Each call that the trace tells of is one event, on a track of its own kind."""
+
+    def traced(self, part, *args, **settings):
+        path = os.path.join(FOLDER, part + '.trace')
+        if os.path.exists(path):
+            os.unlink(path)
+        result = preloaded([CONTROL, part, *args], dict(settings, ALLOGRAFT_TRACE=path))
+        self.assertEqual((result.status, result.err), (0, ''), result.out)
+        shown = subprocess.run([os.environ['TEST_COMMAND'], 'trace', path, '--perfetto', '-'], env=clean_environment(),
+                               stdout=subprocess.PIPE, check=True)
+        events = json.loads(shown.stdout)['traceEvents']
+        tracks = {e['tid']: e['args']['name'].split(' (')[0] for e in events if e['name'] == 'thread_name'}
+        told = [(tracks[e['tid']], e['name'], e['args']) for e in events if e['ph'] == 'X' and e['tid'] in tracks]
+        return told, result.report()
+
+    def of(self, told, track, name):
+        return [args for on, known, args in told if (on, known) == (track, name)]
+
+    def test_transfers(self):
+        for part, args in (('rings', ()), ('batches', ('40',)), ('stages', ())):
+            with self.subTest(part=part):
+                told, report = self.traced(part, *args)
+                transfers = self.of(told, 'transfers', 'transfer')
+                self.assertEqual(len(transfers), report['api']['copies'])
+                self.assertGreater(len(transfers), 10)
+                self.assertEqual(sum(t['bytes'] for t in transfers), report['api']['copied_bytes'])
+                self.assertNotIn('0x0', [t['address'] for t in transfers] + [t['stream'] for t in transfers])
+                self.assertEqual(len({t['slot'] for t in transfers}), 1 if part == 'stages' else 2)
+
+    def test_captures_and_replays(self):
+        told, report = self.traced('graphs', FOLDER)
+        on = 'captures and replays'
+        api = report['api']
+        self.assertEqual(len(self.of(told, on, 'capture')), api['captures'])
+        self.assertEqual(len(self.of(told, on, 'capture in vain')), api['captures_failed'])
+        self.assertEqual(len(self.of(told, on, 'replay')), api['replays'])
+
+    def test_managed_memory(self):
+        told, report = self.traced('managed')
+        on = 'managed memory'
+        allocated, freed = self.of(told, on, 'allocate'), self.of(told, on, 'free')
+        self.assertEqual(len(allocated), report['api']['managed_allocations'])
+        self.assertEqual(sorted(a['bytes'] for a in freed), sorted(a['bytes'] for a in allocated))
+        self.assertEqual(len(self.of(told, on, 'prefetch to the host')), 4)
+        prefetched = [a['bytes'] for name in ('device 0', 'the host') for a in self.of(told, on, 'prefetch to ' + name)]
+        # an allocation of 4 MiB is brought to the device besides
+        self.assertEqual(sum(prefetched), report['api']['prefetched_bytes'] + (4 << 20))
+
+    def test_prefetches_of_allocations(self):
+        told, report = self.traced('advice', '0', ALLOGRAFT_POLICY='managed', ALLOGRAFT_MANAGED_BACKEND='plain')
+        prefetched = self.of(told, 'managed memory', 'prefetch to device 0')
+        self.assertEqual((len(prefetched), sum(p['bytes'] for p in prefetched)),
+                         (report['managed']['prefetches'], report['managed']['prefetch_bytes']))
+        self.assertGreater(len(prefetched), 0)
+
+
 # Every call that the API makes: it fails once, as if memory had run out or for no known reason.
 with open(os.path.join(os.environ['TEST_ROOT'], 'interpose', 'api', 'api.h'), encoding='utf-8') as header:
     CALLS = re.findall(r'X\((cu\w+)\)', header.read())
@@ -102,6 +171,15 @@ class Failures(Case):
     def test_nothing_fails(self):
         for way in ({}, {'CONTROL_LOAD': LIBRARY}):
             self.assertEqual(self.run_with(None, way).out, 'left behind: 0\ncame to the end, without a failure\nviolations: 0\n')
+
+    def test_a_free_that_fails(self):
+        """By the API, and by the program: what is still there stays counted."""
+        for n in (1, 2, 3):
+            for way in ({}, {'CONTROL_LOAD': LIBRARY}):
+                with self.subTest(n=n, way=way):
+                    result = self.run_with('cuMemFree_v2:%d:999' % n, way)
+                    self.assertEqual(result.status, 0, result.out + result.err)
+                    self.assertIn('violations: 0', result.out)
 
     @but_under_tsan
     def test_each_call_fails(self):

@@ -76,6 +76,14 @@ EVENTS = [
     event(ALLOC, 3500, 1, 0x5000, 300, device=1, caller=0x99),
     event(CLOCK, 4000, address=80000), event(DROPPED, size=7), event(END, 4100, code=1),
 ]
+TRANSFER, API_CAPTURE, API_REPLAY, MANAGED_ALLOC, MANAGED_FREE, PREFETCH = range(24, 30)
+API_EVENTS = [
+    event(MANAGED_ALLOC, 1200, 20, 0x8000, 4096, stream=3), event(PREFETCH, 1205, 10, 0x8000, 4096, stream=3),
+    event(API_CAPTURE, 1300, 100, stream=5), event(TRANSFER, 1310, 10, 0x9000, 512, stream=4, code=1),
+    event(API_CAPTURE, 1350, 5, stream=6, code=1), event(API_REPLAY, 1500, 5, stream=5),
+    event(PREFETCH, 1600, 5, 0x8000, 2048, stream=3, device=-1), event(MANAGED_FREE, 1700, 5, 0x8000, 4096),
+    event(CLOCK, 4000, address=80000), event(END, 4100, code=1),
+]
 
 
 def elf_file(symbols, build_id=b"\x0a\x0b", table=2, base=0):
@@ -180,6 +188,40 @@ class Trace(CommandTest):
         self.assertEqual(first["args"], {"bytes": 1024, "address": "0x1000", "placement": "pool",
                                          "caller": "libx.so+0x123"})
         self.assertEqual({e["pid"] for e in events}, {77})
+
+    def api(self):
+        return self.file(header() + NAMES + b"".join(API_EVENTS))
+
+    def test_the_control_api_has_tracks_of_its_own(self):
+        events = self.perfetto(self.api())["traceEvents"]
+        tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        self.assertEqual(sorted(tracks.values()),
+                         ["captures and replays (thread 78)", "managed memory (thread 78)", "transfers (thread 78)"])
+        self.assertNotIn(78, tracks)
+        slices = [(tracks[e["tid"]].split(" (")[0], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+        self.assertEqual(slices, [
+            ("managed memory", "allocate", 2.0, 0.2), ("managed memory", "prefetch to device 0", 2.05, 0.1),
+            ("captures and replays", "capture", 3.0, 1.0), ("transfers", "transfer", 3.1, 0.1),
+            ("captures and replays", "capture in vain", 3.5, 0.05), ("captures and replays", "replay", 5.0, 0.05),
+            ("managed memory", "prefetch to the host", 6.0, 0.05), ("managed memory", "free", 7.0, 0.05)])
+        transfer, = [e for e in events if e["name"] == "transfer"]
+        self.assertEqual(transfer["args"], {"stream": "0x4", "bytes": 512, "address": "0x9000", "slot": 1})
+        replay, = [e for e in events if e["name"] == "replay"]
+        self.assertEqual(replay["args"], {"stream": "0x5"})
+
+    def test_tracks_of_many_threads(self):
+        many = b"".join(EVENT.pack(2000 + 10 * i, 1, 0, 0, 0, 0, 100 + i, 0, TRANSFER, 0, 0, 0, 0) for i in range(200))
+        events = self.perfetto(self.file(header() + many))["traceEvents"]
+        self.assertEqual(len([e for e in events if e["name"] == "thread_name"]), 64)
+        self.assertEqual(len({e["tid"] for e in events if e["ph"] == "X"}), 200)
+
+    def test_summary_of_the_control_api(self):
+        lines = [re.sub(" +", " ", line.strip()) for line in self.good(self.api()).splitlines()]
+        for line in ("transfers of the control API 1", "graphs captured by the control API 2",
+                     "graphs replayed by the control API 1", "managed allocations of the control API 1",
+                     "frees of these 1", "prefetches of managed memory 2", "transferred to the device: 512 B",
+                     "prefetched managed memory: 6.00 KiB"):
+            self.assertIn(line, lines)
 
     def test_perfetto_shows_what_is_slow(self):
         for micros, n in (("1", 1), ("2", 0), (None, 0)):

@@ -80,7 +80,8 @@ static bool is_of_the_file(unsigned kind)
 static bool is_event(unsigned kind)
 {
     return (kind >= AG_TRACE_ALLOC && kind <= AG_TRACE_STEP) ||
-           (kind >= AG_TRACE_REPLAY && kind <= AG_TRACE_BUILD) || kind == AG_TRACE_MARK;
+           (kind >= AG_TRACE_REPLAY && kind <= AG_TRACE_BUILD) ||
+           (kind >= AG_TRACE_TRANSFER && kind <= AG_TRACE_PREFETCH) || kind == AG_TRACE_MARK;
 }
 
 static bool is_alloc(unsigned kind)

@@ -24,6 +24,25 @@ void trace_json_string(FILE *out, const char *text)
     fputs(json.data && !json.truncated ? json.data : "\"?\"", out);
 }
 
+/* Tracks of their own beside each thread's. A thread's calls nest, so its slices do on every
+ * track. */
+enum track { TRACK_THREAD, TRACK_TRANSFERS, TRACK_GRAPHS, TRACK_MANAGED, N_TRACKS };
+
+static const char *const track_names[N_TRACKS] = {
+    [TRACK_TRANSFERS] = "transfers",
+    [TRACK_GRAPHS] = "captures and replays",
+    [TRACK_MANAGED] = "managed memory",
+};
+
+#define THREAD_BITS 22u /* Linux has no larger numbers of threads */
+#define MOST_NAMED  64u /* tracks; those of more threads go by their numbers */
+
+/* The format knows tracks as threads only. */
+static uint32_t track_of(uint32_t thread, enum track track)
+{
+    return (thread & ((1u << THREAD_BITS) - 1)) | (uint32_t)track << THREAD_BITS;
+}
+
 struct writer {
     const struct trace *trace;
     FILE *out;
@@ -31,6 +50,11 @@ struct writer {
     bool first, points; /* points: each change of memory is shown */
     unsigned places;    /* placements in the trace, as bits */
     uint64_t last[AG_TRACE_N_PLACES];
+    struct {
+        uint32_t thread;
+        enum track track;
+    } named[MOST_NAMED];
+    unsigned n_named;
 };
 
 /* "ts" is in microseconds. */
@@ -71,13 +95,65 @@ static void write_levels(struct writer *w, uint64_t ns, const uint64_t *levels)
     fputs("}}", w->out);
 }
 
-static void write_slice(struct writer *w, const char *category, const char *name,
-                        const struct trace_event *event)
+static void write_slice_on(struct writer *w, enum track track, const char *category,
+                           const char *name, const struct trace_event *event)
 {
-    begin_event(w, "X", event->began_ns, event->thread);
+    begin_event(w, "X", event->began_ns,
+                track == TRACK_THREAD ? event->thread : track_of(event->thread, track));
     fprintf(w->out, ",\"dur\":%llu.%03u", (unsigned long long)(event->duration_ns / 1000),
             (unsigned)(event->duration_ns % 1000));
     name_event(w, category, name, NULL);
+}
+
+static void write_slice(struct writer *w, const char *category, const char *name,
+                        const struct trace_event *event)
+{
+    write_slice_on(w, TRACK_THREAD, category, name, event);
+}
+
+static enum track track_of_kind(unsigned kind)
+{
+    switch (kind) {
+    case AG_TRACE_TRANSFER:
+        return TRACK_TRANSFERS;
+    case AG_TRACE_API_CAPTURE:
+    case AG_TRACE_API_REPLAY:
+        return TRACK_GRAPHS;
+    case AG_TRACE_MANAGED_ALLOC:
+    case AG_TRACE_MANAGED_FREE:
+    case AG_TRACE_PREFETCH:
+        return TRACK_MANAGED;
+    default:
+        return TRACK_THREAD;
+    }
+}
+
+/* A call of the control API, or a prefetch, on its track. */
+static void write_call(struct writer *w, const struct trace_event *event)
+{
+    enum track track = track_of_kind(event->kind);
+    bool has_memory = track != TRACK_GRAPHS;
+    char name[40] = "transfer";
+
+    if (event->kind == AG_TRACE_PREFETCH && event->device >= 0)
+        snprintf(name, sizeof(name), "prefetch to device %d", event->device);
+    else if (event->kind == AG_TRACE_PREFETCH)
+        snprintf(name, sizeof(name), "prefetch to the host");
+    else if (event->kind != AG_TRACE_TRANSFER)
+        snprintf(name, sizeof(name), "%s",
+                 event->kind == AG_TRACE_MANAGED_ALLOC  ? "allocate"
+                 : event->kind == AG_TRACE_MANAGED_FREE ? "free"
+                 : event->kind == AG_TRACE_API_REPLAY   ? "replay"
+                 : event->code                          ? "capture in vain"
+                                                        : "capture");
+    write_slice_on(w, track, "api", name, event);
+    fprintf(w->out, ",\"args\":{\"stream\":\"0x%llx\"", (unsigned long long)event->stream);
+    if (has_memory)
+        fprintf(w->out, ",\"bytes\":%llu,\"address\":\"0x%llx\"", (unsigned long long)event->size,
+                (unsigned long long)event->address);
+    if (event->kind == AG_TRACE_TRANSFER)
+        fprintf(w->out, ",\"slot\":%u", event->code);
+    fputs("}}", w->out);
 }
 
 static void write_replay(struct writer *w, const struct trace_event *event)
@@ -143,6 +219,14 @@ static void write_one(const struct trace_state *state, void *data)
     case AG_TRACE_BUILD:
         write_replay(w, event);
         break;
+    case AG_TRACE_TRANSFER:
+    case AG_TRACE_API_CAPTURE:
+    case AG_TRACE_API_REPLAY:
+    case AG_TRACE_MANAGED_ALLOC:
+    case AG_TRACE_MANAGED_FREE:
+    case AG_TRACE_PREFETCH:
+        write_call(w, event);
+        break;
     case AG_TRACE_FLUSH:
         write_instant(w, "graph", "flush", trace_text(w->trace, AG_TRACE_TEXT_FLUSH, event->code),
                       event);
@@ -164,9 +248,36 @@ static void write_one(const struct trace_state *state, void *data)
     }
 }
 
+static void find_track(struct writer *w, const struct trace_event *event)
+{
+    enum track track = track_of_kind(event->kind);
+    unsigned i = 0;
+
+    if (track == TRACK_THREAD)
+        return;
+    while (i < w->n_named && (w->named[i].thread != event->thread || w->named[i].track != track))
+        i++;
+    if (i == w->n_named && i < MOST_NAMED) {
+        w->named[i].thread = event->thread;
+        w->named[i].track = track;
+        w->n_named++;
+    }
+}
+
+static void write_track_names(struct writer *w)
+{
+    for (unsigned i = 0; i < w->n_named; i++) {
+        begin_event(w, "M", 0, track_of(w->named[i].thread, w->named[i].track));
+        fprintf(w->out, ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s (thread %u)\"}}",
+                track_names[w->named[i].track], w->named[i].thread);
+    }
+}
+
 static void find_places(const struct trace_state *state, void *data)
 {
     struct writer *w = data;
+
+    find_track(w, &state->event);
 
     if (state->event.kind <= AG_TRACE_MOVED && state->event.kind != AG_TRACE_FAILED)
         w->places |= 1u << state->event.placement;
@@ -223,6 +334,7 @@ bool trace_write_perfetto(const struct trace *trace, int device, uint64_t slow_n
         begin_event(&w, "M", 0, 0);
         fputs(",\"name\":\"process_labels\",\"args\":{\"labels\":\"" TRACE_SIMULATED "\"}}", out);
     }
+    write_track_names(&w);
     good = good && (w.points || !w.places || write_buckets(&w, device)) &&
            trace_walk(trace, device, write_one, &w);
     fputs("\n]}\n", out);

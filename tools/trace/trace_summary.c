@@ -26,6 +26,12 @@ static const struct {
     {AG_TRACE_RELEASE, "segments submitted one by one"},
     {AG_TRACE_FLUSH, "flushes"},
     {AG_TRACE_BUILD, "graphs built"},
+    {AG_TRACE_TRANSFER, "transfers of the control API"},
+    {AG_TRACE_API_CAPTURE, "graphs captured by the control API"},
+    {AG_TRACE_API_REPLAY, "graphs replayed by the control API"},
+    {AG_TRACE_MANAGED_ALLOC, "managed allocations of the control API"},
+    {AG_TRACE_MANAGED_FREE, "frees of these"},
+    {AG_TRACE_PREFETCH, "prefetches of managed memory"},
     {AG_TRACE_MARK, "marks"},
 };
 
@@ -35,6 +41,7 @@ struct sums {
     } places[AG_TRACE_N_PLACES];
     uint64_t reasons[2][MOST_CODES]; /* flushes and steps by code */
     uint64_t peak, peak_ns, n_lost;
+    uint64_t transferred, prefetched; /* bytes */
 };
 
 static void sum_up(const struct trace_state *state, void *data)
@@ -63,6 +70,12 @@ static void sum_up(const struct trace_state *state, void *data)
     case AG_TRACE_STEP:
         sums->reasons[event->kind == AG_TRACE_STEP]
                      [event->code < MOST_CODES ? event->code : MOST_CODES - 1]++;
+        break;
+    case AG_TRACE_TRANSFER:
+        sums->transferred += event->size;
+        break;
+    case AG_TRACE_PREFETCH:
+        sums->prefetched += event->size;
         break;
     default:
         break;
@@ -170,6 +183,19 @@ static void write_memory(const struct trace *trace, const struct sums *sums, FIL
                 (unsigned long long)sums->n_lost);
 }
 
+static void write_moved(const struct trace *trace, const struct sums *sums, FILE *out)
+{
+    const uint64_t *n = trace_info(trace)->n_kinds;
+    char bytes[32];
+
+    if (n[AG_TRACE_TRANSFER])
+        fprintf(out, "  transferred to the device: %s\n",
+                ag_text_size(bytes, sizeof(bytes), sums->transferred));
+    if (n[AG_TRACE_PREFETCH])
+        fprintf(out, "  prefetched managed memory: %s\n",
+                ag_text_size(bytes, sizeof(bytes), sums->prefetched));
+}
+
 static void write_reasons(const struct trace *trace, const struct sums *sums, bool steps, FILE *out)
 {
     struct shown reason;
@@ -250,6 +276,7 @@ bool trace_write_summary(const struct trace *trace, int device, FILE *out)
         write_head(trace, out);
         write_kinds(trace, out);
         write_memory(trace, sums, out);
+        write_moved(trace, sums, out);
         write_reasons(trace, sums, false, out);
         write_reasons(trace, sums, true, out);
         good = write_sites(trace, device, out) && write_time_line(trace, device, sums, out);

@@ -226,6 +226,16 @@ void ag_trace_add_step(enum ag_stat step, int device, uint64_t bytes)
     });
 }
 
+/* A call that began before the trace did has no duration. */
+void ag_trace_add_call(uint64_t began, struct ag_trace_event event)
+{
+    uint64_t now = ag_clock_ticks();
+
+    event.ticks = began ? began : now;
+    event.duration = now - event.ticks;
+    ag_trace_add(&event);
+}
+
 void ag_trace_mark(const char *name)
 {
     uint32_t number;

@@ -37,6 +37,28 @@ static inline void ag_trace_step(enum ag_stat step, int device, uint64_t bytes)
         ag_trace_add_step(step, device, bytes);
 }
 
+/* When a call begins that may be told of: the ticks, or 0 while the trace is off. */
+static inline uint64_t ag_trace_began(void)
+{
+    return ag_trace_on() ? ag_clock_ticks() : 0;
+}
+
+/* Tells of a call that ends now; `began` is of ag_trace_began(). Only while ag_trace_on(). */
+void ag_trace_add_call(uint64_t began, struct ag_trace_event event);
+
+/* Managed memory is on its way to `device`, AG_TRACE_NO_DEVICE for the host, in the order of
+ * `stream`. */
+static inline void ag_trace_prefetch(uint64_t began, uint64_t address, uint64_t bytes, int device,
+                                     const void *stream)
+{
+    if (ag_trace_on())
+        ag_trace_add_call(began, (struct ag_trace_event){.kind = AG_TRACE_PREFETCH,
+                                                         .device = (int16_t)device,
+                                                         .address = address,
+                                                         .size = bytes,
+                                                         .stream = (uintptr_t)stream});
+}
+
 /* --- for the writer --- */
 
 /* A text that events refer to. Never changed or freed once it can be seen. */

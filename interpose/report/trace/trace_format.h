@@ -63,7 +63,16 @@ enum ag_trace_kind {
     AG_TRACE_RELEASE,     /* withheld, then submitted one by one */
     AG_TRACE_FLUSH,       /* what is withheld must go out; code: the text of the reason */
     AG_TRACE_BUILD,       /* a graph was built */
-    AG_TRACE_MARK = 32,   /* the program or a tool says so; code: its text */
+    /* The control API, and what moves managed memory. stream: the stream's. */
+    AG_TRACE_TRANSFER = 24, /* copied to the device by a ring (code: the slot) or into an input of
+                               a stage (code: its number); address: to where; size: bytes */
+    AG_TRACE_API_CAPTURE,   /* a graph was captured; code: 0, or it came to nothing: 1 */
+    AG_TRACE_API_REPLAY,    /* a captured graph was launched */
+    AG_TRACE_MANAGED_ALLOC, /* managed memory that the program asked for: address, size */
+    AG_TRACE_MANAGED_FREE,  /* the same, freed */
+    AG_TRACE_PREFETCH,  /* managed memory is moved to the device, AG_TRACE_NO_DEVICE: to the host;
+                          address, size */
+    AG_TRACE_MARK = 32, /* the program or a tool says so; code: its text */
     /* The file's own. */
     AG_TRACE_TEXT =
         48, /* code: what for (ag_trace_text); address: number; size: bytes, in the units that

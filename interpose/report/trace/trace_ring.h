@@ -31,7 +31,7 @@ static inline bool ag_trace_ring_put(struct ag_trace_ring *ring, bool shared,
                                      uint16_t module)
 {
     uint32_t at = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    struct ag_trace_event *place;
+    struct ag_trace_event *there;
 
     do {
         if (at - atomic_load_explicit(&ring->tail, memory_order_acquire) > ring->mask) {
@@ -42,22 +42,22 @@ static inline bool ag_trace_ring_put(struct ag_trace_ring *ring, bool shared,
             atomic_store_explicit(&ring->head, at + 1, memory_order_relaxed);
     } while (shared && !atomic_compare_exchange_weak_explicit(
                            &ring->head, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
-    place = &ring->events[at & ring->mask];
+    there = &ring->events[at & ring->mask];
     /* The reader had it last: it takes a while to come over. */
     __builtin_prefetch(&ring->events[(at + AG_TRACE_AHEAD) & ring->mask], 1);
-    place->ticks = event->ticks;
-    place->duration = event->duration;
-    place->address = event->address;
-    place->size = event->size;
-    place->stream = event->stream;
-    place->caller = event->caller;
-    place->thread = thread;
-    place->kind = event->kind;
-    place->placement = event->placement;
-    place->device = event->device;
-    place->module = module;
-    place->code = event->code;
-    __atomic_store_n(&place->sequence, at + 1, __ATOMIC_RELEASE);
+    there->ticks = event->ticks;
+    there->duration = event->duration;
+    there->address = event->address;
+    there->size = event->size;
+    there->stream = event->stream;
+    there->caller = event->caller;
+    there->thread = thread;
+    there->kind = event->kind;
+    there->placement = event->placement;
+    there->device = event->device;
+    there->module = module;
+    there->code = event->code;
+    __atomic_store_n(&there->sequence, at + 1, __ATOMIC_RELEASE);
     return true;
 }
 

@@ -4,7 +4,7 @@
 control() {
     local LIMIT_S=400 status way vars
     for way in opened with; do
-        vars=(PYTHONPATH="$ROOT/tools/python:$HERE/frameworks" PYTHONWARNINGS=ignore)
+        vars=(PYTHONPATH="$ROOT/tools/python:$HERE/frameworks" PYTHONWARNINGS=ignore "${CONTROL_VARS[@]}")
         if [[ $way == opened ]]; then
             run_as "$TAG.opened" "${vars[@]}" ALLOGRAFT_LIBRARY="$LIB" -- python3 "$HERE/api/$1" "${@:2}"
         else
@@ -18,11 +18,32 @@ control() {
     done
 }
 
+# The same with a limit, which an opened library does not know.
+control_limited() {
+    local CONTROL_VARS=(ALLOGRAFT_LIMIT=1GiB)
+    control "$@"
+}
+
+# The same where cudaMalloc gives managed memory, with the library preloaded.
+control_managed() {
+    local CONTROL_VARS=(ALLOGRAFT_POLICY=managed)
+    control "$@"
+}
+
 control_checks() {
+    local CONTROL_VARS=()
     check control/graphs control api_graphs.py
     check control/iterations control api_iterations.py losses
     check control/resets control api_iterations.py resets
     check control/offload control api_offload.py
+    check control/advice control_managed api_advice.py
     check control/ring control api_ring.py
     check control/readme control api_readme.py
+    check control/compat-scripts control compat_scripts.py
+    check control/compat-unified control_limited compat_unified.py
+    check control/compat-transfer control compat_transfer.py
+    check control/compat-graphs control compat_graphs.py
+    check control/compat-iterations control compat_iterations.py losses
+    check control/compat-random control compat_iterations.py random
+    check control/compat-failed control compat_iterations.py failed
 }

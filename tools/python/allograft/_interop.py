@@ -248,6 +248,8 @@ class DeviceArray:
     `cupy.asarray(a)`, Numba. It keeps `owner` alive, and the memory is valid as long as the owner says.
     """
 
+    is_cuda = True
+
     def __init__(self, address: int, shape: tuple[int, ...], dtype: Any, owner: Any = None) -> None:
         self.address = address
         self.shape = tuple(int(extent) for extent in shape)

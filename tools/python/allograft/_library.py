@@ -184,6 +184,9 @@ FUNCTIONS: list[tuple[str, list[Any]]] = [
     ("snapshot", [POINTER(Snapshot)]),
     ("dump", [c_char_p]),
     ("mark", [c_char_p]),
+    ("ring_pin", [_HANDLE, c_void_p, c_size_t]),
+    ("ring_copy", [_HANDLE, c_uint, c_void_p, c_void_p, c_size_t]),
+    ("ring_stream", [_HANDLE, POINTER(c_void_p)]),
 ]
 
 

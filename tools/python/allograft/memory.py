@@ -63,16 +63,45 @@ def _expandable_segments() -> bool:
     return "expandable_segments:true" in settings.lower().replace(" ", "")
 
 
-def unified_mempool(device: Any = None) -> Any:
+def _pool_class(torch: Any) -> Any:
+    """torch.cuda.MemPool, wherever the version has it; None where it has none."""
+    memory = getattr(torch.cuda, "memory", None)
+    return getattr(torch.cuda, "MemPool", None) or getattr(memory, "MemPool", None)
+
+
+def torch_allocator() -> Any:
+    """The allocator of managed memory as torch.cuda.MemPool takes it: one for the process."""
+    global _allocator
+    torch: Any = importlib.import_module("torch")
+    kind = getattr(getattr(torch.cuda, "memory", None), "CUDAPluggableAllocator", None)
+    if kind is None or _pool_class(torch) is None:
+        raise Unsupported(UNSUPPORTED, "PyTorch %s has no torch.cuda.MemPool: 2.6 or newer is needed"
+                          % getattr(torch, "__version__", "of this version"))
+    with _pools_lock:
+        if _allocator is None:
+            _allocator = kind(library().path, "allograft_torch_alloc", "allograft_torch_free")
+        return _allocator.allocator()
+
+
+def _new_pool(number: int) -> Any:
+    torch: Any = importlib.import_module("torch")
+    allocator = torch_allocator()
+    with torch.cuda.device(number):
+        return _pool_class(torch)(allocator)
+
+
+def unified_mempool(device: Any = None, *, new: bool = False) -> Any:
     """A torch.cuda.MemPool whose memory is managed: one for each device, the same at every call.
 
         with torch.cuda.use_mem_pool(allograft.unified_mempool()):
             model = Model().cuda()
 
-    Imports torch (2.6 or newer). Unsupported, with the reason, where the device cannot have managed memory, or
-    PyTorch's allocator works with expandable segments, which go with no MemPool."""
-    global _allocator
-    torch: Any = importlib.import_module("torch")
+    `new`: another one at every call, the caller's: PyTorch gives its memory back when the pool has been dropped and
+    the tensors in it are gone.
+
+    Imports torch (2.6 or newer). Unsupported, with the reason, where the device cannot have managed memory, where
+    PyTorch has no MemPool, or where its allocator works with expandable segments, which go with none."""
+    importlib.import_module("torch")
     refuse_in_capture("unified_mempool")
     if _expandable_segments():
         raise Unsupported(UNSUPPORTED, "expandable_segments:True goes with no torch.cuda.MemPool")
@@ -80,15 +109,13 @@ def unified_mempool(device: Any = None) -> Any:
     support = managed_support(number)
     if not support:
         raise Unsupported(UNSUPPORTED, support.reason)
+    pool = None if new else _pools.get(number)
+    if pool is None:
+        pool = _new_pool(number)
+    if new:
+        return pool
     with _pools_lock:
-        if number not in _pools:
-            if _allocator is None:
-                _allocator = torch.cuda.memory.CUDAPluggableAllocator(
-                    library().path, "allograft_torch_alloc", "allograft_torch_free")
-            with torch.cuda.device(number):
-                kind = getattr(torch.cuda, "MemPool", None) or torch.cuda.memory.MemPool
-                _pools[number] = kind(_allocator.allocator())
-        return _pools[number]
+        return _pools.setdefault(number, pool)
 
 
 # ---- tensors ----
@@ -142,14 +169,17 @@ def prefetch_tensor(tensor: Any, device: Any, stream: Any = None) -> int:
 
 def advise_preferred_location(tensor: Any, device: Any) -> int:
     """From now on the tensor's memory best lies on the device, or on the host: it is moved there when it is touched
-    from there, and stays. Nothing moves now. Returns the tensor's bytes."""
+    from there, and stays. Nothing moves now. Returns the tensor's bytes.
+
+    Unsupported for a block that ALLOGRAFT_POLICY=managed took from the driver's managed pool, unless `device` is the
+    one it is on, which it prefers anyhow: see ALLOGRAFT_MANAGED_BACKEND."""
     refuse_in_capture("advise_preferred_location")
     return _of_one("advise_preferred_location", tensor, device_number(device))
 
 
 def advise_accessed_by(tensor: Any, device: Any) -> int:
     """From now on the tensor's memory is kept mapped for the device, or for the host, wherever it lies. Returns the
-    tensor's bytes."""
+    tensor's bytes. Unsupported as advise_preferred_location()."""
     refuse_in_capture("advise_accessed_by")
     return _of_one("advise_accessed_by", tensor, device_number(device))
 

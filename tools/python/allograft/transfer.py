@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from . import _library
-from ._interop import (DeviceArray, as_torch, contiguous_extent_of, count, device_number, extent_of, item_bytes,
+from ._interop import (DeviceArray, Extent, as_torch, contiguous_extent_of, count, device_number, extent_of, item_bytes,
                        stream_handle, torch_dtype, torch_module, torch_with_cuda, type_string)
 from ._library import INVALID, STATE, RingOptions, RingPropertiesStruct, RingRecordStruct, WrongState, error
 
@@ -77,7 +77,8 @@ class TransferRing:
                 with ring.reading(slot) as device:   # on the current stream
                     train(device["obs"], device["reward"])
 
-    `layout`: name -> (shape, dtype) of what a slot holds, each at a multiple of 256 bytes; or `slot_bytes`.
+    `layout`: name -> (shape, dtype) of what a slot holds, each at a multiple of 256 bytes; or `slot_bytes`. With
+    neither, a ring has no slots of its own, but copy() between the caller's memory.
     `timing`: copies are timed, see trace(). `backend`: the best that is allowed, of BACKENDS.
 
     A producing and a consuming thread may use one ring at once.
@@ -86,8 +87,10 @@ class TransferRing:
     def __init__(self, depth: int = 2, layout: Optional[Mapping[str, tuple[Any, Any]]] = None, *,
                  slot_bytes: Optional[int] = None, device: Any = None, timing: bool = False,
                  backend: str = "auto") -> None:
-        if (layout is None) == (slot_bytes is None):
-            raise error(INVALID, "a ring needs either a layout or slot_bytes")
+        if layout is not None and slot_bytes is not None:
+            raise error(INVALID, "a ring has either a layout or slot_bytes")
+        if slot_bytes is not None and slot_bytes < 1:
+            raise error(INVALID, "slot_bytes %d: 1 or more" % slot_bytes)
         if backend not in BACKENDS:
             raise error(INVALID, "backend %r: one of %s" % (backend, ", ".join(BACKENDS)))
         self.fields = _fields(layout or {})
@@ -99,6 +102,7 @@ class TransferRing:
         self._memory: list[Any] = [None] * max(depth, 0)  # what was registered, and a hold on it
         self._host: list[Any] = [None] * max(depth, 0)
         self._device: list[Any] = [None] * max(depth, 0)
+        self._pinned: list[Any] = []
         self._handle = c_void_p()
         options = RingOptions(bytes=sizeof(RingOptions), device=self.device_index, depth=max(depth, 0),
                               slot_bytes=slot_bytes, flags=int(timing), backend=BACKENDS.index(backend))
@@ -125,14 +129,7 @@ class TransferRing:
         It is pinned in place where that is allowed and possible; two slots on one page of memory cannot both be."""
         if memory is None:
             memory = mmap.mmap(-1, self.slot_bytes)
-        extent = contiguous_extent_of(memory)
-        if extent.on_device:
-            raise error(INVALID, "host slot %d: memory of the host is meant" % slot)
-        hold = getattr(memory, "buf", memory)  # of a SharedMemory
-        with contextlib.suppress(TypeError):
-            hold = memoryview(hold)  # which cannot be closed, unmapped or resized meanwhile
-            if hold.readonly:
-                raise error(INVALID, "host slot %d: it cannot be written" % slot)
+        extent, hold = _hold_host(memory, "host slot %d" % slot)
         self._call("ring_register", slot, extent.address, extent.bytes)
         self._memory[slot] = (memory, hold)
         self._host[slot] = None
@@ -186,6 +183,36 @@ class TransferRing:
     def submit(self, slot: int, size: Optional[int] = None) -> None:
         """Copies the host slot, or its first `size` bytes, to the device slot, after the slot's readers."""
         self._call("ring_submit", slot, self.slot_bytes if size is None else size)
+
+    def pin(self, memory: Any) -> None:
+        """Pins memory of the host in place, for copy(): whatever register() takes. It is held until the ring is
+        closed. DriverError when it cannot be pinned."""
+        extent, hold = _hold_host(memory, "pin")
+        with self._lock:
+            _library.call("ring_pin", self._open(), extent.address, extent.bytes)
+            self._pinned.append((memory, hold))
+
+    def copy(self, slot: int, target: Any = None, source: Any = None) -> None:
+        """A submit between the caller's own memory: `source` of the host to `target` of the device, arrays of the
+        same number of bytes, both contiguous. The copy comes after the slot's readers, and then the slot is ready.
+        Out of pinned memory it is asynchronous: both must live until then. Without both: the slot is ready when all
+        that was submitted to `stream` so far is done."""
+        to = from_ = Extent(0, 0, 0, None)
+        if target is not None or source is not None:
+            to, from_ = contiguous_extent_of(target), contiguous_extent_of(source)
+        if to.on_device is False or from_.on_device:
+            raise error(INVALID, "copy: from memory of the host to memory of the device")
+        if to.bytes != from_.bytes:
+            raise error(INVALID, "copy of %d bytes into %d" % (from_.bytes, to.bytes))
+        self._call("ring_copy", slot, to.address, from_.address, to.bytes)
+
+    @property
+    def stream(self) -> int:
+        """The handle of the ring's copy stream, valid until the ring is closed."""
+        found = c_void_p()
+        with self._lock:
+            _library.call("ring_stream", self._open(), byref(found))
+        return found.value or 0
 
     def clear(self, slot: int) -> None:
         """The slot is not ready until its next submit has come through."""
@@ -247,6 +274,7 @@ class TransferRing:
             handle, self._handle = self._handle, c_void_p()
             if handle:
                 _library.call("ring_close", handle)
+            self._pinned = []
             self._memory = [None] * len(self._memory)
             self._host = [None] * len(self._memory)
             self._device = [None] * len(self._memory)
@@ -261,6 +289,19 @@ class TransferRing:
         if not sys.is_finalizing() and self.__dict__.get("_handle"):
             with contextlib.suppress(Exception):
                 self.close()
+
+
+def _hold_host(memory: Any, what: str) -> tuple[Extent, Any]:
+    """Where the host's memory is, and a hold on it: it cannot be closed, unmapped or resized meanwhile."""
+    extent = contiguous_extent_of(memory)
+    if extent.on_device:
+        raise error(INVALID, "%s: memory of the host is meant" % what)
+    hold = getattr(memory, "buf", memory)  # of a SharedMemory
+    with contextlib.suppress(TypeError):
+        hold = memoryview(hold)
+        if hold.readonly:
+            raise error(INVALID, "%s: it cannot be written" % what)
+    return extent, hold
 
 
 def _host_view(view: memoryview, field: Field) -> Any:
