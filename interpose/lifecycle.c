@@ -232,6 +232,8 @@ static void configure(void)
     ag_app_pools_configure(options.app_pool_keep);
     ag_app_async_configure(&options.rules, options.oversubscribe);
     ag_pressure_configure(options.cache, options.pending);
+    /* Guards have blocks of their own. */
+    ag_slab_configure(options.guard == AG_GUARD_OFF ? options.slab : 0);
 }
 
 /* Why nothing can be redirected, or NULL. */

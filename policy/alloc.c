@@ -4,7 +4,8 @@
  *   1. Which context is current, and what do the settings and the first rule that applies ask for?
  *      decide.c turns that into a placement and a memory descriptor.
  *      Unless they name a policy, memory is native until churn.c says that it is time for a pool.
- *   2. cache.c may hold a freed block of that descriptor. Else backends/ asks the driver.
+ *   2. cache.c may hold a freed block of that descriptor. Else a small one is cut from a slab
+ *      (slab.c), and for others, and for slabs, backends/ asks the driver.
  *   3. When memory runs out: pressure.c frees what we hold, and the driver is asked again; then for
  *      a native allocation; then, if ALLOGRAFT_OOM=spill, for memory on the host.
  *   4. ledger.c records the block.
@@ -38,6 +39,7 @@
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
 #include "policy/pressure.h"
+#include "policy/slab.h"
 
 static struct ag_request_params defaults = {.policy = AG_POLICY_AUTO};
 static const struct ag_rules *rules;
@@ -151,6 +153,21 @@ struct plan {
     bool guarded;
 };
 
+/* Native memory that a process with an IPC handle may ask for is the driver's, as long as nothing
+ * is known of the program but that it allocates, or once it has shared some. */
+static bool is_cut_natively(const struct ag_device *device)
+{
+    return ag_churn_is_on(&device->churn) && !ag_churn_is_shared();
+}
+
+/* Are blocks of that descriptor and of `size` (from ag_cache_block_size) cut from slabs? */
+static bool is_cut(const struct ag_device *device, struct ag_mem_desc desc, size_t size)
+{
+    return size <= ag_slab_largest() && desc.source != AG_SOURCE_NATIVE &&
+           ag_mem_desc_is_on_device(desc) && device->limit >= AG_SLAB_LIMIT &&
+           (desc.source != AG_SOURCE_CACHED || is_cut_natively(device));
+}
+
 static _Atomic bool expects_advice; /* on managed memory, by the program itself */
 
 void ag_alloc_expect_advice(void)
@@ -170,14 +187,20 @@ static bool may_pool(const struct ag_request_params *params)
 static struct ag_mem_desc desc_of(struct ag_device *device, struct ag_decision decision,
                                   const struct ag_request_params *params, size_t bytes)
 {
+    struct ag_mem_desc desc;
     CUmemoryPool pool;
 
     if (decision.place == AG_PLACE_POOL)
         return (struct ag_mem_desc){.source = AG_SOURCE_POOL};
     if (decision.place != AG_PLACE_MANAGED)
         return (struct ag_mem_desc){.source = decision.keeps ? AG_SOURCE_CACHED : AG_SOURCE_NATIVE};
-    return ag_decide_managed(params, bytes,
-                             may_pool(params) && ag_managed_pool(device, &pool) == CUDA_SUCCESS);
+    desc = ag_decide_managed(params, bytes, false);
+    /* What is cut costs the same from either, and single allocations take the program's advice. */
+    if (!may_pool(params) ||
+        (params->backend == AG_MANAGED_AUTO && is_cut(device, desc, ag_cache_block_size(bytes))) ||
+        ag_managed_pool(device, &pool) != CUDA_SUCCESS)
+        return desc;
+    return ag_decide_managed(params, bytes, true);
 }
 
 static void count_fallback(const struct ag_device *device, enum ag_fallback why)
@@ -276,21 +299,89 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
     return NO_LEDGER;
 }
 
-/* The same, of `size` bytes (from ag_cache_block_size), from the cache if it has one: then the
- * driver is asked nothing but whether the context still works, for after an error of the device no
- * allocation succeeds natively. */
+/* A fresh slab and its first piece. */
+static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                           struct ag_slab_piece *piece)
+{
+    struct ag_block *whole = ag_cache_take(&context->cache, AG_SLAB_BYTES, desc);
+    CUresult result = CUDA_SUCCESS;
+
+    if (!whole) {
+        if (desc.source == AG_SOURCE_CACHED)
+            ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
+        result = take_from_driver(context, desc, AG_SLAB_BYTES, &whole);
+    }
+    if (result != CUDA_SUCCESS) {
+        ag_slab_failed(piece);
+        return result;
+    }
+    if (ag_slab_begin(&context->slabs, whole, size, piece))
+        return CUDA_SUCCESS;
+    (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
+    return NO_LEDGER;
+}
+
+/* A piece of a slab. The driver is asked whether the context still works, as below, and for a slab
+ * when none has room. CUDA_ERROR_OUT_OF_MEMORY also when another thread is getting one. */
+static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                    struct ag_block **ret_block)
+{
+    struct ag_slab_piece piece;
+    CUresult result = ag_context_sticky_error_here(context);
+    enum ag_slab_cut found;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    found = ag_slab_cut(&context->slabs, size, desc, &piece);
+    if (found == AG_SLAB_NEEDED)
+        result = begin_slab(context, desc, size, &piece);
+    if (found == AG_SLAB_COMING)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret_block = ag_ledger_enter(piece.address, size, context, ag_slab_desc(piece.slab));
+    if (!*ret_block) {
+        struct ag_block *whole = ag_slab_return(piece.slab, piece.address, size);
+
+        if (whole)
+            (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
+        return NO_LEDGER;
+    }
+    (*ret_block)->slab = piece.slab;
+    ag_stats_add(AG_STAT_SLAB_CUT, 1);
+    return CUDA_SUCCESS;
+}
+
+/* What the cache does not have. Where there is no room for a slab, or it is not there yet, there
+ * may be some for the block alone. */
+static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                           struct ag_block **ret_block)
+{
+    size_t piece = ag_cache_block_size(size);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (is_cut(context->device, desc, piece))
+        result = cut(context, desc, piece, ret_block);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    ag_stats_add(AG_STAT_CACHE_MISS, 1);
+    if (desc.source == AG_SOURCE_CACHED)
+        ag_churn_missed(&context->device->churn, size);
+    return take_from_driver(context, desc, size, ret_block);
+}
+
+/* The same, of `size` bytes (from size_of_block), from the cache if it has one: then the driver is
+ * asked nothing but whether the context still works, for after an error of the device no allocation
+ * succeeds natively. */
 static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t size,
                      struct ag_block **ret_block)
 {
-    CUresult result = CUDA_SUCCESS;
+    CUresult result;
 
     *ret_block = ag_cache_take(&context->cache, size, desc);
-    ag_stats_add(*ret_block ? AG_STAT_CACHE_HIT : AG_STAT_CACHE_MISS, 1);
-    if (!*ret_block) {
-        if (desc.source == AG_SOURCE_CACHED)
-            ag_churn_missed(&context->device->churn, size);
-        return take_from_driver(context, desc, size, ret_block);
-    }
+    if (!*ret_block)
+        return take_fresh(context, desc, size, ret_block);
+    ag_stats_add(AG_STAT_CACHE_HIT, 1);
     result = ag_context_sticky_error(context);
     if (result != CUDA_SUCCESS)
         (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
@@ -393,7 +484,7 @@ static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, si
         result = take_on_device(context, desc, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = spill(context, bytes, ret_block);
-    else if (over_limit)
+    else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_budget_is_limited())
         result = refuse();
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         ag_trace_step(AG_STAT_LADDER_ERROR, context->device->ordinal, bytes);
@@ -652,30 +743,6 @@ static void count_returned(const struct ag_block *blocks)
     }
 }
 
-/* A KEPT block whose users are ordered before now. */
-static void keep_or_release(struct ag_block *block)
-{
-    struct ag_context *context = block->context;
-    enum ag_ipc_sharing sharing = ag_ipc_hold(block);
-    uint64_t limit = sharing == AG_IPC_NOT_SHARED ? context->device->cache_limit : 0;
-    struct ag_block *out = NULL;
-
-    if (sharing != AG_IPC_OPEN_ELSEWHERE)
-        out = ag_cache_keep(&context->cache, block, limit);
-    if (!out)
-        return;
-    count_returned(out);
-    ag_timing_is_slow();
-    out = ag_backend_release(context, out, UINT64_MAX);
-    while (out) { /* not now: over the limit, until they can go */
-        struct ag_block *next = out->next;
-
-        (void)ag_cache_keep(&context->cache, out, UINT64_MAX);
-        out = next;
-    }
-    ag_pressure_bound_pending(context->device);
-}
-
 static void put_aside(struct ag_block *block)
 {
     struct ag_block *first = atomic_load_explicit(&set_aside, memory_order_relaxed);
@@ -686,6 +753,38 @@ static void put_aside(struct ag_block *block)
                                                     memory_order_relaxed));
     if (!ag_capture_is_open()) /* it closed meanwhile */
         ag_alloc_capture_closed();
+}
+
+/* A KEPT block whose users are ordered before now. */
+static void keep_or_release(struct ag_block *block)
+{
+    struct ag_context *context = block->context;
+    bool closed = block->slab && ag_slab_is_closed(block->slab);
+    enum ag_ipc_sharing sharing;
+    bool keeps;
+    struct ag_block *out = NULL;
+
+    if (closed && ag_capture_is_open()) { /* its slab could not go, and must not be kept */
+        put_aside(block);
+        return;
+    }
+    sharing = ag_ipc_hold(block);
+    keeps = sharing == AG_IPC_NOT_SHARED && !closed;
+    if (sharing != AG_IPC_OPEN_ELSEWHERE)
+        out = ag_cache_keep(&context->cache, block, keeps ? context->device->cache_limit : 0);
+    if (!out)
+        return;
+    out = ag_backend_return_pieces(out);
+    count_returned(out);
+    ag_timing_is_slow();
+    out = ag_backend_release(context, out, UINT64_MAX);
+    while (out) { /* not now: over the limit, until they can go */
+        struct ag_block *next = out->next;
+
+        (void)ag_cache_keep(&context->cache, out, UINT64_MAX);
+        out = next;
+    }
+    ag_pressure_bound_pending(context->device);
 }
 
 void ag_alloc_capture_closed(void)
@@ -764,13 +863,15 @@ static CUresult free_native(struct ag_block *block, bool guarded, const void *ca
 
 /* Is the block the driver's again as soon as the program frees it? What the driver gave a handle of
  * never becomes anybody else's; what the cache has no room for, or no request, would only be
- * ordered in vain. */
+ * ordered in vain. A piece of a slab is none of the driver's. */
 static bool is_freed_natively(struct ag_block *block)
 {
     struct ag_device *device = block->context->device;
 
     if (block->desc.source != AG_SOURCE_CACHED)
         return block->desc.source == AG_SOURCE_NATIVE || block->desc.source == AG_SOURCE_PAGED;
+    if (block->slab)
+        return false;
     if (!ag_churn_keeps(&device->churn) || ag_cache_block_size(block->size) != block->size ||
         atomic_load_explicit(&block->export_number, memory_order_relaxed))
         return true;
@@ -918,6 +1019,20 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
     return result == CUDA_SUCCESS ? free_single(&single) : result;
 }
 
+/* The driver knows no piece of a slab: once the stream is done, like any free. */
+static CUresult free_piece_async(struct ag_block *block, CUstream stream,
+                                 CUresult (*synchronize)(CUstream))
+{
+    size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
+    CUresult result = synchronize(stream);
+
+    if (result == CUDA_SUCCESS)
+        result = free_ordered(block);
+    if (result != CUDA_SUCCESS)
+        ag_ledger_give(block, bytes);
+    return result;
+}
+
 CUresult ag_free_async(CUdeviceptr address, CUstream stream,
                        CUresult (*free_async)(CUdeviceptr, CUstream),
                        CUresult (*synchronize)(CUstream), const void *caller)
@@ -941,6 +1056,12 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     if (block->private_pool && ag_private_keep(block)) { /* later than the stream asks for */
         note_freed(&freed);
         return CUDA_SUCCESS;
+    }
+    if (block->slab) {
+        result = free_piece_async(block, stream, synchronize);
+        if (result == CUDA_SUCCESS)
+            note_freed(&freed);
+        return result;
     }
     take_back(block);
     guarded = block->guarded != NULL;
@@ -981,7 +1102,7 @@ static void forget_set_aside(const struct ag_context *context)
 static void give_up(struct ag_block *block)
 {
     struct ag_block copy = *block;
-    bool orphan = ag_ipc_orphan(block);
+    bool orphan = ag_ipc_orphan(block) || ag_ipc_is_orphan(copy.address);
 
     (void)ag_ipc_freed(block);
     ag_budget_forget(block);
@@ -1008,6 +1129,41 @@ static void note_gone(const struct ag_block *block)
     });
 }
 
+/* Its slab has an entry of its own. */
+static void forget_piece(struct ag_block *piece)
+{
+    struct ag_slab *slab = piece->slab;
+    CUdeviceptr address = piece->address;
+    size_t size = piece->size;
+
+    if (outlives_its_context(piece))
+        (void)ag_ipc_orphan(piece);
+    (void)ag_ipc_freed(piece);
+    ag_ledger_remove(piece);
+    (void)ag_slab_return(slab, address, size);
+}
+
+/* Pieces leave the list, which has their slabs too: what goes is those. */
+static struct ag_block *without_pieces(struct ag_block *blocks)
+{
+    struct ag_block *rest = NULL;
+
+    while (blocks) {
+        struct ag_block *block = blocks;
+
+        blocks = block->next;
+        if (block->state != AG_BLOCK_KEPT)
+            note_gone(block);
+        if (block->slab) {
+            forget_piece(block);
+        } else {
+            block->next = rest;
+            rest = block;
+        }
+    }
+    return rest;
+}
+
 void ag_alloc_context_dying(struct ag_context *context)
 {
     struct ag_block *blocks;
@@ -1026,12 +1182,10 @@ void ag_alloc_context_dying(struct ag_context *context)
     ag_ipc_context_dying(context);
     ag_ipc_forget_held(context);
     ag_params_forget(); /* of its functions */
-    for (blocks = ag_ledger_claim_all(context); blocks;) {
+    for (blocks = without_pieces(ag_ledger_claim_all(context)); blocks;) {
         struct ag_block *block = blocks;
 
         blocks = block->next;
-        if (block->state != AG_BLOCK_KEPT)
-            note_gone(block);
         ag_guard_drop(block);
         ag_spill_remove(block->address);
         (void)ag_residency_remove(block->address);

@@ -14,6 +14,8 @@
  *   IS_GPU_DIRECT_RDMA_CAPABLE  pool: 0         the truth
  *   IS_HW_DECOMPRESS_CAPABLE    pool: 0         the truth
  *   BUFFER_ID                   the block's     one of ours for each allocation, as natively
+ *   RANGE_START_ADDR            the slab's      of a piece of a slab its own
+ *   SYNC_MEMOPS                 the slab's      of a piece what was set for it
  *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
  * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
  * as natively. */
@@ -29,8 +31,10 @@
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
+#include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
 #include "policy/pressure.h"
+#include "policy/slab.h"
 
 enum found {
     FOUND_NOTHING, /* not ours: the driver answers */
@@ -46,17 +50,24 @@ static bool look_at_base(CUdeviceptr base, struct ag_block *ret_copy)
 }
 
 /* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
- * beginning. */
+ * beginning. Of a slab, the piece; where nothing is cut, the slab itself, which is KEPT. */
 static bool look(CUdeviceptr address, struct ag_block *ret_copy, size_t *ret_offset)
 {
-    CUdeviceptr base = address;
+    CUdeviceptr base = address, piece;
     size_t size;
 
-    if (!ag_ledger_look(address, ret_copy) &&
-        (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
-         !look_at_base(base, ret_copy)))
-        return false;
-    *ret_offset = address - ret_copy->address; /* before a guarded one: too many */
+    if (!ag_ledger_look(address, ret_copy)) {
+        if (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS)
+            return false;
+        if (look_at_base(base, ret_copy))
+            base = ret_copy->address; /* of a guarded block: behind what lies before it */
+        else if (!ag_ipc_look_inside(address, &base, ret_copy))
+            return false;
+    }
+    piece = ret_copy->cut_up ? ag_slab_find(ret_copy->cut_up, address) : 0;
+    if (piece && ag_ledger_look(piece, ret_copy))
+        base = piece;
+    *ret_offset = address - base; /* before a guarded block: too many */
     return true;
 }
 
@@ -81,20 +92,30 @@ bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy)
            offset < ret_copy->requested;
 }
 
+/* Nobody gets any of the piece's slab from now on. */
+static void close_slab(const struct ag_block *piece)
+{
+    ag_slab_close(piece->slab);
+    (void)ag_backend_return_pieces(ag_cache_evict_slab(&piece->context->cache, piece->slab));
+}
+
 void ag_answer_note_exported(CUdeviceptr address)
 {
     struct ag_block block;
 
     ag_churn_note_shared();
-    if (ag_answer_redirected(address, &block) && !ag_mem_desc_is_managed(block.desc) &&
-        block.desc.source != AG_SOURCE_POOL)
+    if (!ag_answer_redirected(address, &block))
+        return;
+    if (block.slab)
+        close_slab(&block);
+    else if (!ag_mem_desc_is_managed(block.desc) && block.desc.source != AG_SOURCE_POOL)
         (void)ag_ledger_note_export(block.address, AG_EXPORTED_BY_DRIVER);
 }
 
 /* As on a card of the size that ALLOGRAFT_LIMIT says. */
 static void answer_by_budget(struct ag_device *device, size_t *free_bytes, size_t *total)
 {
-    uint64_t left = ag_budget_left(device);
+    uint64_t left = ag_budget_left_now(device);
 
     if (*free_bytes > left)
         *free_bytes = left;
@@ -146,6 +167,19 @@ CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
     return CUDA_SUCCESS;
 }
 
+/* What is of the piece, and not of its slab. Of SYNC_MEMOPS that was not set, what the driver said
+ * of the slab before anybody set it. */
+static void correct_piece(void *data, CUpointer_attribute attribute, const struct ag_block *piece)
+{
+    CUdeviceptr address = piece->address;
+    int sync = piece->sync_memops ? piece->sync_memops : ag_slab_sync(piece->slab);
+
+    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+        memcpy(data, &address, sizeof(address));
+    else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sync != AG_SYNC_NOT_SET)
+        *(unsigned char *)data = sync == AG_SYNC_ON; /* a truth value of the driver's width */
+}
+
 /* Replaces the driver's answer in *data where natively it would be another. */
 static void correct(void *data, CUpointer_attribute attribute, const struct ag_block *block)
 {
@@ -188,6 +222,8 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         break;
     }
     default:
+        if (block->slab)
+            correct_piece(data, attribute, block);
         break;
     }
 }
@@ -229,4 +265,38 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
         correct_found(data[i], attributes[i], found, &block);
     return result;
+}
+
+/* The driver has one SYNC_MEMOPS for the whole slab: that is on as soon as one piece's is. So the
+ * copies and fills of others wait as well; they are never made to wait less. */
+static CUresult set_of_piece(const void *value, const struct ag_block *piece)
+{
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    CUdeviceptr slab = ag_slab_whole(piece->slab)->address;
+    unsigned was = 0, wanted;
+    CUresult result;
+
+    memcpy(&wanted, value, sizeof(wanted));
+    if (ag_slab_sync(piece->slab) == AG_SYNC_NOT_SET &&
+        ag_cu.cuPointerGetAttribute(&was, attribute, slab) == CUDA_SUCCESS)
+        ag_slab_note_sync(piece->slab, was & 1 ? AG_SYNC_ON : AG_SYNC_OFF);
+    close_slab(piece);
+    result = wanted ? ag_cu.cuPointerSetAttribute(value, attribute, slab) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        (void)ag_ledger_note_sync(piece->address, wanted ? AG_SYNC_ON : AG_SYNC_OFF);
+    return result;
+}
+
+CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribute,
+                                 CUdeviceptr address)
+{
+    struct ag_block block;
+
+    if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_context() &&
+        ag_answer_redirected(address, &block) && block.slab) {
+        ag_churn_note_shared();
+        return set_of_piece(value, &block);
+    }
+    ag_answer_note_exported(address);
+    return ag_cu.cuPointerSetAttribute(value, attribute, address);
 }

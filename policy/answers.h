@@ -13,6 +13,8 @@ CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
                               CUdeviceptr address);
+CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribute,
+                                 CUdeviceptr address);
 /* Does the address lie in redirected memory that the program owns? Copies its
  * entry of the ledger. */
 struct ag_block;

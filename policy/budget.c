@@ -55,17 +55,24 @@ void ag_budget_give(struct ag_device *device, size_t bytes)
         atomic_fetch_sub_explicit(&device->budget_taken, bytes, memory_order_relaxed);
 }
 
+static uint64_t left_beside(struct ag_device *device, uint64_t cached)
+{
+    uint64_t taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    uint64_t share = share_of(device);
+
+    taken = taken > cached ? taken - cached : 0;
+    return share > taken ? share - taken : 0;
+}
+
 uint64_t ag_budget_left(struct ag_device *device)
 {
-    uint64_t taken, cached, share;
+    return device->limit == UINT64_MAX ? UINT64_MAX : left_beside(device, ag_device_cached(device));
+}
 
-    if (device->limit == UINT64_MAX)
-        return UINT64_MAX;
-    taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
-    cached = ag_device_cached(device);
-    taken = taken > cached ? taken - cached : 0;
-    share = share_of(device);
-    return share > taken ? share - taken : 0;
+uint64_t ag_budget_left_now(struct ag_device *device)
+{
+    return device->limit == UINT64_MAX ? UINT64_MAX
+                                       : left_beside(device, ag_device_cached_now(device));
 }
 
 /* --- memory without an address --- */

@@ -25,8 +25,10 @@ bool ag_budget_take(struct ag_device *device, size_t bytes);
 /* Gives them back, once the driver has the memory again. */
 void ag_budget_give(struct ag_device *device, size_t bytes);
 
-/* Bytes the program may still have: what is left, and what our caches would give. */
+/* Bytes the program may still have: what is left, and what our caches would give at most. */
 uint64_t ag_budget_left(struct ag_device *device);
+/* The same, for the program to see: of slabs in part, nothing. */
+uint64_t ag_budget_left_now(struct ag_device *device);
 
 /* Bytes that ag_budget_take() took for memory without an address, which `handle` names. False when
  * there is no room to note it. */

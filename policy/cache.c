@@ -10,6 +10,7 @@
 #include "interpose/base/pages.h"
 #include "interpose/report/stats.h"
 #include "policy/ledger.h"
+#include "policy/slab.h"
 
 #define SMALLEST     512u
 #define LARGEST_STEP (2u * 1024u * 1024u)
@@ -106,13 +107,24 @@ uint64_t ag_cache_device_bytes(struct ag_cache *cache)
     return sum;
 }
 
-/* What ag_cache_room() asks for. */
+uint64_t ag_cache_piece_bytes(struct ag_cache *cache)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < n_used(cache); i++)
+        sum += value_of(&cache->shards[i].piece_bytes);
+    return sum;
+}
+
+/* What ag_cache_room() asks for. Pieces take room as their slabs do. */
 static void account_native(struct ag_cache_shard *shard, const struct ag_block *block, bool in)
 {
     bool small = block->size < AG_NATIVE_PAGE;
     uint64_t bytes = small ? block->size : -block->size % AG_NATIVE_PAGE;
 
-    if (block->desc.source == AG_SOURCE_CACHED)
+    if (block->slab)
+        change(&shard->piece_bytes, in ? block->size : -(uint64_t)block->size);
+    else if (block->desc.source == AG_SOURCE_CACHED)
         change(small ? &shard->small_native : &shard->page_ends, in ? bytes : -bytes);
 }
 
@@ -251,14 +263,87 @@ struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes)
 
 uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small)
 {
-    uint64_t small = 0, ends = 0, bytes = ag_cache_device_bytes(cache);
+    uint64_t bytes = ag_cache_device_bytes(cache), pieces = ag_cache_piece_bytes(cache);
+    uint64_t small = 0, ends = 0;
 
     for (unsigned i = 0; i < n_used(cache); i++) {
         small += value_of(&cache->shards[i].small_native);
         ends += value_of(&cache->shards[i].page_ends);
     }
     *ret_small = small;
+    bytes = bytes > pieces ? bytes - pieces : 0;
     return (bytes > small ? bytes - small : 0) + ends;
+}
+
+/* --- pieces of slabs --- */
+
+/* Calls `look` for every block of the shard that may be a piece. Shard locked. */
+static uint64_t each_piece(struct ag_cache_shard *shard, uint64_t (*look)(struct ag_slab *slab))
+{
+    uint64_t sum = 0;
+
+    for (unsigned bin = 0; bin <= bin_of(ag_slab_largest()); bin++) {
+        for (struct ag_block *block = shard->bins[bin]; block; block = block->next)
+            sum += block->slab ? look(block->slab) : 0;
+    }
+    return sum;
+}
+
+static uint64_t each_of_all(struct ag_cache *cache, uint64_t (*look)(struct ag_slab *slab))
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < n_used(cache); i++) {
+        struct ag_cache_shard *shard = &cache->shards[i];
+
+        if (!value_of(&shard->piece_bytes))
+            continue;
+        ag_spin_take(&shard->lock);
+        sum += each_piece(shard, look);
+        ag_spin_release(&shard->lock);
+    }
+    return sum;
+}
+
+uint64_t ag_cache_whole_slabs(struct ag_cache *cache)
+{
+    static struct ag_lock lock = AG_LOCK_INIT(AG_RANK_GATHER); /* guards what slabs count */
+    uint64_t bytes;
+
+    if (!ag_cache_piece_bytes(cache))
+        return 0;
+    ag_lock_take(&lock);
+    (void)each_of_all(cache, ag_slab_gather_begin);
+    bytes = each_of_all(cache, ag_slab_gather);
+    ag_lock_release(&lock);
+    return bytes;
+}
+
+struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_slab *slab)
+{
+    struct ag_block *out = NULL;
+
+    for (unsigned i = 0; i < n_used(cache); i++) {
+        struct ag_cache_shard *shard = &cache->shards[i];
+
+        ag_spin_take(&shard->lock);
+        for (unsigned bin = 0; bin <= bin_of(ag_slab_largest()); bin++) {
+            for (struct ag_block **link = &shard->bins[bin]; *link;) {
+                struct ag_block *block = *link;
+
+                if (block->slab != slab) {
+                    link = &block->next;
+                    continue;
+                }
+                *link = block->next;
+                block->next = out;
+                out = block;
+                account_out(shard, block);
+            }
+        }
+        ag_spin_release(&shard->lock);
+    }
+    return out;
 }
 
 struct ag_block *ag_cache_empty(struct ag_cache *cache)

@@ -25,6 +25,7 @@
 #define AG_CACHE_BINS 256u /* 8 a doubling, from 512 B on */
 
 struct ag_block;
+struct ag_slab;
 
 struct ag_cache_shard {
     _Alignas(64) struct ag_spin lock; /* guards the rest */
@@ -33,6 +34,7 @@ struct ag_cache_shard {
     /* Of them, native blocks smaller than a page of the driver; and by how much larger ones fall
      * short of whole pages. */
     _Atomic uint64_t small_native, page_ends;
+    _Atomic uint64_t piece_bytes;         /* of `device_bytes`, those of pieces of slabs */
     uint64_t allowed;                     /* what `bytes` may come to unasked: see cache.c */
     struct ag_block *bins[AG_CACHE_BINS]; /* linked by ag_block.next, most recently freed first */
 };
@@ -63,8 +65,14 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
 /* Takes out blocks that take room on the device until they have at least `bytes` together; linked
  * by ->next. */
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
+/* Of these, bytes of pieces of slabs. */
+uint64_t ag_cache_piece_bytes(struct ag_cache *cache);
+/* Bytes of the slabs whose pieces are all in the cache: looks at each of them. */
+uint64_t ag_cache_whole_slabs(struct ag_cache *cache);
+/* Takes out the pieces of that slab; linked by ->next. */
+struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_slab *slab);
 /* How much of the device would be free if the driver had the cache's blocks back, but for native
- * ones that share pages: *ret_small bytes. */
+ * ones that share pages (*ret_small bytes) and pieces of slabs. */
 uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small);
 /* Empties the cache; all blocks linked by ->next. */
 struct ag_block *ag_cache_empty(struct ag_cache *cache);

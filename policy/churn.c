@@ -67,10 +67,15 @@ void ag_churn_note_shared(void)
     atomic_store_explicit(&shares, true, memory_order_relaxed);
 }
 
+bool ag_churn_is_shared(void)
+{
+    return atomic_load_explicit(&shares, memory_order_relaxed);
+}
+
 bool ag_churn_wants_pool(const struct ag_churn *churn)
 {
     return atomic_load_explicit(&churn->saved_ns, memory_order_relaxed) >= pool_after_ns &&
-           !atomic_load_explicit(&shares, memory_order_relaxed);
+           !ag_churn_is_shared();
 }
 
 void ag_churn_begin_child(struct ag_churn *churn)

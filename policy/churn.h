@@ -55,6 +55,7 @@ void ag_churn_returned(struct ag_churn *churn, size_t bytes);
 /* The program shares memory with other processes or devices. What it allocates from now on is
  * native, so that the driver's handles serve them all. */
 void ag_churn_note_shared(void);
+bool ag_churn_is_shared(void);
 /* Is it time for a pool? */
 bool ag_churn_wants_pool(const struct ag_churn *churn);
 

@@ -93,6 +93,7 @@ void ag_ledger_give(struct ag_block *block, size_t requested)
 {
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
     atomic_store_explicit(&block->buffer_id, 0, memory_order_relaxed);
+    atomic_store_explicit(&block->sync_memops, AG_SYNC_NOT_SET, memory_order_relaxed);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
 
@@ -114,6 +115,19 @@ uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
     }
     ag_spin_release(&shards[i].lock);
     return has;
+}
+
+bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set)
+{
+    unsigned i = take(base);
+    struct ag_block *block = ag_map_get(&shards[i].map, base);
+    bool live = block && block->slab &&
+                atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE;
+
+    if (live)
+        atomic_store_explicit(&block->sync_memops, set, memory_order_relaxed);
+    ag_spin_release(&shards[i].lock);
+    return live;
 }
 
 /* Takes the LIVE block at `address` over into `state`. What it found when it was not LIVE: KEPT
@@ -225,6 +239,9 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
             .export_number = atomic_load_explicit(&block->export_number, memory_order_relaxed),
             .guarded = block->guarded,
             .buffer_id = buffer_id(block),
+            .slab = block->slab,
+            .cut_up = atomic_load_explicit(&block->cut_up, memory_order_acquire),
+            .sync_memops = atomic_load_explicit(&block->sync_memops, memory_order_relaxed),
             .state = atomic_load_explicit(&block->state, memory_order_acquire),
         };
     }

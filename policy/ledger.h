@@ -16,6 +16,7 @@
 #include "policy/mem_desc.h"
 
 struct ag_context;
+struct ag_slab;
 
 enum ag_block_state {
     AG_BLOCK_KEPT,    /* ours: in a cache, set aside, or on its way */
@@ -23,6 +24,9 @@ enum ag_block_state {
     AG_BLOCK_MOVING,  /* the program's, while we move it: a free waits for the end of that */
     AG_BLOCK_FOREIGN, /* another process', opened by the program, which cannot free it (ipc.h) */
 };
+
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a piece: the driver has one for its whole slab. */
+enum ag_sync_memops { AG_SYNC_NOT_SET, AG_SYNC_OFF, AG_SYNC_ON };
 
 /* The driver has let others at the memory, by a handle of its own: it is freed natively. */
 #define AG_EXPORTED_BY_DRIVER UINT64_MAX
@@ -43,6 +47,9 @@ struct ag_block {
     uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
     struct ag_guarded *guarded; /* while it is (guard.h), else NULL */
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
+    struct ag_slab *slab;       /* it is a piece of (slab.h), or NULL */
+    _Atomic(struct ag_slab *) cut_up; /* the slab that it is, or NULL */
+    _Atomic int sync_memops;          /* of a piece: enum ag_sync_memops, as the program set it */
 };
 
 /* Touches the memory that the first blocks take, before the program waits for it. */
@@ -56,6 +63,8 @@ void ag_ledger_give(struct ag_block *block, size_t requested);
 
 /* Makes the block memory of another process that the program has open, `requested` bytes. */
 void ag_ledger_lend(struct ag_block *block, size_t requested);
+/* The LIVE block at `base`, if it is a piece, has that SYNC_MEMOPS now. False: there is none. */
+bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set);
 /* The LIVE block at `base` has the IPC handle of that number now, unless it has one: the number it
  * has, or 0 when the block is gone. */
 uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number);

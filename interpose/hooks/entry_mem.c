@@ -88,8 +88,7 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
     AG_ENTER(cuPointerSetAttribute, value, attribute, ptr);
     ag_drain_note_visible(AG_VISIBLE_RDMA); /* SYNC_MEMOPS: who sets it shares with other devices */
     ag_copies_note_synchronous();
-    ag_answer_note_exported(ptr);
-    return ag_entry_leave(ag_cu.cuPointerSetAttribute(value, attribute, ptr));
+    return ag_entry_leave(ag_answer_set_attribute(value, attribute, ptr));
 }
 
 /* It waits for all work, so the hook is left before, as in AG_WAITS of entry_replay.h. */

@@ -406,6 +406,12 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_render_group_json(json, view->stats, "cache");
     ag_emit_number(json, "peak_bytes", value_of(&view->stats->cached_peak));
     ag_emit_end(json);
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "slabs");
+    ag_render_group_json(json, view->stats, "slabs");
+    ag_emit_number(json, "held_bytes", value_of(&view->stats->slab_bytes.current));
+    ag_emit_number(json, "peak_bytes", value_of(&view->stats->slab_bytes.peak));
+    ag_emit_end(json);
     ag_render_object_json(json, view->stats, 0, "pool", "pool");
 }
 
@@ -648,7 +654,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
     const struct view it = {text, stats, moment}, *view = &it;
-    char cached[32];
+    char cached[32], slabs[32];
 
     text_title(view);
     for (unsigned i = 0; warning(view, i); i++)
@@ -666,6 +672,10 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     if (value_of(&stats->cached_peak))
         ADD(view, "    %-52s %14s\n", "most bytes held",
             ag_text_size(cached, sizeof(cached), value_of(&stats->cached_peak)));
+    text_group(view, "slabs", "slabs that small blocks are cut from");
+    if (value_of(&stats->slab_bytes.peak))
+        ADD(view, "    %-52s %14s\n", "most bytes in slabs",
+            ag_text_size(slabs, sizeof(slabs), value_of(&stats->slab_bytes.peak)));
     text_pool(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");

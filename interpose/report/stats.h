@@ -176,7 +176,7 @@ struct ag_stats {
     _Atomic uint32_t n_guard_findings; /* may be more than there are rows */
     struct ag_guard_finding guard_findings[AG_GUARD_FINDINGS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
-    struct ag_level pending_bytes;
+    struct ag_level pending_bytes, slab_bytes;
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
     _Atomic uint32_t n_marks;
     struct ag_mark_stats marks[AG_MARKS];

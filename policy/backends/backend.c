@@ -150,13 +150,45 @@ static struct ag_block *hold_back(struct ag_context *context, struct ag_block **
     return NULL;
 }
 
+/* The slab that it was the last piece of, or NULL. Out of the ledger first: who cuts the slab may
+ * get the same address at once. */
+static struct ag_block *return_piece(struct ag_block *piece)
+{
+    struct ag_slab *slab = piece->slab;
+    CUdeviceptr address = piece->address;
+    size_t size = piece->size;
+
+    ag_ledger_remove(piece);
+    return ag_slab_return(slab, address, size);
+}
+
+struct ag_block *ag_backend_return_pieces(struct ag_block *blocks)
+{
+    struct ag_block *rest = NULL;
+
+    while (blocks) {
+        struct ag_block *block = blocks;
+
+        blocks = block->next;
+        if (block->slab)
+            block = return_piece(block);
+        if (!block)
+            continue;
+        block->next = rest;
+        rest = block;
+    }
+    return rest;
+}
+
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
                                     uint64_t timeout_ns)
 {
-    struct ag_block *held = hold_back(context, &blocks, timeout_ns);
+    struct ag_block *held;
     CUstream stream;
     bool pushed;
 
+    blocks = ag_backend_return_pieces(blocks);
+    held = hold_back(context, &blocks, timeout_ns);
     if (!blocks || !ag_private_stream_begin_release(context, &stream, &pushed))
         return joined(held, blocks);
     while (blocks) {

@@ -21,6 +21,10 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
                                     uint64_t timeout_ns);
 
+/* Pieces among KEPT blocks go back to their slabs. What is left: the others, and the slabs that are
+ * whole again. No driver call. */
+struct ag_block *ag_backend_return_pieces(struct ag_block *blocks);
+
 /* Our pool can serve that device. Makes it on first use; not inside a capture. */
 bool ag_pool_ready(struct ag_device *device);
 /* From our pool of the context's device, or from another pool. */

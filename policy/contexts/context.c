@@ -170,6 +170,7 @@ static struct ag_context *take_recycled(void)
 static void clear(struct ag_context *old)
 {
     (void)ag_cache_empty(&old->cache);
+    ag_slabs_clear(&old->slabs);
     old->barrier.event = old->mark.event = old->alloc_event = NULL;
     old->alloc_stream = old->free_stream = NULL;
     atomic_store_explicit(&old->has_nonblocking_stream, false, memory_order_relaxed);
@@ -187,8 +188,10 @@ static struct ag_context *get_memory(void)
         return memory;
     }
     memory = ag_arena_get(&context_arena);
-    if (memory)
+    if (memory) {
         ag_cache_init(&memory->cache);
+        ag_slabs_init(&memory->slabs);
+    }
     return memory;
 }
 
@@ -402,6 +405,7 @@ struct ag_device *ag_device_met(unsigned i)
 
 struct cached {
     struct ag_device *device;
+    bool slabs_counted;
     uint64_t bytes;
 };
 
@@ -409,13 +413,29 @@ static void add_cached(struct ag_context *context, void *data)
 {
     struct cached *cached = data;
 
-    if (context->device == cached->device)
-        cached->bytes += ag_cache_device_bytes(&context->cache);
+    uint64_t bytes = ag_cache_device_bytes(&context->cache);
+    uint64_t pieces = ag_cache_piece_bytes(&context->cache);
+
+    if (context->device != cached->device)
+        return;
+    cached->bytes += bytes > pieces ? bytes - pieces : 0;
+    if (cached->slabs_counted)
+        cached->bytes += ag_cache_whole_slabs(&context->cache);
+    else if (pieces)
+        cached->bytes += ag_slabs_bytes(&context->slabs);
 }
 
 uint64_t ag_device_cached(struct ag_device *device)
 {
-    struct cached cached = {device, 0};
+    struct cached cached = {.device = device};
+
+    ag_context_each(add_cached, &cached);
+    return cached.bytes;
+}
+
+uint64_t ag_device_cached_now(struct ag_device *device)
+{
+    struct cached cached = {.device = device, .slabs_counted = true};
 
     ag_context_each(add_cached, &cached);
     return cached.bytes;
@@ -433,7 +453,7 @@ static void add_room(struct ag_context *context, void *data)
 
     if (context->device != room->device)
         return;
-    room->bytes += ag_cache_room(&context->cache, &small);
+    room->bytes += ag_cache_room(&context->cache, &small) + ag_cache_whole_slabs(&context->cache);
     room->small += small;
 }
 
@@ -534,13 +554,23 @@ bool ag_error_is_sticky(CUresult result)
            result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_DEINITIALIZED;
 }
 
-CUresult ag_context_sticky_error(struct ag_context *context)
+static CUresult sticky_error_at(CUstream stream)
 {
     CUstreamCaptureStatus status;
-    CUresult result;
+    CUresult result = CUDA_SUCCESS;
 
-    if (!ag_cu.cuStreamIsCapturing || !ag_context_has_resources(context))
-        return CUDA_SUCCESS;
-    result = ag_cu.cuStreamIsCapturing(context->free_stream, &status);
+    if (ag_cu.cuStreamIsCapturing)
+        result = ag_cu.cuStreamIsCapturing(stream, &status);
     return ag_error_is_sticky(result) ? result : CUDA_SUCCESS;
+}
+
+CUresult ag_context_sticky_error(struct ag_context *context)
+{
+    return ag_context_has_resources(context) ? sticky_error_at(context->free_stream) : CUDA_SUCCESS;
+}
+
+CUresult ag_context_sticky_error_here(struct ag_context *context)
+{
+    return sticky_error_at(ag_context_has_resources(context) ? context->free_stream
+                                                             : CU_STREAM_LEGACY);
 }

@@ -12,6 +12,7 @@
 #include "policy/cache.h"
 #include "policy/churn.h"
 #include "policy/order/fence.h"
+#include "policy/slab.h"
 
 #define AG_MAX_CONTEXTS 64u
 #define AG_MAX_DEVICES  64u
@@ -65,6 +66,7 @@ struct ag_context {
     _Atomic uint64_t ordered_by;  /* the thread that made the last ordered free */
 
     struct ag_cache cache;
+    struct ag_slabs slabs;
 };
 
 /* The calling thread's current context; NULL when none is current or our table is full. Makes the
@@ -107,8 +109,11 @@ struct ag_device *ag_device_of(int ordinal);
 /* Device rows for the report: i-th device met, or NULL. */
 struct ag_device *ag_device_met(unsigned i);
 
-/* Bytes of the device's memory in the caches of its contexts. */
+/* Bytes of the device's memory that the caches of its contexts would give at most: with a piece of
+ * a slab, all slabs. */
 uint64_t ag_device_cached(struct ag_device *device);
+/* The same, but of slabs those that the caches have whole: looks at every piece. */
+uint64_t ag_device_cached_now(struct ag_device *device);
 /* How much of it would be free if the driver had all of those back. */
 uint64_t ag_device_cached_room(struct ag_device *device);
 
@@ -133,6 +138,8 @@ bool ag_error_is_sticky(CUresult result);
 /* The sticky error of `context`, or CUDA_SUCCESS. Cheap: 0.04 us (H200). Sees nothing in a context
  * whose resources were not made yet. */
 CUresult ag_context_sticky_error(struct ag_context *context);
+/* The same of the context that is current, whatever was made. */
+CUresult ag_context_sticky_error_here(struct ag_context *context);
 
 /* A forked child has no contexts. */
 void ag_context_begin_child(void);

@@ -1,10 +1,11 @@
-/* Memory of our pools between processes: cuIpcGetMemHandle and its relatives.
+/* Memory of our pools, and pieces of slabs, between processes: cuIpcGetMemHandle and its relatives.
  *
  * The driver has no IPC handles for pool memory. It exports a pool as a file descriptor, and a
  * block of it as 64 bytes of data; the two do not fit into the handle that the program carries
  * to the other process. So our handle only names the exporting process and the block. The
  * importing process, if it runs under Allograft too, asks the exporter for the rest over a
- * socket (ipc_socket.h). Handles of other memory are the driver's in both processes. */
+ * socket (ipc_socket.h). The driver's handle of a native slab does not tell where in it a block
+ * is, so it travels the same way. Handles of other memory are the driver's in both processes. */
 #ifndef AG_POLICY_IPC_H
 #define AG_POLICY_IPC_H
 
@@ -30,6 +31,8 @@ enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block);
 /* The context of `block` is about to go. True when another process has it open: natively it stays
  * until it is closed there, and so it is freed by a later free of the program. */
 bool ag_ipc_orphan(const struct ag_block *block);
+/* Is it so of memory at that address, or of a piece of the slab that begins there? */
+bool ag_ipc_is_orphan(CUdeviceptr address);
 /* Gives kept blocks of `context` that nobody has open any more back to their pool. */
 void ag_ipc_give_back(struct ag_context *context);
 /* Kept blocks of `context` are somebody else's business now. */
@@ -42,6 +45,10 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
                      ag_ipc_open_function *native);
 /* cuIpcCloseMemHandle. */
 CUresult ag_ipc_close(CUdeviceptr address);
+/* Does the allocation of another process that begins at *base here have `address`, which the ledger
+ * does not know? Then the entry of the block in which it lies, and in *base where that begins;
+ * where nothing was lent to the program, an entry that is KEPT. */
+bool ag_ipc_look_inside(CUdeviceptr address, CUdeviceptr *base, struct ag_block *ret_copy);
 /* The program is about to destroy `context`: what it opened is closed, as natively. */
 void ag_ipc_context_dying(const struct ag_context *context);
 /* A context came to life: what is open is open to its device too. */

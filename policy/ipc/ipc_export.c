@@ -15,6 +15,7 @@
 #include "interpose/driver/driver.h"
 #include "policy/answers.h"
 #include "policy/backends/backend.h"
+#include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
@@ -25,6 +26,7 @@
 #include "policy/order/drain.h"
 #include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
+#include "policy/slab.h"
 
 /* One of our pools, by its place in the table. */
 struct shared_pool {
@@ -37,8 +39,8 @@ struct shared_pool {
 struct offer {
     uint64_t number;
     struct ag_ipc_id token;
-    unsigned pool;
-    uint64_t size;
+    unsigned pool; /* place in the table; AG_IPC_NO_POOL */
+    uint64_t size, range, offset;
     uint8_t pointer[AG_IPC_POINTER_BYTES];
 };
 
@@ -83,18 +85,25 @@ static bool is_still_the_pools(const struct shared_pool *pool)
 static void answer(const struct ag_ipc_request *request, struct ag_ipc_reply *ret_reply,
                    int *ret_fds)
 {
+    const struct shared_pool *pool = NULL;
     const struct offer *offer;
 
     ag_lock_take(&self.lock);
     offer = request->number ? ag_map_get(&self.offers, request->number) : NULL;
+    if (offer && offer->pool != AG_IPC_NO_POOL)
+        pool = &self.pools[offer->pool];
     if (offer && ag_ipc_same_id(&offer->token, &request->token) &&
-        is_still_the_pools(&self.pools[offer->pool]) && ag_ipc_leases_there(&self.leases)) {
+        (!pool || is_still_the_pools(pool)) && ag_ipc_leases_there(&self.leases)) {
         ret_reply->status = AG_IPC_GIVEN;
         ret_reply->pool = offer->pool;
         ret_reply->size = offer->size;
-        memcpy(ret_reply->uuid, self.pools[offer->pool].uuid, AG_IPC_ID_BYTES);
+        ret_reply->range = offer->range;
+        ret_reply->offset = offer->offset;
+        if (pool)
+            memcpy(ret_reply->uuid, pool->uuid, AG_IPC_ID_BYTES);
         memcpy(ret_reply->pointer, offer->pointer, AG_IPC_POINTER_BYTES);
-        ret_fds[AG_IPC_POOL] = self.pools[offer->pool].fd;
+        /* There are always two; without a pool, twice the same. */
+        ret_fds[AG_IPC_POOL] = pool ? pool->fd : self.leases.fd;
         ret_fds[AG_IPC_LEASES] = self.leases.fd;
     }
     ag_lock_release(&self.lock);
@@ -217,22 +226,49 @@ static bool remember(const struct offer *fresh)
     return entered;
 }
 
+/* What the importer needs of the pool that the allocation at `base` is of. */
+static bool export_from_pool(struct ag_device *device, CUdeviceptr base, struct offer *offer)
+{
+    CUmemPoolPtrExportData data;
+    int place = find_pool(device);
+
+    if (place < 0)
+        place = enter_pool(device);
+    if (place < 0 || ag_cu.cuMemPoolExportPointer(&data, base) != CUDA_SUCCESS)
+        return false;
+    offer->pool = (unsigned)place;
+    memcpy(offer->pointer, &data, sizeof(data));
+    return true;
+}
+
+/* The driver's handle of a native slab, which does not tell where in it a piece is. */
+static bool export_natively(CUdeviceptr base, struct offer *offer)
+{
+    CUipcMemHandle handle;
+
+    if (ag_cu.cuIpcGetMemHandle(&handle, base) != CUDA_SUCCESS)
+        return false;
+    offer->pool = AG_IPC_NO_POOL;
+    memcpy(offer->pointer, &handle, sizeof(handle));
+    return true;
+}
+
 /* Exports the live block at block->address; its number, or 0. Captures are relaxed. */
 static uint64_t export_block(const struct ag_block *block)
 {
     struct offer fresh = {.size = block->requested};
-    CUmemPoolPtrExportData data;
-    int place = find_pool(block->context->device);
+    CUdeviceptr base = block->slab ? ag_slab_whole(block->slab)->address : block->address;
     uint64_t number;
 
-    if (place < 0)
-        place = enter_pool(block->context->device);
-    if (place < 0 || !ag_ipc_random(&fresh.token) ||
-        ag_cu.cuMemPoolExportPointer(&data, block->address) != CUDA_SUCCESS)
+    if (!ag_ipc_random(&fresh.token) ||
+        !(block->desc.source == AG_SOURCE_POOL
+              ? export_from_pool(block->context->device, base, &fresh)
+              : export_natively(base, &fresh)))
         return 0;
-    fresh.pool = (unsigned)place;
-    memcpy(fresh.pointer, &data, sizeof(data));
     fresh.number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
+    /* Slabs and offers are numbered apart. */
+    fresh.range = block->slab ? ag_slab_number(block->slab) << 1 | 1 : fresh.number << 1;
+    fresh.offset = block->address - base;
     if (!remember(&fresh))
         return 0;
     number = ag_ledger_note_export(block->address, fresh.number);
@@ -267,6 +303,8 @@ static void finish_work_on(const struct ag_block *block)
 
 static bool can_export(const struct ag_block *block)
 {
+    if (block->desc.source == AG_SOURCE_CACHED)
+        return start_listening();
     return block->desc.source == AG_SOURCE_POOL && ag_cu.cuMemPoolExportToShareableHandle &&
            ag_cu.cuMemPoolExportPointer && start_listening();
 }
@@ -299,17 +337,22 @@ static void say_not_exported(bool managed)
 CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct ag_block block;
+    bool ours = handle && ag_answer_redirected(address, &block);
 
     ag_drain_note_visible(AG_VISIBLE_SHARED);
-    ag_answer_note_exported(address);
+    if (ours && block.slab)
+        ag_churn_note_shared();
+    else
+        ag_answer_note_exported(address);
     ag_guard_note_shared();
-    if (!handle || !ag_answer_redirected(address, &block))
+    if (!ours)
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (block.guarded && ag_guard_shifts()) {
         ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
         return CUDA_ERROR_INVALID_VALUE; /* the other process would get what lies before it */
     }
-    if (block.desc.source == AG_SOURCE_CACHED || block.desc.source == AG_SOURCE_NATIVE)
+    if (!block.slab &&
+        (block.desc.source == AG_SOURCE_CACHED || block.desc.source == AG_SOURCE_NATIVE))
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!give_out(handle, &block)) {
         say_not_exported(ag_mem_desc_is_managed(block.desc));
@@ -364,7 +407,7 @@ bool ag_ipc_orphan(const struct ag_block *block)
 
     if (!orphan)
         return false;
-    orphan->address = block->address;
+    orphan->address = block->slab ? ag_slab_whole(block->slab)->address : block->address;
     orphan->number = block->export_number;
     ag_lock_take(&self.lock);
     orphan->next = self.orphans;
@@ -374,7 +417,18 @@ bool ag_ipc_orphan(const struct ag_block *block)
     return true;
 }
 
-static struct orphan *take_orphan(void)
+/* With the lock: is memory at `address` open elsewhere? Of a slab, any piece. */
+static bool has_orphan(CUdeviceptr address)
+{
+    const struct orphan *orphan = self.orphans;
+
+    while (orphan && orphan->address != address)
+        orphan = orphan->next;
+    return orphan != NULL;
+}
+
+/* One that nobody has open any more; *ret_last: nor anything else of the same allocation. */
+static struct orphan *take_orphan(bool *ret_last)
 {
     struct orphan *orphan;
 
@@ -383,10 +437,23 @@ static struct orphan *take_orphan(void)
         if (ag_ipc_leased(&self.leases, orphan->number))
             continue;
         *link = orphan->next;
+        *ret_last = !has_orphan(orphan->address);
         break;
     }
     ag_lock_release(&self.lock);
     return orphan;
+}
+
+bool ag_ipc_is_orphan(CUdeviceptr address)
+{
+    bool is;
+
+    if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
+        return false;
+    ag_lock_take(&self.lock);
+    is = has_orphan(address);
+    ag_lock_release(&self.lock);
+    return is;
 }
 
 /* Frees the orphans that nobody has open any more. */
@@ -394,10 +461,12 @@ __attribute__((noinline)) static void free_orphans(void)
 {
     struct orphan *orphan;
     CUstreamCaptureMode previous;
+    bool last;
 
     previous = ag_capture_relax();
-    while ((orphan = take_orphan())) {
-        (void)ag_cu.cuMemFree_v2(orphan->address);
+    while ((orphan = take_orphan(&last))) {
+        if (last)
+            (void)ag_cu.cuMemFree_v2(orphan->address);
         ag_arena_put(&orphan_arena, orphan);
         atomic_fetch_sub_explicit(&n_orphans, 1, memory_order_relaxed);
     }

@@ -2,7 +2,8 @@
  *
  * As natively, a handle that is opened twice gives the same address, which has to be closed twice,
  * and the memory stays mapped until then, whatever becomes of the other process. The other process'
- * pool is imported with its first block and released with its last.
+ * pool is imported with its first block and released with its last; and so is each allocation,
+ * where several blocks are pieces of one slab.
  *
  * Two threads may open and close the same memory at once. The first marks the entry COMING or GOING
  * and makes the driver calls without a lock; others wait until it has finished. */
@@ -28,7 +29,7 @@
 
 enum state { COMING, OPEN, GOING };
 
-/* A pool of another process. */
+/* A pool of another process; or, with the index AG_IPC_NO_POOL, what it has beside pools. */
 struct foreign_pool {
     struct foreign_pool *next;
     struct ag_ipc_id process;
@@ -41,7 +42,18 @@ struct foreign_pool {
     _Atomic uint64_t asked;      /* bit i: device i was let in, or could not be */
 };
 
-/* A block of one. */
+/* An allocation of another process' driver, of a pool or not. */
+struct foreign_range {
+    struct foreign_range *next;
+    struct foreign_pool *pool;
+    uint64_t number; /* as the exporter counts */
+    const struct ag_context *context;
+    enum state state;
+    unsigned users;
+    CUdeviceptr address;
+};
+
+/* A block in one. */
 struct import {
     struct import *next; /* of those that one pass closes */
     struct ag_ipc_handle handle;
@@ -50,16 +62,19 @@ struct import {
     struct ag_context *context;
     struct ag_block *block;
     struct foreign_pool *pool;
+    struct foreign_range *range;
 };
 
 static struct {
     struct ag_lock lock; /* guards all below, and the entries' state, users and count */
     struct foreign_pool *pools;
+    struct foreign_range *ranges;
     struct ag_map by_handle; /* key_of() */
     struct ag_map by_address;
 } self = {.lock = AG_LOCK_INIT(AG_RANK_IPC)};
 
 static struct ag_arena pool_arena = AG_ARENA_INIT(struct foreign_pool);
+static struct ag_arena range_arena = AG_ARENA_INIT(struct foreign_range);
 static struct ag_arena import_arena = AG_ARENA_INIT(struct import);
 
 /* Another thread is at it, in the driver or waiting for the other process. */
@@ -122,7 +137,7 @@ static CUresult open_to(struct foreign_pool *pool, int device)
     int can = 1;
 
     atomic_fetch_or(&pool->asked, bit_of(device));
-    if (device == pool->device)
+    if (device == pool->device || pool->index == AG_IPC_NO_POOL)
         return CUDA_SUCCESS;
     if (pool->device >= 0)
         (void)ag_cu.cuDeviceCanAccessPeer(&can, device, pool->device);
@@ -211,10 +226,13 @@ static void leave(struct import *import)
 static CUresult import_pool(struct foreign_pool *pool, const struct ag_ipc_reply *reply,
                             const int *fds)
 {
-    CUresult result =
-        ag_cu.cuMemPoolImportFromShareableHandle(&pool->pool, (void *)(intptr_t)fds[AG_IPC_POOL],
-                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    bool has_pool = pool->index != AG_IPC_NO_POOL;
+    CUresult result = CUDA_SUCCESS;
 
+    if (has_pool)
+        result = ag_cu.cuMemPoolImportFromShareableHandle(
+            &pool->pool, (void *)(intptr_t)fds[AG_IPC_POOL],
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (result != CUDA_SUCCESS)
         pool->pool = NULL;
     pool->device = device_of_uuid(reply->uuid);
@@ -225,7 +243,7 @@ static CUresult import_pool(struct foreign_pool *pool, const struct ag_ipc_reply
     else
         unlink_pool(pool); /* whoever waits for it tries by himself */
     ag_lock_release(&self.lock);
-    if (result == CUDA_SUCCESS) /* contexts that come later: ag_ipc_context_entered() */
+    if (result == CUDA_SUCCESS && has_pool) /* contexts that come later: ag_ipc_context_entered() */
         ag_context_each(open_to_context, pool);
     return result;
 }
@@ -260,27 +278,138 @@ static bool is_taken(CUdeviceptr address)
     return taken;
 }
 
+/* --- allocations --- */
+
+/* The entry of that allocation with one more user; *ret_new: COMING, and the caller's to fill. NULL
+ * when memory for metadata runs out. */
+static struct foreign_range *use_range(const struct import *import, uint64_t number, bool *ret_new)
+{
+    struct foreign_range *range;
+
+    for (;;) {
+        ag_lock_take(&self.lock);
+        for (range = self.ranges; range; range = range->next) {
+            if (range->pool == import->pool && range->number == number &&
+                (import->pool->pool || range->context == import->context))
+                break;
+        }
+        *ret_new = !range;
+        if (!range && (range = ag_arena_get(&range_arena))) {
+            range->pool = import->pool;
+            range->number = number;
+            range->context = import->context;
+            range->next = self.ranges;
+            self.ranges = range;
+        }
+        if (!range || *ret_new || range->state == OPEN) {
+            if (range)
+                range->users++;
+            ag_lock_release(&self.lock);
+            return range;
+        }
+        ag_lock_release(&self.lock);
+        wait_a_little();
+    }
+}
+
+static void drop_range(struct foreign_range *range)
+{
+    struct foreign_range **link = &self.ranges;
+
+    ag_lock_take(&self.lock);
+    while (*link && *link != range)
+        link = &(*link)->next;
+    if (*link)
+        *link = range->next;
+    ag_lock_release(&self.lock);
+    ag_arena_put(&range_arena, range);
+}
+
+/* One user less: the driver gives it up with the last. Until it has, nobody asks it for the same
+ * again, which it would not count. */
+static CUresult leave_range(struct foreign_range *range)
+{
+    CUresult result = CUDA_SUCCESS;
+    bool last;
+
+    ag_lock_take(&self.lock);
+    last = --range->users == 0;
+    if (last)
+        range->state = GOING;
+    ag_lock_release(&self.lock);
+    if (!last)
+        return result;
+    result = range->pool->pool ? ag_cu.cuMemFree_v2(range->address)
+                               : ag_cu.cuIpcCloseMemHandle(range->address);
+    drop_range(range);
+    return result;
+}
+
+static CUresult open_native(CUdeviceptr *ret_address, const struct ag_ipc_reply *reply)
+{
+    CUipcMemHandle handle;
+
+    memcpy(&handle, reply->pointer, sizeof(handle));
+    return ag_cu.cuIpcOpenMemHandle_v2
+               ? ag_cu.cuIpcOpenMemHandle_v2(ret_address, handle,
+                                             CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+               : ag_cu.cuIpcOpenMemHandle(ret_address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+}
+
+/* The driver's part of an allocation's coming. */
+static CUresult open_range(struct foreign_range *range, const struct ag_ipc_reply *reply)
+{
+    CUmemPoolPtrExportData data;
+    CUdeviceptr address = 0;
+    CUresult result;
+
+    memcpy(&data, reply->pointer, sizeof(data));
+    result = range->pool->pool ? ag_cu.cuMemPoolImportPointer(&address, range->pool->pool, &data)
+                               : open_native(&address, reply);
+    if (result != CUDA_SUCCESS) {
+        drop_range(range); /* whoever waits for it tries by himself */
+        return result;
+    }
+    ag_lock_take(&self.lock);
+    range->address = address;
+    range->state = OPEN;
+    ag_lock_release(&self.lock);
+    return result;
+}
+
 /* The import's memory at an address of this process. */
 static CUresult map_block(struct import *import, const struct ag_ipc_reply *reply)
 {
     struct foreign_pool *pool = import->pool;
     CUresult result = open_to(pool, import->context->device->ordinal);
-    CUmemPoolPtrExportData data;
-    CUdeviceptr address = 0;
+    enum ag_source source = pool->pool ? AG_SOURCE_POOL : AG_SOURCE_CACHED;
+    struct foreign_range *range;
+    CUdeviceptr address;
+    bool new;
 
-    memcpy(&data, reply->pointer, sizeof(data));
-    if (result == CUDA_SUCCESS)
-        result = ag_cu.cuMemPoolImportPointer(&address, pool->pool, &data);
+    range = result == CUDA_SUCCESS ? use_range(import, reply->range, &new) : NULL;
+    if (!range)
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    if (new)
+        result = open_range(range, reply);
     if (result != CUDA_SUCCESS)
         return result;
     /* The driver knows memory of a pool by its address: it may have been something else before,
-     * which this process did not close. The two cannot be told apart by their address. */
-    if (is_taken(address))
+     * which this process did not close. The two cannot be told apart by their address, and it is
+     * not ours to give up. */
+    address = range->address + reply->offset;
+    if (is_taken(address)) {
+        if (new)
+            drop_range(range);
+        else
+            (void)leave_range(range);
         return CUDA_ERROR_MAP_FAILED;
+    }
+    import->range = range;
     import->block = ag_ledger_enter(address, reply->size, import->context,
-                                    (struct ag_mem_desc){.source = AG_SOURCE_POOL});
+                                    (struct ag_mem_desc){.source = (uint8_t)source});
     if (!import->block) {
-        (void)ag_cu.cuMemFree_v2(address);
+        (void)leave_range(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     ag_ledger_lend(import->block, reply->size);
@@ -407,10 +536,8 @@ static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_ad
     if (entered)
         return result;
     if (result == CUDA_SUCCESS) { /* cannot be found again, so it cannot stay */
-        CUdeviceptr address = import->block->address;
-
         ag_ledger_remove(import->block);
-        (void)ag_cu.cuMemFree_v2(address);
+        (void)leave_range(import->range);
         leave(import);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -487,12 +614,11 @@ static CUresult finish_work(struct ag_context *context)
  * others. */
 static void unmap(struct import *import)
 {
-    CUdeviceptr address = import->block->address;
     CUstreamCaptureMode previous = ag_capture_relax();
     CUresult result;
 
     ag_ledger_remove(import->block);
-    result = ag_cu.cuMemFree_v2(address);
+    result = leave_range(import->range);
     if (result != CUDA_SUCCESS)
         ag_log_debug("an import could not be released: %s", ag_driver_error_name(result));
     leave(import);
@@ -544,6 +670,32 @@ CUresult ag_ipc_close(CUdeviceptr address)
     unmap(import);
     ag_stats_add(AG_STAT_IPC_CLOSED, 1);
     return CUDA_SUCCESS;
+}
+
+bool ag_ipc_look_inside(CUdeviceptr address, CUdeviceptr *base, struct ag_block *ret_copy)
+{
+    const struct foreign_range *range;
+    CUdeviceptr begins = 0;
+
+    ag_lock_take(&self.lock);
+    for (range = self.ranges; range; range = range->next) {
+        if (range->state == OPEN && range->address == *base)
+            break;
+    }
+    for (size_t i = 0; range && i < self.by_address.capacity && !begins; i++) {
+        const struct import *import = self.by_address.entries[i].value;
+
+        if (import && address - import->block->address < import->block->size)
+            begins = import->block->address;
+    }
+    ag_lock_release(&self.lock);
+    if (!range)
+        return false;
+    if (begins && ag_ledger_look(begins, ret_copy))
+        *base = begins;
+    else
+        *ret_copy = (struct ag_block){.desc.source = AG_SOURCE_CACHED, .state = AG_BLOCK_KEPT};
+    return true;
 }
 
 void ag_ipc_context_dying(const struct ag_context *context)
@@ -601,6 +753,7 @@ void ag_ipc_import_begin_child(void)
     for (struct foreign_pool *pool = self.pools; pool; pool = pool->next)
         ag_ipc_leases_close(&pool->leases); /* what the parent has open it closes by itself */
     self.pools = NULL;
+    self.ranges = NULL;
     ag_map_finish(&self.by_handle);
     ag_map_finish(&self.by_address);
 }

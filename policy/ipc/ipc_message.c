@@ -5,7 +5,7 @@
 
 #include "interpose/base/hash.h"
 
-#define VERSION        1u
+#define VERSION        2u
 #define MAGIC_BYTES    8u
 #define CHECKSUM_BYTES 8u
 
@@ -124,6 +124,7 @@ void ag_ipc_write_reply(uint8_t *bytes, const struct ag_ipc_reply *reply)
 
     at = put_number(put_number(at, reply->pool, 4), 0, 4);
     at = put_number(at, reply->size, 8);
+    at = put_number(put_number(at, reply->range, 8), reply->offset, 8);
     at = put_bytes(at, reply->uuid, AG_IPC_ID_BYTES);
     at = put_bytes(at, reply->pointer, AG_IPC_POINTER_BYTES);
     end(bytes, at);
@@ -143,6 +144,8 @@ bool ag_ipc_read_reply(const uint8_t *bytes, size_t n, struct ag_ipc_reply *ret)
     ret->status = (enum ag_ipc_status)status;
     ret->pool = pool;
     ret->size = get_number(&at, 8);
+    ret->range = get_number(&at, 8);
+    ret->offset = get_number(&at, 8);
     get_bytes(&at, ret->uuid, AG_IPC_ID_BYTES);
     get_bytes(&at, ret->pointer, AG_IPC_POINTER_BYTES);
     return true;

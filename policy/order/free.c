@@ -126,11 +126,12 @@ static CUresult nothing_to_order(struct ag_context *context)
  * for this free: so the reasons are asked for again. */
 static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
 {
-    CUresult result = ag_context_init_resources(context);
+    CUresult result;
     enum ag_drain why;
 
-    if (result == CUDA_SUCCESS)
-        result = ag_context_sticky_error(context);
+    if (ag_context_init_resources(context) != CUDA_SUCCESS) /* no business of the program's */
+        return drain(context, AG_DRAIN_NO_FENCE, ret_set_aside);
+    result = ag_context_sticky_error(context);
     ag_host_wait_begin(context);
     why = ag_drain_reason();
     if (why != AG_DRAIN_NOT)

@@ -33,6 +33,7 @@ SAMPLE = {
               "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},
               "pending_peak_bytes": 512},
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "peak_bytes": 512},
+    "slabs": {"blocks_cut": 2, "made": 1, "given_back": 0, "held_bytes": 1 << 21, "peak_bytes": 1 << 21},
     "pool": {"made": 1, "allocations_before": 3, "misses_before": 2},
     "managed": {"advice": 1}, "pressure": {"trimmed": 1}, "injected": {"host": 1},
     "guard": {"findings": [{"written": "behind", "found": "when it was freed", "device": 0, "address": "0x7f00",
@@ -170,6 +171,7 @@ class Schema(SchemaTest):
             "frees": set(fields["frees"]["properties"])
                      - {"fences", "drain_reasons", "barriers_paid", "pending_peak_bytes"},
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
+            "slabs": set(fields["slabs"]["properties"]) - {"held_bytes", "peak_bytes"},
             "pool": set(fields["pool"]["properties"]),
             "async": set(fields["async"]["properties"]),
             "ipc": set(fields["ipc"]["properties"]),
@@ -234,7 +236,8 @@ class RealReport(SchemaTest):
         self.assertEqual(pool["allocs"], report["coverage"]["redirected"])
         self.assertEqual(pool["allocs"], sum(c["count"] for c in pool["size_histogram"]))
         self.assertEqual(pool["allocs"] - pool["frees"], pool["current_blocks"])
-        self.assertEqual(pool["allocs"], report["cache"]["hits"] + report["cache"]["misses"])
+        self.assertEqual(pool["allocs"], report["cache"]["hits"] + report["cache"]["misses"]
+                         + report["slabs"]["blocks_cut"])
         self.assertGreaterEqual(pool["alloc_bytes"], pool["peak_bytes"])
         self.assertGreaterEqual(pool["peak_bytes"], pool["current_bytes"])
         classes = [c["up_to_bytes"] for c in pool["size_histogram"]]

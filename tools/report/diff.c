@@ -267,6 +267,10 @@ static void compare_all(struct comparison *it)
     compare_hooks(it);
     compare(it, "cache", "most bytes held", UNIT_BYTES, WHOLE_LEVEL, (double)a->cached_peak,
             (double)b->cached_peak);
+    compare(it, "slabs", "bytes in slabs at the end", UNIT_BYTES, WHOLE_LEVEL,
+            (double)a->slab_bytes.current, (double)b->slab_bytes.current);
+    compare(it, "slabs", "most bytes in slabs", UNIT_BYTES, WHOLE_LEVEL, (double)a->slab_bytes.peak,
+            (double)b->slab_bytes.peak);
     compare(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
             (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
     compare(it, "replay", "an iteration without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,

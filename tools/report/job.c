@@ -240,6 +240,8 @@ static void add_counters(struct ag_stats *sum, const struct ag_stats *stats)
         sum->slots[0].hits[i] += stats->slots[0].hits[i];
     keep_larger(&sum->pending_bytes.peak, stats->pending_bytes.peak);
     keep_larger(&sum->cached_peak, stats->cached_peak);
+    sum->slab_bytes.current += stats->slab_bytes.current;
+    keep_larger(&sum->slab_bytes.peak, stats->slab_bytes.peak);
     if (stats->eager_ns > sum->eager_ns) {
         sum->eager_ns = stats->eager_ns;
         sum->replayed_ns = stats->replayed_ns;

@@ -468,6 +468,8 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     reader->stats->pending_bytes.peak =
         number(reader, part(reader, root, "frees"), "pending_peak_bytes");
     reader->stats->cached_peak = number(reader, part(reader, root, "cache"), "peak_bytes");
+    reader->stats->slab_bytes.current = number(reader, part(reader, root, "slabs"), "held_bytes");
+    reader->stats->slab_bytes.peak = number(reader, part(reader, root, "slabs"), "peak_bytes");
 }
 
 /* ---- who held memory ----------------------------------------------------------------------- */

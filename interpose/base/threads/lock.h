@@ -19,7 +19,9 @@ enum ag_lock_rank {
     AG_RANK_CACHE,      /* what the shards of a cache may hold */
     AG_RANK_GUARD,      /* lists of guarded blocks */
     AG_RANK_PAGED,      /* their pages */
+    AG_RANK_GATHER,     /* counting what of slabs a cache holds */
     AG_RANK_SHARD,      /* one shard of a cache of freed blocks */
+    AG_RANK_SLAB,       /* one shard of the slabs */
     AG_RANK_LEDGER,     /* one shard of the ledger */
     AG_RANK_BUDGET,     /* memory without an address, on the budget */
     AG_RANK_SPILLED,    /* list of spilled blocks */

@@ -32,9 +32,10 @@ ipc_checks() {
     background check ipc/same-device-sync same_lives ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=sync -- "$BIN/ipc" 0
     background check ipc/same-device-uncached same_lives ALLOGRAFT_POLICY=pool ALLOGRAFT_CACHE=0 -- "$BIN/ipc" 0
     background check ipc/native mixed_lives ALLOGRAFT_POLICY=native -- "$BIN/ipc" 0
-    # By default there is no pool before the first handle, and none is made after it.
-    background check ipc/auto mixed_lives -- "$BIN/ipc" 0
-    background check ipc/auto-other-device mixed_lives -- "$BIN/ipc" 1
+    # By default there is no pool before the first handle, and none is made after it; pieces of slabs have our handles.
+    background check ipc/auto same_output -- "$BIN/ipc" 0
+    background check ipc/auto-other-device same_output -- "$BIN/ipc" 1
+    background check ipc/auto-no-slabs mixed_lives ALLOGRAFT_SLAB=0 -- "$BIN/ipc" 0
     background check ipc/other-device same_lives ALLOGRAFT_POLICY=pool -- "$BIN/ipc" 1
     background check ipc/too-late ipc_too_late
     background check ipc/torch same_lives ALLOGRAFT_POLICY=pool -- python3 "$HERE/frameworks/torch_share.py" 0

@@ -104,10 +104,66 @@ first_checks() {
     check speed/few judge first few_us 'w <= 1.02 * n'
 }
 
+# Small blocks, of which nothing was freed before: with each policy, beside the driver.
+measure_slabs() {
+    local iteration policy TAG name native with ratio
+    for policy in auto pool managed; do
+        for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+            TAG=slabs-$policy.$iteration
+            run_native -- "$BIN/slabs" || { died native $?; return 1; }
+            run_with ALLOGRAFT_POLICY="$policy" -- "$BIN/slabs" || { died with $?; return 1; }
+            report 'slabs.blocks_cut > 30000' || return 1
+        done
+        python3 -IS "$HERE/medians.py" "$OUT/slabs-$policy".?.native.out -- "$OUT/slabs-$policy".?.with.out \
+            >"$OUT/slabs-$policy" || return 1
+        figure "figure, $policy" native with times
+        while read -r name native with ratio; do
+            figure "$name" "$native" "$with" "${ratio}x"
+        done <"$OUT/slabs-$policy"
+    done
+    echo "medians of $SPEED_ITERATIONS iterations"
+}
+
+# A handful of them, and nothing else: medians of processes, as for measure_first.
+measure_handful() {
+    local i TAG name native with ratio
+    for ((i = 1; i <= FIRST_PROCESSES; i++)); do
+        TAG=handful.$i
+        run_native -- "$BIN/slabs" handful || { died native $?; return 1; }
+        run_with -- "$BIN/slabs" handful || { died with $?; return 1; }
+        report 'slabs.made == 1' 'slabs.blocks_cut == 8' || return 1
+    done
+    python3 -IS "$HERE/medians.py" "$OUT"/handful.*.native.out -- "$OUT"/handful.*.with.out >"$OUT/handful" ||
+        return 1
+    echo "medians of $FIRST_PROCESSES processes"
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x"
+    done <"$OUT/handful"
+}
+
+slab_checks() {
+    local policy kib
+    any_wanted speed/{cold-{auto,pool,managed}-{1,4,16,64}kib,handful-{time,memory}} || return 0
+    for policy in auto pool managed; do
+        : >"$OUT/slabs-$policy"
+    done
+    : >"$OUT/handful"
+    ONLY="" check speed/slabs-measured measure_slabs
+    ONLY="" check speed/handful-measured measure_handful
+    for policy in auto pool managed; do
+        for kib in 1 4 16 64; do
+            check "speed/cold-$policy-${kib}kib" judge "slabs-$policy" "cold_median_${kib}kib_us" 'w <= 0.3'
+        done
+    done
+    check speed/handful-time judge handful handful_us 'w <= 1.02 * n'
+    check speed/handful-memory judge handful handful_taken_mib 'w <= n'
+}
+
 speed_checks() {
     local way names=(speed/{1mib,1gib,loop,16-threads}-{a,b})
     check speed/launch-pointer launch_pointer
     first_checks
+    slab_checks
     check speed/turns measure_turns
     check speed/ten-frees ten_frees
     any_wanted "${names[@]}" || return 0

@@ -296,10 +296,30 @@ static size_t g_ask(enum order order, unsigned at, uint32_t value)
     return tell((struct message){.order = order, .at = at, .value = value}).number;
 }
 
+/* 1 MiB, or what TEST_BYTES says. */
+static size_t bytes_of_blocks(void)
+{
+    const char *text = getenv("TEST_BYTES");
+
+    return text ? strtoul(text, NULL, 10) : MIB;
+}
+
+/* By default native blocks are cut from slabs once the program allocates after a free. */
+static void churn(void)
+{
+    CUdeviceptr p;
+
+    for (unsigned i = 0; i < 2 && getenv("TEST_BYTES"); i++) {
+        OK(cuMemAlloc(&p, MIB));
+        OK(cuMemFree(p));
+    }
+}
+
 static CUdeviceptr filled(size_t bytes, uint32_t value)
 {
     CUdeviceptr p;
 
+    churn();
     OK(cuMemAlloc(&p, bytes));
     launch_fill(NULL, p, WORDS, value);
     OK(cuCtxSynchronize());
@@ -321,9 +341,44 @@ static bool same_bytes(CUipcMemHandle a, CUipcMemHandle b)
 
 /* --- one life --- */
 
+/* Of one allocation of the driver's, maybe: each is opened, closed and answered for by itself. */
+static void pieces(void)
+{
+    CUdeviceptr p[6];
+    CUipcMemHandle handles[6];
+
+    for (unsigned i = 0; i < 6; i++) {
+        p[i] = filled(bytes_of_blocks(), 10 * i);
+        handles[i] = handle_of(p[i]);
+    }
+    for (unsigned i = 0; i < 6; i++)
+        SAY_CODE("open", g_open(i, handles[i]));
+    SAY_CODE("again", g_open(6, handles[1]));
+    say("the same: %zu, another: %zu", g_ask(SAME, 6, 1), g_ask(SAME, 0, 1));
+    for (unsigned i = 0; i < 6; i += 2)
+        SAY_CODE("close", g_do(CLOSE, i, 0));
+    SAY_CODE("free", cuMemFree(p[0]));
+    SAY_CODE("free", cuMemFree(p[2]));
+    SAY_CODE("writes", g_do(FILL, 3, 300));
+    say("written: %u, others: %u %u", count_wrong(p[3], WORDS, 300), count_wrong(p[1], WORDS, 10),
+        count_wrong(p[4], WORDS, 40));
+    say("sees: %zu %zu", g_ask(COUNT, 1, 10), g_ask(COUNT, 5, 50));
+    for (unsigned i = 0; i < 3; i++)
+        SAY_CODE("close", g_do(CLOSE, 1 + 2 * i, 0));
+    SAY_CODE("close", g_do(CLOSE, 6, 0));
+    SAY_CODE("once too often", g_do(CLOSE, 1, 0));
+    SAY_CODE("open", g_open(0, handles[4]));
+    say("found: %zu", g_ask(COUNT, 0, 40));
+    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    for (unsigned i = 0; i < 6; i++) {
+        if (i == 1 || i > 2)
+            SAY_CODE("free", cuMemFree(p[i]));
+    }
+}
+
 static void pair(void)
 {
-    CUdeviceptr big = filled(MIB, 5), small = filled(WORDS * 4, 6), own = 0;
+    CUdeviceptr big = filled(bytes_of_blocks(), 5), small = filled(WORDS * 4, 6), own = 0;
     CUipcMemHandle of_big = handle_of(big), of_small = handle_of(small);
 
     say("the same handle again: %d", same_bytes(of_big, handle_of(big)));
@@ -346,7 +401,7 @@ static void pair(void)
 
 static void inside(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
 
     SAY_CODE("from inside", g_open(0, handle_of(p + 4096)));
     say("the beginning: %zu", g_ask(COUNT, 0, 5));
@@ -383,7 +438,7 @@ static void answers(void)
 
 static void twice(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
     CUipcMemHandle handle = handle_of(p);
     size_t descriptors = g_ask(DESCRIPTORS, 0, 0);
 
@@ -409,7 +464,7 @@ static void again(void)
     CUipcMemHandle before;
 
     for (uint32_t i = 0; i < 8; i++) {
-        CUdeviceptr p = filled(MIB, i);
+        CUdeviceptr p = filled(bytes_of_blocks(), i);
         CUipcMemHandle handle = handle_of(p);
 
         if (i > 0)
@@ -428,7 +483,7 @@ static void again(void)
 static void close_waits(void)
 {
     for (uint32_t i = 0; i < 10; i++) {
-        CUdeviceptr p = filled(MIB, i);
+        CUdeviceptr p = filled(bytes_of_blocks(), i);
 
         OK(g_open(0, handle_of(p)));
         OK(g_do(LAUNCH, 0, 1000 + i));
@@ -442,12 +497,12 @@ static void close_waits(void)
 
 static void host_frees_first(void)
 {
-    CUdeviceptr p = filled(MIB, 5), q;
+    CUdeviceptr p = filled(bytes_of_blocks(), 5), q;
     CUipcMemHandle handle = handle_of(p);
 
     OK(g_open(0, handle));
     SAY_CODE("free under the guest", cuMemFree(p));
-    q = filled(MIB, 7); /* maybe there again: another handle, another opening */
+    q = filled(bytes_of_blocks(), 7); /* maybe there again: another handle, another opening */
     SAY_CODE("open the next", g_open(1, handle_of(q)));
     say("found: %zu", g_ask(COUNT, 1, 7));
     SAY_CODE("close the first", g_do(CLOSE, 0, 0));
@@ -458,7 +513,7 @@ static void host_frees_first(void)
 
 static void guest_dies(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
 
     OK(g_open(0, handle_of(p)));
     (void)tell((struct message){.order = DIE});
@@ -479,7 +534,7 @@ static void be_mortal(int out, int in, bool with_heir)
     char c;
 
     (void)device_open();
-    estate.handle = handle_of(filled(MIB, 5));
+    estate.handle = handle_of(filled(bytes_of_blocks(), 5));
     if (with_heir && (estate.heir = fork()) == 0) {
         (void)pause();
         _exit(0);
@@ -531,14 +586,14 @@ static void host_forks(void)
     int status;
 
     (void)device_open();
-    p = filled(MIB, 5);
+    p = filled(bytes_of_blocks(), 5);
     OK(g_open(0, handle_of(p)));
     child = fork();
     if (!child) {
         (void)pause();
         _exit(0);
     }
-    q = filled(MIB, 6);
+    q = filled(bytes_of_blocks(), 6);
     SAY_CODE("open", g_open(1, handle_of(q)));
     say("found: %zu %zu", g_ask(COUNT, 0, 5), g_ask(COUNT, 1, 6));
     OK(kill(child, SIGKILL));
@@ -553,7 +608,7 @@ static void host_forks(void)
 
 static void host_resets(void)
 {
-    CUdeviceptr p = filled(MIB, 5), freed = filled(MIB, 4), more[4];
+    CUdeviceptr p = filled(bytes_of_blocks(), 5), freed = filled(bytes_of_blocks(), 4), more[4];
 
     OK(g_open(0, handle_of(p)));
     OK(g_open(2, handle_of(freed)));
@@ -561,19 +616,19 @@ static void host_resets(void)
     SAY_CODE("reset", cuDevicePrimaryCtxReset(0));
     take_device(0);
     for (uint32_t i = 0; i < 4; i++)
-        more[i] = filled(MIB, 20 + i);
-    p = filled(MIB, 6);
+        more[i] = filled(bytes_of_blocks(), 20 + i);
+    p = filled(bytes_of_blocks(), 6);
     SAY_CODE("open", g_open(1, handle_of(p)));
     say("found: %zu %zu %zu", g_ask(COUNT, 1, 6), g_ask(COUNT, 0, 5), g_ask(COUNT, 2, 4));
     SAY_CODE("close", g_do(CLOSE, 0, 0));
     SAY_CODE("close", g_do(CLOSE, 1, 0));
     SAY_CODE("close", g_do(CLOSE, 2, 0));
     SAY_CODE("free", cuMemFree(p));
-    p = filled(MIB, 7);
+    p = filled(bytes_of_blocks(), 7);
     SAY_CODE("open", g_open(1, handle_of(p)));
     SAY_CODE("free", cuMemFree(p));
     SAY_CODE("close", g_do(CLOSE, 1, 0));
-    p = filled(MIB, 8);
+    p = filled(bytes_of_blocks(), 8);
     say("wrong words: %u", count_wrong(p, WORDS, 8));
     SAY_CODE("free", cuMemFree(p));
     for (uint32_t i = 0; i < 4; i++)
@@ -585,11 +640,11 @@ static void host_resets(void)
 /* Memory of both devices of the host. */
 static void two_pools(void)
 {
-    CUdeviceptr p = filled(MIB, 5), q;
+    CUdeviceptr p = filled(bytes_of_blocks(), 5), q;
     CUipcMemHandle of_p = handle_of(p), of_q;
 
     take_device(1);
-    q = filled(MIB, 6);
+    q = filled(bytes_of_blocks(), 6);
     of_q = handle_of(q);
     SAY_CODE("open", g_open(0, of_p));
     SAY_CODE("open", g_open(1, of_q));
@@ -607,7 +662,7 @@ static void two_pools(void)
 /* A device that comes in later, and an opening while it is in. */
 static void later_device(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
     CUipcMemHandle handle = handle_of(p);
 
     for (unsigned i = 0; i < 2; i++) {
@@ -623,7 +678,7 @@ static void later_device(void)
 
 static void guest_resets(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
     CUipcMemHandle handle = handle_of(p);
 
     OK(g_open(0, handle));
@@ -641,7 +696,7 @@ static void guest_resets(void)
 
 static void refused(void)
 {
-    CUdeviceptr p = filled(MIB, 5), q = 0;
+    CUdeviceptr p = filled(bytes_of_blocks(), 5), q = 0;
     CUipcMemHandle handle = handle_of(p), other;
 
     SAY_CODE("a handle of nothing", cuIpcGetMemHandle(&handle, 0));
@@ -666,7 +721,7 @@ static void refused(void)
 /* The guest may not know our handles. */
 static void stranger(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
 
     SAY_CODE("open", g_open(0, handle_of(p)));
     SAY_CODE("free", cuMemFree(p));
@@ -676,7 +731,7 @@ static void stranger(void)
  */
 static void stale(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
     CUipcMemHandle handle = handle_of(p), forged = handle;
     uint8_t *bytes = (uint8_t *)&forged;
     uint64_t sum = 0xcbf29ce484222325u;
@@ -695,19 +750,19 @@ static void stale(void)
  * own memory does not; an H200's does (see test_ipc.py). */
 static void kept(void)
 {
-    CUdeviceptr p = filled(MIB, 5), q;
+    CUdeviceptr p = filled(bytes_of_blocks(), 5), q;
 
     OK(g_open(0, handle_of(p)));
     OK(cuMemFree(p));
     for (uint32_t i = 0; i < 4; i++) {
-        q = filled(MIB, 7);
+        q = filled(bytes_of_blocks(), 7);
         OK(g_open(1, handle_of(q)));
         say("kept: %zu, found: %zu", g_ask(COUNT, 0, 5), g_ask(COUNT, 1, 7));
         OK(g_do(CLOSE, 1, 0));
         OK(cuMemFree(q));
     }
     SAY_CODE("close", g_do(CLOSE, 0, 0));
-    q = filled(MIB, 8);
+    q = filled(bytes_of_blocks(), 8);
     OK(g_open(1, handle_of(q)));
     OK(g_do(CLOSE, 1, 0));
     OK(cuMemFree(q));
@@ -715,7 +770,7 @@ static void kept(void)
 
 static void captures(void)
 {
-    CUdeviceptr p = filled(MIB, 5);
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
     CUipcMemHandle handle = handle_of(p);
 
     for (uint32_t mode = 0; mode < 3; mode++) {
@@ -754,7 +809,7 @@ static void *export_often(void *data)
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
     for (uint32_t i = 0; i < TURNS; i++) {
-        CUdeviceptr p = filled(MIB / 4, thread * 100 + i);
+        CUdeviceptr p = filled(bytes_of_blocks() / 4, thread * 100 + i);
         CUipcMemHandle handle = handle_of(p);
 
         pthread_mutex_lock(&one_word);
@@ -814,7 +869,7 @@ static void crowd(void)
     }
     (void)device_open();
     for (uint32_t i = 0; i <= THREADS; i++)
-        handles[i] = handle_of(filled(MIB, i < THREADS ? 5 + i : 50));
+        handles[i] = handle_of(filled(bytes_of_blocks(), i < THREADS ? 5 + i : 50));
     OK(write(pipes[1], handles, sizeof(handles)) != (ssize_t)sizeof(handles));
     OK(waitpid(child, &status, 0) != child);
     say("the crowd ended: %d", status);
@@ -826,6 +881,7 @@ static const struct {
     bool alone; /* opens the device itself */
 } lives[] = {
     {"pair", pair, false},
+    {"pieces", pieces, false},
     {"inside", inside, false},
     {"answers", answers, false},
     {"twice", twice, false},

@@ -14,6 +14,7 @@ LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_fre
 POOL = [v for v in EVERY if v.get('ALLOGRAFT_POLICY') != 'managed']
 TWO_DEVICES = {'SIM_DEVICES': '2'}
 OF_POOL = {'ALLOGRAFT_POLICY': 'pool'}
+SMALL = {'TEST_BYTES': '20000'}  # which are cut from slabs
 
 
 class Ipc(Case):
@@ -34,7 +35,7 @@ class Ipc(Case):
                 counted = self.counted(result)
                 pool = variant.get('ALLOGRAFT_POLICY') == 'pool'
                 with self.subTest(life=name, variant=variant):
-                    if 'ALLOGRAFT_POOL_AFTER_US' not in variant:  # some handles are the driver's
+                    if variant.get('ALLOGRAFT_POLICY') != 'auto':  # some handles are the driver's
                         self.assertEqual(counted.get('handles_given', 0) > 0, pool)
                         if name != 'refused':
                             self.assertEqual(counted.get('served', 0) > 0, pool)
@@ -42,9 +43,22 @@ class Ipc(Case):
                                    'refused_unknown', 'unreachable', 'not_imported'):
                         self.assertEqual(counted.get(reason, 0), 0, reason)
 
+    def test_pieces_of_slabs(self):
+        for name in LIVES + ('pieces',):
+            for variant, result in self.life(name, settings=SMALL, seeds=SEEDS[:1]):
+                counted = self.counted(result)
+                policy = variant.get('ALLOGRAFT_POLICY')
+                with self.subTest(life=name, variant=variant):
+                    if policy in ('pool', 'auto', 'native'):
+                        self.assertEqual(counted.get('handles_given', 0) > 0, policy != 'native')
+                        made = sum(report['slabs']['made'] for report in result.reports())
+                        self.assertEqual(made > 0, policy != 'native')
+
     def test_on_another_device(self):
         for name in ('pair', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first'):
             self.life(name, '1', settings=TWO_DEVICES, seeds=SEEDS[:2])
+        for name in ('pair', 'pieces', 'close_waits'):
+            self.life(name, '1', settings=dict(TWO_DEVICES, **SMALL), seeds=SEEDS[:1])
 
     def test_several_devices(self):
         for name in ('later_device', 'two_pools'):
@@ -141,9 +155,10 @@ class Ipc(Case):
 class WithoutUs(Case):
     def test_a_guest_without_us(self):
         # It gets the driver's error for a handle of ours, and opens native memory as ever.
-        for policy, code in (('pool', 1), ('native', 0), ('auto', 0)):
-            result = preloaded([program('preload_ipc'), 'stranger'],
-                               {'ALLOGRAFT_POLICY': policy, 'TEST_BARE_GUEST': '1'})
+        small = dict(SMALL, TEST_BARE_GUEST='1')
+        for settings, code in (({'ALLOGRAFT_POLICY': 'pool'}, 1), ({'ALLOGRAFT_POLICY': 'native'}, 0),
+                               ({'ALLOGRAFT_POLICY': 'auto'}, 0), (small, 1), (dict(small, ALLOGRAFT_SLAB='0'), 0)):
+            result = preloaded([program('preload_ipc'), 'stranger'], dict(settings, TEST_BARE_GUEST='1'))
             self.assertEqual(result.status, 0, result.out + result.err)
             self.assertIn('open: %d\n' % code, result.out)
             self.assertIn('the guest ended: 0', result.out)

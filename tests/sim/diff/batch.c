@@ -240,6 +240,7 @@ static long long bytes_left(void)
         return -1;
     add_steps(text, "\"pressure\":");
     add_steps(text, "\"guard\":");
+    add_steps(text, "\"slabs\":");
     add_steps(text, "\"replay\":"); /* and the flushes inside */
     add_steps(text, "\"staging\":");
     for (const char *at = text; (at = strstr(at, key)); at += sizeof(key) - 1)

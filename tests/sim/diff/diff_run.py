@@ -44,6 +44,9 @@ POLICIES = {
     'await': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_FREE=sync',
     'atiny': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB|'
              'ALLOGRAFT_POOL_AFTER_US=1000',
+    # Pieces of slabs go back to them at once, and are cut again.
+    'slab': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_SLAB=256KiB|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_POOL_AFTER_US=1000',
+    'noslab': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_SLAB=0',
     'pool': 'ALLOGRAFT_POLICY=pool',
     'sync': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=sync',
     'ordered': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=ordered',
@@ -75,6 +78,7 @@ POLICIES = {
     'aspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1|'
                          'ALLOGRAFT_POOL_AFTER_US=100'),
     'alimit': limited(8, 'ALLOGRAFT_OOM=error|ALLOGRAFT_POOL_AFTER_US=300|DIFF_ROOM=%d' % (8 * MIB)),
+    'slimit': limited(24, 'ALLOGRAFT_OOM=error|ALLOGRAFT_POOL_AFTER_US=300|DIFF_ROOM=%d' % (24 * MIB)),
     'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_ROOM=%d' % (8 * MIB)),
     # Cards that are full, and pools that never have room.
     'poolless': 'ALLOGRAFT_POLICY=pool|SIM_FAIL=cuMemAllocFromPoolAsync:0:2|DIFF_TWIN=1',

@@ -252,7 +252,7 @@ static void refuses_bad_values(void)
         const struct ag_option_info *info = ag_option_info(i);
         bool is_text = !strcmp(info->type, "TEXT"), is_size = !strcmp(info->type, "SIZE");
         bool is_count = !strcmp(info->type, "COUNT") || !strcmp(info->type, "FRAMES") ||
-                        i == AG_OPTION_STACKS_SAMPLE;
+                        !strncmp(info->allowed, "0..", 3) || i == AG_OPTION_STACKS_SAMPLE;
 
         if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH") ||
             !strcmp(info->type, "STREAMS"))
