@@ -48,7 +48,7 @@ graph_background_checks() {
         background check "graph/bytes-$part" same_bytes "$seen" -- "$part"
     done
     background check graph/bytes-bad-addresses same_bytes "$seen" -- bad_addresses
-    background check graph/bytes-iteration same_bytes "$seen" ALLOGRAFT_GRAPH_SEGMENT=iteration --
+    background check graph/bytes-long same_bytes "$seen" ALLOGRAFT_GRAPH_SEGMENT=4096 --
     background check graph/bytes-unguarded same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_WARMUP=1 --
     background check graph/bytes-small same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_SEGMENT=4 \
         ALLOGRAFT_GRAPH_GRAPHS=8 ALLOGRAFT_GRAPH_STAGING=1 ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB --
@@ -198,7 +198,7 @@ unmarked_costs() {
 graph_cost_checks() {
     if any_wanted graph/withhold{,-changing,-measured}; then
         ONLY="" check graph/withhold-measured loop_in_turn graph-withhold "${REPLAY[@]}" \
-            ALLOGRAFT_GRAPH_SEGMENT=iteration -- withhold
+            ALLOGRAFT_GRAPH_SEGMENT=4096 -- withhold
         check graph/withhold judge graph-withhold launch_same_1000_ns 'w <= 100'
         check graph/withhold-changing judge graph-withhold launch_changing_1000_ns 'w <= 100'
     fi

@@ -156,7 +156,6 @@ static const struct words expected_words[] = {
     {"ALLOGRAFT_GRAPH_SEGMENT",
      MEMBER(graph_segment.kind),
      {[AG_SEGMENT_GROWING] = "growing",
-      [AG_SEGMENT_ITERATION] = "iteration",
       [AG_SEGMENT_FIXED] = "4..4096"}},
 };
 
