@@ -14,8 +14,8 @@
  * - After a flush lengths grow: 4 operations, 16, 48 and so on up to the cap, so that the device
  *   starts early and always has work while the next segment is recorded. Where nodes must be
  *   updated again and again (an operation then costs the host nearly as much as the device: 0.6 and
- *   0.8 us) lengths double, and each comes twice. Where flushes come at a regular distance, no segment ends so shortly before one that only a
- *   handful of operations would be left.
+ *   0.8 us) lengths double, and each comes twice. No segment ends so shortly before a flush, which
+ *   is expected at the distance of the last two, that only a handful of operations would be left.
  * - The cap follows the pace: when operations come slowly, segments are shorter, by powers of two
  *   with hysteresis, down to 8, so that nothing is withheld for long. The first segment after a
  *   flush shrinks likewise. Before a regular flush the last segment has 2 operations: the host

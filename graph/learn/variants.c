@@ -8,7 +8,8 @@
  * for long becomes the spare.
  *
  * Of a set that is launched first behind a wait, all payloads are remembered, and which set is
- * launched first behind the next wait. That is what is foreseen where there is one graph only. */
+ * launched first behind the next wait. Where no graph has the payloads of that one, the spare is
+ * updated for it. */
 #include "graph/learn/variants.h"
 
 #include <stddef.h>

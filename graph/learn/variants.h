@@ -40,8 +40,8 @@ struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_
 void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated,
                           bool is_first);
 /* The host waits, and has launched one of them. The graph that will probably be launched first
- * behind that wait, and *ret_payloads, which it will be launched with: for ag_graph_prepare(). NULL:
- * nothing can be told. */
+ * behind that wait, and *ret_payloads, which it will be launched with: for ag_graph_prepare().
+ * NULL: nothing can be told. */
 struct ag_graph *ag_variants_foresee(struct ag_variants *variants,
                                      const unsigned char **ret_payloads);
 /* So many nodes were updated for that, and the device did nothing any more before it was done. */

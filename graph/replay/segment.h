@@ -13,7 +13,8 @@ struct ag_options;
 void ag_segment_configure(const struct ag_options *options);
 /* Is replay to be kept only where it gains (ALLOGRAFT_GRAPH_PROFIT)? */
 bool ag_segment_asks_for_profit(void);
-/* The first operation on the stream that is inspected: allocates what recording needs. False without memory. */
+/* The first operation on the stream that is inspected: allocates what recording needs. False
+ * without memory. */
 bool ag_segment_init_resources(struct ag_stream *stream);
 /* All of the segment is withheld from now on. False: it cannot be. */
 bool ag_segment_hold(struct ag_stream *stream);

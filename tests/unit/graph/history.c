@@ -235,8 +235,8 @@ static void check_growth(struct ag_history *history, const uint32_t *lengths, un
     CHECK(!ag_history_length(history));
 }
 
-/* Flushes are expected at the distance of the last two: a handful of operations before one goes with
- * what was before. */
+/* Flushes are expected at the distance of the last two: a handful of operations before one goes
+ * with what was before. */
 static void short_tails(void)
 {
     static const struct {
