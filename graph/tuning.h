@@ -132,6 +132,8 @@
 
 /* Graphs of one iteration that are updated for the next one while the host waits. */
 #define AG_FORESEEN_MOST 16u
+/* Bytes of the host's memory that payloads for that may take in all. */
+#define AG_FORESEEN_BYTES (32u << 20)
 /* Nodes between two looks whether the device is still busy. */
 #define AG_FORESEEN_PIECE 16u
 

@@ -12,6 +12,7 @@
  * updated for it. */
 #include "graph/learn/variants.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -45,6 +46,8 @@ struct ag_variants {
     uint32_t payload_bytes;  /* of one set */
 };
 
+static _Atomic uint64_t all_kept; /* bytes, by all of them */
+
 struct ag_variants *ag_variants_new(uint32_t n_ops)
 {
     struct ag_variants *variants = ag_pages_get(sizeof(*variants));
@@ -58,10 +61,17 @@ struct ag_variants *ag_variants_new(uint32_t n_ops)
     return variants;
 }
 
+static size_t kept_bytes(const struct ag_variants *variants)
+{
+    return (size_t)variants->payload_bytes * AG_VARIANTS_REMEMBERED;
+}
+
 void ag_variants_free(struct ag_variants *variants)
 {
-    if (variants && variants->payloads)
-        ag_pages_free(variants->payloads, (size_t)variants->payload_bytes * AG_VARIANTS_REMEMBERED);
+    if (variants && variants->payloads) {
+        atomic_fetch_sub_explicit(&all_kept, kept_bytes(variants), memory_order_relaxed);
+        ag_pages_free(variants->payloads, kept_bytes(variants));
+    }
     ag_pages_free(variants, sizeof(*variants));
 }
 
@@ -231,15 +241,26 @@ static unsigned char *payloads_of(const struct ag_variants *variants, uint32_t n
     return variants->payloads + (size_t)number * variants->payload_bytes;
 }
 
+/* Takes memory for sets of so many bytes, while there is enough for all. */
+static void reserve(struct ag_variants *variants, uint32_t bytes)
+{
+    uint64_t kept;
+
+    variants->payload_bytes = bytes;
+    kept = atomic_fetch_add_explicit(&all_kept, kept_bytes(variants), memory_order_relaxed);
+    if (kept + kept_bytes(variants) <= AG_FORESEEN_BYTES)
+        variants->payloads = ag_pages_get(kept_bytes(variants));
+    if (!variants->payloads)
+        atomic_fetch_sub_explicit(&all_kept, kept_bytes(variants), memory_order_relaxed);
+}
+
 static void keep(struct ag_variants *variants, uint32_t number)
 {
     uint32_t bytes;
     const unsigned char *payloads = ag_graph_payloads(variants->graph[variants->picked], &bytes);
 
-    if (!variants->payloads) {
-        variants->payloads = ag_pages_get((size_t)bytes * AG_VARIANTS_REMEMBERED);
-        variants->payload_bytes = bytes;
-    }
+    if (!variants->payloads)
+        reserve(variants, bytes);
     if (!variants->payloads || bytes != variants->payload_bytes)
         return;
     memcpy(payloads_of(variants, number), payloads, bytes);

@@ -5,6 +5,7 @@
 
 #include "graph/learn/variants.h"
 #include "graph/replay/builder.h"
+#include "graph/tuning.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
 
@@ -181,6 +182,39 @@ static void test_wrongly_foreseen(void)
     end();
 }
 
+/* Two sets in turns. Is the next one foreseen? */
+static bool two_are_foreseen(void)
+{
+    bool foreseen = false;
+
+    begin(MOST_OPS);
+    for (uint32_t i = 0; i < 8; i++) {
+        (void)launch_first(i % 2, UINT32_MAX);
+        foreseen = wait_for(true);
+    }
+    return foreseen;
+}
+
+/* What is kept for that has a bound, and what goes makes room. */
+static void test_much_to_foresee(void)
+{
+    enum { EACH = MOST_OPS * sizeof(uint64_t) * AG_VARIANTS_REMEMBERED };
+    static struct ag_variants *all[1 + AG_FORESEEN_BYTES / EACH];
+
+    for (uint32_t i = 0; i < N_OF(all); i++) {
+        CHECK(two_are_foreseen() == ((i + 1) * EACH <= AG_FORESEEN_BYTES));
+        all[i] = variants;
+    }
+    variants = all[0];
+    end();
+    CHECK(two_are_foreseen());
+    end();
+    for (uint32_t i = 1; i < N_OF(all); i++) {
+        variants = all[i];
+        end();
+    }
+}
+
 /* So many sets in turns end with a graph each, whichever operation has a payload of its own every
  * time. */
 static void test_sets_in_turns(void)
@@ -334,6 +368,7 @@ int main(void)
     test_taking_moves_the_picked();
     test_foreseen();
     test_foreseen_but_one();
+    test_much_to_foresee();
     test_not_foreseen();
     test_wrongly_foreseen();
     test_sets_in_turns();
