@@ -101,6 +101,8 @@ static void flush(struct ag_stream *stream, enum ag_flush why)
     ag_segment_join_proxy(stream);
     if (enter_context(stream, &pushed)) {
         ag_segment_end(stream, true, why);
+        if (is_wait(why))
+            ag_segment_foresee(stream);
         ag_context_restore(pushed);
     }
     if (is_wait(why))
@@ -251,11 +253,12 @@ static void back_off(struct ag_stream *stream)
 }
 
 /* The iteration that runs was not seen from its beginning, so it is not timed. */
-static void resume_sampling(struct ag_stream *stream)
+__attribute__((noinline)) static void resume_sampling(struct ag_stream *stream)
 {
     uint32_t left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
 
-    ag_backoff_end(stream->learned.backoff, stream->learned.backoff_length - left);
+    if (stream->learned.backoff) /* else it is a new stream */
+        ag_backoff_end(stream->learned.backoff, stream->learned.backoff_length - left);
     atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
     stream->segment.spoiled = false;
@@ -443,6 +446,8 @@ bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
         return ag_replay_pass(stream, AG_FLUSH_UNRECORDED);
     hold = stream->next.will_hold &&
            (stream->segment.mode == AG_SEGMENT_HOLDING || ag_segment_hold(stream));
+    if (!hold && !stream->segment.n_ops)
+        stream->learned.passing_since = ag_clock_ns();
     append(stream, op);
     if (hold) {
         /* Only the owner writes it. */

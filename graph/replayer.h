@@ -33,9 +33,10 @@
  *   iteration; at growing lengths after a flush.
  * - matcher: did this segment come before? A trie of segments. One that ended at the same node
  *   ALLOGRAFT_GRAPH_WARMUP times gets a graph.
- * - variants: which graph of the segment needs the fewest updates for these payloads, and would
- *   another graph be worth building?
- * - profit: is an iteration faster replayed or eager? Measured for each kind of iteration (kinds).
+ * - variants: which graph of the segment needs the fewest updates for these payloads, which ones
+ *   will come behind the next wait, and would another graph be worth building?
+ * - profit: is an iteration faster replayed or eager? Judged for each kind of iteration (kinds), by
+ *   what passing operations took, and by comparing only where that does not answer.
  *
  * An operation meets them in this order. While its stream is in back-off, it passes. Else history
  * may end the segment before it; replay/segment.c then submits what is withheld, counts the end in
@@ -48,13 +49,15 @@
  * How one depends on another:
  * - ends that history moves from iteration to iteration are new paths for the matcher, each with
  *   graphs of its own: this is why history prefers stable ends to even lengths;
- * - a launch that updates most nodes (variants had none that fits) makes history let segments grow
- *   more slowly, since then the host is the slower side; and a launch gives back-off credit;
+ * - launches that update most nodes (variants neither had a graph that fits nor foresaw them), in
+ *   some dozen iterations in a row, make history let segments grow more slowly, since then the host
+ *   is the slower side; and a launch gives back-off credit;
  * - in an iteration that profit wants eager nothing can be gained: back-off charges nothing for it,
  *   unless it is very long, and history does not measure the pace, which would be the driver's;
  * - of a stream in back-off history and matcher see nothing. The segment that back-off cuts off is
  *   not learnt, and the iteration in which sampling resumes is not timed;
- * - a mark of NVTX ends back-off, and is history's anchor. */
+ * - a mark of NVTX ends back-off, and is history's anchor;
+ * - a new stream begins in back-off, for a few operations, unless ALLOGRAFT_GRAPH_PROFIT is 0. */
 #ifndef AG_GRAPH_REPLAYER_H
 #define AG_GRAPH_REPLAYER_H
 

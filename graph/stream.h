@@ -101,6 +101,9 @@ struct ag_running_iteration {
     bool built;                         /* graphs were built in it */
     bool may_replay;                    /* as ag_kinds_replay() said when it began */
     uint32_t since_wait, between_waits; /* operations; between the last two waits of the host */
+    struct ag_node
+        *launched[AG_FORESEEN_MOST]; /* graphs launched since that wait, the first ones */
+    uint32_t n_launched;
 };
 
 /* What was learnt of the stream. */
@@ -110,7 +113,10 @@ struct ag_learned {
     struct ag_backoff *backoff;
     uint32_t backoff_length; /* operations, of the back-off that runs */
     uint32_t n_graphs;
-    uint64_t n_anchors; /* of the history, when it was last asked */
+    bool has_gained;        /* a graph was launched */
+    uint64_t n_anchors;     /* of the history, when it was last asked */
+    uint64_t passing_since; /* ns, when the first operation of a segment passed; or 0 */
+    uint64_t eager_op_ps;   /* of the host, for an operation that passes: the least seen; or 0 */
     struct ag_kinds kinds;
 };
 

@@ -39,8 +39,9 @@ static struct {
     _Atomic uint32_t
         generation; /* grows when one comes or goes: then what threads remember is stale */
     _Atomic bool specials_barred;
-    uint64_t n_streams;     /* created by the program */
-    struct ag_stream *free; /* retired ones, which other threads may still read */
+    _Atomic uint32_t fruitless; /* streams that were retired in a row, without any gain */
+    uint64_t n_streams;         /* created by the program */
+    struct ag_stream *free;     /* retired ones, which other threads may still read */
     struct ag_context_state shared[AG_MAX_CONTEXTS];
 } table = {.lock = AG_LOCK_INIT(AG_RANK_STREAMS)};
 
@@ -176,6 +177,18 @@ static void copy_id(struct ag_stream_id *id, const struct ag_stream_id *fresh, u
     id->is_blocking = fresh->is_blocking;
 }
 
+/* The first operations of a new stream pass uninspected: most streams get no more. Where one stream
+ * after the other gained nothing, more of them do. */
+static uint32_t unwatched(void)
+{
+    uint32_t n =
+        atomic_load_explicit(&table.fruitless, memory_order_relaxed) / AG_BACKOFF_FRUITLESS;
+
+    if (!ag_segment_asks_for_profit())
+        return 0;
+    return AG_BACKOFF_NEW << (n < AG_BACKOFF_DOUBLED_MOST ? n : AG_BACKOFF_DOUBLED_MOST);
+}
+
 /* Enters a state with `fresh`'s id. */
 static struct ag_stream *enter(const struct ag_stream *fresh)
 {
@@ -194,7 +207,8 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
         stream->iteration.may_replay = true;
         copy_id(&stream->id, &fresh->id, place);
         atomic_store_explicit(&stream->dead, false, memory_order_relaxed);
-        atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
+        atomic_store_explicit(&stream->backoff_left, unwatched(), memory_order_relaxed);
+        atomic_store_explicit(&stream->backed_off, unwatched() > 0, memory_order_relaxed);
         ag_stream_disown(stream);
         atomic_store_explicit(&table.stream[place], stream, memory_order_release);
         if (place >= atomic_load_explicit(&table.used, memory_order_relaxed))
@@ -500,6 +514,10 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone)
 {
     ag_stream_set_holding(stream, false);
     ag_stream_set_open(stream, false);
+    if (stream->learned.has_gained)
+        atomic_store_explicit(&table.fruitless, 0, memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(&table.fruitless, 1, memory_order_relaxed);
     ag_segment_release(stream, context_gone);
     if (stream->learned.history)
         ag_history_free(stream->learned.history);
@@ -537,6 +555,7 @@ void ag_stream_begin_child(void)
     table.free = NULL;
     atomic_store(&table.used, 0);
     atomic_store(&table.specials_barred, false);
+    atomic_store(&table.fruitless, 0);
     atomic_fetch_add(&table.generation, 1);
     atomic_fetch_add(&ag_stream_changes, 1);
     atomic_store(&held_legacy, 0);

@@ -20,11 +20,16 @@
 #define AG_LENGTH_HOLD_SHARE 2u
 /* Each segment is so many times as long as the one before: the device, which takes a microsecond
  * for an operation at least, must not run dry while the next segment comes together. SLOW where
- * nodes are updated (an operation then costs the host nearly as much as the device: 0.6 and 0.8 us)
- * and where the host is slow. */
+ * nodes are updated (an operation then costs the host nearly as much as the device: 0.6 and 0.8
+ * us). */
 #define AG_GROWTH_SECOND 4u
 #define AG_GROWTH_LATER  3u
 #define AG_GROWTH_SLOW   2u
+
+/* Flushes in a row before which most nodes of a graph had to be updated, or none: then lengths grow
+ * more slowly, or as before. Payloads that come in turns are foreseen before that (variants.c). */
+#define AG_UPDATES_VOTES_SOME 24u
+#define AG_UPDATES_VOTES_NONE 96u
 
 /* Operations that one rolling hash covers: as many as the usual shortest segment. */
 #define AG_ROLLING_OPS 16u
@@ -62,20 +67,17 @@
 /* Looks in a row that ask for a shorter cap, for a longer one. */
 #define AG_PACE_VOTES_SHORTER 4u
 #define AG_PACE_VOTES_LONGER  64u
-/* ns: what a launch of a graph takes; then, for an operation that is withheld, more than which it
- * was not, less than which the host is fast, and more than which it is slow. Looks in a row that
- * change the answer. */
-#define AG_PACE_LAUNCH_NS   2000u
-#define AG_PACE_WITHHELD_NS 1000u
-#define AG_PACE_FAST_NS     220u
-#define AG_PACE_SLOW_NS     280u
-#define AG_PACE_VOTES       16u
-
 /* --- which streams are sampled: learn/backoff.c; operations --- */
 
 /* Credit of a new stream, and after a back-off. */
 #define AG_BACKOFF_FIRST_CREDIT 2048
 #define AG_BACKOFF_LATER_CREDIT 512u
+/* Before the first sampling of a new stream: creating what sampling needs takes the host half as
+ * long as a launch. It doubles for each so many streams in a row that went without a gain, so many
+ * times. */
+#define AG_BACKOFF_NEW          32u
+#define AG_BACKOFF_FRUITLESS    4u
+#define AG_BACKOFF_DOUBLED_MOST 7u
 /* Credit that an operation of a segment too short for a graph costs, others cost 1; and what each
  * one launched in a graph earns: that saves several times what sampling costs. */
 #define AG_BACKOFF_SHORT_COST 4
@@ -122,11 +124,18 @@
 /* A launch that updates more than a fourth of the nodes asks for another graph; one is built when
  * updates, in all, cost what four updates of the whole graph cost. */
 #define AG_VARIANTS_WORTH_SHARE 4u
-#define AG_VARIANTS_RENT        4u
+#define AG_VARIANTS_RENT        8u
 /* Launches without being picked, after which a graph may be changed for other payloads. */
 #define AG_VARIANTS_STALE (8u * AG_VARIANTS_MOST)
 /* No further graphs where picks were wrong so many times more often than right. */
 #define AG_VARIANTS_TOLERANCE 4u
+
+/* Graphs of one iteration that are updated for the next one while the host waits. */
+#define AG_FORESEEN_MOST 16u
+/* Bytes of the host's memory that payloads for that may take in all. */
+#define AG_FORESEEN_BYTES (32u << 20)
+/* Nodes between two looks whether the device is still busy. */
+#define AG_FORESEEN_PIECE 16u
 
 /* --- is replay faster: learn/kinds.c, learn/profit.c; iterations --- */
 
@@ -143,23 +152,28 @@
 /* Operations between two waits of the host, at most, that make an iteration. */
 #define AG_WAITED_MOST 8192u
 
-/* Of each way in one comparison; replayed ones before the first comparison. */
+/* Of each way in one comparison. */
 #define AG_PROFIT_SAMPLES 9u
-#define AG_PROFIT_FIRST   8u
+/* The last ones of the way that is kept, which are looked at between comparisons. */
+#define AG_PROFIT_WATCHED 8u
 /* The ways take turns of so many, the first of which does not count: in it, what the others left
  * behind on the device is waited for. */
 #define AG_PROFIT_PHASE 4u
-/* Of each way, that may be clear enough to end a comparison; before anything was replayed. */
-#define AG_PROFIT_CLEAR  3u
-#define AG_PROFIT_BEFORE 2u
+/* Of each way, that may be clear enough to end a comparison, or to spare it. */
+#define AG_PROFIT_CLEAR 3u
+/* So many tenths of the other's time make an answer plain. */
+#define AG_PROFIT_PLAIN_TENTHS 13u
+/* Slower by a hundredth is slower. */
+#define AG_PROFIT_SLOWER_SHARE 100u
+/* The share of all the time that the slower way may take on purpose. */
+#define AG_PROFIT_COST_SHARE 200u
 /* Until the next comparison: it doubles while the answer stays. */
 #define AG_PROFIT_FIRST_INTERVAL 64u
 #define AG_PROFIT_LAST_INTERVAL  65536u
-/* After which a comparison is given up. */
+/* That could not be compared, after which a comparison is given up. */
 #define AG_PROFIT_GIVE_UP (16u * AG_PROFIT_SAMPLES)
-/* Faster by a fourth is clear; slower by a hundredth is slower. */
-#define AG_PROFIT_CLEAR_SHARE  4u
-#define AG_PROFIT_SLOWER_SHARE 100u
+/* Of a segment whose operations passed, for its time to be evidence of what they take. */
+#define AG_PROFIT_EVIDENCE_OPS 4u
 
 /* --- graphs: replay/segment.c, replay/builder.c --- */
 

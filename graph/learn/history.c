@@ -45,11 +45,12 @@ struct ag_history {
     bool at_known_place;        /* the segment began at an anchor or at a flush */
     bool is_first;              /* the segment that runs is the first after a flush */
     bool updating, again;       /* segments grow more slowly; again: as long as the one before */
+    bool had_updates;           /* since the last flush */
+    uint32_t updating_votes;    /* flushes in a row that speak against `updating` */
     uint64_t flushed_at;
-    uint64_t unflushed;              /* operations without a flush, after which anchors count */
-    uint64_t flushed_after[2];       /* rolling hashes, of the last flushes */
-    uint64_t between, usual_between; /* operations between the last two flushes; when that came
-                                        twice in a row, else 0 */
+    uint64_t unflushed;        /* operations without a flush, after which anchors count */
+    uint64_t flushed_after[2]; /* rolling hashes, of the last flushes */
+    uint64_t between;          /* operations between the last two flushes; 0: there were none */
     struct anchor anchor, candidate;
     uint64_t probation;
     const struct anchor *acting;
@@ -57,18 +58,10 @@ struct ag_history {
 
     unsigned shift;                       /* cap: the limit's, shifted right by this */
     unsigned votes_shorter, votes_longer; /* for another shift */
-    bool host_is_slow;                    /* at withheld operations */
-    unsigned host_votes;                  /* for that to change */
     uint64_t last_ns, last_ns_at;
-    uint32_t n_ended; /* segments since then */
 };
 
 /* --- where iterations begin --- */
-
-static bool one_an_iteration(const struct ag_history *history)
-{
-    return history->limits.cap == UINT32_MAX;
-}
 
 static void begin_anchor(const struct ag_history *history, struct anchor *anchor, uint64_t hash)
 {
@@ -199,10 +192,6 @@ static bool ends_at(struct ag_history *history, enum event event)
     uint64_t usual = history->acting->usual;
     bool is_short = history->length < history->limits.shortest;
 
-    if (event == EV_MISSING && one_an_iteration(history))
-        return false;
-    if (event == EV_REGULAR && one_an_iteration(history))
-        return !is_short;
     if (event == EV_REGULAR && usual <= history->cap)
         return history->length + usual > history->target;
     return !is_short || !history->at_known_place;
@@ -225,11 +214,11 @@ static bool comes_slowly(const struct ag_history *history)
 /* Is a flush expected so soon that what is left would not be worth a graph? */
 static bool is_flushed_soon(const struct ag_history *history)
 {
-    uint64_t at = history->flushed_at + history->usual_between;
-    bool is_early = history->is_first && !history->updating && !history->host_is_slow;
+    uint64_t at = history->flushed_at + history->between;
+    bool is_early = history->is_first && !history->updating;
     uint32_t least = is_early ? AG_TAIL_FIRST : AG_TAIL_LEAST;
 
-    return history->usual_between && history->position <= at && at - history->position < least &&
+    return history->between && history->position <= at && at - history->position < least &&
            !comes_slowly(history);
 }
 
@@ -245,38 +234,15 @@ static bool ends_by_length(const struct ag_history *history)
 
 /* --- the pace --- */
 
-static uint32_t full_cap(const struct ag_history *history)
-{
-    return one_an_iteration(history) ? AG_HISTORY_WINDOW : history->limits.cap;
-}
-
 static void set_shift(struct ag_history *history, unsigned shift)
 {
     bool grown = history->target >= history->cap;
 
     history->shift = shift;
     history->votes_shorter = history->votes_longer = 0;
-    history->cap = full_cap(history) >> shift;
+    history->cap = history->limits.cap >> shift;
     if (grown || history->target > history->cap)
         history->target = history->cap;
-}
-
-/* Is the host, with what the program does between operations, slower than the device? */
-static void judge_host(struct ag_history *history, uint64_t ns, uint64_t n)
-{
-    uint64_t launching = (uint64_t)history->n_ended * AG_PACE_LAUNCH_NS,
-             each = ns > launching ? (ns - launching) / n : 0;
-
-    if (each > AG_PACE_WITHHELD_NS)
-        return;
-    if (history->host_is_slow ? each < AG_PACE_FAST_NS : each > AG_PACE_SLOW_NS)
-        history->host_votes++;
-    else
-        history->host_votes = 0;
-    if (history->host_votes < AG_PACE_VOTES)
-        return;
-    history->host_is_slow = !history->host_is_slow;
-    history->host_votes = 0;
 }
 
 /* The time that the driver takes for operations that pass is not the program's pace. */
@@ -284,10 +250,9 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 {
     uint64_t n = history->position - history->last_ns_at, each;
 
-    if (!history->limits.hold_ns || one_an_iteration(history))
+    if (!history->limits.hold_ns)
         return;
     if (history->last_ns && now_ns > history->last_ns && n) {
-        judge_host(history, now_ns - history->last_ns, n);
         each = (now_ns - history->last_ns) / n;
         each = each > AG_PACE_EAGER_NS ? each - AG_PACE_EAGER_NS : 0;
         history->votes_shorter =
@@ -297,7 +262,6 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
     }
     history->last_ns = now_ns;
     history->last_ns_at = history->position;
-    history->n_ended = 0;
     if (history->votes_shorter >= AG_PACE_VOTES_SHORTER && history->cap / 2 >= AG_PACE_LEAST_CAP)
         set_shift(history, history->shift + 1);
     else if (history->votes_longer >= AG_PACE_VOTES_LONGER && history->shift)
@@ -313,20 +277,20 @@ static uint32_t first_length(const struct ag_history *history)
 {
     uint32_t first = history->limits.first;
 
-    if (first >= history->cap || one_an_iteration(history))
+    if (first >= history->cap)
         return history->cap;
     if (comes_slowly(history)) {
         first >>= history->shift;
         return first ? first : 1;
     }
-    return history->host_is_slow && 2 * first < history->cap ? 2 * first : first;
+    return first;
 }
 
 static void leave_short_tail(struct ag_history *history)
 {
-    uint64_t at = history->flushed_at + history->usual_between + history->length, left;
+    uint64_t at = history->flushed_at + history->between + history->length, left;
 
-    if (!history->usual_between || !comes_slowly(history) || at <= history->position)
+    if (!history->between || !comes_slowly(history) || at <= history->position)
         return;
     left = at - history->position; /* of this segment on, until the flush */
     if (left <= AG_TAIL_SLOW)
@@ -337,9 +301,9 @@ static void leave_short_tail(struct ag_history *history)
 
 static void grow(struct ag_history *history)
 {
-    uint32_t times = history->updating || history->host_is_slow ? AG_GROWTH_SLOW
-                     : history->is_first                        ? AG_GROWTH_SECOND
-                                                                : AG_GROWTH_LATER;
+    uint32_t times = history->updating   ? AG_GROWTH_SLOW
+                     : history->is_first ? AG_GROWTH_SECOND
+                                         : AG_GROWTH_LATER;
 
     history->again = history->updating && !history->is_first && !history->again;
     if (!history->again)
@@ -363,6 +327,20 @@ static bool note_place_of_flush(struct ag_history *history)
     return known;
 }
 
+/* Other lengths ask for other graphs, so it changes only when it seems to stay. */
+static void judge_updates(struct ag_history *history)
+{
+    uint32_t needed = history->updating ? AG_UPDATES_VOTES_NONE : AG_UPDATES_VOTES_SOME;
+
+    history->updating_votes =
+        history->had_updates == history->updating ? 0 : history->updating_votes + 1;
+    history->had_updates = false;
+    if (history->updating_votes < needed)
+        return;
+    history->updating = !history->updating;
+    history->updating_votes = 0;
+}
+
 static void flushed(struct ag_history *history)
 {
     uint64_t between = history->position - history->flushed_at;
@@ -375,7 +353,7 @@ static void flushed(struct ag_history *history)
                                  ? 2 * between
                                  : AG_ANCHOR_UNFLUSHED;
     if (between) {
-        history->usual_between = between == history->between ? between : 0;
+        judge_updates(history);
         history->between = between;
     }
     history->target = first_length(history);
@@ -470,13 +448,12 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
         return;
     }
     history->length = 1;
-    history->n_ended++;
     grow(history);
 }
 
 void ag_history_updating(struct ag_history *history, bool updating)
 {
-    history->updating = updating;
+    history->had_updates |= updating;
 }
 
 uint32_t ag_history_length(const struct ag_history *history)

@@ -13,11 +13,9 @@
  *   follows an irregularity does not depend on where it fell.
  * - After a flush lengths grow: 4 operations, 16, 48 and so on up to the cap, so that the device
  *   starts early and always has work while the next segment is recorded. Where nodes must be
- *   updated (an operation then costs the host nearly as much as the device: 0.6 and 0.8 us) lengths
- *   double, and each comes twice. Where the host needs long for each operation, whether it is slow
- *   or the program works between operations, the first is twice as long and the others double.
- *   Where flushes come at a regular distance, no segment ends so shortly before one that only a
- *   handful of operations would be left.
+ *   updated again and again (an operation then costs the host nearly as much as the device: 0.6 and
+ *   0.8 us) lengths double, and each comes twice. No segment ends so shortly before a flush, which
+ *   is expected at the distance of the last two, that only a handful of operations would be left.
  * - The cap follows the pace: when operations come slowly, segments are shorter, by powers of two
  *   with hysteresis, down to 8, so that nothing is withheld for long. The first segment after a
  *   flush shrinks likewise. Before a regular flush the last segment has 2 operations: the host
@@ -34,8 +32,7 @@
 struct ag_history_limits {
     uint32_t shortest; /* of a segment, unless a flush or an irregularity ends it */
     uint32_t first;    /* of the first segment after a flush */
-    uint32_t cap;      /* longest; fewer than `shortest` left of an iteration are added to it.
-                          UINT32_MAX: one segment an iteration, `first` has no meaning */
+    uint32_t cap;      /* longest; fewer than `shortest` left of an iteration are added to it */
     uint64_t hold_ns;  /* a segment should come together within that; 0: the pace is not measured */
     bool marked;       /* anchors only where a mark says so */
     bool flush_only;   /* no anchors at all: iterations lie between flushes */

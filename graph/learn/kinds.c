@@ -102,10 +102,8 @@ const struct ag_profit *ag_kinds_note(struct ag_kinds *kinds,
     kind->credit += kind->credit < AG_KINDS_MOST_CREDIT;
     kind->ns += sample->ns;
     ns = count(kind, sample) ? sample->ns : 0;
-    if (sample->was_to_replay && !sample->replayed)
-        ag_profit_before(&kind->profit, ns);
-    else
-        compared = ag_profit_note(&kind->profit, sample->replayed, ns);
+    if (sample->replayed || !sample->was_to_replay)
+        compared = ag_profit_note(&kind->profit, sample->replayed, ns, sample->least_eager);
     expect(kinds, place);
     return compared && took_most(kinds, kind) ? &kind->profit : NULL;
 }

@@ -32,10 +32,11 @@ struct ag_kinds {
 /* An iteration that ended. */
 struct ag_iteration_sample {
     uint64_t path;
-    uint64_t ns;        /* 0: not known */
-    bool replayed;      /* some of it went out as graphs */
-    bool was_to_replay; /* it would have been, had anything been known */
-    bool built;         /* graphs were built in it */
+    uint64_t ns;          /* 0: not known */
+    uint64_t least_eager; /* ns that it takes at least without graphs; 0: not known */
+    bool replayed;        /* some of it went out as graphs */
+    bool was_to_replay;   /* it would have been, had anything been known */
+    bool built;           /* graphs were built in it */
 };
 
 /* Should the next iteration be replayed? */

@@ -7,19 +7,11 @@
 #include "graph/learn/profit.h"
 
 #include <stddef.h>
+#include <string.h>
 
 bool ag_profit_replays(const struct ag_profit *profit)
 {
     return profit->comparing ? profit->wants_replayed : !profit->prefers_eager;
-}
-
-void ag_profit_before(struct ag_profit *profit, uint64_t ns)
-{
-    if (profit->comparing || profit->interval || profit->iterations || !ns)
-        return;
-    if (!profit->n_before || ns < profit->before)
-        profit->before = ns;
-    profit->n_before++;
 }
 
 /* The one that `rank` of the `n` are smaller than. */
@@ -37,15 +29,15 @@ static uint64_t ranked(const uint64_t *samples, uint32_t n, uint32_t rank)
     return sorted[rank];
 }
 
-static bool is_clearly_less(uint64_t ns, uint64_t than)
+static bool is_plainly_less(uint64_t ns, uint64_t than)
 {
-    return ns + ns / AG_PROFIT_CLEAR_SHARE < than;
+    return ns / 10 * AG_PROFIT_PLAIN_TENTHS < than;
 }
 
 /* Each of them, than each of the others. */
-static bool are_clearly_less(const uint64_t *samples, uint32_t n, const uint64_t *than, uint32_t m)
+static bool are_plainly_less(const uint64_t *samples, uint32_t n, const uint64_t *than, uint32_t m)
 {
-    return is_clearly_less(ranked(samples, n, n - 1), ranked(than, m, 0));
+    return is_plainly_less(ranked(samples, n, n - 1), ranked(than, m, 0));
 }
 
 /* Is there no doubt any more that replay is faster? */
@@ -54,7 +46,7 @@ static bool is_clear(const struct ag_profit *profit)
     uint32_t n = profit->n_eager, m = profit->n_replayed;
 
     return n >= AG_PROFIT_CLEAR && m >= AG_PROFIT_CLEAR &&
-           are_clearly_less(profit->replayed, m, profit->eager, n);
+           are_plainly_less(profit->replayed, m, profit->eager, n);
 }
 
 /* By more than what iterations of one way differ from each other. */
@@ -66,13 +58,44 @@ static bool is_slower(const struct ag_profit *profit)
     return replayed > eager + eager / AG_PROFIT_SLOWER_SHARE && replayed > profit->median_eager;
 }
 
+/* --- what comparing may cost --- */
+
+/* Of the way that is not kept, beyond one that is: ns. */
+static uint64_t expected_loss(const struct ag_profit *profit, uint64_t least_eager)
+{
+    uint64_t eager = profit->median_eager > least_eager ? profit->median_eager : least_eager;
+    uint64_t other = profit->prefers_eager ? profit->median_replayed : eager;
+
+    if (profit->comparing && profit->n_eager && !profit->prefers_eager)
+        other = ranked(profit->eager, profit->n_eager, 0);
+    return other > profit->usual ? other - profit->usual : 0;
+}
+
+static bool is_affordable(const struct ag_profit *profit, uint64_t least_eager)
+{
+    return profit->spent + AG_PROFIT_PHASE * expected_loss(profit, least_eager) <=
+           profit->total / AG_PROFIT_COST_SHARE;
+}
+
+/* An iteration went the way that is not kept. One that takes very long did so by chance. */
+static void spend(struct ag_profit *profit, uint64_t ns)
+{
+    uint64_t usual = profit->usual, most = 2 * expected_loss(profit, 0) + usual / 2;
+
+    if (ns > usual)
+        profit->spent += ns - usual < most ? ns - usual : most;
+    else
+        profit->spent -= usual - ns < profit->spent ? usual - ns : profit->spent;
+}
+
+/* --- a comparison --- */
+
 static void begin(struct ag_profit *profit)
 {
     profit->comparing = true;
-    profit->n_eager = profit->n_replayed = 0;
+    profit->n_eager = profit->n_replayed = profit->n_missed = 0;
     profit->wants_replayed = profit->prefers_eager; /* the other way first */
     profit->in_phase = 0;
-    profit->next_check = profit->iterations + AG_PROFIT_GIVE_UP;
 }
 
 static void finish(struct ag_profit *profit, bool prefers_eager)
@@ -80,6 +103,7 @@ static void finish(struct ag_profit *profit, bool prefers_eager)
     bool is_first = !profit->interval, same = prefers_eager == profit->prefers_eager;
 
     profit->comparing = profit->is_doubted = false;
+    profit->n_replayed = profit->n_eager = 0;
     if (is_first || !same)
         profit->interval = AG_PROFIT_FIRST_INTERVAL;
     else if (profit->interval < AG_PROFIT_LAST_INTERVAL)
@@ -96,17 +120,20 @@ static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
 
     if (profit->in_phase++ && *n < AG_PROFIT_SAMPLES)
         samples[(*n)++] = ns;
-    if (profit->in_phase == AG_PROFIT_PHASE) {
-        profit->wants_replayed = !profit->wants_replayed;
-        profit->in_phase = 0;
-    }
+    if (replayed == profit->prefers_eager)
+        spend(profit, ns);
+    if (profit->in_phase < AG_PROFIT_PHASE ||
+        (replayed != profit->prefers_eager && !is_affordable(profit, 0)))
+        return;
+    profit->wants_replayed = !profit->wants_replayed;
+    profit->in_phase = 0;
 }
 
 /* A comparison says that replay is slower: must another one confirm it? */
 static bool is_doubtful(const struct ag_profit *profit)
 {
     return !profit->prefers_eager && !profit->is_doubted &&
-           !are_clearly_less(profit->eager, profit->n_eager, profit->replayed, profit->n_replayed);
+           !are_plainly_less(profit->eager, profit->n_eager, profit->replayed, profit->n_replayed);
 }
 
 static bool is_complete(const struct ag_profit *profit)
@@ -114,54 +141,81 @@ static bool is_complete(const struct ag_profit *profit)
     return profit->n_eager == AG_PROFIT_SAMPLES && profit->n_replayed == AG_PROFIT_SAMPLES;
 }
 
-/* One of the replayed iterations before the first comparison. True: that comparison is not needed.
- */
-static bool spare_first(struct ag_profit *profit, uint64_t ns)
+static bool compare(struct ag_profit *profit, bool replayed, uint64_t ns)
 {
-    uint32_t left = AG_PROFIT_FIRST - (uint32_t)profit->iterations;
+    bool slower;
 
-    if (left >= AG_PROFIT_CLEAR || !ns)
+    if (ns && replayed == profit->wants_replayed)
+        take(profit, replayed, ns);
+    else if (++profit->n_missed >= AG_PROFIT_GIVE_UP)
+        finish(profit, profit->prefers_eager);
+    if (!profit->comparing || (!is_complete(profit) && !is_clear(profit)))
         return false;
-    profit->replayed[profit->n_replayed++] = ns;
-    if (left || profit->n_before < AG_PROFIT_BEFORE ||
-        !is_clearly_less(ranked(profit->replayed, AG_PROFIT_CLEAR, AG_PROFIT_CLEAR - 1),
-                         profit->before))
-        return false;
-    profit->median_eager = profit->before;
+    profit->median_eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 2);
     profit->median_replayed = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
-    finish(profit, false);
+    slower = is_slower(profit);
+    if (slower && is_doubtful(profit)) {
+        profit->is_doubted = true;
+        begin(profit);
+        return false;
+    }
+    profit->is_plain = is_clear(profit);
+    finish(profit, slower);
     return true;
 }
 
-bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns)
-{
-    bool is_first = !profit->interval, slower;
+/* --- between comparisons --- */
 
-    if (!profit->comparing) {
-        profit->iterations += !is_first || (replayed && ns);
-        if (is_first && replayed && spare_first(profit, ns))
-            return true;
-        if (profit->iterations >= (is_first ? AG_PROFIT_FIRST : profit->next_check))
-            begin(profit);
-        return false;
-    }
+/* Notes an iteration of the way that is kept: the last ones are looked at. */
+static void watch(struct ag_profit *profit, uint64_t ns)
+{
+    if (profit->n_replayed == AG_PROFIT_WATCHED)
+        memmove(profit->replayed, profit->replayed + 1,
+                --profit->n_replayed * sizeof(profit->replayed[0]));
+    profit->replayed[profit->n_replayed++] = ns;
+    profit->usual = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
+}
+
+/* Does what was seen of eager operations answer, without an eager iteration? */
+static bool is_plain_already(const struct ag_profit *profit, uint64_t least_eager)
+{
+    uint32_t n = profit->n_replayed;
+
+    return n >= AG_PROFIT_CLEAR && is_plainly_less(ranked(profit->replayed + n - AG_PROFIT_CLEAR,
+                                                          AG_PROFIT_CLEAR, AG_PROFIT_CLEAR - 1),
+                                                   least_eager);
+}
+
+/* Are all of the last ones slower than a plain answer said? */
+static bool is_plain_no_more(const struct ag_profit *profit)
+{
+    return profit->is_plain && !profit->prefers_eager && profit->n_replayed == AG_PROFIT_WATCHED &&
+           !is_plainly_less(ranked(profit->replayed, profit->n_replayed, 0), profit->median_eager);
+}
+
+static bool is_due(const struct ag_profit *profit)
+{
+    if (!profit->interval)
+        return profit->n_replayed == AG_PROFIT_WATCHED;
+    return profit->iterations >= profit->next_check || is_plain_no_more(profit);
+}
+
+bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns, uint64_t least_eager)
+{
     profit->iterations++;
-    if (ns && replayed == profit->wants_replayed)
-        take(profit, replayed, ns);
-    if (is_complete(profit) || is_clear(profit)) {
-        profit->median_eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 2);
-        profit->median_replayed =
-            ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
-        slower = is_slower(profit);
-        if (slower && is_doubtful(profit)) {
-            profit->is_doubted = true;
-            begin(profit);
-            return false;
-        }
-        finish(profit, slower);
+    profit->total += ns;
+    if (profit->comparing)
+        return compare(profit, replayed, ns);
+    if (ns && replayed != profit->prefers_eager)
+        watch(profit, ns);
+    if (!profit->interval && is_plain_already(profit, least_eager)) {
+        profit->median_eager = least_eager;
+        profit->median_replayed = profit->usual;
+        profit->is_plain = true;
+        finish(profit, false);
         return true;
     }
-    if (profit->iterations >= profit->next_check)
-        finish(profit, profit->prefers_eager);
+    if (is_due(profit) && is_affordable(profit, least_eager))
+        begin(profit);
     return false;
 }

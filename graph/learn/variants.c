@@ -5,9 +5,14 @@
  * is built when sets come again that no graph has, and updating nodes for them has cost enough. The
  * graph that was updated for such a set has the same payloads as the new one; so it becomes the
  * *spare*, the one that is updated next. Where no more graphs may be built, one that was not picked
- * for long becomes the spare. */
+ * for long becomes the spare.
+ *
+ * Of a set that is launched first behind a wait, all payloads are remembered, and which set is
+ * launched first behind the next wait. Where no graph has the payloads of that one, the spare is
+ * updated for it. */
 #include "graph/learn/variants.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -16,21 +21,32 @@
 #include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 
-struct fingerprint {
-    uint32_t of[AG_VARIANTS_PROBES];
+struct set {
+    uint32_t of[AG_VARIANTS_PROBES]; /* fingerprints of the probes' payloads */
+    bool is_kept;                    /* all payloads are in `payloads` */
+    uint32_t next;                   /* number of the set that came behind the next wait; or NONE */
 };
+
+#define NONE AG_VARIANTS_REMEMBERED
 
 struct ag_variants {
     struct ag_graph *graph[AG_VARIANTS_MOST];
     uint32_t picked_at[AG_VARIANTS_MOST]; /* launches before it was picked last */
+    uint32_t holds[AG_VARIANTS_MOST];     /* the set whose payloads it has; or NONE */
     uint32_t n, n_ops, n_probes;
     uint32_t launches, picked, spare; /* spare: an index, or MOST */
     uint32_t right, wrong; /* graphs picked because they seemed right: little was updated, much */
     uint32_t spent; /* nodes updated for sets that came again, since a graph was built last */
     bool seemed_right, recurs;
-    struct fingerprint remembered[AG_VARIANTS_REMEMBERED];
+    struct set remembered[AG_VARIANTS_REMEMBERED];
     uint32_t n_remembered;
+    uint32_t last, expected; /* sets: launched first behind the last wait; foreseen; or NONE */
+    uint32_t foreseen_right, foreseen_wrong;
+    unsigned char *payloads; /* of all sets, room for the same number of bytes each; may be NULL */
+    uint32_t payload_bytes;  /* of one set */
 };
+
+static _Atomic uint64_t all_kept; /* bytes, by all of them */
 
 struct ag_variants *ag_variants_new(uint32_t n_ops)
 {
@@ -41,11 +57,21 @@ struct ag_variants *ag_variants_new(uint32_t n_ops)
     variants->n_ops = n_ops;
     variants->n_probes = n_ops < AG_VARIANTS_PROBES ? n_ops : AG_VARIANTS_PROBES;
     variants->spare = AG_VARIANTS_MOST;
+    variants->last = variants->expected = NONE;
     return variants;
+}
+
+static size_t kept_bytes(const struct ag_variants *variants)
+{
+    return (size_t)variants->payload_bytes * AG_VARIANTS_REMEMBERED;
 }
 
 void ag_variants_free(struct ag_variants *variants)
 {
+    if (variants && variants->payloads) {
+        atomic_fetch_sub_explicit(&all_kept, kept_bytes(variants), memory_order_relaxed);
+        ag_pages_free(variants->payloads, kept_bytes(variants));
+    }
     ag_pages_free(variants, sizeof(*variants));
 }
 
@@ -55,6 +81,7 @@ void ag_variants_add(struct ag_variants *variants, struct ag_graph *graph)
 
     if (n)
         variants->spare = variants->picked;
+    variants->holds[n] = n ? variants->holds[variants->picked] : NONE;
     variants->graph[n] = graph;
     variants->picked_at[n] = variants->launches;
     variants->picked = n;
@@ -109,6 +136,12 @@ static uint32_t longest_unpicked(const struct ag_variants *variants)
     return oldest;
 }
 
+/* The one to be updated where no graph has a set's payloads. */
+static uint32_t spare(const struct ag_variants *variants)
+{
+    return variants->spare < AG_VARIANTS_MOST ? variants->spare : longest_unpicked(variants);
+}
+
 struct ag_graph *ag_variants_take(struct ag_variants *variants)
 {
     uint32_t oldest = longest_unpicked(variants), end = --variants->n;
@@ -117,6 +150,7 @@ struct ag_graph *ag_variants_take(struct ag_variants *variants)
     /* The last one takes its place. */
     variants->graph[oldest] = variants->graph[end];
     variants->picked_at[oldest] = variants->picked_at[end];
+    variants->holds[oldest] = variants->holds[end];
     if (variants->spare == oldest)
         variants->spare = AG_VARIANTS_MOST;
     else if (variants->spare == end)
@@ -145,7 +179,7 @@ struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_
     }
     variants->seemed_right = best_likeness > 0;
     if (variants->n > 1 && !best_likeness)
-        best = variants->spare < AG_VARIANTS_MOST ? variants->spare : longest_unpicked(variants);
+        best = spare(variants);
     variants->picked = best;
     variants->picked_at[best] = ++variants->launches;
     return variants->graph[best];
@@ -167,7 +201,8 @@ static uint32_t fingerprint(const struct ag_op *op)
     return (uint32_t)hash;
 }
 
-static bool is_remembered(const struct ag_variants *variants, const struct fingerprint *now)
+/* The number of the set, or NONE. */
+static uint32_t find_set(const struct ag_variants *variants, const struct set *now)
 {
     uint32_t needed = variants->n_probes > 2 ? variants->n_probes - 1 : variants->n_probes;
 
@@ -177,35 +212,128 @@ static bool is_remembered(const struct ag_variants *variants, const struct finge
         for (uint32_t k = 0; k < variants->n_probes; k++)
             same += variants->remembered[i].of[k] == now->of[k];
         if (same >= needed)
-            return true;
+            return i;
     }
-    return false;
+    return NONE;
 }
 
-static bool note_set(struct ag_variants *variants, const struct ag_op *ops)
+/* The number of the set that was launched; it is remembered from now on. */
+static uint32_t note_set(struct ag_variants *variants, const struct ag_op *ops, bool *ret_recurs)
 {
-    struct fingerprint now = {{0}};
+    struct set now = {.next = NONE};
+    uint32_t number;
 
     for (uint32_t i = 0; i < variants->n_probes; i++)
         now.of[i] = fingerprint(&ops[probe(variants, i)]);
-    if (is_remembered(variants, &now))
-        return true;
-    variants->remembered[variants->n_remembered++ % AG_VARIANTS_REMEMBERED] = now;
-    return false;
+    number = find_set(variants, &now);
+    *ret_recurs = number != NONE;
+    if (number == NONE) {
+        number = variants->n_remembered++ % AG_VARIANTS_REMEMBERED;
+        variants->remembered[number] = now;
+    }
+    return number;
 }
 
-void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated)
+/* --- what comes behind the next wait --- */
+
+static unsigned char *payloads_of(const struct ag_variants *variants, uint32_t number)
+{
+    return variants->payloads + (size_t)number * variants->payload_bytes;
+}
+
+/* Takes memory for sets of so many bytes, while there is enough for all. */
+static void reserve(struct ag_variants *variants, uint32_t bytes)
+{
+    uint64_t kept;
+
+    variants->payload_bytes = bytes;
+    kept = atomic_fetch_add_explicit(&all_kept, kept_bytes(variants), memory_order_relaxed);
+    if (kept + kept_bytes(variants) <= AG_FORESEEN_BYTES)
+        variants->payloads = ag_pages_get(kept_bytes(variants));
+    if (!variants->payloads)
+        atomic_fetch_sub_explicit(&all_kept, kept_bytes(variants), memory_order_relaxed);
+}
+
+static void keep(struct ag_variants *variants, uint32_t number)
+{
+    uint32_t bytes;
+    const unsigned char *payloads = ag_graph_payloads(variants->graph[variants->picked], &bytes);
+
+    if (!variants->payloads)
+        reserve(variants, bytes);
+    if (!variants->payloads || bytes != variants->payload_bytes)
+        return;
+    memcpy(payloads_of(variants, number), payloads, bytes);
+    variants->remembered[number].is_kept = true;
+}
+
+static void follow(struct ag_variants *variants, uint32_t number, uint32_t updated)
+{
+    bool was_wrong = updated * AG_VARIANTS_WORTH_SHARE >= variants->n_ops;
+
+    if (variants->expected != NONE) {
+        variants->foreseen_wrong += was_wrong;
+        variants->foreseen_right += !was_wrong;
+    }
+    if (updated || !variants->remembered[number].is_kept)
+        keep(variants, number);
+    if (variants->last != NONE)
+        variants->remembered[variants->last].next = number;
+    variants->last = number;
+    variants->expected = NONE;
+}
+
+struct ag_graph *ag_variants_foresee(struct ag_variants *variants,
+                                     const unsigned char **ret_payloads)
+{
+    uint32_t next = variants->last != NONE ? variants->remembered[variants->last].next : NONE, i;
+
+    if (next == NONE || !variants->remembered[next].is_kept ||
+        variants->foreseen_wrong > variants->foreseen_right + AG_VARIANTS_TOLERANCE)
+        return NULL;
+    variants->expected = next;
+    for (i = 0; i < variants->n; i++) {
+        if (variants->holds[i] == next)
+            return NULL;
+    }
+    i = variants->spare = spare(variants);
+    variants->holds[i] = next;
+    *ret_payloads = payloads_of(variants, next);
+    return variants->graph[i];
+}
+
+void ag_variants_waited(struct ag_variants *variants, uint32_t updated)
+{
+    variants->spent += updated;
+}
+
+void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated,
+                          bool is_first)
 {
     bool much = updated * AG_VARIANTS_WORTH_SHARE >= variants->n_ops;
-    uint32_t oldest;
+    uint32_t oldest, number = NONE;
+    bool recurs = false;
 
     if (variants->seemed_right) {
         variants->wrong += much;
         variants->right += !much;
     }
-    variants->recurs = much && note_set(variants, ops);
-    variants->spent += variants->recurs ? updated : 0;
-    if (!variants->recurs || variants->n < AG_VARIANTS_MOST)
+    if (!updated && !variants->n_remembered)
+        return;
+    if (!updated && variants->holds[variants->picked] != NONE) {
+        number = variants->holds[variants->picked];
+        recurs = true;
+    } else if (much || is_first) {
+        number = note_set(variants, ops, &recurs);
+    }
+    if (is_first && number != NONE)
+        follow(variants, number, updated);
+    if (updated)
+        variants->holds[variants->picked] = number;
+    /* A graph that is not updated is another set's already. */
+    variants->recurs = recurs && (much || variants->n == 1 || variants->picked == variants->spare);
+    variants->spent += much && recurs ? updated : 0;
+    if (!much || !recurs || variants->n < AG_VARIANTS_MOST)
         return;
     oldest = longest_unpicked(variants);
     if (variants->launches - variants->picked_at[oldest] > AG_VARIANTS_STALE)

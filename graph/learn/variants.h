@@ -3,7 +3,9 @@
  * A node whose payload changed costs 0.2 to 0.5 us of the host's time, a tenth of a launch or more.
  * Where the same operations have other addresses every time, nothing helps. But double buffers,
  * batches that are used again, and one loop body that runs over several pieces of memory bring a
- * few sets of payloads in turns: then each set gets its graph, of which nothing must be updated.
+ * few sets of payloads in turns. While the host waits for the device, it can do what the next
+ * iteration will ask for: the graph is updated for the set that came behind this one before. Where
+ * several sets come between two waits, each gets its graph, of which nothing must be updated.
  *
  * Which graph is picked decides what a launch costs, never what it does: every node is compared and
  * updated in any case. Not locked: belongs to a stream, whose owner calls. Makes no driver call. */
@@ -33,8 +35,17 @@ struct ag_graph *ag_variants_at(const struct ag_variants *variants, uint32_t i);
 
 /* The graph that needs the fewest updates for `ops`, as far as the probes tell. */
 struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_op *ops);
-/* The graph picked was launched, after `updated` of its nodes were updated. */
-void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated);
+/* The graph picked was launched, after `updated` of its nodes were updated. is_first: for the first
+ * time since the host waited. */
+void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated,
+                          bool is_first);
+/* The host waits, and has launched one of them. The graph that will probably be launched first
+ * behind that wait, and *ret_payloads, which it will be launched with: for ag_graph_prepare().
+ * NULL: nothing can be told. */
+struct ag_graph *ag_variants_foresee(struct ag_variants *variants,
+                                     const unsigned char **ret_payloads);
+/* So many nodes were updated for that, and the device did nothing any more before it was done. */
+void ag_variants_waited(struct ag_variants *variants, uint32_t updated);
 /* Is another graph worth building, of the operations launched last? */
 bool ag_variants_wants(const struct ag_variants *variants);
 

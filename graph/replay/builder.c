@@ -418,6 +418,30 @@ static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, ui
     return CUDA_SUCCESS;
 }
 
+const unsigned char *ag_graph_payloads(const struct ag_graph *graph, uint32_t *ret_bytes)
+{
+    *ret_bytes = graph->filled;
+    return graph->last;
+}
+
+bool ag_graph_prepare(struct ag_graph *graph, const unsigned char *payloads, uint32_t *at,
+                      uint32_t most, uint32_t *ret_updated)
+{
+    *ret_updated = 0;
+    for (; !graph->dead && *at < graph->n && *ret_updated < most; ++*at) {
+        const struct place place = graph->places[*at];
+        const struct ag_op op = {graph->nodes[*at].signature, place.bytes,
+                                 (unsigned char *)payloads + place.offset};
+
+        if (ag_op_kind(&op) != AG_OP_KERNEL || ag_graph_has(graph, *at, &op))
+            continue;
+        graph->dead = set_node(graph, graph->nodes[*at].handle, &op) != CUDA_SUCCESS;
+        memcpy(graph->last + place.offset, op.payload, place.bytes);
+        ++*ret_updated;
+    }
+    return !graph->dead && *at < graph->n;
+}
+
 /* A refusal is no harm: the first launch uploads, too. */
 static void upload(struct ag_graph *graph, CUstream stream)
 {

@@ -41,6 +41,15 @@ bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *
  * longer: about 1 us a node. */
 CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstream stream,
                          uint32_t *ret_updated);
+/* The payloads that it was launched with last, of *ret_bytes. */
+const unsigned char *ag_graph_payloads(const struct ag_graph *graph, uint32_t *ret_bytes);
+/* It will probably be launched with these payloads next, which ag_graph_payloads() once gave:
+ * updates what differs, for ag_graph_launch() to find nothing to do. At most `most` nodes, from
+ * *at on, which is moved behind the last one. Only kernels: of copies the driver checks addresses,
+ * whose memory may be freed by now. Launches in flight are not changed. False: it is done, or
+ * failed, and then must not be launched again. *ret_updated: nodes. */
+bool ag_graph_prepare(struct ag_graph *graph, const unsigned char *payloads, uint32_t *at,
+                      uint32_t most, uint32_t *ret_updated);
 /* Launches in flight complete. NULL is allowed. */
 void ag_graph_destroy(struct ag_graph *graph);
 /* The context is gone, its graphs with it: frees what is ours. */

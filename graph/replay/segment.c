@@ -51,9 +51,7 @@ void ag_segment_configure(const struct ag_options *options)
         .marked = options->graph_iteration.kind == AG_ITERATION_NVTX,
         .flush_only = options->graph_iteration.kind == AG_ITERATION_SYNC,
     };
-    if (options->graph_segment.kind == AG_SEGMENT_ITERATION) {
-        state.limits.cap = UINT32_MAX;
-    } else if (options->graph_segment.kind == AG_SEGMENT_FIXED) {
+    if (options->graph_segment.kind == AG_SEGMENT_FIXED) {
         state.limits.first = state.limits.cap = length;
         state.limits.shortest = length < AG_LENGTH_SHORTEST ? length : AG_LENGTH_SHORTEST;
     }
@@ -65,6 +63,11 @@ void ag_segment_configure(const struct ag_options *options)
     state.verify = options->graph_verify;
     state.profit = options->graph_profit;
     state.dump = options->graph_dump.text[0] ? options->graph_dump.text : NULL;
+}
+
+bool ag_segment_asks_for_profit(void)
+{
+    return state.profit;
 }
 
 bool ag_segment_init_resources(struct ag_stream *stream)
@@ -180,6 +183,21 @@ static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, u
                : CUDA_SUCCESS;
 }
 
+/* The first launch of the node's graphs since the host waited? True once. */
+static bool is_first_launch(struct ag_stream *stream, struct ag_node *node)
+{
+    struct ag_running_iteration *iteration = &stream->iteration;
+
+    for (uint32_t i = 0; i < iteration->n_launched; i++) {
+        if (iteration->launched[i] == node)
+            return false;
+    }
+    if (iteration->n_launched == AG_FORESEEN_MOST)
+        return false;
+    iteration->launched[iteration->n_launched++] = node;
+    return true;
+}
+
 /* Launches a graph of `node`, which stands for the first node->depth withheld operations. False:
  * nothing was submitted. */
 static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream handle)
@@ -191,11 +209,13 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
     result = launch_graph(stream, ag_variants_pick(node->graphs, stream->segment.ops), node->depth,
                           handle, &updated);
     if (result == CUDA_SUCCESS) {
-        ag_variants_launched(node->graphs, stream->segment.ops, updated);
+        ag_variants_launched(node->graphs, stream->segment.ops, updated,
+                             is_first_launch(stream, node));
         ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 1);
         ag_stats_add(AG_STAT_REPLAY_REPLAYED, node->depth);
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
         stream->iteration.n_graph_ops += node->depth;
+        stream->learned.has_gained = true;
         ag_history_updating(stream->learned.history, updated > node->depth / 2);
         ag_backoff_gained(stream->learned.backoff, node->depth);
         if (ag_trace_on())
@@ -508,6 +528,20 @@ static void learn(struct ag_stream *stream)
         build(stream);
 }
 
+/* What passing operations take the host: the least that was seen, so that neither a kernel that is
+ * loaded nor a program that does something else in between counts. */
+static void note_eager(struct ag_stream *stream)
+{
+    uint32_t n = stream->segment.n_ops;
+    uint64_t ps;
+
+    if (!stream->learned.passing_since || n < AG_PROFIT_EVIDENCE_OPS)
+        return;
+    ps = (ag_clock_ns() - stream->learned.passing_since) * 1000 / n;
+    if (!stream->learned.eager_op_ps || ps < stream->learned.eager_op_ps)
+        stream->learned.eager_op_ps = ps;
+}
+
 void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why)
 {
     enum ag_stat counter = counter_of_flush(why);
@@ -530,6 +564,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
     ag_segment_submit(stream);
     if (segment->mode == AG_SEGMENT_HOLDING)
         return; /* it could not be submitted, and stays withheld */
+    note_eager(stream);
     if (segment->n_ops && segment->node && !segment->spoiled)
         learn(stream);
     if (ag_history_length(stream->learned.history))
@@ -540,6 +575,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
     segment->n_ops = 0;
     segment->node = ag_matcher_root(stream->learned.matcher);
     segment->spoiled = false;
+    stream->learned.passing_since = 0;
     stream->next.prepared = false;
     ag_store_reset(&segment->store);
     if (!stream->proxy.pending)
@@ -548,12 +584,56 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
 
 /* --- iterations --- */
 
-static void compare(struct ag_stream *stream, uint64_t ns)
+/* Has the device done what the calling thread may ask about? */
+static bool is_idle(const struct ag_stream *stream)
 {
+    return (!stream->id.thread || stream->id.thread == ag_stream_thread()) &&
+           ag_cu.cuStreamQuery(stream->id.handle) == CUDA_SUCCESS;
+}
+
+/* What comes behind the wait is done while the device is busy. Where it is not busy for so long,
+ * another graph may be worth more. */
+static void foresee(struct ag_stream *stream, struct ag_variants *graphs, bool *was_idle)
+{
+    const unsigned char *payloads;
+    struct ag_graph *graph = ag_variants_foresee(graphs, &payloads);
+    uint32_t at = 0, updated;
+    bool goes_on = graph;
+
+    while (goes_on) {
+        goes_on = ag_graph_prepare(graph, payloads, &at, AG_FORESEEN_PIECE, &updated);
+        if (*was_idle)
+            ag_variants_waited(graphs, updated);
+        *was_idle = *was_idle || is_idle(stream);
+        ag_stats_add(AG_STAT_REPLAY_FORESEEN, updated);
+    }
+}
+
+void ag_segment_foresee(struct ag_stream *stream)
+{
+    struct ag_running_iteration *iteration = &stream->iteration;
+    uint32_t n = iteration->n_launched;
+    bool was_idle = false;
+
+    iteration->n_launched = 0;
+    if (!n || !ag_capture_guard_enter())
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        if (iteration->launched[i]->graphs)
+            foresee(stream, iteration->launched[i]->graphs, &was_idle);
+    }
+    ag_capture_guard_leave();
+}
+
+static void compare(struct ag_stream *stream, uint64_t ns, uint32_t n_ops)
+{
+    uint64_t least_eager = n_ops * stream->learned.eager_op_ps / 1000;
+
     const struct ag_profit *compared =
         ag_kinds_note(&stream->learned.kinds, &(struct ag_iteration_sample){
                                                   .path = stream->iteration.path,
                                                   .ns = ns,
+                                                  .least_eager = least_eager,
                                                   .replayed = stream->iteration.n_graph_ops > 0,
                                                   .was_to_replay = stream->iteration.may_replay,
                                                   .built = stream->iteration.built,
@@ -595,9 +675,11 @@ void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
         if (free_running)
             iteration->path = AG_UNWAITED_ITERATION;
         if (iteration->began_ns)
-            compare(stream, free_running ? (now - iteration->began_ns) * AG_UNWAITED_ITERATION /
-                                               iteration->n_ops
-                                         : now - iteration->began_ns);
+            compare(stream,
+                    free_running
+                        ? (now - iteration->began_ns) * AG_UNWAITED_ITERATION / iteration->n_ops
+                        : now - iteration->began_ns,
+                    free_running ? AG_UNWAITED_ITERATION : iteration->n_ops);
         if (!iteration->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ITERATIONS, 1);
         iteration->may_replay = ag_kinds_replay(&stream->learned.kinds);
@@ -643,6 +725,7 @@ void ag_segment_forget(struct ag_stream *stream, bool context_gone)
     stream->learned.matcher = NULL;
     stream->segment.node = NULL;
     stream->next.node = NULL;
+    stream->iteration.n_launched = 0;
     stream->next.prepared = false;
     stream->learned.n_graphs = 0;
     memset(&stream->learned.kinds, 0, sizeof(stream->learned.kinds));

@@ -11,7 +11,10 @@ struct ag_stream;
 struct ag_options;
 
 void ag_segment_configure(const struct ag_options *options);
-/* The first operation on the stream: allocates what recording needs. False without memory. */
+/* Is replay to be kept only where it gains (ALLOGRAFT_GRAPH_PROFIT)? */
+bool ag_segment_asks_for_profit(void);
+/* The first operation on the stream that is inspected: allocates what recording needs. False
+ * without memory. */
 bool ag_segment_init_resources(struct ag_stream *stream);
 /* All of the segment is withheld from now on. False: it cannot be. */
 bool ag_segment_hold(struct ag_stream *stream);
@@ -25,6 +28,8 @@ void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why);
 /* An iteration ends here: the host waits, or (free_running) the next one begins and nobody waits.
  */
 void ag_segment_end_iteration(struct ag_stream *stream, bool free_running);
+/* The host waits: what the next iteration will probably ask for is done now. */
+void ag_segment_foresee(struct ag_stream *stream);
 /* Makes a per-thread stream wait for the work that other threads submitted to its proxy. */
 void ag_segment_join_proxy(struct ag_stream *stream);
 /* Drops all graphs and all that was learnt. context_gone: without driver calls. */

@@ -193,7 +193,7 @@ int ag_iteration_parse(const char *text, struct ag_iteration *ret)
 
 int ag_segment_parse(const char *text, struct ag_segment_length *ret)
 {
-    int lone = ag_text_choice(text, "growing|iteration");
+    int lone = ag_text_choice(text, "growing");
     uint64_t n = 0;
 
     if (lone < 0 &&

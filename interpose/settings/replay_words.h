@@ -43,7 +43,7 @@ struct ag_iteration {
     char domain[AG_GLOB_MAX]; /* a glob; "" means the default domain, "*" any */
 };
 
-enum ag_segment_kind { AG_SEGMENT_GROWING, AG_SEGMENT_ITERATION, AG_SEGMENT_FIXED };
+enum ag_segment_kind { AG_SEGMENT_GROWING, AG_SEGMENT_FIXED };
 
 #define AG_SEGMENT_SHORTEST 4u
 #define AG_SEGMENT_LONGEST  4096u
@@ -61,7 +61,7 @@ int ag_stream_words_parse(const char *text, size_t first_column, struct ag_strea
                           char *why, size_t why_size);
 /* "auto", "sync", "nvtx:NAME" or "nvtx:NAME@DOMAIN" (the last @ counts); without a domain any. */
 int ag_iteration_parse(const char *text, struct ag_iteration *ret);
-/* "growing", "iteration", or a number of operations. */
+/* "growing", or a number of operations. */
 int ag_segment_parse(const char *text, struct ag_segment_length *ret);
 
 /* A whole number without sign, of decimal digits only; false when it is none or does not fit. */

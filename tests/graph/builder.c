@@ -266,13 +266,62 @@ static void test_dump(void)
     ag_graph_destroy(graph);
 }
 
+/* Prepared for payloads that it had before, in pieces, while it runs: the launch in flight is not
+ * changed, and the next one is right, whether its payloads were foreseen or not. */
+static void test_prepared(uint32_t n)
+{
+    static struct state before, after;
+    static unsigned char kept[MAX_OPS * AG_MAX_PAYLOAD];
+    struct script script, next;
+    struct ag_graph *graph;
+    uint32_t bytes, updated, n_kernels = 0;
+
+    script_random(&script, n, &seed);
+    script_make(&script, made, ops);
+    OK(script_build(ops, n, &graph));
+    for (uint32_t i = 0; i < n; i++)
+        n_kernels += ag_op_kind(&ops[i]) == AG_OP_KERNEL;
+    for (unsigned iteration = 0; iteration < 12; iteration++) {
+        const unsigned char *payloads = ag_graph_payloads(graph, &bytes);
+        uint32_t at = 0, prepared = 0, piece;
+        bool foreseen = iteration % 3;
+
+        memcpy(kept, payloads, bytes);
+        next = script;
+        script_vary(&next, 4, &seed);
+        script_make(&next, other_made, other_ops);
+        world_scramble(&seed);
+        world_read(&before);
+        script_submit(other_ops, n);
+        script_submit(foreseen ? ops : other_ops, n);
+        world_read(&after);
+        world_write(&before);
+        OK(ag_graph_launch(graph, other_ops, world.stream, &updated));
+        for (bool goes_on = true; goes_on; prepared += piece) {
+            goes_on = ag_graph_prepare(graph, kept, &at, 3, &piece);
+            CHECK(piece <= 3 && at <= n);
+        }
+        CHECK(prepared <= n_kernels && prepared <= n_different(ops, other_ops, n));
+        OK(ag_graph_launch(graph, foreseen ? ops : other_ops, world.stream, &updated));
+        expect_same(&after, "a launch that was prepared");
+        CHECK(updated == (foreseen ? n_different(ops, other_ops, n) - prepared : prepared));
+        if (!foreseen) {
+            script = next;
+            script_make(&script, made, ops);
+        }
+    }
+    ag_graph_destroy(graph);
+}
+
 static void test_all_on(CUstream stream)
 {
     world.stream = stream;
     for (uint32_t n = 1; n <= MAX_OPS; n = n * 3 / 2 + 1)
         test_updates(n);
-    for (uint32_t n = 1; n <= 40; n = n * 3 + 1)
+    for (uint32_t n = 1; n <= 40; n = n * 3 + 1) {
         test_flight(n);
+        test_prepared(n);
+    }
     test_destroyed_in_flight();
 }
 

@@ -246,7 +246,7 @@ class Units(CommandTest):
 
     def test_words_that_are_nearly_right(self):
         for name, value, meant in (("POLICY", "manged", "managed"), ("FREE", "synch", "sync"), ("PREFER", "hots", "host"),
-                                   ("GRAPH_SEGMENT", "iterations", "iteration"), ("LOG", "wran", "warn")):
+                                   ("GRAPH_SEGMENT", "grow", "growing"), ("LOG", "wran", "warn")):
             self.assert_refused(allograft("options", "--check", env=clean_environment(**{"ALLOGRAFT_" + name: value})),
                                 f"ALLOGRAFT_{name}={value} is not allowed", f"did you mean {meant}?")
         result = allograft("options", "--check", env=clean_environment(ALLOGRAFT_FROBNICATE="1"))

@@ -48,7 +48,7 @@ graph_background_checks() {
         background check "graph/bytes-$part" same_bytes "$seen" -- "$part"
     done
     background check graph/bytes-bad-addresses same_bytes "$seen" -- bad_addresses
-    background check graph/bytes-iteration same_bytes "$seen" ALLOGRAFT_GRAPH_SEGMENT=iteration --
+    background check graph/bytes-long same_bytes "$seen" ALLOGRAFT_GRAPH_SEGMENT=4096 --
     background check graph/bytes-unguarded same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_WARMUP=1 --
     background check graph/bytes-small same_bytes "$seen" ALLOGRAFT_GRAPH_PROFIT=0 ALLOGRAFT_GRAPH_SEGMENT=4 \
         ALLOGRAFT_GRAPH_GRAPHS=8 ALLOGRAFT_GRAPH_STAGING=1 ALLOGRAFT_GRAPH_STAGING_SLOT=4KiB --
@@ -144,6 +144,40 @@ graph_loop_checks() {
     check graph/loops-by-hand judge graph-loops hand_1000_us 'w <= 1.02 * n'
 }
 
+# beside_unguarded BOUND: the most that any replayed loop takes longer with the guard than without it.
+beside_unguarded() {
+    awk -v bound="$1" '$1 !~ /^learn_replayed_/ { next }
+        FNR == NR { off[$1] = $3; next }
+        { times = $3 / off[$1]; n++; if (times > most) { most = times; where = $1 } }
+        END { if (!n) { print "not measured"; exit 1 }
+            printf "%.3f times without the guard at most, %s\n", most, where; exit !(most <= bound) }' \
+        "$OUT/graph-unguarded" "$OUT/graph-learn"
+}
+
+# Short loops, learning included: beside a graph captured by hand, and beside no guard.
+graph_learn_checks() {
+    local sets iterations n bound
+    any_wanted graph/learn-{measured,unguarded,guard} graph/learn-{1,13}-{1000x40,200x50,20x200} \
+        graph/learn-1-{1000x400,200x2000,20x5000} graph/first-graph || return 0
+    ONLY="" check graph/learn-measured loop_in_turn graph-learn "${REPLAY[@]}" -- learn
+    ONLY="" check graph/learn-unguarded loop_in_turn graph-unguarded "${REPLAY[@]}" ALLOGRAFT_GRAPH_PROFIT=0 -- learn
+    while read -r sets n iterations bound; do
+        check "graph/learn-$sets-${n}x$iterations" judge graph-learn \
+            "learn_to_hand_${sets}x${iterations}_${n}_times" "w <= $bound"
+    done <<<'1 1000 40 1.05
+1 200 50 1.08
+1 20 200 1.12
+1 1000 400 1.02
+1 200 2000 1.04
+1 20 5000 1.10
+13 1000 40 1.30
+13 200 50 1.35
+13 20 200 1.5'
+    check graph/learn-guard beside_unguarded 1.01
+    # What the first graph of a process costs, for the programs that are too short for it.
+    check graph/first-graph loop_in_turn graph-first "${REPLAY[@]}" -- first
+}
+
 graph_many_checks() {
     any_wanted graph/many-{measured,same,counting,long,long-legacy} || return 0
     ONLY="" check graph/many-measured loop_in_turn graph-many "${REPLAY[@]}" -- many
@@ -198,7 +232,7 @@ unmarked_costs() {
 graph_cost_checks() {
     if any_wanted graph/withhold{,-changing,-measured}; then
         ONLY="" check graph/withhold-measured loop_in_turn graph-withhold "${REPLAY[@]}" \
-            ALLOGRAFT_GRAPH_SEGMENT=iteration -- withhold
+            ALLOGRAFT_GRAPH_SEGMENT=4096 -- withhold
         check graph/withhold judge graph-withhold launch_same_1000_ns 'w <= 100'
         check graph/withhold-changing judge graph-withhold launch_changing_1000_ns 'w <= 100'
     fi
@@ -306,6 +340,7 @@ graph_checks() {
     check graph/events same_bytes 'replay.operations > 0' -- events
     check graph/polling seen_by_polling
     graph_loop_checks
+    graph_learn_checks
     graph_many_checks
     graph_stream_checks
     graph_cost_checks

@@ -2,6 +2,9 @@
  * How long loops of launches take, as `name value` lines; lines that begin with `word` are what the
  * loops computed.
  * - loops N...: N dependent tiny kernels an iteration, and captured by hand as a graph
+ * - learn: short loops of these, learning included: past the library, by hand, and replayed, on new
+ *   streams in turns; some with 13 sets of parameters
+ * - first: the first graph of a process, and the second
  * - many: one kernel 100,000 times, of under 2 us, and of 20 us
  * - fork: fork and join over four streams
  * - copies: pageable host memory copied each iteration and overwritten right after the call, and
@@ -164,6 +167,107 @@ static void loops(int n)
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
     OK(cudaStreamDestroy(by_hand));
+}
+
+/* ---- learning included ---- */
+
+struct learnt {
+    int n, iterations, sets; /* sets: of parameters, in turns; 1: always the same */
+};
+
+/* us an iteration, after the first five, of a loop on a stream of its own. */
+template <class F> static double learning_us(const struct learnt &loop, F run)
+{
+    cudaStream_t fresh;
+    double start = 0;
+    OK(cudaStreamCreateWithFlags(&fresh, cudaStreamNonBlocking));
+    for (int i = 0; i < 5 + loop.iterations; i++) {
+        if (i == 5)
+            start = now_s();
+        run(fresh, i);
+        OK(cudaStreamSynchronize(fresh));
+    }
+    double us = 1e6 * (now_s() - start) / loop.iterations;
+    OK(cudaStreamDestroy(fresh));
+    return us;
+}
+
+static void launch_set(decltype(&cuLaunchKernel) launch, CUstream s, const struct learnt &loop,
+                       int i)
+{
+    static CUfunction function = function_of((const void *)chain);
+    unsigned a = i % loop.sets, b = 3 * a;
+    void *params[] = {&words, &a, &b};
+    for (int k = 0; k < loop.n; k++)
+        OK(launch(function, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+}
+
+/* Of the first set only. */
+static cudaGraphExec_t captured(const struct learnt &loop)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    launch_set(cuLaunchKernel, stream, loop, 0);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    return exec;
+}
+
+static void learn_one(const struct learnt &loop, decltype(&cuLaunchKernel) own)
+{
+    std::vector<double> native, hand, replayed, ratios;
+    cudaGraphExec_t exec = captured(loop);
+    char name[64];
+    for (int turn = 0; turn < 3; turn++) {
+        native.push_back(learning_us(
+            loop, [&](cudaStream_t s, int i) { launch_set(own, (CUstream)s, loop, i); }));
+        hand.push_back(
+            learning_us(loop, [&](cudaStream_t s, int) { OK(cudaGraphLaunch(exec, s)); }));
+        replayed.push_back(learning_us(loop, [&](cudaStream_t s, int i) {
+            launch_set(cuLaunchKernel, (CUstream)s, loop, i);
+        }));
+        ratios.push_back(replayed.back() / hand.back());
+    }
+    OK(cudaGraphExecDestroy(exec));
+    const std::pair<const char *, double> rows[] = {
+        {"native", median(native)}, {"hand", median(hand)}, {"replayed", median(replayed)}};
+    for (auto row : rows) {
+        snprintf(name, sizeof name, "learn_%s_%dx%d", row.first, loop.sets, loop.iterations);
+        figure(name, loop.n, "us", row.second);
+    }
+    snprintf(name, sizeof name, "learn_to_hand_%dx%d", loop.sets, loop.iterations);
+    figure(name, loop.n, "times", median(ratios));
+    snprintf(name, sizeof name, "learn_%dx%d", loop.sets, loop.iterations);
+    say_word(name, loop.n);
+}
+
+static void learn(void)
+{
+    static const struct learnt loops[] = {{1000, 40, 1},   {200, 50, 1},    {20, 200, 1},
+                                          {1000, 400, 1},  {200, 2000, 1},  {20, 5000, 1},
+                                          {1000, 40, 13},  {200, 50, 13},   {20, 200, 13},
+                                          {1000, 400, 13}, {200, 2000, 13}, {20, 5000, 13}};
+    auto own = (decltype(&cuLaunchKernel))own_function("libcuda.so.1", "cuLaunchKernel");
+    OK(!own);
+    for (const struct learnt &loop : loops)
+        learn_one(loop, own);
+}
+
+/* What the driver takes for a graph of one kernel, from its capture to the end of its launch. */
+static void first_graph(void)
+{
+    const struct learnt loop = {20, 1, 1};
+    for (int i = 0; i < 3; i++) {
+        double start = now_s();
+        cudaGraphExec_t exec = captured(loop);
+        OK(cudaGraphLaunch(exec, stream));
+        OK(cudaStreamSynchronize(stream));
+        figure(i ? "later_graph" : "first_graph", i, "us", 1e6 * (now_s() - start));
+        OK(cudaGraphExecDestroy(exec));
+    }
+    say_word("first_graph", 3);
 }
 
 /* ---- one kernel, again and again ---- */
@@ -499,6 +603,10 @@ int main(int argc, char **argv)
     if (mode == "loops")
         for (int i = 2; i < argc; i++)
             loops(atoi(argv[i]));
+    else if (mode == "learn")
+        learn();
+    else if (mode == "first")
+        first_graph();
     else if (mode == "many")
         many();
     else if (mode == "fork")

@@ -12,7 +12,7 @@ PLAIN = {'ALLOGRAFT_GRAPH': 'all'}
 SETTINGS = [HELD, EAGER, PLAIN,
             dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='10'),
             dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='4', ALLOGRAFT_POLICY='native'),
-            dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='iteration'),
+            dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='4096'),
             dict(HELD, ALLOGRAFT_GRAPH_GRAPHS='2')]
 
 MIB = 1024  # KiB

@@ -11,7 +11,7 @@ EAGER = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRA
 HELD = dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='60000000')  # longer than anything here waits
 PLAIN = {'ALLOGRAFT_GRAPH': 'all'}
 SHORT = dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='4', ALLOGRAFT_POLICY='native')
-WHOLE = dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='iteration')
+WHOLE = dict(HELD, ALLOGRAFT_GRAPH_SEGMENT='4096')
 HURRIED = dict(EAGER, ALLOGRAFT_GRAPH_HOLD_US='10')
 FEW = dict(HELD, ALLOGRAFT_GRAPH_GRAPHS='2', ALLOGRAFT_GRAPH_STAGING='2',
            ALLOGRAFT_GRAPH_STAGING_SLOT='4KiB')
@@ -78,7 +78,7 @@ class Replay(Case):
         # Graphs that take no change are built three times, and then no more.
         calls = ('KernelNodeSetParams_v2', 'MemsetNodeSetParams', 'MemcpyNodeSetParams')
         refused = dict(HELD, SIM_FAIL=','.join(f'cuGraphExec{call}:0:1' for call in calls))
-        for name, segments in (('exactly', 6), ('legacy', 4), ('uploads', 1)):
+        for name, segments in (('exactly', 6), ('legacy', 4), ('uploads', 2)):
             for _, result in self.part(name, variants=[refused]):
                 with self.subTest(part=name):
                     failed = result.report()['replay']['graph_launches_failed']
@@ -98,8 +98,8 @@ class Replay(Case):
                 self.replayed(result)
                 self.assertGreaterEqual(replay['naps'], 2)
                 self.assertGreaterEqual(replay['passed_asleep'], 4096)
-                # Of the last iterations, after at most 4096 operations asleep.
-                self.assertGreater(replay['replayed'], 4500)
+                # Of the last iterations, after 4096 operations asleep, or, in one run of ten, twice as many.
+                self.assertGreater(replay['replayed'], 2500)
 
     def test_iterations_lie_between_waits(self):
         """The host's time for a part of an iteration says nothing of the program's."""

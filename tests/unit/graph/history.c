@@ -235,8 +235,8 @@ static void check_growth(struct ag_history *history, const uint32_t *lengths, un
     CHECK(!ag_history_length(history));
 }
 
-/* Once flushes have come at the same distance three times, a handful before one goes with what was
- * before. */
+/* Flushes are expected at the distance of the last two: a handful of operations before one goes
+ * with what was before. */
 static void short_tails(void)
 {
     static const struct {
@@ -256,8 +256,7 @@ static void short_tails(void)
         struct ag_history *history = ag_history_new(&usual);
 
         CHECK(history);
-        for (unsigned k = 0; k < 2; k++)
-            check_growth(history, rows[i].before, rows[i].n);
+        check_growth(history, rows[i].before, rows[i].n);
         for (unsigned k = 0; k < 5; k++)
             check_growth(history, rows[i].after, rows[i].n);
         if (rows[i].n <= 16 + AG_TAIL_FIRST) /* it does not come: an end, all the same */
@@ -266,20 +265,34 @@ static void short_tails(void)
     }
 }
 
-/* While nodes are updated, segments grow half as fast. */
+/* Iterations of 500 operations, nodes of which were updated or not. */
+static void check_updated(struct ag_history *history, unsigned n, bool updated, bool is_slow)
+{
+    static const uint32_t slow[] = {16, 32, 32, 64, 64, 128, 128, 0};
+    static const uint32_t fast[] = {16, 64, 160, 160, 0};
+
+    for (unsigned i = 0; i < n; i++) {
+        ag_history_updating(history, updated);
+        ag_history_updating(history, false); /* of another graph of this iteration */
+        check_growth(history, is_slow ? slow : fast, 500);
+    }
+}
+
+/* Where nodes are updated again and again, segments grow half as fast; but other lengths ask for
+ * other graphs, so that does not change with each iteration. */
 static void updated_loops(void)
 {
-    static const uint32_t slow_ones[] = {16, 32, 32, 64, 64, 128, 128, 0};
-    static const uint32_t fast_ones[] = {16, 64, 160, 160, 0};
     struct ag_history *history = ag_history_new(&usual);
 
     CHECK(history);
-    for (unsigned i = 0; i < 6; i++) {
-        ag_history_updating(history, i % 2 == 0);
-        check_growth(history, i % 2 ? fast_ones : slow_ones, 500);
-    }
-    ag_history_updating(history, true); /* and the first graph begins early */
-    for (unsigned i = 0; i < 6; i++)
+    check_updated(history, AG_UPDATES_VOTES_SOME - 1, true, false);
+    check_updated(history, 1, false, false);
+    check_updated(history, AG_UPDATES_VOTES_SOME, true, false);
+    check_updated(history, AG_UPDATES_VOTES_NONE - 1, false, true);
+    check_updated(history, 1, true, true);
+    check_updated(history, AG_UPDATES_VOTES_NONE, false, true);
+    check_updated(history, AG_UPDATES_VOTES_SOME, true, false);
+    for (unsigned i = 0; i < 6; i++) /* and the first graph begins early */
         check_growth(history, (const uint32_t[]){16, 0}, 16 + AG_TAIL_LEAST + 1);
     ag_history_free(history);
 }
@@ -377,8 +390,8 @@ static void marked_loops(void)
     ag_history_free(history);
 }
 
-/* Anchors that flush_only takes away; iterations as one segment each. */
-static void other_ways(void)
+/* Anchors that flush_only takes away. */
+static void without_anchors(void)
 {
     struct ag_history_limits limits = usual;
     struct loop loop = {.form = PLAIN, .period = 7};
@@ -390,17 +403,6 @@ static void other_ways(void)
     run(&loop, history, 0, 5000, 20000);
     CHECK(seen.n == 7 && seen.longest == 160);
     ag_history_free(history);
-    limits = usual;
-    limits.cap = UINT32_MAX;
-    for (unsigned i = 0; i < 2; i++) {
-        loop.period = i ? 3000 : 7;
-        history = ag_history_new(&limits);
-        CHECK(history);
-        run(&loop, history, 1000, 15000, 60000);
-        CHECK_SAID(seen.n == 1 && seen.longest == (i ? 3000 : 21), "%u of %u", seen.n,
-                   seen.longest);
-        ag_history_free(history);
-    }
 }
 
 /* The lengths that come out when operations take so long each. */
@@ -460,21 +462,22 @@ static void slow_pace(void)
     static const uint32_t unknown[] = {1, 4, 12, 20, 20, 20, 20, 0},
                           slow[] = {1, 4, 12, 20, 20, 20, 20, 12, 0},
                           later[] = {1, 4, 12, 20, 20, 20, 20, 12, 2, 6, 0},
-                          sooner[] = {1, 4, 12, 20, 20, 20, 0}, quick[] = {4, 16, 48, 0};
+                          sooner[] = {1, 4, 12, 20, 20, 20, 0},
+                          shorter[] = {1, 4, 12, 20, 20, 20, 11, 2, 6, 0}, quick[] = {4, 16, 48, 0};
     struct ag_history *history = paced(4, usual.cap);
 
     op_ns = 20000;
     (void)lengths_at(history, &now_ns, op_ns, 4000);
     ag_history_ended(history, true);
     check_growth(history, unknown, 111);
-    check_growth(history, unknown, 111);
     for (unsigned i = 0; i < 5; i++)
         check_growth(history, slow, 111);
     check_growth(history, sooner, 90);
-    check_growth(history, unknown, 111);
-    check_growth(history, unknown, 111);
+    check_growth(history, shorter, 111);
+    check_growth(history, slow, 111);
     check_growth(history, later, 130);
-    check_growth(history, unknown, 111);
+    (void)lengths_at(history, &now_ns, op_ns, 300);
+    ag_history_ended(history, true);
     check_growth(history, unknown, 111);
     check_growth(history, slow, 111);
     for (op_ns = 100; op_ns < 200; op_ns++)
@@ -494,41 +497,6 @@ static void slow_pace(void)
     ag_history_free(history);
 }
 
-/* Where an operation takes the host long although it is withheld, the first segments are longer,
- * and the others do not grow as fast; launching them is no part of it. */
-static void slow_host(void)
-{
-    static const uint32_t fast[] = {4, 16, 48, 0}, slow[] = {8, 16, 32, 64, 0}, whole[] = {0},
-                          in_two[] = {4, 0}, in_two_slow[] = {8, 0};
-    static const struct {
-        uint64_t ns;
-        const uint32_t *lengths;
-    } rows[] = {{100, fast}, {250, fast},  {350, slow}, {250, slow},
-                {180, fast}, {3000, fast}, {400, slow}};
-    struct ag_history *history = paced(4, usual.cap);
-
-    for (unsigned i = 0; i < N_OF(rows); i++) {
-        for (unsigned k = 0; k < 20; k++) {
-            for (unsigned n = 0; n < 170; n++) {
-                now_ns += rows[i].ns;
-                if (ag_history_advance(history, hash_of(n % 7), false, n % 8 ? 0 : now_ns)) {
-                    ag_history_ended(history, false);
-                    now_ns += 2000;
-                }
-            }
-            ag_history_ended(history, true);
-        }
-        check_growth(history, rows[i].lengths, i % 2 ? 130 : 135);
-        for (unsigned k = 0; k < 5; k++) {
-            if (rows[i].lengths == slow)
-                check_growth(history, in_two_slow, 8 + AG_TAIL_LEAST + 1);
-            else
-                check_growth(history, k < 2 ? in_two : whole, 4 + AG_TAIL_FIRST);
-        }
-    }
-    ag_history_free(history);
-}
-
 int main(void)
 {
     static const uint32_t caps[] = {64, 160};
@@ -543,9 +511,8 @@ int main(void)
     updated_loops();
     flushes_anywhere();
     marked_loops();
-    other_ways();
+    without_anchors();
     pace();
     slow_pace();
-    slow_host();
     return 0;
 }

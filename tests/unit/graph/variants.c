@@ -5,6 +5,7 @@
 
 #include "graph/learn/variants.h"
 #include "graph/replay/builder.h"
+#include "graph/tuning.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
 
@@ -23,6 +24,12 @@ static struct ag_variants *variants;
 bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *op)
 {
     return graph->payload[i] == *(const uint64_t *)(const void *)op->payload;
+}
+
+const unsigned char *ag_graph_payloads(const struct ag_graph *graph, uint32_t *ret_bytes)
+{
+    *ret_bytes = n_ops * sizeof(graph->payload[0]);
+    return (const unsigned char *)graph->payload;
 }
 
 static void build(void)
@@ -52,7 +59,7 @@ static void end(void)
 }
 
 /* As a stream does: returns how many nodes had to be updated. */
-static uint32_t launch(void)
+static uint32_t launch_as(bool is_first)
 {
     struct ag_graph *graph = ag_variants_pick(variants, ops);
     uint32_t updated = 0;
@@ -61,10 +68,15 @@ static uint32_t launch(void)
         updated += !ag_graph_has(graph, i, &ops[i]);
         graph->payload[i] = words[i];
     }
-    ag_variants_launched(variants, ops, updated);
+    ag_variants_launched(variants, ops, updated, is_first);
     if (ag_variants_wants(variants))
         build();
     return updated;
+}
+
+static uint32_t launch(void)
+{
+    return launch_as(false);
 }
 
 /* All payloads of set number `set`, except that of the operation `but`, which is new each time. */
@@ -75,6 +87,132 @@ static uint32_t launch_set(uint32_t set, uint32_t but)
     for (uint32_t i = 0; i < n_ops; i++)
         words[i] = i == but ? ++fresh : (uint64_t)set * MOST_OPS + i + 1;
     return launch();
+}
+
+/* The host waits. Nodes that are updated meanwhile; `hidden`: the device is busy for so long. */
+static uint32_t wait_for(bool hidden)
+{
+    const unsigned char *payloads;
+    struct ag_graph *graph = ag_variants_foresee(variants, &payloads);
+    uint32_t updated = 0;
+
+    for (uint32_t i = 0; graph && i < n_ops; i++) {
+        uint64_t word = ((const uint64_t *)(const void *)payloads)[i];
+
+        updated += graph->payload[i] != word;
+        graph->payload[i] = word;
+    }
+    if (!hidden)
+        ag_variants_waited(variants, updated);
+    return updated;
+}
+
+static uint32_t launch_first(uint32_t set, uint32_t but)
+{
+    static uint64_t fresh = 1u << 29;
+
+    for (uint32_t i = 0; i < n_ops; i++)
+        words[i] = i == but ? ++fresh : (uint64_t)set * MOST_OPS + i + 1;
+    return launch_as(true);
+}
+
+/* Sets in turns, one behind each wait, are known the second time, and one graph is enough for them
+ * while the device hides what that costs; where it does not, each gets one. */
+static void test_foreseen(void)
+{
+    for (uint32_t hidden = 0; hidden < 2; hidden++) {
+        for (uint32_t n_sets = 2; n_sets <= 31; n_sets += 11) {
+            uint32_t updated = 0;
+
+            begin(12);
+            for (uint32_t i = 0; i < 30 * n_sets; i++) {
+                uint32_t now = launch_first(i % n_sets, UINT32_MAX);
+
+                CHECK_SAID(now == 0 || i <= n_sets, "%u of %u sets, launch %u: %u", i % n_sets,
+                           n_sets, i, now);
+                updated = wait_for(hidden);
+                CHECK(ag_variants_count(variants) == 1 || !hidden);
+            }
+            CHECK(updated == (hidden ? 12 : 0));
+            CHECK(hidden || (ag_variants_count(variants) >= n_sets &&
+                             ag_variants_count(variants) <= n_sets + 1));
+            end();
+        }
+    }
+}
+
+/* One payload that is another each time does not matter. */
+static void test_foreseen_but_one(void)
+{
+    begin(12);
+    for (uint32_t i = 0; i < 100; i++) {
+        CHECK(launch_first(i % 5, 3) <= (i > 5 ? 1 : 12));
+        (void)wait_for(true);
+    }
+    end();
+}
+
+/* What is always the same asks for nothing, and neither does what never comes again. */
+static void test_not_foreseen(void)
+{
+    begin(12);
+    for (uint32_t i = 0; i < 100; i++) {
+        (void)launch_first(7, UINT32_MAX);
+        CHECK(wait_for(true) == 0);
+    }
+    for (uint32_t i = 0; i < 200; i++) {
+        (void)launch_first(100 + i, UINT32_MAX);
+        CHECK(wait_for(true) == 0);
+    }
+    end();
+}
+
+/* Sets in no order: after some mistakes nothing is foreseen. */
+static void test_wrongly_foreseen(void)
+{
+    uint64_t state = 5;
+    uint32_t late = 0;
+
+    begin(12);
+    for (uint32_t i = 0; i < 2000; i++) {
+        (void)launch_first((uint32_t)chance_below(&state, 20), UINT32_MAX);
+        late += wait_for(true) && i > 300;
+    }
+    CHECK_SAID(!late, "%u", late);
+    end();
+}
+
+/* Two sets in turns. Is the next one foreseen? */
+static bool two_are_foreseen(void)
+{
+    bool foreseen = false;
+
+    begin(MOST_OPS);
+    for (uint32_t i = 0; i < 8; i++) {
+        (void)launch_first(i % 2, UINT32_MAX);
+        foreseen = wait_for(true);
+    }
+    return foreseen;
+}
+
+/* What is kept for that has a bound, and what goes makes room. */
+static void test_much_to_foresee(void)
+{
+    enum { EACH = MOST_OPS * sizeof(uint64_t) * AG_VARIANTS_REMEMBERED };
+    static struct ag_variants *all[1 + AG_FORESEEN_BYTES / EACH];
+
+    for (uint32_t i = 0; i < N_OF(all); i++) {
+        CHECK(two_are_foreseen() == ((i + 1) * EACH <= AG_FORESEEN_BYTES));
+        all[i] = variants;
+    }
+    variants = all[0];
+    end();
+    CHECK(two_are_foreseen());
+    end();
+    for (uint32_t i = 1; i < N_OF(all); i++) {
+        variants = all[i];
+        end();
+    }
 }
 
 /* So many sets in turns end with a graph each, whichever operation has a payload of its own every
@@ -228,6 +366,11 @@ static void test_taking_moves_the_picked(void)
 int main(void)
 {
     test_taking_moves_the_picked();
+    test_foreseen();
+    test_foreseen_but_one();
+    test_much_to_foresee();
+    test_not_foreseen();
+    test_wrongly_foreseen();
     test_sets_in_turns();
     test_sets_at_random();
     test_always_new();

@@ -161,9 +161,7 @@ static const struct words expected_words[] = {
       [AG_ITERATION_NVTX] = "nvtx:NAME"}},
     {"ALLOGRAFT_GRAPH_SEGMENT",
      MEMBER(graph_segment.kind),
-     {[AG_SEGMENT_GROWING] = "growing",
-      [AG_SEGMENT_ITERATION] = "iteration",
-      [AG_SEGMENT_FIXED] = "4..4096"}},
+     {[AG_SEGMENT_GROWING] = "growing", [AG_SEGMENT_FIXED] = "4..4096"}},
 };
 
 /* Word i of `allowed` is the enumeration's value i, in small and in capital letters. */
