@@ -240,31 +240,31 @@ static void guard(struct plan *plan, size_t bytes, bool exported)
         plan->desc = (struct ag_mem_desc){.source = AG_SOURCE_PAGED};
 }
 
-static struct plan make_plan(struct ag_context *context, size_t bytes, const void *caller)
+static void make_plan(struct plan *plan, struct ag_context *context, size_t bytes,
+                      const void *caller)
 {
     struct ag_request request = {.capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.has_managed = context->device->has_managed};
     struct ag_request_params params = defaults;
-    struct plan plan = {.choice.rule = -1, .room = bytes};
     bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
 
+    *plan = (struct plan){.choice.rule = -1, .room = bytes};
     if (rules)
-        plan.choice =
+        plan->choice =
             ag_inject_choose(AG_CALL_DEVICE, bytes, context->device->ordinal, exporter, caller);
-    if (plan.choice.fails)
-        return plan;
-    if (plan.choice.rule >= 0)
-        ag_rule_apply(&rules->rule[plan.choice.rule], &params);
-    request.exported = exporter && !names_placement(plan.choice.rule);
+    if (plan->choice.fails)
+        return;
+    if (plan->choice.rule >= 0)
+        ag_rule_apply(&rules->rule[plan->choice.rule], &params);
+    request.exported = exporter && !names_placement(plan->choice.rule);
     if (!request.capture_open && !request.exported)
         facts.has_pool = has_pool(context->device, params.policy);
-    plan.decision = ag_decide(&request, &facts, params.policy);
-    if (plan.decision.fallback != AG_FALLBACK_NONE)
-        count_fallback(context->device, plan.decision.fallback);
-    plan.desc = desc_of(context->device, plan.decision, &params, bytes);
+    plan->decision = ag_decide(&request, &facts, params.policy);
+    if (plan->decision.fallback != AG_FALLBACK_NONE)
+        count_fallback(context->device, plan->decision.fallback);
+    plan->desc = desc_of(context->device, plan->decision, &params, bytes);
     if (ag_guard_is_on())
-        guard(&plan, bytes, request.exported);
-    return plan;
+        guard(plan, bytes, request.exported);
 }
 
 /* --- allocation --- */
@@ -592,7 +592,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
-    plan = make_plan(context, bytes, caller);
+    make_plan(&plan, context, bytes, caller);
     result = allocate_planned(context, &plan, &block);
     if (result == NO_LEDGER)
         return allocate_unseen(ret_address, bytes, context);

@@ -8,6 +8,7 @@
 #ifndef AG_API_H
 #define AG_API_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "interpose/api/allograft.h"
@@ -114,6 +115,12 @@ struct ag_api_owned_counts {
     uint64_t allocations, frees, current_bytes, peak_bytes;
 };
 
+/* Is there any? */
+extern _Atomic size_t ag_api_n_owned;
+static inline bool ag_api_owns(void)
+{
+    return atomic_load_explicit(&ag_api_n_owned, memory_order_relaxed) != 0;
+}
 /* From now on it is counted; without memory for that, it is not. */
 void ag_api_owned_add(CUdeviceptr address, size_t bytes, int device, CUcontext context);
 /* Around a free of `address`, whoever makes it: what was taken (NULL: none of the API's) is then

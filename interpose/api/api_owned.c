@@ -22,16 +22,16 @@ struct ag_api_owned {
 /* Under ag_api_lock. */
 static struct {
     struct ag_map blocks; /* address -> struct ag_api_owned */
-    _Atomic size_t n;     /* read without the lock: mostly there are none */
     struct ag_api_owned_counts counts;
 } owned;
+_Atomic size_t ag_api_n_owned; /* written under the lock */
 
 /* `more` is new, or was taken out a moment ago. */
 static bool put(struct ag_api_owned *more)
 {
     if (!ag_map_put(&owned.blocks, more->address, more))
         return false;
-    atomic_store_explicit(&owned.n, owned.blocks.count, memory_order_relaxed);
+    atomic_store_explicit(&ag_api_n_owned, owned.blocks.count, memory_order_relaxed);
     owned.counts.current_bytes += more->bytes;
     if (owned.counts.current_bytes > owned.counts.peak_bytes)
         owned.counts.peak_bytes = owned.counts.current_bytes;
@@ -42,7 +42,7 @@ static struct ag_api_owned *take(CUdeviceptr address)
 {
     struct ag_api_owned *found = address ? ag_map_take(&owned.blocks, address) : NULL;
 
-    atomic_store_explicit(&owned.n, owned.blocks.count, memory_order_relaxed);
+    atomic_store_explicit(&ag_api_n_owned, owned.blocks.count, memory_order_relaxed);
     if (found)
         owned.counts.current_bytes -= found->bytes;
     return found;
@@ -72,7 +72,7 @@ struct ag_api_owned *ag_api_owned_take(CUdeviceptr address)
 {
     struct ag_api_owned *found;
 
-    if (!atomic_load_explicit(&owned.n, memory_order_relaxed))
+    if (!ag_api_owns())
         return NULL;
     ag_lock_take(&ag_api_lock);
     found = take(address);
@@ -134,7 +134,7 @@ void ag_api_owned_context_dying(CUcontext context)
 {
     struct ag_api_owned *block;
 
-    if (!atomic_load_explicit(&owned.n, memory_order_relaxed))
+    if (!ag_api_owns())
         return;
     do {
         ag_lock_take(&ag_api_lock);
@@ -151,5 +151,5 @@ void ag_api_owned_begin_child(void)
      */
     owned.blocks = (struct ag_map){0};
     owned.counts = (struct ag_api_owned_counts){0};
-    atomic_store(&owned.n, 0);
+    atomic_store(&ag_api_n_owned, 0);
 }

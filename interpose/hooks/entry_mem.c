@@ -31,12 +31,16 @@ AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wi
         dptr, pitch, width, height));
 }
 
-/* It may be managed memory of the control API, which counts it. */
-static CUresult free_counted(CUdeviceptr dptr, const void *caller)
+/* A free that others are told of: those who hold memory are known, or it may be managed memory of
+ * the control API, which counts it. */
+static __attribute__((noinline)) CUresult free_told(CUdeviceptr dptr, const void *caller)
 {
     struct ag_api_owned *owned = ag_api_owned_take(dptr);
-    CUresult result = ag_free(dptr, caller);
+    struct ag_held_free held;
+    CUresult result;
 
+    ag_held_free_begin(&held, dptr);
+    result = ag_held_free_end(&held, ag_free(dptr, caller));
     if (owned && result == CUDA_SUCCESS)
         ag_api_owned_freed(owned);
     else if (owned)
@@ -46,11 +50,12 @@ static CUresult free_counted(CUdeviceptr dptr, const void *caller)
 
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-    struct ag_held_free held;
+    const void *caller = __builtin_return_address(0);
 
     AG_ENTER(cuMemFree_v2, dptr);
-    ag_held_free_begin(&held, dptr);
-    return ag_entry_leave(ag_held_free_end(&held, free_counted(dptr, __builtin_return_address(0))));
+    if (AG_UNLIKELY(ag_holders_on() || ag_api_owns()))
+        return ag_entry_leave(free_told(dptr, caller));
+    return ag_entry_leave(ag_free(dptr, caller));
 }
 
 AG_ENTRY CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
