@@ -138,6 +138,15 @@ setup_gcovr() {
     logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet gcovr || GCOVR=
 }
 
+# The parser that metrics are checked with, in build-deps/python/, where CI=true; tests do without.
+setup_metrics_parser() {
+    [ "${CI:-}" = true ] && [ ! -d "$SETUP_DEPS/python/prometheus_client" ] || return 0
+    setup_venv
+    say "Installing prometheus_client from Python's package registry into build-deps/"
+    logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet --no-deps --target "$SETUP_DEPS/python" \
+        prometheus_client || say "  (not to be had here; going on without)"
+}
+
 # CLANG_FORMAT: the formatter, of the one version that .clang-format is written for; empty when it is
 # not to be had.
 setup_clang_format() {
@@ -243,6 +252,7 @@ setup_everything() {
     : >"$SETUP_LOG"
     setup_tools
     setup_optional jansson libjansson-dev # `allograft report` reads JSON with it
+    setup_optional libmicrohttpd libmicrohttpd-dev # `allograft top` serves metrics with it
     setup_meson
     setup_cuda_headers
     setup_nvcc

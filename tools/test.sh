@@ -296,6 +296,7 @@ done
 
 timings=() began=$SECONDS n_begun=0
 setup_everything
+setup_metrics_parser
 for suite in "${suites[@]}"; do
     run_suite "$suite"
 done

@@ -11,14 +11,15 @@
 
 _Thread_local unsigned ag_slot_of_thread;
 
-static _Atomic uint32_t n_used; /* slots from the first on that were ever given */
+static _Atomic uint32_t used; /* a bit for each slot that was ever given */
+static void (*_Atomic prepare)(unsigned slot);
 static _Atomic uint32_t free_own = AG_OWN_SLOTS < 32 ? (1u << AG_OWN_SLOTS) - 1 : UINT32_MAX;
 static _Atomic uint32_t next_shared;
 
 static pthread_key_t at_end;
 static _Atomic int at_end_state;
 
-_Static_assert(AG_OWN_SLOTS <= 32, "a bit for each");
+_Static_assert(AG_SLOTS <= 32, "a bit for each");
 
 /* The lowest that is free, so that few are in use; AG_SLOTS for none. What its last thread counted
  * is visible. */
@@ -41,22 +42,23 @@ static unsigned take_shared(void)
     return AG_OWN_SLOTS + next % (AG_SLOTS - AG_OWN_SLOTS);
 }
 
-static void use(unsigned slot)
+static unsigned use(unsigned slot)
 {
-    uint32_t used = atomic_load_explicit(&n_used, memory_order_seq_cst);
+    if (!ag_slots_have(ag_slots_used(), slot)) {
+        uint32_t before = atomic_fetch_or_explicit(&used, 1u << slot, memory_order_seq_cst);
+        void (*now)(unsigned) = atomic_load_explicit(&prepare, memory_order_seq_cst);
 
-    while (used <= slot &&
-           !atomic_compare_exchange_weak_explicit(&n_used, &used, slot + 1, memory_order_seq_cst,
-                                                  memory_order_relaxed))
-        ;
-    ag_slot_of_thread = slot + 1;
+        if (!ag_slots_have(before, slot) && now)
+            now(slot);
+    }
+    return slot;
 }
 
 static void end(void *slot_)
 {
     uint32_t slot = (uint32_t)(uintptr_t)slot_ - 1;
 
-    use(take_shared());
+    ag_slot_of_thread = 1 + use(take_shared());
     atomic_fetch_or_explicit(&free_own, 1u << slot, memory_order_release);
 }
 
@@ -77,13 +79,23 @@ unsigned ag_slot_assign(void)
 
     if (!own)
         slot = take_shared();
-    use(slot);
+    ag_slot_of_thread = 1 + use(slot);
     if (own)
         give_back_at_end(slot);
     return slot;
 }
 
-unsigned ag_slots_used(void)
+unsigned ag_slot_of_nobody(void)
 {
-    return atomic_load_explicit(&n_used, memory_order_seq_cst);
+    return use(AG_SLOTS - 1);
+}
+
+uint32_t ag_slots_used(void)
+{
+    return atomic_load_explicit(&used, memory_order_seq_cst);
+}
+
+void ag_slots_prepare_with(void (*with)(unsigned slot))
+{
+    atomic_store_explicit(&prepare, with, memory_order_seq_cst);
 }

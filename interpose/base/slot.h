@@ -3,6 +3,8 @@
 #define AG_BASE_SLOT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #define AG_SLOTS 32u
 /* So many threads at a time have slots of their own, where a counter needs no locked instruction (a
@@ -14,8 +16,18 @@
 extern _Thread_local unsigned ag_slot_of_thread;
 
 unsigned ag_slot_assign(void);
-/* Slots from the first on that were ever given: nobody has counted anything in the others. */
-unsigned ag_slots_used(void);
+/* The last of the shared slots, for what a thread counts that shall have no slot. */
+unsigned ag_slot_of_nobody(void);
+/* A bit for each slot that was ever given: nobody has counted anything in the others. */
+uint32_t ag_slots_used(void);
+static inline bool ag_slots_have(uint32_t slots, unsigned slot)
+{
+    return slots >> slot & 1;
+}
+
+/* `with` is called when a slot is given for the first time, before its thread counts there; one
+ * that shares the slot may come first. It keeps errno. */
+void ag_slots_prepare_with(void (*with)(unsigned slot));
 
 /* The calling thread's slot, 0 .. AG_SLOTS-1. Slots below AG_OWN_SLOTS have one thread only. */
 static inline unsigned ag_slot(void)

@@ -36,10 +36,10 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
     {                                                                      \
         __typeof__(&symbol) way = ag_cu.symbol;                            \
                                                                            \
-        if (AG_UNLIKELY(!ag_entry_passes() || !way))                       \
-            way = replayed_##symbol;                                       \
-        else if (AG_UNLIKELY(!(may_jump)))                                 \
+        if (AG_UNLIKELY(!(may_jump)))                                      \
             way = instead;                                                 \
+        if (AG_UNLIKELY(!ag_entry_passes() || !ag_cu.symbol))              \
+            way = replayed_##symbol;                                       \
         return way(__VA_ARGS__);                                           \
     }
 

@@ -2,9 +2,11 @@
  *
  * Delicate, because a program must not notice. The rules of this file:
  * - no descriptor stays open, malloc is not called, and callers keep errno;
- * - all pages of the file exist before it is mapped, since a full file system would otherwise be a
- *   SIGBUS in a counter; the file takes no more than a small part of the space that is free there,
- *   which NCCL and others need, too;
+ * - a page of the file exists before anybody counts there, since a full file system would otherwise
+ *   be a SIGBUS in a counter; the file takes no more than a small part of the space that is free
+ *   there, which NCCL and others need, too;
+ * - on tmpfs the pages of a slot are made as a thread gets it: those of all slots, of which most
+ *   processes use one, would make a start 0.7 ms slower. Nobody reads a slot that is not used;
  * - the limit on file sizes is looked at first, since the kernel answers with a signal when it is
  *   exceeded;
  * - /dev/shm belongs to everybody: no link is followed, the folder must be the user's and closed to
@@ -23,6 +25,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,22 +35,28 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/slot.h"
 #include "interpose/report/stats.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
+#endif
 
 #define KEPT      32u   /* files in a folder, beside those of running processes */
 #define MAX_FILES 1024u /* in a folder, of whatever process */
 #define AT_ONCE   64u   /* removed by one process */
 #define SHARE     32u   /* of what is free in the file system, one part */
-#define CHUNK     4096u /* bytes of the counters that are looked at at once: a small page */
 #define SUFFIX    ".counters"
 #define UNLOCKED  "-unlocked"
 
 static char file_path[PATH_MAX + AG_RECORD_NAME_MAX]; /* of this process's file, "" for none */
-static bool is_shared;                                /* ag_stats lies in a file */
+static _Atomic bool is_shared;                        /* ag_stats lies in a file */
+static _Atomic bool in_pieces;                        /* its pages are made slot by slot */
 
 /* --- names --- */
 
@@ -266,12 +277,10 @@ static bool has_space(int folder)
     return (uint64_t)fs.f_bavail * fs.f_frsize / SHARE > sizeof(ag_stats);
 }
 
-/* The head first, so that whoever reads the file meanwhile sees whose it is. Then room for the
- * rest, so that no page can turn out to be missing on a full disk. */
+/* The head first, so that whoever reads the file meanwhile sees whose it is. */
 static bool fill(int fd)
 {
     size_t done = 0;
-    int error = EINTR;
 
     while (done < sizeof(ag_stats.head)) {
         ssize_t written = write(fd, (const char *)&ag_stats + done, sizeof(ag_stats.head) - done);
@@ -282,9 +291,30 @@ static bool fill(int fd)
             return false;
         done += (size_t)written;
     }
-    while (error == EINTR)
+    return !ftruncate(fd, sizeof(ag_stats));
+}
+
+static bool is_tmpfs(int fd)
+{
+    struct statfs fs;
+
+    return !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC;
+}
+
+static bool make_all_pages(int fd)
+{
+    int error;
+
+    do
         error = posix_fallocate(fd, 0, sizeof(ag_stats));
+    while (error == EINTR);
     return !error;
+}
+
+/* False where there is no space, or the kernel is older than 5.14. */
+static bool make_pages(void *first, size_t bytes)
+{
+    return !madvise(first, bytes, MADV_POPULATE_WRITE);
 }
 
 /* Plain memory, all zero, in the place of whatever ag_stats lies in. */
@@ -294,16 +324,54 @@ static bool replace_by_memory(void)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == &ag_stats;
 }
 
-/* Most of ag_stats was never touched when the file is made; writing its zeros to the file's pages
- * would make the start of a process 0.7 ms slower. */
-static void copy_what_is_not_zero(char *to)
+/* All that comes before the slots, and `slots`. */
+static bool make_pages_of(struct ag_stats *stats, uint32_t slots)
 {
-    const char *from = (const char *)&ag_stats;
+    bool made = make_pages(stats, offsetof(struct ag_stats, slots));
 
-    for (size_t at = 0; at < sizeof(ag_stats); at += CHUNK) {
-        if (from[at] || memcmp(from + at, from + at + 1, CHUNK - 1) != 0)
-            memcpy(to + at, from + at, CHUNK);
+    for (unsigned i = 0; i < AG_SLOTS && made; i++) {
+        if (ag_slots_have(slots, i))
+            made = make_pages(&stats->slots[i], sizeof(stats->slots[i]));
     }
+    return made;
+}
+
+static void copy_of(struct ag_stats *to, uint32_t slots)
+{
+    memcpy(to, &ag_stats, offsetof(struct ag_stats, slots));
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        if (ag_slots_have(slots, i))
+            memcpy(&to->slots[i], &ag_stats.slots[i], sizeof(to->slots[i]));
+    }
+}
+
+/* A slot is given for the first time. Where no page can be made, what is counted there is not in
+ * the file. */
+static void make_pages_of_slot(unsigned slot)
+{
+    struct ag_stats_slot *own = &ag_stats.slots[slot];
+    int saved_errno = errno;
+
+    if (atomic_load(&is_shared) && atomic_load(&in_pieces) && !make_pages(own, sizeof(*own)))
+        (void)mmap(own, sizeof(*own), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = saved_errno;
+}
+
+/* Puts `mapped` in the place of ag_stats. */
+static bool move_over(struct ag_stats *mapped, uint32_t slots)
+{
+    if (mremap(mapped, sizeof(ag_stats), sizeof(ag_stats), MREMAP_MAYMOVE | MREMAP_FIXED,
+               (void *)&ag_stats) != &ag_stats) {
+        if (replace_by_memory()) /* the kernel may have left a hole there */
+            memcpy(&ag_stats, mapped, sizeof(ag_stats));
+        return false;
+    }
+    atomic_store(&is_shared, true);
+    /* Slots that threads were given meanwhile, who may have found that nothing was shared. */
+    if (atomic_load(&in_pieces))
+        (void)make_pages_of(&ag_stats, ag_slots_used() & ~slots);
+    return true;
 }
 
 /* Mapped elsewhere first: what can fail fails there. Other threads may count meanwhile; what they
@@ -311,17 +379,19 @@ static void copy_what_is_not_zero(char *to)
 static bool map_over(int fd)
 {
     void *mapped = mmap(NULL, sizeof(ag_stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    uint32_t slots = ag_slots_used();
+    bool moved = false;
 
     if (mapped == MAP_FAILED)
         return false;
-    copy_what_is_not_zero(mapped);
-    if (mremap(mapped, sizeof(ag_stats), sizeof(ag_stats), MREMAP_MAYMOVE | MREMAP_FIXED,
-               (void *)&ag_stats) == &ag_stats)
-        return true;
-    if (replace_by_memory()) /* the kernel may have left a hole there */
-        memcpy(&ag_stats, mapped, sizeof(ag_stats));
-    munmap(mapped, sizeof(ag_stats));
-    return false;
+    atomic_store(&in_pieces, is_tmpfs(fd) && make_pages_of(mapped, slots));
+    if (atomic_load(&in_pieces) || make_all_pages(fd)) {
+        copy_of(mapped, slots);
+        moved = move_over(mapped, slots);
+    }
+    if (!moved)
+        munmap(mapped, sizeof(ag_stats));
+    return moved;
 }
 
 /* Makes the file and locks it; its descriptor, or -1. Where there are no locks, its name says so.
@@ -357,7 +427,6 @@ static void begin_in(int folder, const char *folder_path)
     if (fd < 0)
         return;
     mapped = fill(fd) && map_over(fd);
-    is_shared = is_shared || mapped;
     length = snprintf(file_path, sizeof(file_path), "%s/%s", folder_path, name);
     if (!mapped || length >= PATH_MAX) {
         (void)unlinkat(folder, name, 0);
@@ -373,6 +442,7 @@ void ag_record_begin(const char *setting)
 
     if (!ag_record_folder(setting, path, sizeof(path)))
         return;
+    ag_slots_prepare_with(make_pages_of_slot);
     folder = ag_record_open_folder(setting, true);
     if (folder < 0)
         return;
@@ -386,10 +456,10 @@ bool ag_record_begin_child(void)
 {
     *file_path = '\0';
     if (replace_by_memory())
-        is_shared = false;
-    else if (!is_shared)
+        atomic_store(&is_shared, false);
+    else if (!atomic_load(&is_shared))
         ag_stats_reset();
-    return !is_shared;
+    return !atomic_load(&is_shared);
 }
 
 /* Room first, as for the counters. The lock of the file is held by their own mapping. */

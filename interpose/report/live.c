@@ -41,38 +41,42 @@ static void allow(unsigned slot, unsigned row, enum ag_placement place, uint64_t
                           memory_order_seq_cst);
 }
 
-/* The balances of all slots, and their sum. The allowances are withdrawn. Returns how many. */
-static unsigned add_up(unsigned row, enum ag_placement place, uint64_t balances[AG_SLOTS],
-                       uint64_t *ret_sum)
+/* The balances of `slots`, whose allowances are withdrawn, and their sum. */
+static uint64_t add_up(unsigned row, enum ag_placement place, uint32_t slots,
+                       uint64_t balances[AG_SLOTS])
 {
-    unsigned n = 0;
+    uint64_t sum = 0;
 
-    while (n < ag_slots_used()) { /* a slot that is new has no allowance */
-        balances[n] = allocated_of(counts_of(n, row, place));
-        n++;
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        if (ag_slots_have(slots, i))
+            balances[i] = allocated_of(counts_of(i, row, place));
     }
-    *ret_sum = 0;
-    for (unsigned i = 0; i < n; i++) {
-        balances[i] -= freed_of(counts_of(i, row, place));
-        *ret_sum += balances[i];
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        if (ag_slots_have(slots, i))
+            sum += balances[i] -= freed_of(counts_of(i, row, place));
     }
-    return n;
+    return sum;
 }
 
-/* Sets the peak right, and allows each slot what it has. With the lock. */
+/* Sets the peak right, and allows each slot what it has. With the lock. A slot that is given
+ * meanwhile has no allowance: its thread comes here next. */
 static void recount(unsigned row, enum ag_placement place)
 {
     _Atomic uint64_t *peak = &ag_stats.peak_bytes[row][place];
     uint64_t balances[AG_SLOTS], sum;
-    unsigned n = ag_slots_used();
+    uint32_t slots = ag_slots_used();
 
-    for (unsigned i = 0; i < n; i++)
-        allow(i, row, place, 0);
-    n = add_up(row, place, balances, &sum);
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        if (ag_slots_have(slots, i))
+            allow(i, row, place, 0);
+    }
+    sum = add_up(row, place, slots, balances);
     if ((int64_t)sum > (int64_t)atomic_load_explicit(peak, memory_order_relaxed))
         atomic_store_explicit(peak, sum, memory_order_relaxed);
-    for (unsigned i = 0; i < n; i++)
-        allow(i, row, place, balances[i] + AG_LIVE_BIAS);
+    for (unsigned i = 0; i < AG_SLOTS; i++) {
+        if (ag_slots_have(slots, i))
+            allow(i, row, place, balances[i] + AG_LIVE_BIAS);
+    }
     live.granted[row][place] = sum;
 }
 

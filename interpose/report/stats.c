@@ -108,11 +108,14 @@ uint64_t ag_stats_sum(size_t offset)
 
 uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset)
 {
+    uint32_t slots = stats == &ag_stats ? ag_slots_used() : UINT32_MAX;
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < AG_SLOTS; i++) {
         const char *slot = (const char *)&stats->slots[i];
 
+        if (!ag_slots_have(slots, i))
+            continue; /* its pages may not be there yet */
         sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(slot + offset),
                                     memory_order_relaxed);
     }

@@ -42,6 +42,12 @@ extern const char *const ag_placement_names[AG_N_PLACEMENTS]; /* in JSON, tables
 #define AG_STATS_DEVICES 16u /* devices of a higher ordinal share the last row */
 #define AG_SIZE_CLASSES  36u /* class c counts sizes in (2^(c+8), 2^(c+9)]; the first all below */
 
+#ifdef __x86_64__
+#define AG_STATS_PAGE 4096u
+#else
+#define AG_STATS_PAGE 65536u /* the largest that kernels for aarch64 have */
+#endif
+
 struct ag_place_stats {
     _Atomic uint64_t allocs, frees, failed, alloc_bytes, freed_bytes, alloc_ticks, free_ticks;
     _Atomic uint64_t sizes[AG_SIZE_CLASSES];
@@ -81,8 +87,9 @@ struct ag_mark_stats {
     _Atomic uint64_t bytes;                    /* allocated when it was last passed */
 };
 
+/* Of whole pages, which are there once the slot is used: see counters_file.c. */
 struct ag_stats_slot {
-    _Alignas(64) _Atomic uint64_t counters[AG_N_STATS];
+    _Alignas(AG_STATS_PAGE) _Atomic uint64_t counters[AG_N_STATS];
     _Atomic uint64_t hits[AG_N_HOOKS];
     struct ag_place_stats places[AG_STATS_DEVICES][AG_N_PLACEMENTS];
     struct ag_rule_stats rules[AG_MAX_RULES + 1]; /* the last: allocations that no rule met */
@@ -93,13 +100,8 @@ struct ag_level {
     _Alignas(64) _Atomic uint64_t current, peak;
 };
 
-#define AG_STATS_LAYOUT 3u
+#define AG_STATS_LAYOUT 4u
 #define AG_STATS_MAGIC  "AGSTATS"
-#ifdef __x86_64__
-#define AG_STATS_PAGE 4096u
-#else
-#define AG_STATS_PAGE 65536u /* the largest that kernels for aarch64 have */
-#endif
 
 /* Was the driver the simulated one, whose times mean nothing? */
 enum ag_simulated {
@@ -148,7 +150,6 @@ struct ag_stats {
     _Atomic uint32_t n_devices;
     _Atomic uint32_t n_bypassing;            /* may be more than there are names */
     char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
-    struct ag_stats_slot slots[AG_SLOTS];
     struct ag_app_pool_stats app_pools[AG_APP_POOLS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
     struct ag_level pending_bytes;
@@ -157,6 +158,7 @@ struct ag_stats {
     struct ag_mark_stats marks[AG_MARKS];
     _Atomic uint64_t eager_ns, replayed_ns; /* medians of the last comparison of the profit guard */
     _Atomic bool compared_unwaited;         /* it was of operations that nobody waited for */
+    struct ag_stats_slot slots[AG_SLOTS];   /* see ag_slots_used() */
 };
 
 extern struct ag_stats ag_stats;

@@ -55,6 +55,21 @@ def copy(target, source, n, stream):
     need('cuMemcpyDtoDAsync_v2', c_uint64(target), c_uint64(source), c_size_t(n), c_void_p(stream))
 
 
+class MemsetNode(ctypes.Structure):
+    """CUDA_MEMSET_NODE_PARAMS"""
+
+    _fields_ = [('dst', c_uint64), ('pitch', c_size_t), ('value', c_uint), ('elementSize', c_uint),
+                ('width', c_size_t), ('height', c_size_t)]
+
+
+def add_fill(graph, address, value, words):
+    """A node that fills words, after nothing."""
+    node, context = c_void_p(), c_void_p()
+    need('cuCtxGetCurrent', byref(context))
+    need('cuGraphAddMemsetNode', byref(node), c_void_p(graph), None, c_size_t(0),
+         byref(MemsetNode(address, 0, value, 4, words, 1)), context)
+
+
 def read(address, n):
     """The bytes there, when all work is done."""
     block = ctypes.create_string_buffer(n)

@@ -258,6 +258,22 @@ class Graphs(Case):
         graph.replay(self.stream)
         self.assertEqual(self.seen(), 2)
 
+    def test_a_node_that_is_added(self):
+        """What is changed in the raw graph runs once the graph is instantiated again."""
+        graph, beside = allograft.Graph(keep_graph=True), self.memory + 2048
+        device.fill(self.memory, 1, 1024, self.stream)
+        with graph.capture(stream=self.stream):
+            device.fill(self.memory, 2, 4, self.stream)
+        graph.instantiate()
+        device.add_fill(graph.raw_cuda_graph(), beside, 9, 4)
+        for instantiated, words in ((False, (2, 1)), (True, (2, 9)), (True, (2, 9))):
+            if instantiated:
+                graph.instantiate()
+            graph.replay(self.stream)
+            self.assertEqual((self.seen(), device.word(beside)), words)
+            device.fill(self.memory, 1, 1024, self.stream)
+        self.assertNotEqual(graph.raw_cuda_graph(), 0)
+
     def test_shared_stream(self):
         stream = allograft.shared_capture_stream()
         self.assertEqual(stream, allograft.shared_capture_stream(0))
@@ -470,6 +486,26 @@ class Loader(Case):
         device.synchronize()
         device.free(memory)
 
+    def test_a_nan_is_the_same(self):
+        loader = allograft.StaticBufferLoader(stream=self.stream)
+        for nan in (float('nan'), float('-nan'), float('inf') - float('inf')):
+            self.assertNotEqual(loader({'x': bytearray(4), 'scale': nan})['scale'], nan)
+        for other, text in ((1.0, "scale'. changed from nan to 1"), ('nan', "changed from nan to 'nan'")):
+            self.refused(allograft.InvalidArgument, text, loader, {'x': bytearray(4), 'scale': other})
+
+    def test_fields_without_a_value(self):
+        loader = allograft.StaticBufferLoader(stream=self.stream)
+        for kind in (Late, FrozenLate):
+            for value in (1, 2):
+                static = loader(kind(bytearray([value] * 4)), kind.__name__)
+                self.assertIsInstance(static, kind)
+                self.assertEqual(device.read(static.words.data_ptr(), 4), bytes([value] * 4))
+                self.assertFalse(hasattr(static, 'later'))
+            whole = kind(bytearray(4))
+            object.__setattr__(whole, 'later', bytearray(8))
+            self.refused(allograft.InvalidArgument, 'other parts', loader, whole, kind.__name__)
+            self.assertEqual(loader(whole, 'whole ' + kind.__name__).later.nbytes, 8)
+
     def test_from_the_device(self):
         loader = allograft.StaticBufferLoader(stream=self.stream)
         memory = device.alloc(64)
@@ -481,6 +517,26 @@ class Loader(Case):
             self.assertEqual(static[0].shape, (4, 4))
         device.synchronize()
         device.free(memory)
+
+
+@dataclasses.dataclass
+class Late:
+    words: object
+    later: object = dataclasses.field(init=False)
+    note: str = 'late'
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenLate:
+    __slots__ = ('words', 'later')
+    words: object
+    later: object
+
+    def __init__(self, words):
+        object.__setattr__(self, 'words', words)
+
+    def __getstate__(self): # as slots=True makes it
+        return [getattr(self, field.name) for field in dataclasses.fields(self)]
 
 
 class Iterations(Case):
@@ -532,6 +588,78 @@ class Iterations(Case):
         self.refused(allograft.InvalidArgument, r"training: input\[1\]\['at'\] changed", self.run_step, 2, at=32)
         self.refused(allograft.InvalidArgument, 'other parts', self.run_step, 2)
         self.run_step(3, at=0)
+        self.graph.reset()
+        self.run_step(4, at=32)
+
+    def test_nothing_is_frozen_before(self):
+        """Shapes, types, keys, values and functions may change until there is a recording, and when there is none."""
+        for fails in (False, True):
+            seen, addresses = [], set()
+
+            def step(data, scale, at=0, function=None):
+                words = data['words']
+                seen.append((words.nbytes, scale, at, function, sorted(data)))
+                addresses.add(words.data_ptr())
+                device.copy(self.out + at, words.data_ptr(), min(words.nbytes, 4), self.graph.stream)
+                if fails and device.is_capturing(self.graph.stream):
+                    raise KeyError('not in a capture')
+
+            self.graph = allograft.FullIterationGraph(step, warmup_steps=0 if fails else 40)
+            if fails:
+                self.refused(KeyError, 'not in', self.graph, {'words': bytearray(4)}, 0)
+                seen.clear()
+            for i in range(40):
+                data = {'words': array.array('HI'[i % 2], [i] * (4 + i)), **({'extra': str(i)} if i % 3 else {})}
+                self.graph(data, i / 2, at=i % 8 * 4, **({'function': lambda: i} if i % 5 else {}))
+                self.assertEqual(device.read(self.out + i % 8 * 4, 2), bytes([i, 0]))
+                self.assertEqual(seen[i][0], data['words'].itemsize * (4 + i))
+            self.assertEqual([row[1:3] for row in seen], [(i / 2, i % 8 * 4) for i in range(40)])
+            # what grows does not leave a buffer behind for each size
+            self.assertLess(len(addresses), 8)
+            self.assertEqual((self.graph.is_recorded(), self.graph.next_iteration()), (False, 40))
+            if not fails:
+                self.graph({'words': bytearray(8)}, 1)
+                self.refused(allograft.InvalidArgument, 'changed from', self.graph, {'words': bytearray(9)}, 1)
+                self.refused(allograft.InvalidArgument, 'changed from 1 to 2', self.graph, {'words': bytearray(8)}, 2)
+
+    def test_buffers_of_a_recording_stay(self):
+        """Also when another graph has the same loader and is not recorded yet."""
+        loader = allograft.StaticBufferLoader(stream=allograft.shared_capture_stream())
+        self.graph = allograft.FullIterationGraph(self.step, 0, loader=loader)
+        other = allograft.FullIterationGraph(lambda words: None, 9, loader=loader, stream=self.graph.stream)
+        other(array.array('I', [1] * 9))
+        self.run_step(2)
+        self.refused(allograft.InvalidArgument, 'changed from', other, array.array('I', [3] * 9))
+        self.run_step(4)
+        self.graph.reset()
+        other(array.array('I', [3] * 9))
+
+    def test_a_refused_load_consumes_nothing(self):
+        def forward_backward(data_iterator, num_microbatches):
+            for n, iterator in enumerate(data_iterator):
+                for i in range(num_microbatches if iterator else 0):
+                    device.copy(self.out + 8 * n + 4 * i, next(iterator)['x'].data_ptr(), 4, self.graph.stream)
+
+        def call(iterators, n=2):
+            self.graph(data_iterator=iterators, num_microbatches=n)
+            return list(device.read(self.out, 16)[::4])
+
+        self.graph = allograft.FullIterationGraph(forward_backward, 0)
+        first = iter([{'x': array.array('I', [value] * (1 + (value == 6)))} for value in range(1, 20)])
+        second = iter([{'x': array.array('I', [value])} for value in range(101, 120)])
+        self.assertEqual(call([first, second]), [1, 2, 101, 102])
+        self.assertEqual(call([first, second]), [3, 4, 103, 104])
+        for _ in range(3):
+            self.refused(allograft.InvalidArgument, r"input\['x'\] changed", call, [first, second])
+        self.refused(allograft.InvalidArgument, r"\['num_microbatches'\] changed", call, [first, second], 1)
+        self.refused(allograft.InvalidArgument, 'are None are others', call, [None, second])
+        self.graph.reset()
+        self.assertEqual(call([first, second]), [5, 6, 105, 106])
+        end = iter([{'x': array.array('I', [9])}])
+        for _ in range(2):
+            self.assertRaises(StopIteration, call, [iter([]), end])
+        self.graph.reset()
+        self.assertEqual(call([None, end], 1)[2:3], [9])
 
     def test_data_iterators(self):
         seen = []

@@ -67,6 +67,21 @@ class Graphs(Case):
         self.assertEqual((other.pool(), third.pool()), ((0, 77), (1, 0)))
         self.refused(allograft.InvalidArgument, "not one of PyTorch's", allograft.Graph().capture_begin, pool=7)
 
+    def test_natively_on_the_current_stream(self):
+        """The library captures what PyTorch's current stream gets, and never a default one."""
+        graph, memory, mine = allograft.Graph(native=True), device.alloc(64), torch.cuda.Stream('mine')
+        self.refused(allograft.InvalidArgument, 'a default stream', graph.capture_begin)
+        mine.cuda_stream = device.new_stream()
+        with torch.cuda.stream(mine):
+            graph.capture_begin()
+            self.assertTrue(device.is_capturing(mine.cuda_stream))
+            device.fill(memory, 3, 16, mine.cuda_stream)
+            graph.capture_end()
+            device.fill(memory, 1, 16, mine.cuda_stream)
+            self.assertEqual(device.word(memory), 1)
+            graph.replay()
+        self.assertEqual(device.word(memory), 3)
+
     def test_a_body_that_fails(self):
         graph = allograft.Graph()
         with self.assertRaisesRegex(KeyError, 'mine'):
@@ -109,8 +124,8 @@ class Graphs(Case):
         with plain.capture():
             pass
         self.refused(allograft.WrongState, 'keep_graph', plain.raw_cuda_graph)
-        plain.debug_dump('x.dot')
-        self.assertEqual(LOG[-1], ('dump', 'x.dot'))
+        plain.debug_dump(debug_path=os.devnull)
+        self.assertEqual(LOG[-1], ('dump', os.devnull))
         self.assertTrue(allograft.Graph(native=True).native)
 
     def test_shared(self):
@@ -145,12 +160,25 @@ class Loader(Case):
 
 
 class Iterations(Case):
+    def test_nothing_is_frozen_before(self):
+        graph = allograft.FullIterationGraph(self.step, warmup_steps=3)
+        places = []
+        for x in (Tensor([1, 2]), Tensor([3, 4]), Tensor([5, 6], fake_torch.int64), Tensor([7, 8], fake_torch.int64)):
+            self.out = Tensor([0, 0])
+            graph(x)
+            self.assertEqual(self.out.values, x.values)
+            places.append(self.given)
+        self.assertEqual([id(place) for place in places[::2]], [id(place) for place in places[1::2]])
+        self.assertIsNot(places[0], places[2])
+        self.refused(allograft.InvalidArgument, r'from torch.int64 \(2,\) to torch.float32', graph, Tensor([9, 9]))
+
     def setUp(self):
         super().setUp()
         self.calls, self.out = 0, Tensor([0])
 
     def step(self, x, forward_only=False):
         self.calls += 1
+        self.given = x
         self.out.copy_(x)
         return {'out': self.out}
 

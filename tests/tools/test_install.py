@@ -217,6 +217,10 @@ class Install(CommandTest):
             names = [n for n in wheel.namelist() if not n.endswith("/RECORD")]
             record = wheel.read([n for n in wheel.namelist() if n.endswith("/RECORD")][0]).decode().splitlines()
         self.assertEqual([line.split(",")[0] for line in record[:-1]], names)
+        package = os.path.join(paths.root, "tools", "python")
+        modules = glob.glob(os.path.join(package, "allograft", "**", "*.py"), recursive=True)
+        self.assertIn("allograft/compat/full_cuda_graph.py", names)
+        self.assertEqual({os.path.relpath(path, package) for path in modules}, {n for n in names if n.endswith(".py")})
 
     def test_wheel_is_the_same_each_time(self):
         with open(self.make_wheel().stdout.strip(), "rb") as file:
@@ -239,6 +243,9 @@ class Install(CommandTest):
         env = clean_environment(PYTHONPATH=target)
         as_module = execute(sys.executable, "-m", "allograft", "options", env=env, cwd=self.folder)
         self.assertEqual((as_module.stdout, as_module.stderr), (allograft("options").stdout, ""))
+        imported = execute(sys.executable, "-c", "import allograft.compat.full_cuda_graph as m; print(m.__file__)",
+                           env=env, cwd=self.folder)
+        self.assertTrue(imported.stdout.startswith(target), imported)
         bad = execute(installed, "run", "--policy", "none", "true", env=env)
         self.assertEqual(bad.returncode, 2)
 

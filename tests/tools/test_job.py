@@ -115,6 +115,13 @@ class One(JobTest):
                      r"operations launched in graphs +1 of +1 +100.0 %"):
             self.assertRegex(text, line)
 
+    def test_share_of_frees_that_waited_is_of_all(self):
+        counted = sorted(set(read_schema()["properties"]["frees"]["properties"])
+                         - {"fences", "drain_reasons", "barriers_paid", "pending_peak_bytes"})
+        frees = dict(SAMPLE["frees"], **{key: 10 for key in counted})
+        text = self.shown("report", self.write("a.json", sample(frees=frees)))
+        self.assertRegex(text, f"frees that made the host wait +10 of +{10 * len(counted) - 10} ")
+
     def test_passes_over_fields_of_a_later_version(self):
         path = self.write("a.json", sample(later={"a": [1.5]}, cache__later="x", version="9.9.9"))
         self.assertIn("allograft 9.9.9: p", self.shown("report", path))
@@ -532,7 +539,7 @@ class Malformed(JobTest):
 
 
 class Bare(JobTest):
-    """The command without the JSON library."""
+    """The command without the optional libraries."""
 
     def test_says_what_it_lacks(self):
         path = self.write("a.json", SAMPLE)
@@ -540,6 +547,8 @@ class Bare(JobTest):
                             "a.json is a JSON report", "built without jansson (libjansson-dev)", status=1)
         self.assert_refused(allograft("report", self.write("a", b"x"), command=paths.bare),
                             "holds no counters of Allograft", status=1)
+        self.assert_refused(allograft("top", "--prometheus", "9400", command=paths.bare),
+                            "--prometheus=9400", "built without libmicrohttpd (libmicrohttpd-dev)", status=1)
 
 
 if __name__ == "__main__":

@@ -162,11 +162,16 @@ static void add_row(struct overview_row *rows, unsigned *n, const char *label, e
     ++*n;
 }
 
+/* Whatever became of them. */
 static double frees_of(const struct process *process)
 {
-    return counted(process, AG_STAT_FREE_NULL_STREAM) +
-           counted(process, AG_STAT_FREE_CONTEXT_FENCE) + counted(process, AG_STAT_FREE_SET_ASIDE) +
-           counted(process, AG_STAT_FREE_DRAINED) + counted(process, AG_STAT_FREE_NATIVE);
+    double sum = 0;
+
+    for (unsigned id = 0; id < AG_N_STATS; id++) {
+        if (!strcmp(ag_stat_rows[id].group, "frees") && id != AG_STAT_FREE_REFUSED)
+            sum += counted(process, id);
+    }
+    return sum;
 }
 
 unsigned overview(const struct process *process, double elapsed_ns,

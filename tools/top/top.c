@@ -13,12 +13,13 @@
 
 #include "tools/base/folder.h"
 #include "tools/holders/holders.h"
+#include "tools/top/metrics.h"
 #include "tools/top/top.h"
 
 struct options {
     bool once, json, clean, has_interval;
     double interval;
-    const char *folder;
+    const char *folder, *prometheus;
     const char *holders; /* the process to show, or NULL */
 };
 
@@ -154,10 +155,33 @@ static int take_words(const struct command_line *line, struct options *options)
         options->clean |= given->option == OPTION_top_clean;
         if (given->option == OPTION_top_holders)
             options->holders = given->value;
+        if (given->option == OPTION_top_prometheus)
+            options->prometheus = given->value;
         if (given->option == OPTION_top_interval && take_interval(given->value, options))
             return STATUS_USAGE;
     }
     return STATUS_OK;
+}
+
+static int open_for_metrics(void *options, int *ret)
+{
+    return open_folder(options, ret);
+}
+
+static int export_metrics(struct options *options)
+{
+    const struct metrics metrics = {
+        .open = open_for_metrics,
+        .data = options,
+        .where = options->prometheus,
+        .interval = options->interval,
+        .once = options->once,
+    };
+
+    if (!options->json && !options->clean)
+        return metrics_export(&metrics);
+    command_complain("top: --prometheus cannot be used together with --json or --clean");
+    return STATUS_USAGE;
 }
 
 int command_top(const struct command_line *line)
@@ -169,6 +193,8 @@ int command_top(const struct command_line *line)
         return STATUS_USAGE;
     if (options.holders)
         return holders_show(options.holders);
+    if (options.prometheus)
+        return export_metrics(&options);
     if (open_folder(&options, &folder))
         return STATUS_FAILED;
     if (options.once || !screen_begin()) {

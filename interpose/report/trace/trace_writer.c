@@ -103,6 +103,7 @@ static bool write_text(const struct ag_trace_named *named)
 /* Events of the portion, and first the texts that they may refer to. */
 static bool write_portion(size_t n)
 {
+    unsigned slot = ag_slot_of_nobody(); /* those of threads are the program's */
     const struct ag_trace_named *named;
 
     while ((named = ag_trace_named(writer.n_texts))) {
@@ -112,8 +113,7 @@ static bool write_portion(size_t n)
     }
     if (!write_all(writer.portion, n * sizeof(writer.portion[0])))
         return false;
-    /* Shared by several threads: theirs are the program's. */
-    ag_stats_count(AG_SLOTS - 1, &ag_stats.slots[AG_SLOTS - 1].counters[AG_STAT_TRACE_WRITTEN], n);
+    ag_stats_count(slot, &ag_stats.slots[slot].counters[AG_STAT_TRACE_WRITTEN], n);
     return true;
 }
 

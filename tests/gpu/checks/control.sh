@@ -25,4 +25,9 @@ control_checks() {
     check control/offload control api_offload.py
     check control/ring control api_ring.py
     check control/readme control api_readme.py
+    check control/compat-scripts control compat_scripts.py
+    check control/compat-graphs control compat_graphs.py
+    check control/compat-iterations control compat_iterations.py losses
+    check control/compat-random control compat_iterations.py random
+    check control/compat-failed control compat_iterations.py failed
 }

@@ -156,7 +156,10 @@ static void codes_of_choices(CUmemoryPool destroyed)
 {
     CUmemLocation location = here, nowhere = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 99};
     CUmemoryPool pool = untouched_pool, current;
+    int supported = 0;
 
+    OK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0));
+    say("pools are supported: %d", supported);
     SAY_CODE("default to nowhere", cuDeviceGetDefaultMemPool(NULL, 0));
     say_pool("default of no device", cuDeviceGetDefaultMemPool(&pool, 99), &pool);
     SAY_CODE("current to nowhere", cuDeviceGetMemPool(NULL, 0));

@@ -1,4 +1,5 @@
-/* Lives in the way its first argument names: children, daemons, tight limits, errors that stay. */
+/* Lives in the way its first argument names, some in the folder that the second names: children,
+ * daemons, tight limits, errors that stay. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -274,6 +275,49 @@ static void in_empty_root(bool before)
     work(2);
 }
 
+static void *take_and_leave(void *context)
+{
+    CUdeviceptr p[20];
+
+    OK(cuCtxSetCurrent(context));
+    for (int i = 0; i < 20; i++)
+        OK(cuMemAlloc(&p[i], 64 * 1024));
+    for (int i = 0; i < 20; i++)
+        OK(cuMemFree(p[i]));
+    return NULL;
+}
+
+/* The folder is full from then on. */
+static void fill_up(const char *folder)
+{
+    static const char page[4096];
+    char path[4096];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/all-there-is", folder);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    while (write(fd, page, sizeof(page)) > 0)
+        ;
+    say("full: %d", errno == ENOSPC);
+    close(fd);
+}
+
+/* Threads begin, and end, where nothing more can be written. */
+static void in_full_folder(const char *folder)
+{
+    pthread_t threads[3];
+    CUcontext context;
+
+    open_and_work(1);
+    OK(cuCtxGetCurrent(&context));
+    fill_up(folder);
+    for (int i = 0; i < 3; i++)
+        OK(pthread_create(&threads[i], NULL, take_and_leave, context));
+    for (int i = 0; i < 3; i++)
+        OK(pthread_join(threads[i], NULL));
+    work(1);
+}
+
 /* --- errors that stay --- */
 
 /* A kernel writes where nothing is: from then on everything fails. */
@@ -313,18 +357,6 @@ static void broken_and_reset(void)
 }
 
 /* --- threads, plug-ins, late frees --- */
-
-static void *take_and_leave(void *context)
-{
-    CUdeviceptr p[20];
-
-    OK(cuCtxSetCurrent(context));
-    for (int i = 0; i < 20; i++)
-        OK(cuMemAlloc(&p[i], 64 * 1024));
-    for (int i = 0; i < 20; i++)
-        OK(cuMemFree(p[i]));
-    return NULL;
-}
 
 /* Threads that end leave their freed blocks to those who come. */
 static void threads_end(void)
@@ -443,7 +475,9 @@ int main(int argc, char **argv)
 
     if (lives_as_child(way) || lives_in_little_room(way))
         return 3;
-    if (!strcmp(way, "wait"))
+    if (!strcmp(way, "full_folder") && argc > 2)
+        in_full_folder(argv[2]);
+    else if (!strcmp(way, "wait"))
         wait_for_input();
     else if (!strcmp(way, "exec_fails_killed"))
         killed_after_exec_failed();

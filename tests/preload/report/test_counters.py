@@ -284,17 +284,31 @@ class Places(Case):
             self.assertEqual(len(os.listdir(folder)), 1)
             self.assertIn(', killed', report(folder).stdout)
 
-    def test_full_file_system(self):
-        """Pages that are not there when a counter wants them would be a signal."""
-        folder = tempfile.mkdtemp(dir=COUNTERS)
-        mount = ['unshare', '-m', 'sh', '-c', 'mount -t tmpfs -o size=$1 none $2 && exec $3 $4', 'sh']
+    def mounted(self, size, folder, *command):
+        """The command, in a file system of that size."""
+        mount = ['unshare', '-m', 'sh', '-c', 'mount -t tmpfs -o size=$1 none $2 && shift 2 && exec "$@"', 'sh']
         if not shutil.which('unshare') or subprocess.run(
                 mount + ['1m', folder, '/bin/true'], stderr=subprocess.DEVNULL).returncode:
             self.skipTest('no file system may be mounted here')
+        return mount + [size, folder, *command]
+
+    def test_file_system_becomes_full(self):
+        """Threads that come later count where there were no pages yet."""
+        folder = tempfile.mkdtemp(dir=COUNTERS)
+        command = self.mounted('64m', folder, LIFE, 'full_folder', folder)
+        native = run(command)
+        result = preloaded(command, {'ALLOGRAFT_COUNTERS': folder})
+        self.assertIn('full: 1', native.out)
+        self.assertEqual((native.status, native.out, native.err), (result.status, result.out, result.err))
+        self.assertEqual(result.report()['coverage']['hooks']['cuMemAlloc_v2'], 1 + 3 * 20 + 1)
+
+    def test_full_file_system(self):
+        """Pages that are not there when a counter wants them would be a signal."""
+        folder = tempfile.mkdtemp(dir=COUNTERS)
         for size in ('8k', '300k', '1m', '100m'):
             for way in ('return', 'kill'):
                 with self.subTest(size=size, way=way):
-                    command = mount + [size, folder, EXITS, way]
+                    command = self.mounted(size, folder, EXITS, way)
                     native = run(command)
                     result = preloaded(command, {'ALLOGRAFT_COUNTERS': folder})
                     self.assertEqual((native.status, native.err), (result.status, result.err))

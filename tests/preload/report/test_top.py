@@ -1,6 +1,7 @@
 # `allograft top`: what it shows of running and dead processes, and that it leaves the terminal as it was.
 
 import fcntl
+import http.client
 import json
 import os
 import re
@@ -52,6 +53,33 @@ class Running:
         self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()
+
+
+try:
+    sys.path.append(os.path.join(os.environ['TEST_ROOT'], 'build-deps', 'python'))
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+except ImportError:
+    text_string_to_metric_families = None
+
+
+def samples(text):
+    """{(name, labels): value} of what is OpenMetrics by the letter, where its own parser is to be had."""
+    if text_string_to_metric_families:
+        return {(s.name, tuple(sorted(s.labels.items()))): s.value
+                for family in text_string_to_metric_families(text) for s in family.samples}
+    found = {}
+    for line in text.splitlines():
+        sample = re.fullmatch(r'(\w+)\{(.*)\} (\S+)', line)
+        if sample:
+            labels = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[2])
+            found[sample[1], tuple(sorted((k, re.sub(r'\\(.)', r'\1', v)) for k, v in labels))] = float(sample[3])
+    return found
+
+
+def of(found, sample, **labels):
+    """Values of the samples of that name with these labels."""
+    return [value for (its_name, its_labels), value in found.items()
+            if its_name == 'allograft_' + sample and labels.items() <= dict(its_labels).items()]
 
 
 class Terminal:
@@ -201,6 +229,123 @@ class Top(Case):
             self.assertEqual(len(result.stderr.splitlines()), 1)
         self.assertEqual(top('/no/such/folder').returncode, 1)
         self.assertIn('allograft top', top('--help').stdout)
+
+
+class Metrics(Case):
+    def setUp(self):
+        shutil.rmtree(COUNTERS, ignore_errors=True)
+        os.mkdir(COUNTERS, 0o700)
+        self.file = os.path.join(COUNTERS, 'metrics.prom')
+
+    def start(self, where):
+        process = subprocess.Popen([COMMAND, 'top', '--prometheus', where, '--interval', '0.05'], env=environment(),
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   universal_newlines=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_nobody_runs(self):
+        shown = top('--prometheus', '-')
+        self.assertEqual((shown.returncode, shown.stderr, samples(shown.stdout)), (0, '', {}))
+        self.assertTrue(shown.stdout.endswith('# EOF\n'))
+
+    def test_counts(self):
+        preloaded([EXITS, 'kill'])  # which runs no more
+        with Running() as running, Running() as other:
+            found = samples(top('--prometheus', '-').stdout)
+            pids = {dict(labels)['pid'] for _, labels in found}
+            self.assertEqual(pids, {str(running.pid), str(other.pid)})
+            mine = {'pid': str(running.pid), 'program': 'preload_lives'}
+            self.assertEqual(of(found, 'process_info', simulated='yes', **mine), [1])
+            self.assertEqual(of(found, 'allocations_total', device='0', placement='native', **mine), [3])
+            self.assertEqual(of(found, 'memory_bytes', **mine), [0])
+            self.assertEqual(of(found, 'memory_peak_bytes', **mine), [1 << 20])
+            self.assertEqual(of(found, 'counter_total', group='calls', name='redirected', **mine), [3])
+            self.assertGreater(of(found, 'elapsed_seconds', **mine)[0], 0)
+            self.assertEqual(of(found, 'allocation_seconds_total'), [])  # simulated
+
+    def test_odd_names(self):
+        odd = os.path.join(COUNTERS, 'a "b\\c} é')
+        os.symlink(LIFE, odd)
+        env = environment(LD_PRELOAD=':'.join(RUNTIME + [LIBRARY]), ALLOGRAFT_STATS='off')
+        with subprocess.Popen([odd, 'wait'], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              universal_newlines=True) as process:
+            while process.stdout.readline() not in ('ready\n', ''):
+                pass
+            found = samples(top('--prometheus', '-').stdout)
+            process.stdin.close()
+        self.assertEqual(of(found, 'process_info', program='a "b\\c} é'), [1])
+
+    def test_file_is_kept_up_to_date(self):
+        process = self.start(self.file)
+        with Running() as running:
+            self.until(lambda: of(self.written(), 'process_info', pid=str(running.pid)))
+        self.until(lambda: not self.written())
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual((process.wait(SECONDS), process.stderr.read()), (0, ''))
+        self.assertEqual([name for name in os.listdir(COUNTERS) if 'part' in name], [])
+
+    def written(self):
+        if not os.path.exists(self.file):
+            return {}
+        with open(self.file, encoding='utf-8') as file:
+            return samples(file.read())
+
+    def until(self, holds):
+        deadline = time.monotonic() + SECONDS
+        while not holds():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(.02)
+
+    def test_once_into_a_file_of_its_own_kind(self):
+        for _ in range(2):
+            self.assertEqual(top('--once', '--prometheus', self.file).returncode, 0)
+        with open(self.file, 'w', encoding='utf-8') as file:
+            file.write('dear diary\n')
+        refused = top('--once', '--prometheus', self.file)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn('this is another kind of file, not a file of metrics', refused.stderr)
+
+    def test_served(self):
+        process = self.start('0')
+        line = process.stdout.readline()
+        if not line:
+            self.assertIn('built without libmicrohttpd', process.stderr.read())
+            self.skipTest('the command was built without libmicrohttpd')
+        port = int(re.fullmatch(r'http://127\.0\.0\.1:(\d+)/metrics\n', line)[1])
+
+        def ask(method, path):
+            connection = http.client.HTTPConnection('127.0.0.1', port, timeout=SECONDS)
+            connection.request(method, path)
+            answer = connection.getresponse()
+            body = answer.read().decode()
+            connection.close()
+            return answer, body
+
+        with Running() as running:
+            answer, body = ask('GET', '/metrics')
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.headers['Content-Type'],
+                             'application/openmetrics-text; version=1.0.0; charset=utf-8')
+            self.assertEqual(of(samples(body), 'allocations_total', pid=str(running.pid)), [3])
+        self.assertEqual(samples(ask('GET', '/metrics')[1]), {})
+        self.assertEqual([ask(*words)[0].status for words in (('GET', '/'), ('POST', '/metrics'), ('HEAD', '/metrics'))],
+                         [404, 405, 200])
+        taken = top('--prometheus', port)
+        self.assertEqual(taken.returncode, 1)
+        self.assertIn('port %d cannot be listened on' % port, taken.stderr)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(SECONDS), 0)
+
+    def test_bad_options(self):
+        for words, said in ((['--prometheus', '65536'], 'allowed: a port from 0 to 65535, or a file'),
+                            (['--prometheus', '9' * 30], 'allowed: a port from 0 to 65535, or a file'),
+                            (['--prometheus', '-', '--json'], '--prometheus cannot be used together with --json or --clean')):
+            with self.subTest(words=words):
+                refused = top(*words)
+                self.assertEqual((refused.returncode, refused.stdout), (2, ''))
+                self.assertIn(said, refused.stderr)
 
 
 if __name__ == '__main__':

@@ -53,7 +53,7 @@ class _NativeEngine:
         number = 0 if pool is None else pool
         if not isinstance(number, int):
             raise error(INVALID, "pool %r: not one of the library's" % (pool,))
-        if stream is None:
+        if stream is None and torch_with_cuda() is None:  # else PyTorch's current one
             stream = shared_capture_stream(native=True)
         _library.call("graph_capture_begin", self._handle, stream_handle(stream), number, capture_mode(mode))
 
@@ -62,6 +62,8 @@ class _NativeEngine:
 
     @contextlib.contextmanager
     def capture(self, pool: Any, mode: str, stream: Any) -> Iterator[None]:
+        if stream is None:
+            stream = shared_capture_stream(native=True)
         self.capture_begin(pool, mode, stream)
         try:
             yield
@@ -203,7 +205,9 @@ class _TorchEngine:
         pool = self._may_begin(pool, stream)
         self._captured, self._began = True, (pool, stream)
         try:  # waits for the device and tidies up first, as every version does it
-            with self._torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode=mode):
+            # PyTorch stays on the stream when a capture cannot be ended; this leaves it.
+            with self._torch.cuda.stream(stream), \
+                    self._torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode=mode):
                 yield
             self._began = None
         except BaseException:
@@ -297,7 +301,7 @@ class Graph:
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", stream: Any = None) -> None:
         """From here on work on `stream` is recorded instead of done. `pool`: whose memory is shared, a
         graph_pool_handle(), another Graph, or a torch.cuda.MemPool; None is a new one. `stream`: never a default
-        one; None is PyTorch's current one, and shared_capture_stream() without PyTorch."""
+        one; None is PyTorch's current one, natively too, and shared_capture_stream() without PyTorch."""
         self._engine.capture_begin(_pool_of(pool), capture_error_mode, stream)
 
     def capture_end(self) -> None:
@@ -330,9 +334,9 @@ class Graph:
         """Empties the graph, for another capture. Its memory is freed unless others share the pool."""
         self._engine.reset()
 
-    def debug_dump(self, path: Any) -> None:
+    def debug_dump(self, debug_path: Any) -> None:
         """Writes the captured graph to a file as DOT: after enable_debug_mode() once, with keep_graph always."""
-        self._engine.debug_dump(path)
+        self._engine.debug_dump(debug_path)
 
     def raw_cuda_graph(self) -> int:
         """The captured cudaGraph_t; it stays the graph's. Only with keep_graph."""

@@ -12,6 +12,7 @@ import enum
 import gc
 import itertools
 import sys
+import weakref
 from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
@@ -154,18 +155,22 @@ def _layout(leaf: Any) -> tuple[tuple[int, ...], str]:
     return tuple(view.shape or (view.nbytes,)), "%s%d" % (kind, view.itemsize)
 
 
-class _Leaf:
-    """One leaf of a static structure: a buffer, or a value that must stay what it is."""
+_Layout = tuple[tuple[int, ...], str]
 
-    def __init__(self, path: str, layout: Optional[tuple[tuple[int, ...], str]], value: Any) -> None:
+
+class _Leaf:
+    """One leaf of a static structure: a buffer, or a value."""
+
+    def __init__(self, path: str, layout: Optional[_Layout], value: Any, number: int = -1) -> None:
         self.path, self.layout, self.value = path, layout, value
+        self.number = number  # of a buffer that is the library's
 
 
 def _same(a: Any, b: Any) -> bool:
     if a is b:
         return True
     try:
-        return type(a) is type(b) and bool(a == b)
+        return type(a) is type(b) and bool(a == b or (a != a and b != b))  # a NaN, too
     except Exception:  # whatever an object's own comparison may raise: they cannot be compared
         return False
 
@@ -179,13 +184,13 @@ class _Batch:
         self.leaves: list[_Leaf] = []
 
     def _changed(self, path: str, what: str) -> Exception:
-        return error(INVALID, "%s: input%s %s; what is recorded cannot follow: reset it, inputs too, to record anew"
+        return error(INVALID, "%s: input%s %s; what is recorded cannot follow: reset it to record anew"
                      % (self.name, path, what))
 
     def check(self, inputs: Any) -> list[tuple[_Leaf, Any]]:
         """(leaf, source) of all arrays. InvalidArgument when something else has changed."""
         if shape_of(inputs) != self.containers:
-            raise self._changed("", "has other parts than the first time")
+            raise self._changed("", "has other parts than before")
         pairs = []
         for leaf, (path, source) in zip(self.leaves, leaves(inputs)):
             is_buffer = _moves(source)
@@ -221,6 +226,27 @@ def _moves(leaf: Any) -> bool:
     return True
 
 
+class _Load:
+    """What a loader is to copy, once nothing more can be refused."""
+
+    def __init__(self, stage: str, microbatch: int, batch: _Batch, inputs: Any,
+                 pairs: list[tuple[_Leaf, Any]]) -> None:
+        self.stage, self.microbatch, self.batch, self.inputs, self.pairs = stage, microbatch, batch, inputs, pairs
+
+
+def copy_to_buffers(torch: Any, side: Any, device: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Copies each (buffer, tensor) on a side stream: after what was submitted to the current stream so far, which
+    may read the old contents, and before all that comes after."""
+    current = torch.cuda.current_stream(device)
+    side.wait_stream(current)
+    with torch.cuda.stream(side), torch.no_grad():
+        for buffer, tensor in pairs:
+            buffer.copy_(tensor, non_blocking=True)
+            if tensor.is_cuda:
+                tensor.record_stream(side)
+    current.wait_stream(side)
+
+
 class StaticBufferLoader:
     """Static inputs: nested dicts, lists, tuples and dataclasses, whose arrays are copied into device buffers that
     are the same at every call, one set for each stage and micro-batch.
@@ -242,62 +268,103 @@ class StaticBufferLoader:
         self._side: Any = None
         self._batches: dict[tuple[str, int], _Batch] = {}
         self._stages: dict[str, Stage] = {}
+        self._sizes: dict[tuple[str, int], list[int]] = {}  # of the library's buffers, by number
+        self._readers: dict[str, weakref.WeakSet[Graph]] = {}  # graphs that read a stage's buffers
         self._name = "loader %d" % next(StaticBufferLoader._numbers)
 
     def __call__(self, inputs: Any, stage: str = "training", microbatch: int = 0) -> Any:
         """Copies `inputs` in. Returns the structure with the buffers in it."""
         refuse_in_capture("StaticBufferLoader")
-        torch = torch_with_cuda()
-        batch = self._batches.get((stage, microbatch))
-        if batch is None:
-            batch = _Batch(stage if microbatch < 0 else "%s, micro-batch %d" % (stage, microbatch), inputs)
-            for number, (path, source) in enumerate(leaves(inputs)):
-                layout = _layout(source) if _moves(source) else None
-                value = source if layout is None else self._buffer(torch, stage, microbatch, number, source, layout)
-                batch.leaves.append(_Leaf(path, layout, value))
-            pairs = [(leaf, source) for leaf, (_, source) in zip(batch.leaves, leaves(inputs)) if leaf.layout]
-        else:
-            pairs = batch.check(inputs)
-        if torch is not None:
-            self._copy_by_torch(torch, pairs)
-        else:
-            self._copy_by_library(stage, microbatch, batch, pairs)
-        self._batches[(stage, microbatch)] = batch
-        return batch.static(inputs)
+        return self._copy([self._prepare(inputs, stage, microbatch, True)])[0]
 
-    def _buffer(self, torch: Any, stage: str, microbatch: int, number: int, source: Any,
-                layout: tuple[tuple[int, ...], str]) -> Any:
+    def _prepare(self, inputs: Any, stage: str, microbatch: int, frozen: bool) -> _Load:
+        """Checks `inputs` and makes the buffers that are missing; nothing is copied yet. Unless `frozen`, anything
+        may be other than before; an array that has kept its layout gets the same buffer again."""
+        old = self._batches.get((stage, microbatch))
+        if old is not None and frozen:
+            return _Load(stage, microbatch, old, inputs, old.check(inputs))
+        batch = _Batch(stage if microbatch < 0 else "%s, micro-batch %d" % (stage, microbatch), inputs)
+        sources = list(leaves(inputs))
+        layouts = [_layout(source) if _moves(source) else None for _, source in sources]
+        known = {leaf.path: leaf for leaf in old.leaves if leaf.layout is not None} if old is not None else {}
+        kept: list[Optional[_Leaf]] = []
+        for (path, _), layout in zip(sources, layouts):
+            leaf = known.pop(path, None)
+            kept.append(leaf if leaf is not None and leaf.layout == layout else None)
+        taken = {leaf.number for leaf in kept if leaf is not None}
+        for found, (path, source), layout in zip(kept, sources, layouts):
+            if found is None:
+                found = _Leaf(path, layout, source)
+                if layout is not None:
+                    self._make_buffer(found, stage, microbatch, source, taken)
+            batch.leaves.append(found)
+        pairs = [(leaf, source) for leaf, (_, source) in zip(batch.leaves, sources) if leaf.layout is not None]
+        return _Load(stage, microbatch, batch, inputs, pairs)
+
+    def _make_buffer(self, leaf: _Leaf, stage: str, microbatch: int, source: Any, taken: set[int]) -> None:
+        torch = torch_with_cuda()
         if torch is not None:
             with torch.no_grad():
-                return torch.empty_like(torch.as_tensor(source), device="cuda:%d" % self._device)
-        if stage not in self._stages:
-            self._stages[stage] = Stage(("%s/%s" % (self._name, stage))[:63])
-        size = contiguous_extent_of(source).bytes
-        return DeviceArray(self._stages[stage].input(microbatch, number, size) if size else 0, *layout, owner=self)
+                leaf.value = torch.empty_like(torch.as_tensor(source), device="cuda:%d" % self._device)
+            return
+        address, size = 0, contiguous_extent_of(source).bytes
+        if size:
+            if stage not in self._stages:
+                self._stages[stage] = Stage(("%s/%s" % (self._name, stage))[:63])
+            leaf.number, room = self._number_for(stage, microbatch, size, taken)
+            address = self._stages[stage].input(microbatch, leaf.number, room)
+            taken.add(leaf.number)
+            self._sizes[(stage, microbatch)][leaf.number:leaf.number + 1] = [room]
+        assert leaf.layout is not None
+        leaf.value = DeviceArray(address, *leaf.layout, owner=self)
 
-    def _copy_by_torch(self, torch: Any, pairs: list[tuple[_Leaf, Any]]) -> None:
-        if self._side is None:
-            self._side = torch.cuda.Stream(device=self._device)
-        current = torch.cuda.current_stream(self._device)
-        self._side.wait_stream(current)
-        with torch.cuda.stream(self._side), torch.no_grad():
-            for leaf, source in pairs:
-                tensor = torch.as_tensor(source)
-                leaf.value.copy_(tensor, non_blocking=True)
-                if tensor.is_cuda:
-                    tensor.record_stream(self._side)
-        current.wait_stream(self._side)
+    def _number_for(self, stage: str, microbatch: int, size: int, taken: set[int]) -> tuple[int, int]:
+        """The library's buffers stay until the stage is closed: the least one that is free and large enough, or else
+        a new one, which is some larger when arrays grow."""
+        sizes = self._sizes.setdefault((stage, microbatch), [])
+        free = [(room, number) for number, room in enumerate(sizes) if number not in taken and room >= size]
+        if free:
+            room, number = min(free)
+            return number, room
+        grows = any(number not in taken for number in range(len(sizes)))
+        return len(sizes), 1 << (size - 1).bit_length() if grows else size
 
-    def _copy_by_library(self, stage: str, microbatch: int, batch: _Batch, pairs: list[tuple[_Leaf, Any]]) -> None:
-        numbers = {id(leaf): number for number, leaf in enumerate(batch.leaves)}
-        for leaf, source in pairs:
+    def _copy(self, loads: list[_Load]) -> list[Any]:
+        """Copies what was prepared. The structures with the buffers in them."""
+        torch = torch_with_cuda()
+        if torch is not None:
+            if self._side is None:
+                self._side = torch.cuda.Stream(device=self._device)
+            pairs = [(leaf.value, torch.as_tensor(source)) for load in loads for leaf, source in load.pairs]
+            copy_to_buffers(torch, self._side, self._device, pairs)
+        for load in loads:
+            if torch is None:
+                self._copy_by_library(load)
+            self._batches[(load.stage, load.microbatch)] = load.batch
+        return [load.batch.static(load.inputs) for load in loads]
+
+    def _copy_by_library(self, load: _Load) -> None:
+        for leaf, source in load.pairs:
             if leaf.value.nbytes:
-                self._stages[stage].load(microbatch, numbers[id(leaf)], source, self._consumer)
+                self._stages[load.stage].load(load.microbatch, leaf.number, source, self._consumer)
+
+    def _read_by(self, stage: str, graph: Graph) -> None:
+        """From now on, and while the graph exists, the stage's buffers stay what they are."""
+        self._readers.setdefault(stage, weakref.WeakSet()).add(graph)
+
+    def _not_read_by(self, stage: str, graph: Graph) -> None:
+        self._readers.get(stage, weakref.WeakSet()).discard(graph)
+
+    def _is_read(self, stage: str) -> bool:
+        return bool(self._readers.get(stage))
 
     def reset(self, stage: Optional[str] = None) -> None:
         """Forgets a stage's buffers, or all. What was recorded with them must not be replayed any more."""
         for key in [key for key in self._batches if stage in (None, key[0])]:
             del self._batches[key]
+            self._sizes.pop(key, None)
+        for name in [name for name in self._readers if stage in (None, name)]:
+            del self._readers[name]
         for name in [name for name in self._stages if stage in (None, name)]:
             self._stages.pop(name).close()
 
@@ -307,7 +374,95 @@ class StaticBufferLoader:
                 self.reset()
 
 
+class MicroBatches:
+    """Reads data iterators. What they gave for a load that was refused is given first when they are read again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], tuple[Any, list[Any]]] = {}
+
+    def read(self, stage: str, iterators: Sequence[Any], n: int) -> list[Optional[list[Any]]]:
+        """The next `n` micro-batches of each iterator; None for an iterator that is None."""
+        batches: list[Optional[list[Any]]] = [None if it is None else [] for it in iterators]
+        try:
+            for chunk, (iterator, batch) in enumerate(zip(iterators, batches)):
+                if batch is not None:
+                    batch += self._take(stage, chunk, iterator, n)
+                    while len(batch) < n:
+                        batch.append(next(iterator))
+        except BaseException:  # its end, too
+            self.give_back(stage, iterators, batches)
+            raise
+        return batches
+
+    def _take(self, stage: str, chunk: int, iterator: Any, n: int) -> list[Any]:
+        of, items = self._kept.pop((stage, chunk), (None, []))
+        if of is not iterator:
+            return []
+        if len(items) > n:
+            self._kept[(stage, chunk)] = iterator, items[n:]
+        return items[:n]
+
+    def give_back(self, stage: str, iterators: Sequence[Any], batches: list[Optional[list[Any]]]) -> None:
+        """They were not used."""
+        for chunk, (iterator, batch) in enumerate(zip(iterators, batches)):
+            if batch:
+                of, items = self._kept.get((stage, chunk), (None, []))
+                self._kept[(stage, chunk)] = iterator, batch + (items if of is iterator else [])
+
+
 # ---- whole iterations ----
+
+_TRACKERS = ("megatron.core.tensor_parallel.random", "transformer_engine.pytorch.distributed")
+
+
+def _states_of(module: Any) -> dict[Any, Any]:
+    """What a module's tracker of random numbers tracks, by name."""
+    if hasattr(module, "get_all_rng_states"):
+        try:
+            return dict(module.get_all_rng_states() or {})
+        except AssertionError:  # it tracks nothing yet
+            return {}
+    if hasattr(module, "get_cuda_rng_tracker"):
+        return dict(module.get_cuda_rng_tracker().get_states())
+    return {}
+
+
+def tracked_generators(torch: Any) -> list[Any]:
+    """The torch.Generators that the trackers of Megatron-LM and Transformer Engine hand to their models, as far as the
+    program uses these packages. States that are no generators cannot be set during a capture."""
+    found: list[Any] = []
+    for name in _TRACKERS:
+        for state in _states_of(sys.modules.get(name)).values():
+            if isinstance(state, getattr(torch, "Generator", ())) and not any(state is other for other in found):
+                found.append(state)
+    return found
+
+
+def run_on(stream: Any, device: Any, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Calls `fn` on a stream, between what the current stream has got and what it gets."""
+    torch = torch_with_cuda()
+    if torch is None:
+        return fn(*args, **kwargs)
+    current = torch.cuda.current_stream(device)
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        result = fn(*args, **kwargs)
+    current.wait_stream(stream)
+    return result
+
+
+def record_on(graph: Graph, stream: Any, pool: Any, mode: str, fn: Callable[..., Any], args: Any,
+              kwargs: dict[str, Any], generators: Sequence[Any] = ()) -> Any:
+    """Captures a call of `fn`; its result. Random numbers of the generators given, and of those that are tracked, go
+    on from replay to replay."""
+    if not graph.native:
+        generators = [*generators, *tracked_generators(torch_with_cuda())]
+    for generator in generators:
+        graph.register_generator_state(generator)
+    gc.collect()  # what dies during a capture may call the driver
+    with graph.capture(pool=pool, stream=stream, capture_error_mode=mode):
+        return fn(*args, **kwargs)
+
 
 class _State:
     """Of one stage."""
@@ -317,6 +472,7 @@ class _State:
         self.running = False
         self.eager = False
         self.graph: Optional[Graph] = None
+        self.read: list[bool] = []  # which iterators were, when it was recorded
         self.result: Any = None
 
 
@@ -330,18 +486,21 @@ class FullIterationGraph:
 
     `fn(*args, **kwargs)`: all it does to the device must be capturable (no .item(), no printing of tensors), and
     what it does on the host is not repeated. Arrays among the arguments, nested ones too, are copied into static
-    buffers (StaticBufferLoader); all other arguments must stay equal from call to call. Its result is kept, and
-    every replay overwrites the tensors in it: copy what is to last.
+    buffers (StaticBufferLoader). Until it is recorded, and when it cannot be, anything may change from call to call.
+    Once it is recorded, arrays keep shape and element type and all other arguments must stay equal; else
+    InvalidArgument. Its result is kept, and every replay overwrites the tensors in it: copy what is to last.
 
     `single_pool`: stages, and all others that use shared_graph_pool(), share one pool of memory: less is taken, and
     what one stage's result holds is safe, but nothing else may be carried from one stage to the next.
-    `generators`: torch.Generators beside the default one that fn draws from. `stream`: where fn runs and is
+    `generators`: torch.Generators that fn draws from, beside the default one and those of the trackers of Megatron-LM
+    and Transformer Engine. `stream`: where fn runs and is
     recorded; None is shared_capture_stream(). Warm-up runs there too, so that autograd finds the same stream again.
     Without PyTorch, fn submits its work to the attribute `stream`, and `native` graphs are made.
 
     A `data_iterator` argument, with `num_microbatches`, is read as Megatron's schedules do: that many items, each
-    into buffers of its own, and fn gets an iterator over these; lists of iterators too. `forward_only=True` makes
-    the stage "validation" where none is given.
+    into buffers of its own, and fn gets an iterator over these; lists of iterators too. What was read for a call that
+    is then refused is not lost: the next call with the same iterator gets it first. `forward_only=True` makes the
+    stage "validation" where none is given.
 
     When fn cannot be recorded the error is raised, the iteration does not count, and later ones run as they are.
     """
@@ -364,6 +523,7 @@ class FullIterationGraph:
         self.loader = StaticBufferLoader(self.device, self.stream) if loader is None else loader
         self._mode = capture_error_mode
         self._states: dict[str, _State] = {}
+        self._data = MicroBatches()
 
     def __call__(self, *args: Any, stage: Optional[str] = None, **kwargs: Any) -> Any:
         """One iteration. Returns what fn returned, or the same objects again with new contents."""
@@ -374,62 +534,61 @@ class FullIterationGraph:
             raise WrongState(STATE, "%s: an iteration is under way already" % name)
         state.running = True
         try:
-            args, kwargs = self._load(name, args, kwargs)
+            args, kwargs = self._load(name, state, args, kwargs)
             if state.eager or state.done < self.warmup_steps:
-                state.result = self._run(args, kwargs)
+                state.result = run_on(self.stream, self.device, self.fn, args, kwargs)
             else:
                 if state.graph is None:
-                    self._record(state, args, kwargs)
+                    self._record(name, state, args, kwargs)
                 self._replay(state)
             state.done += 1
         finally:
             state.running = False
         return state.result
 
-    def _load(self, stage: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        count = kwargs.get("num_microbatches")
+    def _load(self, stage: str, state: _State, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The arguments with static buffers in them. Either all of them are loaded or none is."""
+        count, frozen = kwargs.get("num_microbatches"), self.loader._is_read(stage)
         others = dict(kwargs)
-        iterators = others.pop("data_iterator", None) if isinstance(count, int) else None
-        args, others = self.loader((args, others), stage, -1)
-        if iterators is not None:
-            several = isinstance(iterators, (list, tuple))
-            read = [self._read(stage, i, it, count) for i, it in enumerate(iterators if several else [iterators])]
-            others["data_iterator"] = read if several else read[0]
-        elif "data_iterator" in kwargs:
-            others["data_iterator"] = kwargs["data_iterator"]
-        return args, others
+        given = others.pop("data_iterator", None) if isinstance(count, int) else None
+        load = self.loader._prepare((args, others), stage, -1, frozen)
+        if given is None:
+            args, others = self.loader._copy([load])[0]
+            return args, {**others, **{key: kwargs[key] for key in ("data_iterator",) if key in kwargs}}
+        several = isinstance(given, (list, tuple))
+        iterators = list(given) if several else [given]
+        self._check_iterators(stage, state, iterators)
+        batches = self._data.read(stage, iterators, count or 0)
+        try:  # a chunk is a part of the model
+            loads = [self.loader._prepare(item, stage, chunk * (count or 0) + i, frozen)
+                     for chunk, batch in enumerate(batches) for i, item in enumerate(batch or ())]
+        except BaseException:
+            self._data.give_back(stage, iterators, batches)
+            raise
+        (args, others), *static = self.loader._copy([load, *loads])
+        rest = iter(static)
+        read = [None if batch is None else iter([next(rest) for _ in batch]) for batch in batches]
+        return args, {**others, "data_iterator": read if several else read[0]}
 
-    def _read(self, stage: str, chunk: int, iterator: Any, n: Any) -> Any:
-        """The next micro-batches of an iterator, as an iterator over static ones. A chunk is a part of the model."""
-        if iterator is None:
-            return None
-        return iter([self.loader(next(iterator), stage, chunk * n + i) for i in range(n)])
+    def _check_iterators(self, stage: str, state: _State, iterators: list[Any]) -> None:
+        read = [iterator is not None for iterator in iterators]
+        if state.graph is None:
+            state.read = read
+        elif read != state.read:
+            raise error(INVALID, "%s: the data iterators that are None are others than what was recorded; reset it to "
+                        "record anew" % stage)
 
-    def _run(self, args: Any, kwargs: dict[str, Any]) -> Any:
-        torch = torch_with_cuda()
-        if torch is None:
-            return self.fn(*args, **kwargs)
-        current = torch.cuda.current_stream(self.device)
-        self.stream.wait_stream(current)
-        with torch.cuda.stream(self.stream):
-            result = self.fn(*args, **kwargs)
-        current.wait_stream(self.stream)
-        return result
-
-    def _record(self, state: _State, args: Any, kwargs: dict[str, Any]) -> None:
+    def _record(self, name: str, state: _State, args: Any, kwargs: dict[str, Any]) -> None:
         graph = Graph()
-        for generator in self.generators:
-            graph.register_generator_state(generator)
         pool = shared_graph_pool(self.device, native=graph.native) if self.single_pool else None
         state.result = None
-        gc.collect()  # what dies during a capture may call the driver
         try:
-            with graph.capture(pool=pool, stream=self.stream, capture_error_mode=self._mode):
-                state.result = self.fn(*args, **kwargs)
+            state.result = record_on(graph, self.stream, pool, self._mode, self.fn, args, kwargs, self.generators)
         except BaseException:
             state.eager, state.result = True, None
             raise
         state.graph = graph
+        self.loader._read_by(name, graph)
 
     def _replay(self, state: _State) -> None:
         assert state.graph is not None
@@ -455,8 +614,8 @@ class FullIterationGraph:
         return self.current_iteration(stage) + 1
 
     def reset(self, stage: Optional[str] = None, *, inputs: bool = False) -> None:
-        """Forgets the recording, result and count of a stage, or of all: the warm-up begins again. `inputs`: the
-        static buffers too, so that shapes and other arguments may be new ones."""
+        """Forgets the recording, result and count of a stage, or of all: the warm-up begins again, and arguments may
+        be new ones. `inputs`: the static buffers too."""
         refuse_in_capture("reset")
         for name in [name for name in self._states if stage in (None, name)]:
             state = self._states[name]
@@ -465,6 +624,7 @@ class FullIterationGraph:
             del self._states[name]
             state.result = None
             if state.graph is not None:
+                self.loader._not_read_by(name, state.graph)
                 state.graph.reset()
         if inputs:
             self.loader.reset(stage)

@@ -1,0 +1,68 @@
+"""Public programs that apps.py can build and run. The sources are not here: each is built in a checkout of its own.
+
+A recipe has
+  source   where it comes from
+  build    commands of a shell, in the checkout; {arch} is the architecture, as sm_90
+  run      the command that is measured, as a shell would expand it; {program} is what follows the recipe's name:
+           hecbench/adam
+  folder   where it is run, within the checkout
+  noise    what differs from run to run in the output: the lines in which one of these is found are not compared
+  files    output files that are compared as well
+  oracle   what the program says when its own check has passed
+  timer    what the program says of its own time, as a group; all that are found are added up
+"""
+
+TIMES = (r"(?i:time|took|elapsed|second|\([mun]?s\)|\b[0-9.]+ ?[mun]?s\b|bandwidth|[GM]i?B/s|flop|throughput|speed|"
+         r"wall clock)")
+
+RECIPES = {
+    # Allocates its temporaries anew in each step, reduces, and copies back.
+    "cloverleaf": {
+        "source": "github.com/UoB-HPC/CloverLeaf",
+        "build": ["cmake -S . -B build-app -DMODEL=cuda -DENABLE_MPI=OFF -DCUDA_ARCH={arch} "
+                  "-DCMAKE_CUDA_COMPILER=$(command -v nvcc)", "cmake --build build-app -j"],
+        "run": "build-app/cuda-cloverleaf --file InputDecks/{program} --out /dev/null",
+        "program": "clover_bm2_short.in",
+        "noise": [TIMES, "Percentage", r"^ \S.*:[0-9.]+ [0-9.]+$"],
+        "oracle": "This test is considered PASSED",
+        "timer": r"Wall clock ([0-9.e+-]+)(?!.*Wall clock)",
+    },
+    # Algebraic multigrid, with hypre's own pool off, as it is unless configured in.
+    "hypre-ij": {
+        "source": "github.com/hypre-space/hypre",
+        "build": ["cd src && ./configure --without-MPI --with-cuda --with-gpu-arch=$(echo {arch} | tr -d sm_)",
+                  "make -C src -j", "make -C src/test ij"],
+        "folder": "src/test",
+        "run": "./ij -n 96 96 96 -pmis -keepT 1 -rlx 18 -exec_device -rap 1 -mod_rap2 1 -solver 1",
+        "noise": [TIMES, "(?i:memory|wall)"],
+        "oracle": r"Final Relative Residual Norm = [0-9.]+e-(0[89]|[1-9])",
+        "timer": r"wall clock time = +([0-9.]+)",
+    },
+    # Some 500 small programs: hecbench/NAME.
+    "hecbench": {
+        "source": "github.com/zjin-lcf/HeCBench",
+        "build": ["make -C src/{program}-cuda ARCH={arch}"],
+        "folder": "src/{program}-cuda",
+        "run": "$(make -n run | tail -n 1)",
+        "noise": [TIMES],
+    },
+    # What a launch costs through Kokkos.
+    "kokkos-launch": {
+        "source": "github.com/kokkos/kokkos",
+        "build": ["cmake -S . -B build-app -DKokkos_ENABLE_CUDA=ON -DKokkos_ARCH_HOPPER90=ON -DKokkos_ENABLE_BENCHMARKS=ON "
+                  "-DCMAKE_BUILD_TYPE=Release", "cmake --build build-app -j --target launch_latency"],
+        "run": "$(find build-app -name '*launch_latency*' -type f -perm -u+x | head -n 1) -m 10000",
+        "noise": [".*"],
+        "oracle": "parallel",
+    },
+    # Molecular dynamics with Lennard-Jones forces.
+    "lammps-lj": {
+        "source": "github.com/lammps/lammps",
+        "build": ["cmake -S cmake -B build-app -DPKG_KOKKOS=ON -DKokkos_ENABLE_CUDA=ON -DKokkos_ARCH_HOPPER90=ON "
+                  "-DBUILD_MPI=OFF -DCMAKE_BUILD_TYPE=Release", "cmake --build build-app -j"],
+        "folder": "bench",
+        "run": "../build-app/lmp -in in.lj -k on g 1 -sf kk -pk kokkos neigh half -log none",
+        "noise": [TIMES, r"(?i:tau/day|performance|\|.*\|)", "(?i:loop|memory|cpu|mpi)"],
+        "timer": r"Loop time of ([0-9.]+)",
+    },
+}

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Allograft beside other allocators: the same work by each of them in turn, and the medians.
+
+usage: run.py --bench PROGRAM --library liballograft.so [--trace FILE]... [--iterations N] [--out FILE]
+
+PROGRAM is what build.sh makes. Each iteration runs every row by every contestant, one process after the
+other, so that all see the same machine. The table goes to standard output, with the least and the most of
+each figure in the file --out, as JSON.
+Exit status: 0 measured, 1 some contestant died, or has wrong words though it is exact, 2 bad usage.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+# Contestant -> the heap of the bench, and the settings under which Allograft is preloaded.
+OURS = {"allograft": {}, "allograft managed": {"ALLOGRAFT_POLICY": "managed"}}
+# They return a block that may still be written to, unless the caller waits: see `hurried`.
+BY_STREAM = re.compile("async|rmm-|torch")
+
+ROWS = [
+    ["pairs", "512", "1"], ["pairs", "1048576", "1"], ["pairs", "1073741824", "1"],
+    ["pairs", "65536", "2"], ["pairs", "65536", "4"], ["pairs", "65536", "8"], ["pairs", "65536", "16"],
+    ["turn"], ["cold", "4096"], ["cold", "65536"], ["live", "1000"], ["live", "1000000"], ["hurried"],
+]
+QUICK = [["pairs", "512", "1"], ["pairs", "65536", "2"], ["turn"], ["cold", "4096"], ["live", "100"], ["hurried"]]
+
+
+class Died(Exception):
+    pass
+
+
+def clean_environment():
+    return {k: v for k, v in os.environ.items() if not k.startswith("ALLOGRAFT_") and k != "LD_PRELOAD"}
+
+
+def run(options, contestant, words):
+    """name -> value of one process."""
+    env = clean_environment()
+    heap = contestant
+    if contestant in OURS:
+        heap = "cudamalloc"
+        env.update(OURS[contestant], LD_PRELOAD=os.path.abspath(options.library), ALLOGRAFT_STATS="off")
+    elif contestant == "native":
+        heap = "cudamalloc"
+    done = subprocess.run([options.bench, heap, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=options.timeout, check=False)
+    if done.returncode:
+        raise Died((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0])
+    return {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+
+
+def contestants(options):
+    listed = subprocess.run([options.bench, "heaps"], env=clean_environment(), stdout=subprocess.PIPE, text=True,
+                            check=True).stdout.split()
+    return ["native", *OURS, *sorted(name for name in listed if name != "cudamalloc")]
+
+
+def rows(options):
+    found = [(words[0], words) for words in (QUICK if options.quick else ROWS)]
+    for path in options.trace:
+        name = os.path.splitext(os.path.basename(path))[0]
+        for threads in ("1", "16"):
+            found.append((name, ["trace", path, threads]))
+        found.append((name, ["checked", path, "1"]))
+    return found
+
+
+def measure(options):
+    """contestant -> figure -> its values; and what went wrong, once for each contestant and row."""
+    values, troubles = {}, {}
+    for iteration in range(options.iterations):
+        for label, words in rows(options):
+            for contestant in contestants(options):
+                if (contestant, tuple(words)) in troubles:
+                    continue
+                try:
+                    figures = run(options, contestant, words)
+                except (Died, subprocess.TimeoutExpired) as trouble:
+                    troubles[contestant, tuple(words)] = str(trouble)
+                    continue
+                for name, value in figures.items():
+                    if words[0] in ("trace", "checked"):
+                        name = f"{label} {name}"
+                    values.setdefault(contestant, {}).setdefault(name, []).append(value)
+        print(f"iteration {iteration + 1} of {options.iterations}", file=sys.stderr)
+    return values, troubles
+
+
+def table(values):
+    names = [name for figures in values.values() for name in figures]
+    lines = [["figure", *values], ["---"] * (len(values) + 1)]
+    for name in dict.fromkeys(names):
+        lines.append([name] + [f"{statistics.median(figures[name]):.6g}" if name in figures else "-"
+                               for figures in values.values()])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def wrong(values):
+    """Contestants that promise the bytes without being told of streams, or were told, and have others."""
+    found = []
+    for contestant, figures in values.items():
+        for name, all_of_it in figures.items():
+            told = name != "hurried_wrong_words"
+            if name.endswith("wrong_words") and any(all_of_it) and (told or not BY_STREAM.search(contestant)):
+                found.append(f"{contestant}: {name} {max(all_of_it):.0f}")
+    return found
+
+
+def machine():
+    asked = "name,driver_version"
+    try:
+        line = subprocess.run(["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], stdout=subprocess.PIPE,
+                              text=True, check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        line = "no GPU"
+    return {"gpu": line, "processors": os.cpu_count(), "date": datetime.date.today().isoformat()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bench", required=True)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--trace", action="append", default=[])
+    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one process")
+    parser.add_argument("--quick", action="store_true", help="few rows, for a look")
+    parser.add_argument("--out", help="the results, as JSON")
+    options = parser.parse_args()
+    if options.iterations < 1:
+        parser.error(f"--iterations must be 1 or more, not {options.iterations}")
+    for path in [options.bench, options.library, *options.trace]:
+        if not os.path.exists(path):
+            parser.error(f"there is no {path}")
+    values, troubles = measure(options)
+    print(table(values))
+    for (contestant, words), why in troubles.items():
+        print(f"died: {contestant}, {' '.join(words)}: {why}")
+    for line in wrong(values):
+        print(f"wrong: {line}")
+    if options.out:
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump({"machine": machine(), "iterations": options.iterations, "values": values,
+                       "died": [[who, *words, why] for (who, words), why in troubles.items()]}, file, indent=1)
+    return 1 if troubles or wrong(values) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The bench on the simulated driver: every row is measured, who is not exact is found out, bad input is refused.
+
+usage: test_bench.py BENCH LIBRARY
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH, LIBRARY = sys.argv.pop(1), sys.argv.pop(1)
+HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
+# One pointer twice; one block that is never freed, one that was allocated before the trace began.
+TRACE = HEADER + "".join(f"1,00:00:00.{i:06},{action},{pointer},{size},{stream}\n" for i, (action, pointer, size, stream)
+                         in enumerate([("allocate", "0x1", 1000, "0x0"), ("allocate", "0x2", 5000, "0x7"),
+                                       ("free", "0x1", 1000, "0x0"), ("allocate", "0x1", 300, "0x0"),
+                                       ("allocate failure", "0x0", 10 ** 12, "0x0"), ("free", "0x9", 64, "0x0"),
+                                       ("free", "0x1", 300, "0x0")]))
+
+
+def bench(*words):
+    return subprocess.run([BENCH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                          check=False)
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def file(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def run_all(self, *words):
+        out = os.path.join(self.folder, "out.json")
+        done = subprocess.run([sys.executable, os.path.join(HERE, "run.py"), "--bench", BENCH, "--library", LIBRARY,
+                               "--quick", "--iterations", "1", "--out", out, *words], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+        # Without help the pool of cudaMallocAsync hands out what a kernel still writes to. A GPU writes; the simulated
+        # driver stops the program.
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual([line.split(": ")[:2] for line in done.stdout.splitlines() if not line.startswith("|")],
+                         [["died", "async, hurried"]], done.stdout)
+        with open(out, encoding="utf-8") as file:
+            return done.stdout, json.load(file)["values"]
+
+    def test_all(self):
+        shown, values = self.run_all("--trace", self.file("small.csv", TRACE))
+        self.assertEqual(list(values), ["native", "allograft", "allograft managed", "async"])
+        figures = ["pair_512_ns", "pairs_65536_x2_per_s", "turn_more_ns", "cold_4096_ns", "live_100_ns",
+                   "hurried_wrong_words", "small trace_x1_ns", "small trace_x1_ms", "small trace_x16_ns",
+                   "small trace_x16_ms", "small trace_x1_wrong_words", "small trace_x1_asked_bytes"]
+        for who, of_it in values.items():
+            self.assertEqual(list(of_it), [f for f in figures if who != "async" or f != "hurried_wrong_words"], who)
+            self.assertEqual(of_it["small trace_x1_asked_bytes"], [6000])
+            self.assertEqual(of_it["small trace_x1_wrong_words"], [0], who)
+            self.assertEqual(of_it.get("hurried_wrong_words"), [0] if who != "async" else None, who)
+        self.assertIn("| figure | native | allograft | allograft managed | async |", shown)
+
+    def test_wrong_words_of_an_exact_one_are_said(self):
+        sys.path.insert(0, HERE)
+        import run
+        self.assertEqual(run.wrong({"async": {"hurried_wrong_words": [7]}, "native": {"hurried_wrong_words": [0]}}), [])
+        self.assertEqual(run.wrong({"native": {"hurried_wrong_words": [0, 3]}}), ["native: hurried_wrong_words 3"])
+        self.assertEqual(run.wrong({"rmm-pool": {"t trace_x1_wrong_words": [2]}}), ["rmm-pool: t trace_x1_wrong_words 2"])
+
+    def test_bad_input(self):
+        for words, said in ((["mine", "turn"], "no heap is named mine"), (["async", "pairs", "x", "1"], "number above 0: x"),
+                            (["async", "pairs"], "usage: bench"), ([], "usage: bench"),
+                            (["async", "trace", self.folder + "/none", "1"], "No such file"),
+                            (["async", "trace", self.file("a", "a,b\n"), "1"], "a:1: the first line"),
+                            (["async", "trace", self.file("b", HEADER + "1,2,free\n"), "1"], "b:2: there are fewer"),
+                            (["async", "trace", self.file("c", HEADER + "1,2,free,0x1,ten,0x0\n"), "1"], "c:2: the size"),
+                            (["async", "trace", self.file("d", HEADER + "1,2,move,0x1,10,0x0\n"), "1"], "d:2: the action")):
+            with self.subTest(words=words):
+                done = bench(*words)
+                self.assertEqual((done.returncode, len(done.stderr.splitlines()) <= 2), (2, True), done.stderr)
+                self.assertIn(said, done.stderr)
+
+    def test_blocks_of_two_streams_are_not_checked(self):
+        path = self.file("two.csv", HEADER + "1,2,allocate,0x1,10,0x0\n1,3,free,0x1,10,0x5\n")
+        done = bench("async", "checked", path, "1")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("unchecked", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

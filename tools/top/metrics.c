@@ -1,0 +1,291 @@
+/* metrics.c: renders counters as OpenMetrics: see metrics.h. Samples of one family must stand
+ * together, so all processes are read first. */
+#include "tools/top/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/report/live.h"
+#include "tools/base/complain.h"
+#include "tools/base/folder.h"
+#include "tools/report/process.h"
+
+struct processes {
+    struct process *list;
+    size_t n;
+};
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* The same process: a file that a dead one of that number left may look as if it ran elsewhere. */
+static bool is_listed(const struct processes *processes, const struct ag_stats_head *head)
+{
+    for (size_t i = 0; i < processes->n; i++) {
+        const struct ag_stats_head *other = &processes->list[i].stats->head;
+
+        if (other->pid == head->pid && other->pid_namespace == head->pid_namespace)
+            return true;
+    }
+    return false;
+}
+
+static void take(int folder, const char *name, struct processes *processes)
+{
+    struct process process;
+
+    if (process_read(folder, name, &process))
+        return; /* gone meanwhile, of another build, or somebody else's */
+    if (process.state == AG_RECORD_DEAD || is_listed(processes, &process.stats->head)) {
+        process_finish(&process);
+        return;
+    }
+    process_make_plain(&process);
+    processes->list[processes->n++] = process;
+}
+
+static bool read_all(int folder, struct processes *ret)
+{
+    struct folder_files files = {.folder = folder};
+    bool good = folder < 0 || folder_list(&files, 0, true) == STATUS_OK;
+
+    *ret = (struct processes){.list = calloc(files.n + 1, sizeof(*ret->list))};
+    good = good && ret->list;
+    for (size_t i = 0; good && i < files.n; i++)
+        take(folder, files.names[i], ret);
+    free(files.names);
+    return good;
+}
+
+static void finish(struct processes *processes)
+{
+    for (size_t i = 0; i < processes->n; i++)
+        process_finish(&processes->list[i]);
+    free(processes->list);
+}
+
+/* ---- samples ------------------------------------------------------------------------------- */
+
+static void add_family(struct ag_text *text, const char *name, const char *type, const char *unit,
+                       const char *help)
+{
+    ag_text_add(text, "# TYPE allograft_%s %s\n", name, type);
+    if (unit)
+        ag_text_add(text, "# UNIT allograft_%s %s\n", name, unit);
+    ag_text_add(text, "# HELP allograft_%s %s\n", name, help);
+}
+
+/* Escaped as in JSON: of what that escapes, texts of processes have quotes and backslashes only. */
+static void add_label(struct ag_text *text, const char *name, const char *value)
+{
+    ag_text_add(text, ",%s=", name);
+    ag_text_add_json(text, value);
+}
+
+/* The name and the labels that every sample has; more may follow, then end_sample(). */
+static void begin_sample(struct ag_text *text, const char *name, const struct process *process)
+{
+    const struct ag_stats_head *head = &process->stats->head;
+
+    ag_text_add(text, "allograft_%s{pid=\"%d\",pid_namespace=\"%llu\"", name, head->pid,
+                (unsigned long long)head->pid_namespace);
+    add_label(text, "program", head->program);
+    if (head->rank >= 0)
+        ag_text_add(text, ",rank=\"%d\"", head->rank);
+}
+
+static void end_sample(struct ag_text *text, double value)
+{
+    ag_text_add(text, "} %.17g\n", value);
+}
+
+/* ---- families ------------------------------------------------------------------------------ */
+
+/* One number of each process. */
+struct plain {
+    const char *name, *sample, *type, *unit, *help;
+    double (*of)(const struct process *process);
+};
+
+static double elapsed_s(const struct process *process)
+{
+    return (double)process_elapsed_ns(process) / 1e9;
+}
+
+static double cached_peak(const struct process *process)
+{
+    return (double)process->stats->cached_peak;
+}
+
+static double pending_peak(const struct process *process)
+{
+    return (double)process->stats->pending_bytes.peak;
+}
+
+static const struct plain plains[] = {
+    {"elapsed_seconds", "elapsed_seconds", "gauge", "seconds", "Time since the process began.",
+     elapsed_s},
+    {"cached_peak_bytes", "cached_peak_bytes", "gauge", "bytes",
+     "Most freed memory in one context's cache.", cached_peak},
+    {"pending_peak_bytes", "pending_peak_bytes", "gauge", "bytes",
+     "Most memory that was freed and whose order was not yet seen to be kept.", pending_peak},
+};
+
+/* One number of each process, device and placement. */
+struct placed {
+    const char *name, *sample, *type, *unit, *help;
+    double (*of)(const struct ag_stats *stats, unsigned row, unsigned place);
+    bool is_time;
+};
+
+static const struct ag_place_stats *place_of(const struct ag_stats *stats, unsigned row,
+                                             unsigned place)
+{
+    return &stats->slots[0].places[row][place];
+}
+
+static double memory(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)ag_live_of(stats, row, place);
+}
+
+static double peak(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)stats->peak_bytes[row][place];
+}
+
+static double allocs(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)place_of(stats, row, place)->allocs;
+}
+
+static double frees(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)place_of(stats, row, place)->frees;
+}
+
+static double failed(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)place_of(stats, row, place)->failed;
+}
+
+static double alloc_bytes(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)place_of(stats, row, place)->alloc_bytes;
+}
+
+static double alloc_s(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)place_of(stats, row, place)->alloc_ticks / 1e9;
+}
+
+static double free_s(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return (double)place_of(stats, row, place)->free_ticks / 1e9;
+}
+
+static const struct placed placeds[] = {
+    {"memory_bytes", "memory_bytes", "gauge", "bytes", "Memory that the program has now.", memory,
+     false},
+    {"memory_peak_bytes", "memory_peak_bytes", "gauge", "bytes",
+     "Most memory that the program ever had.", peak, false},
+    {"allocations", "allocations_total", "counter", NULL, "Allocations.", allocs, false},
+    {"frees", "frees_total", "counter", NULL, "Frees.", frees, false},
+    {"failed_allocations", "failed_allocations_total", "counter", NULL, "Allocations that failed.",
+     failed, false},
+    {"allocated_bytes", "allocated_bytes_total", "counter", "bytes", "Memory that was allocated.",
+     alloc_bytes, false},
+    {"allocation_seconds", "allocation_seconds_total", "counter", "seconds", "Time in allocations.",
+     alloc_s, true},
+    {"free_seconds", "free_seconds_total", "counter", "seconds", "Time in frees.", free_s, true},
+};
+
+static void add_info(struct ag_text *text, const struct processes *processes)
+{
+    add_family(text, "process", "info", NULL, "A process that runs under Allograft.");
+    for (size_t i = 0; i < processes->n; i++) {
+        const struct ag_stats_head *head = &processes->list[i].stats->head;
+
+        begin_sample(text, "process_info", &processes->list[i]);
+        add_label(text, "host", head->host);
+        add_label(text, "version", head->version);
+        add_label(text, "driver", head->driver);
+        add_label(text, "simulated", head->simulated ? "yes" : "no");
+        end_sample(text, 1);
+    }
+}
+
+static void add_plain(struct ag_text *text, const struct processes *processes,
+                      const struct plain *family)
+{
+    add_family(text, family->name, family->type, family->unit, family->help);
+    for (size_t i = 0; i < processes->n; i++) {
+        begin_sample(text, family->sample, &processes->list[i]);
+        end_sample(text, family->of(&processes->list[i]));
+    }
+}
+
+/* Was anything ever asked for there? */
+static bool is_used(const struct ag_stats *stats, unsigned row, unsigned place)
+{
+    return place_of(stats, row, place)->allocs || place_of(stats, row, place)->failed;
+}
+
+static void add_placed_of(struct ag_text *text, const struct process *process,
+                          const struct placed *family)
+{
+    const struct ag_stats *stats = process->stats;
+
+    for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+            if (!is_used(stats, row, place))
+                continue;
+            begin_sample(text, family->sample, process);
+            ag_text_add(text, ",device=\"%u\",placement=\"%s\"", row, ag_placement_names[place]);
+            end_sample(text, family->of(stats, row, place));
+        }
+    }
+}
+
+static void add_placed(struct ag_text *text, const struct processes *processes,
+                       const struct placed *family)
+{
+    add_family(text, family->name, family->type, family->unit, family->help);
+    for (size_t i = 0; i < processes->n; i++) {
+        /* Times of the simulated driver mean nothing. */
+        if (!family->is_time || !processes->list[i].stats->head.simulated)
+            add_placed_of(text, &processes->list[i], family);
+    }
+}
+
+/* All counters of the report, by the names that they have in its JSON. */
+static void add_counters(struct ag_text *text, const struct processes *processes)
+{
+    add_family(text, "counter", "counter", NULL,
+               "The counters of the JSON report, by their groups and names there.");
+    for (size_t i = 0; i < processes->n; i++) {
+        for (unsigned id = 0; id < AG_N_STATS; id++) {
+            begin_sample(text, "counter_total", &processes->list[i]);
+            add_label(text, "group", ag_stat_rows[id].group);
+            add_label(text, "name", ag_stat_rows[id].key);
+            end_sample(text, (double)process_counter(&processes->list[i], id));
+        }
+    }
+}
+
+bool metrics_render(int folder, struct ag_text *text)
+{
+    struct processes processes;
+    bool good = read_all(folder, &processes);
+
+    if (good) {
+        add_info(text, &processes);
+        for (size_t i = 0; i < sizeof(plains) / sizeof(plains[0]); i++)
+            add_plain(text, &processes, &plains[i]);
+        for (size_t i = 0; i < sizeof(placeds) / sizeof(placeds[0]); i++)
+            add_placed(text, &processes, &placeds[i]);
+        add_counters(text, &processes);
+        ag_text_add(text, "# EOF\n");
+    }
+    finish(&processes);
+    return good && !text->truncated;
+}
