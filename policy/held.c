@@ -17,7 +17,7 @@ static void ask_pool(struct ag_device *device, struct ag_held_failure *failure)
         failure->pool_reserved = reserved;
     if (ag_cu.cuMemPoolGetAttribute(device->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) ==
         CUDA_SUCCESS)
-        failure->pool_used = used;
+        failure->pool_used = used < reserved ? used : reserved;
 }
 
 static void note_failure(enum ag_held_kind kind, size_t bytes, struct ag_device *device)

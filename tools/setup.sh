@@ -253,6 +253,7 @@ setup_everything() {
     setup_tools
     setup_optional jansson libjansson-dev # `allograft report` reads JSON with it
     setup_optional libmicrohttpd libmicrohttpd-dev # `allograft top` serves metrics with it
+    setup_optional libdw libdw-dev        # and names files and lines of stacks with this
     setup_meson
     setup_cuda_headers
     setup_nvcc

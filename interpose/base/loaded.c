@@ -266,9 +266,9 @@ static int look_for_export(struct dl_phdr_info *info, size_t size, void *search_
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
             continue;
-        search->found = exports_in(
-            (const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
-            info->dlpi_addr);
+        search->found =
+            exports_in((const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
+                       info->dlpi_addr);
         if (ag_exports_find(&search->found, search->name, &bytes))
             return 1;
     }

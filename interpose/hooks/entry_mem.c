@@ -25,10 +25,9 @@ AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wi
                                      unsigned int element_bytes)
 {
     AG_ENTER(cuMemAllocPitch_v2, dptr, pitch, width, height, element_bytes);
-    return ag_entry_leave(
-        given_rows(ag_alloc_pitch(dptr, pitch, width, height, element_bytes,
-                                  __builtin_return_address(0)),
-                   dptr, pitch, width, height));
+    return ag_entry_leave(given_rows(
+        ag_alloc_pitch(dptr, pitch, width, height, element_bytes, __builtin_return_address(0)),
+        dptr, pitch, width, height));
 }
 
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
@@ -88,5 +87,5 @@ AG_ENTRY CUresult cuMemFreeHost(void *p)
     ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
     ag_held_free_begin(&held, (uintptr_t)p);
     (void)ag_entry_leave(CUDA_SUCCESS);
-    return ag_held_free_end(&held, ag_replay_late(ag_cu.cuMemFreeHost(p)));
+    return ag_held_free_end(&held, ag_cu.cuMemFreeHost(p));
 }

@@ -70,8 +70,8 @@ AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
     AG_ENTER(cuMemFreeAsync, dptr, stream);
     freeing(stream, false);
     ag_held_free_begin(&held, dptr);
-    return ag_entry_leave(ag_held_free_end(
-        &held, ag_app_free(dptr, stream, false, __builtin_return_address(0))));
+    return ag_entry_leave(
+        ag_held_free_end(&held, ag_app_free(dptr, stream, false, __builtin_return_address(0))));
 }
 
 AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
@@ -81,8 +81,8 @@ AG_ENTRY CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
     AG_ENTER(cuMemFreeAsync_ptsz, dptr, stream);
     freeing(stream, true);
     ag_held_free_begin(&held, dptr);
-    return ag_entry_leave(ag_held_free_end(
-        &held, ag_app_free(dptr, stream, true, __builtin_return_address(0))));
+    return ag_entry_leave(
+        ag_held_free_end(&held, ag_app_free(dptr, stream, true, __builtin_return_address(0))));
 }
 
 /* --- pools --- */

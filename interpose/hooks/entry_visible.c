@@ -30,13 +30,13 @@
     }
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
-#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                                      \
-    AG_ENTRY CUresult symbol parameters                                                          \
-    {                                                                                            \
-        AG_ENTER(symbol, __VA_ARGS__);                                                           \
-        if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY)                 \
-            ag_drain_note_visible(how);                                                          \
-        return ag_entry_leave(ag_held_given_host(ag_cu.symbol(__VA_ARGS__), pp, bytes));         \
+#define NOTED_UNLESS_INTERNAL(how, symbol, parameters, ...)                              \
+    AG_ENTRY CUresult symbol parameters                                                  \
+    {                                                                                    \
+        AG_ENTER(symbol, __VA_ARGS__);                                                   \
+        if (ag_caller_of(__builtin_return_address(0)) != AG_CALLER_CUDA_LIBRARY)         \
+            ag_drain_note_visible(how);                                                  \
+        return ag_entry_leave(ag_held_given_host(ag_cu.symbol(__VA_ARGS__), pp, bytes)); \
     }
 
 NOTED_UNLESS_INTERNAL(AG_VISIBLE_PINNED, cuMemAllocHost_v2, (void **pp, size_t bytes), pp, bytes)
@@ -49,8 +49,8 @@ AG_ENTRY CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned in
 {
     AG_ENTER(cuMemAllocManaged, dptr, bytes, flags);
     ag_drain_note_visible(AG_VISIBLE_MANAGED);
-    return ag_entry_leave(ag_held_given(ag_cu.cuMemAllocManaged(dptr, bytes, flags),
-                                        AG_HELD_MANAGED, dptr, bytes));
+    return ag_entry_leave(
+        ag_held_given(ag_cu.cuMemAllocManaged(dptr, bytes, flags), AG_HELD_MANAGED, dptr, bytes));
 }
 
 NOTED(AG_VISIBLE_MANAGED, cuLibraryGetManaged,

@@ -122,7 +122,8 @@ static bool still_holds(const void *address, uint64_t found, const _Atomic uint6
 
     if (found & STAYS)
         return true;
-    if (!ag_loaded_is_lock_free()) /* read again: another thread may have seen the change first, and forgotten */
+    /* Read again: another thread may have seen the change first, and forgotten. */
+    if (!ag_loaded_is_lock_free())
         return !has_changed() && atomic_load_explicit(entry, memory_order_relaxed) == found;
     map = map_of(address);
     if (!map)

@@ -46,7 +46,8 @@ static void check_again(const struct process *process)
     struct ag_text first = {0}, second = {0};
     struct process again;
 
-    const struct ag_holders_view view = {.holders = *process->holders->magic ? process->holders : NULL};
+    const struct ag_holders_view view = {.holders =
+                                             *process->holders->magic ? process->holders : NULL};
     struct ag_holders_view view_again = {.holders = NULL};
 
     ag_render_json(&first, process->stats, &process->moment, &view);

@@ -136,6 +136,7 @@ wait_for_background
 
 # From here on nothing runs beside a check that measures time or memory.
 inert_checks
+holders_cost_checks
 same_many_checks
 api_checks
 speed_checks

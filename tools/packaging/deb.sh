@@ -77,6 +77,7 @@ Maintainer: The Allograft developers <allograft@localhost>
 Section: utils
 Priority: optional
 Depends: $(depends)
+Recommends: libdw1 | libdw1t64
 Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
 Description: runs CUDA programs on a memory pool and their repeated work as graphs
  A library to be preloaded into unchanged CUDA programs: cudaMalloc and cudaFree

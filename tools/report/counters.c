@@ -54,7 +54,9 @@ const char *counters_read(int fd, struct ag_stats *stats)
     return NULL;
 }
 
-bool counters_read_holders(int fd, struct ag_holders *ret)
+#define TRIES 5u /* its process may add to it meanwhile */
+
+static bool read_holders(int fd, struct ag_holders *ret)
 {
     size_t done = 0;
     ssize_t n = 1;
@@ -64,10 +66,18 @@ bool counters_read_holders(int fd, struct ag_holders *ret)
                   (off_t)(sizeof(struct ag_stats) + done));
         done += n > 0 ? (size_t)n : 0;
     }
-    if (done < sizeof(*ret) || !ag_holders_are_sound(ret))
-        return false;
-    ag_holders_complete(ret);
-    return true;
+    return done == sizeof(*ret) && ag_holders_are_sound(ret);
+}
+
+bool counters_read_holders(int fd, struct ag_holders *ret)
+{
+    bool good = false;
+
+    for (unsigned i = 0; i < TRIES && !good; i++)
+        good = read_holders(fd, ret);
+    if (good)
+        ag_holders_complete(ret);
+    return good;
 }
 
 /* Do the counters' times come from this machine since it booted? */

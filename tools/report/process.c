@@ -161,8 +161,7 @@ static const char *read_into(int fd, int folder, const char *path, struct proces
 
 static void *new_pages(size_t bytes)
 {
-    void *pages =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     return pages == MAP_FAILED ? NULL : pages;
 }

@@ -12,7 +12,7 @@
 
 struct process {
     struct ag_holders *holders; /* who held memory; ours; NULL: not known */
-    struct ag_stats *stats; /* ours; its texts hold no control characters */
+    struct ag_stats *stats;     /* ours; its texts hold no control characters */
     struct ag_moment moment;
     enum ag_record_state state; /* if read from a file of counters */
     bool is_plain;              /* see process_make_plain() */
@@ -70,9 +70,10 @@ struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state st
 
 /* ---- stats_json.c -------------------------------------------------------------------------- */
 
-/* Parses a report (tools/allograft-stats.schema.json) into the process, whose counters are all zero;
- * they are then plain. Who held memory goes to its holders, if it has any, which are all zero, too. Fields that this build does not know are ignored. False, with the reason in `why`, if
- * it is not a report. */
+/* Parses a report (tools/allograft-stats.schema.json) into the process, whose counters are all
+ * zero; they are then plain. Who held memory goes to its holders, if it has any, all zero, too.
+ * Fields that this build does not know are ignored. False, with the reason in `why`, if it is not a
+ * report. */
 bool stats_from_json(const char *text, size_t length, struct process *process, char *why,
                      size_t why_size);
 

@@ -553,9 +553,8 @@ static void read_peaks(struct reader *reader, const json_t *root, struct ag_hold
     json_array_foreach(peaks, i, row)
     {
         int kind = word_of(reader, row, "memory");
-        struct ag_held_group *group =
-            &holders->groups[ag_held_group((enum ag_held_kind)kind,
-                                           small_number(reader, row, "device", 0))];
+        struct ag_held_group *group = &holders->groups[ag_held_group(
+            (enum ag_held_kind)kind, small_number(reader, row, "device", 0))];
 
         group->live = number(reader, row, "live_bytes");
         group->most = number(reader, row, "most_bytes");

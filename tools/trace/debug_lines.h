@@ -1,5 +1,5 @@
 /* debug_lines.h: functions, files and lines of addresses, by elfutils' libdw. Only debug_lines.c
- * uses that library; a command built without it finds none. */
+ * uses that library; without it nothing is found. */
 #ifndef TOOLS_DEBUG_LINES_H
 #define TOOLS_DEBUG_LINES_H
 
@@ -7,7 +7,7 @@
 
 struct debug_lines;
 
-/* Was the command built with libdw? */
+/* Is there a libdw, and was the command built to use it? */
 bool debug_lines_available(void);
 /* The debug information of a file, or of the separate file that its build-id or its debug link
  * names; NULL where there is none. */

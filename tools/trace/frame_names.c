@@ -135,7 +135,7 @@ static void name_by_symbol(const struct module *module, uint64_t offset, struct 
     snprintf(ret->note, sizeof(ret->note), "%s",
              !function                 ? "no symbol: the file is stripped"
              : debug_lines_available() ? "no line: no debug information"
-                                       : "no line: this command was built without libdw");
+                                       : "no line: there is no libdw here");
 }
 
 unsigned frame_names(void *namer_, const struct ag_holders *holders, uint64_t frame,

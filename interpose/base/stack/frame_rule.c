@@ -253,8 +253,8 @@ struct machine {
 
 static void set_cfa(struct machine *machine, uint64_t reg, int64_t offset)
 {
-    machine->row.known = (reg == REGISTER_STACK || reg == REGISTER_FRAME) &&
-                         offset == (int32_t)offset;
+    machine->row.known =
+        (reg == REGISTER_STACK || reg == REGISTER_FRAME) && offset == (int32_t)offset;
     machine->row.rule.cfa = reg == REGISTER_STACK ? AG_CFA_STACK : AG_CFA_FRAME;
     machine->row.rule.cfa_offset = (int32_t)offset;
 }

@@ -19,8 +19,8 @@ enum ag_frame_cfa {
 
 /* Where the caller's frame pointer is. */
 enum ag_frame_saved {
-    AG_SAVED_NOT,    /* still in the register */
-    AG_SAVED_AT_CFA, /* CFA + saved_at */
+    AG_SAVED_NOT,     /* still in the register */
+    AG_SAVED_AT_CFA,  /* CFA + saved_at */
     AG_SAVED_AT_FRAME /* where the frame pointer points */
 };
 

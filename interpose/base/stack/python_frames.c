@@ -27,12 +27,12 @@ struct layout {
     unsigned minor; /* of version 3 */
     enum lines lines;
     enum loops loops;
-    unsigned state_frames; /* of a thread state: its innermost frame, or where that stands */
-    int frames_first;      /* there; -1: it is the frame itself */
+    unsigned state_frames;       /* of a thread state: its innermost frame, or where that stands */
+    int frames_first;            /* there; -1: it is the frame itself */
     unsigned previous, code, at; /* of a frame */
     unsigned mark;               /* a byte: begins a loop (MARKED), owner (BETWEEN) */
     unsigned first_line, file, name, table, instructions; /* of a code object */
-    unsigned text_ascii, text_other; /* of a text: its characters */
+    unsigned text_ascii, text_other;                      /* of a text: its characters */
 };
 
 #define OWNED_BY_C_STACK 3 /* no function's: what called the loop */
@@ -46,11 +46,11 @@ static const struct layout layouts[] = {
 };
 
 /* Of all versions above. */
-#define OBJECT_TYPE  8
-#define BYTES_LENGTH 16
-#define BYTES_DATA   32
-#define TEXT_LENGTH  16
-#define TEXT_STATE   32
+#define OBJECT_TYPE            8
+#define BYTES_LENGTH           16
+#define BYTES_DATA             32
+#define TEXT_LENGTH            16
+#define TEXT_STATE             32
 #define TEXT_KIND(state)       ((state) >> 2 & 7)
 #define TEXT_IS_COMPACT(state) ((state) >> 5 & 1)
 #define TEXT_IS_ASCII(state)   ((state) >> 6 & 1)
@@ -87,8 +87,8 @@ static size_t size_at(const void *object, unsigned offset)
 /* --- the interpreter --- */
 
 struct interpreter {
-    const struct layout *layout;     /* NULL: there is none that we know */
-    const void *(*state)(void);      /* of the calling thread, or NULL */
+    const struct layout *layout; /* NULL: there is none that we know */
+    const void *(*state)(void);  /* of the calling thread, or NULL */
     int (*is_ending)(void);
     const void *code_type;
 };
@@ -245,6 +245,13 @@ static int take_byte(struct table *table)
     return table->at < table->end ? *table->at++ : 0;
 }
 
+static int take_signed(struct table *table)
+{
+    int byte = take_byte(table);
+
+    return byte < 128 ? byte : byte - 256;
+}
+
 /* Of 3.9: where a line begins, by what is added to address and line. */
 static int line_by_steps(struct table table, int line, long place)
 {
@@ -254,7 +261,7 @@ static int line_by_steps(struct table table, int line, long place)
         address += take_byte(&table);
         if (address > place)
             break;
-        line += (int8_t)take_byte(&table);
+        line += take_signed(&table);
     }
     return line;
 }
@@ -268,7 +275,7 @@ static int line_by_ranges(struct table table, int line, long place)
         int step;
 
         end += take_byte(&table);
-        step = (int8_t)take_byte(&table);
+        step = take_signed(&table);
         if (step != -128)
             line += step;
         if (place < end)
@@ -322,7 +329,7 @@ static uint32_t line_of(const struct layout *layout, const void *frame, const vo
     if (layout->lines == LINES_3_9)
         line = line_by_steps(table, line, number_at(frame, layout->at));
     else if (layout->lines == LINES_3_10)
-        line = line_by_ranges(table, line, 2l * number_at(frame, layout->at));
+        line = line_by_ranges(table, line, 2L * number_at(frame, layout->at));
     else
         line = line_by_locations(table, line,
                                  (const char *)pointer_at(frame, layout->at) -
@@ -336,9 +343,8 @@ static const void *first_frame(const struct layout *layout, const void *state)
 {
     const void *frames = pointer_at(state, layout->state_frames);
 
-    return frames && layout->frames_first >= 0
-               ? pointer_at(frames, (unsigned)layout->frames_first)
-               : frames;
+    return frames && layout->frames_first >= 0 ? pointer_at(frames, (unsigned)layout->frames_first)
+                                               : frames;
 }
 
 /* Does the loop that runs `frame` run none that called it? */
@@ -365,8 +371,7 @@ unsigned ag_python_frames(uint64_t changes, unsigned most, ag_python_take *take,
 {
     struct interpreter interpreter = get_interpreter(changes);
     const struct layout *layout = interpreter.layout;
-    const void *state =
-        layout && !interpreter.is_ending() ? interpreter.state() : NULL;
+    const void *state = layout && !interpreter.is_ending() ? interpreter.state() : NULL;
     const void *frame = state ? first_frame(layout, state) : NULL, *previous;
     struct ag_python_frame it;
     unsigned n = 0;

@@ -50,9 +50,9 @@ static __attribute__((noinline)) void find_stack(void)
 #define KNOWN      (1u << KNOWN_BITS)
 
 /* A rule and a module in one word. Offsets are multiples of 8, but for those of the CFA. */
-#define CFA_BITS   22
-#define AT_BITS    13
-#define KIND_BAD   7u /* no rule can tell */
+#define CFA_BITS 22
+#define AT_BITS  13
+#define KIND_BAD 7u /* no rule can tell */
 
 struct place {
     struct ag_frame_rule rule;
@@ -69,7 +69,9 @@ static struct {
 
 static bool fits(int64_t value, unsigned bits)
 {
-    return value >= -(1ll << (bits - 1)) && value < 1ll << (bits - 1);
+    int64_t most = (int64_t)1 << (bits - 1);
+
+    return value >= -most && value < most;
 }
 
 static uint64_t field(int64_t value, unsigned bits)
@@ -125,9 +127,8 @@ static __attribute__((noinline)) uint64_t look_up(uintptr_t address)
                                   memory_order_relaxed);
         header = ag_loaded_header(&loaded, PT_GNU_EH_FRAME);
         if (header)
-            place.is_bad =
-                !ag_frame_rule_find((const void *)(loaded.map->l_addr + header->p_vaddr),
-                                    address - 1, &place.rule);
+            place.is_bad = !ag_frame_rule_find((const void *)(loaded.map->l_addr + header->p_vaddr),
+                                               address - 1, &place.rule);
     }
     return pack(&place) | VALID;
 }

@@ -37,8 +37,8 @@ struct ag_walk_start {
 };
 
 struct ag_walk {
-    unsigned n;  /* frames */
-    bool is_cut; /* there are more, or nobody can tell */
+    unsigned n;       /* frames */
+    bool is_cut;      /* there are more, or nobody can tell */
     uint64_t changes; /* ag_loaded_changes() when it began */
 };
 

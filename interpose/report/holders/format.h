@@ -81,8 +81,8 @@ struct ag_held_stack {
 };
 
 struct ag_held_group {
-    _Atomic uint64_t live;   /* bytes */
-    _Atomic uint64_t most;   /* that ever were */
+    _Atomic uint64_t live;    /* bytes */
+    _Atomic uint64_t most;    /* that ever were */
     _Atomic uint64_t at_peak; /* of AG_HELD_PEAK: close to `most` */
 };
 
@@ -92,13 +92,13 @@ struct ag_held_failure {
     uint64_t bytes;     /* of the last one, as asked for */
     uint8_t kind;       /* enum ag_held_kind */
     int16_t device;
-    uint64_t free_bytes, total_bytes;   /* of the device, by the driver */
-    uint64_t cached_bytes;              /* freed blocks that our caches still hold */
-    uint64_t pool_reserved, pool_used;  /* of our pool: what is between is in pieces */
+    uint64_t free_bytes, total_bytes;  /* of the device, by the driver */
+    uint64_t cached_bytes;             /* freed blocks that our caches still hold */
+    uint64_t pool_reserved, pool_used; /* of our pool: what is between is in pieces */
 };
 
 struct ag_holders {
-    char magic[8]; /* AG_HOLDERS_MAGIC */
+    char magic[8];  /* AG_HOLDERS_MAGIC */
     uint64_t bytes; /* sizeof(struct ag_holders) */
     uint32_t most_frames;
     uint32_t unused;

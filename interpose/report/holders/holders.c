@@ -7,6 +7,8 @@
  * (--peak-inaccuracy), and growth by a factor of two costs 70 copies of some microseconds. */
 #include "interpose/report/holders/holders.h"
 
+#include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "interpose/base/arena.h"
@@ -70,10 +72,9 @@ static struct ag_held_group *group_of(const struct ag_held_stack *stack)
 static void count_group(const struct ag_held_block *block, bool more)
 {
     struct ag_held_group *group = group_of(stack_of(block));
-    uint64_t bytes =
-        (uint64_t)((double)block->bytes * ag_sampling_weight(block->bytes) + .5);
-    uint64_t now = atomic_fetch_add_explicit(&group->live, more ? bytes : -bytes,
-                                             memory_order_relaxed);
+    uint64_t bytes = (uint64_t)((double)block->bytes * ag_sampling_weight(block->bytes) + .5);
+    uint64_t now =
+        atomic_fetch_add_explicit(&group->live, more ? bytes : -bytes, memory_order_relaxed);
 
     if (more)
         ag_raise_to(&group->most, now + bytes);
@@ -209,25 +210,34 @@ void ag_holders_ended(const void *owner, int device)
 
 /* --- failures --- */
 
+/* A thread that is cancelled while it writes would never leave its hook. */
+static void say(struct ag_text *text)
+{
+    char why[128];
+    int cancel_state;
+
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    if (text->length)
+        (void)ag_deliver_to_stderr(text, why, sizeof(why));
+    (void)pthread_setcancelstate(cancel_state, NULL);
+    ag_text_finish(text);
+}
+
 void ag_holders_failed(const struct ag_held_failure *failure)
 {
     struct ag_held_failure *last = &held.tables->failure;
     uint64_t n = atomic_fetch_add_explicit(&last->n, 1, memory_order_relaxed) + 1;
     struct ag_text text = {0};
-    char why[128];
 
     if (!ag_lock_try(&held.copying)) /* another thread tells the same */
         return;
-    ag_holders_copy(held.tables,
-                    ag_held_group((enum ag_held_kind)failure->kind, failure->device),
+    ag_holders_copy(held.tables, ag_held_group((enum ag_held_kind)failure->kind, failure->device),
                     AG_HELD_FAILED);
     memcpy(&last->bytes, &failure->bytes, sizeof(*last) - offsetof(struct ag_held_failure, bytes));
     if (!(n & (n - 1)) && ag_log_shows(AG_LOG_WARN))
-        ag_render_failure_text(&text, held.tables, ag_own_names, NULL);
+        ag_render_failure_text(&text, "allograft: ", held.tables, ag_own_names, NULL);
     ag_lock_release(&held.copying);
-    if (text.length)
-        (void)ag_deliver_to_stderr(&text, why, sizeof(why));
-    ag_text_finish(&text);
+    say(&text);
 }
 
 /* --- beginning --- */

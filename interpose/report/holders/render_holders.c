@@ -103,7 +103,8 @@ bool ag_holders_are_sound(const struct ag_holders *holders)
         holders->bytes != sizeof(*holders) || n_stacks(holders) > AG_HOLDERS_STACKS ||
         atomic_load(&holders->n_frames) > AG_HOLDERS_FRAMES || n_modules > AG_HOLDERS_MODULES ||
         n_text > AG_HOLDERS_TEXT || !n_text || holders->text[0] || holders->text[n_text - 1] ||
-        holders->failure.kind >= AG_N_HELD_KINDS)
+        holders->failure.kind >= AG_N_HELD_KINDS ||
+        holders->failure.pool_used > holders->failure.pool_reserved)
         return false;
     for (unsigned i = 0; i < n_modules; i++) {
         if (holders->modules[i].path >= n_text || holders->modules[i].build_id >= n_text)
@@ -314,28 +315,28 @@ static void text_lost(struct ag_text *text, const struct ag_holders *holders)
                     (unsigned long long)holders->sample_bytes);
 }
 
-void ag_render_failure_text(struct ag_text *text, const struct ag_holders *holders,
-                            ag_frame_names *names, void *namer)
+void ag_render_failure_text(struct ag_text *text, const char *before,
+                            const struct ag_holders *holders, ag_frame_names *names, void *namer)
 {
     const struct ag_holders_view view = {.holders = holders, .names = names, .namer = namer};
     const struct ag_held_failure *last = &holders->failure;
-    char bytes[32], free_bytes[32], total[32], cached[32], reserved[32], unused[32];
-    uint64_t idle =
-        last->pool_reserved > last->pool_used ? last->pool_reserved - last->pool_used : 0;
+    char bytes[32], free_bytes[32], total[32], cached[32], reserved[32], idle[32];
+    unsigned long long n = value_of(&last->n);
 
-    if (!value_of(&last->n))
+    if (!n)
         return;
-    ag_text_add(text,
-                "  out of memory, %llu times; last for %s of %s memory, device %d\n"
-                "    the driver has %s of %s free; freed blocks in our caches: %s\n"
-                "    our pool holds %s, of which %s are in pieces that nobody uses\n",
-                (unsigned long long)value_of(&last->n),
+    ag_text_add(text, "%sout of memory: %llu %s failed, the last of %s of %s memory, device %d\n",
+                before, n, n == 1 ? "allocation" : "allocations",
                 ag_text_size(bytes, sizeof(bytes), last->bytes), ag_held_names[last->kind],
-                last->device, ag_text_size(free_bytes, sizeof(free_bytes), last->free_bytes),
+                last->device);
+    ag_text_add(text, "    free on the device %s of %s, in freed blocks that Allograft caches %s\n",
+                ag_text_size(free_bytes, sizeof(free_bytes), last->free_bytes),
                 ag_text_size(total, sizeof(total), last->total_bytes),
-                ag_text_size(cached, sizeof(cached), last->cached_bytes),
-                ag_text_size(reserved, sizeof(reserved), last->pool_reserved),
-                ag_text_size(unused, sizeof(unused), idle));
+                ag_text_size(cached, sizeof(cached), last->cached_bytes));
+    if (last->pool_reserved)
+        ag_text_add(text, "    Allograft's pool has %s, of which %s in pieces that nothing uses\n",
+                    ag_text_size(reserved, sizeof(reserved), last->pool_reserved),
+                    ag_text_size(idle, sizeof(idle), last->pool_reserved - last->pool_used));
     text_list(text, &view, "who held most then", AG_HELD_FAILED, ALL);
 }
 
@@ -351,7 +352,7 @@ void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *
     }
     for (unsigned group = 0; group < AG_HELD_GROUPS; group++)
         text_peak(text, view, group);
-    ag_render_failure_text(text, view->holders, view->names, view->namer);
+    ag_render_failure_text(text, "  ", view->holders, view->names, view->namer);
     text_lost(text, view->holders);
 }
 

@@ -38,8 +38,8 @@ bool ag_holders_are_sound(const struct ag_holders *holders);
 void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *view);
 /* A member `holders` of the object that is open. */
 void ag_render_holders_json(struct ag_emitter *json, const struct ag_holders_view *view);
-/* The last allocation that failed, and who held most then. */
-void ag_render_failure_text(struct ag_text *text, const struct ag_holders *holders,
-                            ag_frame_names *names, void *namer);
+/* The last allocation that failed, and who held most then; `before` goes before the first line. */
+void ag_render_failure_text(struct ag_text *text, const char *before,
+                            const struct ag_holders *holders, ag_frame_names *names, void *namer);
 
 #endif

@@ -18,7 +18,7 @@ static double logarithm(double x)
 {
     uint64_t bits;
     int exponent;
-    double m, t, square, sum = 0, power;
+    double m, t, sum = 0, power;
 
     memcpy(&bits, &x, sizeof(bits));
     exponent = (int)(bits >> 52) - 1023;
@@ -29,10 +29,11 @@ static double logarithm(double x)
         exponent++;
     }
     t = (m - 1) / (m + 1);
-    square = t * t;
     power = t;
-    for (int i = 1; i < 24; i += 2, power *= square)
+    for (int i = 1; i < 24; i += 2) {
         sum += power / i;
+        power *= t * t;
+    }
     return 2 * sum + exponent * 0.6931471805599453;
 }
 
@@ -45,11 +46,15 @@ static double share(double x)
 
     if (x > 40)
         return 1;
-    for (; x > 0.125; x /= 2)
+    while (x > 0.125) {
+        x /= 2;
         doublings++;
+    }
     term = x;
-    for (int i = 2; i < 12; i++, term *= -x / (i - 1))
+    for (int i = 2; i < 12; i++) {
         p += term;
+        term *= -x / i;
+    }
     for (; doublings; doublings--)
         p *= 2 - p;
     return p;

@@ -84,9 +84,51 @@ forked_after() {
     echo "parent 3"
 }
 
+# named: the report of the last run_with, with the names that the command finds.
+named() {
+    "$BUILD/allograft" report --json "$(report_path)" >"$OUT/$TAG.named.json" 2>"$OUT/$TAG.named.err" ||
+        { echo "no names: $(head -n1 "$OUT/$TAG.named.err")"; return 1; }
+}
+
+# holders [VAR=VALUE]...: every leak is named with file and line, and the holder of most at the peak.
+holders() {
+    run_with ALLOGRAFT_STACKS=16 "$@" -- "$BIN/holders" "$BIN/libholders_plugin.so" || { died with $?; return 1; }
+    silent && named || return 1
+    python3 -IS "$HERE/memory/holders.py" "$OUT/$TAG.named.json" "$HERE/memory/holders.cu"
+}
+
+holders_torch() {
+    local status script=$HERE/frameworks/torch_holders.py
+    LIMIT_S=300 run_native -- python3 "$script"
+    status=$?
+    ((status == STATUS_SKIP)) && { echo "no torch here"; return $STATUS_SKIP; }
+    ((status == 0)) || { died native $status; return 1; }
+    LIMIT_S=300 run_with ALLOGRAFT_STACKS=32 -- python3 "$script" || { died with $?; return 1; }
+    compare_output && silent && named || return 1
+    python3 -IS "$script" "$OUT/$TAG.named.json"
+}
+
+# What stacks of 16 frames add to a pair of cudaMalloc and cudaFree: 2 us at most.
+holders_cost() {
+    local without with
+    run_native LD_PRELOAD="$LIB" ALLOGRAFT_STATS=off -- "$BIN/holders" time 20000 || { died native $?; return 1; }
+    run_with ALLOGRAFT_STACKS=16 -- "$BIN/holders" time 20000 || { died with $?; return 1; }
+    read -r without _ <"$OUT/$TAG.native.out"
+    read -r with _ <"$OUT/$TAG.with.out"
+    echo "a pair takes $without us without stacks, $with us with them"
+    awk -v a="$without" -v b="$with" 'BEGIN { exit !(b - a <= 2) }'
+}
+
+holders_cost_checks() {
+    check report/holders-cost holders_cost
+}
+
 report_checks() {
     background check report/exact exact native
     background check report/exact-pool exact pool ALLOGRAFT_POLICY=pool
+    background check report/holders holders
+    background check report/holders-pool holders ALLOGRAFT_POLICY=pool
+    background check report/holders-torch holders_torch
     background check report/stderr on_stderr
     background check report/off switched_off
     background check report/bad-value bad_value

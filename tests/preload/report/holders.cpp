@@ -5,6 +5,7 @@
  *     holders wait PLUGIN     the same, but waits for its standard input before it ends
  *     holders full            holds some, then asks for more than there is
  *     holders reset           leaks, and ends the context itself
+ *     holders refused         the driver is to refuse a free
  *     holders churn N         N allocations and frees, of which nothing stays
  *     holders forks           the child of a process with memory has none */
 #include <cuda.h>
@@ -27,16 +28,18 @@ static void open_device()
     OK(cuCtxSetCurrent(context));
 }
 
-namespace model {
+namespace model
+{
 
-class Weights {
-public:
+class Weights
+{
+  public:
     explicit Weights(size_t bytes)
     {
         OK(cuMemAlloc(&memory, bytes)); // leak: Weights
     }
 
-private:
+  private:
     CUdeviceptr memory;
 };
 
@@ -155,8 +158,12 @@ static void forks()
     fill();
     child = fork();
     CHECK(child >= 0);
-    if (!child)
+    if (!child) {
+        CUdeviceptr memory;
+
+        CHECK(cuMemAlloc(&memory, 64) != CUDA_SUCCESS); // a child has no context
         _exit(0);
+    }
     CHECK(waitpid(child, &status, 0) == child && !status);
 }
 
@@ -185,6 +192,11 @@ int main(int argc, char **argv)
         OK(cuDevicePrimaryCtxReset(0));
     } else if (what == "churn") {
         churn(atoi(argv[2]));
+    } else if (what == "refused") {
+        void *pinned;
+
+        OK(cuMemHostAlloc(&pinned, 12 << 10, 0));
+        CHECK(cuMemFreeHost(pinned) != CUDA_SUCCESS);
     } else if (what == "forks") {
         forks();
     }

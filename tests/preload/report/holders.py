@@ -51,6 +51,18 @@ def by_callback(size):
     return sorted([2, 1], key=lambda i: take(size * i) * 0)
 
 
+def by_qsort(size):
+    """C code that calls back, between two functions of Python."""
+    numbers, taken = (ctypes.c_int * 2)(2, 1), []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
+    def compared(a, b):
+        if not taken:  # a sanitizer's qsort compares more often
+            taken.append(take(size))
+        return a[0] - b[0]
+    ctypes.CDLL(None).qsort(numbers, ctypes.c_size_t(2), ctypes.c_size_t(4), compared)
+
+
 def in_thread(size):
     assert cu.cuCtxSetCurrent(context) == 0
     take(size)
@@ -71,6 +83,7 @@ def main():
     çafé_日本(8 << 20)
     list(generate(7 << 20))
     by_callback(3 << 20)
+    by_qsort(11 << 20)
     freed(50)
     thread = threading.Thread(target=in_thread, args=(5 << 20,))
     thread.start()

@@ -3,6 +3,7 @@
 #include "interpose/base/stack/walk.h"
 
 #include <alloca.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +61,7 @@ static __attribute__((noinline)) void compare(void)
         first++;
     CHECK(!walk.is_cut && walk.n > 3);
     /* the walk's own first frame is this function's */
-    CHECK_SAID(walk.n - 1 == unwound.n - first, "%u frames, not %u", walk.n - 1,
-               unwound.n - first);
+    CHECK_SAID(walk.n - 1 == unwound.n - first, "%u frames, not %u", walk.n - 1, unwound.n - first);
     for (unsigned i = 1; i < walk.n; i++) {
         uintptr_t place = (uintptr_t)bases[ag_frame_module(frames[i])] + ag_frame_offset(frames[i]);
 
@@ -102,20 +102,28 @@ static __attribute__((noinline)) void growing(int depth)
 }
 
 /* It aligns its stack. */
-static __attribute__((noinline)) void aligned(int depth)
+static __attribute__((noinline)) int align(int depth, int b, int c, int d, int e, int f, int g)
 {
     _Alignas(256) volatile char room[300];
+    volatile char *more = alloca(16 + chance_below(&state, 5000));
 
-    room[0] = 1;
+    room[0] = more[0] = 1;
     CHECK((uintptr_t)room % 256 == 0);
     deeper(depth);
-    __asm__ volatile("" : : "r"(room));
+    __asm__ volatile("" : : "r"(room), "r"(more));
+    return b + c + d + e + f + g; /* the last lies on the caller's stack */
 }
 
-static __attribute__((noinline, optimize("no-omit-frame-pointer"))) void pointing(int depth)
+static __attribute__((noinline)) void aligned(int depth)
+{
+    CHECK(align(depth, 1, 2, 3, 4, 5, 6) == 21);
+}
+
+/* It has a frame pointer. */
+static __attribute__((noinline)) void pointing(int depth)
 {
     deeper(depth);
-    __asm__ volatile("");
+    __asm__ volatile("" : : "r"(__builtin_frame_address(0)));
 }
 
 /* Through libc. */
@@ -246,7 +254,7 @@ static void survives_anything(void)
             n += walk.n;
         }
     }
-    CHECK(n > 300 * 200 * 1.1); /* some walks got further than a frame */
+    CHECK(n > 300 * 200 * 1.01); /* some walks got further than a frame */
 }
 
 /* A chain of frame pointers through code that nothing is said of. */
@@ -276,9 +284,34 @@ static void follows_frame_pointers(void)
     CHECK(walk.n == 3 && !walk.is_cut);
 }
 
-int main(void)
+/* --- libraries that come and go --- */
+
+/* A library that has gone leaves nothing behind: another one lies at its address. */
+static void forgets_libraries(char **paths)
+{
+    const void *bases[2] = {NULL, NULL};
+
+    for (unsigned i = 0; i < 6; i++) {
+        void *library = dlopen(paths[i % 2], RTLD_NOW);
+        int (*call_back)(void (*function)(void));
+        struct ag_loaded loaded;
+
+        CHECK_SAID(library, "%s", dlerror());
+        call_back = (int (*)(void (*)(void)))dlsym(library, "call_back");
+        CHECK(call_back && ag_loaded_find((void *)call_back, &loaded));
+        bases[i % 2] = loaded.base;
+        CHECK(call_back(compare) == 1);
+        OK(dlclose(library));
+    }
+    CHECK_SAID(bases[0] == bases[1], "%p and %p", bases[0], bases[1]);
+}
+
+int main(int argc, char **argv)
 {
     ag_walk_begin(number_of);
+    CHECK(argc == 3);
+    forgets_libraries(argv + 1);
+    n_compared = 0;
     walks_as_unwinder();
     walks_in_threads();
     counts_frames();

@@ -133,7 +133,7 @@ static void tells_what_ended(void)
 }
 
 #define THREADS 4u
-#define TURNS  20000u
+#define TURNS   20000u
 
 static void *work(void *number)
 {

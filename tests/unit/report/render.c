@@ -8,8 +8,7 @@
 
 /* The report of what was counted, as text or JSON; memory of the function. */
 static const char *report(void (*render)(struct ag_text *, const struct ag_stats *,
-                                         const struct ag_moment *,
-                                         const struct ag_holders_view *))
+                                         const struct ag_moment *, const struct ag_holders_view *))
 {
     static const struct ag_moment moment = {.alive = true};
     static char copy[40000];

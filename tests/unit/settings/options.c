@@ -195,7 +195,7 @@ static void words_follow_the_enumerations(void)
 /* No enumeration or switch of the list was forgotten above. */
 static void every_word_is_expected(void)
 {
-    static const char *const others[] = {"SIZE",    "TEXT",  "PATH", "RULES",
+    static const char *const others[] = {"SIZE",    "TEXT",  "PATH",  "RULES",
                                          "STREAMS", "COUNT", "BYTES", "FRAMES"};
 
     for (size_t i = 0; i < ag_options_count(); i++) {
