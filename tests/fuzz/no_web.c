@@ -1,7 +1,7 @@
 /* The style sheets and scripts of pages, which no input changes: a fuzzer does without them. */
 #include "tools/base/html_web.h"
 
-#define NOTHING(name)            \
+#define NOTHING(name)             \
     const char web_##name[] = ""; \
     const char web_##name##_hash[] = ""
 

@@ -65,13 +65,25 @@ static uint32_t add_node(struct tree *tree, uint64_t frame)
     return (uint32_t)tree->n++;
 }
 
+/* Texts of Python may stand several times in what was read back. */
+static bool is_same(const struct ag_holders *holders, uint64_t a, uint64_t b)
+{
+    const char *x = holders->text + (uint32_t)a, *y = holders->text + (uint32_t)b;
+
+    if (a == b || !(a & b & AG_FRAME_PYTHON))
+        return a == b;
+    return ag_frame_line(a) == ag_frame_line(b) && !strcmp(x, y) &&
+           !strcmp(x + strlen(x) + 1, y + strlen(y) + 1);
+}
+
 /* The child of that frame, which is added if there is none. */
-static uint32_t child_of(struct tree *tree, uint32_t parent, uint64_t frame)
+static uint32_t child_of(struct tree *tree, const struct ag_holders *holders, uint32_t parent,
+                         uint64_t frame)
 {
     uint32_t child = tree->nodes[parent].child, added;
 
     for (; child; child = tree->nodes[child].next) {
-        if (tree->nodes[child].frame == frame)
+        if (is_same(holders, tree->nodes[child].frame, frame))
             return child;
     }
     added = add_node(tree, frame);
@@ -95,11 +107,11 @@ static void add_stack(struct tree *tree, const struct ag_holders *holders,
     uint32_t node = 0;
 
     count(tree, node, stack);
-    node = child_of(tree, node, 1 + group);
+    node = child_of(tree, holders, node, 1 + group);
     if (node)
         count(tree, node, stack);
     for (uint32_t i = stack->n; node && i-- > 0;) {
-        node = child_of(tree, node, holders->frames[stack->first + i]);
+        node = child_of(tree, holders, node, holders->frames[stack->first + i]);
         if (node)
             count(tree, node, stack);
     }
@@ -204,8 +216,7 @@ static void open_node(struct ag_text *text, const struct frame_text *frame, cons
     ag_text_add(text, ",");
     html_add_json(text, frame->place);
     for (unsigned measure = 0; measure < N_MEASURES; measure++)
-        ag_text_add(text, "%s%llu", measure ? "," : ",[",
-                    (unsigned long long)node->bytes[measure]);
+        ag_text_add(text, "%s%llu", measure ? "," : ",[", (unsigned long long)node->bytes[measure]);
     ag_text_add(text, "],[");
 }
 

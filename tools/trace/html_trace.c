@@ -9,10 +9,10 @@
 #include "tools/trace/site_names.h"
 #include "tools/trace/thin.h"
 
-#define N_PARTS    400u /* of the timeline, however many events there are */
+#define N_PARTS    400u  /* of the timeline, however many events there are */
 #define N_CHART    1000u /* parts of the chart that scripts draw */
 #define N_STREAMS  6u    /* that have a lane of their own */
-#define N_ROWS     16u  /* of the table with the same numbers */
+#define N_ROWS     16u   /* of the table with the same numbers */
 #define MOST_SITES 12u
 
 enum count { LAUNCHED, RELEASED, FLUSHED, N_COUNTS };
@@ -405,9 +405,7 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
         ag_text_add(text, "; the file is incomplete");
     if (info->simulated)
         ag_text_add(text, "; it " TRACE_SIMULATED);
-    ag_text_add(
-        text, ". Times count from the start of the process. Full colour: the least memory in each "
-              "interval; light: the most.</p>\n");
+    ag_text_add(text, ". Times count from the start of the process.</p>\n");
 }
 
 bool html_add_trace(struct ag_text *text, const struct trace *trace)
@@ -428,7 +426,9 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace)
         add_note(text, info);
         ag_text_add(text, "<div class=\"timeline\">");
         good = add_chart(text, trace, line);
-        ag_text_add(text, "<div class=\"plain\">\n");
+        ag_text_add(text,
+                    "<div class=\"plain\">\n<p class=\"note\">Full colour: the least memory in "
+                    "each interval; light: the most.</p>\n");
         for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
             add_level(text, trace, line, place);
         for (unsigned which = 0; which < N_COUNTS; which++)

@@ -87,7 +87,7 @@
         return [
             {...base, values: (plot, at) => at.map(value => seconds(value, at.length > 1 ? at[1] - at[0] : value)),
                 space: 70},
-            {...base, values: (plot, at) => at.map(format), size: narrow ? 62 : 76},
+            {...base, values: (plot, at) => at.map(format), size: narrow ? 70 : 76},
         ];
     }
 
@@ -98,7 +98,7 @@
         const chart = {
             width: box.clientWidth, height, series: [{label: 'time'}, ...series],
             scales: {x: {time: false}, y: {range: (plot, low, high) => [0, high > 0 ? high * 1.05 : 1]}},
-            axes: axes(format, box.clientWidth < 500), legend: {show: height > 150, live: false},
+            padding: [null, 24, null, null], axes: axes(format, box.clientWidth < 500), legend: {show: height > 150, live: false},
             cursor: {sync: {key: sync.key, setSeries: false}, drag: {x: true, y: false}, points: {size: 7}},
             hooks: {
                 setScale: [(plot, which) => which === 'x' && sync.follow(plot)],
@@ -106,10 +106,12 @@
             },
         };
 
-        if (height <= 150)
-            chart.axes[1].space = 22;
-        else
-            chart.axes[1].incrs = TICKS;
+        chart.axes[1].incrs = TICKS;
+        if (height <= 150) {
+            chart.axes[0].show = false;
+            chart.axes[1].space = 16;
+            chart.padding = [8, 24, 4, null];
+        }
         return chart;
     }
 
@@ -151,7 +153,7 @@
                                     [data.time, ...data.series.map(one => one.values)], box)];
             for (const lane of data.lanes) {
                 box.append(make('p', {className: 'lane'}, lane.name));
-                this.plots.push(new uPlot(options(box, lane.name, laneSeries(lane), 84, this, String),
+                this.plots.push(new uPlot(options(box, lane.name, laneSeries(lane), 60, this, String),
                                           [data.parts, lane.values], box));
             }
             this.plots.forEach(plot => plot.setScale('x', {min: this.full[0], max: this.full[1]}));
