@@ -1,9 +1,12 @@
 """Reports read back: one, several added up, two compared, and files that are none."""
 
+import base64
 import copy
+import hashlib
 import html.parser
 import json
 import os
+import random
 import re
 import struct
 
@@ -214,6 +217,7 @@ class Document(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
         self.open, self.tags, self.texts, self.attributes, self.wrong = [], [], [], [], []
+        self.scripts, self.last = [], []  # (text, attributes); of the newest element
         self.feed(text)
         self.close()
         self.wrong += self.open
@@ -227,6 +231,7 @@ class Document(html.parser.HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += attrs
+        self.last = attrs
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -235,7 +240,9 @@ class Document(html.parser.HTMLParser):
             self.wrong.append(f"</{tag}>")
 
     def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] == "script":
+            self.scripts.append((data, dict(self.last)))
+        elif self.open and self.open[-1] != "style":
             self.texts.append(data)
 
     @property
@@ -256,9 +263,18 @@ class Page(JobTest):
         return page
 
     def assert_needs_nothing(self, text, page):
-        self.assertEqual(set(page.tags) & {"script", "link", "img", "iframe", "object", "base", "form", "a"}, set())
+        self.assertEqual(set(page.tags) & {"link", "img", "iframe", "object", "base", "form", "a"}, set())
         names = {name for name, _ in page.attributes}
         self.assertEqual({n for n in names if n.startswith("on")} | names & {"src", "href"}, set())
+        # The scripts that run are ours: the policy names each by its hash. All others are data.
+        for script, attributes in page.scripts:
+            if attributes.get("type") == "application/json":
+                json.loads(script)
+                continue
+            digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+            self.assertIn(f"'sha256-{digest}'", dict(page.attributes)["content"])
+            text = text.replace(script, "")
+        self.assertNotIn("unsafe-inline", dict(page.attributes)["content"].split("script-src")[1])
         self.assertNotRegex(text, r"://|@import|url\(")
         self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -347,6 +363,57 @@ class Page(JobTest):
         self.assertEqual(page.tags.count("path"), 32)
         self.assertIn("4 more are not shown", page.text)
         self.assertLess(os.path.getsize(os.path.join(self.folder, "out.html")), 1 << 20)
+
+    def data(self, page, key):
+        """What charts are drawn from."""
+        found = [json.loads(text) for text, given in page.scripts if given.get("type") == "application/json"]
+        return [one for one in found if key in one]
+
+    def test_thinning_keeps_every_peak(self):
+        generator, live, level, peaks = random.Random(1), [], [0, 0], [0, 0, 0]
+        events = b""
+        def event(kind, ticks, address, size, placement):
+            return struct.pack("<6QIIBBhHH", ticks, 1, address, size, 0, 64, 1, 0, kind, placement, 0, 0, 0)
+        for i in range(20000):
+            if live and generator.random() < .5:
+                address, size, place = live.pop(generator.randrange(len(live)))
+                events += event(2, 20 + 10 * i, address, size, place)
+                level[place] -= size
+            else:
+                size, place = generator.randrange(1, 1 << 20) << (9 if i % 997 == 0 else 0), i % 2
+                live.append(((i + 1) << 32, size, place))
+                events += event(1, 20 + 10 * i, (i + 1) << 32, size, place)
+                level[place] += size
+            peaks = [max(peaks[0], sum(level)), max(peaks[1], level[0]), max(peaks[2], level[1])]
+        head = struct.pack("<8sIIIiiI5Q32s72s256s80s", b"AGTRACE", 1, 512, 64, 7, -1, 0, 0, 0, 0, 0, 0, b"v", b"h", b"p", b"")
+        clock = struct.pack("<6QIIBBhHH", 1 << 20, 0, 1 << 20, 0, 0, 0, 0, 0, 49, 0, 0, 0, 0)
+        page = self.page(self.write("a.json", SAMPLE), self.write("a.trace", head + events + clock))
+        data = self.data(page, "series")[0]
+        self.assertEqual([max(one["values"]) for one in data["series"]], peaks)
+        self.assertEqual([one["values"][-1] for one in data["series"]], [sum(level), *level])
+        self.assertEqual(data["time"], sorted(data["time"]))
+        for one in data["series"]:
+            self.assertEqual(len(one["values"]), len(data["time"]))
+        self.assertLess(len(data["time"]), 7000)
+
+    def test_stacks_are_a_flame_graph(self):
+        nasty = "</script><script>alert(1)</script>\"'&"
+        def stack(size, *functions):
+            held = {"bytes": size, "blocks": 1}
+            return {"kind": "device", "device": 0, "cut": False, "live": {"bytes": 0, "blocks": 0}, "ever": held,
+                    "peak": held, "frames": [{"function": name, "file": nasty, "line": 7} for name in functions]}
+        holders = {"most_frames": 16, "sample_bytes": 0, "without_stack": 0, "modules": [], "peaks": [],
+                   "stacks": [stack(300, "inner", "main"), stack(100, nasty, "main"), stack(0, "none", "main")]}
+        page = self.page(self.write("a.json", SAMPLE | {"holders": holders}))
+        root = self.data(page, "root")[0]["root"]
+        self.assertEqual(root[:3], ["all memory", "", [400, 0, 400]])
+        (device,) = root[3]
+        (main,) = device[3]
+        self.assertEqual((device[0], main[0], main[2]), ("memory of device 0", "main", [400, 0, 400]))
+        self.assertEqual({node[0]: (node[1], node[2]) for node in main[3]},
+                         {"inner": (nasty + ":7", [300, 0, 300]), nasty: (nasty + ":7", [100, 0, 100])})
+        self.assertIn("Stacks, those that held most at the peak first", page.text)
+        self.assertIn("300 B 0 B 300 B", page.text)
 
     def test_with_a_trace_of_somebody_else(self):
         nasty = b"\x1b[1m<script>'\"&\xff"

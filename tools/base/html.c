@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/base/html_web.h"
+
 /* ---- text ---------------------------------------------------------------------------------- */
 
 /* The length of the UTF-8 sequence at `s`, a string; 0 if there is no valid one. */
@@ -38,6 +40,26 @@ void html_add(struct ag_text *text, const char *value)
             ag_text_add(text, "%.*s", (int)length, (const char *)s);
         s += length ? length : 1;
     }
+}
+
+/* JSON leaves "<" and "&" as they are, and they could end the element that it stands in. */
+void html_add_json(struct ag_text *text, const char *value)
+{
+    struct ag_text json = {0};
+    size_t begin = 0;
+
+    ag_text_add_json(&json, value);
+    text->truncated |= json.truncated;
+    for (size_t i = 0; i < json.length; i++) {
+        if (!strchr("<>&", json.data[i]))
+            continue;
+        ag_text_add(text, "%.*s\\u%04x", (int)(i - begin), json.data + begin,
+                    (unsigned)json.data[i]);
+        begin = i + 1;
+    }
+    if (json.data)
+        ag_text_add(text, "%s", json.data + begin);
+    ag_text_finish(&json);
 }
 
 const char *html_number(char *buffer, size_t size, enum unit unit, double value)
@@ -140,15 +162,20 @@ void html_begin(struct ag_text *text, const char *title)
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
         "<meta name=\"generator\" content=\"allograft\">\n" /* output.c recognises a page by this */
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';style-src "
-        "'unsafe-inline'\">\n<title>");
+        "'unsafe-inline';script-src %s %s\">\n<title>",
+        web_uplot_js_hash, web_page_js_hash);
     html_add(text, title);
     ag_text_add(text, "</title>\n<style>\n%s", colours);
-    ag_text_add(text, "%s</style>\n</head>\n<body>\n<main>\n", style);
+    ag_text_add(text, "%s%s%s</style>\n</head>\n<body>\n<main>\n", style, web_uplot_css,
+                web_page_css);
 }
 
-void html_end(struct ag_text *text)
+void html_end(struct ag_text *text, bool has_charts)
 {
-    ag_text_add(text, "</main>\n</body>\n</html>\n");
+    ag_text_add(text, "</main>\n");
+    if (has_charts)
+        ag_text_add(text, "<script>%s</script>\n", web_uplot_js);
+    ag_text_add(text, "<script>%s</script>\n</body>\n</html>\n", web_page_js);
 }
 
 void html_card_begin(struct ag_text *text, bool wide, const char *heading, const char *note)

@@ -11,12 +11,15 @@
 /* Adds escaped text, which may stand within quotes. Control characters and bytes that are not UTF-8
  * become U+FFFD. */
 void html_add(struct ag_text *text, const char *value);
+/* Adds a JSON string with its quotes, for JSON within an element of the page. */
+void html_add_json(struct ag_text *text, const char *value);
 /* "1,234,567", "2.00 MiB", "30.2 us"; returns buffer. */
 const char *html_number(char *buffer, size_t size, enum unit unit, double value);
 
-/* Adds the page up to its first card. The page is self-contained. */
+/* Adds the page up to its first card. The page is self-contained, and runs our scripts alone. */
 void html_begin(struct ag_text *text, const char *title);
-void html_end(struct ag_text *text);
+/* Ends it with its scripts; `has_charts`: one of memory over time is among them. */
+void html_end(struct ag_text *text, bool has_charts);
 
 /* Begins a card. `note` is a sentence below the heading, or NULL; neither is escaped. A `wide` card
  * spans the whole page. */

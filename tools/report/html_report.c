@@ -7,8 +7,10 @@
 #include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 #include "tools/base/html.h"
+#include "tools/report/html_flame.h"
 #include "tools/trace/html_trace.h"
 
+#define MOST_FLAMES        8u   /* of a page */
 #define MOST_BARS_OF_RANKS 200u /* with more processes the table has numbers only */
 
 static const char *const place_colours[AG_N_PLACEMENTS] = {"c0", "c1", "c2", "c3", "c4"};
@@ -727,6 +729,15 @@ static void add_traces(struct ag_text *text, const struct job *job)
     }
 }
 
+/* Of the first processes that took stacks. */
+static void add_flames(struct ag_text *text, const struct job *job)
+{
+    unsigned n_shown = 0;
+
+    for (size_t i = 0; i < job->n && n_shown < MOST_FLAMES; i++)
+        n_shown += html_add_flame(text, &job->processes[i]);
+}
+
 void job_render_html(struct ag_text *text, const struct job *job)
 {
     char title[320];
@@ -739,6 +750,7 @@ void job_render_html(struct ag_text *text, const struct job *job)
     ag_text_add(text, "<div class=\"cards\">\n");
     add_processes(text, job);
     add_traces(text, job);
+    add_flames(text, job);
     add_memory(text, job);
     add_times(text, job);
     add_sizes(text, job);
@@ -750,5 +762,5 @@ void job_render_html(struct ag_text *text, const struct job *job)
     add_settings(text, job);
     add_coverage(text, job);
     ag_text_add(text, "</div>\n");
-    html_end(text);
+    html_end(text, job->n_traces > 0);
 }

@@ -153,10 +153,10 @@ static int take_words(const struct command_line *line, struct options *options)
         options->json |= given->option == OPTION_top_json;
         options->once |= given->option == OPTION_top_once || given->option == OPTION_top_json;
         options->clean |= given->option == OPTION_top_clean;
-        if (given->option == OPTION_top_prometheus)
-            options->prometheus = given->value;
         if (given->option == OPTION_top_holders)
             options->holders = given->value;
+        if (given->option == OPTION_top_prometheus)
+            options->prometheus = given->value;
         if (given->option == OPTION_top_interval && take_interval(given->value, options))
             return STATUS_USAGE;
     }
@@ -191,10 +191,10 @@ int command_top(const struct command_line *line)
 
     if (take_words(line, &options))
         return STATUS_USAGE;
-    if (options.prometheus)
-        return export_metrics(&options);
     if (options.holders)
         return holders_show(options.holders);
+    if (options.prometheus)
+        return export_metrics(&options);
     if (open_folder(&options, &folder))
         return STATUS_FAILED;
     if (options.once || !screen_begin()) {

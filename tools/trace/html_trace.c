@@ -7,9 +7,12 @@
 
 #include "tools/base/html.h"
 #include "tools/trace/site_names.h"
+#include "tools/trace/thin.h"
 
-#define N_PARTS    400u /* of the timeline, however many events there are */
-#define N_ROWS     16u  /* of the table with the same numbers */
+#define N_PARTS    400u  /* of the timeline, however many events there are */
+#define N_CHART    1000u /* parts of the chart that scripts draw */
+#define N_STREAMS  6u    /* that have a lane of their own */
+#define N_ROWS     16u   /* of the table with the same numbers */
 #define MOST_SITES 12u
 
 enum count { LAUNCHED, RELEASED, FLUSHED, N_COUNTS };
@@ -17,6 +20,10 @@ enum count { LAUNCHED, RELEASED, FLUSHED, N_COUNTS };
 struct timeline {
     struct trace_bucket buckets[N_PARTS];
     uint64_t counts[N_COUNTS][N_PARTS];
+    struct lane {
+        uint64_t stream, n;
+        uint32_t counts[N_PARTS]; /* events */
+    } streams[N_STREAMS];
     uint64_t begin_ns, length_ns;
     uint64_t n_allocs, n_temporary, bytes;
     uint64_t peak, peak_ns, at_peak[AG_TRACE_N_PLACES];
@@ -41,12 +48,28 @@ static size_t part_at(const struct timeline *line, uint64_t ns)
     return share < 1 ? (size_t)(share * N_PARTS) : N_PARTS - 1;
 }
 
+/* The first streams that events name get a lane. */
+static void count_stream(struct timeline *line, uint64_t stream, size_t part)
+{
+    for (unsigned i = 0; stream && i < N_STREAMS; i++) {
+        struct lane *lane = &line->streams[i];
+
+        if (lane->stream && lane->stream != stream)
+            continue;
+        lane->stream = stream;
+        lane->n++;
+        lane->counts[part]++;
+        return;
+    }
+}
+
 static void take(const struct trace_state *state, void *data)
 {
     const struct trace_event *event = &state->event;
     struct timeline *line = data;
     size_t part = part_at(line, event->began_ns);
 
+    count_stream(line, event->stream, part);
     line->counts[LAUNCHED][part] += event->kind == AG_TRACE_REPLAY;
     line->counts[RELEASED][part] += event->kind == AG_TRACE_RELEASE;
     line->counts[FLUSHED][part] += event->kind == AG_TRACE_FLUSH;
@@ -112,11 +135,12 @@ static void add_level(struct ag_text *text, const struct trace *trace, const str
     ag_text_add(text, "V100Z\"/></svg>\n");
 }
 
+static const char *const count_names[N_COUNTS] = {"graphs launched",
+                                                  "segments submitted one by one", "flushes"};
+static const char *const count_colours[N_COUNTS] = {"c2", "c4", "c5"};
+
 static void add_count(struct ag_text *text, const struct timeline *line, enum count which)
 {
-    static const char *const names[] = {"graphs launched", "segments submitted one by one",
-                                        "flushes"};
-    static const char *const colours[] = {"c2", "c4", "c5"};
     uint64_t most = 0, sum = 0;
     char number[32], label[64];
 
@@ -128,8 +152,8 @@ static void add_count(struct ag_text *text, const struct timeline *line, enum co
         return;
     snprintf(label, sizeof(label), "%s in total",
              html_number(number, sizeof(number), UNIT_COUNT, (double)sum));
-    plot_begin(text, colours[which], names[which], label);
-    ag_text_add(text, "<path class=\"%s\" d=\"M0 100", colours[which]);
+    plot_begin(text, count_colours[which], count_names[which], label);
+    ag_text_add(text, "<path class=\"%s\" d=\"M0 100", count_colours[which]);
     for (size_t i = 0; i < N_PARTS; i++)
         step_to(text, i, (double)line->counts[which][i] / (double)most);
     ag_text_add(text, "V100Z\"/></svg>\n");
@@ -145,6 +169,115 @@ static void add_axis(struct ag_text *text, const struct timeline *line)
         unit_text(middle, sizeof(middle), UNIT_NS,
                   (double)line->begin_ns + (double)line->length_ns / 2),
         unit_text(end, sizeof(end), UNIT_NS, (double)line->begin_ns + (double)line->length_ns));
+}
+
+/* ---- the chart that scripts draw ----------------------------------------------------------- */
+
+static void begin_values(struct ag_text *text, const char *name, const char *colour, bool first)
+{
+    ag_text_add(text, "%s{\"name\":", first ? "" : ",\n");
+    html_add_json(text, name);
+    ag_text_add(text, ",\"colour\":\"%s\",\"values\":[", colour);
+}
+
+/* The memory of a placement, or of all, at each point, and at both ends of the trace. */
+static void add_values(struct ag_text *text, const struct thin_point *points, long n, int place)
+{
+    uint64_t value = 0;
+
+    ag_text_add(text, "0");
+    for (long i = 0; i < n; i++) {
+        value = place < 0 ? points[i].total : points[i].level[place];
+        ag_text_add(text, ",%llu", (unsigned long long)value);
+    }
+    ag_text_add(text, ",%llu]}", (unsigned long long)value);
+}
+
+static void add_seconds(struct ag_text *text, uint64_t ns)
+{
+    ag_text_add(text, "%llu.%09llu", (unsigned long long)(ns / 1000000000u),
+                (unsigned long long)(ns % 1000000000u));
+}
+
+static void add_times(struct ag_text *text, const struct timeline *line,
+                      const struct thin_point *points, long n)
+{
+    ag_text_add(text, "\"time\":[");
+    add_seconds(text, line->begin_ns);
+    for (long i = 0; i < n; i++) {
+        ag_text_add(text, ",");
+        add_seconds(text, points[i].ns);
+    }
+    ag_text_add(text, ",");
+    add_seconds(text, line->begin_ns + line->length_ns);
+    ag_text_add(text, "],\n\"parts\":[");
+    for (unsigned i = 0; i < N_PARTS; i++) {
+        ag_text_add(text, i ? "," : "");
+        add_seconds(text, line->begin_ns + line->length_ns / N_PARTS * i);
+    }
+    ag_text_add(text, "]");
+}
+
+static bool add_lane_of(struct ag_text *text, const struct timeline *line, enum count which,
+                        bool first)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < N_PARTS; i++)
+        sum += line->counts[which][i];
+    if (!sum)
+        return false;
+    begin_values(text, count_names[which], count_colours[which], first);
+    for (unsigned i = 0; i < N_PARTS; i++)
+        ag_text_add(text, "%s%llu", i ? "," : "", (unsigned long long)line->counts[which][i]);
+    ag_text_add(text, "]}");
+    return true;
+}
+
+static void add_lanes(struct ag_text *text, const struct timeline *line)
+{
+    bool first = true;
+    char name[64];
+
+    ag_text_add(text, "\n],\"lanes\":[");
+    for (unsigned which = 0; which < N_COUNTS; which++)
+        first = !add_lane_of(text, line, which, first) && first;
+    for (unsigned k = 0; k < N_STREAMS && line->streams[k].n; k++) {
+        snprintf(name, sizeof(name), "events of stream 0x%llx",
+                 (unsigned long long)line->streams[k].stream);
+        begin_values(text, name, "c1", first);
+        for (unsigned i = 0; i < N_PARTS; i++)
+            ag_text_add(text, "%s%u", i ? "," : "", line->streams[k].counts[i]);
+        ag_text_add(text, "]}");
+        first = false;
+    }
+    ag_text_add(text, "]}");
+}
+
+/* The data of the chart; what is to stand there without scripts follows. */
+static bool add_chart(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+{
+    struct thin_point *points;
+    long n = thin_memory(trace, N_CHART, &points);
+
+    if (n < 0)
+        return false;
+    ag_text_add(text, "<script type=\"application/json\">{\"id\":\"p%d-%llu\",",
+                trace_info(trace)->pid, (unsigned long long)line->begin_ns);
+    add_times(text, line, points, n);
+    ag_text_add(text, ",\n\"series\":[");
+    begin_values(text, "all memory", "c0", true);
+    add_values(text, points, n, -1);
+    for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++) {
+        if (!line->most[place])
+            continue;
+        begin_values(text, trace_place(trace, place), colour_of(place), false);
+        add_values(text, points, n, (int)place);
+    }
+    add_lanes(text, line);
+    ag_text_add(text, "</script>\n");
+    free(points);
+    return true;
 }
 
 /* ---- the table ----------------------------------------------------------------------------- */
@@ -272,9 +405,7 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
         ag_text_add(text, "; the file is incomplete");
     if (info->simulated)
         ag_text_add(text, "; it " TRACE_SIMULATED);
-    ag_text_add(
-        text, ". Times count from the start of the process. Full colour: the least memory in each "
-              "interval; light: the most.</p>\n");
+    ag_text_add(text, ". Times count from the start of the process.</p>\n");
 }
 
 bool html_add_trace(struct ag_text *text, const struct trace *trace)
@@ -293,11 +424,17 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace)
         find_most(line);
         html_card_begin(text, true, "Memory over time", NULL);
         add_note(text, info);
+        ag_text_add(text, "<div class=\"timeline\">");
+        good = add_chart(text, trace, line);
+        ag_text_add(text,
+                    "<div class=\"plain\">\n<p class=\"note\">Full colour: the least memory in "
+                    "each interval; light: the most.</p>\n");
         for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
             add_level(text, trace, line, place);
         for (unsigned which = 0; which < N_COUNTS; which++)
             add_count(text, line, which);
         add_axis(text, line);
+        ag_text_add(text, "</div></div>\n");
         add_peak(text, trace, line);
         add_table(text, trace, line);
         add_sites(text, trace, line);

@@ -540,7 +540,7 @@ static int write_html(unsigned best)
     html_bars_end(&text);
     html_card_end(&text);
     ag_text_add(&text, "</div>\n");
-    html_end(&text);
+    html_end(&text, false);
     status = output_write(&options.html, text.data ? text.data : "", text.length);
     ag_text_finish(&text);
     return status;

@@ -1,0 +1,444 @@
+/* page.js: what the report's page gains where scripts run. Tables sort, memory over time becomes a chart that zooms,
+ * and stacks become flame graphs. All of it works by keyboard; without it, the page shows the same in tables.
+ * Texts of programs only ever become text nodes. */
+'use strict';
+(() => {
+    const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+    const SCALE = {
+        B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, PiB: 2 ** 50, ns: 1, us: 1e3, ms: 1e6, s: 1e9,
+    };
+
+    function make(tag, properties, ...children) {
+        const element = Object.assign(document.createElement(tag), properties);
+
+        element.append(...children);
+        return element;
+    }
+
+    function bytes(value) {
+        let unit = 0;
+
+        for (; value >= 1024 && unit < UNITS.length - 1; unit++)
+            value /= 1024;
+        return (unit ? value.toFixed(value < 10 ? 2 : 1) : String(value)) + ' ' + UNITS[unit];
+    }
+
+    /* Seconds; `step` is how far apart such times stand. */
+    function seconds(value, step) {
+        const [factor, unit] = step >= 1 || !step ? [1, 's'] : step >= 1e-3 ? [1e3, 'ms'] : [1e6, 'us'];
+        const digits = Math.max(0, Math.ceil(-Math.log10(step * factor || 0.001)));
+
+        return (value * factor).toFixed(Math.min(digits, 3)) + ' ' + unit;
+    }
+
+    const colour = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+
+    /* ---- tables ---- */
+
+    /* What a cell sorts by: a number with its unit, else text. Cells without a number come last. */
+    function key(cell) {
+        const text = cell ? cell.textContent.trim() : '';
+        const match = /^([\d,]+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(\S+)?/.exec(text);
+
+        if (!match)
+            return cell && cell.classList.contains('num') ? -1 : text.toLowerCase();
+        return Number(match[1].replace(/,/g, '')) * (SCALE[match[2]] || 1);
+    }
+
+    function compare(a, b) {
+        if (typeof a === typeof b)
+            return a < b ? -1 : a > b ? 1 : 0;
+        return typeof a === 'number' ? 1 : -1;
+    }
+
+    function sortBy(table, head, column) {
+        const down = head.getAttribute('aria-sort') !== 'descending';
+        const rows = [...table.tBodies[0].rows].map(row => [key(row.cells[column]), row]);
+
+        for (const other of table.tHead.rows[0].cells)
+            other.removeAttribute('aria-sort');
+        head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+        rows.sort((a, b) => (down ? compare(b[0], a[0]) : compare(a[0], b[0])));
+        table.tBodies[0].append(...rows.map(row => row[1]));
+    }
+
+    function makeSortable(table) {
+        if (!table.tHead || !table.tBodies[0] || table.tBodies[0].rows.length < 2)
+            return;
+        [...table.tHead.rows[0].cells].forEach((head, column) => {
+            if (head.tagName !== 'TH' || !head.textContent)
+                return;
+            const button = make('button', {type: 'button', className: 'sort', title: 'Sort'}, ...head.childNodes);
+
+            button.addEventListener('click', () => sortBy(table, head, column));
+            head.append(button);
+        });
+    }
+
+    /* ---- memory over time ---- */
+
+    function shade(name) {
+        return colour(name) + '33';
+    }
+
+    function axes(format, narrow) {
+        const base = {stroke: colour('soft'), grid: {stroke: colour('line'), width: 1}, ticks: {stroke: colour('line')}};
+
+        return [
+            {...base, values: (plot, at) => at.map(value => seconds(value, at.length > 1 ? at[1] - at[0] : value)),
+                space: 70},
+            {...base, values: (plot, at) => at.map(format), size: narrow ? 70 : 76},
+        ];
+    }
+
+    /* Powers of two, so that ticks are round in KiB, MiB and GiB. */
+    const TICKS = Array.from({length: 60}, (unused, power) => 2 ** power);
+
+    function options(box, title, series, height, sync, format) {
+        const chart = {
+            width: box.clientWidth, height, series: [{label: 'time'}, ...series],
+            scales: {x: {time: false}, y: {range: (plot, low, high) => [0, high > 0 ? high * 1.05 : 1]}},
+            padding: [null, 24, null, null], axes: axes(format, box.clientWidth < 500), legend: {show: height > 150, live: false},
+            cursor: {sync: {key: sync.key, setSeries: false}, drag: {x: true, y: false}, points: {size: 7}},
+            hooks: {
+                setScale: [(plot, which) => which === 'x' && sync.follow(plot)],
+                setCursor: [plot => sync.tell(plot)],
+            },
+        };
+
+        chart.axes[1].incrs = TICKS;
+        if (height <= 150) {
+            chart.axes[0].show = false;
+            chart.axes[1].space = 16;
+            chart.padding = [8, 24, 4, null];
+        }
+        return chart;
+    }
+
+    function lineSeries(data) {
+        return data.series.map((one, i) => ({
+            label: one.name, stroke: colour(one.colour), fill: i ? undefined : shade(one.colour), width: i ? 1.5 : 1,
+            paths: uPlot.paths.stepped({align: 1}), points: {show: false},
+        }));
+    }
+
+    function laneSeries(lane) {
+        return [{
+            label: lane.name, stroke: colour(lane.colour), fill: shade(lane.colour), width: 1,
+            paths: uPlot.paths.stepped({align: 1}), points: {show: false},
+        }];
+    }
+
+    class Timeline {
+        constructor(box, data) {
+            Object.assign(this, {box, data, plots: [], key: data.id, busy: false});
+            this.full = [data.time[0], data.time[data.time.length - 1]];
+            this.saying = make('p', {className: 'saying'});
+            this.saying.setAttribute('aria-live', 'polite');
+            box.tabIndex = 0;
+            box.setAttribute('role', 'group');
+            box.setAttribute('aria-label', 'Memory over time. Arrows move, plus and minus zoom, 0 shows all.');
+            box.addEventListener('keydown', event => this.press(event));
+            this.draw();
+            new ResizeObserver(() => this.resize()).observe(box);
+            matchMedia('(prefers-color-scheme:dark)').addEventListener('change', () => this.draw());
+        }
+
+        draw() {
+            const {box, data} = this;
+
+            this.plots.forEach(plot => plot.destroy());
+            box.replaceChildren(this.saying);
+            this.plots = [new uPlot(options(box, 'memory', lineSeries(data), 280, this, bytes),
+                                    [data.time, ...data.series.map(one => one.values)], box)];
+            for (const lane of data.lanes) {
+                box.append(make('p', {className: 'lane'}, lane.name));
+                this.plots.push(new uPlot(options(box, lane.name, laneSeries(lane), 60, this, String),
+                                          [data.parts, lane.values], box));
+            }
+            this.plots.forEach(plot => plot.setScale('x', {min: this.full[0], max: this.full[1]}));
+            this.say('Drag, or press + and -, to zoom; arrows move; double-click or 0 shows all.');
+        }
+
+        resize() {
+            const width = this.box.clientWidth;
+
+            if (width && width !== this.plots[0].width)
+                this.plots.forEach(plot => plot.setSize({width, height: plot.height}));
+        }
+
+        say(text) {
+            this.saying.textContent = text;
+        }
+
+        follow(from) {
+            const {min, max} = from.scales.x;
+
+            if (this.busy || min == null)
+                return;
+            this.busy = true;
+            for (const plot of this.plots)
+                if (plot !== from)
+                    plot.setScale('x', {min, max});
+            this.busy = false;
+        }
+
+        tell(plot) {
+            const at = plot.cursor.idx;
+
+            if (plot !== this.plots[0] || at == null)
+                return;
+            this.at = at;
+            this.say(seconds(this.data.time[at], 1e-6 * 10) + ': ' +
+                     this.data.series.map(one => one.name + ' ' + bytes(one.values[at])).join(', '));
+        }
+
+        zoom(factor) {
+            const {min, max} = this.plots[0].scales.x, time = this.data.time[this.at] ?? (min + max) / 2;
+            const middle = Math.min(Math.max(time, min), max);
+
+            this.show(middle - (middle - min) * factor, middle + (max - middle) * factor);
+        }
+
+        show(min, max) {
+            min = Math.max(min, this.full[0]);
+            max = Math.min(max, this.full[1]);
+            if (max > min)
+                this.plots[0].setScale('x', {min, max});
+        }
+
+        move(step) {
+            const plot = this.plots[0], {min, max} = plot.scales.x, {time, series} = this.data;
+            const first = time.findIndex(value => value >= min);
+            const at = Math.min(Math.max(this.at == null ? first : this.at + step, 0), time.length - 1);
+
+            if (time[at] < min || time[at] > max)
+                this.show(time[at] - (max - min) / 2, time[at] + (max - min) / 2);
+            plot.setCursor({left: plot.valToPos(time[at], 'x'), top: plot.valToPos(series[0].values[at], 'y')});
+            this.at = at;
+            this.tell({...plot, cursor: {idx: at}});
+            this.say(seconds(time[at], 1e-5) + ': ' +
+                     series.map(one => one.name + ' ' + bytes(one.values[at])).join(', '));
+        }
+
+        press(event) {
+            const steps = {ArrowLeft: -1, ArrowRight: 1, PageUp: -50, PageDown: 50, Home: -1e9, End: 1e9};
+
+            if (event.ctrlKey || event.altKey || event.metaKey)
+                return;
+            if (event.key in steps)
+                this.move(steps[event.key]);
+            else if (event.key === '+' || event.key === '=')
+                this.zoom(0.5);
+            else if (event.key === '-')
+                this.zoom(2);
+            else if (event.key === '0' || event.key === 'Escape')
+                this.show(...this.full);
+            else
+                return;
+            event.preventDefault();
+        }
+    }
+
+    /* ---- flame graphs ---- */
+
+    /* A node of the data is [name, place, [bytes of each measure], children]. */
+    class Flame {
+        constructor(box, data) {
+            Object.assign(this, {box, data, measure: 0});
+            this.link(data.root, null, 0);
+            this.focus = data.root;
+            this.saying = make('p', {className: 'saying'});
+            this.saying.setAttribute('aria-live', 'polite');
+            this.graph = make('div', {className: 'flame'});
+            this.graph.setAttribute('role', 'tree');
+            this.graph.setAttribute('aria-label', 'Flame graph; arrows move, Enter shows a part, Escape all');
+            this.graph.addEventListener('click', event => this.pick(event));
+            this.graph.addEventListener('keydown', event => this.press(event));
+            this.graph.addEventListener('focusin', event => this.tell(event.target.node));
+            this.graph.addEventListener('mouseover', event => this.tell(event.target.node));
+            box.append(this.buttons(), this.graph, this.saying);
+            this.draw();
+            this.say('Click, or press Enter, to see a part; Escape or the first line shows all.');
+        }
+
+        buttons() {
+            const group = make('div', {className: 'choice'});
+
+            group.setAttribute('role', 'group');
+            group.setAttribute('aria-label', 'What the widths show');
+            this.data.measures.forEach((name, i) => {
+                const button = make('button', {type: 'button'}, name);
+
+                button.disabled = !this.data.root.bytes[i];
+                button.addEventListener('click', () => this.choose(i));
+                group.append(button);
+            });
+            this.choices = [...group.children];
+            this.measure = Math.max(0, this.choices.findIndex(button => !button.disabled));
+            return group;
+        }
+
+        link(node, parent, depth) {
+            const [name, place, sizes, children] = node;
+
+            Object.assign(node, {title: name, place, bytes: sizes, parent, depth, below: children});
+            for (const child of children)
+                this.link(child, node, depth + 1);
+        }
+
+        choose(i) {
+            this.measure = i;
+            this.focus = this.data.root;
+            this.draw();
+        }
+
+        size(node) {
+            return node.bytes[this.measure];
+        }
+
+        text(node) {
+            const whole = this.size(this.data.root), share = whole ? 100 * this.size(node) / whole : 0;
+
+            return node.title + (node.place ? ' (' + node.place + ')' : '') + ': ' + bytes(this.size(node)) + ', ' +
+                share.toFixed(1) + ' %';
+        }
+
+        say(text) {
+            this.saying.textContent = text;
+        }
+
+        tell(node) {
+            if (node)
+                this.say(this.text(node));
+        }
+
+        /* One line for each depth, of blocks that are as wide as their share of what is in focus. */
+        draw(active) {
+            const lines = [], path = [];
+
+            for (let node = this.focus; node; node = node.parent)
+                path.unshift(node);
+            this.choices.forEach((button, i) => button.setAttribute('aria-pressed', String(i === this.measure)));
+            this.shown = [];
+            this.size(this.focus) && path.forEach(node => this.place(lines, node, 0, 1));
+            this.size(this.focus) && this.below(lines, this.focus, 0, 1);
+            this.graph.replaceChildren(...lines.map(blocks => make('div', {className: 'level'}, ...blocks)));
+            this.wander((active && active.block) || this.shown[0], !!active);
+        }
+
+        below(lines, node, left, width) {
+            const whole = this.size(node);
+            const children = node.below.filter(child => this.size(child)).sort((a, b) => this.size(b) - this.size(a));
+
+            for (const child of children) {
+                const part = width * this.size(child) / whole;
+
+                if (part < 0.001)
+                    break;
+                this.place(lines, child, left, part);
+                this.below(lines, child, left, part);
+                left += part;
+            }
+        }
+
+        place(lines, node, left, width) {
+            const block = make('div', {className: 'frame', tabIndex: -1, node, title: this.text(node)}, node.title);
+
+            block.setAttribute('role', 'treeitem');
+            block.setAttribute('aria-level', String(node.depth + 1));
+            block.setAttribute('aria-label', this.text(node));
+            block.style.left = 100 * left + '%';
+            block.style.width = 100 * width + '%';
+            block.dataset.hue = node === this.focus || node.depth < this.focus.depth ? 'base' : this.hue(node.title);
+            node.block = block;
+            (lines[node.depth] = lines[node.depth] || []).push(block);
+            this.shown.push(block);
+        }
+
+        /* The same function has the same colour everywhere. */
+        hue(title) {
+            let sum = 0;
+
+            for (let i = 0; i < title.length; i++)
+                sum = (sum * 31 + title.charCodeAt(i)) >>> 0;
+            return sum % 6;
+        }
+
+        zoomTo(node) {
+            this.focus = node;
+            this.draw(node);
+        }
+
+        pick(event) {
+            if (event.target.node)
+                this.zoomTo(event.target.node);
+        }
+
+        /* One block of the graph can be reached by Tab; arrows go on from there. */
+        wander(block, focus) {
+            for (const other of this.shown)
+                other.tabIndex = -1;
+            if (!block)
+                return;
+            block.tabIndex = 0;
+            if (focus)
+                block.focus();
+        }
+
+        neighbour(block, step) {
+            const blocks = [...block.parentNode.children];
+
+            return blocks[blocks.indexOf(block) + step];
+        }
+
+        press(event) {
+            const block = event.target, node = block.node;
+            const shown = other => other && this.shown.includes(other.block) && other.block;
+            const next = {
+                ArrowUp: () => shown(node.parent),
+                ArrowDown: () => node.below.filter(child => shown(child))
+                    .sort((a, b) => this.size(b) - this.size(a)).map(shown)[0],
+                ArrowLeft: () => this.neighbour(block, -1),
+                ArrowRight: () => this.neighbour(block, 1),
+                Home: () => this.shown[0],
+            };
+
+            if (!node || event.ctrlKey || event.altKey || event.metaKey)
+                return;
+            if (event.key === 'Enter' || event.key === ' ')
+                this.zoomTo(node);
+            else if (event.key === 'Escape')
+                this.zoomTo(this.data.root);
+            else if (event.key in next)
+                this.wander(next[event.key]() || block, true);
+            else
+                return;
+            event.preventDefault();
+        }
+    }
+
+    /* ---- the page ---- */
+
+    /* Draws what the data beside `box` say; what stands for it without scripts then goes out of sight. */
+    function draw(box, Kind) {
+        const data = JSON.parse(box.querySelector('script').textContent), plain = box.querySelector('.plain');
+        const drawing = make('div', {className: 'drawing'});
+
+        box.prepend(drawing);
+        try {
+            box.drawn = new Kind(drawing, data);
+            if (plain)
+                plain.hidden = true;
+        } catch (error) {
+            drawing.remove();
+            console.error(error);
+        }
+    }
+
+    document.querySelectorAll('table').forEach(makeSortable);
+    document.querySelectorAll('.flames').forEach(box => draw(box, Flame));
+    if (typeof uPlot === 'function')
+        document.querySelectorAll('.timeline').forEach(box => draw(box, Timeline));
+    document.documentElement.dataset.drawnMs = performance.now().toFixed(0);
+})();
