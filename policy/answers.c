@@ -4,7 +4,6 @@
  * Those that differ, and what the program gets:
  *   CONTEXT                     pool: none      the context that allocated it, as natively
  *   MEMPOOL_HANDLE              pool: our pool  none, as natively
- *   RANGE_START_ADDR            the block's     the program's, where a guard lies before it
  *   RANGE_SIZE                  the block's     what the program asked for
  *   ALLOWED_HANDLE_TYPES        pool: file      none, as natively: our pool is not the program's
  *   IS_LEGACY_CUDA_IPC_CAPABLE  pool: 0         1 as natively, since we give a handle (ipc.h); 0
@@ -14,7 +13,8 @@
  *   IS_GPU_DIRECT_RDMA_CAPABLE  pool: 0         the truth
  *   IS_HW_DECOMPRESS_CAPABLE    pool: 0         the truth
  *   BUFFER_ID                   the block's     one of ours for each allocation, as natively
- *   RANGE_START_ADDR            the slab's      of a piece of a slab its own
+ *   RANGE_START_ADDR            the slab's      of a piece its own; of a guarded block where the
+ *                                               program's bytes begin
  *   SYNC_MEMOPS                 the slab's      of a piece what was set for it
  *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
  * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
@@ -171,12 +171,9 @@ CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
  * of the slab before anybody set it. */
 static void correct_piece(void *data, CUpointer_attribute attribute, const struct ag_block *piece)
 {
-    CUdeviceptr address = piece->address;
     int sync = piece->sync_memops ? piece->sync_memops : ag_slab_sync(piece->slab);
 
-    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
-        memcpy(data, &address, sizeof(address));
-    else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sync != AG_SYNC_NOT_SET)
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sync != AG_SYNC_NOT_SET)
         *(unsigned char *)data = sync == AG_SYNC_ON; /* a truth value of the driver's width */
 }
 
