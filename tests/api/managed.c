@@ -91,8 +91,8 @@ static void advise_own_pool(void)
 }
 
 /* Blocks of every size under ALLOGRAFT_POLICY=managed, before and after the program's first advice.
- * The settings have the first ones in the driver's managed pool, up to `pooled` bytes, but for those
- * that are cut from slabs. */
+ * The settings have the first ones in the driver's managed pool, up to `pooled` bytes, but for
+ * those that are cut from slabs. */
 void test_advice(size_t pooled)
 {
     static const size_t sizes[] = {512, 4096, MIB, 16 * MIB, 32 * MIB, 40 * MIB};

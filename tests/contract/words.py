@@ -53,6 +53,7 @@ EXCEPTIONS = [
     (r'interpose/report/stats\.def$', r'^AG_STAT\(LOOKUP_\w+, doors,', 'a key of the report'),
     (r'docs/images/.*\.svg$', r'stroke-linejoin', 'a value of SVG'),
     (r'tests/gpu/', r'\bsettled\b', 'the name of a check and of its figures'),
+    (r'tools/report/web/uPlot\.iife\.min\.js$', r'', 'not ours'),
     (r'tests/fuzz/corpus/', r'', 'reports of users, as they were written'),
     (r'tests/', r'\b(go|goes|going|went|all|turn|way) round\b|round (the|a|his|our)\b', 'English: around'),
     (r'', r'round(ed|ing|s)?_?(up|down)|(?<!\w)l{0,2}round[fl]?\(|(is|are|be|been) rounded', 'arithmetic'),

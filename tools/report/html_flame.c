@@ -281,7 +281,7 @@ static int by_peak(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Each function of the stack on a line of its own, innermost first; only the first stays in sight. */
+/* Each function of the stack on a line of its own, innermost first; only that stays in sight. */
 static void add_frames(const struct flame *flame, const struct ag_held_stack *stack)
 {
     struct frame_text *names = calloc(MOST_INLINED, sizeof(*names));

@@ -11,7 +11,7 @@
 
 #define N_PARTS    400u  /* of the timeline, however many events there are */
 #define N_CHART    1000u /* parts of the chart that scripts draw */
-#define N_STREAMS  6u    /* that have a lane of their own */
+#define N_STREAMS  6u    /* that have a track of their own */
 #define N_ROWS     16u   /* of the table with the same numbers */
 #define MOST_SITES 12u
 
@@ -20,7 +20,7 @@ enum count { LAUNCHED, RELEASED, FLUSHED, N_COUNTS };
 struct timeline {
     struct trace_bucket buckets[N_PARTS];
     uint64_t counts[N_COUNTS][N_PARTS];
-    struct lane {
+    struct track {
         uint64_t stream, n;
         uint32_t counts[N_PARTS]; /* events */
     } streams[N_STREAMS];
@@ -48,17 +48,17 @@ static size_t part_at(const struct timeline *line, uint64_t ns)
     return share < 1 ? (size_t)(share * N_PARTS) : N_PARTS - 1;
 }
 
-/* The first streams that events name get a lane. */
+/* The first streams that events name get a track. */
 static void count_stream(struct timeline *line, uint64_t stream, size_t part)
 {
     for (unsigned i = 0; stream && i < N_STREAMS; i++) {
-        struct lane *lane = &line->streams[i];
+        struct track *track = &line->streams[i];
 
-        if (lane->stream && lane->stream != stream)
+        if (track->stream && track->stream != stream)
             continue;
-        lane->stream = stream;
-        lane->n++;
-        lane->counts[part]++;
+        track->stream = stream;
+        track->n++;
+        track->counts[part]++;
         return;
     }
 }
@@ -218,8 +218,8 @@ static void add_times(struct ag_text *text, const struct timeline *line,
     ag_text_add(text, "]");
 }
 
-static bool add_lane_of(struct ag_text *text, const struct timeline *line, enum count which,
-                        bool first)
+static bool add_track_of(struct ag_text *text, const struct timeline *line, enum count which,
+                         bool first)
 {
     uint64_t sum = 0;
 
@@ -234,14 +234,14 @@ static bool add_lane_of(struct ag_text *text, const struct timeline *line, enum 
     return true;
 }
 
-static void add_lanes(struct ag_text *text, const struct timeline *line)
+static void add_tracks(struct ag_text *text, const struct timeline *line)
 {
     bool first = true;
     char name[64];
 
-    ag_text_add(text, "\n],\"lanes\":[");
+    ag_text_add(text, "\n],\"tracks\":[");
     for (unsigned which = 0; which < N_COUNTS; which++)
-        first = !add_lane_of(text, line, which, first) && first;
+        first = !add_track_of(text, line, which, first) && first;
     for (unsigned k = 0; k < N_STREAMS && line->streams[k].n; k++) {
         snprintf(name, sizeof(name), "events of stream 0x%llx",
                  (unsigned long long)line->streams[k].stream);
@@ -274,7 +274,7 @@ static bool add_chart(struct ag_text *text, const struct trace *trace, const str
         begin_values(text, trace_place(trace, place), colour_of(place), false);
         add_values(text, points, n, (int)place);
     }
-    add_lanes(text, line);
+    add_tracks(text, line);
     ag_text_add(text, "</script>\n");
     free(points);
     return true;

@@ -91,7 +91,7 @@
         ];
     }
 
-    /* Powers of two, so that ticks are round in KiB, MiB and GiB. */
+    /* Powers of two, so that ticks are whole in KiB, MiB and GiB. */
     const TICKS = Array.from({length: 60}, (unused, power) => 2 ** power);
 
     function options(box, title, series, height, sync, format) {
@@ -122,9 +122,9 @@
         }));
     }
 
-    function laneSeries(lane) {
+    function trackSeries(track) {
         return [{
-            label: lane.name, stroke: colour(lane.colour), fill: shade(lane.colour), width: 1,
+            label: track.name, stroke: colour(track.colour), fill: shade(track.colour), width: 1,
             paths: uPlot.paths.stepped({align: 1}), points: {show: false},
         }];
     }
@@ -151,10 +151,10 @@
             box.replaceChildren(this.saying);
             this.plots = [new uPlot(options(box, 'memory', lineSeries(data), 280, this, bytes),
                                     [data.time, ...data.series.map(one => one.values)], box)];
-            for (const lane of data.lanes) {
-                box.append(make('p', {className: 'lane'}, lane.name));
-                this.plots.push(new uPlot(options(box, lane.name, laneSeries(lane), 60, this, String),
-                                          [data.parts, lane.values], box));
+            for (const track of data.tracks) {
+                box.append(make('p', {className: 'track'}, track.name));
+                this.plots.push(new uPlot(options(box, track.name, trackSeries(track), 60, this, String),
+                                          [data.parts, track.values], box));
             }
             this.plots.forEach(plot => plot.setScale('x', {min: this.full[0], max: this.full[1]}));
             this.say('Drag, or press + and -, to zoom; arrows move; double-click or 0 shows all.');
