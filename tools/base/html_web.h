@@ -1,5 +1,6 @@
 /* html_web.h: the style sheets and scripts that pages carry (tools/report/web/), by embed.py. Of
- * each script there is the hash by which the page's Content-Security-Policy allows it and no other. */
+ * each script there is the hash by which the page's Content-Security-Policy allows it and no
+ * other. */
 #ifndef TOOLS_HTML_WEB_H
 #define TOOLS_HTML_WEB_H
 

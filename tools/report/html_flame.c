@@ -267,10 +267,15 @@ static void add_graph(const struct flame *flame)
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
+/* Of the table: rows are sorted, stacks stay where they are. */
+struct row {
+    const struct ag_held_stack *stack;
+};
+
 static int by_peak(const void *a, const void *b)
 {
-    const struct ag_held_stack *x = *(const struct ag_held_stack *const *)a;
-    const struct ag_held_stack *y = *(const struct ag_held_stack *const *)b;
+    const struct ag_held_stack *x = ((const struct row *)a)->stack;
+    const struct ag_held_stack *y = ((const struct row *)b)->stack;
 
     for (unsigned measure = 0; measure < N_MEASURES; measure++) {
         uint64_t m = bytes_of(x, measure), n = bytes_of(y, measure);
@@ -322,12 +327,12 @@ static void add_row(const struct flame *flame, const struct ag_held_stack *stack
 static void add_table(const struct flame *flame)
 {
     const struct ag_holders *holders = flame->view.holders;
-    const struct ag_held_stack **rows = calloc(holders->n_stacks, sizeof(*rows));
+    struct row *rows = calloc(holders->n_stacks, sizeof(*rows));
     uint32_t n = holders->n_stacks;
 
     flame->text->truncated |= !rows;
     for (uint32_t i = 0; rows && i < n; i++)
-        rows[i] = &holders->stacks[i];
+        rows[i].stack = &holders->stacks[i];
     if (rows)
         qsort(rows, n, sizeof(*rows), by_peak);
     ag_text_add(flame->text,
@@ -338,7 +343,7 @@ static void add_table(const struct flame *flame)
         ag_text_add(flame->text, "<th scope=\"col\" class=\"num\">%s</th>", measure_names[measure]);
     ag_text_add(flame->text, "</tr></thead>\n<tbody>\n");
     for (uint32_t i = 0; rows && i < n && i < SHOWN; i++)
-        add_row(flame, rows[i]);
+        add_row(flame, rows[i].stack);
     ag_text_add(flame->text, "</tbody>\n</table>\n");
     if (n > SHOWN)
         ag_text_add(flame->text,
