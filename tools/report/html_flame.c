@@ -133,7 +133,7 @@ struct frame_text {
 
 static void name_group(unsigned group, struct frame_text *ret)
 {
-    *ret->place = '\0';
+    ret->place[0] = '\0';
     if (group < AG_HELD_DEVICES)
         snprintf(ret->name, sizeof(ret->name), "memory of device %u", group);
     else
