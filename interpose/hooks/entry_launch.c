@@ -181,34 +181,30 @@ static struct ag_kernel_call configured(const CUlaunchConfig *config, CUfunction
 
 #define STREAM_OF(config) ((config) ? (config)->hStream : NULL)
 
-LAUNCHES_BY_STACK(cuLaunchKernel, stream, false, GIVEN(extra, false),
-                  (CUfunction function, unsigned int grid_x, unsigned int grid_y,
-                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                   unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params,
-                   void **extra),
-                  function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                  params, extra)
-LAUNCHES_BY_STACK(cuLaunchKernel_ptsz, stream, true, GIVEN(extra, false),
-                  (CUfunction function, unsigned int grid_x, unsigned int grid_y,
-                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                   unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params,
-                   void **extra),
-                  function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                  params, extra)
-LAUNCHES(cuLaunchCooperativeKernel, stream, false, GIVEN(NULL, true),
-         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-          unsigned int block_x, unsigned int block_y, unsigned int block_z,
-          unsigned int shared_bytes, CUstream stream, void **params),
-         function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params)
-LAUNCHES(cuLaunchCooperativeKernel_ptsz, stream, true, GIVEN(NULL, true),
-         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-          unsigned int block_x, unsigned int block_y, unsigned int block_z,
-          unsigned int shared_bytes, CUstream stream, void **params),
-         function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params)
-LAUNCHES(cuLaunchKernelEx, STREAM_OF(config), false, configured(config, function, params, extra),
-         (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), config,
-         function, params, extra)
-LAUNCHES(cuLaunchKernelEx_ptsz, STREAM_OF(config), true,
-         configured(config, function, params, extra),
-         (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), config,
-         function, params, extra)
+#define LAUNCHES_KERNEL(symbol, per_thread)                                                      \
+    LAUNCHES_BY_STACK(symbol, stream, per_thread, GIVEN(extra, false),                           \
+                      (CUfunction function, unsigned int grid_x, unsigned int grid_y,            \
+                       unsigned int grid_z, unsigned int block_x, unsigned int block_y,          \
+                       unsigned int block_z, unsigned int shared_bytes, CUstream stream,         \
+                       void **params, void **extra),                                             \
+                      function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, \
+                      stream, params, extra)
+LAUNCHES_KERNEL(cuLaunchKernel, false)
+LAUNCHES_KERNEL(cuLaunchKernel_ptsz, true)
+
+#define LAUNCHES_COOPERATIVE(symbol, per_thread)                                                  \
+    LAUNCHES(symbol, stream, per_thread, GIVEN(NULL, true),                                       \
+             (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
+              unsigned int block_x, unsigned int block_y, unsigned int block_z,                   \
+              unsigned int shared_bytes, CUstream stream, void **params),                         \
+             function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,   \
+             params)
+LAUNCHES_COOPERATIVE(cuLaunchCooperativeKernel, false)
+LAUNCHES_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
+
+#define LAUNCHES_CONFIGURED(symbol, per_thread)                                                  \
+    LAUNCHES(symbol, STREAM_OF(config), per_thread, configured(config, function, params, extra), \
+             (const CUlaunchConfig *config, CUfunction function, void **params, void **extra),   \
+             config, function, params, extra)
+LAUNCHES_CONFIGURED(cuLaunchKernelEx, false)
+LAUNCHES_CONFIGURED(cuLaunchKernelEx_ptsz, true)
