@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cuda_runtime_api.h>
 #include <memory>
-#include <string>
 
 struct heap {
     virtual ~heap() = default;

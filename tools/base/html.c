@@ -42,6 +42,16 @@ void html_add(struct ag_text *text, const char *value)
     }
 }
 
+void html_add_process(struct ag_text *text, const char *program, int rank, int pid,
+                      const char *host)
+{
+    html_add(text, program);
+    if (rank >= 0)
+        ag_text_add(text, ", rank %d", rank);
+    ag_text_add(text, ", process %d on ", pid);
+    html_add(text, host);
+}
+
 /* JSON leaves "<" and "&" as they are, and they could end the element that it stands in. */
 void html_add_json(struct ag_text *text, const char *value)
 {

@@ -11,6 +11,9 @@
 /* Adds escaped text, which may stand within quotes. Control characters and bytes that are not UTF-8
  * become U+FFFD. */
 void html_add(struct ag_text *text, const char *value);
+/* "PROGRAM, rank R, process P on HOST"; a rank below 0 is none. */
+void html_add_process(struct ag_text *text, const char *program, int rank, int pid,
+                      const char *host);
 /* Adds a JSON string with its quotes, for JSON within an element of the page. */
 void html_add_json(struct ag_text *text, const char *value);
 /* "1,234,567", "2.00 MiB", "30.2 us"; returns buffer. */

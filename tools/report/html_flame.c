@@ -360,11 +360,7 @@ static void add_note(struct ag_text *text, const struct process *process)
     char size[32];
 
     ag_text_add(text, "<p class=\"note\">");
-    html_add(text, head->program);
-    if (head->rank >= 0)
-        ag_text_add(text, ", rank %d", head->rank);
-    ag_text_add(text, ", process %d on ", head->pid);
-    html_add(text, head->host);
+    html_add_process(text, head->program, head->rank, head->pid, head->host);
     ag_text_add(text, ". The peak of each device, of managed and of pinned memory is its own.");
     if (process->holders->sample_bytes)
         ag_text_add(

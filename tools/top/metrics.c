@@ -81,12 +81,15 @@ static void add_label(struct ag_text *text, const char *name, const char *value)
     ag_text_add_json(text, value);
 }
 
-/* The name and the labels that every sample has; more may follow, then end_sample(). */
-static void begin_sample(struct ag_text *text, const char *name, const struct process *process)
+/* The name, which the family's type completes, and the labels that every sample has; more may
+ * follow, then end_sample(). */
+static void begin_sample(struct ag_text *text, const char *name, const char *type,
+                         const struct process *process)
 {
     const struct ag_stats_head *head = &process->stats->head;
+    const char *suffix = !strcmp(type, "counter") ? "_total" : !strcmp(type, "info") ? "_info" : "";
 
-    ag_text_add(text, "allograft_%s{pid=\"%d\",pid_namespace=\"%llu\"", name, head->pid,
+    ag_text_add(text, "allograft_%s%s{pid=\"%d\",pid_namespace=\"%llu\"", name, suffix, head->pid,
                 (unsigned long long)head->pid_namespace);
     add_label(text, "program", head->program);
     if (head->rank >= 0)
@@ -102,7 +105,7 @@ static void end_sample(struct ag_text *text, double value)
 
 /* One number of each process. */
 struct plain {
-    const char *name, *sample, *type, *unit, *help;
+    const char *name, *type, *unit, *help;
     double (*of)(const struct process *process);
 };
 
@@ -122,17 +125,16 @@ static double pending_peak(const struct process *process)
 }
 
 static const struct plain plains[] = {
-    {"elapsed_seconds", "elapsed_seconds", "gauge", "seconds", "Time since the process began.",
-     elapsed_s},
-    {"cached_peak_bytes", "cached_peak_bytes", "gauge", "bytes",
-     "Most freed memory in one context's cache.", cached_peak},
-    {"pending_peak_bytes", "pending_peak_bytes", "gauge", "bytes",
+    {"elapsed_seconds", "gauge", "seconds", "Time since the process began.", elapsed_s},
+    {"cached_peak_bytes", "gauge", "bytes", "Most freed memory in one context's cache.",
+     cached_peak},
+    {"pending_peak_bytes", "gauge", "bytes",
      "Most memory that was freed and whose order was not yet seen to be kept.", pending_peak},
 };
 
 /* One number of each process, device and placement. */
 struct placed {
-    const char *name, *sample, *type, *unit, *help;
+    const char *name, *type, *unit, *help;
     double (*of)(const struct ag_stats *stats, unsigned row, unsigned place);
     bool is_time;
 };
@@ -184,19 +186,14 @@ static double free_s(const struct ag_stats *stats, unsigned row, unsigned place)
 }
 
 static const struct placed placeds[] = {
-    {"memory_bytes", "memory_bytes", "gauge", "bytes", "Memory that the program has now.", memory,
-     false},
-    {"memory_peak_bytes", "memory_peak_bytes", "gauge", "bytes",
-     "Most memory that the program ever had.", peak, false},
-    {"allocations", "allocations_total", "counter", NULL, "Allocations.", allocs, false},
-    {"frees", "frees_total", "counter", NULL, "Frees.", frees, false},
-    {"failed_allocations", "failed_allocations_total", "counter", NULL, "Allocations that failed.",
-     failed, false},
-    {"allocated_bytes", "allocated_bytes_total", "counter", "bytes", "Memory that was allocated.",
-     alloc_bytes, false},
-    {"allocation_seconds", "allocation_seconds_total", "counter", "seconds", "Time in allocations.",
-     alloc_s, true},
-    {"free_seconds", "free_seconds_total", "counter", "seconds", "Time in frees.", free_s, true},
+    {"memory_bytes", "gauge", "bytes", "Memory that the program has now.", memory, false},
+    {"memory_peak_bytes", "gauge", "bytes", "Most memory that the program ever had.", peak, false},
+    {"allocations", "counter", NULL, "Allocations.", allocs, false},
+    {"frees", "counter", NULL, "Frees.", frees, false},
+    {"failed_allocations", "counter", NULL, "Allocations that failed.", failed, false},
+    {"allocated_bytes", "counter", "bytes", "Memory that was allocated.", alloc_bytes, false},
+    {"allocation_seconds", "counter", "seconds", "Time in allocations.", alloc_s, true},
+    {"free_seconds", "counter", "seconds", "Time in frees.", free_s, true},
 };
 
 static void add_info(struct ag_text *text, const struct processes *processes)
@@ -205,7 +202,7 @@ static void add_info(struct ag_text *text, const struct processes *processes)
     for (size_t i = 0; i < processes->n; i++) {
         const struct ag_stats_head *head = &processes->list[i].stats->head;
 
-        begin_sample(text, "process_info", &processes->list[i]);
+        begin_sample(text, "process", "info", &processes->list[i]);
         add_label(text, "host", head->host);
         add_label(text, "version", head->version);
         add_label(text, "driver", head->driver);
@@ -219,7 +216,7 @@ static void add_plain(struct ag_text *text, const struct processes *processes,
 {
     add_family(text, family->name, family->type, family->unit, family->help);
     for (size_t i = 0; i < processes->n; i++) {
-        begin_sample(text, family->sample, &processes->list[i]);
+        begin_sample(text, family->name, family->type, &processes->list[i]);
         end_sample(text, family->of(&processes->list[i]));
     }
 }
@@ -239,7 +236,7 @@ static void add_placed_of(struct ag_text *text, const struct process *process,
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
             if (!is_used(stats, row, place))
                 continue;
-            begin_sample(text, family->sample, process);
+            begin_sample(text, family->name, family->type, process);
             ag_text_add(text, ",device=\"%u\",placement=\"%s\"", row, ag_placement_names[place]);
             end_sample(text, family->of(stats, row, place));
         }
@@ -264,7 +261,7 @@ static void add_counters(struct ag_text *text, const struct processes *processes
                "The counters of the JSON report, by their groups and names there.");
     for (size_t i = 0; i < processes->n; i++) {
         for (unsigned id = 0; id < AG_N_STATS; id++) {
-            begin_sample(text, "counter_total", &processes->list[i]);
+            begin_sample(text, "counter", "counter", &processes->list[i]);
             add_label(text, "group", ag_stat_rows[id].group);
             add_label(text, "name", ag_stat_rows[id].key);
             end_sample(text, (double)process_counter(&processes->list[i], id));

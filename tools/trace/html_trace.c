@@ -391,11 +391,7 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
     char number[32];
 
     ag_text_add(text, "<p class=\"note\">");
-    html_add(text, info->program);
-    if (info->rank >= 0)
-        ag_text_add(text, ", rank %d", info->rank);
-    ag_text_add(text, ", process %d on ", info->pid);
-    html_add(text, info->host);
+    html_add_process(text, info->program, info->rank, info->pid, info->host);
     ag_text_add(text, ": %s events",
                 html_number(number, sizeof(number), UNIT_COUNT, (double)info->n_events));
     if (info->n_dropped)
