@@ -8,7 +8,7 @@ import struct
 
 import browser
 import command
-from test_job import JobTest, SAMPLE
+from test_job import JobTest, sample
 
 EVENT = struct.Struct("<6QIIBBhHH")
 HEADER = struct.Struct("<8sIIIiiI5Q32s72s256s80s")
@@ -85,7 +85,9 @@ class InABrowser(JobTest):
 
     def page(self, data=None):
         out = os.path.join(self.folder, "out.html")
-        report = self.write("a.json", SAMPLE | {"holders": holders()})
+        # Numbers as wide as they come.
+        large = {"devices__0__placements__pool__" + key: 888 << 30 for key in ("peak_bytes", "alloc_bytes", "current_bytes")}
+        report = self.write("a.json", sample(**large) | {"holders": holders()})
         self.assertEqual(self.shown("report", "--html", out, report, self.write("a.trace", data or up_and_down())), "")
         return out
 
@@ -209,13 +211,16 @@ class InABrowser(JobTest):
 
     def test_narrow_wide_light_and_dark(self):
         path = self.page()
+        spilt = ("[...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > "
+                 "t.closest('.card').getBoundingClientRect().right).map(t => t.textContent)")
         brightness = ("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3)"
                       ".reduce((sum, one) => sum + Number(one), 0)")
-        for width in (400, 1400):
+        for width in (400, 780, 1100, 1400):
             for dark in (False, True):
                 with self.subTest(width=width, dark=dark):
                     self.open(path, width=width, dark=dark)
                     self.assertLessEqual(self.ask("document.documentElement.scrollWidth"), width)
+                    self.assertEqual(self.ask(spilt), [])
                     self.assertEqual(self.ask(brightness) < 300, dark)
                     self.assertGreater(self.ask("document.querySelector('.timeline canvas').getBoundingClientRect().width"),
                                        width * .7)
