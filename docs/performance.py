@@ -16,6 +16,7 @@ In the frame and in other pages a directive is a comment of its own, and what is
     chart FILE                lines `label | table/row`
     text NAME                 a table of text
     slower                    every row with the library that is slower than natively
+    runs                      the runs that the page is of
     apps, bench               programs, and other allocators beside ours
 
 {table/row.column} in the prose is that figure. Another page has `<!-- figures: NAME -->`, for a table of the frame.
@@ -35,7 +36,7 @@ DOCS = os.path.dirname(os.path.abspath(__file__))
 FRAME = os.path.join(DOCS, "performance.md.in")
 PAGE = os.path.join(DOCS, "performance.md")
 IMAGES = os.path.join(DOCS, "images")
-DIRECTIVE = re.compile(r"<!-- (table|chart|text|slower|apps|bench)\b([^\n]*?)(?:\n(.*?))?-->\n", re.S)
+DIRECTIVE = re.compile(r"<!-- (table|chart|text|slower|apps|bench|runs)\b([^\n]*?)(?:\n(.*?))?-->\n", re.S)
 INLINE = re.compile(r"\{([\w .-]+/\w+\.[^{}]+)\}")
 BORROWED = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->\n", re.S)
 SLOWER = 0.98
@@ -83,7 +84,7 @@ class Page:
             return self.times_chart(name, lines)
         if kind == "text":
             return self.text_table(name)
-        return {"slower": self.slower, "apps": self.apps, "bench": self.bench}[kind]()
+        return {"slower": self.slower, "apps": self.apps, "bench": self.bench, "runs": self.runs}[kind]()
 
     # ---- tables of the suite -------------------------------------------------------------------
 
@@ -151,6 +152,25 @@ class Page:
         rows.sort(key=lambda row: row[0])
         return markdown([["", "native", "with Allograft", "times as fast", ""]] + [row for _, row in rows]) + \
             "\n" + self.results.provenance(dict.fromkeys(used)) + "\n"
+
+    def runs(self):
+        """One row for each file with measured tables, and what failed in it."""
+        rows = []
+        for run in self.results.files.values():
+            if not run.get("tables"):
+                continue
+            checks = ""
+            if "verdicts" in run:
+                verdicts = run["verdicts"]
+                failed = ", ".join(f"`{name}`" for name in verdicts["failed"])
+                checks = f"{verdicts['passed']} passed, {verdicts['skipped']} skipped, {len(verdicts['failed'])} failed" + \
+                    (f": {failed}" if failed else "")
+            processor = run.get("processor") or ""
+            if run.get("processors"):
+                processor = f"{run['processors']} of {processor}" if processor else f"{run['processors']} processors"
+            said = f"`{run['options']}`" if run.get("options") else ""
+            rows.append([run["suite"], self.results.place(run), processor, said, checks])
+        return markdown([["suite", "on", "host", "options", "checks"], *sorted(rows)])
 
     # ---- programs, and other allocators --------------------------------------------------------
 

@@ -12,7 +12,7 @@ set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck disable=SC2034  # read by the files under checks/
-ONLY="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
+ONLY="" QUICK="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
 
 usage() {
     sed -n '/^# usage/,/^# Exit/p' "$0" | sed 's/^# \{0,1\}//' >&2
@@ -21,7 +21,7 @@ usage() {
 
 while (($#)); do
     case $1 in
-        --quick) SOAK_S=8 SPEED_ITERATIONS=3 ;;
+        --quick) QUICK=--quick SOAK_S=8 SPEED_ITERATIONS=3 ;;
         --only)
             [[ $# -gt 1 ]] || usage
             ONLY=$2
@@ -101,7 +101,7 @@ find_gpu
 rm -rf "$OUT"
 mkdir -p "$OUT" "$BIN" || exit 1
 : >"$OUT/verdicts"
-python3 "$HERE/results.py" --begin "$OUT" "$(head -n1 <<<"$GPU")" "$SPEED_ITERATIONS" ${ONLY:+--only "$ONLY"} || exit 1
+python3 "$HERE/results.py" --begin "$OUT" "$(head -n1 <<<"$GPU")" "$SPEED_ITERATIONS" $QUICK ${ONLY:+--only "$ONLY"} || exit 1
 . "$HERE/lib.sh"
 for file in "$HERE"/checks/*.sh; do
     . "$file"

@@ -136,6 +136,12 @@ Between 3 us.
         self.assertIn("medians of 3 runs whose spread was not kept", page.text)
         self.assertEqual([os.path.basename(path) for path in page.results.needless()], ["older.json"])
 
+    def test_runs_say_what_failed(self):
+        page = self.page({"t": {"rows": {}}}, "<!-- runs -->\n", suite="gpu", options="--quick", processors=16, processor="Some CPU",
+                         verdicts={"passed": 5, "skipped": 1, "failed": ["speed/x", "graph/y"]})
+        self.assertIn("| gpu | NVIDIA H200, driver 580.1, 2026-01-02, commit abc | 16 of Some CPU | `--quick` | "
+                      "5 passed, 1 skipped, 2 failed: `speed/x`, `graph/y` |", page.text)
+
     def test_a_frame_that_asks_for_what_is_not_there(self):
         for frame in ("Says {t/none_us.with}.\n", "<!-- text none -->\n"):
             with self.subTest(frame=frame), self.assertRaises(self.performance.Problem):
