@@ -57,9 +57,10 @@ def ended(drawing, labels, source, path):
     axes.set_axisbelow(True)
     axes.spines[:].set_visible(False)
     axes.set_facecolor(PAPER)
-    figure.legend(loc="upper right", ncols=4, frameon=False)
+    legend = figure.legend(loc="upper right", ncols=4, frameon=False)
+    lines = (len(legend.get_texts()) + 3) // 4
     figure.set_facecolor(PAPER)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 / figure.get_size_inches()[1]))
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 * lines / figure.get_size_inches()[1]))
     figure.savefig(path, metadata={"Date": None, "Creator": None, "Description": source})
     pyplot.close(figure)
     with open(path, encoding="utf-8") as file:

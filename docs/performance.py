@@ -183,13 +183,13 @@ class Page:
             seconds, same = self.results.row(name + "/seconds"), self.results.run_of(name)["tables"][name]["same"]
             ratios = [times(seconds["native"], seconds[way]) if way in seconds else None for way in WAYS]
             output = "the same" if all(same.values()) else "differs: " + ", ".join(w for w, good in same.items() if not good)
-            rows.append((name[4:], seconds["native"], ratios, output))
+            ways = [f"{gain(ratio)}: {seconds[way].text()}" if ratio else "-" for way, ratio in zip(WAYS, ratios)]
+            rows.append((name[4:], seconds["native"], ratios, output, ways))
         rows.sort(key=lambda row: row[2][0] or 0)
-        drawn = [(name, *ratios) for name, _, ratios, _ in rows]
+        drawn = [(name, *ratios) for name, _, ratios, *_ in rows]
         self.charts["apps.svg"] = (chart.draw_ratios, drawn, WAYS, "whole run, times as fast as natively (logarithmic)")
         return markdown([["", "native", *WAYS, "output"]] +
-                        [[name, native.text(), *(gain(ratio) or "-" for ratio in ratios), output]
-                         for name, native, ratios, output in rows]) + \
+                        [[name, native.text(), *ways, output] for name, native, _, output, ways in rows]) + \
             "\n" + self.results.provenance(names) + "\n\n![How many times as fast each program is](images/apps.svg)\n"
 
     def bench(self):

@@ -166,7 +166,8 @@ Between 3 us.
         self.write("r/app.json", self.results.written(app))
         self.write("r/bench.json", self.results.written(bench))
         page = self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), "<!-- apps -->\n<!-- bench -->\n")
-        self.assertIn("| cloverleaf/bm4.in | 2 s (1.9 to 2.1) | 2.0x | - | - | 0.50x | differs: replay |", page.text)
+        self.assertIn("| cloverleaf/bm4.in | 2 s (1.9 to 2.1) | 2.0x: 1 s (0.9 to 1.2) | - | - | 0.50x: 4 s (3.9 to 4.1) | "
+                      "differs: replay |", page.text)
         self.assertIn("medians of 7 runs", page.text)
         self.assertIn("""| figure | allograft | native | async | rmm-pool | Allograft against the best of the others |
 | --- | --- | --- | --- | --- | --- |
