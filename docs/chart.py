@@ -42,7 +42,7 @@ def began(n_rows):
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "allograft", "font.size": 11,
                             "font.family": ["sans-serif"], "text.color": INK, "axes.labelcolor": INK,
                             "xtick.color": INK, "ytick.color": INK})
-    figure, axes = pyplot.subplots(figsize=(8.6, 1.3 + 0.4 * n_rows))
+    figure, axes = pyplot.subplots(figsize=(8.6, 1.3 + (0.4 if n_rows < 20 else 0.22) * n_rows))
     axes.set_xscale("log")
     return pyplot, figure, axes
 
