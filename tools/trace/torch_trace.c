@@ -20,8 +20,8 @@ struct site {
 struct job {
     const struct trace *trace;
     struct torch_writer w;
-    struct pickle_list *list; /* that is open */
-    struct site *sites;       /* by module and caller */
+    struct pickle_list list; /* that is open */
+    struct site *sites;      /* by module and caller */
     size_t n_sites;
     uint32_t no_frames;
     bool devices[MOST_DEVICES];
@@ -178,7 +178,7 @@ static bool write_left(struct job *job, unsigned device)
                                          .device = device};
         segment.frames = frames_of(job, blocks[i].module, blocks[i].caller);
         torch_segment(&job->w, &segment);
-        pickle_next(&job->w.pickle, job->list);
+        pickle_next(&job->w.pickle, &job->list);
     }
     free(blocks);
     return n >= 0;
@@ -203,7 +203,7 @@ static void write_event(struct job *job, enum torch_word action, const struct tr
     torch_word(&job->w, TORCH_FRAMES);
     pickle_again(&job->w.pickle, frames);
     pickle_close_dict(&job->w.pickle);
-    pickle_next(&job->w.pickle, job->list);
+    pickle_next(&job->w.pickle, &job->list);
 }
 
 /* A block that was allocated before the trace began has the size that its free tells, if any. */
@@ -241,11 +241,9 @@ static void find_device(const struct trace_state *state, void *data)
 
 static bool write_segments(struct job *job)
 {
-    struct pickle_list list;
     bool good = true;
 
-    torch_open_segments(&job->w, &list);
-    job->list = &list;
+    torch_open_segments(&job->w, &job->list);
     for (unsigned i = 0; i < MOST_DEVICES && good; i++)
         good = !job->devices[i] || write_left(job, i);
     pickle_close_list(&job->w.pickle);
@@ -254,16 +252,15 @@ static bool write_segments(struct job *job)
 
 static bool write_traces(struct job *job)
 {
-    struct pickle_list traces, trace;
+    struct pickle_list traces;
     bool good = true;
     unsigned n = MOST_DEVICES;
 
     while (n > 1 && !job->devices[n - 1])
         n--;
     torch_open_traces(&job->w, &traces);
-    job->list = &trace;
     for (unsigned i = 0; i < n && good; i++) {
-        pickle_open_list(&job->w.pickle, &trace);
+        pickle_open_list(&job->w.pickle, &job->list);
         good = !job->devices[i] || trace_walk(job->trace, (int)i, write_change, job);
         pickle_close_list(&job->w.pickle);
         pickle_next(&job->w.pickle, &traces);
