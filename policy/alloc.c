@@ -464,12 +464,12 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
 }
 
 /* Over the limit: the driver's answer to an allocation of any size, then ours. */
-static CUresult refuse(void)
+static CUresult refuse(struct ag_context *context)
 {
     CUdeviceptr probe;
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = ag_context_sticky_error_here(context);
 
-    if (ag_capture_is_open()) {
+    if (result == CUDA_SUCCESS && ag_capture_is_open()) {
         result = ag_cu.cuMemAlloc_v2(&probe, 1);
         if (result == CUDA_SUCCESS)
             (void)ag_cu.cuMemFree_v2(probe);
@@ -491,7 +491,7 @@ static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, si
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = spill(context, bytes, ret_block);
     else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_budget_is_limited())
-        result = refuse();
+        result = refuse(context);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         ag_trace_step(AG_STAT_LADDER_ERROR, context->device->ordinal, bytes);
     return result;
@@ -567,7 +567,7 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
  * allocation is legal. */
 static CUresult fail(struct ag_context *context)
 {
-    CUresult result = refuse();
+    CUresult result = refuse(context);
 
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
 }
@@ -750,6 +750,32 @@ static size_t pitch_of(struct ag_context *context, size_t width, size_t height, 
     return __builtin_mul_overflow(pitch, height, ret_bytes) ? 0 : pitch;
 }
 
+/* Rows that the driver gave are of the budget as well, and go back to it as native memory. Without
+ * room they go back to the driver at once. */
+static CUresult budget_rows(struct ag_context *context, CUdeviceptr address, size_t bytes,
+                            const void *caller)
+{
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
+    struct ag_block *block = NULL;
+
+    if (ag_budget_take(context->device, bytes)) {
+        block = ag_ledger_enter(address, bytes, context, native);
+        if (!block)
+            ag_budget_give(context->device, bytes);
+    }
+    if (!block) {
+        (void)ag_cu.cuMemFree_v2(address);
+        ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
+        note_failed(context->device->ordinal, AG_PLACE_NATIVE, bytes, caller,
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    ag_budget_note_given(context->device, native, bytes);
+    note_allocated(block, bytes, caller);
+    give(block, bytes);
+    return CUDA_SUCCESS;
+}
+
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
                         unsigned element_bytes, const void *caller)
 {
@@ -766,7 +792,12 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
     pitch = pitch_of(context, width, height, &bytes);
     if (!pitch) {
         ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
-        return allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
+        ag_timing_begin();
+        ag_timing_is_slow();
+        result = allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
+        return result == CUDA_SUCCESS && ag_budget_is_limited()
+                   ? budget_rows(context, *ret_address, *ret_pitch * height, caller)
+                   : result;
     }
     result = ag_alloc(ret_address, bytes, caller);
     /* The driver tells the pitch also of rows for which there is no room. */
