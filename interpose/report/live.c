@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "interpose/base/pages.h"
 #include "interpose/base/raise.h"
 #include "interpose/base/threads/lock.h"
 
@@ -144,6 +145,11 @@ uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placemen
         ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, places[row][place].alloc_bytes));
 
     return allocated > freed ? allocated - freed : 0;
+}
+
+void ag_live_prepare(void)
+{
+    ag_pages_ready(&ag_live_allowances[ag_slot()], sizeof(ag_live_allowances[0].biased[0]));
 }
 
 void ag_live_reset(void)
