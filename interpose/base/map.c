@@ -7,20 +7,21 @@
 #include "interpose/base/map.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "interpose/base/hash.h"
+#include "interpose/base/pages.h"
 #include "interpose/base/threads/lock.h"
 
 #define FIRST_CAPACITY 32u
 #define SMALLEST       (FIRST_CAPACITY * sizeof(struct ag_map_entry))
-#define SIZES          5u /* SMALLEST and its doubles: larger ones are the kernel's */
+#define SIZES          10u /* SMALLEST and its doubles, to 256 KiB: larger ones are the kernel's */
 #define PIECE_BYTES    ((size_t)64 * 1024)
 
 static struct {
     struct ag_lock lock;              /* guards all below */
     struct ag_map_entry *free[SIZES]; /* all zero but for the first one's `value`, the next one */
-    char *fresh, *fresh_end;
+    size_t bytes;                     /* from the kernel */
+    char *fresh, *fresh_end, *ready_end; /* a piece, and up to where its pages are there */
 } small = {.lock = AG_LOCK_INIT(AG_RANK_TABLES)};
 
 /* SIZES: none of the small ones. */
@@ -31,15 +32,6 @@ static unsigned size_of(size_t capacity)
     while (size < SIZES && SMALLEST << size < capacity * sizeof(struct ag_map_entry))
         size++;
     return size;
-}
-
-/* Its pages are there; NULL without memory. */
-static void *from_kernel(size_t bytes)
-{
-    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-    return pages == MAP_FAILED ? NULL : pages;
 }
 
 /* Frees what is left of the piece before, in the largest tables it has room for. With the lock. */
@@ -56,22 +48,37 @@ static void give_up_fresh(void)
     }
 }
 
-/* With the lock. */
+/* With the lock. False: the kernel gives none. */
+static bool has_fresh(size_t bytes)
+{
+    size_t piece_bytes;
+    char *piece;
+
+    if ((size_t)(small.fresh_end - small.fresh) >= bytes)
+        return true;
+    piece = ag_pages_get_more(small.bytes, bytes < PIECE_BYTES ? PIECE_BYTES : bytes, &piece_bytes);
+    if (!piece)
+        return false;
+    give_up_fresh();
+    small.bytes += piece_bytes;
+    small.fresh = small.ready_end = piece;
+    small.fresh_end = piece + piece_bytes;
+    return true;
+}
+
+/* With the lock. NULL without memory. */
 static void *cut(size_t bytes)
 {
-    void *table;
+    char *table;
 
-    if ((size_t)(small.fresh_end - small.fresh) < bytes) {
-        char *piece = from_kernel(PIECE_BYTES);
-
-        if (!piece)
-            return NULL;
-        give_up_fresh();
-        small.fresh = piece;
-        small.fresh_end = piece + PIECE_BYTES;
-    }
+    if (!has_fresh(bytes))
+        return NULL;
     table = small.fresh;
     small.fresh += bytes;
+    while (small.fresh > small.ready_end) {
+        ag_pages_ready(small.ready_end, PIECE_BYTES); /* a piece has a whole number of these */
+        small.ready_end += PIECE_BYTES;
+    }
     return table;
 }
 
@@ -82,7 +89,7 @@ static struct ag_map_entry *get_table(size_t capacity)
     struct ag_map_entry *table;
 
     if (size == SIZES)
-        return from_kernel(capacity * sizeof(*table));
+        return ag_pages_get(capacity * sizeof(*table));
     ag_lock_take(&small.lock);
     table = small.free[size];
     if (table) {
@@ -100,7 +107,7 @@ static void put_table(struct ag_map_entry *table, size_t capacity)
     unsigned size = size_of(capacity);
 
     if (size == SIZES) {
-        (void)munmap(table, capacity * sizeof(*table));
+        ag_pages_free(table, capacity * sizeof(*table));
         return;
     }
     memset(table, 0, capacity * sizeof(*table));
@@ -208,5 +215,5 @@ void ag_map_begin_child(void)
 {
     ag_lock_init(&small.lock, AG_RANK_TABLES); /* its holder is the parent's, in the middle of it */
     memset(small.free, 0, sizeof(small.free));
-    small.fresh = small.fresh_end = NULL;
+    small.fresh = small.fresh_end = small.ready_end = NULL;
 }
