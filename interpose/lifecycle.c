@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "interpose/base/log.h"
+#include "interpose/base/map.h"
 #include "interpose/base/threads/helper.h"
 
 #include "graph/learn/marks.h"
@@ -153,14 +154,14 @@ static void devices_begin_child(void)
  * counters that the others write to. A module that has something to reset has a row here, or is
  * called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_report_begin_child,    ag_holders_begin_child,    ag_trace_begin_child,
-    ag_context_begin_child,   ag_green_begin_child,      ag_ledger_begin_child,
-    ag_private_begin_child,   ag_api_begin_child,        ag_free_begin_child,
-    ag_helper_begin_child,    ag_app_pools_begin_child,  ag_spill_begin_child,
-    ag_inject_begin_child,    ag_guard_begin_child,      ag_paged_begin_child,
-    ag_residency_begin_child, ag_params_begin_child,     ag_func_attrs_begin_child,
-    ag_replay_begin_child,    ag_ipc_export_begin_child, ag_ipc_import_begin_child,
-    devices_begin_child,
+    ag_report_begin_child,     ag_map_begin_child,       ag_holders_begin_child,
+    ag_trace_begin_child,      ag_context_begin_child,   ag_green_begin_child,
+    ag_ledger_begin_child,     ag_private_begin_child,   ag_api_begin_child,
+    ag_free_begin_child,       ag_helper_begin_child,    ag_app_pools_begin_child,
+    ag_spill_begin_child,      ag_inject_begin_child,    ag_guard_begin_child,
+    ag_paged_begin_child,      ag_residency_begin_child, ag_params_begin_child,
+    ag_func_attrs_begin_child, ag_replay_begin_child,    ag_ipc_export_begin_child,
+    ag_ipc_import_begin_child, devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the

@@ -18,6 +18,8 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/holders/holders.h"
+#include "interpose/report/live.h"
 #include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
@@ -60,9 +62,13 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
                   (defaults.policy == AG_POLICY_AUTO || defaults.policy == AG_POLICY_POOL);
 }
 
-void ag_alloc_prepare(struct ag_context *context)
+void ag_alloc_prepare(struct ag_context *context, const void *caller)
 {
+    (void)ag_trace_on(); /* a read is enough: nobody writes there soon */
+    (void)ag_holders_on();
+    ag_caller_prepare(caller);
     ag_stats_prepare();
+    ag_live_prepare();
     ag_ledger_prepare();
     ag_cache_prepare(&context->cache);
 }

@@ -27,6 +27,10 @@ static inline bool ag_caller_is_exporter(const void *address)
     return address != ag_caller_harmless && ag_caller_look_exporter(address);
 }
 
+/* Gets ready to be asked for the first time: finds out what is needed once, and of the module that
+ * the address lies in. */
+void ag_caller_prepare(const void *address);
+
 /* The file name, without its folder, of the library or program that the return address lies in; the
  * program's is its program_invocation_short_name. NULL when unknown, or when more modules called
  * than are kept. Valid until the process ends. As fast as ag_caller_of(). */

@@ -1,7 +1,13 @@
-/* base/map.c: random puts, takes and looks against a plain array, with keys that fall together. */
+/* base/map.c: random puts, takes and looks against a plain array, with keys that fall together; many
+ * maps that share their tables. */
 #include "interpose/base/map.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
@@ -80,11 +86,11 @@ static void closes_holes(void)
     unsigned n = 0;
     static char value;
 
-    /* Keys that begin at the last places of a fresh table of 256, so that runs wrap around. */
+    /* Keys that begin at the last places of a fresh table of 64, so that runs wrap around. */
     for (uint64_t key = 1; n < N_OF(keys) && key < 4000000; key++) {
-        size_t place = (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & 255;
+        size_t place = (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & 63;
 
-        if (place >= 253 || place < 2)
+        if (place >= 61 || place < 2)
             keys[n++] = key;
     }
     for (unsigned gone = 0; gone < 24; gone++) {
@@ -92,7 +98,7 @@ static void closes_holes(void)
 
         for (unsigned i = 0; i < 24; i++)
             CHECK(ag_map_put(&map, keys[i], &value + i * 0));
-        CHECK(map.capacity == 256);
+        CHECK(map.capacity == 64);
         CHECK(ag_map_take(&map, keys[gone]) == &value);
         for (unsigned i = 0; i < 24; i++)
             CHECK_SAID((ag_map_get(&map, keys[i]) != NULL) == (i != gone), "%u without %u", i,
@@ -116,6 +122,75 @@ static void replaces(void)
     ag_map_finish(&map);
 }
 
+/* --- many maps that share their tables, from threads --- */
+
+#define N_MAPS 64u
+
+/* All grow together, up to tables of their own, and shrink to nothing: no table is in two of them,
+ * and a table that another had is clear. */
+static void *many_maps(void *seed)
+{
+    struct ag_map *maps = calloc(N_MAPS, sizeof(*maps));
+    const unsigned n_keys = 20 << (uintptr_t)seed % 6;
+
+    CHECK(maps);
+    for (unsigned turn = 0; turn < 20; turn++) {
+        for (unsigned key = 1; key <= n_keys; key++) {
+            for (unsigned i = 0; i < N_MAPS; i++) {
+                CHECK(!ag_map_get(&maps[i], key * 512ull));
+                CHECK(ag_map_put(&maps[i], key * 512ull, &maps[i]));
+            }
+        }
+        for (unsigned i = 0; i < N_MAPS; i++) {
+            CHECK(maps[i].count == n_keys);
+            for (unsigned key = 1; key <= n_keys; key++)
+                CHECK(ag_map_get(&maps[i], key * 512ull) == &maps[i]);
+            ag_map_finish(&maps[i]);
+        }
+    }
+    free(maps);
+    return NULL;
+}
+
+static void maps_share_tables(void)
+{
+    pthread_t threads[6];
+
+    for (uintptr_t i = 0; i < N_OF(threads); i++)
+        CHECK(!pthread_create(&threads[i], NULL, many_maps, (void *)i));
+    for (size_t i = 0; i < N_OF(threads); i++)
+        CHECK(!pthread_join(threads[i], NULL));
+}
+
+/* Entries that fall on many maps take few pages; and a child has maps of its own. */
+static void tables_are_there(void)
+{
+    static struct ag_map maps[256];
+    struct rusage before, after;
+    pid_t child;
+    int status = -1;
+
+    (void)many_maps((void *)0); /* the code itself is there */
+    (void)getrusage(RUSAGE_SELF, &before);
+    for (uint64_t i = 1; i <= 256 * 10; i++)
+        CHECK(ag_map_put(&maps[i % 256], i, maps));
+    (void)getrusage(RUSAGE_SELF, &after);
+    CHECK_SAID(after.ru_minflt - before.ru_minflt < 64, "%ld", after.ru_minflt - before.ru_minflt);
+    child = fork();
+    if (!child) {
+        ag_map_begin_child();
+        for (unsigned i = 0; i < N_OF(maps); i++)
+            ag_map_finish(&maps[i]);
+        (void)many_maps((void *)5);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    for (uint64_t i = 1; i <= 256 * 10; i++)
+        CHECK(ag_map_take(&maps[i % 256], i) == maps);
+    for (unsigned i = 0; i < N_OF(maps); i++)
+        ag_map_finish(&maps[i]);
+}
+
 int main(void)
 {
     for (unsigned kind = 0; kind < 3; kind++) {
@@ -124,5 +199,7 @@ int main(void)
     }
     closes_holes();
     replaces();
+    tables_are_there();
+    maps_share_tables();
     return 0;
 }
