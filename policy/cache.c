@@ -4,7 +4,9 @@
  * of bytes that it may hold unasked, and the sum of these is at most the peak. A shard that is to
  * hold more asks, under the cache's lock. It gets more while the sum stays within the peak and the
  * limit. Else all shards are allowed nothing, so that whoever keeps a block meanwhile must ask, and
- * waits; then what they hold is added up, and each is allowed just that. */
+ * waits; then what they hold is added up, and each is allowed just that. The blocks of those that
+ * wait count for the peak as well. So threads that free and allocate in turns soon have had all
+ * their blocks in here at a time, and need not ask any more; until then each asks at every free. */
 #include "policy/cache.h"
 
 #include "interpose/base/pages.h"
@@ -385,9 +387,18 @@ static void allow(struct ag_cache_shard *shard, uint64_t bytes)
     ag_spin_release(&shard->lock);
 }
 
+/* With the cache's lock. */
+static void raise_peak(struct ag_cache *cache, uint64_t bytes)
+{
+    if (bytes <= value_of(&cache->peak))
+        return;
+    atomic_store_explicit(&cache->peak, bytes, memory_order_relaxed);
+    ag_raise_to(&ag_stats.cached_peak, bytes);
+}
+
 /* All that the shards hold, which is what they may hold from now on. With the cache's lock. While
  * it is added up nothing is kept, so no block that goes from one to another counts twice. */
-static void recount(struct ag_cache *cache)
+static void recount(struct ag_cache *cache, uint64_t limit)
 {
     unsigned n = n_used(cache); /* a shard that is new may hold nothing */
     uint64_t sum = 0;
@@ -402,6 +413,8 @@ static void recount(struct ag_cache *cache)
         sum += bytes;
     }
     atomic_store_explicit(&cache->allowed, sum, memory_order_relaxed);
+    sum += value_of(&cache->coming);
+    raise_peak(cache, sum < limit ? sum : limit);
 }
 
 /* The shard may hold `more` from now on, and the cache. Both locked. */
@@ -409,10 +422,7 @@ static void grant(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t
 {
     shard->allowed += more;
     change(&cache->allowed, more);
-    if (value_of(&cache->allowed) <= value_of(&cache->peak))
-        return;
-    atomic_store_explicit(&cache->peak, value_of(&cache->allowed), memory_order_relaxed);
-    ag_raise_to(&ag_stats.cached_peak, value_of(&cache->peak));
+    raise_peak(cache, value_of(&cache->allowed));
 }
 
 /* Bytes beyond what the shard may hold. */
@@ -482,17 +492,20 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
 {
     struct ag_cache_shard *shard = own_shard(cache);
     struct ag_block *out = NULL;
+    size_t size = block->size;
 
     block->next = NULL;
     if (block->size > limit)
         return block;
     if (keep_unasked(cache, shard, block, limit))
         return NULL;
+    atomic_fetch_add_explicit(&cache->coming, size, memory_order_relaxed);
     ag_lock_take(&cache->lock);
     if (!keep_if_granted(cache, shard, block, limit)) {
-        recount(cache);
+        recount(cache, limit);
         out = keep_or_evict(cache, shard, block, limit);
     }
+    atomic_fetch_sub_explicit(&cache->coming, size, memory_order_relaxed);
     ag_lock_release(&cache->lock);
     return out;
 }

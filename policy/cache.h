@@ -42,7 +42,8 @@ struct ag_cache_shard {
 struct ag_cache {
     struct ag_lock lock;      /* guards every change of what shards may hold */
     _Atomic uint64_t allowed; /* the sum of that */
-    _Atomic uint64_t peak;    /* most bytes in here so far; `allowed` is never more */
+    _Atomic uint64_t coming;  /* bytes of the blocks that threads ask to keep */
+    _Atomic uint64_t peak;    /* most bytes in here and coming so far; `allowed` is never more */
     _Atomic uint32_t n_used;  /* shards from the first on: the others never had a block */
     struct ag_cache_shard shards[AG_SLOTS];
 };
