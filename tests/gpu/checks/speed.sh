@@ -77,8 +77,9 @@ value() {
         END { if (!found) print "not measured"; exit !(found && good) }' "$OUT/speed-best"
 }
 
-# A process that allocates little: medians of that many processes each way, for a single one tells little.
-FIRST_PROCESSES=15
+# A process that allocates little, that often each way. A host may be a third slower
+# for a second, which comes to one way by chance (of 15 processes each way on an H200: 1619 to 1660 us, or 1811 to 2346): the quicker half.
+FIRST_PROCESSES=21
 measure_first() {
     local i TAG
     for ((i = 1; i <= FIRST_PROCESSES; i++)); do
@@ -87,8 +88,8 @@ measure_first() {
         run_with -- "$BIN/first" || { died with $?; return 1; }
         report 'coverage.redirected == 64' 'frees.native == 64' 'pool.made == 0' || return 1
     done
-    python3 -IS "$HERE/medians.py" "$OUT"/first.*.native.out -- "$OUT"/first.*.with.out >"$OUT/first" || return 1
-    echo "medians of $FIRST_PROCESSES processes"
+    python3 -IS "$HERE/medians.py" --quicker "$OUT"/first.*.native.out -- "$OUT"/first.*.with.out >"$OUT/first" || return 1
+    echo "medians of the quicker half of $FIRST_PROCESSES processes"
     local name native with ratio
     figure figure native with times
     while read -r name native with ratio; do
@@ -134,9 +135,9 @@ measure_handful() {
         run_with -- "$BIN/slabs" handful || { died with $?; return 1; }
         report 'coverage.redirected == 8' 'frees.native == 8' 'slabs.made == 0' 'pool.made == 0' || return 1
     done
-    python3 -IS "$HERE/medians.py" "$OUT"/handful.*.native.out -- "$OUT"/handful.*.with.out >"$OUT/handful" ||
+    python3 -IS "$HERE/medians.py" --quicker "$OUT"/handful.*.native.out -- "$OUT"/handful.*.with.out >"$OUT/handful" ||
         return 1
-    echo "medians of $FIRST_PROCESSES processes"
+    echo "medians of the quicker half of $FIRST_PROCESSES processes"
     while read -r name native with ratio; do
         figure "$name" "$native" "$with" "${ratio}x"
     done <"$OUT/handful"
@@ -174,7 +175,7 @@ speed_checks() {
         check "speed/1mib-$way" ratio "pair_1mib_${way}_ns" 50
         check "speed/1gib-$way" ratio "pair_1gib_${way}_ns" 100
         check "speed/loop-$way" ratio "loop_${way}_us" 2
-        check "speed/16-threads-$way" value "threads_64kib_${way}_per_s" 2000000
+        check "speed/16-threads-$way" value "threads_64kib_${way}_per_s" 10000000
     done
 }
 
