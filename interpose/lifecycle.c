@@ -221,12 +221,12 @@ static void configure(void)
     ag_log_set_level(options.log);
     ag_holders_configure(options.stacks, options.stacks_sample);
     ag_inject_configure(&options.rules);
-    ag_alloc_configure(&params, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
     ag_guard_configure(options.guard);
+    ag_alloc_configure(&params, &options.rules);
     ag_drain_configure(options.guard == AG_GUARD_OFF ? options.free_mode : AG_FREE_SYNC);
     ag_churn_configure(options.pool_after_us);
     ag_pool_configure(options.pool_keep);

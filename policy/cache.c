@@ -102,8 +102,13 @@ uint64_t ag_cache_device_bytes(struct ag_cache *cache)
 {
     uint64_t sum = 0;
 
-    for (unsigned i = 0; i < n_used(cache); i++)
-        sum += value_of(&cache->shards[i].device_bytes);
+    for (unsigned i = 0; i < n_used(cache); i++) {
+        /* Of another thread's shard one may be read before a block goes in, one after. */
+        uint64_t bytes = value_of(&cache->shards[i].bytes);
+        uint64_t on_host = value_of(&cache->shards[i].host_bytes);
+
+        sum += bytes > on_host ? bytes - on_host : 0;
+    }
     return sum;
 }
 
@@ -133,8 +138,8 @@ static void account_out(struct ag_cache_shard *shard, const struct ag_block *blo
 {
     change(&shard->bytes, -(uint64_t)block->size);
     account_native(shard, block, false);
-    if (ag_mem_desc_is_on_device(block->desc))
-        change(&shard->device_bytes, -(uint64_t)block->size);
+    if (!ag_mem_desc_is_on_device(block->desc))
+        change(&shard->host_bytes, -(uint64_t)block->size);
 }
 
 static void put_in(struct ag_cache_shard *shard, struct ag_block *block)
@@ -145,8 +150,8 @@ static void put_in(struct ag_cache_shard *shard, struct ag_block *block)
     *bin = block;
     change(&shard->bytes, block->size);
     account_native(shard, block, true);
-    if (ag_mem_desc_is_on_device(block->desc))
-        change(&shard->device_bytes, block->size);
+    if (!ag_mem_desc_is_on_device(block->desc))
+        change(&shard->host_bytes, block->size);
 }
 
 /* --- out --- */
@@ -202,6 +207,26 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_me
         ag_spin_release(&shard->lock);
     }
     return block ? block : take_from_others(cache, own, size, desc);
+}
+
+struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
+{
+    struct ag_cache_shard *shard = &cache->shards[ag_slot()];
+    struct ag_block **bin = &shard->bins[bin_of(size)], *block;
+
+    if (value_of(&shard->bytes) < size)
+        return NULL;
+    ag_spin_take(&shard->lock);
+    block = *bin;
+    if (block && block->size == size && ag_mem_desc_is_plain_device(block->desc)) {
+        *bin = block->next;
+        block->next = NULL;
+        account_out(shard, block);
+    } else {
+        block = NULL;
+    }
+    ag_spin_release(&shard->lock);
+    return block;
 }
 
 enum which { ALL_BLOCKS, DEVICE_BLOCKS };

@@ -219,6 +219,19 @@ enum ag_caller ag_caller_of(const void *address)
     return (enum ag_caller)(find(address) & (STAYS - 1));
 }
 
+_Thread_local const void *ag_caller_harmless;
+
+bool ag_caller_look_exporter(const void *address)
+{
+    uint64_t found = find(address) & ((1u << KIND_BITS) - 1);
+
+    if ((found & (STAYS - 1)) == AG_CALLER_EXPORTER)
+        return true;
+    if (found & STAYS)
+        ag_caller_harmless = address;
+    return false;
+}
+
 void ag_caller_prepare(const void *address)
 {
     ag_pages_ready(known, sizeof(known));

@@ -84,6 +84,16 @@ forked_after() {
     echo "parent 3"
 }
 
+# names_lines: can the command of this build read reports, and name lines of stacks?
+names_lines() {
+    python3 -IS - "$BUILD/meson-info/intro-dependencies.json" <<'EOF'
+import json, sys
+missing = {"jansson", "libdw"} - {found["name"] for found in json.load(open(sys.argv[1]))}
+if missing:
+    sys.exit(print("the command was built without", " and ".join(sorted(missing))) or 1)
+EOF
+}
+
 # named: the report of the last run_with, with the names that the command finds.
 named() {
     "$BUILD/allograft" report --json "$(report_path)" >"$OUT/$TAG.named.json" 2>"$OUT/$TAG.named.err" ||
@@ -92,6 +102,7 @@ named() {
 
 # holders [VAR=VALUE]...: every leak is named with file and line, and the holder of most at the peak.
 holders() {
+    names_lines || return "$STATUS_SKIP"
     run_with ALLOGRAFT_STACKS=16 "$@" -- "$BIN/holders" "$BIN/libholders_plugin.so" || { died with $?; return 1; }
     silent && named || return 1
     python3 -IS "$HERE/memory/holders.py" "$OUT/$TAG.named.json" "$HERE/memory/holders.cu"
@@ -99,6 +110,7 @@ holders() {
 
 holders_torch() {
     local status script=$HERE/frameworks/torch_holders.py
+    names_lines || return "$STATUS_SKIP"
     LIMIT_S=300 run_native -- python3 "$script"
     status=$?
     ((status == STATUS_SKIP)) && { echo "no torch here"; return $STATUS_SKIP; }
