@@ -143,10 +143,8 @@ static void unlist(struct ag_slab *slab)
 static struct ag_slab_shard *own_shard(struct ag_slabs *slabs)
 {
     uint32_t n = atomic_load_explicit(&slabs->n, memory_order_relaxed);
-    unsigned shards = 1;
+    unsigned shards = n >= AG_SLOTS ? AG_SLOTS : 1u << (31 - __builtin_clz(n | 1));
 
-    while (shards * 2 <= n && shards < AG_SLOTS)
-        shards *= 2;
     return &slabs->shards[ag_slot() % shards];
 }
 
