@@ -129,7 +129,7 @@ static void account_native(struct ag_cache_shard *shard, const struct ag_block *
     bool small = block->size < AG_NATIVE_PAGE;
     uint64_t bytes = small ? block->size : -block->size % AG_NATIVE_PAGE;
 
-    if (block->slab)
+    if (ag_block_slab(block))
         change(&shard->piece_bytes, in ? block->size : -(uint64_t)block->size);
     else if (block->desc.source == AG_SOURCE_CACHED)
         change(small ? &shard->small_native : &shard->page_ends, in ? bytes : -bytes);
@@ -311,7 +311,7 @@ static uint64_t each_piece(struct ag_cache_shard *shard, uint64_t (*look)(struct
 
     for (unsigned bin = 0; bin <= bin_of(ag_slab_largest()); bin++) {
         for (struct ag_block *block = shard->bins[bin]; block; block = block->next)
-            sum += block->slab ? look(block->slab) : 0;
+            sum += ag_block_slab(block) ? look(ag_block_slab(block)) : 0;
     }
     return sum;
 }
@@ -358,7 +358,7 @@ struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_sla
             for (struct ag_block **link = &shard->bins[bin]; *link;) {
                 struct ag_block *block = *link;
 
-                if (block->slab != slab) {
+                if (ag_block_slab(block) != slab) {
                     link = &block->next;
                     continue;
                 }

@@ -59,7 +59,7 @@ void *ag_arena_get(struct ag_arena *arena)
     void *object = NULL;
     bool used = false;
 
-    ag_lock_take(&arena->lock);
+    ag_spin_take(&arena->lock);
     if (arena->free_list) {
         used = true;
         object = arena->free_list;
@@ -70,7 +70,7 @@ void *ag_arena_get(struct ag_arena *arena)
         if (arena->fresh > arena->ready_end)
             look_ahead(arena);
     }
-    ag_lock_release(&arena->lock);
+    ag_spin_release(&arena->lock);
     if (used) /* pages of the kernel are clear, and better not touched before they are needed */
         memset(object, 0, arena->object_size);
     return object;
@@ -78,16 +78,16 @@ void *ag_arena_get(struct ag_arena *arena)
 
 void ag_arena_prepare(struct ag_arena *arena, size_t n)
 {
-    ag_lock_take(&arena->lock);
+    ag_spin_take(&arena->lock);
     if (has_fresh(arena))
         make_ready(arena, (size_t)(arena->fresh - arena->first) + n * arena->object_size);
-    ag_lock_release(&arena->lock);
+    ag_spin_release(&arena->lock);
 }
 
 void ag_arena_put(struct ag_arena *arena, void *object)
 {
-    ag_lock_take(&arena->lock);
+    ag_spin_take(&arena->lock);
     memcpy(object, &arena->free_list, sizeof(void *));
     arena->free_list = object;
-    ag_lock_release(&arena->lock);
+    ag_spin_release(&arena->lock);
 }

@@ -111,13 +111,11 @@ static bool raise_alone(unsigned slot, unsigned row, enum ag_placement place)
     return true;
 }
 
-void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
+__attribute__((noinline)) static void ask(unsigned slot, unsigned row, enum ag_placement place)
 {
     struct ag_place_stats *counts = counts_of(slot, row, place);
     uint64_t peak, had, balance, wanted, granted;
 
-    if (raise_alone(slot, row, place))
-        return;
     ag_lock_take(&live.lock);
     had = atomic_load_explicit(&ag_live_allowances[slot].biased[row][place], memory_order_relaxed);
     balance = allocated_of(counts) - freed_of(counts);
@@ -133,6 +131,12 @@ void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
         recount(row, place);
     }
     ag_lock_release(&live.lock);
+}
+
+void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
+{
+    if (!raise_alone(slot, row, place))
+        ask(slot, row, place);
 }
 
 /* What was freed is read first: the answer may be too high by what comes and goes meanwhile, and is

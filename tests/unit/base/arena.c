@@ -17,7 +17,7 @@ struct odd {
 };
 
 static struct ag_arena arena = AG_ARENA_INIT(struct odd);
-static struct ag_arena large = {.lock = AG_LOCK_INIT(AG_RANK_ARENA), .object_size = 100 * 1024};
+static struct ag_arena large = {.lock = AG_SPIN_INIT(AG_RANK_ARENA), .object_size = 100 * 1024};
 
 static bool is_filled(const char *bytes, size_t size, char with)
 {
@@ -91,8 +91,8 @@ static size_t n_there(const struct ag_arena *of)
  * or 64 KiB; those of large ones nobody has touched. */
 static void pages_are_made_ahead(void)
 {
-    static struct ag_arena small = {.lock = AG_LOCK_INIT(AG_RANK_ARENA), .object_size = 128};
-    static struct ag_arena big = {.lock = AG_LOCK_INIT(AG_RANK_ARENA), .object_size = 100 * 1024};
+    static struct ag_arena small = {.lock = AG_SPIN_INIT(AG_RANK_ARENA), .object_size = 128};
+    static struct ag_arena big = {.lock = AG_SPIN_INIT(AG_RANK_ARENA), .object_size = 100 * 1024};
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
     for (unsigned i = 0; i < 3000; i++) {

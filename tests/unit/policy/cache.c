@@ -157,7 +157,7 @@ static void room(void)
     for (size_t i = 0; i < N_OF(cases); i++) {
         struct ag_block *block = block_of(cases[i].size);
 
-        block->desc.source = (uint8_t)cases[i].source;
+        block->desc.source = cases[i].source;
         CHECK(!ag_cache_keep(cache, block, GIB));
         sum += cases[i].room;
         small_sum += cases[i].small;
