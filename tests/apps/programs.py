@@ -44,10 +44,10 @@ PROGRAMS = {
         ("topk", "a", "16 300"),
         ("sortKV", "a", "1000 200"),
         ("scan3", "a", "3000 4096"),
-        ("mtf", "ab", "1024 20"),
+        ("mtf", "ab", "1024 5"),
         ("nonzero", "ab", "64 64 300"),
         ("ccsd-trpdrv", "a", "16 64 300"),
-        ("collision", "a", "500"),
+        ("collision", "a", "100"),
         ("mallocFree", "a", "1048576"),
         # launches
         ("kernelLaunch", "b", "20000"),
