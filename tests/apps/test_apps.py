@@ -177,6 +177,7 @@ class Suite(unittest.TestCase):
         status, rows, _ = self.run_pack()
         self.assertEqual((status, rows["one"]["output"], rows["two"]["output"]),
                          (1, "DIFFERENT: pool, managed", "DIFFERENT: replay"))
+        self.assertEqual(rows["one"]["native_runs"], 2 + 3 + 3)
         with open(os.path.join(self.out, "tiny-one.pool.0.txt"), encoding="utf-8") as file:
             self.assertIn("total: 2 s\nmore\n", file.read())
 
@@ -194,6 +195,7 @@ class Suite(unittest.TestCase):
         status, rows, _ = self.run_pack("--ways", "default", "--runs", "1")
         self.assertEqual((status, rows["seldom"]["output"], rows["lines"]["output"]),
                          (0, "the same, 1 lines not deterministic", "not deterministic, status and own check the same"))
+        self.assertEqual(rows["seldom"]["native_runs"], 2 + 1 + 1)
 
     def test_not_to_be_had(self):
         self.make({"fails": ("c", "echo why >&2; exit 4"), "hangs": ("c", self.STEADY + '[ -z "$LD_PRELOAD" ] || sleep 60')})
@@ -201,6 +203,8 @@ class Suite(unittest.TestCase):
         self.assertEqual((status, rows["fails"]["trouble"], rows["hangs"]["trouble"]),
                          (1, "natively it ended with 4, passed: why", "pool: it took more than 1 s"))
         self.assertIn("not run: 2", said)
+        status, rows, _ = self.run_pack("--no-check", "--only", "tiny/fails", "--ways", "default")
+        self.assertEqual((status, rows["fails"]["trouble"]), (1, "natively it ended with 4, passed: why"))
 
     def test_not_built(self):
         status, out, err = self.make({"one": ("c", self.STEADY)})
@@ -212,6 +216,7 @@ class Suite(unittest.TestCase):
                           "tiny/none: `chmod +x none` ended with 1" in err), (1, True, True, True), out + err)
         status, out, err = self.call("--pack", self.pack, "--source", "tiny=" + self.sources, "--no-build")
         self.assertIn("No such file", err)
+        self.assertNotIn("ended with", err)
 
     def test_budget(self):
         """The number of turns is odd, and what there was no time for is said."""
@@ -229,7 +234,7 @@ class Suite(unittest.TestCase):
 
     def test_order(self):
         cases = [suite.Case({"name": name, "folder": "", "lists": lists}, "")
-                 for name, lists in (("p", "ab"), ("q", "a"), ("r", "b"), ("s", "c"))]
+                 for name, lists in (("p", "a"), ("q", "ab"), ("r", "b"), ("s", "c"))]
         self.assertEqual([case.name for case in suite.in_order(cases)], ["p", "r", "s", "q"])
 
     def test_bad_words(self):
