@@ -11,6 +11,7 @@
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
+#include "interpose/report/waits/render_waits.h"
 #include "interpose/settings/options.h"
 
 static const char *const hook_names[] = {
@@ -450,6 +451,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     ag_render_pools_json(json, stats);
     json_warnings(json, view);
     ag_render_holders_json(json, holders);
+    ag_render_waits_json(json, holders);
     ag_emit_end(json);
     ag_text_add(text, "\n");
 }
@@ -687,6 +689,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "api", "control API");
     ag_render_marks_text(text, stats);
     ag_render_holders_text(text, holders);
+    ag_render_waits_text(text, holders);
     text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);

@@ -415,6 +415,31 @@ class Page(JobTest):
         self.assertIn("Stacks, those that held most at the peak first", page.text)
         self.assertIn("300 B 0 B 300 B", page.text)
 
+    def test_waits_are_a_flame_graph(self):
+        nasty = "</script><script>alert(1)</script>\"'&"
+        def stack(call, kind, times, ns, *names):
+            return {"call": call, "kind": kind, "times": times, "ns": ns, "longest_ns": ns // times, "cut": False,
+                    "frames": [{"function": name, "file": "a.py", "line": 7} for name in names]}
+        waits = {"bound_ns": 5000, "shorter": {"times": 1234, "ns": 2500000}, "without_stack": {"times": 0, "ns": 0},
+                 "modules": [], "stacks": [stack("cuCtxSynchronize", "sync", 4, 3000000000, "step", "main"),
+                                           stack("cuMemcpyDtoH_v2", "copy", 2, 200000, "item", "main"),
+                                           stack(nasty, "sync", 1, 100000, "step", "main"),
+                                           stack("cuLater", "later", 1, 100000, "main")]}
+        page = self.page(self.write("a.json", SAMPLE | {"waits": waits}))
+        (data,) = self.data(page, "root")
+        self.assertEqual((data["measures"], data["units"]), (["time waited", "waits"], ["ns", "count"]))
+        self.assertEqual(data["root"][:3], ["all waits", "", [3000300000, 7]])
+        kinds = {node[0]: node for node in data["root"][3]}
+        self.assertEqual({name: node[2] for name, node in kinds.items()},
+                         {"synchronisation": [3000100000, 5], "blocking copy": [200000, 2]})
+        ((name, place, _, ((step, _, _, calls),)),) = kinds["synchronisation"][3]
+        self.assertEqual((name, place, step), ("main", "a.py:7", "step"))
+        self.assertEqual({call[0]: call[2] for call in calls}, {"cuCtxSynchronize": [3000000000, 4], nasty: [100000, 1]})
+        self.assertIn("Stacks, those that waited longest first", page.text)
+        self.assertIn("cuCtxSynchronize 3.00 s 4 750.00 ms", page.text)
+        self.assertIn("1234 calls took less than 5.00 us each, 2.50 ms together", page.text)
+        self.assertNotIn("Who held memory", page.text)
+
     def test_with_a_trace_of_somebody_else(self):
         nasty = b"\x1b[1m<script>'\"&\xff"
         head = struct.pack("<8sIIIiiI5Q32s72s256s80s", b"AGTRACE", 1, 512, 64, 7, -1, 0, 0, 0, 10, 10, 0,

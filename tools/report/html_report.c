@@ -735,7 +735,7 @@ static void add_flames(struct ag_text *text, const struct job *job)
     unsigned n_shown = 0;
 
     for (size_t i = 0; i < job->n && n_shown < MOST_FLAMES; i++)
-        n_shown += html_add_flame(text, &job->processes[i]);
+        n_shown += html_add_flames(text, &job->processes[i]);
 }
 
 void job_render_html(struct ag_text *text, const struct job *job)

@@ -120,6 +120,25 @@ holders_torch() {
     python3 -IS "$script" "$OUT/$TAG.named.json"
 }
 
+# waits [VAR=VALUE]...: each call that waited for a kernel is named, with at least the kernel's time.
+waits() {
+    run_native -- "$BIN/waits" || { died native $?; return 1; }
+    run_with ALLOGRAFT_WAITS=1 "$@" -- "$BIN/waits" || { died with $?; return 1; }
+    compare_output && silent && named || return 1
+    python3 -IS "$HERE/process/waits.py" "$OUT/$TAG.named.json" "$OUT/$TAG.with.err" "$HERE/process/waits.cu"
+}
+
+# What two readings of the clock add to a synchronisation that finds nothing to wait for: 0.2 us at most.
+waits_cost() {
+    local without with
+    run_native LD_PRELOAD="$LIB" ALLOGRAFT_STATS=off -- "$BIN/waits" time 200000 || { died native $?; return 1; }
+    run_with ALLOGRAFT_WAITS=1 -- "$BIN/waits" time 200000 || { died with $?; return 1; }
+    read -r without _ <"$OUT/$TAG.native.out"
+    read -r with _ <"$OUT/$TAG.with.out"
+    echo "an idle stream is synchronised in $without us, timed in $with us"
+    awk -v a="$without" -v b="$with" 'BEGIN { exit !(b - a <= 0.2) }'
+}
+
 # What stacks of 16 frames add to a pair of cudaMalloc and cudaFree: 2 us at most.
 holders_cost() {
     local without with
@@ -133,6 +152,7 @@ holders_cost() {
 
 holders_cost_checks() {
     check report/holders-cost holders_cost
+    check report/waits-cost waits_cost
 }
 
 report_checks() {
@@ -141,6 +161,9 @@ report_checks() {
     background check report/holders holders
     background check report/holders-pool holders ALLOGRAFT_POLICY=pool
     background check report/holders-torch holders_torch
+    background check report/waits waits
+    background check report/waits-native waits ALLOGRAFT_POLICY=native
+    background check report/waits-replay waits ALLOGRAFT_GRAPH=all
     background check report/stderr on_stderr
     background check report/off switched_off
     background check report/bad-value bad_value
