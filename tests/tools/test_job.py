@@ -466,7 +466,10 @@ class Two(JobTest):
         files = self.write_all(SAMPLE, SAMPLE)
         self.assertIn("  no number differs\n", self.shown("diff", *files))
         self.assertEqual(self.read("diff", "--json", *files),
-                         {"schema": "allograft-diff/1", "times_compared": True, "settings": [], "differences": []})
+                         {"schema": "allograft-diff/1",
+                          "verdict": ["same    5 ns for the whole run", "same    1.50 us in allocs and frees",
+                                      "same    1.00 KiB of peak memory"],
+                          "times_compared": True, "settings": [], "differences": []})
 
     def test_are_compared_by_weight(self):
         found = self.differences(sample(process__elapsed_ns=10000), sample(
@@ -494,11 +497,14 @@ class Two(JobTest):
         self.assertIn("no number differs by as much", self.shown("diff", "--least", "1000", *files))
 
     def words(self, *reports):
-        """What was gained and lost, between the settings and the numbers."""
-        text = self.shown("diff", *self.write_all(*reports))
-        words = re.search(r"(?m)^  B against A\n((?:    .*\n)*?)(?=     weight|  no number)", text)[1]
+        """What was gained and lost, before everything else."""
+        files = self.write_all(*reports)
+        text = self.shown("diff", *files)
+        words = re.match(r"B against A\n((?:    .*\n)*)A: allograft ", text)[1]
         self.assertLessEqual(max(map(len, words.splitlines())), 80, words)
-        return [line.strip() for line in words.splitlines()]
+        words = [line.strip() for line in words.splitlines()]
+        self.assertEqual(self.read("diff", "--json", *files)["verdict"], words)
+        return words
 
     def test_begins_with_what_was_gained(self):
         def run(elapsed, place, allocs, ns, peak, **changes):
