@@ -1,17 +1,22 @@
-"""The chart of measured times: native and with Allograft, on one logarithmic axis, as SVG for light and dark pages."""
+"""The charts of measured figures, as SVG for light and dark pages: times natively and with Allograft on one logarithmic
+axis, and how many times as fast several ways are."""
 
 import hashlib
 import re
 
 NATIVE, OURS, INK, FAINT, PAPER = "#8c6d1f", "#1a7f5a", "#1f2328", "#d1d9e0", "#ffffff"
-DARK = {NATIVE: "#e3b341", OURS: "#3fb98a", INK: "#e6edf3", FAINT: "#3d444d", PAPER: "#0d1117"}
+OTHERS = ["#0969da", "#bf3989", "#6e7781", "#953800", "#8250df", "#57606a"]
+DARK = {NATIVE: "#e3b341", OURS: "#3fb98a", INK: "#e6edf3", FAINT: "#3d444d", PAPER: "#0d1117",
+        "#0969da": "#58a6ff", "#bf3989": "#f778ba", "#6e7781": "#8b949e", "#953800": "#f0883e", "#8250df": "#bc8cff",
+        "#57606a": "#c9d1d9"}
+MARKS = "oDs^vPX*"
 
 
-def made_of(rows):
-    """What the chart says of its source: a checksum of the figures and of this file."""
+def made_of(what):
+    """What a chart says of its source: a checksum of the figures and of this file."""
     with open(__file__, "rb") as file:
         source = file.read()
-    return "figures " + hashlib.sha256(repr(rows).encode() + source).hexdigest()
+    return "figures " + hashlib.sha256(repr(what).encode() + source).hexdigest()
 
 
 def both_ways(svg):
@@ -22,47 +27,99 @@ def both_ways(svg):
     return re.sub(r"(<svg [^>]*>\n)", lambda match: match[1] + style, svg, count=1)
 
 
-def plot(rows, path):
+def described(rows):
+    """What a chart shows, for its checksum."""
+    return [[cell if isinstance(cell, (str, float, int, type(None))) else (cell.values, cell.name) for cell in row]
+            for row in rows]
+
+
+def began(n_rows):
+    """(pyplot, figure, axes) for that many rows, in our colours."""
     import matplotlib
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": "allograft", "font.size": 11,
+    pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "allograft", "font.size": 11,
                             "font.family": ["sans-serif"], "text.color": INK, "axes.labelcolor": INK,
-                            "xtick.color": INK, "ytick.color": INK}):
-        figure, axes = pyplot.subplots(figsize=(8.6, 3.7))
-        places = range(len(rows))[::-1]
-        micros = [[float(cell.split()[0].replace(",", "")) for cell in row[1:3]] for row in rows]
-        for place, (label, native, ours, gain), (before, after) in zip(places, rows, micros):
-            axes.plot([after, before], [place, place], color=FAINT, linewidth=3, zorder=1)
-            axes.annotate(native, (before, place), (9, 0), textcoords="offset points", va="center", color=NATIVE)
-            axes.annotate(ours, (after, place), (-9, 0), textcoords="offset points", va="center", ha="right", color=OURS)
-            axes.annotate(gain, ((before * after) ** .5, place), (0, 5), textcoords="offset points", ha="center")
-        axes.scatter([before for before, _ in micros], places, s=70, color=NATIVE, zorder=2, label="native")
-        axes.scatter([after for _, after in micros], places, s=70, color=OURS, zorder=2, label="with Allograft")
-        axes.set_xscale("log")
-        axes.set_xlim(0.09, 20000)
-        axes.set_ylim(-0.6, len(rows) - 0.3)
-        axes.set_yticks(list(places), [row[0] for row in rows])
-        axes.set_xticks([1, 10, 100, 1000, 10000], ["1 us", "10 us", "100 us", "1 ms", "10 ms"])
-        axes.tick_params(length=0, pad=8)
-        axes.minorticks_off()
-        axes.set_xlabel("time of one iteration on an NVIDIA H200 (logarithmic)")
-        axes.grid(axis="x", color=FAINT, linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[:].set_visible(False)
-        axes.set_facecolor(PAPER)
-        figure.legend(loc="upper right", ncols=2, frameon=False)
-        figure.set_facecolor(PAPER)
-        figure.tight_layout(rect=(0, 0, 1, 0.93))
-        figure.savefig(path, metadata={"Date": None, "Creator": None, "Title": "Times on an NVIDIA H200, native and with "
-                                       "Allograft", "Description": made_of(rows)})
-        pyplot.close(figure)
+                            "xtick.color": INK, "ytick.color": INK})
+    figure, axes = pyplot.subplots(figsize=(8.6, 1.3 + 0.4 * n_rows))
+    axes.set_xscale("log")
+    return pyplot, figure, axes
 
 
-def draw(rows, path):
-    plot(rows, path)
+def ended(drawing, labels, source, path):
+    pyplot, figure, axes = drawing
+    axes.set_ylim(-0.6, len(labels) - 0.3)
+    axes.set_yticks(list(range(len(labels)))[::-1], labels)
+    axes.tick_params(length=0, pad=8)
+    axes.minorticks_off()
+    axes.grid(axis="x", color=FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[:].set_visible(False)
+    axes.set_facecolor(PAPER)
+    figure.legend(loc="upper right", ncols=4, frameon=False)
+    figure.set_facecolor(PAPER)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 / figure.get_size_inches()[1]))
+    figure.savefig(path, metadata={"Date": None, "Creator": None, "Description": source})
+    pyplot.close(figure)
     with open(path, encoding="utf-8") as file:
         svg = file.read()
     with open(path, "w", encoding="utf-8") as file:
         file.write(both_ways(svg))
+
+
+def named_ticks(axes, low, high):
+    """Powers of ten between two times in microseconds, in words."""
+    powers = [i for i in range(-3, 9) if low <= 10.0 ** i <= high]
+    axes.set_xlim(low, high)
+    axes.set_xticks([10.0 ** i for i in powers], [f"{10 ** (i % 3)} {('ns', 'us', 'ms', 's')[i // 3 + 1]}" for i in powers])
+
+
+def micros(figure):
+    """(value, least, most) in microseconds."""
+    factor = figure.unit()[1] * 1e6
+    return figure.value * factor, min(figure.values) * factor, max(figure.values) * factor
+
+
+def beside(axes, text, place, at, left, colour):
+    axes.annotate(text, (at, place), (-9 if left else 9, 0), textcoords="offset points", va="center", color=colour,
+                  ha="right" if left else "left")
+
+
+def draw_times(rows, where, source, path):
+    """rows: (label, native, ours, gain); what lies across a point reaches from the least to the most."""
+    drawing = began(len(rows))
+    axes, ends = drawing[2], []
+    for place, (_, native, ours, gain) in zip(range(len(rows))[::-1], rows):
+        (before, *first), (after, *second) = micros(native), micros(ours)
+        ends += first + second
+        axes.plot([after, before], [place, place], color=FAINT, linewidth=3, zorder=1)
+        for reach, colour in ((first, NATIVE), (second, OURS)):
+            axes.plot(reach, [place, place], color=colour, linewidth=1.5, zorder=2, marker="|", markersize=9)
+        beside(axes, native.text(False), place, first[before >= after], before < after, NATIVE)
+        beside(axes, ours.text(False), place, second[before < after], before >= after, OURS)
+        axes.annotate(gain, ((before * after) ** .5, place), (0, 5), textcoords="offset points", ha="center")
+    places = range(len(rows))[::-1]
+    axes.scatter([micros(row[1])[0] for row in rows], places, s=60, color=NATIVE, zorder=3, label="native")
+    axes.scatter([micros(row[2])[0] for row in rows], places, s=60, color=OURS, zorder=3, label="with Allograft")
+    axes.set_xlabel(f"time on an {where} (logarithmic)")
+    named_ticks(axes, min(ends) / 6, max(ends) * 6)
+    ended(drawing, [row[0] for row in rows], source, path)
+
+
+def draw_ratios(rows, series, about, source, path):
+    """rows: (label, a ratio or None for each of the series); the line is at 1."""
+    drawing = began(len(rows))
+    axes = drawing[2]
+    axes.axvline(1, color=INK, linewidth=1)
+    for i, name in enumerate(series):
+        points = [(row[i + 1], place) for place, row in zip(range(len(rows))[::-1], rows) if row[i + 1]]
+        axes.scatter([x for x, _ in points], [y for _, y in points], s=45, marker=MARKS[i % len(MARKS)], label=name,
+                     color=([OURS, NATIVE] + OTHERS)[i % (2 + len(OTHERS))], zorder=3)
+    shown = [value for row in rows for value in row[1:] if value]
+    low, high = min(shown + [0.9]) / 1.2, max(shown + [1.1]) * 1.2
+    ticks = [tick for tick in (.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if low <= tick <= high]
+    axes.set_xlim(low, high)
+    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    axes.set_xlabel(about)
+    ended(drawing, [row[0] for row in rows], source, path)

@@ -119,7 +119,12 @@ def machine():
                               text=True, check=True).stdout.splitlines()[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         line = "no GPU"
-    return {"gpu": line, "processors": os.cpu_count(), "date": datetime.date.today().isoformat()}
+    try:
+        commit = subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short=12", "HEAD"],
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = None  # the sources are no checkout
+    return {"gpu": line, "processors": os.cpu_count(), "date": datetime.date.today().isoformat(), "commit": commit}
 
 
 def main():

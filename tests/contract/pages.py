@@ -1,5 +1,5 @@
 # The pages: README is short, links and anchors resolve, the index reaches every page, names of files are files,
-# tables and chart of measured figures are what docs/figures.json says.
+# tables and charts of measured figures are what docs/results/ says.
 
 import importlib
 import os
@@ -135,9 +135,9 @@ def with_folders(paths):
 
 
 def figure_problems(root):
-    """What docs/figures.py says of its tables and its chart."""
+    """What docs/performance.py says of its page, of tables of other pages, and of its charts."""
     sys.path.insert(0, os.path.join(root, 'docs'))
-    return importlib.import_module('figures').problems()
+    return importlib.import_module('performance').problems()
 
 
 def problems_of(pages, there):

@@ -27,6 +27,7 @@ static void check(const struct trace *trace)
 {
     static struct trace_bucket buckets[7];
     const struct trace_info *info = trace_info(trace);
+    struct trace_block *left;
     struct trace_site sites[3];
     struct seen seen = {0, 0};
     uint64_t kinds = 0;
@@ -46,6 +47,11 @@ static void check(const struct trace *trace)
         for (unsigned j = 0; j < AG_TRACE_N_PLACES; j++)
             FUZZ_CHECK(buckets[i].least[j] <= buckets[i].most[j]);
     }
+    n = trace_left(trace, AG_TRACE_NO_DEVICE, &left);
+    FUZZ_CHECK(n >= 0);
+    for (long i = 1; i < n; i++)
+        FUZZ_CHECK(left[i - 1].address < left[i].address);
+    free(left);
     n = trace_sites(trace, AG_TRACE_NO_DEVICE, 3, sites);
     FUZZ_CHECK(n >= 0 && n <= 3);
     for (long i = 0; i < n; i++) {
@@ -64,6 +70,7 @@ static void write_all(const struct trace *trace)
     FUZZ_CHECK(out && trace_write_perfetto(trace, AG_TRACE_NO_DEVICE, 0, out));
     FUZZ_CHECK(trace_write_rmm(trace, AG_TRACE_NO_DEVICE, out));
     FUZZ_CHECK(trace_write_summary(trace, AG_TRACE_NO_DEVICE, out));
+    FUZZ_CHECK(trace_write_torch(trace, AG_TRACE_NO_DEVICE, out));
     FUZZ_CHECK(!fclose(out) && size);
     free(text);
 }

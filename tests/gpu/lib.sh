@@ -54,10 +54,30 @@ wait_for_background() {
     BACKGROUND=()
 }
 
-# figure CELL...: one row of the table at the end.
+# table NAME COLUMN...: begins a table of those at the end; its first column are the names of its rows.
+table() {
+    figure "[$1]" "${@:2}"
+}
+
+# figure NAME CELL...: a row of the last table. results.py reads them: a cell is a number, or one and its unit.
 figure() {
     local IFS=$'\t'
     printf '%s\n' "$*" >>"$OUT/figures"
+}
+
+# medians FILE [OPTION]... NATIVE... -- WITH...: what medians.py makes of these goes to OUT/FILE; what it was made of is
+# kept beside it, for results.py.
+medians() {
+    python3 -IS "$HERE/medians.py" --keep "$OUT/$1.values" "${@:2}" >"$OUT/$1"
+}
+
+# tabulate FILE: medians as a table.
+tabulate() {
+    local name native with ratio
+    table "$1" native with times
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x"
+    done <"$OUT/$1"
 }
 
 # run_as TAG [VAR=VALUE]... -- COMMAND...

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """Medians of figures measured natively and with the library in turn, or others of them.
 
-usage: medians.py [--median|--quicker|--least|--where-least NAME] NATIVE... -- WITH...   (files of `name value` lines)
+usage: medians.py [--keep FILE] [--median|--quicker|--least|--where-least NAME] NATIVE... -- WITH...
+  (files of `name value` lines)
+  --keep FILE: what was measured, as JSON, for results.py: name -> native and with -> the values
   --quicker: of each figure the median of its better half: for single processes on a host that is slow for seconds
   --least: the best of each figure, as a host that is slow for a while only makes it worse
   --where-least NAME: all figures as they are in the file where that of this name is least; for differences,
     which have no least of their own, of processes that a busy host made slower or not
 prints one line per figure: name, native median, median with the library, how many times better.
-Names that end in _per_s count as better when larger, all others when smaller. Where one of both
+Names that end in _per_s or _to_marked count as better when larger, all others when smaller. Where one of both
 is not above 0, a difference of two times, there is no such ratio, and 1 stands for it.
 """
+import json
 import statistics
 import sys
+
+LARGER = ("_per_s", "_to_marked")
 
 
 def figures(paths):
@@ -24,7 +29,7 @@ def figures(paths):
 
 
 def better_half(name, values):
-    values = sorted(values, reverse=name.endswith("_per_s"))
+    values = sorted(values, reverse=name.endswith(LARGER))
     return statistics.median(values[:(len(values) + 1) // 2])
 
 
@@ -35,23 +40,37 @@ def summed_up(runs, way, name):
         return {name: better_half(name, [run[name] for run in runs]) for name in runs[0]}
     if way != "--least":
         return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-    return {name: (max if name.endswith("_per_s") else min)(run[name] for run in runs) for name in runs[0]}
+    return {name: (max if name.endswith(LARGER) else min)(run[name] for run in runs) for name in runs[0]}
+
+
+def kept(sides, way):
+    """What was measured; where one file counts, that is not the spread of it."""
+    rows = {name: {side: [run[name] for run in runs] for side, runs in sides.items()} for name in sides["native"][0]}
+    return {"of": way.lstrip("-"), "rows": rows}
 
 
 def main():
-    paths, way, by = sys.argv[1:], "--median", None
-    if paths[0].startswith("--"):
-        way = paths.pop(0)
-    if way == "--where-least":
-        by = paths.pop(0)
+    paths, way, by, keep = sys.argv[1:], "--median", None, None
+    while paths[0].startswith("--"):
+        word = paths.pop(0)
+        if word == "--keep":
+            keep = paths.pop(0)
+        else:
+            way = word
+        if word == "--where-least":
+            by = paths.pop(0)
     middle = paths.index("--")
-    native, grafted = (summed_up(figures(side), way, by) for side in (paths[:middle], paths[middle + 1:]))
+    sides = {"native": figures(paths[:middle]), "with": figures(paths[middle + 1:])}
+    native, grafted = (summed_up(runs, way, by) for runs in sides.values())
     for name, value in native.items():
         other = grafted[name]
         better = 1.0
         if value > 0 and other > 0:
-            better = other / value if name.endswith("_per_s") else value / other
+            better = other / value if name.endswith(LARGER) else value / other
         print(f"{name} {value:.6g} {other:.6g} {better:.3g}")
+    if keep:
+        with open(keep, "w", encoding="utf-8") as file:
+            json.dump(kept(sides, way), file)
 
 
 main()

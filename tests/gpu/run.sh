@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The GPU suite: builds the library and every program, runs every check, prints a line for each,
-# the measured figures and a last line `N passed, N failed, N skipped`.
+# the measured figures and a last line `N passed, N failed, N skipped`. BUILD_DIR/gpu-out/results.json has them all.
 #
 # usage: run.sh [--quick] [--only PATTERN] [BUILD_DIR]
 #   --quick    a short soak and fewer iterations of measuring
@@ -12,7 +12,7 @@ set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck disable=SC2034  # read by the files under checks/
-ONLY="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
+ONLY="" QUICK="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
 
 usage() {
     sed -n '/^# usage/,/^# Exit/p' "$0" | sed 's/^# \{0,1\}//' >&2
@@ -21,7 +21,7 @@ usage() {
 
 while (($#)); do
     case $1 in
-        --quick) SOAK_S=8 SPEED_ITERATIONS=3 ;;
+        --quick) QUICK=--quick SOAK_S=8 SPEED_ITERATIONS=3 ;;
         --only)
             [[ $# -gt 1 ]] || usage
             ONLY=$2
@@ -92,6 +92,7 @@ finish() {
         printf '\nfailed (output in %s):\n' "$OUT"
         sed -n 's/^FAIL \([^:]*\):.*/    \1/p' "$OUT/verdicts"
     fi
+    python3 "$HERE/results.py" "$OUT" || counts[1]=$((counts[1] + 1))
     printf '\n%d passed, %d failed, %d skipped\n' "${counts[@]}"
     ((counts[1] == 0 && counts[0] > 0))
 }
@@ -100,6 +101,7 @@ find_gpu
 rm -rf "$OUT"
 mkdir -p "$OUT" "$BIN" || exit 1
 : >"$OUT/verdicts"
+python3 "$HERE/results.py" --begin "$OUT" "$(head -n1 <<<"$GPU")" "$SPEED_ITERATIONS" $QUICK ${ONLY:+--only "$ONLY"} || exit 1
 . "$HERE/lib.sh"
 for file in "$HERE"/checks/*.sh; do
     . "$file"

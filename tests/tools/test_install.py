@@ -85,6 +85,9 @@ class Install(CommandTest):
                      "fish/vendor_completions.d/allograft.fish", "allograft/allograft-stats.schema.json"):
             self.one(name)
 
+    def test_licenses(self):
+        self.has_licenses(self.one("doc/allograft/LICENSE"), self.one("doc/allograft/LICENSE.uPlot"))
+
     def test_installing_builds_no_test(self):
         targets = json.loads(execute(*self.meson, "introspect", "--targets", self.build).stdout)
         for target in targets:
@@ -107,6 +110,15 @@ class Install(CommandTest):
         read = pages.read_pages(folder, there)
         self.assertIn("docs/settings.md", read)
         self.assertEqual(pages.link_problems(read, there), [])
+
+    def has_licenses(self, *files):
+        """Ours, and that of the library that pages carry."""
+        said = ""
+        for path in files:
+            with open(path, encoding="utf-8") as file:
+                said += file.read()
+        self.assertIn("Apache License", said)
+        self.assertRegex(said, r"(?s)The MIT License.*Leon Sorokin")
 
     def simulates(self, installed, **changes):
         """The simulated driver of the same tree is the one that is found."""
@@ -191,7 +203,7 @@ class Install(CommandTest):
         tree = os.path.join(self.folder, "unpacked")
         self.assertEqual(execute("dpkg-deb", "--extract", package, tree).returncode, 0)
         self.one("man1/allograft.1.gz", tree)
-        self.one("doc/allograft/copyright", tree)
+        self.has_licenses(self.one("doc/allograft/copyright", tree))
         self.links_lead_somewhere(tree)
         self.one("zsh/vendor-completions/_allograft", tree)
         self.works(self.one("bin/allograft", tree))
@@ -217,6 +229,8 @@ class Install(CommandTest):
             names = [n for n in wheel.namelist() if not n.endswith("/RECORD")]
             record = wheel.read([n for n in wheel.namelist() if n.endswith("/RECORD")][0]).decode().splitlines()
         self.assertEqual([line.split(",")[0] for line in record[:-1]], names)
+        for name in ("LICENSE", "LICENSE.uPlot"):
+            self.assertEqual(len([n for n in names if n.endswith(".dist-info/" + name)]), 1, name)
         package = os.path.join(paths.root, "tools", "python")
         modules = glob.glob(os.path.join(package, "allograft", "**", "*.py"), recursive=True)
         self.assertIn("allograft/compat/full_cuda_graph.py", names)

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import os
+import pickle
+import pickletools
 import re
 import struct
 
@@ -292,6 +294,95 @@ class Trace(CommandTest):
         data += event(ALLOC, 1200, 1, 0x1000, 1024, caller=0x7123, module=3) + event(STEP, 1800, code=9)
         self.assertNotRegex(self.good(self.file(data)), r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
 
+    # What MemoryViz.js of PyTorch reads of pickle; it throws at anything else.
+    OPERATIONS = {"PROTO", "STOP", "EMPTY_DICT", "EMPTY_LIST", "MARK", "SETITEMS", "APPENDS", "SHORT_BINUNICODE",
+                  "BINUNICODE", "LONG_BINPUT", "BINGET", "LONG_BINGET", "BININT1", "BININT2", "LONG1", "TUPLE2", "NEWFALSE"}
+
+    def torch(self, path, *words):
+        out = os.path.join(self.folder, "out.pickle")
+        self.assert_silent(allograft("trace", path, "--torch-snapshot", out, *words), "")
+        with open(out, "rb") as file:
+            data = file.read()
+        self.assertEqual({operation.name for operation, _, _ in pickletools.genops(data)} - self.OPERATIONS, set())
+        snapshot = pickle.loads(data)
+        self.check_torch(snapshot)
+        return snapshot
+
+    def check_torch(self, snapshot):
+        """What _memory_viz.py and MemoryViz.js take for granted."""
+        for number, events in enumerate(snapshot["device_traces"]):
+            segments, blocks = {}, {}
+            for segment in snapshot["segments"]:
+                self.assertEqual(sum(block["size"] for block in segment["blocks"]), segment["total_size"])
+                if segment["device"] == number:
+                    segments[segment["address"]] = segment["total_size"]
+                    blocks.update({block["address"]: block["size"] for block in segment["blocks"]})
+            for event in reversed(events):  # each block that is live lies in a segment that is
+                for address, size in blocks.items():
+                    self.assertLessEqual(size, segments[address])
+                (into, begins) = {"free_completed": (blocks, True), "alloc": (blocks, False), "segment_free": (segments, True),
+                                  "segment_alloc": (segments, False), "free_requested": ({}, True)}[event["action"]]
+                if begins:
+                    into[event["addr"]] = event["size"]
+                else:
+                    del into[event["addr"]]
+
+    def test_torch_snapshot(self):
+        snapshot = self.torch(self.known())
+        self.assertEqual(snapshot["allograft"], 'trace of demo "one" (process 77) on host, by allograft 0.1.0')
+        first, second = snapshot["device_traces"]
+        self.assertEqual([(e["action"], e["addr"], e["size"], e["stream"]) for e in first if "segment" not in e["action"]], [
+            ("free_requested", 0x900, 64, 0), ("free_completed", 0x900, 64, 0), ("alloc", 0x1000, 1024, 0),
+            ("alloc", 0x2000, 4096, 0), ("free_requested", 0x2000, 4096, 0), ("free_completed", 0x2000, 4096, 0),
+            ("alloc", 0x3000, 100, 5), ("free_requested", 0x3000, 100, 5), ("free_completed", 0x3000, 100, 5),
+            ("alloc", 0x4000, 1 << 20, 0), ("free_requested", 0x1000, 1024, 0), ("free_completed", 0x1000, 1024, 0)])
+        self.assertEqual([(e["action"], e["addr"]) for e in first if "segment" in e["action"]][:3],
+                         [("segment_free", 0x900), ("segment_alloc", 0x1000), ("segment_alloc", 0x2000)])
+        # A tick is 10 ns; the allocation ends 1 + 2 us after the file was opened.
+        alloc = [e for e in first if e["action"] == "alloc"]
+        self.assertEqual(alloc[0]["time_us"], 1700000000 * 10**6 + 2)
+        self.assertEqual(alloc[0]["frames"], [{"name": "libx.so+0x123 (no symbol: the file cannot be read here)",
+                                               "filename": "/lib/libx.so", "line": 0}])
+        self.assertEqual(alloc[3]["frames"], [{"name": "not known", "filename": "?", "line": 0}])
+        self.assertEqual(second[1]["frames"], [{"name": "0x99", "filename": "?", "line": 0}])
+        self.assertEqual([(s["device"], s["address"], s["total_size"]) for s in snapshot["segments"]],
+                         [(0, 0x4000, 1 << 20), (1, 0x5000, 300)])
+        self.assertEqual(snapshot["segments"][0], {
+            "device": 0, "address": 0x4000, "total_size": 1 << 20, "allocated_size": 1 << 20, "active_size": 1 << 20,
+            "requested_size": 1 << 20, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False,
+            "frames": alloc[3]["frames"], "blocks": [{"address": 0x4000, "size": 1 << 20, "requested_size": 1 << 20,
+                                                      "state": "active_allocated", "frames": alloc[3]["frames"]}]})
+
+    def test_torch_snapshot_of_one_device(self):
+        snapshot = self.torch(self.known(), "--device", "1")
+        self.assertEqual([len(events) for events in snapshot["device_traces"]], [0, 2])
+        self.assertEqual([s["device"] for s in snapshot["segments"]], [1])
+
+    def test_torch_snapshot_of_many(self):
+        sizes = (1, 255, 256, 65535, 65536, 1 << 31, 1 << 47, (1 << 63) - 1)
+        events = [event(ALLOC, 1200 + i, 1, 0x7f0000000000 + i * 0x1000, sizes[i % 8], caller=0x7000 + i, module=3)
+                  for i in range(3500)] + [event(ALLOC, 5000, 1, (1 << 64) - 1, (1 << 64) - 1)]
+        snapshot = self.torch(self.file(header(program=b"a\xff\xc3\xa9") + NAMES + b"".join(events)))
+        self.assertIn("trace of a?\u00e9 ", snapshot["allograft"])
+        allocs = [e for e in snapshot["device_traces"][0] if e["action"] == "alloc"]
+        self.assertEqual([(e["addr"], e["size"]) for e in allocs[:3500]],
+                         [(0x7f0000000000 + i * 0x1000, sizes[i % 8]) for i in range(3500)])
+        self.assertEqual((allocs[-1]["addr"], allocs[-1]["size"]), ((1 << 64) - 1, (1 << 64) - 1))
+        self.assertEqual(len(snapshot["segments"]), 3501)
+        self.assertTrue(allocs[3000]["frames"][0]["name"].startswith("libx.so+0xbb8 "))
+
+    def test_torch_snapshot_replaces_its_like_only(self):
+        path = self.known()
+        self.torch(path)
+        self.torch(path)
+        other = os.path.join(self.folder, "other")
+        with open(other, "wb") as file:
+            file.write(pickle.dumps([1], 4))
+        self.assert_refused(allograft("trace", path, "--torch-snapshot", other), "this is another kind of file, not a snapshot",
+                            "would be overwritten", status=1)
+        self.assert_silent(allograft("trace", path, "--torch-snapshot", other, "--force"), "")
+        self.assert_refused(allograft("trace", path, "--torch-snapshot", path), "this command reads that file", status=1)
+
     def test_of_one_device(self):
         shown = self.good(self.known(), "--device", "1", "--csv", "rmm")
         self.assertEqual(len(shown.splitlines()), 2)
@@ -333,6 +424,12 @@ class Trace(CommandTest):
         self.assertEqual(sum(int(r["Size"]) for r in rows if r["Action"] == "allocate"), memory["alloc_bytes"])
         levels = [e["args"]["native"] for e in self.perfetto(path)["traceEvents"] if e["ph"] == "C"]
         self.assertEqual((max(levels), levels[-1]), (memory["peak_bytes"], memory["current_bytes"]))
+        snapshot = self.torch(path)
+        self.assertIn("ran on the simulated driver", snapshot["allograft"])
+        allocs = [e for e in snapshot["device_traces"][0] if e["action"] == "alloc"]
+        self.assertEqual((len(allocs), sum(e["size"] for e in allocs)), (memory["allocs"], memory["alloc_bytes"]))
+        self.assertTrue(all(e["frames"] for e in allocs))
+        self.assertEqual(sum(s["total_size"] for s in snapshot["segments"]), memory["current_bytes"])
 
 
 if __name__ == "__main__":

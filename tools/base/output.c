@@ -94,6 +94,7 @@ static const struct {
     [OUTPUT_SETTINGS] = {"a file of settings of `allograft tune`",
                          "# Best of `allograft tune`:", ""},
     [OUTPUT_METRICS] = {"a file of metrics", "# TYPE allograft_", ""},
+    [OUTPUT_TORCH] = {"a snapshot for memory_viz", "\x80\x04}(\x8c\tallograft", ""},
     /* Other kinds that a message can name. */
     {"a report", "{", "\"allograft-"},
     {"a trace", AG_TRACE_MAGIC, ""},

@@ -9,7 +9,14 @@
 
 /* What is written. A file may be replaced by one of the same kind, which its first bytes tell; so
  * may an empty file. Any other file is replaced only with `force`. */
-enum output_kind { OUTPUT_PAGE, OUTPUT_PERFETTO, OUTPUT_SETTINGS, OUTPUT_METRICS, OUTPUT_N_KINDS };
+enum output_kind {
+    OUTPUT_PAGE,
+    OUTPUT_PERFETTO,
+    OUTPUT_SETTINGS,
+    OUTPUT_METRICS,
+    OUTPUT_TORCH,
+    OUTPUT_N_KINDS
+};
 
 struct output {
     const char *command, *option; /* "report", "--html": for messages */

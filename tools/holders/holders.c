@@ -12,8 +12,10 @@
 #include "interpose/report/waits/render_waits.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
+#include "tools/base/output.h"
 #include "tools/line/command_line.h"
 #include "tools/report/holders_view.h"
+#include "tools/trace/torch_snapshot.h"
 
 /* ---- one process --------------------------------------------------------------------------- */
 
@@ -102,20 +104,64 @@ int holders_show(const char *pid)
     return status;
 }
 
-int command_snapshot(const struct command_line *line)
+/* ---- snapshots ----------------------------------------------------------------------------- */
+
+static int print_json(const struct process *process, const struct ag_holders_view *view)
 {
     struct ag_text text = {0};
+    int status;
+
+    ag_render_json(&text, process->stats, &process->moment, view);
+    status = print(&text);
+    ag_text_finish(&text);
+    return status;
+}
+
+static int write_torch(const struct process *process, const struct ag_holders_view *view,
+                       struct output *output)
+{
+    const struct ag_stats_head *head = &process->stats->head;
+    char about[600];
+    int status;
+    bool good;
+
+    if (!view->holders) {
+        command_complain("process %d takes no stacks: start it with ALLOGRAFT_STACKS=16",
+                         head->pid);
+        return STATUS_FAILED;
+    }
+    status = output_open(output);
+    if (status)
+        return status;
+    snprintf(about, sizeof(about), "%s (process %d), %s: live blocks by stack", head->program,
+             head->pid, head->ended_by);
+    good = torch_write_holders(view, about, output->file);
+    if (!good)
+        command_complain("snapshot: %s", strerror(ENOMEM));
+    return output_close(output, good);
+}
+
+int command_snapshot(const struct command_line *line)
+{
+    struct output torch = {
+        .command = "snapshot", .option = "--torch-snapshot", .kind = OUTPUT_TORCH};
     struct ag_holders_view view;
     struct process process;
-    int status = read_process("snapshot", line->words[0], &process);
+    int status;
 
+    for (size_t i = 0; i < line->n_given; i++) {
+        if (line->given[i].option == OPTION_snapshot_force)
+            torch.force = true;
+        else
+            torch.path = line->given[i].value;
+    }
+    status = torch.path ? output_check(&torch) : STATUS_OK;
+    status = status ? status : read_process("snapshot", line->words[0], &process);
     if (status)
         return status;
     view = holders_view(&process);
-    ag_render_json(&text, process.stats, &process.moment, &view);
-    status = print(&text);
+    status = torch.path ? write_torch(&process, &view, &torch) : print_json(&process, &view);
     holders_view_finish(&view);
-    ag_text_finish(&text);
     process_finish(&process);
     return status;
 }

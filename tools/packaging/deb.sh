@@ -65,7 +65,11 @@ architecture=$(dpkg --print-architecture)
 
 doc=$tree/usr/share/doc/allograft
 mkdir -p "$tree/DEBIAN" "$doc"
-cp "$ROOT/LICENSE" "$doc/copyright"
+{
+    cat "$ROOT/LICENSE"
+    printf '\nThe command carries uPlot for the pages that it writes:\n\n'
+    cat "$ROOT/tools/report/web/LICENSE.uPlot"
+} >"$doc/copyright"
 # Debian's zsh looks for what packages bring in a folder of its own.
 find "$tree" -type d -path '*/zsh/site-functions' -exec sh -c 'mv "$1" "${1%/*}/vendor-completions"' - {} \; -prune
 find "$tree" -path '*/man/*' -type f -name '*.[17]' -exec gzip -9n {} +

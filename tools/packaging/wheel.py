@@ -138,6 +138,7 @@ def make(stage, out):
         "Wheel-Version: 1.0\nGenerator: allograft\nRoot-Is-Purelib: false\nTag: py3-none-%s\n" % tag).encode())
     wheel.add(info + "/entry_points.txt", b"[console_scripts]\nallograft = allograft._command:main\n")
     wheel.add_file(info + "/LICENSE", os.path.join(ROOT, "LICENSE"))
+    wheel.add_file(info + "/LICENSE.uPlot", os.path.join(ROOT, "tools", "report", "web", "LICENSE.uPlot"))
     wheel.close(info)
     return path
 

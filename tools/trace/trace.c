@@ -11,7 +11,7 @@
 
 struct request {
     const char *file;
-    struct output perfetto; /* its path is NULL unless it was asked for */
+    struct output perfetto, torch; /* their paths are NULL unless they were asked for */
     bool summary, csv;
     int device;
     uint64_t slow_ns;
@@ -31,8 +31,11 @@ static void take_words(const struct command_line *line, struct request *request)
         case OPTION_trace_perfetto:
             request->perfetto.path = value;
             break;
+        case OPTION_trace_torch_snapshot:
+            request->torch.path = value;
+            break;
         case OPTION_trace_force:
-            request->perfetto.force = true;
+            request->perfetto.force = request->torch.force = true;
             break;
         case OPTION_trace_csv:
             request->csv = true;
@@ -44,7 +47,8 @@ static void take_words(const struct command_line *line, struct request *request)
             request->slow_ns = strtoull(value, NULL, 10) * 1000;
         }
     }
-    request->summary = request->summary || (!request->perfetto.path && !request->csv);
+    request->summary =
+        request->summary || (!request->perfetto.path && !request->torch.path && !request->csv);
 }
 
 /* Output made from a file that was truncated meanwhile is worthless. */
@@ -56,17 +60,21 @@ static bool is_torn(const struct trace *trace, const struct request *request)
     return true;
 }
 
-static bool write_perfetto(const struct trace *trace, struct request *request)
+static bool write_output(const struct trace *trace, struct request *request, struct output *output)
 {
     bool good;
 
-    if (output_open(&request->perfetto))
+    if (!output->path)
+        return true;
+    if (output_open(output))
         return false;
-    good = trace_write_perfetto(trace, request->device, request->slow_ns, request->perfetto.file);
+    good = output->kind == OUTPUT_TORCH
+               ? trace_write_torch(trace, request->device, output->file)
+               : trace_write_perfetto(trace, request->device, request->slow_ns, output->file);
     if (!good)
         command_complain("trace: %s", strerror(ENOMEM));
     good = good && !is_torn(trace, request);
-    return !output_close(&request->perfetto, good);
+    return !output_close(output, good);
 }
 
 int command_trace(const struct command_line *line)
@@ -74,14 +82,16 @@ int command_trace(const struct command_line *line)
     struct request request = {
         .device = AG_TRACE_NO_DEVICE,
         .slow_ns = 10000,
-        .perfetto = {.command = "trace", .option = "--perfetto", .kind = OUTPUT_PERFETTO}};
+        .perfetto = {.command = "trace", .option = "--perfetto", .kind = OUTPUT_PERFETTO},
+        .torch = {.command = "trace", .option = "--torch-snapshot", .kind = OUTPUT_TORCH}};
     struct trace *trace;
     char why[256];
     bool good = true;
 
     take_words(line, &request);
     output_keep_path(request.file);
-    if (request.perfetto.path && output_check(&request.perfetto))
+    if ((request.perfetto.path && output_check(&request.perfetto)) ||
+        (request.torch.path && output_check(&request.torch)))
         return STATUS_FAILED;
     trace = trace_open(request.file, why, sizeof(why));
     if (!trace) {
@@ -94,8 +104,9 @@ int command_trace(const struct command_line *line)
         good = trace_write_rmm(trace, request.device, stdout);
     if (!good)
         command_complain("trace: %s", strerror(ENOMEM));
-    if (good && request.perfetto.path)
-        good = write_perfetto(trace, &request);
+    if (good && (request.perfetto.path || request.torch.path))
+        good = write_output(trace, &request, &request.perfetto) &&
+               write_output(trace, &request, &request.torch);
     else if (good)
         good = !is_torn(trace, &request);
     trace_close(trace);

@@ -437,7 +437,7 @@ const char *trace_site_name(const struct trace *trace, unsigned module, uint64_t
 
 struct block {
     uint64_t address; /* 0: a free slot */
-    uint64_t size, allocated_ns, number, caller;
+    uint64_t size, allocated_ns, number, caller, stream;
     uint16_t module;
     uint8_t place;
     bool gone;
@@ -524,6 +524,7 @@ static bool allocated(struct walk *walk, const struct trace_event *event)
         .allocated_ns = event->began_ns,
         .number = walk->n_allocs,
         .caller = event->caller,
+        .stream = event->stream,
         .module = event->module,
         .place = event->placement,
     };
@@ -555,8 +556,10 @@ static void released(struct walk *walk, const struct trace_event *event)
     block->gone = true;
 }
 
-bool trace_walk(const struct trace *trace, int device,
-                void (*visit)(const struct trace_state *state, void *data), void *data)
+/* Leaves the blocks, which the caller frees. */
+static bool walk_all(const struct trace *trace, int device,
+                     void (*visit)(const struct trace_state *state, void *data), void *data,
+                     struct blocks *ret_blocks)
 {
     struct walk walk = {.n_allocs = 0};
     bool good = true;
@@ -577,8 +580,52 @@ bool trace_walk(const struct trace *trace, int device,
         if (good && (!elsewhere || walk.state.known))
             visit(&walk.state, data);
     }
-    free(walk.blocks.places);
+    *ret_blocks = walk.blocks;
     return good;
+}
+
+bool trace_walk(const struct trace *trace, int device,
+                void (*visit)(const struct trace_state *state, void *data), void *data)
+{
+    struct blocks blocks;
+    bool good = walk_all(trace, device, visit, data, &blocks);
+
+    free(blocks.places);
+    return good;
+}
+
+static void pass(const struct trace_state *state, void *data)
+{
+    (void)state;
+    (void)data;
+}
+
+static int compare_left(const void *a, const void *b)
+{
+    const struct trace_block *one = a, *two = b;
+
+    return one->address < two->address ? -1 : one->address > two->address;
+}
+
+long trace_left(const struct trace *trace, int device, struct trace_block **ret_blocks)
+{
+    struct blocks blocks;
+    bool good = walk_all(trace, device, pass, NULL, &blocks);
+    struct trace_block *left = good ? calloc(blocks.used + 1, sizeof(*left)) : NULL;
+    long n = 0;
+
+    for (size_t i = 0; left && i < blocks.capacity; i++) {
+        const struct block *block = &blocks.places[i];
+
+        if (block->address && !block->gone)
+            left[n++] = (struct trace_block){block->address, block->size, block->stream,
+                                             block->caller, block->module};
+    }
+    free(blocks.places);
+    if (left)
+        qsort(left, (size_t)n, sizeof(*left), compare_left);
+    *ret_blocks = left;
+    return left ? n : -1;
 }
 
 /* --- summaries --- */

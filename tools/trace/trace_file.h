@@ -75,6 +75,15 @@ struct trace_state {
 bool trace_walk(const struct trace *trace, int device,
                 void (*visit)(const struct trace_state *state, void *data), void *data);
 
+/* A block that is never freed in the trace. */
+struct trace_block {
+    uint64_t address, size, stream, caller;
+    uint16_t module;
+};
+/* Writes to *ret_blocks, which the caller frees, the blocks that are left at the end, by address.
+ * Their number; -1 when memory runs out. */
+long trace_left(const struct trace *trace, int device, struct trace_block **ret_blocks);
+
 /* Memory over time: the least and the most in each of `n` intervals of equal length. */
 struct trace_bucket {
     uint64_t from_ns;

@@ -19,6 +19,8 @@ void trace_json_string(FILE *out, const char *text);
 bool trace_write_perfetto(const struct trace *trace, int device, uint64_t slow_ns, FILE *out);
 /* Writes the columns of RMM's logging resource adaptor, which its replay benchmark reads. */
 bool trace_write_rmm(const struct trace *trace, int device, FILE *out);
+/* Writes a snapshot as PyTorch's memory_viz reads it (torch_snapshot.h). */
+bool trace_write_torch(const struct trace *trace, int device, FILE *out);
 /* Writes a summary for people. */
 bool trace_write_summary(const struct trace *trace, int device, FILE *out);
 

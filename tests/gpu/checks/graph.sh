@@ -98,21 +98,9 @@ loop_in_turn() {
         report replay.operations replay.replayed replay.released replay.nodes_updated replay.graphs_built \
             replay.eager_rounds replay.watchdog_releases | tr '\n' ' ' >"$OUT/$file.counts"
     done
-    python3 -IS "$HERE/medians.py" "$of" "$OUT/$file".*.native -- "$OUT/$file".*.with >"$OUT/$file" || return 1
-    as_json "$OUT/$file" >"$OUT/$file.json"
-    figure "$file" native with times
-    local name native with ratio
-    while read -r name native with ratio; do
-        figure "$name" "$native" "$with" "${ratio}x"
-    done <"$OUT/$file"
+    medians "$file" "$of" "$OUT/$file".*.native -- "$OUT/$file".*.with || return 1
+    tabulate "$file"
     echo "${of#--} of $iterations iterations; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$file.counts")"
-}
-
-# as_json FILE: medians as one object.
-as_json() {
-    awk 'BEGIN { printf "{" }
-        { printf "%s\n  \"%s\": {\"native\": %s, \"with\": %s, \"times\": %s}", (NR > 1 ? "," : ""), $1, $2, $3, $4 }
-        END { print "\n}" }' "$1"
 }
 
 # near_hand N BOUND: how long a replayed iteration takes beside a graph captured by hand, in turns in one process; of
@@ -219,10 +207,10 @@ unmarked_costs() {
         report 'replay.operations == 0' || return 1
     done
     for way in unmarked off; do
-        python3 -IS "$HERE/medians.py" --where-least own_ns "$OUT"/graph.native.*.native.out -- \
-            "$OUT"/graph.$way.*.with.out >"$OUT/graph-$way" || return 1
+        medians "graph-$way" --where-least own_ns "$OUT"/graph.native.*.native.out -- \
+            "$OUT"/graph.$way.*.with.out || return 1
     done
-    figure launches native "others replayed" "replay off"
+    table graph-launches native "others replayed" "replay off"
     paste -d ' ' "$OUT/graph-unmarked" "$OUT/graph-off" | while read -r -a row; do
         figure "${row[0]}" "${row[1]}" "${row[2]}" "${row[6]}"
     done
@@ -269,13 +257,8 @@ torch_in_turn() {
         grep ^step_ms "$OUT/$TAG.with.out" >"$OUT/$TAG.with"
     done
     cat "$OUT/$TAG.verdict"
-    python3 -IS "$HERE/medians.py" "$OUT/$file".?.native -- "$OUT/$file".?.with >"$OUT/$file" || return 1
-    as_json "$OUT/$file" >"$OUT/$file.json"
-    figure "PyTorch, a step" native with times
-    local name native with ratio
-    while read -r name native with ratio; do
-        figure "$name" "$native" "$with" "${ratio}x"
-    done <"$OUT/$file"
+    medians "$file" "$OUT/$file".?.native -- "$OUT/$file".?.with || return 1
+    tabulate "$file"
     echo "$(report replay.replayed) of $(report replay.operations) replayed, $(report replay.nodes_updated) updates"
 }
 

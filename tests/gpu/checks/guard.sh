@@ -37,18 +37,17 @@ finds_nothing() {
 # takes MODE: pairs of cudaMalloc and cudaFree, natively and guarded, the best of three. Pages are mapped each time:
 # how long that takes is only shown.
 takes() {
-    local native=() guarded=() i
+    local i bound='w <= 2 * n'
     for i in 1 2 3; do
         run_native -- "$BIN/guards" pairs || return 1
-        native+=("$(sed -n 's/^pairs: \(.*\) ns/\1/p' "$OUT/$TAG.native.out")")
+        sed -n 's/^pairs: \(.*\) ns/pair_1mib_ns \1/p' "$OUT/$TAG.native.out" >"$OUT/guard-$1.$i.native"
         run_with ALLOGRAFT_GUARD="$1" -- "$BIN/guards" pairs || return 1
-        guarded+=("$(sed -n 's/^pairs: \(.*\) ns/\1/p' "$OUT/$TAG.with.out")")
+        sed -n 's/^pairs: \(.*\) ns/pair_1mib_ns \1/p' "$OUT/$TAG.with.out" >"$OUT/guard-$1.$i.with"
     done
-    native=$(printf '%s\n' "${native[@]}" | sort -n | head -n1)
-    guarded=$(printf '%s\n' "${guarded[@]}" | sort -n | head -n1)
-    echo "natively $native ns a pair of 1 MiB, $1 $guarded ns"
-    figure "guard $1, cudaMalloc and cudaFree of 1 MiB" "$native ns" "$guarded ns"
-    [[ $1 == page ]] || ((guarded <= 2 * native))
+    medians "guard-$1" --least "$OUT/guard-$1".?.native -- "$OUT/guard-$1".?.with || return 1
+    tabulate "guard-$1"
+    [[ $1 != page ]] || bound='w > 0'
+    judge "guard-$1" pair_1mib_ns "$bound"
 }
 
 guard_checks() {

@@ -23,10 +23,9 @@ launch_costs() {
     for way in unwatched settled blocks; do
         local native=few
         [[ $way == blocks ]] && native=many
-        python3 -IS "$HERE/medians.py" "$OUT"/launch.$native.?.native.out -- \
-            "$OUT"/launch.$way.?.with.out >"$OUT/launch-$way" || return 1
+        medians "launch-$way" "$OUT"/launch.$native.?.native.out -- "$OUT"/launch.$way.?.with.out || return 1
     done
-    figure launches native "not watched" "8 blocks, nothing to do" "native, 1000 blocks" \
+    table launches native "not watched" "8 blocks, nothing to do" "native, 1000 blocks" \
         "1000 blocks, nothing to do"
     for way in {runtime,linked,own,runtime_more,linked_more}_ns; do
         figure "$way" "$(launch_value unwatched $way 2)" "$(launch_value unwatched $way 3)" \
@@ -50,7 +49,7 @@ first_launch() {
             "$BIN/launches" first || { died with $?; return 1; }
     done
     report 'managed.launch_prefetches == 1' 'managed.launch_prefetches_failed == 0' || return 1
-    figure "2 GiB, first touched" native "prefetch=off" "prefetch=alloc" "prefetch=launch"
+    table launch-first native "prefetch=off" "prefetch=alloc" "prefetch=launch"
     for way in alloc_ms first_launch_ms first_ms second_launch_ms second_ms; do
         values=()
         for TAG in native.native off.with alloc.with launch.with; do

@@ -15,9 +15,8 @@ in_turn() {
     done
     TAG=$file.naive
     run_native -- "$BIN/managed" "$mode" naive || { died native $?; return 1; }
-    python3 -IS "$HERE/medians.py" "${OF:---median}" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out \
-        >"$OUT/$file" || return 1
-    figure "$file" native with times "the program's own managed memory"
+    medians "$file" "${OF:---median}" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out || return 1
+    table "$file" native with times "the program's own managed memory"
     local name native with ratio
     while read -r name native with ratio; do
         figure "$name" "$native" "$with" "${ratio}x" \
@@ -76,8 +75,8 @@ trained() {
         grep step_ms "$OUT/$TAG.with.out" >"$OUT/managed-training.$iteration.with"
     done
     cat "$OUT/$TAG.verdict"
-    python3 -IS "$HERE/medians.py" "$OUT"/managed-training.?.native -- \
-        "$OUT"/managed-training.?.with >"$OUT/managed-training" || return 1
+    medians managed-training "$OUT"/managed-training.?.native -- "$OUT"/managed-training.?.with || return 1
+    tabulate managed-training
     judge managed-training step_ms 'w <= 1.03 * n'
 }
 
@@ -92,7 +91,11 @@ spilled() {
     fi
     # A device too small for two blocks, or one that is not limited at all, is no test.
     fulfils spilled_blocks '>= 8' && fulfils spilled_blocks '<= 10' &&
-        fulfils spilled_read_gb_per_s '>= 45' && fulfils device_read_gb_per_s '>= 1000'
+        fulfils spilled_read_gb_per_s '>= 45' && fulfils device_read_gb_per_s '>= 1000' || return 1
+    table "${TAG//./-}" with
+    sed -n 's/^figure //p' "$OUT/$TAG.with.out" | while read -r name value; do
+        figure "$name" "$value"
+    done
 }
 
 # fulfils NAME CONDITION: a figure of the run with the library.

@@ -32,13 +32,8 @@ pools_in_turn() {
         run_native -- "$BIN/app_pools" "$mode" || { died native $?; return 1; }
         run_with "$@" -- "$BIN/app_pools" "$mode" || { died with $?; return 1; }
     done
-    python3 -IS "$HERE/medians.py" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out \
-        >"$OUT/$file" || return 1
-    figure "$file" native with times
-    local name native with ratio
-    while read -r name native with ratio; do
-        figure "$name" "$native" "$with" "${ratio}x"
-    done <"$OUT/$file"
+    medians "$file" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out || return 1
+    tabulate "$file"
     echo "medians of $SPEED_ITERATIONS iterations"
 }
 

@@ -8,14 +8,13 @@ measure_speed() {
         run_native -- "$BIN/bench" || { died native $?; return 1; }
         run_with -- "$BIN/bench" || { died with $?; return 1; }
     done
-    python3 -IS "$HERE/medians.py" "$OUT"/speed.?.native.out -- "$OUT"/speed.?.with.out \
-        >"$OUT/speed" || return 1
+    medians speed "$OUT"/speed.?.native.out -- "$OUT"/speed.?.with.out || return 1
     python3 -IS "$HERE/medians.py" --least "$OUT"/speed.?.native.out -- "$OUT"/speed.?.with.out \
         >"$OUT/speed-best" || return 1
     echo "medians of $SPEED_ITERATIONS iterations"
     beside sync ALLOGRAFT_FREE=sync -- "$BIN/bench"
     beside pinned -- "$BIN/bench" pinned
-    figure figure native with times "with, FREE=sync" "with, pinned memory held"
+    table speed native with times "with, FREE=sync" "with, pinned memory held"
     local name native with ratio
     while read -r name native with ratio; do
         figure "$name" "$native" "$with" "${ratio}x" "$(beside_value sync "$name")" \
@@ -31,13 +30,9 @@ measure_turns() {
         run_native -- "$BIN/turns" || { died native $?; return 1; }
         run_with -- "$BIN/turns" || { died with $?; return 1; }
     done
-    python3 -IS "$HERE/medians.py" "$OUT"/speed-turns.?.native.out -- "$OUT"/speed-turns.?.with.out \
-        >"$OUT/speed-turns" || return 1
+    medians speed-turns "$OUT"/speed-turns.?.native.out -- "$OUT"/speed-turns.?.with.out || return 1
     echo "medians of $SPEED_ITERATIONS iterations"
-    local name native with ratio
-    while read -r name native with ratio; do
-        figure "$name" "$native" "$with" "${ratio}x"
-    done <"$OUT/speed-turns"
+    tabulate speed-turns
 }
 
 # Ten blocks freed in a row after work on three streams.
@@ -47,7 +42,8 @@ ten_frees() {
     n=$(tail -n1 "$OUT/$TAG.with.out")
     barriers=$(report frees.fences.barriers) || return 1
     echo "$barriers barriers for $n times ten frees"
-    figure "barriers_of_${n}_times_ten_frees" - "$barriers"
+    table ten-frees with
+    figure "barriers_of_${n}_times_ten_frees" "$barriers"
 }
 
 # beside WHAT [VAR=VALUE]... -- COMMAND...: one more run with the library, for the table only.
@@ -88,13 +84,9 @@ measure_first() {
         run_with -- "$BIN/first" || { died with $?; return 1; }
         report 'coverage.redirected == 64' 'frees.native == 64' 'pool.made == 0' || return 1
     done
-    python3 -IS "$HERE/medians.py" --quicker "$OUT"/first.*.native.out -- "$OUT"/first.*.with.out >"$OUT/first" || return 1
+    medians first --quicker "$OUT"/first.*.native.out -- "$OUT"/first.*.with.out || return 1
     echo "medians of the quicker half of $FIRST_PROCESSES processes"
-    local name native with ratio
-    figure figure native with times
-    while read -r name native with ratio; do
-        figure "$name" "$native" "$with" "${ratio}x"
-    done <"$OUT/first"
+    tabulate first
 }
 
 first_checks() {
@@ -107,7 +99,7 @@ first_checks() {
 
 # Small blocks, of which nothing was freed before: with each policy, beside the driver.
 measure_slabs() {
-    local iteration policy TAG name native with ratio
+    local iteration policy TAG
     for policy in auto pool managed; do
         for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
             TAG=slabs-$policy.$iteration
@@ -115,12 +107,8 @@ measure_slabs() {
             run_with ALLOGRAFT_POLICY="$policy" -- "$BIN/slabs" || { died with $?; return 1; }
             report 'slabs.blocks_cut > 30000' || return 1
         done
-        python3 -IS "$HERE/medians.py" "$OUT/slabs-$policy".?.native.out -- "$OUT/slabs-$policy".?.with.out \
-            >"$OUT/slabs-$policy" || return 1
-        figure "figure, $policy" native with times
-        while read -r name native with ratio; do
-            figure "$name" "$native" "$with" "${ratio}x"
-        done <"$OUT/slabs-$policy"
+        medians "slabs-$policy" "$OUT/slabs-$policy".?.native.out -- "$OUT/slabs-$policy".?.with.out || return 1
+        tabulate "slabs-$policy"
     done
     echo "medians of $SPEED_ITERATIONS iterations"
 }
@@ -128,19 +116,16 @@ measure_slabs() {
 # A handful of them, and nothing else: medians of processes, as for measure_first. They are the driver's own, and go back
 # to it at once, since nothing was allocated after a free.
 measure_handful() {
-    local i TAG name native with ratio
+    local i TAG
     for ((i = 1; i <= FIRST_PROCESSES; i++)); do
         TAG=handful.$i
         run_native -- "$BIN/slabs" handful || { died native $?; return 1; }
         run_with -- "$BIN/slabs" handful || { died with $?; return 1; }
         report 'coverage.redirected == 8' 'frees.native == 8' 'slabs.made == 0' 'pool.made == 0' || return 1
     done
-    python3 -IS "$HERE/medians.py" --quicker "$OUT"/handful.*.native.out -- "$OUT"/handful.*.with.out >"$OUT/handful" ||
-        return 1
+    medians handful --quicker "$OUT"/handful.*.native.out -- "$OUT"/handful.*.with.out || return 1
     echo "medians of the quicker half of $FIRST_PROCESSES processes"
-    while read -r name native with ratio; do
-        figure "$name" "$native" "$with" "${ratio}x"
-    done <"$OUT/handful"
+    tabulate handful
 }
 
 slab_checks() {

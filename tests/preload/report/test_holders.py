@@ -3,6 +3,7 @@
 
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -244,6 +245,30 @@ class Running(Case):
         again = command('report', '--json', path) # it is a report
         self.assertEqual(json.loads(again.stdout)['holders'], report['holders'])
         self.assertIsNone(self.process.poll())
+
+    def test_torch_snapshot(self):
+        out = os.path.join(tempfile.mkdtemp(prefix='holders-'), 'snapshot.pickle')
+        self.addCleanup(shutil.rmtree, os.path.dirname(out))
+        done = command('snapshot', self.process.pid, '--torch-snapshot', out)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        with open(out, 'rb') as file:
+            snapshot = pickle.load(file)
+        live = [s for s in json.loads(command('snapshot', self.process.pid).stdout)['holders']['stacks']
+                if s['live']['bytes'] and s['kind'] != 'host']
+        live.sort(key=lambda s: s['live']['bytes'])
+        snapshot['segments'].sort(key=lambda s: s['total_size'])
+        self.assertEqual([(s['total_size'], len(s['blocks'])) for s in snapshot['segments']],
+                         [(s['live']['bytes'], s['live']['blocks']) for s in live])
+        self.assertTrue(all(sum(b['size'] for b in s['blocks']) == s['total_size'] for s in snapshot['segments']))
+        self.assertIn('live blocks by stack', snapshot['allograft'])
+        self.assertEqual(snapshot['device_traces'], [[]])
+        if HAS_LINES:
+            named = [[(f['name'], f['line']) for f in s['frames']] for s in snapshot['segments']]
+            self.assertEqual([frames[0] for frames in named], [(n['function'], n['line']) for n in
+                                                              (s['frames'][0]['names'][0] for s in live)])
+        snapshot['segments'].sort(key=lambda s: s['address'])
+        ends = [s['address'] + s['total_size'] for s in snapshot['segments']]
+        self.assertTrue(all(end <= s['address'] for end, s in zip(ends, snapshot['segments'][1:])))
 
     def test_top(self):
         done = command('top', '--holders', self.process.pid)

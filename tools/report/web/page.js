@@ -40,6 +40,13 @@
         return (value * factor).toFixed(Math.min(digits, 3)) + ' ' + unit;
     }
 
+    /* A time by itself: to 10 us, in the unit that it is large in. */
+    function instant(value) {
+        const [factor, unit, digits] = value >= 1 ? [1, 's', 5] : value >= 1e-3 ? [1e3, 'ms', 2] : [1e6, 'us', 0];
+
+        return (value * factor).toFixed(digits) + ' ' + unit;
+    }
+
     const colour = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 
     /* ---- tables ---- */
@@ -195,10 +202,13 @@
         tell(plot) {
             const at = plot.cursor.idx;
 
-            if (plot !== this.plots[0] || at == null)
-                return;
+            if (plot === this.plots[0] && at != null)
+                this.sayAt(at);
+        }
+
+        sayAt(at) {
             this.at = at;
-            this.say(seconds(this.data.time[at], 1e-6 * 10) + ': ' +
+            this.say(instant(this.data.time[at]) + ': ' +
                      this.data.series.map(one => one.name + ' ' + bytes(one.values[at])).join(', '));
         }
 
@@ -224,10 +234,7 @@
             if (time[at] < min || time[at] > max)
                 this.show(time[at] - (max - min) / 2, time[at] + (max - min) / 2);
             plot.setCursor({left: plot.valToPos(time[at], 'x'), top: plot.valToPos(series[0].values[at], 'y')});
-            this.at = at;
-            this.tell({...plot, cursor: {idx: at}});
-            this.say(seconds(time[at], 1e-5) + ': ' +
-                     series.map(one => one.name + ' ' + bytes(one.values[at])).join(', '));
+            this.sayAt(at);
         }
 
         press(event) {

@@ -1,0 +1,255 @@
+"""The report's page in a browser: tables sort, memory over time zooms and says what lies under the mouse, a flame graph
+goes into parts, by mouse and by keyboard; nothing is said on the console. Skipped where there is no Chromium."""
+
+import json
+import os
+import random
+import struct
+
+import browser
+import command
+from test_job import JobTest, sample
+
+EVENT = struct.Struct("<6QIIBBhHH")
+HEADER = struct.Struct("<8sIIIiiI5Q32s72s256s80s")
+ALLOC, FREE, REPLAY, TEXT, CLOCK = 1, 2, 16, 48, 49
+MIB = 1 << 20
+# The charts' time, in seconds, and the level in MiB: up, then down.
+LEVELS = list(range(1, 101)) + list(range(99, 0, -1))
+
+
+def event(kind, ticks, address=0, size=0, placement=1, code=0, caller=64, stream=0):
+    return EVENT.pack(ticks, 1, address, size, stream, caller, 1, 0, kind, placement, 0, 0, code)
+
+
+def trace(events, last):
+    """A tick is a microsecond."""
+    head = HEADER.pack(b"AGTRACE", 1, 512, 64, 7, -1, 0, 0, 0, 0, 0, 0, b"v", b"h", b"p", b"")
+    name = event(TEXT, 0, 1, 4, code=1) + b"pool".ljust(64, b"\0")
+    return head + name + events + event(CLOCK, last, last * 1000)
+
+
+def up_and_down():
+    """A block of 1 MiB each 10 ms, then they go again."""
+    events = [event(ALLOC, 10000 * (i + 1), (i + 1) << 32, MIB) for i in range(100)]
+    events += [event(FREE, 10000 * (101 + i), (i + 1) << 32, MIB) for i in range(99)]
+    return trace(b"".join(events), 2000000)
+
+
+def million():
+    generator, live, events = random.Random(1), [], []
+    for i in range(1000000):
+        if i % 1000 == 999:
+            events.append(event(REPLAY, 20 + 10 * i, 4, 30, stream=9))
+        elif live and (len(live) > 3000 or generator.random() < .48):
+            address, size = live.pop(generator.randrange(len(live)))
+            events.append(event(FREE, 20 + 10 * i, address, size))
+        else:
+            size = generator.randrange(1, 64 * MIB)
+            live.append(((i + 1) << 28, size))
+            events.append(event(ALLOC, 20 + 10 * i, (i + 1) << 28, size, caller=64 + 16 * generator.randrange(200)))
+    return trace(b"".join(events), 20 + 10 * 1000000)
+
+
+def holders():
+    def stack(peak, live, *functions):
+        return {"kind": "device", "device": 0, "cut": False, "live": {"bytes": live, "blocks": 1},
+                "ever": {"bytes": peak, "blocks": 1}, "peak": {"bytes": peak, "blocks": 1},
+                "frames": [{"function": name, "file": "a.py", "line": 7} for name in functions]}
+    return {"most_frames": 16, "sample_bytes": 0, "without_stack": 0, "modules": [], "peaks": [],
+            "stacks": [stack(600, 0, "copy", "train", "main"), stack(300, 300, "grow", "train", "main"),
+                       stack(100, 100, "load", "main")]}
+
+
+SAYING = "document.querySelector('.timeline .saying').textContent"
+SCALE = "(() => { const {min, max} = document.querySelector('.timeline').drawn.plots[0].scales.x; return [min, max]; })()"
+FLAME_SAYING = "document.querySelector('.flames .saying').textContent"
+FRAMES = "[...document.querySelectorAll('.frame')].map(e => [e.textContent, Math.round(e.getBoundingClientRect().width)])"
+
+
+class InABrowser(JobTest):
+    browser = None  # one for all: to start it takes seconds
+
+    def setUp(self):
+        super().setUp()
+        if not browser.find():
+            self.skipTest("there is no Chromium")
+        if not self.browser:
+            InABrowser.browser = browser.Browser()
+        self.browser.said.clear()
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.browser:
+            cls.browser.close()
+
+    def page(self, data=None):
+        out = os.path.join(self.folder, "out.html")
+        # Numbers as wide as they come.
+        large = {"devices__0__placements__pool__" + key: 888 << 30 for key in ("peak_bytes", "alloc_bytes", "current_bytes")}
+        report = self.write("a.json", sample(**large) | {"holders": holders()})
+        self.assertEqual(self.shown("report", "--html", out, report, self.write("a.trace", data or up_and_down())), "")
+        return out
+
+    def open(self, path, **how):
+        self.browser.open(path, **how)
+        self.browser.wait_for_a_frame()
+        self.assertEqual(self.browser.said, [])
+
+    def ask(self, expression):
+        return self.browser.ask(expression)
+
+    def assert_nothing_was_said(self):
+        self.assertEqual(self.browser.said, [])
+
+    # ---- tables ------------------------------------------------------------------------------
+
+    def test_a_table_sorts(self):
+        self.open(self.page())
+        table = "[...document.querySelectorAll('table')].find(t => t.textContent.includes('train') && t.tHead)"
+        self.ask(f"{table}.id = 'stacks'; document.querySelectorAll('details').forEach(d => d.open = true)")
+        column = self.ask("[...document.querySelectorAll('#stacks th')].findIndex(h => h.textContent.includes('never freed'))")
+        cells = f"[...document.querySelectorAll('#stacks tbody tr')].map(r => r.cells[{column}].textContent)"
+        self.assertEqual(self.ask(cells), ["0 B", "300 B", "100 B"])
+        head = f"#stacks th:nth-child({column + 1})"
+        self.browser.click(head + " button")
+        self.assertEqual(self.ask(cells), ["300 B", "100 B", "0 B"])
+        self.assertEqual(self.ask(f"document.querySelector('{head}').getAttribute('aria-sort')"), "descending")
+        self.ask(f"document.querySelector('{head} button').focus()")
+        self.browser.press("Enter", "\r")
+        self.assertEqual(self.ask(cells), ["0 B", "100 B", "300 B"])
+        self.assertEqual(self.ask("document.querySelectorAll('#stacks [aria-sort]').length"), 1)
+        self.assert_nothing_was_said()
+
+    # ---- memory over time --------------------------------------------------------------------
+
+    def test_memory_under_the_mouse(self):
+        self.open(self.page())
+        self.assertIn("Drag", self.ask(SAYING))
+        for x, seconds, level in ((.25, .5, 50), (.5, 1, 100), (.75, 1.5, 50)):
+            self.browser.move(self.browser.middle(".timeline .u-over", x))
+            time, said = self.ask(SAYING).split(": ", 1)
+            self.assertRegex(time, r"^(\d{3}\.\d\d ms|\d\.\d{5} s)$")
+            self.assertAlmostEqual(float(time.split()[0]) / (1000 if time.endswith("ms") else 1), seconds, delta=.05)
+            self.assertRegex(said, r"^\w+( \w+)* [\d.]+ MiB, pool [\d.]+ MiB$")
+            self.assertAlmostEqual(float(said.split()[-2]), level, delta=5)
+        self.assert_nothing_was_said()
+
+    def test_memory_over_time_zooms(self):
+        self.open(self.page())
+        full = self.ask(SCALE)
+        self.assertAlmostEqual(full[1], 2, delta=.02)
+        point = self.browser.middle(".timeline .u-over", .25)
+        self.browser.drag(point, self.browser.middle(".timeline .u-over", .5))
+        low, high = self.ask(SCALE)
+        self.assertAlmostEqual(low, .5, delta=.05)
+        self.assertAlmostEqual(high, 1, delta=.05)
+        self.browser.click(".timeline .u-over", times=2)
+        self.assertEqual(self.ask(SCALE), full)
+        self.assert_nothing_was_said()
+
+    def test_memory_over_time_by_keyboard(self):
+        self.open(self.page())
+        full = self.ask(SCALE)
+        self.ask("document.querySelector('.timeline [role=group]').focus()")
+        self.browser.press("ArrowRight")
+        first = self.ask(SAYING)
+        self.browser.press("End")
+        self.assertNotEqual(self.ask(SAYING), first)
+        self.assertIn("1.00 MiB", self.ask(SAYING))
+        self.browser.press("+")
+        low, high = self.ask(SCALE)
+        self.assertAlmostEqual(high - low, (full[1] - full[0]) / 2, delta=.2)
+        self.browser.press("0")
+        self.assertEqual(self.ask(SCALE), full)
+        self.assert_nothing_was_said()
+
+    # ---- flame graphs ------------------------------------------------------------------------
+
+    def widths(self):
+        return dict(self.ask(FRAMES))
+
+    def test_a_flame_graph_zooms(self):
+        self.open(self.page())
+        all_of_it = self.widths()
+        self.assertAlmostEqual(all_of_it["copy"] / all_of_it["main"], .6, delta=.02)
+        self.assertAlmostEqual(all_of_it["load"] / all_of_it["main"], .1, delta=.02)
+        self.ask("document.querySelectorAll('.frame').forEach(e => e.id = 'frame-' + e.textContent.split(' ')[0])")
+        self.browser.move(self.browser.middle("#frame-grow"))
+        self.assertEqual(self.ask(FLAME_SAYING), "grow (a.py:7): 300 B, 30.0 %")
+        self.browser.click("#frame-grow")
+        part = self.widths()
+        self.assertNotIn("copy", part)
+        self.assertEqual(part["grow"], all_of_it["main"])
+        self.assertEqual(self.ask("document.activeElement.textContent"), "grow")
+        self.browser.press("Escape")
+        self.assertEqual(self.widths(), all_of_it)
+        self.assert_nothing_was_said()
+
+    def test_a_flame_graph_by_keyboard(self):
+        self.open(self.page())
+        self.ask("document.querySelector('.frame[tabindex=\"0\"]').focus()")
+        for key, at in (("ArrowDown", "memory of device 0"), ("ArrowDown", "main"), ("ArrowDown", "train"),
+                        ("ArrowRight", "load"), ("ArrowLeft", "train"), ("ArrowDown", "copy"), ("ArrowUp", "train")):
+            self.browser.press(key)
+            self.assertEqual(self.ask("document.activeElement.textContent"), at, key)
+        self.browser.press("Enter", "\r")
+        self.assertNotIn("load", self.widths())
+        self.assert_nothing_was_said()
+
+    def test_what_was_never_freed(self):
+        self.open(self.page())
+        self.ask("[...document.querySelectorAll('.choice button')].find(b => b.textContent.includes('freed')).id = 'freed'")
+        self.browser.click("#freed")
+        shown = self.widths()
+        self.assertNotIn("copy", shown)
+        self.assertAlmostEqual(shown["grow"] / shown["main"], .75, delta=.02)
+        self.assertEqual(self.ask("document.querySelector('#freed').getAttribute('aria-pressed')"), "true")
+        self.assert_nothing_was_said()
+
+    # ---- screens -----------------------------------------------------------------------------
+
+    def test_narrow_wide_light_and_dark(self):
+        path = self.page()
+        spilt = ("[...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > "
+                 "t.closest('.card').getBoundingClientRect().right).map(t => t.textContent)")
+        brightness = ("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3)"
+                      ".reduce((sum, one) => sum + Number(one), 0)")
+        for width in (400, 780, 1100, 1400):
+            for dark in (False, True):
+                with self.subTest(width=width, dark=dark):
+                    self.open(path, width=width, dark=dark)
+                    self.assertLessEqual(self.ask("document.documentElement.scrollWidth"), width)
+                    self.assertEqual(self.ask(spilt), [])
+                    self.assertEqual(self.ask(brightness) < 300, dark)
+                    self.assertGreater(self.ask("document.querySelector('.timeline canvas').getBoundingClientRect().width"),
+                                       width * .7)
+                    self.assertEqual(self.ask("[...document.querySelectorAll('.frame')].filter(e => "
+                                              "e.getBoundingClientRect().right > innerWidth).length"), 0)
+
+    def test_without_scripts_the_tables_stand(self):
+        path = self.page()
+        self.browser.open(path, scripts=False)
+        text = self.ask("document.body.innerText")
+        for words in ("Memory over time", "Stacks, those that held most at the peak first", "600 B"):
+            self.assertIn(words, text)
+        self.assertEqual(self.ask("document.querySelectorAll('canvas, button, .frame').length"), 0)
+        self.assertGreater(self.ask("document.querySelector('.timeline svg').getBoundingClientRect().height"), 50)
+
+    def test_a_million_events(self):
+        path = self.page(million())
+        self.assertLess(os.path.getsize(path), 5 * 10**6)
+        drawn = []
+        for _ in range(5):  # the least: whatever else the machine does makes it longer
+            self.open(path)
+            drawn.append(float(self.ask("document.documentElement.dataset.drawnMs")))
+        self.assertLess(min(drawn), 2000, drawn)
+        self.browser.move(self.browser.middle(".timeline .u-over", .5))
+        self.assertIn("GiB", self.ask(SAYING))
+        self.assert_nothing_was_said()
+
+
+del JobTest  # its own tests run in test_job.py
+
+if __name__ == "__main__":
+    command.main()

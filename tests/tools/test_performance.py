@@ -1,0 +1,233 @@
+"""The page of performance: what is measured becomes a results file, and results files become tables and charts."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import command
+from command import CommandTest, paths
+
+WHERE = {"machine": "NVIDIA H200", "driver": "580.1", "date": "2026-01-02T03:04Z", "commit": "abc"}
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+
+
+class Performance(CommandTest):
+    def setUp(self):
+        super().setUp()
+        sys.path.insert(0, os.path.join(paths.root, "docs"))
+        import performance
+        import results
+        self.performance, self.results = performance, results
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = scratch.name
+
+    def write(self, name, data):
+        path = os.path.join(self.scratch, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(data if isinstance(data, str) else json.dumps(data))
+        return path
+
+    def page(self, tables, frame, **changes):
+        self.write("r/a.json", {**WHERE, "tables": tables, **changes})
+        return self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), frame)
+
+    # ---- the suite writes results ------------------------------------------------------------
+
+    def shell(self, text):
+        out = os.path.join(self.scratch, "out")
+        os.makedirs(out, exist_ok=True)
+        subprocess.run(["bash", "-euc", f'HERE={paths.root}/tests/gpu OUT={out} ONLY=""; . "$HERE/lib.sh"; cd "$OUT"\n' + text],
+                       check=True, stdout=subprocess.PIPE, timeout=60)
+        return out
+
+    def test_a_run_of_the_suite(self):
+        out = self.shell("""
+            python3 "$HERE/results.py" --begin "$OUT" "NVIDIA H200, NVL, 580.1" 3 --only speed/
+            for i in 1 2 3; do
+                printf 'pair_ns %s\\nrate_per_s 5\\n' $((i * 100)) >speed.$i.native
+                printf 'pair_ns %s\\nrate_per_s 50\\n' $((i * 2)) >speed.$i.with
+            done
+            medians speed speed.?.native -- speed.?.with && tabulate speed
+            medians best --least speed.?.native -- speed.?.with
+            table best native with times "with, FREE=sync"
+            figure pair_ns 100 2 50x 7.5
+            table other native "8 blocks, nothing to do"
+            figure said - 3
+            printf 'ok speed/x: 1\\nFAIL speed/y: no: 2\\nskip speed/z: \\n' >verdicts
+            python3 "$HERE/results.py" "$OUT"
+        """)
+        with open(os.path.join(out, "results.json"), encoding="utf-8") as file:
+            run = json.load(file)
+        self.assertEqual((run["machine"], run["driver"], run["iterations"], run["options"]),
+                         ("NVIDIA H200, NVL", "580.1", 3, "--only speed/"))
+        self.assertRegex(run["date"], r"^20\d\d-\d\d-\d\dT\d\d:\d\dZ$")
+        self.assertEqual(run["verdicts"], {"passed": 1, "failed": ["speed/y"], "skipped": 1})
+        self.assertEqual(run["tables"], {
+            "speed": {"of": "median", "rows": {"pair_ns": {"native": [100, 200, 300], "with": [2, 4, 6]},
+                                               "rate_per_s": {"native": [5] * 3, "with": [50] * 3}}},
+            "best": {"of": "least", "rows": {"pair_ns": {"native": [100, 200, 300], "with": [2, 4, 6],
+                                                         "with, FREE=sync": [7.5]}}},
+            "other": {"of": "median", "rows": {"said": {"8 blocks, nothing to do": [3]}}}})
+        with open(os.path.join(out, "figures"), encoding="utf-8") as file:
+            self.assertEqual(file.read().splitlines()[:3], ["[speed]\tnative\twith\ttimes", "pair_ns\t200\t4\t50x",
+                                                            "rate_per_s\t5\t50\t10x"])
+
+    # ---- results become text -----------------------------------------------------------------
+
+    def test_figures(self):
+        def said(name, *values, of="median"):
+            return self.results.Figure(name, values, of).text()
+        self.assertEqual(said("a_ns", 66868.2, 56640, 77130), "66.9 us (56.6 to 77.1)")
+        self.assertEqual(said("a_ns", 237.4), "237 ns")
+        self.assertEqual(said("a_us", 5, 3, 4, of="least"), "3 us (3 to 5)")
+        self.assertEqual(said("a_per_s", 6.74e6), "6.74 M/s")
+        self.assertEqual(said("a_per_s", 5, 9, of="least"), "9 /s (5 to 9)")
+        self.assertEqual(said("a_gb_per_s", 3581.3), "3,581 GB/s")
+        self.assertEqual(said("a_peak_bytes", 3 * 2 ** 30), "3 GiB")
+        self.assertEqual(said("a_more_ns", -6.8), "-6.8 ns")
+        self.assertEqual(said("wrong_words", 0), "0")
+        self.assertEqual([self.results.gain(ratio) for ratio in (0.0244, 0.546, 0.996, 1.049, 1.052, 9.94, 9.96, 1683, None)],
+                         ["0.024x", "0.55x", "1.00x", "1.05x", "1.1x", "9.9x", "10x", "1,700x", ""])
+
+    def test_the_worst_row_is_first(self):
+        rows = {"good_us": {"native": [10, 12], "with": [1, 1]}, "bad_us": {"native": [10, 11], "with": [20, 30]},
+                "rate_per_s": {"native": [5, 5], "with": [10, 10]}, "alone_us": {"native": [3]}}
+        page = self.page({"t": {"rows": rows}}, """<!-- table one | native | ours | times | by hand
+the good | t/good_us | "none"
+the bad | t/bad_us | t/alone_us.native
+the rate | t/rate_per_s | t/not_there.native
+not measured | t/nothing_us | "none"
+-->
+Between {t/alone_us.native}.
+<!-- slower -->
+""")
+        self.assertIn("""| | native | ours | times | by hand |
+| --- | --- | --- | --- | --- |
+| the bad | 10.5 us (10 to 11) | 25 us (20 to 30) | 0.42x | 3 us |
+| the rate | 5 /s | 10 /s | 2.0x | not measured |
+| the good | 11 us (10 to 12) | 1 us | 11x | none |
+
+*NVIDIA H200, driver 580.1, 2026-01-02, commit abc: medians of 2 runs.*
+Between 3 us.
+| | native | with Allograft | times as fast | |
+| --- | --- | --- | --- | --- |
+| the bad (`t/bad_us`) | 10.5 us (10 to 11) | 25 us (20 to 30) | 0.42x | |
+""", page.text)
+
+    def test_what_lies_within_the_spread_is_said(self):
+        page = self.page({"t": {"rows": {"a_us": {"native": [10, 13, 14], "with": [12, 14, 15]}}}}, "<!-- slower -->\n")
+        self.assertIn("| 0.93x | within the spread |", page.text)
+        page = self.page({"t": {"rows": {"a_us": {"native": [10], "with": [10.1]}}}}, "<!-- slower -->\n")
+        self.assertIn("No row is.", page.text)
+
+    def test_the_newest_table_counts(self):
+        frame = "<!-- table one | native | ours | times\nit | t/a_us\n-->\n"
+        self.write("r/old.json", {**WHERE, "date": "2025-12-31T00:00Z", "tables": {
+            "t": {"rows": {"a_us": {"native": [7], "with": [7]}}}, "u": {"rows": {}}}})
+        self.write("r/older.json", {**WHERE, "date": None, "tables": {"t": {"rows": {"a_us": {"native": [8], "with": [8]}}}}})
+        page = self.page({"t": {"rows": {"a_us": {"native": [9], "with": [9]}}, "runs": "3"}}, frame)
+        self.assertIn("| it | 9 us | 9 us | 1.00x |", page.text)
+        self.assertIn("medians of 3 runs whose spread was not kept", page.text)
+        self.assertEqual([os.path.basename(path) for path in page.results.needless()], ["older.json"])
+
+    def test_runs_say_what_failed(self):
+        page = self.page({"t": {"rows": {}}}, "<!-- runs -->\n", suite="gpu", options="--quick", processors=16, processor="Some CPU",
+                         verdicts={"passed": 5, "skipped": 1, "failed": ["speed/x", "graph/y"]})
+        self.assertIn("| gpu | NVIDIA H200, driver 580.1, 2026-01-02, commit abc | 16 of Some CPU | `--quick` | "
+                      "5 passed, 1 skipped, 2 failed: `speed/x`, `graph/y` |", page.text)
+
+    def test_a_frame_that_asks_for_what_is_not_there(self):
+        for frame in ("Says {t/none_us.with}.\n", "<!-- text none -->\n"):
+            with self.subTest(frame=frame), self.assertRaises(self.performance.Problem):
+                self.page({"t": {"rows": {}}}, frame)
+
+    # ---- what other programs write -----------------------------------------------------------
+
+    APP = {"recipe": "cloverleaf/bm4.in", "rows": [
+        {"way": "native", "runs": 9, "seconds": 2.0, "spread": "1.900 to 2.100", "same": True, "timer": 1.0},
+        {"way": "default", "runs": 7, "seconds": 1.0, "spread": "0.900 to 1.200", "same": True, "timer": 0.5},
+        {"way": "replay", "runs": 7, "seconds": 4.0, "spread": "3.900 to 4.100", "same": False, "timer": None}]}
+    BENCH = {"machine": {"gpu": "NVIDIA H200, 580.1", "processors": 16, "date": "2026-01-02"}, "iterations": 2,
+             "died": [["async", "hurried", "status 86"]], "values": {
+                 "native": {"pair_512_ns": [50000, 60000]}, "allograft": {"pair_512_ns": [200, 300], "x_per_s": [5, 5]},
+                 "rmm-pool": {"pair_512_ns": [100, 100], "x_per_s": [1, 1]}, "async": {"pair_512_ns": [400, 400]}}}
+
+    def test_programs_and_other_allocators(self):
+        app = self.results.taken(self.APP, WHERE)
+        bench = self.results.taken(self.BENCH, {"commit": "def"})
+        self.assertEqual((bench["machine"], bench["driver"], bench["date"], bench["commit"]),
+                         ("NVIDIA H200", "580.1", "2026-01-02", "def"))
+        self.write("r/app.json", self.results.written(app))
+        self.write("r/bench.json", self.results.written(bench))
+        page = self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), "<!-- apps -->\n<!-- bench -->\n")
+        self.assertIn("| cloverleaf/bm4.in | 2 s (1.9 to 2.1) | 2.0x | - | - | 0.50x | differs: replay |", page.text)
+        self.assertIn("medians of 7 runs", page.text)
+        self.assertIn("""| figure | allograft | native | async | rmm-pool | Allograft against the best of the others |
+| --- | --- | --- | --- | --- | --- |
+| `pair_512_ns` | 250 ns (200 to 300) | 55 us (50 to 60) | 400 ns | 100 ns | 0.40x |
+| `x_per_s` | 5 /s | - | - | 1 /s | 5.0x |
+""", page.text)
+        self.assertIn("- `async` died: `hurried`: status 86\n", page.text)
+        self.assertEqual(sorted(page.charts), ["apps.svg", "bench.svg"])
+
+    def test_what_is_not_said_is_asked_for(self):
+        with self.assertRaisesRegex(ValueError, "it does not say its machine: give --machine"):
+            self.results.taken(self.APP, {})
+
+    # ---- the command -------------------------------------------------------------------------
+
+    def copied(self):
+        docs = os.path.join(self.scratch, "docs")
+        os.makedirs(os.path.join(docs, "results"))
+        for name in ("performance.py", "results.py", "chart.py"):
+            shutil.copy(os.path.join(paths.root, "docs", name), docs)
+        self.write("docs/performance.md.in", "# P\n<!-- table one | native | ours | times\nit | t/a_us\n-->\n"
+                   "<!-- chart a.svg A chart\nit | t/a_us\n-->\n<!-- apps -->\n<!-- bench -->\n")
+        self.write("README.md", "before\n<!-- figures: one -->\nold\n<!-- end of figures -->\nafter\n")
+        os.makedirs(os.path.join(docs, "images"))
+        return docs
+
+    def run_it(self, docs, *words):
+        done = subprocess.run([sys.executable, os.path.join(docs, "performance.py"), *words], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_it_says_what_differs(self):
+        docs = self.copied()
+        self.write("docs/results/a.json", {**WHERE, "tables": {"t": {"rows": {"a_us": {"native": [9], "with": [3]}}}}})
+        self.assertEqual(self.run_it(docs, "--check"), (1, """docs/performance.md: is not what docs/results/ says; run docs/performance.py
+README.md: is not what docs/results/ says; run docs/performance.py
+docs/images/a.svg: is not made of these results; run docs/performance.py with matplotlib
+"""))
+
+    def test_results_are_added_and_drawn(self):
+        if not HAS_MATPLOTLIB:
+            self.skipTest("there is no matplotlib")
+        docs = self.copied()
+        self.write("docs/results/old.json", {**WHERE, "date": None, "tables": {"t": {"rows": {}}}})
+        run = self.write("run.json", {"suite": "gpu", **WHERE, "commit": None,
+                                      "tables": {"t": {"rows": {"a_us": {"native": [9, 8], "with": [3, 2]}}}}})
+        status, said = self.run_it(docs, "--add", run)
+        self.assertEqual((status, said), (1, f"performance.py: {run}: it does not say its commit: give --commit\n"))
+        app, bench = self.write("app.json", {**self.APP, **WHERE}), self.write("bench.json", self.BENCH)
+        status, said = self.run_it(docs, "--add", run, app, bench, "--commit", "fed")
+        self.assertEqual(status, 0, said)
+        self.assertIn("out of date, removed:", said)
+        self.assertEqual(sorted(os.listdir(os.path.join(docs, "results"))),
+                         ["app-cloverleaf-bm4.in.json", "bench-2026-01-02.json", "gpu-2026-01-02T0304Z.json"])
+        self.assertEqual(self.run_it(docs, "--check"), (0, ""))
+        with open(os.path.join(self.scratch, "README.md"), encoding="utf-8") as file:
+            self.assertIn("| it | 8.5 us (8 to 9) | 2.5 us (2 to 3) | 3.4x |", file.read())
+        for name in ("a.svg", "apps.svg", "bench.svg"):
+            with open(os.path.join(docs, "images", name), encoding="utf-8") as file:
+                self.assertIn("prefers-color-scheme: dark", file.read())
+
+
+if __name__ == "__main__":
+    command.main()
