@@ -257,8 +257,10 @@ __attribute__((noinline)) static void resume_sampling(struct ag_stream *stream)
 {
     uint32_t left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
 
-    if (stream->learned.backoff) /* else it is a new stream */
+    if (stream->learned.backoff) { /* else it is a new stream */
         ag_backoff_end(stream->learned.backoff, stream->learned.backoff_length - left);
+        ag_history_resumed(stream->learned.history);
+    }
     atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
     stream->segment.spoiled = false;

@@ -116,7 +116,9 @@ static enum event watch_candidate(struct ag_history *history)
     event = note(candidate, history->position, history->rolling == candidate->hash);
     if (history->position - candidate->at >= history->probation) {
         begin_anchor(history, candidate, NO_HASH);
-        if (history->probation < AG_HISTORY_WINDOW)
+        if (history->probation < AG_ANCHOR_PROBATION)
+            history->probation = AG_ANCHOR_PROBATION;
+        else if (history->probation < AG_HISTORY_WINDOW)
             history->probation *= 2;
         return EV_NONE;
     }
@@ -449,6 +451,17 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
     }
     history->length = 1;
     grow(history);
+}
+
+/* A sampling has few operations in which to find a loop. A small hash of before the gap would keep
+ * the candidate's place until its probation is over, nor may one that covers operations of both
+ * sides take it; and what ended the segment before the gap was no flush of the program's. */
+void ag_history_resumed(struct ag_history *history)
+{
+    begin_anchor(history, &history->candidate, 0);
+    history->probation = AG_ROLLING_OPS;
+    history->unflushed = 0;
+    set_deadline(history);
 }
 
 void ag_history_updating(struct ag_history *history, bool updating)

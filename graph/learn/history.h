@@ -58,6 +58,8 @@ static inline uint64_t ag_rolling_hash(uint64_t before, uint64_t hash)
 bool ag_history_advance(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns);
 /* A segment ended: flushed (the next one is empty), or as ag_history_advance() said. */
 void ag_history_ended(struct ag_history *history, bool flushed);
+/* Operations were not seen: a back-off ended. */
+void ag_history_resumed(struct ag_history *history);
 /* Did nodes of the segment that was launched last have to be updated? */
 void ag_history_updating(struct ag_history *history, bool updating);
 /* Operations since the last end. */

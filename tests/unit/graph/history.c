@@ -497,6 +497,53 @@ static void slow_pace(void)
     ag_history_free(history);
 }
 
+/* Operations of a loop until a segment of it comes again, behind a gap in which what was random
+ * before it became a loop. */
+static uint64_t until_again(uint32_t period)
+{
+    struct loop loop = {.form = PLAIN, .period = period};
+    struct ag_history *history = ag_history_new(&usual);
+    uint64_t segment = 1, state = seed, i;
+
+    CHECK(history);
+    memset(&seen, 0, sizeof(seen));
+    for (i = 0; i < 1100; i++) {
+        if (ag_history_advance(history, chance(&state), false, 0))
+            ag_history_ended(history, false);
+        if (i % 500 == 499) /* as a back-off does */
+            ag_history_ended(history, true);
+    }
+    ag_history_ended(history, true);
+    ag_history_resumed(history);
+    for (i = 0;; i++) {
+        if (ag_history_advance(history, operation(&loop, i), false, 0)) {
+            if (seen.places[place_of(segment)])
+                break;
+            see(segment, ag_history_length(history));
+            ag_history_ended(history, false);
+            segment = 1;
+        }
+        segment = mix(segment, operation(&loop, i));
+    }
+    ag_history_free(history);
+    return i;
+}
+
+/* Wherever it is entered, and whatever came before. */
+static void found_behind_a_gap(void)
+{
+    static const uint32_t periods[] = {5, 13, 40, 100};
+
+    for (seed = 1; seed <= 200; seed++) {
+        for (unsigned i = 0; i < N_OF(periods); i++) {
+            uint64_t n = until_again(periods[i]), most = 16 + 2 * periods[i] + 3 * usual.cap;
+
+            CHECK_SAID(n <= most, "seed %lu: %u operations come again after %lu",
+                       (unsigned long)seed, periods[i], (unsigned long)n);
+        }
+    }
+}
+
 int main(void)
 {
     static const uint32_t caps[] = {64, 160};
@@ -514,5 +561,6 @@ int main(void)
     without_anchors();
     pace();
     slow_pace();
+    found_behind_a_gap();
     return 0;
 }
