@@ -40,6 +40,7 @@ struct ag_history {
     struct ag_history_limits limits;
     uint64_t rolling, position; /* position: of the last operation, counted from 1 */
     uint64_t deadline;          /* position at which there is more to check than the hash */
+    uint64_t whole_at;          /* position from which the hash covers what came in a row */
     uint32_t length, target;    /* operations; target: of the segment that runs */
     uint32_t cap;               /* as the pace allows */
     bool at_known_place;        /* the segment began at an anchor or at a flush */
@@ -116,9 +117,7 @@ static enum event watch_candidate(struct ag_history *history)
     event = note(candidate, history->position, history->rolling == candidate->hash);
     if (history->position - candidate->at >= history->probation) {
         begin_anchor(history, candidate, NO_HASH);
-        if (history->probation < AG_ANCHOR_PROBATION)
-            history->probation = AG_ANCHOR_PROBATION;
-        else if (history->probation < AG_HISTORY_WINDOW)
+        if (history->probation < AG_HISTORY_WINDOW)
             history->probation *= 2;
         return EV_NONE;
     }
@@ -138,13 +137,17 @@ static enum event watch(struct ag_history *history)
     enum event event;
 
     history->acting = anchor;
+    if (history->position < history->whole_at)
+        return EV_NONE;
     if (history->rolling < anchor->hash) {
         begin_anchor(history, anchor, history->rolling);
         begin_candidate(history);
         return EV_NONE;
     }
     if (history->rolling == anchor->hash) {
-        begin_candidate(history);
+        if (history->candidate.hash != NO_HASH)
+            begin_candidate(history);
+        history->candidate.at = history->position;
         return note(anchor, history->position, true);
     }
     event = note(anchor, history->position, false);
@@ -387,6 +390,7 @@ struct ag_history *ag_history_new(const struct ag_history_limits *limits)
     begin_anchor(history, &history->anchor, limits->marked ? 0 : NO_HASH);
     history->anchor.seen = 0;
     begin_candidate(history);
+    history->whole_at = AG_ROLLING_OPS;
     set_shift(history, 0);
     flushed(history);
     return history;
@@ -454,12 +458,12 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
 }
 
 /* A sampling has few operations in which to find a loop. A small hash of before the gap would keep
- * the candidate's place until its probation is over, nor may one that covers operations of both
- * sides take it; and what ended the segment before the gap was no flush of the program's. */
+ * the candidate's place until its probation is over; and what ended the segment before the gap was
+ * no flush of the program's. */
 void ag_history_resumed(struct ag_history *history)
 {
-    begin_anchor(history, &history->candidate, 0);
-    history->probation = AG_ROLLING_OPS;
+    begin_candidate(history);
+    history->whole_at = history->position + AG_ROLLING_OPS;
     history->unflushed = 0;
     set_deadline(history);
 }
