@@ -49,9 +49,6 @@
  * one; of 20 operations: 27.7 in two, 29.0 in one). */
 #define AG_TAIL_LEAST 7u
 #define AG_TAIL_FIRST 10u
-/* The length of the last segment before a flush where operations come slowly: what is withheld when
- * the host begins to wait, it waits for. */
-#define AG_TAIL_SLOW 2u
 
 /* --- the pace of the program: learn/history.c --- */
 

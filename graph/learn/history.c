@@ -291,19 +291,6 @@ static uint32_t first_length(const struct ag_history *history)
     return first;
 }
 
-static void leave_short_tail(struct ag_history *history)
-{
-    uint64_t at = history->flushed_at + history->between + history->length, left;
-
-    if (!history->between || !comes_slowly(history) || at <= history->position)
-        return;
-    left = at - history->position; /* of this segment on, until the flush */
-    if (left <= AG_TAIL_SLOW)
-        history->target = (uint32_t)left;
-    else if (left - AG_TAIL_SLOW < history->target)
-        history->target = (uint32_t)(left - AG_TAIL_SLOW);
-}
-
 static void grow(struct ag_history *history)
 {
     uint32_t times = history->updating   ? AG_GROWTH_SLOW
@@ -315,7 +302,6 @@ static void grow(struct ag_history *history)
         history->target =
             history->target < history->cap / times ? history->target * times : history->cap;
     history->is_first = false;
-    leave_short_tail(history);
 }
 
 /* --- from outside --- */
@@ -368,7 +354,6 @@ static void flushed(struct ag_history *history)
     history->at_known_place = true;
     history->flushed_at = history->position;
     history->last_ns = 0;
-    leave_short_tail(history);
 }
 
 static struct ag_freelist freelist;

@@ -18,8 +18,7 @@
  *   is expected at the distance of the last two, that only a handful of operations would be left.
  * - The cap follows the pace: when operations come slowly, segments are shorter, by powers of two
  *   with hysteresis, down to 8, so that nothing is withheld for long. The first segment after a
- *   flush shrinks likewise. Before a regular flush the last segment has 2 operations: the host
- *   waits for what is withheld when it begins to wait. */
+ *   flush shrinks likewise. */
 #ifndef AG_GRAPH_HISTORY_H
 #define AG_GRAPH_HISTORY_H
 

@@ -482,6 +482,21 @@ static void unwaited_late(void)
     machine_wait(stream);
 }
 
+/* The same body, at first not waited for, then after every fifth. */
+static void waited_late(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 200; i++)
+        launch_body(stream, 0, 20, 0);
+    for (uint32_t i = 0; i < 500; i++) {
+        launch_body(stream, 0, 20, 0);
+        launch_body(stream, 0, 20, 0);
+        launch_body(stream, 30, 23, 0);
+        machine_wait(stream);
+    }
+}
+
 /* For long enough that anchors end segments within the iteration. */
 static void long_inner_loop(void)
 {
@@ -615,6 +630,7 @@ static void programs(unsigned host)
         {"12 launches", twelve, 1.0, 0},
         {"13, unwaited, behind 1500 others", unwaited_late, 1.0, 0},
         {"a long loop in a loop, unwaited", long_inner_loop, 1.0, 0},
+        {"63 launches, waited for late", waited_late, 1.0, 0},
         {"frees anywhere in 13, unwaited", frees_anywhere, 1.0, 0},
         {"60 launches, 7 sets by lot", sets_by_lot, 1.0, 0},
         {"60 launches, 5 sets, and a seed", seed_counts, 1.0, 0},
