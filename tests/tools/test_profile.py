@@ -77,7 +77,8 @@ class Pages(ProfileTest):
         page = self.page()
         self.assertIn("<title>demo-sim: Allograft report</title>", page)
         self.assertIn("Who held memory", page)  # of the stacks
-        self.assertEqual(page.count('<div class="flames">'), 1)
+        self.assertIn("Who waited", page)
+        self.assertEqual(page.count('<div class="flames">'), 2)
         self.assertIn('"series":[', page)  # of the trace
         self.assertEqual(self.pages(), ["profile.html"])
 
@@ -98,7 +99,7 @@ class Pages(ProfileTest):
         result = self.script("DEMO & DEMO; wait; exec DEMO")
         self.assertIn("the page of 3 processes is profile.html", result.stderr)
         page = self.page()
-        self.assertEqual(page.count('<div class="flames">'), 3)
+        self.assertEqual(page.count('<div class="flames">'), 6)
         self.assertEqual(page.count('"series":['), 3)
         self.assertEqual(len(set(re.findall(r"process (\d+)", page))), 3)
 
@@ -107,7 +108,7 @@ class Pages(ProfileTest):
         holder = self.file("holder.py", HOLDER + "os.kill(os.getpid(), signal.SIGKILL)\n")
         result = self.script(f"{sys.executable} {holder}; DEMO")
         self.assertIn("the page of 2 processes is", result.stderr)
-        self.assertEqual(self.page().count('<div class="flames">'), 2)
+        self.assertEqual(self.page().count('<div class="flames">'), 3)  # of memory, and of one who waited
         self.assertIn("killed", self.page())
         self.profile("-o", "alone.html", "--", sys.executable, holder, status=128 + signal.SIGKILL)
         self.assertIn("3.00 MiB", self.page("alone.html"))
@@ -193,8 +194,9 @@ class Settings(ProfileTest):
 
     def test_of_its_own(self):
         seen = self.asked()
-        self.assertEqual(set(seen), {"ALLOGRAFT_STACKS", "ALLOGRAFT_STATS", "ALLOGRAFT_TRACE", "ALLOGRAFT_COUNTERS"})
-        self.assertEqual(seen["ALLOGRAFT_STACKS"], "16")
+        self.assertEqual(set(seen), {"ALLOGRAFT_STACKS", "ALLOGRAFT_WAITS", "ALLOGRAFT_STATS", "ALLOGRAFT_TRACE",
+                                     "ALLOGRAFT_COUNTERS"})
+        self.assertEqual((seen["ALLOGRAFT_STACKS"], seen["ALLOGRAFT_WAITS"]), ("16", "1"))
         for name in ("STATS", "TRACE", "COUNTERS"):
             self.assertTrue(seen["ALLOGRAFT_" + name].startswith(os.path.realpath(self.tmp) + "/allograft-profile-"), seen)
         # Where nobody else looks, whatever the user has set.

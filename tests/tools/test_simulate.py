@@ -243,7 +243,7 @@ class Tune(Simulate):
         with open(page, encoding="utf-8") as file:
             text = file.read()
         self.assertIn(NOTHING, text)
-        self.assertNotRegex(re.sub(r"(?s)<style>.*?</style>", "", text), r"\d (ns|us|ms|s)\b")
+        self.assertNotRegex(re.sub(r"(?s)<(style|script)\b.*?</\1>", "", text), r"\d (ns|us|ms|s)\b")
         whole = json.loads(allograft(*words, "--json", "--", *work, env=environment()).stdout)
         self.assertIs(whole["simulated"], True)
         self.assertEqual([trial["median_ns"] for trial in whole["trials"]], [None] * 7)
