@@ -42,7 +42,7 @@ def began(n_rows):
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "allograft", "font.size": 11,
                             "font.family": ["sans-serif"], "text.color": INK, "axes.labelcolor": INK,
                             "xtick.color": INK, "ytick.color": INK})
-    figure, axes = pyplot.subplots(figsize=(8.6, 1.3 + 0.4 * n_rows))
+    figure, axes = pyplot.subplots(figsize=(8.6, 1.3 + (0.4 if n_rows < 20 else 0.22) * n_rows))
     axes.set_xscale("log")
     return pyplot, figure, axes
 
@@ -57,9 +57,10 @@ def ended(drawing, labels, source, path):
     axes.set_axisbelow(True)
     axes.spines[:].set_visible(False)
     axes.set_facecolor(PAPER)
-    figure.legend(loc="upper right", ncols=4, frameon=False)
+    legend = figure.legend(loc="upper right", ncols=4, frameon=False)
+    lines = (len(legend.get_texts()) + 3) // 4
     figure.set_facecolor(PAPER)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 / figure.get_size_inches()[1]))
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.28 * lines / figure.get_size_inches()[1]))
     figure.savefig(path, metadata={"Date": None, "Creator": None, "Description": source})
     pyplot.close(figure)
     with open(path, encoding="utf-8") as file:

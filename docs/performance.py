@@ -26,6 +26,7 @@ import argparse
 import glob
 import os
 import re
+import statistics
 import sys
 
 import chart
@@ -178,19 +179,41 @@ class Page:
         names = [name for name in self.results.newest if name.startswith("app ")]
         if not names:
             return "Not measured yet.\n"
-        rows = []
+        rows, left_out = [], []
         for name in names:
-            seconds, same = self.results.row(name + "/seconds"), self.results.run_of(name)["tables"][name]["same"]
-            ratios = [times(seconds["native"], seconds[way]) if way in seconds else None for way in WAYS]
-            output = "the same" if all(same.values()) else "differs: " + ", ".join(w for w, good in same.items() if not good)
-            rows.append((name[4:], seconds["native"], ratios, output))
-        rows.sort(key=lambda row: row[2][0] or 0)
-        drawn = [(name, *ratios) for name, _, ratios, _ in rows]
-        self.charts["apps.svg"] = (chart.draw_ratios, drawn, WAYS, "whole run, times as fast as natively (logarithmic)")
-        return markdown([["", "native", *WAYS, "output"]] +
-                        [[name, native.text(), *(gain(ratio) or "-" for ratio in ratios), output]
-                         for name, native, ratios, output in rows]) + \
-            "\n" + self.results.provenance(names) + "\n\n![How many times as fast each program is](images/apps.svg)\n"
+            seconds, found = self.results.row(name + "/seconds"), self.results.run_of(name)["tables"][name]
+            if "native" not in seconds:
+                left_out.append(f"- {name[4:]}: {found['output']}\n")
+                continue
+            rows.append((name, seconds, {way: times(seconds["native"], seconds[way]) for way in WAYS if way in seconds}))
+        ways = [way for way in WAYS if any(way in ratios for _, _, ratios in rows)]
+        rows.sort(key=lambda row: min(row[2].values(), default=0))
+        lines = [["", "native", *ways, "output"]]
+        for name, seconds, ratios in rows:
+            lines.append([name[4:], seconds["native"].text(), *(self.way(name, seconds, ratios, way) for way in ways),
+                          self.results.run_of(name)["tables"][name]["output"]])
+        drawn = [(name[4:], *(ratios.get(way) for way in ways)) for name, _, ratios in rows]
+        self.charts["apps.svg"] = (chart.draw_ratios, drawn, ways, "whole run, times as fast as natively (logarithmic)")
+        measured = [name for name, _, _ in rows]
+        return markdown(lines) + "\n" + self.results.provenance(measured) + "\n\n" + self.means(rows, ways) + \
+            ("\nNot measured:\n\n" + "".join(left_out) if left_out else "") + \
+            "\n![How many times as fast each program is](images/apps.svg)\n"
+
+    def way(self, name, seconds, ratios, way):
+        """A cell: how many times as fast, by the program's own timer too, and the seconds."""
+        if way not in ratios:
+            return "-"
+        own = self.results.run_of(name)["tables"][name].get("by_timer", {}).get(way)
+        timer = f", by its own timer {gain(own)}" if own else ""
+        return f"{gain(ratios[way])}{timer}: {seconds[way].text()}"
+
+    def means(self, rows, ways):
+        """What the table comes to."""
+        said = "| | programs | geometric mean | least |\n| --- | --- | --- | --- |\n"
+        for way in ways:
+            ratios = [ratios[way] for _, _, ratios in rows if way in ratios]
+            said += f"| {way} | {len(ratios)} | {statistics.geometric_mean(ratios):.3f}x | {min(ratios):.3f}x |\n"
+        return said
 
     def bench(self):
         if "bench" not in self.results.newest:

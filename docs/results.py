@@ -196,9 +196,22 @@ def of_apps(data):
     rows = {"seconds": {row["way"]: spread_values(row) for row in data["rows"]}}
     if all(row.get("timer") for row in data["rows"]):
         rows["timer_seconds"] = {row["way"]: [row["timer"]] for row in data["rows"]}
+    other = [row["way"] for row in data["rows"] if not row["same"]]
     table = {"rows": rows, "runs": str(min(row["runs"] for row in data["rows"])),
-             "same": {row["way"]: row["same"] for row in data["rows"]}}
+             "output": "differs: " + ", ".join(other) if other else "the same"}
     return {"suite": "apps", "tables": {"app " + data["recipe"]: table}}
+
+
+def of_suite(data):
+    """tests/apps/suite.py's results.json: one row for each program."""
+    tables = {}
+    for row in data:
+        found = {"rows": {}, "output": row["trouble"].splitlines()[0] if row["trouble"] else row["output"]}
+        if row.get("ways"):
+            found["rows"]["seconds"] = {way: figures["all"] for way, figures in row["ways"].items()}
+            found["by_timer"] = {way: figures["timer_ratio"] for way, figures in row["ways"].items() if figures["timer_ratio"]}
+        tables["app " + row["name"]] = found
+    return {"suite": "apps", "tables": tables}
 
 
 def of_bench(data):
@@ -212,8 +225,11 @@ def of_bench(data):
 
 def taken(data, given):
     """A file of ours, whichever program wrote `data`; `given` says what it does not."""
+    if isinstance(data, list):
+        run, data = of_suite(data), {}
+    else:
+        run = dict(data) if "tables" in data else of_bench(data) if "values" in data else of_apps(data)
     machine = data.get("machine")
-    run = dict(data) if "tables" in data else of_bench(data) if "values" in data else of_apps(data)
     said = {key: data[key] for key in REQUIRED if isinstance(data.get(key), str)}
     if isinstance(machine, dict):
         said.update(machine)
@@ -228,6 +244,6 @@ def taken(data, given):
 
 
 def name_of(run):
-    if run["suite"] == "apps":
+    if run["suite"] == "apps" and len(run["tables"]) == 1:
         return next(iter(run["tables"])).replace(" ", "-").replace("/", "-") + ".json"
     return f"{run['suite']}-{run['date'].replace(':', '')}.json"

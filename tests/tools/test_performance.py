@@ -166,8 +166,10 @@ Between 3 us.
         self.write("r/app.json", self.results.written(app))
         self.write("r/bench.json", self.results.written(bench))
         page = self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), "<!-- apps -->\n<!-- bench -->\n")
-        self.assertIn("| cloverleaf/bm4.in | 2 s (1.9 to 2.1) | 2.0x | - | - | 0.50x | differs: replay |", page.text)
+        self.assertIn("| cloverleaf/bm4.in | 2 s (1.9 to 2.1) | 2.0x: 1 s (0.9 to 1.2) | 0.50x: 4 s (3.9 to 4.1) | "
+                      "differs: replay |", page.text)
         self.assertIn("medians of 7 runs", page.text)
+        self.assertIn("| default | 1 | 2.000x | 2.000x |\n| replay | 1 | 0.500x | 0.500x |", page.text)
         self.assertIn("""| figure | allograft | native | async | rmm-pool | Allograft against the best of the others |
 | --- | --- | --- | --- | --- | --- |
 | `pair_512_ns` | 250 ns (200 to 300) | 55 us (50 to 60) | 400 ns | 100 ns | 0.40x |
@@ -175,6 +177,25 @@ Between 3 us.
 """, page.text)
         self.assertIn("- `async` died: `hurried`: status 86\n", page.text)
         self.assertEqual(sorted(page.charts), ["apps.svg", "bench.svg"])
+
+    def test_a_suite_of_programs(self):
+        def row(name, *ratios, **more):
+            ways = {way: {"seconds": 6 / ratio, "all": [6 / ratio] * 3, "ratio": ratio, "timer_ratio": timer}
+                    for way, (ratio, timer) in zip(("native", "default", "replay"), ratios)}
+            return {"name": name, "lists": "A", "command": ["x"], "trouble": None, "output": "the same", "turns": 3,
+                    **({"ways": ways} if ratios else {}), **more}
+        run = self.results.taken([row("a/fast", (1, None), (2, None), (3, None)), row("a/slow", (1, 1), (.5, .75), (1, 1)),
+                                  row("a/broken", trouble="natively it ended with 1\nmore"), row("a/late")], WHERE)
+        self.assertEqual(self.results.name_of(run), "apps-2026-01-02T0304Z.json")
+        self.write("r/app.json", self.results.written(run))
+        page = self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), "<!-- apps -->\n")
+        self.assertIn("""| | native | default | replay | output |
+| --- | --- | --- | --- | --- |
+| a/slow | 6 s | 0.50x, by its own timer 0.75x: 12 s | 1.00x, by its own timer 1.00x: 6 s | the same |
+| a/fast | 6 s | 2.0x: 3 s | 3.0x: 2 s | the same |
+""", page.text)
+        self.assertIn("| default | 2 | 1.000x | 0.500x |\n| replay | 2 | 1.732x | 1.000x |", page.text)
+        self.assertIn("Not measured:\n\n- a/broken: natively it ended with 1\n- a/late: the same\n", page.text)
 
     def test_what_is_not_said_is_asked_for(self):
         with self.assertRaisesRegex(ValueError, "it does not say its machine: give --machine"):

@@ -29,11 +29,25 @@ struct job {
 
 /* ---- call sites ---------------------------------------------------------------------------- */
 
-/* The modules of a trace in the form of those of stacks, for who names frames. */
+/* The modules of a trace in the form of those of stacks, for who names frames. Made when the first
+ * site is to be named. */
 struct naming {
     struct frame_namer *namer; /* NULL: nothing is named */
     struct ag_holders *modules;
+    bool is_made;
 };
+
+static bool make_ready(struct naming *naming)
+{
+    if (!naming->is_made) {
+        naming->is_made = true;
+        naming->namer = frame_namer_new();
+        naming->modules = calloc(1, sizeof(*naming->modules));
+        if (naming->modules)
+            naming->modules->n_text = 1;
+    }
+    return naming->namer && naming->modules;
+}
 
 static uint32_t add_text(struct ag_holders *modules, const char *text)
 {
@@ -55,15 +69,16 @@ static uint64_t offset_of(const struct trace *trace, const struct site *site)
     return base && site->caller > base ? site->caller - base : 0;
 }
 
-static unsigned find_names(const struct trace *trace, const struct naming *naming,
+static unsigned find_names(const struct trace *trace, struct naming *naming,
                            const struct site *site, struct ag_frame_name *ret)
 {
-    struct ag_holders *modules = naming->modules;
     uint64_t offset = offset_of(trace, site);
     struct ag_held_module *module;
+    struct ag_holders *modules;
 
-    if (!naming->namer || !modules || !offset || offset >> 48 || site->module >= AG_HOLDERS_MODULES)
+    if (!offset || offset >> 48 || site->module >= AG_HOLDERS_MODULES || !make_ready(naming))
         return 0;
+    modules = naming->modules;
     module = &modules->modules[site->module];
     if (!module->path) {
         module->path = add_text(modules, trace_text(trace, AG_TRACE_TEXT_MODULE, site->module));
@@ -73,7 +88,7 @@ static unsigned find_names(const struct trace *trace, const struct naming *namin
                        MOST_INLINED);
 }
 
-static void write_site(struct job *job, const struct naming *naming, struct site *site)
+static void write_site(struct job *job, struct naming *naming, struct site *site)
 {
     struct ag_frame_name names[MOST_INLINED];
     uint64_t offset = offset_of(job->trace, site);
@@ -103,8 +118,10 @@ static int compare_sites(const void *a, const void *b)
 /* Finds the sites of a device, or of all. */
 static bool take_sites(struct job *job, int device)
 {
-    struct trace_site *found = calloc(MOST_SITES, sizeof(*found));
-    long n = found ? trace_sites(job->trace, device, MOST_SITES, found) : -1;
+    uint64_t n_events = trace_info(job->trace)->n_events;
+    size_t most = n_events < MOST_SITES ? (size_t)n_events : MOST_SITES;
+    struct trace_site *found = calloc(most + 1, sizeof(*found));
+    long n = found ? trace_sites(job->trace, device, most, found) : -1;
 
     job->sites = n >= 0 ? calloc((size_t)n + 1, sizeof(*job->sites)) : NULL;
     for (long i = 0; job->sites && i < n; i++)
@@ -119,11 +136,9 @@ static bool take_sites(struct job *job, int device)
 
 static void write_sites(struct job *job)
 {
-    struct naming naming = {frame_namer_new(), calloc(1, sizeof(*naming.modules))};
+    struct naming naming = {.namer = NULL};
     struct pickle_list list, none;
 
-    if (naming.modules)
-        naming.modules->n_text = 1;
     torch_open_frames(&job->w, &list);
     pickle_open_list(&job->w.pickle, &none);
     torch_frame(&job->w, "not known", "?", 0);

@@ -40,7 +40,7 @@
         return (value * factor).toFixed(Math.min(digits, 3)) + ' ' + unit;
     }
 
-    /* A time by itself: to 10 us, in the unit that it is large in. */
+    /* A time by itself, in the unit that it is large in. */
     function instant(value) {
         const [factor, unit, digits] = value >= 1 ? [1, 's', 5] : value >= 1e-3 ? [1e3, 'ms', 2] : [1e6, 'us', 0];
 
