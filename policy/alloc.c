@@ -623,30 +623,29 @@ static struct ag_block *take_last(struct ag_context *context, size_t bytes, cons
     return ag_cache_take_last(&context->cache, ag_cache_block_size(bytes));
 }
 
-static CUresult give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
-                          const void *caller)
+/* False, and nothing done, after an error of the device: the long way asks the driver, which has the
+ * last word on errors. */
+static bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
+                      const void *caller)
 {
     struct ag_context *context = block->context;
-    CUresult result = ag_context_sticky_error(context);
 
-    if (result != CUDA_SUCCESS) {
-        note_failed(context->device->ordinal, (enum ag_placement)block->placement, bytes, caller,
-                    result);
+    if (ag_context_sticky_error(context) != CUDA_SUCCESS) {
         (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
-        return result;
+        return false;
     }
     *ret_address = block->address;
     ag_stats_add(AG_STAT_CACHE_HIT, 1);
     ag_stats_add(AG_STAT_REDIRECTED, 1);
     note_allocated(block, bytes, caller);
     ag_ledger_give(block, bytes);
-    return CUDA_SUCCESS;
+    return true;
 }
 
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
     struct ag_context *context;
-    struct ag_block *block = NULL;
+    struct ag_block *block;
     struct plan plan;
     CUresult result;
 
@@ -657,8 +656,9 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
     block = take_last(context, bytes, caller);
-    if (block)
-        return give_last(ret_address, bytes, block, caller);
+    if (block && give_last(ret_address, bytes, block, caller))
+        return CUDA_SUCCESS;
+    block = NULL;
     make_plan(&plan, context, bytes, caller);
     result = allocate_planned(context, &plan, &block);
     if (result == NO_LEDGER)

@@ -332,7 +332,8 @@ static void add_frames(const struct flame *flame, const struct ag_held_stack *st
 static void add_head(const struct flame *flame, const char *caption, const char *const *columns,
                      unsigned n_columns)
 {
-    ag_text_add(flame->text, "<table class=\"cells\">\n<caption>%s</caption>\n<thead><tr>", caption);
+    ag_text_add(flame->text, "<table class=\"cells\">\n<caption>%s</caption>\n<thead><tr>",
+                caption);
     for (unsigned i = 0; i < n_columns; i++)
         ag_text_add(flame->text, "<th scope=\"col\">%s</th>", columns[i]);
     for (unsigned measure = 0; measure < flame->subject->n_measures; measure++)
@@ -347,9 +348,10 @@ static void add_measures(const struct flame *flame, const struct row *row)
     char value[32];
 
     for (unsigned measure = 0; measure < subject->n_measures; measure++)
-        ag_text_add(
-            flame->text, "<td class=\"num\" data-label=\"%s\">%s</td>", subject->names[measure],
-            html_number(value, sizeof(value), subject->units[measure], (double)row->values[measure]));
+        ag_text_add(flame->text, "<td class=\"num\" data-label=\"%s\">%s</td>",
+                    subject->names[measure],
+                    html_number(value, sizeof(value), subject->units[measure],
+                                (double)row->values[measure]));
     ag_text_add(flame->text, "</tr>\n");
 }
 

@@ -63,7 +63,7 @@ static void text_python(struct ag_text *text, const struct ag_holders *holders, 
 }
 
 void ag_render_frames_text(struct ag_text *text, const struct ag_holders_view *view,
-                        const struct ag_held_stack *stack)
+                           const struct ag_held_stack *stack)
 {
     for (uint32_t i = 0; i < stack->n; i++) {
         uint64_t frame = view->holders->frames[stack->first + i];

@@ -44,7 +44,8 @@ static inline struct ag_waiting ag_waiting_begin(void)
 }
 
 /* The calling thread has waited in `call`, a text that stays. */
-static inline void ag_waiting_end(const struct ag_waiting *wait, enum ag_wait_kind kind, const char *call)
+static inline void ag_waiting_end(const struct ag_waiting *wait, enum ag_wait_kind kind,
+                                  const char *call)
 {
     if (__builtin_expect(wait->began_ns != 0, 0))
         ag_waiting_add(wait, kind, call);

@@ -16,7 +16,7 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define BUSY_NS    20000000 /* the device is busy */
+#define BUSY_NS   20000000 /* the device is busy */
 #define N_THREADS 4
 
 static void take_time(void *ns)
@@ -50,11 +50,11 @@ static char pageable[1 << 16], registered[1 << 13];
 static CUarray array;
 
 /* A function of its own for each, so that stacks differ. `call` must be a call of the driver. */
-#define WAITS(name, call)                                \
+#define WAITS(name, call)                                   \
     static __attribute__((noinline)) void wait_##name(void) \
-    {                                                    \
-        OK(call);                                        \
-        __asm__ volatile("");                            \
+    {                                                       \
+        OK(call);                                           \
+        __asm__ volatile("");                               \
     }
 
 WAITS(stream, cuStreamSynchronize(stream))
