@@ -1,4 +1,4 @@
-/* profile_files.c: the folder in which the processes of a profile write, and what is found there. */
+/* profile_files.c: the folder that the processes of a profile write in, and what is found there. */
 #include "tools/profile/profile.h"
 
 #include <dirent.h>
