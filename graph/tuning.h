@@ -109,8 +109,6 @@
 
 /* Nodes of a stream's trie. */
 #define AG_MATCHER_NODES (1u << 16)
-/* Look-ups after which it is judged whether the stream repeats itself at all, at least. */
-#define AG_MATCHER_JUDGED 8192u
 
 /* --- which graph of a segment: learn/variants.c --- */
 
