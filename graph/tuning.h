@@ -122,7 +122,7 @@
 #define AG_VARIANTS_RENT        8u
 /* Launches without being picked, after which a graph may be changed for other payloads. */
 #define AG_VARIANTS_STALE (8u * AG_VARIANTS_MOST)
-/* No further graphs where picks were wrong so many times more often than right. */
+/* Nothing is foreseen where that was wrong so many times more often than right. */
 #define AG_VARIANTS_TOLERANCE 4u
 
 /* Graphs of one iteration that are updated for the next one while the host waits. */
