@@ -109,8 +109,6 @@
 
 /* Nodes of a stream's trie. */
 #define AG_MATCHER_NODES (1u << 16)
-/* Look-ups after which it is judged whether the stream repeats itself at all, at least. */
-#define AG_MATCHER_JUDGED 8192u
 
 /* --- which graph of a segment: learn/variants.c --- */
 
@@ -124,7 +122,7 @@
 #define AG_VARIANTS_RENT        8u
 /* Launches without being picked, after which a graph may be changed for other payloads. */
 #define AG_VARIANTS_STALE (8u * AG_VARIANTS_MOST)
-/* No further graphs where picks were wrong so many times more often than right. */
+/* Nothing is foreseen where that was wrong so many times more often than right. */
 #define AG_VARIANTS_TOLERANCE 4u
 
 /* Graphs of one iteration that are updated for the next one while the host waits. */

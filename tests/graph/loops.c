@@ -527,17 +527,27 @@ static void frees_anywhere(void)
     machine_wait(stream);
 }
 
-/* One of seven sets of parameters, by lot. */
-static void sets_by_lot(void)
+static void sets_by_lot(uint32_t sets)
 {
     CUstream stream = machine_stream();
     uint64_t random = 1;
 
     for (uint32_t i = 0; i < 1000; i++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
-        launch_body(stream, 0, 60, (random >> 33) % 7);
+        launch_body(stream, 0, 60, (random >> 33) % sets);
         machine_wait(stream);
     }
+}
+
+static void seven_sets(void)
+{
+    sets_by_lot(7);
+}
+
+/* More than a segment has graphs. */
+static void forty_sets(void)
+{
+    sets_by_lot(40);
 }
 
 /* Sets in turns, and a seed that counts up. */
@@ -632,7 +642,8 @@ static void programs(unsigned host)
         {"a long loop in a loop, unwaited", long_inner_loop, 1.0, 0},
         {"63 launches, waited for late", waited_late, 1.0, 0},
         {"frees anywhere in 13, unwaited", frees_anywhere, 1.0, 0},
-        {"60 launches, 7 sets by lot", sets_by_lot, 1.0, 0},
+        {"60 launches, 7 sets by lot", seven_sets, 1.0, 0},
+        {"60 launches, 40 sets by lot", forty_sets, 1.0, 0},
         {"60 launches, 5 sets, and a seed", seed_counts, 1.0, 0},
         {"4 times 64 launches", pieces, 1.0, 0},
         {"16 kernels of 20 us", long_kernels, 1.01, 0},
