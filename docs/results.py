@@ -25,6 +25,9 @@ class Figure:
         self.larger = name.endswith(LARGER_IS_BETTER)
         if of == "least":
             self.value = max(values) if self.larger else min(values)
+        elif of == "quicker":
+            better = sorted(values, reverse=self.larger)
+            self.value = statistics.median(better[:(len(values) + 1) // 2])
         else:
             self.value = statistics.median(values)
 
@@ -140,7 +143,8 @@ class Results:
             found = run["tables"][table]
             values = [len(values) for row in found["rows"].values() for values in row.values()]
             runs = found.get("runs") or str(max(values, default=1))
-            of = {"least": "the best"}.get(found.get("of"), "medians") + f" of {runs} runs" if runs != "1" else "one run"
+            of = {"least": "the best of", "quicker": "medians of the quicker half of"}.get(found.get("of"), "medians of")
+            of = f"{of} {runs} runs" if runs != "1" else "one run"
             if runs != "1" and max(values, default=1) == 1:
                 of += " whose spread was not kept"
             said.setdefault(self.place(run), []).append(of)

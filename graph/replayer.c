@@ -23,7 +23,6 @@
 #include "graph/stream.h"
 #include "graph/tuning.h"
 #include "interpose/base/clock.h"
-#include "interpose/base/hash.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
@@ -257,12 +256,14 @@ __attribute__((noinline)) static void resume_sampling(struct ag_stream *stream)
 {
     uint32_t left = atomic_load_explicit(&stream->backoff_left, memory_order_relaxed);
 
-    if (stream->learned.backoff) /* else it is a new stream */
+    if (stream->learned.backoff) { /* else it is a new stream */
         ag_backoff_end(stream->learned.backoff, stream->learned.backoff_length - left);
+        ag_history_resumed(stream->learned.history);
+    }
     atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
     stream->segment.spoiled = false;
-    stream->iteration.began_ns = stream->iteration.path = 0;
+    stream->iteration.began_ns = 0;
     stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
 }
 
@@ -432,7 +433,6 @@ static void append(struct ag_stream *stream, const struct ag_op *op)
         stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
                                             stream->next.hash);
     segment->node = stream->next.node;
-    stream->iteration.path = ag_hash_word(stream->iteration.path, stream->next.hash);
     ag_stream_set_open(stream, true);
 }
 

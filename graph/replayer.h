@@ -35,8 +35,8 @@
  *   ALLOGRAFT_GRAPH_WARMUP times gets a graph.
  * - variants: which graph of the segment needs the fewest updates for these payloads, which ones
  *   will come behind the next wait, and would another graph be worth building?
- * - profit: is an iteration faster replayed or eager? Judged for each kind of iteration (kinds), by
- *   what passing operations took, and by comparing only where that does not answer.
+ * - profit: are iterations faster replayed or eager? Judged by what passing operations took, and by
+ *   comparing only where that does not answer; per operation, as iterations differ in length.
  *
  * An operation meets them in this order. While its stream is in back-off, it passes. Else history
  * may end the segment before it; replay/segment.c then submits what is withheld, counts the end in

@@ -25,8 +25,8 @@
 
 #include "graph/learn/backoff.h"
 #include "graph/learn/history.h"
-#include "graph/learn/kinds.h"
 #include "graph/learn/matcher.h"
+#include "graph/learn/profit.h"
 #include "graph/record/op.h"
 #include "graph/record/staging.h"
 #include "graph/replayer.h"
@@ -96,10 +96,9 @@ struct ag_segment {
 /* The iteration that runs, for the comparison of replayed and eager ones. */
 struct ag_running_iteration {
     uint64_t began_ns; /* 0: its beginning was not seen, so no time is taken */
-    uint64_t path;     /* a hash of its operations */
     uint32_t n_ops, n_graph_ops;
     bool built;                         /* graphs were built in it */
-    bool may_replay;                    /* as ag_kinds_replay() said when it began */
+    bool may_replay;                    /* as ag_profit_replays() said when it began */
     uint32_t since_wait, between_waits; /* operations; between the last two waits of the host */
     struct ag_node
         *launched[AG_FORESEEN_MOST]; /* graphs launched since that wait, the first ones */
@@ -117,7 +116,8 @@ struct ag_learned {
     uint64_t n_anchors;     /* of the history, when it was last asked */
     uint64_t passing_since; /* ns, when the first operation of a segment passed; or 0 */
     uint64_t eager_op_ps;   /* of the host, for an operation that passes: the least seen; or 0 */
-    struct ag_kinds kinds;
+    uint32_t building;      /* iterations in which graphs were built, which did not count */
+    struct ag_profit profit[2]; /* of iterations that are waited for; that are not */
 };
 
 /* Only the thread of a per-thread stream can submit to it. Others submit to a stream of ours. */

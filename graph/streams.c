@@ -561,7 +561,7 @@ void ag_stream_begin_child(void)
     atomic_store(&held_legacy, 0);
     atomic_store(&held_blocking, 0);
     atomic_store(&ag_replay_withheld, 0);
-    ag_lock_init(&stream_arena.lock, AG_RANK_ARENA);
+    ag_spin_init(&stream_arena.lock, AG_RANK_ARENA);
 }
 
 /* --- memory --- */

@@ -49,9 +49,6 @@
  * one; of 20 operations: 27.7 in two, 29.0 in one). */
 #define AG_TAIL_LEAST 7u
 #define AG_TAIL_FIRST 10u
-/* The length of the last segment before a flush where operations come slowly: what is withheld when
- * the host begins to wait, it waits for. */
-#define AG_TAIL_SLOW 2u
 
 /* --- the pace of the program: learn/history.c --- */
 
@@ -112,8 +109,6 @@
 
 /* Nodes of a stream's trie. */
 #define AG_MATCHER_NODES (1u << 16)
-/* Look-ups after which it is judged whether the stream repeats itself at all, at least. */
-#define AG_MATCHER_JUDGED 8192u
 
 /* --- which graph of a segment: learn/variants.c --- */
 
@@ -127,7 +122,7 @@
 #define AG_VARIANTS_RENT        8u
 /* Launches without being picked, after which a graph may be changed for other payloads. */
 #define AG_VARIANTS_STALE (8u * AG_VARIANTS_MOST)
-/* No further graphs where picks were wrong so many times more often than right. */
+/* Nothing is foreseen where that was wrong so many times more often than right. */
 #define AG_VARIANTS_TOLERANCE 4u
 
 /* Graphs of one iteration that are updated for the next one while the host waits. */
@@ -137,18 +132,10 @@
 /* Nodes between two looks whether the device is still busy. */
 #define AG_FORESEEN_PIECE 16u
 
-/* --- is replay faster: learn/kinds.c, learn/profit.c; iterations --- */
+/* --- is replay faster: learn/profit.c; iterations --- */
 
-/* Kinds of iterations of one stream that are told apart; the most credit of one, so that kinds that
- * come no more make room; the most certainty about what comes behind one. */
-#define AG_KINDS             6u
-#define AG_KINDS_MOST_CREDIT 64u
-#define AG_KINDS_MOST_SURE   3u
 /* In which graphs are built and which are therefore not compared: building ends some time. */
-#define AG_KINDS_BUILDING 64u
-/* Operations of an iteration that nobody waits for, before the first comparison: comparing early
- * matters more than precision. */
-#define AG_EARLY_ITERATION 128u
+#define AG_PROFIT_BUILDING 64u
 /* Operations between two waits of the host, at most, that make an iteration. */
 #define AG_WAITED_MOST 8192u
 

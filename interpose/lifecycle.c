@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "interpose/base/log.h"
+#include "interpose/base/map.h"
 #include "interpose/base/threads/helper.h"
 
 #include "graph/learn/marks.h"
@@ -43,6 +44,7 @@
 #include "interpose/report/trace/trace.h"
 #include "interpose/report/trace/trace_writer.h"
 #include "interpose/report/unused.h"
+#include "interpose/report/waits/waits.h"
 #include "interpose/resolve/bypass.h"
 #include "interpose/resolve/trampoline.h"
 #include "interpose/settings/pattern.h"
@@ -153,14 +155,14 @@ static void devices_begin_child(void)
  * counters that the others write to. A module that has something to reset has a row here, or is
  * called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_report_begin_child,    ag_holders_begin_child,    ag_trace_begin_child,
-    ag_context_begin_child,   ag_green_begin_child,      ag_ledger_begin_child,
-    ag_private_begin_child,   ag_api_begin_child,        ag_free_begin_child,
-    ag_helper_begin_child,    ag_app_pools_begin_child,  ag_spill_begin_child,
-    ag_inject_begin_child,    ag_guard_begin_child,      ag_paged_begin_child,
-    ag_residency_begin_child, ag_params_begin_child,     ag_func_attrs_begin_child,
-    ag_replay_begin_child,    ag_ipc_export_begin_child, ag_ipc_import_begin_child,
-    devices_begin_child,
+    ag_report_begin_child,     ag_map_begin_child,       ag_holders_begin_child,
+    ag_trace_begin_child,      ag_context_begin_child,   ag_green_begin_child,
+    ag_ledger_begin_child,     ag_private_begin_child,   ag_api_begin_child,
+    ag_free_begin_child,       ag_helper_begin_child,    ag_app_pools_begin_child,
+    ag_spill_begin_child,      ag_inject_begin_child,    ag_guard_begin_child,
+    ag_paged_begin_child,      ag_residency_begin_child, ag_params_begin_child,
+    ag_func_attrs_begin_child, ag_replay_begin_child,    ag_ipc_export_begin_child,
+    ag_ipc_import_begin_child, devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -218,14 +220,14 @@ static void configure(void)
     };
 
     ag_log_set_level(options.log);
-    ag_holders_configure(options.stacks, options.stacks_sample);
+    ag_holders_configure(options.stacks, options.stacks_sample, options.waits);
     ag_inject_configure(&options.rules);
-    ag_alloc_configure(&params, &options.rules);
     ag_budget_configure(options.limit);
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
     ag_guard_configure(options.guard);
+    ag_alloc_configure(&params, &options.rules);
     ag_drain_configure(options.guard == AG_GUARD_OFF ? options.free_mode : AG_FREE_SYNC);
     ag_churn_configure(options.pool_after_us);
     ag_pool_configure(options.pool_keep);
@@ -286,11 +288,17 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
     return AG_LAUNCHES_PASSED;
 }
 
-static enum ag_entry_replay replay_under(enum ag_entry_state state)
+static bool replays_under(enum ag_entry_state state)
 {
-    if (state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_trampoline_over())
-        return AG_REPLAY_ON;
-    return AG_REPLAY_PASSED;
+    return state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_trampoline_over();
+}
+
+/* Of enum ag_entry_replay. */
+static int replay_under(enum ag_entry_state state)
+{
+    int timed = state == AG_ENTRY_ACTIVE && options.waits ? AG_REPLAY_TIMED : 0;
+
+    return (replays_under(state) ? AG_REPLAY_ON : AG_REPLAY_PASSED) | timed;
 }
 
 /* Frees may leave their fence to the next work where nothing else watches work, and the driver can
@@ -323,7 +331,15 @@ bool ag_entry_replays(void)
 {
     int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
 
-    return replay == AG_REPLAY_NEW ? ag_options_may_replay(environ) : replay == AG_REPLAY_ON;
+    return replay == AG_REPLAY_NEW ? ag_options_may_replay(environ) : ag_entry_replays_now();
+}
+
+bool ag_entry_times_waits(void)
+{
+    int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
+
+    return replay == AG_REPLAY_NEW ? ag_options_may_time_waits(environ)
+                                   : (replay & AG_REPLAY_TIMED) != 0;
 }
 
 enum ag_entry_state ag_entry_start(void)
@@ -345,7 +361,7 @@ enum ag_entry_state ag_entry_start(void)
             ag_watch_begin();
         else
             ag_watch_never();
-        if (replay_under((enum ag_entry_state)state) == AG_REPLAY_ON || ag_watch_is_on())
+        if (replays_under((enum ag_entry_state)state) || ag_watch_is_on())
             ag_trampoline_index();
         atomic_store_explicit(&ag_entry_replay, replay_under((enum ag_entry_state)state),
                               memory_order_release);
@@ -457,6 +473,7 @@ void ag_lifecycle_context_exists(void)
         ag_record_begin(options.counters.text);
         if (ag_holders_wanted())
             ag_holders_begin();
+        ag_waits_begin();
         begin_trace();
         if (ag_replay_on() && !ag_helper_start())
             end_replay();

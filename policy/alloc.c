@@ -4,7 +4,8 @@
  *   1. Which context is current, and what do the settings and the first rule that applies ask for?
  *      decide.c turns that into a placement and a memory descriptor.
  *      Unless they name a policy, memory is native until churn.c says that it is time for a pool.
- *   2. cache.c may hold a freed block of that descriptor. Else a small one is cut from a slab
+ *   2. cache.c may hold a freed block of that descriptor (take_last() asks it before anything else,
+ *      where no setting matters). Else a small one is cut from a slab
  *      (slab.c), and for others, and for slabs, backends/ asks the driver.
  *   3. When memory runs out: pressure.c frees what we hold, and the driver is asked again; then for
  *      a native allocation; then, if ALLOGRAFT_OOM=spill, for memory on the host.
@@ -17,6 +18,8 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/holders/holders.h"
+#include "interpose/report/live.h"
 #include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
@@ -44,6 +47,9 @@
 static struct ag_request_params defaults = {.policy = AG_POLICY_AUTO};
 static const struct ag_rules *rules;
 
+/* No setting makes a difference between requests but that of their size. */
+static bool plans_alike;
+
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
 static _Atomic(struct ag_block *) set_aside;
 
@@ -52,11 +58,17 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
 {
     defaults = *new_defaults;
     rules = new_rules && new_rules->n ? new_rules : NULL;
+    plans_alike = !rules && !ag_guard_is_on() && !ag_budget_is_limited() &&
+                  (defaults.policy == AG_POLICY_AUTO || defaults.policy == AG_POLICY_POOL);
 }
 
-void ag_alloc_prepare(struct ag_context *context)
+void ag_alloc_prepare(struct ag_context *context, const void *caller)
 {
+    (void)ag_trace_on(); /* a read is enough: nobody writes there soon */
+    (void)ag_holders_on();
+    ag_caller_prepare(caller);
     ag_stats_prepare();
+    ag_live_prepare();
     ag_ledger_prepare();
     ag_cache_prepare(&context->cache);
 }
@@ -246,7 +258,7 @@ static void make_plan(struct plan *plan, struct ag_context *context, size_t byte
     struct ag_request request = {.capture_open = ag_capture_is_open()};
     struct ag_facts facts = {.has_managed = context->device->has_managed};
     struct ag_request_params params = defaults;
-    bool exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
+    bool exporter = ag_caller_is_exporter(caller);
 
     *plan = (struct plan){.choice.rule = -1, .room = bytes};
     if (rules)
@@ -347,7 +359,7 @@ static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t 
             (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
         return NO_LEDGER;
     }
-    (*ret_block)->slab = piece.slab;
+    ag_block_set_slab(*ret_block, piece.slab);
     ag_stats_add(AG_STAT_SLAB_CUT, 1);
     return CUDA_SUCCESS;
 }
@@ -458,12 +470,12 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
 }
 
 /* Over the limit: the driver's answer to an allocation of any size, then ours. */
-static CUresult refuse(void)
+static CUresult refuse(struct ag_context *context)
 {
     CUdeviceptr probe;
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = ag_context_sticky_error_here(context);
 
-    if (ag_capture_is_open()) {
+    if (result == CUDA_SUCCESS && ag_capture_is_open()) {
         result = ag_cu.cuMemAlloc_v2(&probe, 1);
         if (result == CUDA_SUCCESS)
             (void)ag_cu.cuMemFree_v2(probe);
@@ -485,7 +497,7 @@ static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, si
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = spill(context, bytes, ret_block);
     else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_budget_is_limited())
-        result = refuse();
+        result = refuse(context);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         ag_trace_step(AG_STAT_LADDER_ERROR, context->device->ordinal, bytes);
     return result;
@@ -532,7 +544,18 @@ static void take_back(struct ag_block *block)
     if (block->desc.spilled)
         ag_spill_remove(block->address);
     if (block->desc.prefetch == AG_PREFETCH_LAUNCH)
-        block->lies_on = ag_residency_remove(block->address) + 1;
+        block->lies_on = (uint8_t)(ag_residency_remove(block->address) + 1);
+}
+
+/* A block that nobody has got goes back to the driver. */
+static void give_up_unseen(struct ag_block *block)
+{
+    CUstreamCaptureMode mode = ag_capture_relax();
+    CUdeviceptr address = block->address;
+
+    ag_budget_forget(block);
+    (void)ag_cu.cuMemFree_v2(address);
+    ag_capture_restore(mode);
 }
 
 /* While a graph of the control API is captured: memory that was freed before, or the driver's,
@@ -550,10 +573,13 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
         result = take_from_driver(context, native, bytes, ret_block);
         ag_capture_restore(mode);
     }
-    if (result == CUDA_SUCCESS) {
-        ag_private_mark(*ret_block);
-        ag_stats_add(AG_STAT_API_PRIVATE, 1);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!ag_private_mark(*ret_block)) {
+        give_up_unseen(*ret_block);
+        return NO_LEDGER;
     }
+    ag_stats_add(AG_STAT_API_PRIVATE, 1);
     return result;
 }
 
@@ -561,7 +587,7 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
  * allocation is legal. */
 static CUresult fail(struct ag_context *context)
 {
-    CUresult result = refuse();
+    CUresult result = refuse(context);
 
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
 }
@@ -579,10 +605,43 @@ static CUresult allocate_planned(struct ag_context *context, const struct plan *
                                   : allocate(context, plan->desc, bytes, ret_block);
 }
 
+/* The short way, of a program that allocates what it has just freed: a block that the cache has,
+ * without a plan. NULL where a plan might say anything else, or that block is not the next one. A
+ * pair of cudaMalloc and cudaFree takes a third less by it. */
+static struct ag_block *take_last(struct ag_context *context, size_t bytes, const void *caller)
+{
+    struct ag_device *device = context->device;
+
+    if (!plans_alike || !(ag_churn_is_on(&device->churn) || ag_once_is_done(&device->pool_state)) ||
+        ag_capture_is_open() || ag_private_of_thread || ag_context_is_inside() ||
+        ag_caller_is_exporter(caller))
+        return NULL;
+    return ag_cache_take_last(&context->cache, ag_cache_block_size(bytes));
+}
+
+/* False, and nothing done, after an error of the device: the long way asks the driver, which has the
+ * last word on errors. */
+static bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
+                      const void *caller)
+{
+    struct ag_context *context = block->context;
+
+    if (ag_context_sticky_error(context) != CUDA_SUCCESS) {
+        (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
+        return false;
+    }
+    *ret_address = block->address;
+    ag_stats_add(AG_STAT_CACHE_HIT, 1);
+    ag_stats_add(AG_STAT_REDIRECTED, 1);
+    note_allocated(block, bytes, caller);
+    ag_ledger_give(block, bytes);
+    return true;
+}
+
 CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
 {
     struct ag_context *context;
-    struct ag_block *block = NULL;
+    struct ag_block *block;
     struct plan plan;
     CUresult result;
 
@@ -592,6 +651,10 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         ag_stats_add(AG_STAT_PASSED, 1);
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
+    block = take_last(context, bytes, caller);
+    if (block && give_last(ret_address, bytes, block, caller))
+        return CUDA_SUCCESS;
+    block = NULL;
     make_plan(&plan, context, bytes, caller);
     result = allocate_planned(context, &plan, &block);
     if (result == NO_LEDGER)
@@ -707,6 +770,32 @@ static size_t pitch_of(struct ag_context *context, size_t width, size_t height, 
     return __builtin_mul_overflow(pitch, height, ret_bytes) ? 0 : pitch;
 }
 
+/* Rows that the driver gave are of the budget as well, and go back to it as native memory. Without
+ * room they go back to the driver at once. */
+static CUresult budget_rows(struct ag_context *context, CUdeviceptr address, size_t bytes,
+                            const void *caller)
+{
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
+    struct ag_block *block = NULL;
+
+    if (ag_budget_take(context->device, bytes)) {
+        block = ag_ledger_enter(address, bytes, context, native);
+        if (!block)
+            ag_budget_give(context->device, bytes);
+    }
+    if (!block) {
+        (void)ag_cu.cuMemFree_v2(address);
+        ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
+        note_failed(context->device->ordinal, AG_PLACE_NATIVE, bytes, caller,
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    ag_budget_note_given(context->device, native, bytes);
+    note_allocated(block, bytes, caller);
+    give(block, bytes);
+    return CUDA_SUCCESS;
+}
+
 CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t width, size_t height,
                         unsigned element_bytes, const void *caller)
 {
@@ -723,7 +812,12 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
     pitch = pitch_of(context, width, height, &bytes);
     if (!pitch) {
         ag_stats_add(AG_STAT_FALLBACK_PITCH, 1);
-        return allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
+        ag_timing_begin();
+        ag_timing_is_slow();
+        result = allocate_rows(ret_address, ret_pitch, width, height, element_bytes);
+        return result == CUDA_SUCCESS && ag_budget_is_limited()
+                   ? budget_rows(context, *ret_address, *ret_pitch * height, caller)
+                   : result;
     }
     result = ag_alloc(ret_address, bytes, caller);
     /* The driver tells the pitch also of rows for which there is no room. */
@@ -759,7 +853,8 @@ static void put_aside(struct ag_block *block)
 static void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
-    bool closed = block->slab && ag_slab_is_closed(block->slab);
+    const struct ag_slab *slab = ag_block_slab(block);
+    bool closed = slab && ag_slab_is_closed(slab);
     enum ag_ipc_sharing sharing;
     bool keeps;
     struct ag_block *out = NULL;
@@ -829,13 +924,15 @@ static CUresult free_single(const struct ag_block *copy)
 }
 
 /* The driver has refused to free it: the program has it still, with the guard that it had. */
-static void give_again(const struct ag_block *copy, bool guarded, const void *caller)
+static void give_again(const struct ag_block *copy, uint64_t export_number, bool guarded,
+                       const void *caller)
 {
     struct ag_block *block = ag_ledger_enter(copy->address, copy->size, copy->context, copy->desc);
 
     if (!block)
         return;
-    block->export_number = copy->export_number;
+    if (export_number && ag_ledger_rare(block))
+        atomic_store(&ag_ledger_rare(block)->export_number, export_number);
     if (guarded)
         ag_guard_resume(block, copy->requested, caller);
     give(block, copy->requested);
@@ -845,6 +942,7 @@ static void give_again(const struct ag_block *copy, bool guarded, const void *ca
 static CUresult free_native(struct ag_block *block, bool guarded, const void *caller)
 {
     struct ag_block copy = *block;
+    uint64_t export_number = ag_block_export_number(block);
     CUresult result;
 
     ag_timing_is_slow();
@@ -857,7 +955,7 @@ static CUresult free_native(struct ag_block *block, bool guarded, const void *ca
         return result;
     }
     ag_stats_add(AG_STAT_FREE_REFUSED, 1);
-    give_again(&copy, guarded, caller);
+    give_again(&copy, export_number, guarded, caller);
     return result;
 }
 
@@ -870,10 +968,10 @@ static bool is_freed_natively(struct ag_block *block)
 
     if (block->desc.source != AG_SOURCE_CACHED)
         return block->desc.source == AG_SOURCE_NATIVE || block->desc.source == AG_SOURCE_PAGED;
-    if (block->slab)
+    if (ag_block_slab(block))
         return false;
     if (!ag_churn_keeps(&device->churn) || ag_cache_block_size(block->size) != block->size ||
-        atomic_load_explicit(&block->export_number, memory_order_relaxed))
+        ag_block_export_number(block))
         return true;
     if (block->size <= ag_pressure_cache_limit(device))
         return false;
@@ -899,7 +997,7 @@ static CUresult free_block(struct ag_block *block)
  * done, as natively. */
 static CUresult free_guarded(struct ag_block *block, const void *caller)
 {
-    bool captured = ag_capture_is_open(), guarded = block->guarded != NULL, aside;
+    bool captured = ag_capture_is_open(), guarded = ag_block_guarded(block) != NULL, aside;
     CUresult result = ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS) {
@@ -985,10 +1083,10 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
     freed.device = device->ordinal;
-    if (block->guarded || block->desc.source == AG_SOURCE_PAGED)
+    if (ag_block_guarded(block) || block->desc.source == AG_SOURCE_PAGED)
         result = free_guarded(block, caller);
     else
-        result = block->private_pool ? free_private(block) : free_block(block);
+        result = ag_block_private_pool(block) ? free_private(block) : free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
     freed.timed = ag_timing_end();
@@ -1039,6 +1137,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
 {
     struct freed freed = {.address = address, .stream = stream};
     struct ag_block *block, copy;
+    uint64_t export_number;
     CUresult result;
     bool guarded;
 
@@ -1053,24 +1152,26 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     freed.device = block->context->device->ordinal;
     freed.place = (enum ag_placement)block->placement;
     freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
-    if (block->private_pool && ag_private_keep(block)) { /* later than the stream asks for */
+    if (ag_block_private_pool(block) &&
+        ag_private_keep(block)) { /* later than the stream asks for */
         note_freed(&freed);
         return CUDA_SUCCESS;
     }
-    if (block->slab) {
+    if (ag_block_slab(block)) {
         result = free_piece_async(block, stream, synchronize);
         if (result == CUDA_SUCCESS)
             note_freed(&freed);
         return result;
     }
     take_back(block);
-    guarded = block->guarded != NULL;
+    guarded = ag_block_guarded(block) != NULL;
     if (guarded)
         (void)ag_guard_end(block, caller, AG_GUARD_ASYNC);
     copy = *block;
+    export_number = ag_block_export_number(block);
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
-        (void)ag_ipc_freed(&copy);
+        ag_ipc_number_freed(export_number);
         if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
@@ -1078,7 +1179,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    give_again(&copy, guarded, caller);
+    give_again(&copy, export_number, guarded, caller);
     return result;
 }
 
@@ -1132,7 +1233,7 @@ static void note_gone(const struct ag_block *block)
 /* Its slab has an entry of its own. */
 static void forget_piece(struct ag_block *piece)
 {
-    struct ag_slab *slab = piece->slab;
+    struct ag_slab *slab = ag_block_slab(piece);
     CUdeviceptr address = piece->address;
     size_t size = piece->size;
 
@@ -1154,7 +1255,7 @@ static struct ag_block *without_pieces(struct ag_block *blocks)
         blocks = block->next;
         if (block->state != AG_BLOCK_KEPT)
             note_gone(block);
-        if (block->slab) {
+        if (ag_block_slab(block)) {
             forget_piece(block);
         } else {
             block->next = rest;

@@ -12,9 +12,10 @@
 void ag_alloc_configure(const struct ag_request_params *defaults, const struct ag_rules *rules);
 
 /* A context came to life, which takes a hundred thousand times as long as an allocation: what the
- * first ones would have to wait for is made now. */
+ * first ones would have to wait for is made now. `caller`: the return address of a call, whose
+ * library may be the one that allocates. */
 struct ag_context;
-void ag_alloc_prepare(struct ag_context *context);
+void ag_alloc_prepare(struct ag_context *context, const void *caller);
 
 /* cuMemAlloc_v2: the result and the codes are the driver's. `caller`: the return address of the
  * call, by which the calling library is known. */

@@ -43,7 +43,7 @@ enum found {
 };
 
 /* The block that the driver knows by that address. */
-static bool look_at_base(CUdeviceptr base, struct ag_block *ret_copy)
+static bool look_at_base(CUdeviceptr base, struct ag_block_seen *ret_copy)
 {
     return ag_ledger_look(base, ret_copy) ||
            (ag_guard_shifts() && ag_ledger_look(ag_guard_address(base), ret_copy));
@@ -51,7 +51,7 @@ static bool look_at_base(CUdeviceptr base, struct ag_block *ret_copy)
 
 /* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
  * beginning. Of a slab, the piece; where nothing is cut, the slab itself, which is KEPT. */
-static bool look(CUdeviceptr address, struct ag_block *ret_copy, size_t *ret_offset)
+static bool look(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *ret_offset)
 {
     CUdeviceptr base = address, piece;
     size_t size;
@@ -71,7 +71,7 @@ static bool look(CUdeviceptr address, struct ag_block *ret_copy, size_t *ret_off
     return true;
 }
 
-static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
+static enum found find(CUdeviceptr address, struct ag_block_seen *ret_copy)
 {
     size_t offset;
 
@@ -83,7 +83,7 @@ static enum found find(CUdeviceptr address, struct ag_block *ret_copy)
     return FOUND_BLOCK;
 }
 
-bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy)
+bool ag_answer_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy)
 {
     size_t offset;
 
@@ -93,7 +93,7 @@ bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy)
 }
 
 /* Nobody gets any of the piece's slab from now on. */
-static void close_slab(const struct ag_block *piece)
+static void close_slab(const struct ag_block_seen *piece)
 {
     ag_slab_close(piece->slab);
     (void)ag_backend_return_pieces(ag_cache_evict_slab(&piece->context->cache, piece->slab));
@@ -101,7 +101,7 @@ static void close_slab(const struct ag_block *piece)
 
 void ag_answer_note_exported(CUdeviceptr address)
 {
-    struct ag_block block;
+    struct ag_block_seen block;
 
     ag_churn_note_shared();
     if (!ag_answer_redirected(address, &block))
@@ -152,7 +152,7 @@ static bool has_context(void)
 
 CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address)
 {
-    struct ag_block block;
+    struct ag_block_seen block;
     enum found found = ret_base || ret_size ? find(address, &block) : FOUND_NOTHING;
 
     /* Without a current context the driver refuses it, whatever the address is (580.159). */
@@ -169,16 +169,18 @@ CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
 
 /* What is of the piece, and not of its slab. Of SYNC_MEMOPS that was not set, what the driver said
  * of the slab before anybody set it. */
-static void correct_piece(void *data, CUpointer_attribute attribute, const struct ag_block *piece)
+static void correct_piece(void *data, CUpointer_attribute attribute,
+                          const struct ag_block_seen *piece)
 {
-    int sync = piece->sync_memops ? piece->sync_memops : ag_slab_sync(piece->slab);
+    int sync =
+        piece->sync_memops == AG_SYNC_NOT_SET ? ag_slab_sync(piece->slab) : (int)piece->sync_memops;
 
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sync != AG_SYNC_NOT_SET)
         *(unsigned char *)data = sync == AG_SYNC_ON; /* a truth value of the driver's width */
 }
 
 /* Replaces the driver's answer in *data where natively it would be another. */
-static void correct(void *data, CUpointer_attribute attribute, const struct ag_block *block)
+static void correct(void *data, CUpointer_attribute attribute, const struct ag_block_seen *block)
 {
     const unsigned long long none = 0;
 
@@ -204,9 +206,10 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
             memcpy(data, &block->context->device->ordinal, sizeof(int));
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: {
-        unsigned long long id = block->buffer_id;
+        unsigned long long id = ag_ledger_buffer_id(block->address);
 
-        memcpy(data, &id, sizeof(id));
+        if (id)
+            memcpy(data, &id, sizeof(id));
         break;
     }
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -228,7 +231,7 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
 /* The same for what may not be a block of ours: then it can still be what a rule redirected of the
  * program's own stream-ordered allocations. */
 static void correct_found(void *data, CUpointer_attribute attribute, enum found found,
-                          const struct ag_block *block)
+                          const struct ag_block_seen *block)
 {
     if (found == FOUND_BLOCK)
         correct(data, attribute, block);
@@ -238,7 +241,7 @@ static void correct_found(void *data, CUpointer_attribute attribute, enum found 
 
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    struct ag_block block;
+    struct ag_block_seen block;
     enum found found = find(address, &block);
     CUresult result;
 
@@ -254,7 +257,7 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
                               CUdeviceptr address)
 {
     const CUdeviceptr nowhere = 1; /* an address that no memory has */
-    struct ag_block block;
+    struct ag_block_seen block;
     enum found found = find(address, &block);
     CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data,
                                                    found == FOUND_FREED ? nowhere : address);
@@ -266,7 +269,7 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
 
 /* The driver has one SYNC_MEMOPS for the whole slab: that is on as soon as one piece's is. So the
  * copies and fills of others wait as well; they are never made to wait less. */
-static CUresult set_of_piece(const void *value, const struct ag_block *piece)
+static CUresult set_of_piece(const void *value, const struct ag_block_seen *piece)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
     CUdeviceptr slab = ag_slab_whole(piece->slab)->address;
@@ -287,7 +290,7 @@ static CUresult set_of_piece(const void *value, const struct ag_block *piece)
 CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribute,
                                  CUdeviceptr address)
 {
-    struct ag_block block;
+    struct ag_block_seen block;
 
     if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_context() &&
         ag_answer_redirected(address, &block) && block.slab) {

@@ -17,8 +17,8 @@ CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribut
                                  CUdeviceptr address);
 /* Does the address lie in redirected memory that the program owns? Copies its
  * entry of the ledger. */
-struct ag_block;
-bool ag_answer_redirected(CUdeviceptr address, struct ag_block *ret_copy);
+struct ag_block_seen;
+bool ag_answer_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy);
 /* The driver is about to let others at the memory, or to change what it is. If it is native memory
  * that we would keep, it goes back when the program frees it. */
 void ag_answer_note_exported(CUdeviceptr address);

@@ -4,7 +4,9 @@
  * of bytes that it may hold unasked, and the sum of these is at most the peak. A shard that is to
  * hold more asks, under the cache's lock. It gets more while the sum stays within the peak and the
  * limit. Else all shards are allowed nothing, so that whoever keeps a block meanwhile must ask, and
- * waits; then what they hold is added up, and each is allowed just that. */
+ * waits; then what they hold is added up, and each is allowed just that. The blocks of those that
+ * wait count for the peak as well. So threads that free and allocate in turns soon have had all
+ * their blocks in here at a time, and need not ask any more; until then each asks at every free. */
 #include "policy/cache.h"
 
 #include "interpose/base/pages.h"
@@ -102,8 +104,13 @@ uint64_t ag_cache_device_bytes(struct ag_cache *cache)
 {
     uint64_t sum = 0;
 
-    for (unsigned i = 0; i < n_used(cache); i++)
-        sum += value_of(&cache->shards[i].device_bytes);
+    for (unsigned i = 0; i < n_used(cache); i++) {
+        /* Of another thread's shard one may be read before a block goes in, one after. */
+        uint64_t bytes = value_of(&cache->shards[i].bytes);
+        uint64_t on_host = value_of(&cache->shards[i].host_bytes);
+
+        sum += bytes > on_host ? bytes - on_host : 0;
+    }
     return sum;
 }
 
@@ -122,7 +129,7 @@ static void account_native(struct ag_cache_shard *shard, const struct ag_block *
     bool small = block->size < AG_NATIVE_PAGE;
     uint64_t bytes = small ? block->size : -block->size % AG_NATIVE_PAGE;
 
-    if (block->slab)
+    if (ag_block_slab(block))
         change(&shard->piece_bytes, in ? block->size : -(uint64_t)block->size);
     else if (block->desc.source == AG_SOURCE_CACHED)
         change(small ? &shard->small_native : &shard->page_ends, in ? bytes : -bytes);
@@ -133,8 +140,8 @@ static void account_out(struct ag_cache_shard *shard, const struct ag_block *blo
 {
     change(&shard->bytes, -(uint64_t)block->size);
     account_native(shard, block, false);
-    if (ag_mem_desc_is_on_device(block->desc))
-        change(&shard->device_bytes, -(uint64_t)block->size);
+    if (!ag_mem_desc_is_on_device(block->desc))
+        change(&shard->host_bytes, -(uint64_t)block->size);
 }
 
 static void put_in(struct ag_cache_shard *shard, struct ag_block *block)
@@ -145,8 +152,8 @@ static void put_in(struct ag_cache_shard *shard, struct ag_block *block)
     *bin = block;
     change(&shard->bytes, block->size);
     account_native(shard, block, true);
-    if (ag_mem_desc_is_on_device(block->desc))
-        change(&shard->device_bytes, block->size);
+    if (!ag_mem_desc_is_on_device(block->desc))
+        change(&shard->host_bytes, block->size);
 }
 
 /* --- out --- */
@@ -202,6 +209,26 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_me
         ag_spin_release(&shard->lock);
     }
     return block ? block : take_from_others(cache, own, size, desc);
+}
+
+struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
+{
+    struct ag_cache_shard *shard = &cache->shards[ag_slot()];
+    struct ag_block **bin = &shard->bins[bin_of(size)], *block;
+
+    if (value_of(&shard->bytes) < size)
+        return NULL;
+    ag_spin_take(&shard->lock);
+    block = *bin;
+    if (block && block->size == size && ag_mem_desc_is_plain_device(block->desc)) {
+        *bin = block->next;
+        block->next = NULL;
+        account_out(shard, block);
+    } else {
+        block = NULL;
+    }
+    ag_spin_release(&shard->lock);
+    return block;
 }
 
 enum which { ALL_BLOCKS, DEVICE_BLOCKS };
@@ -284,7 +311,7 @@ static uint64_t each_piece(struct ag_cache_shard *shard, uint64_t (*look)(struct
 
     for (unsigned bin = 0; bin <= bin_of(ag_slab_largest()); bin++) {
         for (struct ag_block *block = shard->bins[bin]; block; block = block->next)
-            sum += block->slab ? look(block->slab) : 0;
+            sum += ag_block_slab(block) ? look(ag_block_slab(block)) : 0;
     }
     return sum;
 }
@@ -331,7 +358,7 @@ struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_sla
             for (struct ag_block **link = &shard->bins[bin]; *link;) {
                 struct ag_block *block = *link;
 
-                if (block->slab != slab) {
+                if (ag_block_slab(block) != slab) {
                     link = &block->next;
                     continue;
                 }
@@ -360,9 +387,18 @@ static void allow(struct ag_cache_shard *shard, uint64_t bytes)
     ag_spin_release(&shard->lock);
 }
 
+/* With the cache's lock. */
+static void raise_peak(struct ag_cache *cache, uint64_t bytes)
+{
+    if (bytes <= value_of(&cache->peak))
+        return;
+    atomic_store_explicit(&cache->peak, bytes, memory_order_relaxed);
+    ag_raise_to(&ag_stats.cached_peak, bytes);
+}
+
 /* All that the shards hold, which is what they may hold from now on. With the cache's lock. While
  * it is added up nothing is kept, so no block that goes from one to another counts twice. */
-static void recount(struct ag_cache *cache)
+static void recount(struct ag_cache *cache, uint64_t limit)
 {
     unsigned n = n_used(cache); /* a shard that is new may hold nothing */
     uint64_t sum = 0;
@@ -377,6 +413,8 @@ static void recount(struct ag_cache *cache)
         sum += bytes;
     }
     atomic_store_explicit(&cache->allowed, sum, memory_order_relaxed);
+    sum += value_of(&cache->coming);
+    raise_peak(cache, sum < limit ? sum : limit);
 }
 
 /* The shard may hold `more` from now on, and the cache. Both locked. */
@@ -384,10 +422,7 @@ static void grant(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t
 {
     shard->allowed += more;
     change(&cache->allowed, more);
-    if (value_of(&cache->allowed) <= value_of(&cache->peak))
-        return;
-    atomic_store_explicit(&cache->peak, value_of(&cache->allowed), memory_order_relaxed);
-    ag_raise_to(&ag_stats.cached_peak, value_of(&cache->peak));
+    raise_peak(cache, value_of(&cache->allowed));
 }
 
 /* Bytes beyond what the shard may hold. */
@@ -457,17 +492,20 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
 {
     struct ag_cache_shard *shard = own_shard(cache);
     struct ag_block *out = NULL;
+    size_t size = block->size;
 
     block->next = NULL;
     if (block->size > limit)
         return block;
     if (keep_unasked(cache, shard, block, limit))
         return NULL;
+    atomic_fetch_add_explicit(&cache->coming, size, memory_order_relaxed);
     ag_lock_take(&cache->lock);
     if (!keep_if_granted(cache, shard, block, limit)) {
-        recount(cache);
+        recount(cache, limit);
         out = keep_or_evict(cache, shard, block, limit);
     }
+    atomic_fetch_sub_explicit(&cache->coming, size, memory_order_relaxed);
     ag_lock_release(&cache->lock);
     return out;
 }

@@ -30,11 +30,11 @@ struct ag_slab;
 struct ag_cache_shard {
     _Alignas(64) struct ag_spin lock; /* guards the rest */
     _Atomic uint64_t bytes;           /* in here; read by anybody */
-    _Atomic uint64_t device_bytes;    /* of them, those that take room on the device */
+    _Atomic uint64_t host_bytes;      /* of them, those that take no room on the device */
     /* Of them, native blocks smaller than a page of the driver; and by how much larger ones fall
      * short of whole pages. */
     _Atomic uint64_t small_native, page_ends;
-    _Atomic uint64_t piece_bytes;         /* of `device_bytes`, those of pieces of slabs */
+    _Atomic uint64_t piece_bytes;         /* of those on the device, pieces of slabs */
     uint64_t allowed;                     /* what `bytes` may come to unasked: see cache.c */
     struct ag_block *bins[AG_CACHE_BINS]; /* linked by ag_block.next, most recently freed first */
 };
@@ -42,7 +42,8 @@ struct ag_cache_shard {
 struct ag_cache {
     struct ag_lock lock;      /* guards every change of what shards may hold */
     _Atomic uint64_t allowed; /* the sum of that */
-    _Atomic uint64_t peak;    /* most bytes in here so far; `allowed` is never more */
+    _Atomic uint64_t coming;  /* bytes of the blocks that threads ask to keep */
+    _Atomic uint64_t peak;    /* most bytes in here and coming so far; `allowed` is never more */
     _Atomic uint32_t n_used;  /* shards from the first on: the others never had a block */
     struct ag_cache_shard shards[AG_SLOTS];
 };
@@ -59,6 +60,9 @@ void ag_cache_prepare(struct ag_cache *cache);
 /* A block of that descriptor, of at least `size` (from ag_cache_block_size) and at most one eighth
  * more, or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc);
+/* A block of the calling thread's shard that is just so large, and the program cannot tell from
+ * native, if the last one freed of its bin is; or NULL. */
+struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size);
 /* Keeps `block` if that leaves at most `limit` bytes in the cache. Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);

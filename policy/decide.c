@@ -65,10 +65,10 @@ struct ag_mem_desc ag_decide_managed(const struct ag_request_params *params, siz
         desc.prefetch = AG_PREFETCH_OFF;
         return desc;
     }
-    desc.prefer = (uint8_t)params->prefer.kind;
-    desc.node = (uint16_t)params->prefer.node;
-    desc.access = (uint8_t)params->access;
-    desc.prefetch = (uint8_t)params->prefetch;
+    desc.prefer = params->prefer.kind;
+    desc.node = params->prefer.node & UINT16_MAX;
+    desc.access = params->access;
+    desc.prefetch = params->prefetch;
     desc.read_mostly = params->read_mostly;
     return desc;
 }

@@ -24,6 +24,7 @@ static struct {
 } shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = AG_SPIN_INIT(AG_RANK_LEDGER)}};
 
 static struct ag_arena arena = AG_ARENA_INIT(struct ag_block);
+static struct ag_arena rare_arena = AG_ARENA_INIT(struct ag_block_rare);
 
 /* How many blocks begin in the pages that fall on each place. The driver never puts memory of two
  * pools, or of a pool and of cuMemAlloc, into one page of that size. */
@@ -75,7 +76,7 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     block->size = size;
     block->context = context;
     block->desc = desc;
-    block->placement = ag_mem_desc_placement(desc);
+    block->placement = (uint8_t)ag_mem_desc_placement(desc);
     i = take(address);
     if (!shards[i].map.capacity)
         ag_map_begin(&shards[i].map, shards[i].first, FIRST_ENTRIES);
@@ -91,8 +92,11 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
 
 void ag_ledger_give(struct ag_block *block, size_t requested)
 {
+    struct ag_block_rare *rare = ag_block_rare(block);
+
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
-    atomic_store_explicit(&block->buffer_id, 0, memory_order_relaxed);
+    if (rare)
+        atomic_store_explicit(&rare->buffer_id, 0, memory_order_relaxed);
     atomic_store_explicit(&block->sync_memops, AG_SYNC_NOT_SET, memory_order_relaxed);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
@@ -107,12 +111,13 @@ uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
 {
     unsigned i = take(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
+    struct ag_block_rare *rare = NULL;
     uint64_t has = 0;
 
-    if (block && atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE) {
-        if (atomic_compare_exchange_strong(&block->export_number, &has, number))
-            has = number;
-    }
+    if (block && atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE)
+        rare = ag_ledger_rare(block);
+    if (rare && atomic_compare_exchange_strong(&rare->export_number, &has, number))
+        has = number;
     ag_spin_release(&shards[i].lock);
     return has;
 }
@@ -121,18 +126,18 @@ bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set)
 {
     unsigned i = take(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
-    bool live = block && block->slab &&
+    bool live = block && ag_block_slab(block) &&
                 atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE;
 
     if (live)
-        atomic_store_explicit(&block->sync_memops, set, memory_order_relaxed);
+        atomic_store_explicit(&block->sync_memops, (uint8_t)set, memory_order_relaxed);
     ag_spin_release(&shards[i].lock);
     return live;
 }
 
 /* Takes the LIVE block at `address` over into `state`. What it found when it was not LIVE: KEPT
  * also when there is none, *ret_block NULL then. */
-static int take_over(CUdeviceptr address, int state, struct ag_block **ret_block)
+static int take_over(CUdeviceptr address, enum ag_block_state state, struct ag_block **ret_block)
 {
     unsigned i = take(address);
     int found = AG_BLOCK_KEPT;
@@ -141,7 +146,7 @@ static int take_over(CUdeviceptr address, int state, struct ag_block **ret_block
     if (*ret_block) {
         found = atomic_load_explicit(&(*ret_block)->state, memory_order_acquire);
         if (found == AG_BLOCK_LIVE)
-            atomic_store_explicit(&(*ret_block)->state, state, memory_order_relaxed);
+            atomic_store_explicit(&(*ret_block)->state, (uint8_t)state, memory_order_relaxed);
     }
     ag_spin_release(&shards[i].lock);
     return found;
@@ -173,7 +178,7 @@ void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)
     unsigned i = take(block->address);
 
     block->desc = desc; /* under the lock: ag_ledger_look() reads it */
-    block->placement = ag_mem_desc_placement(desc);
+    block->placement = (uint8_t)ag_mem_desc_placement(desc);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
     ag_spin_release(&shards[i].lock);
 }
@@ -185,6 +190,8 @@ void ag_ledger_remove(struct ag_block *block)
     (void)ag_map_take(&shards[i].map, block->address);
     ag_spin_release(&shards[i].lock);
     atomic_fetch_sub_explicit(place_of(block->address), 1, memory_order_relaxed);
+    if (ag_block_rare(block))
+        ag_arena_put(&rare_arena, ag_block_rare(block));
     ag_arena_put(&arena, block);
 }
 
@@ -210,39 +217,58 @@ bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always)
     return entered;
 }
 
+/* Two threads may be at it: one that asks for the block's handle, and one that its guard is of. */
+struct ag_block_rare *ag_ledger_rare(struct ag_block *block)
+{
+    struct ag_block_rare *rare = ag_block_rare(block), *fresh;
+
+    if (rare)
+        return rare;
+    fresh = ag_arena_get(&rare_arena);
+    if (!fresh)
+        return NULL;
+    if (atomic_compare_exchange_strong(&block->rare, &rare, fresh))
+        return fresh;
+    ag_arena_put(&rare_arena, fresh);
+    return rare;
+}
+
 /* Given when somebody asks: few do, and a shared counter would cost every allocation. */
-static uint64_t buffer_id(struct ag_block *block)
+uint64_t ag_ledger_buffer_id(CUdeviceptr base)
 {
     static _Atomic uint64_t next_buffer = FIRST_BUFFER;
-    uint64_t id = atomic_load_explicit(&block->buffer_id, memory_order_relaxed);
+    unsigned i = take(base);
+    struct ag_block *block = ag_map_get(&shards[i].map, base);
+    struct ag_block_rare *rare = block ? ag_ledger_rare(block) : NULL;
+    uint64_t id = rare ? atomic_load_explicit(&rare->buffer_id, memory_order_relaxed) : 0;
 
-    if (!id) {
+    if (rare && !id) {
         id = atomic_fetch_add_explicit(&next_buffer, 1, memory_order_relaxed);
-        atomic_store_explicit(&block->buffer_id, id, memory_order_relaxed);
+        atomic_store_explicit(&rare->buffer_id, id, memory_order_relaxed);
     }
+    ag_spin_release(&shards[i].lock);
     return id;
 }
 
-bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy)
+bool ag_ledger_look(CUdeviceptr base, struct ag_block_seen *ret_seen)
 {
     unsigned i = take(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
 
     if (block) {
-        *ret_copy = (struct ag_block){
+        *ret_seen = (struct ag_block_seen){
             .address = block->address,
             .size = block->size,
             .requested = atomic_load_explicit(&block->requested, memory_order_relaxed),
             .context = block->context,
             .desc = block->desc,
-            .placement = atomic_load_explicit(&block->placement, memory_order_relaxed),
-            .export_number = atomic_load_explicit(&block->export_number, memory_order_relaxed),
-            .guarded = block->guarded,
-            .buffer_id = buffer_id(block),
-            .slab = block->slab,
-            .cut_up = atomic_load_explicit(&block->cut_up, memory_order_acquire),
-            .sync_memops = atomic_load_explicit(&block->sync_memops, memory_order_relaxed),
-            .state = atomic_load_explicit(&block->state, memory_order_acquire),
+            .placement = (enum ag_placement)block->placement,
+            .export_number = ag_block_export_number(block),
+            .guarded = ag_block_guarded(block),
+            .slab = ag_block_slab(block),
+            .cut_up = ag_block_cut_up(block),
+            .sync_memops = (enum ag_sync_memops)block->sync_memops,
+            .state = (enum ag_block_state)block->state,
         };
     }
     ag_spin_release(&shards[i].lock);

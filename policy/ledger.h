@@ -31,7 +31,17 @@ enum ag_sync_memops { AG_SYNC_NOT_SET, AG_SYNC_OFF, AG_SYNC_ON };
 /* The driver has let others at the memory, by a handle of its own: it is freed natively. */
 #define AG_EXPORTED_BY_DRIVER UINT64_MAX
 
-/* Lines of its own: threads at neighbouring blocks do not wait for each other. */
+/* What few blocks have. */
+struct ag_block_rare {
+    /* Of its IPC handle (ipc_export.c); AG_EXPORTED_BY_DRIVER; 0: it has none. */
+    _Atomic uint64_t export_number;
+    uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
+    struct ag_guarded *guarded; /* while it is (guard.h), else NULL */
+    _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
+};
+
+/* A line of its own, and no more: threads at neighbouring blocks do not wait for each other, and of
+ * a million blocks each line that a call looks at is far away. */
 struct ag_block {
     _Alignas(64) struct ag_block *next; /* list of whoever holds it while KEPT */
     CUdeviceptr address;
@@ -39,17 +49,84 @@ struct ag_block {
     _Atomic size_t requested;   /* bytes the program asked for */
     struct ag_context *context; /* whose memory it is */
     struct ag_mem_desc desc;
-    _Atomic int placement; /* enum ag_placement: where it is counted */
-    int lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
-    _Atomic int state;
-    /* Of its IPC handle (ipc_export.c); AG_EXPORTED_BY_DRIVER; 0: it has none. */
-    _Atomic uint64_t export_number;
-    uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
-    struct ag_guarded *guarded; /* while it is (guard.h), else NULL */
-    _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
-    struct ag_slab *slab;       /* it is a piece of (slab.h), or NULL */
-    _Atomic(struct ag_slab *) cut_up; /* the slab that it is, or NULL */
-    _Atomic int sync_memops;          /* of a piece: enum ag_sync_memops, as the program set it */
+    _Atomic uint8_t placement; /* enum ag_placement: where it is counted */
+    uint8_t lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
+    _Atomic uint8_t state;
+    _Atomic uint8_t sync_memops; /* of a piece: enum ag_sync_memops, as the program set it */
+    _Atomic uintptr_t slab;      /* see ag_block_slab() */
+    _Atomic(struct ag_block_rare *) rare; /* NULL: it has none of that */
+};
+
+_Static_assert(sizeof(struct ag_block) == 64, "one line");
+
+#define AG_BLOCK_IS_SLAB ((uintptr_t)1) /* in ag_block.slab */
+
+/* The slab (slab.h) that the block is a piece of, or NULL. */
+static inline struct ag_slab *ag_block_slab(const struct ag_block *block)
+{
+    uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_acquire);
+
+    return slab & AG_BLOCK_IS_SLAB ? NULL : (struct ag_slab *)slab;
+}
+
+/* The slab that the block is: pieces are cut from it. Or NULL. */
+static inline struct ag_slab *ag_block_cut_up(const struct ag_block *block)
+{
+    uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_acquire);
+
+    return slab & AG_BLOCK_IS_SLAB ? (struct ag_slab *)(slab & ~AG_BLOCK_IS_SLAB) : NULL;
+}
+
+static inline void ag_block_set_slab(struct ag_block *piece, const struct ag_slab *slab)
+{
+    atomic_store_explicit(&piece->slab, (uintptr_t)slab, memory_order_release);
+}
+
+static inline void ag_block_set_cut_up(struct ag_block *whole, const struct ag_slab *slab)
+{
+    atomic_store_explicit(&whole->slab, slab ? (uintptr_t)slab | AG_BLOCK_IS_SLAB : 0,
+                          memory_order_release);
+}
+
+/* NULL: it has none. Of a block in the caller's hands; others may be given some meanwhile. */
+static inline struct ag_block_rare *ag_block_rare(const struct ag_block *block)
+{
+    return atomic_load_explicit(&block->rare, memory_order_acquire);
+}
+
+static inline uint64_t ag_block_export_number(const struct ag_block *block)
+{
+    struct ag_block_rare *rare = ag_block_rare(block);
+
+    return rare ? atomic_load_explicit(&rare->export_number, memory_order_relaxed) : 0;
+}
+
+static inline uint64_t ag_block_private_pool(const struct ag_block *block)
+{
+    struct ag_block_rare *rare = ag_block_rare(block);
+
+    return rare ? rare->private_pool : 0;
+}
+
+static inline struct ag_guarded *ag_block_guarded(const struct ag_block *block)
+{
+    struct ag_block_rare *rare = ag_block_rare(block);
+
+    return rare ? rare->guarded : NULL;
+}
+
+/* What the ledger said of a block. */
+struct ag_block_seen {
+    CUdeviceptr address;
+    size_t size, requested;
+    struct ag_context *context;
+    struct ag_mem_desc desc;
+    enum ag_placement placement;
+    enum ag_block_state state;
+    enum ag_sync_memops sync_memops;
+    uint64_t export_number;
+    struct ag_guarded *guarded;
+    struct ag_slab *slab, *cut_up;
 };
 
 /* Touches the memory that the first blocks take, before the program waits for it. */
@@ -95,8 +172,13 @@ void ag_ledger_remove(struct ag_block *block);
  * nobody finds the block by its new address. */
 bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always);
 
-/* Copies the entry of the block that begins at `base`. False when there is none. */
-bool ag_ledger_look(CUdeviceptr base, struct ag_block *ret_copy);
+/* The entry of the block that begins at `base`. False when there is none. */
+bool ag_ledger_look(CUdeviceptr base, struct ag_block_seen *ret_seen);
+/* CU_POINTER_ATTRIBUTE_BUFFER_ID of that block; 0 when there is none, or no memory for it. */
+uint64_t ag_ledger_buffer_id(CUdeviceptr base);
+
+/* What few blocks have, of this one; NULL when memory for the ledger runs out. */
+struct ag_block_rare *ag_ledger_rare(struct ag_block *block);
 
 /* All blocks of `context`, linked by ->next, in the state they are in: for a context that dies,
  * whose memory the program does not touch any more. */

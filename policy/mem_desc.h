@@ -24,15 +24,15 @@ enum ag_source {
 #define AG_NATIVE_PAGE ((uint64_t)2 << 20)
 
 struct ag_mem_desc {
-    uint8_t source; /* enum ag_source */
+    unsigned source : 4; /* enum ag_source */
     /* Of managed memory; 0 else. The enumerations of rules.h. */
-    uint8_t prefer, access, prefetch;
-    uint16_t node;
-    bool read_mostly;
-    bool spilled; /* what did not fit */
+    unsigned prefer : 4, access : 3, prefetch : 3;
+    unsigned read_mostly : 1;
+    unsigned spilled : 1; /* what did not fit */
+    unsigned node : 16;
 };
 
-_Static_assert(sizeof(struct ag_mem_desc) == 8, "it has no gaps");
+_Static_assert(sizeof(struct ag_mem_desc) == 4, "it has no gaps");
 
 static inline bool ag_mem_desc_is_managed(struct ag_mem_desc desc)
 {

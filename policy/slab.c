@@ -143,10 +143,8 @@ static void unlist(struct ag_slab *slab)
 static struct ag_slab_shard *own_shard(struct ag_slabs *slabs)
 {
     uint32_t n = atomic_load_explicit(&slabs->n, memory_order_relaxed);
-    unsigned shards = 1;
+    unsigned shards = n >= AG_SLOTS ? AG_SLOTS : 1u << (31 - __builtin_clz(n | 1));
 
-    while (shards * 2 <= n && shards < AG_SLOTS)
-        shards *= 2;
     return &slabs->shards[ag_slot() % shards];
 }
 
@@ -245,7 +243,7 @@ bool ag_slab_begin(struct ag_slabs *slabs, struct ag_block *whole, size_t size,
         fill(slab, slabs, whole);
         (void)cut(slab, size, piece);
         list(slab);
-        atomic_store_explicit(&whole->cut_up, slab, memory_order_release);
+        ag_block_set_cut_up(whole, slab);
     }
     ag_spin_release(&shard->lock);
     if (!slab)
@@ -279,7 +277,7 @@ static struct ag_block *end(struct ag_slab *slab)
     struct ag_block *whole = slab->whole;
 
     unlist(slab);
-    atomic_store_explicit(&whole->cut_up, NULL, memory_order_release);
+    ag_block_set_cut_up(whole, NULL);
     atomic_fetch_sub_explicit(&slab->owner->n, 1, memory_order_relaxed);
     slab->whole = NULL;
     slab->next = slab->shard->freelist;

@@ -40,6 +40,7 @@ struct ag_history {
     struct ag_history_limits limits;
     uint64_t rolling, position; /* position: of the last operation, counted from 1 */
     uint64_t deadline;          /* position at which there is more to check than the hash */
+    uint64_t whole_at;          /* position from which the hash covers what came in a row */
     uint32_t length, target;    /* operations; target: of the segment that runs */
     uint32_t cap;               /* as the pace allows */
     bool at_known_place;        /* the segment began at an anchor or at a flush */
@@ -136,13 +137,17 @@ static enum event watch(struct ag_history *history)
     enum event event;
 
     history->acting = anchor;
+    if (history->position < history->whole_at)
+        return EV_NONE;
     if (history->rolling < anchor->hash) {
         begin_anchor(history, anchor, history->rolling);
         begin_candidate(history);
         return EV_NONE;
     }
     if (history->rolling == anchor->hash) {
-        begin_candidate(history);
+        if (history->candidate.hash != NO_HASH)
+            begin_candidate(history);
+        history->candidate.at = history->position;
         return note(anchor, history->position, true);
     }
     event = note(anchor, history->position, false);
@@ -286,19 +291,6 @@ static uint32_t first_length(const struct ag_history *history)
     return first;
 }
 
-static void leave_short_tail(struct ag_history *history)
-{
-    uint64_t at = history->flushed_at + history->between + history->length, left;
-
-    if (!history->between || !comes_slowly(history) || at <= history->position)
-        return;
-    left = at - history->position; /* of this segment on, until the flush */
-    if (left <= AG_TAIL_SLOW)
-        history->target = (uint32_t)left;
-    else if (left - AG_TAIL_SLOW < history->target)
-        history->target = (uint32_t)(left - AG_TAIL_SLOW);
-}
-
 static void grow(struct ag_history *history)
 {
     uint32_t times = history->updating   ? AG_GROWTH_SLOW
@@ -310,7 +302,6 @@ static void grow(struct ag_history *history)
         history->target =
             history->target < history->cap / times ? history->target * times : history->cap;
     history->is_first = false;
-    leave_short_tail(history);
 }
 
 /* --- from outside --- */
@@ -363,7 +354,6 @@ static void flushed(struct ag_history *history)
     history->at_known_place = true;
     history->flushed_at = history->position;
     history->last_ns = 0;
-    leave_short_tail(history);
 }
 
 static struct ag_freelist freelist;
@@ -385,6 +375,7 @@ struct ag_history *ag_history_new(const struct ag_history_limits *limits)
     begin_anchor(history, &history->anchor, limits->marked ? 0 : NO_HASH);
     history->anchor.seen = 0;
     begin_candidate(history);
+    history->whole_at = AG_ROLLING_OPS;
     set_shift(history, 0);
     flushed(history);
     return history;
@@ -449,6 +440,17 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
     }
     history->length = 1;
     grow(history);
+}
+
+/* A sampling has few operations in which to find a loop. A small hash of before the gap would keep
+ * the candidate's place until its probation is over; and what ended the segment before the gap was
+ * no flush of the program's. */
+void ag_history_resumed(struct ag_history *history)
+{
+    begin_candidate(history);
+    history->whole_at = history->position + AG_ROLLING_OPS;
+    history->unflushed = 0;
+    set_deadline(history);
 }
 
 void ag_history_updating(struct ag_history *history, bool updating)

@@ -18,8 +18,7 @@
  *   is expected at the distance of the last two, that only a handful of operations would be left.
  * - The cap follows the pace: when operations come slowly, segments are shorter, by powers of two
  *   with hysteresis, down to 8, so that nothing is withheld for long. The first segment after a
- *   flush shrinks likewise. Before a regular flush the last segment has 2 operations: the host
- *   waits for what is withheld when it begins to wait. */
+ *   flush shrinks likewise. */
 #ifndef AG_GRAPH_HISTORY_H
 #define AG_GRAPH_HISTORY_H
 
@@ -58,6 +57,8 @@ static inline uint64_t ag_rolling_hash(uint64_t before, uint64_t hash)
 bool ag_history_advance(struct ag_history *history, uint64_t hash, bool mark, uint64_t now_ns);
 /* A segment ended: flushed (the next one is empty), or as ag_history_advance() said. */
 void ag_history_ended(struct ag_history *history, bool flushed);
+/* Operations were not seen: a back-off ended. */
+void ag_history_resumed(struct ag_history *history);
 /* Did nodes of the segment that was launched last have to be updated? */
 void ag_history_updating(struct ag_history *history, bool updating);
 /* Operations since the last end. */

@@ -6,10 +6,6 @@
  * quarter of all nodes is evicted at once, and what eviction reads lies apart from the nodes, close
  * together.
  *
- * A stream that never repeats would still write a node for each operation that nobody reads. So
- * when most look-ups fail, an operation that would branch off a known path is only noted; when it
- * comes there again, it and the rest of that segment get nodes.
- *
  * The time of a node's last use (in ends of segments) is copied from its parent, so it never grows
  * on the way down: nodes older than some moment form whole subtrees. Nodes with graphs, the node in
  * hand, and their ancestors are kept. */
@@ -23,7 +19,6 @@
 
 #define MOST_LISTED 8u /* children; of more, each is in the table as well */
 #define N_BUCKETS   256u
-#define N_NOTES     16384u
 #define PART_BYTES  4096u /* what each part of the memory begins at a multiple of */
 #define FIRST_READY 224u  /* nodes that are made ahead of time: 8 pages, with those beside them */
 #define MOST_TIDIED 1024u /* nodes that are cleared, so that another stream may use the memory */
@@ -50,11 +45,7 @@ struct ag_matcher {
     uint32_t *table;         /* open addressing: numbers of nodes, 0 for an empty place */
     struct ag_node **graphs; /* those that carry one */
     uint32_t n_graphs;
-    uint32_t n_found, n_missed; /* since that was judged last, half as many as there may be nodes */
-    bool hardly_repeats;
-    bool is_scattered; /* something was written into the table, or noted */
-    uint32_t fresh;    /* number of the node that was made last, in this segment; or 0 */
-    uint32_t *notes;   /* operations that would have branched off, by hash; 0 for none */
+    bool is_scattered; /* something was written into the table */
 };
 
 static struct ag_freelist freelist; /* of the usual size */
@@ -64,7 +55,7 @@ static struct ag_freelist freelist; /* of the usual size */
 /* Where the parts of the mapping begin, and its size. */
 struct layout {
     uint32_t max_nodes, capacity; /* capacity: of the table */
-    size_t beside, graphs, table, notes, nodes, bytes;
+    size_t beside, graphs, table, nodes, bytes;
 };
 
 static size_t behind(size_t at, size_t n, size_t each)
@@ -82,8 +73,7 @@ static struct layout lay_out(uint32_t max_nodes)
     layout.beside = sizeof(struct ag_matcher); /* beside the first nodes lie pages that are there */
     layout.graphs = behind(layout.beside, n, sizeof(struct beside));
     layout.table = behind(layout.graphs, n, sizeof(struct ag_node *));
-    layout.notes = behind(layout.table, layout.capacity, sizeof(uint32_t));
-    layout.nodes = behind(layout.notes, N_NOTES, sizeof(uint32_t));
+    layout.nodes = behind(layout.table, layout.capacity, sizeof(uint32_t));
     layout.bytes = behind(layout.nodes, n, sizeof(struct ag_node));
     return layout;
 }
@@ -100,7 +90,6 @@ static void set_up(struct ag_matcher *matcher, const struct layout *layout)
         .beside = (struct beside *)(void *)(memory + layout->beside),
         .graphs = (struct ag_node **)(void *)(memory + layout->graphs),
         .table = (uint32_t *)(void *)(memory + layout->table),
-        .notes = (uint32_t *)(void *)(memory + layout->notes),
         .nodes = (struct ag_node *)(void *)(memory + layout->nodes),
     };
 }
@@ -252,7 +241,6 @@ struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *no
             return NULL;
         node->likely = child;
     }
-    matcher->n_found++;
     matcher->beside[child->number].used = matcher->beside[node->number].used;
     return child;
 }
@@ -375,32 +363,6 @@ static bool has_many_children(const struct ag_node *node)
     return n > MOST_LISTED;
 }
 
-/* Notes it. True: it was noted before. */
-static bool note_branch(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
-{
-    uint64_t mixed = ag_hash_word(hash, (uint64_t)node->number << 32);
-    uint32_t *note = &matcher->notes[mixed >> 32 & (N_NOTES - 1)], tag = (uint32_t)mixed | 1;
-    bool was = *note == tag;
-
-    *note = tag;
-    matcher->is_scattered = true;
-    return was;
-}
-
-static bool judge_node(struct ag_matcher *matcher, const struct ag_node *node, uint64_t hash)
-{
-    uint32_t enough =
-        matcher->max_nodes / 2 > AG_MATCHER_JUDGED ? matcher->max_nodes / 2 : AG_MATCHER_JUDGED;
-
-    matcher->n_missed++;
-    if (matcher->n_missed >= enough || matcher->n_found >= enough) {
-        matcher->hardly_repeats = matcher->n_found < matcher->n_missed / 2;
-        matcher->n_found = matcher->n_missed = 0;
-    }
-    return !matcher->hardly_repeats || (matcher->fresh && matcher->fresh == node->number) ||
-           note_branch(matcher, node, hash);
-}
-
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
                                 const struct ag_signature *signature, uint64_t hash)
 {
@@ -409,8 +371,7 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
 
     if (child)
         return child;
-    number = judge_node(matcher, node, hash) ? take_number(matcher, node) : 0;
-    matcher->fresh = number;
+    number = take_number(matcher, node);
     if (!number)
         return NULL;
     child = &matcher->nodes[number];
@@ -443,7 +404,6 @@ void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node)
     if (node->ends < UINT32_MAX)
         node->ends++;
     matcher->beside[0].used = ++matcher->ends;
-    matcher->fresh = 0;
 }
 
 /* --- graphs --- */

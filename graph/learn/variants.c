@@ -35,9 +35,8 @@ struct ag_variants {
     uint32_t holds[AG_VARIANTS_MOST];     /* the set whose payloads it has; or NONE */
     uint32_t n, n_ops, n_probes;
     uint32_t launches, picked, spare; /* spare: an index, or MOST */
-    uint32_t right, wrong; /* graphs picked because they seemed right: little was updated, much */
     uint32_t spent; /* nodes updated for sets that came again, since a graph was built last */
-    bool seemed_right, recurs;
+    bool recurs;
     struct set remembered[AG_VARIANTS_REMEMBERED];
     uint32_t n_remembered;
     uint32_t last, expected; /* sets: launched first behind the last wait; foreseen; or NONE */
@@ -177,7 +176,6 @@ struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_
         if (now == variants->n_probes)
             break;
     }
-    variants->seemed_right = best_likeness > 0;
     if (variants->n > 1 && !best_likeness)
         best = spare(variants);
     variants->picked = best;
@@ -314,10 +312,6 @@ void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops,
     uint32_t oldest, number = NONE;
     bool recurs = false;
 
-    if (variants->seemed_right) {
-        variants->wrong += much;
-        variants->right += !much;
-    }
     if (!updated && !variants->n_remembered)
         return;
     if (!updated && variants->holds[variants->picked] != NONE) {
@@ -343,6 +337,5 @@ void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops,
 bool ag_variants_wants(const struct ag_variants *variants)
 {
     return variants->recurs && variants->n < AG_VARIANTS_MOST &&
-           variants->spent >= AG_VARIANTS_RENT * variants->n_ops &&
-           variants->wrong <= variants->right + AG_VARIANTS_TOLERANCE;
+           variants->spent >= AG_VARIANTS_RENT * variants->n_ops;
 }

@@ -89,7 +89,7 @@ static void narrow(struct range *range, uint64_t first, uint64_t bytes)
 /* Managed memory that we gave to the program in place of device memory. */
 static bool is_redirected(const struct ag_context *context, uint64_t address, struct range *range)
 {
-    struct ag_block block;
+    struct ag_block_seen block;
 
     if (!ag_answer_redirected(address, &block) || block.context->device != context->device)
         return false;

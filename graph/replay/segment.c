@@ -625,23 +625,25 @@ void ag_segment_foresee(struct ag_stream *stream)
     ag_capture_guard_leave();
 }
 
-static void compare(struct ag_stream *stream, uint64_t ns, uint32_t n_ops)
+/* As if each had as many operations, so that iterations of several lengths can be compared. Those
+ * in which graphs are built say nothing of later ones, unless building does not end. */
+static void compare(struct ag_stream *stream, uint64_t ns, bool free_running)
 {
-    uint64_t least_eager = n_ops * stream->learned.eager_op_ps / 1000;
+    const struct ag_running_iteration *iteration = &stream->iteration;
+    struct ag_learned *learned = &stream->learned;
+    struct ag_profit *profit = &learned->profit[free_running];
+    uint32_t told = free_running ? AG_UNWAITED_ITERATION : iteration->n_ops;
+    bool replayed = iteration->n_graph_ops > 0;
 
-    const struct ag_profit *compared =
-        ag_kinds_note(&stream->learned.kinds, &(struct ag_iteration_sample){
-                                                  .path = stream->iteration.path,
-                                                  .ns = ns,
-                                                  .least_eager = least_eager,
-                                                  .replayed = stream->iteration.n_graph_ops > 0,
-                                                  .was_to_replay = stream->iteration.may_replay,
-                                                  .built = stream->iteration.built,
-                                              });
-
-    if (compared)
-        ag_stats_compared(compared->median_eager, compared->median_replayed,
-                          stream->iteration.path == AG_UNWAITED_ITERATION);
+    if (!replayed && iteration->may_replay)
+        return;
+    ns = ns * AG_UNWAITED_ITERATION / iteration->n_ops;
+    if (iteration->built && learned->building++ < AG_PROFIT_BUILDING)
+        ns = 0;
+    if (ag_profit_note(profit, replayed, ns, learned->eager_op_ps * AG_UNWAITED_ITERATION / 1000) &&
+        profit->iterations >= learned->profit[!free_running].iterations)
+        ag_stats_compared(profit->median_eager * told / AG_UNWAITED_ITERATION,
+                          profit->median_replayed * told / AG_UNWAITED_ITERATION, free_running);
 }
 
 /* Does the host wait soon, as it did before? Then the iteration ends at that wait. Without one the
@@ -656,12 +658,9 @@ static bool is_waited_for(const struct ag_stream *stream)
 void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
 {
     struct ag_running_iteration *iteration = &stream->iteration;
-    uint32_t least = ag_kinds_compared(&stream->learned.kinds, AG_UNWAITED_ITERATION)
-                         ? AG_UNWAITED_ITERATION
-                         : AG_EARLY_ITERATION;
     uint64_t now;
 
-    if (free_running && (iteration->n_ops < least || is_waited_for(stream)))
+    if (free_running && (iteration->n_ops < AG_UNWAITED_ITERATION || is_waited_for(stream)))
         return;
     if (!free_running && iteration->since_wait) {
         iteration->between_waits = iteration->since_wait;
@@ -672,21 +671,14 @@ void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
     ag_stats_add(AG_STAT_REPLAY_ITERATIONS, 1);
     if (state.profit) {
         now = ag_clock_ns();
-        if (free_running)
-            iteration->path = AG_UNWAITED_ITERATION;
         if (iteration->began_ns)
-            compare(stream,
-                    free_running
-                        ? (now - iteration->began_ns) * AG_UNWAITED_ITERATION / iteration->n_ops
-                        : now - iteration->began_ns,
-                    free_running ? AG_UNWAITED_ITERATION : iteration->n_ops);
+            compare(stream, now - iteration->began_ns, free_running);
         if (!iteration->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ITERATIONS, 1);
-        iteration->may_replay = ag_kinds_replay(&stream->learned.kinds);
+        iteration->may_replay = ag_profit_replays(&stream->learned.profit[free_running]);
         iteration->began_ns = now;
     }
     iteration->n_ops = iteration->n_graph_ops = 0;
-    iteration->path = 0;
     iteration->built = false;
 }
 
@@ -728,7 +720,7 @@ void ag_segment_forget(struct ag_stream *stream, bool context_gone)
     stream->iteration.n_launched = 0;
     stream->next.prepared = false;
     stream->learned.n_graphs = 0;
-    memset(&stream->learned.kinds, 0, sizeof(stream->learned.kinds));
+    memset(stream->learned.profit, 0, sizeof(stream->learned.profit));
     stream->iteration.may_replay = true;
 }
 

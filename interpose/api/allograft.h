@@ -677,8 +677,8 @@ static inline allograft_status allograft_snapshot(struct allograft_snapshot *ret
     ALLOGRAFT_CALL(snapshot, ret);
 }
 
-/* Writes the report as it is now: JSON if `path` ends in .json, else text; NULL is stderr. %p %h %n
- * %r as in ALLOGRAFT_STATS. */
+/* Writes the report as it is now: JSON if `path` ends in .json, else text; "full" is the text on
+ * stderr, NULL its first lines there. %p %h %n %r as in ALLOGRAFT_STATS. */
 static inline allograft_status allograft_dump(const char *path)
 {
     ALLOGRAFT_CALL(dump, path);

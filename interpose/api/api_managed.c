@@ -79,7 +79,7 @@ static allograft_status move(CUdeviceptr memory, size_t bytes, int device, void 
  * has it mapped: who advises that has what he wants. */
 static allograft_status advise_pool(CUdeviceptr memory, int device)
 {
-    struct ag_block block;
+    struct ag_block_seen block;
     CUdeviceptr base = 0;
 
     if (!ag_api_cu.cuMemGetAddressRange_v2 ||

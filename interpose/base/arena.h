@@ -5,16 +5,19 @@
 
 #include <stddef.h>
 
-#include "interpose/base/threads/lock.h"
+#include "interpose/base/threads/spin.h"
 
 struct ag_arena {
-    struct ag_lock lock; /* guards all below */
+    struct ag_spin lock; /* guards all below */
     size_t object_size;  /* at least a pointer's */
     void *free_list;
+    size_t bytes; /* from the kernel */
     char *fresh, *fresh_end;
+    char *first,
+        *ready_end; /* of what `fresh` lies in: its beginning, up to where pages are there */
 };
 
-#define AG_ARENA_INIT(type) {.lock = AG_LOCK_INIT(AG_RANK_ARENA), .object_size = sizeof(type)}
+#define AG_ARENA_INIT(type) {.lock = AG_SPIN_INIT(AG_RANK_ARENA), .object_size = sizeof(type)}
 
 /* A zeroed object, or NULL when the kernel gives no memory. Any thread. */
 void *ag_arena_get(struct ag_arena *arena);

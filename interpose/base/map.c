@@ -1,25 +1,134 @@
-/* Linear probing with backward-shift deletion, so that no tombstones build up: see map.h. */
+/* Linear probing with backward-shift deletion, so that no tombstones build up: see map.h.
+ *
+ * Tables come in powers of two. The ledger has hundreds of maps that grow at about the same time,
+ * which must cost neither a page nor a system call each: small tables are cut from pieces of memory
+ * whose pages the kernel gives at once, and one that was outgrown is the next map's. The small ones
+ * that a map has outgrown are together smaller than its table. */
 #include "interpose/base/map.h"
 
-#include <sys/mman.h>
+#include <string.h>
 
 #include "interpose/base/hash.h"
+#include "interpose/base/pages.h"
+#include "interpose/base/threads/lock.h"
 
-#define FIRST_CAPACITY 256u
+#define FIRST_CAPACITY 32u
+#define SMALLEST       (FIRST_CAPACITY * sizeof(struct ag_map_entry))
+#define SIZES          10u /* SMALLEST and its doubles, to 256 KiB: larger ones are the kernel's */
+#define PIECE_BYTES    ((size_t)64 * 1024)
 
-static void unmap(struct ag_map *map)
+static struct {
+    struct ag_lock lock;              /* guards all below */
+    struct ag_map_entry *free[SIZES]; /* all zero but for the first one's `value`, the next one */
+    size_t bytes;                     /* from the kernel */
+    char *fresh, *fresh_end, *ready_end; /* a piece, and up to where its pages are there */
+} small = {.lock = AG_LOCK_INIT(AG_RANK_TABLES)};
+
+/* SIZES: none of the small ones. */
+static unsigned size_of(size_t capacity)
+{
+    unsigned size = 0;
+
+    while (size < SIZES && SMALLEST << size < capacity * sizeof(struct ag_map_entry))
+        size++;
+    return size;
+}
+
+/* Frees what is left of the piece before, in the largest tables it has room for. With the lock. */
+static void give_up_fresh(void)
+{
+    for (unsigned size = SIZES; size-- > 0;) {
+        while ((size_t)(small.fresh_end - small.fresh) >= SMALLEST << size) {
+            struct ag_map_entry *table = (void *)small.fresh;
+
+            table->value = small.free[size];
+            small.free[size] = table;
+            small.fresh += SMALLEST << size;
+        }
+    }
+}
+
+/* With the lock. False: the kernel gives none. */
+static bool has_fresh(size_t bytes)
+{
+    size_t piece_bytes;
+    char *piece;
+
+    if ((size_t)(small.fresh_end - small.fresh) >= bytes)
+        return true;
+    piece = ag_pages_get_more(small.bytes, bytes < PIECE_BYTES ? PIECE_BYTES : bytes, &piece_bytes);
+    if (!piece)
+        return false;
+    give_up_fresh();
+    small.bytes += piece_bytes;
+    small.fresh = small.ready_end = piece;
+    small.fresh_end = piece + piece_bytes;
+    return true;
+}
+
+/* With the lock. NULL without memory. */
+static void *cut(size_t bytes)
+{
+    char *table;
+
+    if (!has_fresh(bytes))
+        return NULL;
+    table = small.fresh;
+    small.fresh += bytes;
+    while (small.fresh > small.ready_end) {
+        ag_pages_ready(small.ready_end, PIECE_BYTES); /* a piece has a whole number of these */
+        small.ready_end += PIECE_BYTES;
+    }
+    return table;
+}
+
+/* All zero. */
+static struct ag_map_entry *get_table(size_t capacity)
+{
+    unsigned size = size_of(capacity);
+    struct ag_map_entry *table;
+
+    if (size == SIZES)
+        return ag_pages_get(capacity * sizeof(*table));
+    ag_lock_take(&small.lock);
+    table = small.free[size];
+    if (table) {
+        small.free[size] = table->value;
+        table->value = NULL;
+    } else {
+        table = cut(SMALLEST << size);
+    }
+    ag_lock_release(&small.lock);
+    return table;
+}
+
+static void put_table(struct ag_map_entry *table, size_t capacity)
+{
+    unsigned size = size_of(capacity);
+
+    if (size == SIZES) {
+        ag_pages_free(table, capacity * sizeof(*table));
+        return;
+    }
+    memset(table, 0, capacity * sizeof(*table));
+    ag_lock_take(&small.lock);
+    table->value = small.free[size];
+    small.free[size] = table;
+    ag_lock_release(&small.lock);
+}
+
+static void drop_table(struct ag_map *map)
 {
     if (map->entries && !map->is_lent)
-        munmap(map->entries, map->capacity * sizeof(*map->entries));
+        put_table(map->entries, map->capacity);
 }
 
 static bool grow(struct ag_map *map)
 {
     size_t capacity = map->capacity * 2 < FIRST_CAPACITY ? FIRST_CAPACITY : map->capacity * 2;
-    struct ag_map_entry *entries = mmap(NULL, capacity * sizeof(*entries), PROT_READ | PROT_WRITE,
-                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ag_map_entry *entries = get_table(capacity);
 
-    if (entries == MAP_FAILED)
+    if (!entries)
         return false;
     for (size_t i = 0; i < map->capacity; i++) {
         size_t place;
@@ -31,7 +140,7 @@ static bool grow(struct ag_map *map)
             place = (place + 1) & (capacity - 1);
         entries[place] = map->entries[i];
     }
-    unmap(map);
+    drop_table(map);
     map->entries = entries;
     map->capacity = capacity;
     map->is_lent = false;
@@ -98,6 +207,13 @@ void *ag_map_take(struct ag_map *map, uint64_t key)
 
 void ag_map_finish(struct ag_map *map)
 {
-    unmap(map);
+    drop_table(map);
     *map = (struct ag_map){0};
+}
+
+void ag_map_begin_child(void)
+{
+    ag_lock_init(&small.lock, AG_RANK_TABLES); /* its holder is the parent's, in the middle of it */
+    memset(small.free, 0, sizeof(small.free));
+    small.fresh = small.fresh_end = small.ready_end = NULL;
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct ag_map {
-    struct ag_map_entry *entries; /* power of two of them, from mmap; key 0 is an empty place */
+    struct ag_map_entry *entries; /* power of two of them; key 0 is an empty place */
     size_t capacity, count;
     bool is_lent; /* `entries`, by ag_map_begin() */
 };
@@ -27,5 +27,7 @@ bool ag_map_put(struct ag_map *map, uint64_t key, void *value);
 /* Takes `key` out; its value, or NULL if it was not in. */
 void *ag_map_take(struct ag_map *map, uint64_t key);
 void ag_map_finish(struct ag_map *map);
+/* A forked child, before it touches any map. */
+void ag_map_begin_child(void);
 
 #endif

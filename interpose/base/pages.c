@@ -12,7 +12,7 @@
 #define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
 #endif
 
-#define HUGE_BYTES (2u << 20) /* the smallest of the huge ones */
+#define HUGE_AFTER (AG_PAGES_HUGE / 2)
 
 /* Tables are used from their beginning: of a huge page nearly all would be cleared for nothing, as
  * it is touched for the first time. */
@@ -23,7 +23,7 @@ void *ag_pages_get(size_t bytes)
 
     if (pages == MAP_FAILED)
         return NULL;
-    if (bytes >= HUGE_BYTES)
+    if (bytes >= AG_PAGES_HUGE)
         (void)madvise(pages, bytes, MADV_NOHUGEPAGE);
     return pages;
 }
@@ -32,6 +32,31 @@ void ag_pages_free(void *pages, size_t bytes)
 {
     if (pages)
         (void)munmap(pages, bytes);
+}
+
+/* One huge page, where the kernel has one, at an address that it can have. */
+static void *get_huge(void)
+{
+    char *around = mmap(NULL, 2 * AG_PAGES_HUGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t before;
+
+    if (around == MAP_FAILED)
+        return NULL;
+    before = -(uintptr_t)around % AG_PAGES_HUGE;
+    if (before)
+        (void)munmap(around, before);
+    (void)munmap(around + before + AG_PAGES_HUGE, AG_PAGES_HUGE - before);
+    (void)madvise(around + before, AG_PAGES_HUGE, MADV_HUGEPAGE);
+    return around + before;
+}
+
+void *ag_pages_get_more(size_t so_far, size_t bytes, size_t *ret_bytes)
+{
+    void *huge = so_far >= HUGE_AFTER && bytes < AG_PAGES_HUGE ? get_huge() : NULL;
+
+    *ret_bytes = huge ? AG_PAGES_HUGE : bytes;
+    return huge ? huge : ag_pages_get(bytes);
 }
 
 void ag_pages_ready(void *first, size_t bytes)

@@ -19,6 +19,9 @@ enum ag_when {
     AG_WHEN_LAUNCHES, /* as AG_WHEN_WORK, or launches prefetch: ag_entry_watches_launches() */
     AG_WHEN_WORK,     /* streams are watched or replayed: ag_entry_watches_streams() */
     AG_WHEN_GRAPH,    /* streams are replayed: ag_entry_replays() */
+    /* or calls are timed that can wait: ag_entry_times_waits() */
+    AG_WHEN_WORK_OR_WAITS,
+    AG_WHEN_GRAPH_OR_WAITS,
 };
 
 struct ag_hook_info {

@@ -37,11 +37,13 @@ enum ag_entry_launches {
     AG_LAUNCHES_RECORDED, /* only recorded */
 };
 
-/* What hooks that only replay needs do. */
+/* What hooks that only replay needs, or who asks for waits, do: one of the first three, and the last
+ * one beside it. */
 enum ag_entry_replay {
-    AG_REPLAY_NEW,    /* nothing was read yet */
-    AG_REPLAY_PASSED, /* they jump to the driver's own */
-    AG_REPLAY_ON,     /* marked streams are replayed */
+    AG_REPLAY_NEW = 0,    /* nothing was read yet */
+    AG_REPLAY_PASSED = 1, /* they jump to the driver's own */
+    AG_REPLAY_ON = 2,     /* marked streams are replayed */
+    AG_REPLAY_TIMED = 4,  /* calls that can wait are timed (entry_waits.h) */
 };
 
 /* This thread is inside one of our hooks: what it calls now are our own calls. */
@@ -61,13 +63,16 @@ bool ag_entry_watches_launches(void);
 /* Likewise for replay. */
 bool ag_entry_replays(void);
 
+/* Likewise, are calls timed that can wait? */
+bool ag_entry_times_waits(void);
+
 /* Likewise, is it watched which streams get work (policy/order/watch.h)? */
 bool ag_entry_watches_streams(void);
 
 /* Once the settings are read: are streams replayed? One load. */
 static inline bool ag_entry_replays_now(void)
 {
-    return atomic_load_explicit(&ag_entry_replay, memory_order_acquire) == AG_REPLAY_ON;
+    return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_ON) != 0;
 }
 
 static inline bool ag_entry_inside(void)

@@ -12,7 +12,9 @@
 #include "policy/ipc/ipc.h"
 #include "policy/order/drain.h"
 
-static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device)
+/* `caller`: of the hook; most often what allocates next. */
+static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device,
+                        const void *caller)
 {
     struct ag_context *context;
 
@@ -21,7 +23,7 @@ static CUresult entered(CUresult result, const CUcontext *handle, CUdevice devic
     ag_lifecycle_context_exists();
     context = ag_context_enter(*handle, device);
     if (context) {
-        ag_alloc_prepare(context);
+        ag_alloc_prepare(context, caller);
         ag_ipc_context_entered(context);
     }
     return result;
@@ -30,23 +32,24 @@ static CUresult entered(CUresult result, const CUcontext *handle, CUdevice devic
 AG_ENTRY CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device)
 {
     AG_ENTER(cuCtxCreate_v2, handle, flags, device);
-    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v2(handle, flags, device), handle, device));
+    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v2(handle, flags, device), handle, device,
+                                  __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuCtxCreate_v3(CUcontext *handle, CUexecAffinityParam *affinity, int n,
                                  unsigned int flags, CUdevice device)
 {
     AG_ENTER(cuCtxCreate_v3, handle, affinity, n, flags, device);
-    return ag_entry_leave(
-        entered(ag_cu.cuCtxCreate_v3(handle, affinity, n, flags, device), handle, device));
+    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v3(handle, affinity, n, flags, device), handle,
+                                  device, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameters,
                                  unsigned int flags, CUdevice device)
 {
     AG_ENTER(cuCtxCreate_v4, handle, parameters, flags, device);
-    return ag_entry_leave(
-        entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle, device));
+    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle,
+                                  device, __builtin_return_address(0)));
 }
 
 /* Before the call that ends a context. */
@@ -97,7 +100,7 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
     result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
     if (result == CUDA_SUCCESS && handle)
         ag_context_primary_retained(*handle, device);
-    return ag_entry_leave(entered(result, handle, device));
+    return ag_entry_leave(entered(result, handle, device, __builtin_return_address(0)));
 }
 
 /* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */
@@ -156,7 +159,8 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 /* --- green contexts: each holds a reference to the primary context --- */
 
-static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice device)
+static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice device,
+                              const void *caller)
 {
     CUcontext primary = result == CUDA_SUCCESS ? ag_context_primary_handle(device) : NULL;
 
@@ -164,7 +168,7 @@ static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice
         return result;
     ag_context_primary_retained(primary, device);
     ag_green_created(*green, device);
-    return entered(result, &primary, device);
+    return entered(result, &primary, device, caller);
 }
 
 AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
@@ -172,8 +176,8 @@ AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descript
 {
     AG_ENTER(cuGreenCtxCreate, green, descriptor, device, flags);
     ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
-    return ag_entry_leave(
-        green_created(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags), green, device));
+    return ag_entry_leave(green_created(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags),
+                                        green, device, __builtin_return_address(0)));
 }
 
 AG_ENTRY CUresult cuCtxFromGreenCtx(CUcontext *handle, CUgreenCtx green)

@@ -10,10 +10,11 @@ static inline uint64_t at(const void *host)
 
 /* --- on a stream --- */
 
-#define LINE(symbol, per_thread, way, to_type, to_address, from_type, from_address)              \
-    AG_RECORDED(                                                                                 \
-        symbol, stream, per_thread, ag_copies_line(state, way, to_address, from_address, bytes), \
-        (to_type to, from_type from, size_t bytes, CUstream stream), to, from, bytes, stream)
+#define LINE(symbol, per_thread, way, to_type, to_address, from_type, from_address)           \
+    AG_RECORDED(AG_WAIT_ASYNC_COPY, symbol, stream, per_thread,                               \
+                ag_copies_line(state, way, to_address, from_address, bytes),                  \
+                (to_type to, from_type from, size_t bytes, CUstream stream), to, from, bytes, \
+                stream)
 
 LINE(cuMemcpyHtoDAsync_v2, false, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *, at(from))
 LINE(cuMemcpyHtoDAsync_v2_ptsz, true, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *, at(from))
@@ -24,8 +25,8 @@ LINE(cuMemcpyDtoDAsync_v2_ptsz, true, AG_COPY_WITHIN, CUdeviceptr, to, CUdevicep
 LINE(cuMemcpyAsync, false, AG_COPY_ANY, CUdeviceptr, to, CUdeviceptr, from)
 LINE(cuMemcpyAsync_ptsz, true, AG_COPY_ANY, CUdeviceptr, to, CUdeviceptr, from)
 
-#define SHAPED(symbol, per_thread, take, type)                 \
-    AG_RECORDED(symbol, stream, per_thread, take(state, copy), \
+#define SHAPED(symbol, per_thread, take, type)                                     \
+    AG_RECORDED(AG_WAIT_ASYNC_COPY, symbol, stream, per_thread, take(state, copy), \
                 (const type *copy, CUstream stream), copy, stream)
 
 SHAPED(cuMemcpy2DAsync_v2, false, ag_copies_rectangle, CUDA_MEMCPY2D)
@@ -35,7 +36,7 @@ SHAPED(cuMemcpy3DAsync_v2_ptsz, true, ag_copies_box, CUDA_MEMCPY3D)
 
 /* Without a stream, but nobody waits for it: work of the default stream like any other. */
 #define WITHIN(symbol, per_thread)                                        \
-    AG_RECORDED(symbol, NULL, per_thread,                                 \
+    AG_RECORDED(AG_WAIT_COPY, symbol, NULL, per_thread,                   \
                 ag_copies_line(state, AG_COPY_BLOCKING, to, from, bytes), \
                 (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
 
@@ -44,9 +45,9 @@ WITHIN(cuMemcpyDtoD_v2_ptds, true)
 
 /* --- the host waits --- */
 
-#define BLOCKS(symbol, per_thread, parameters, ...)                                     \
-    AG_WAITS_FOR_WORK(symbol, NULL, per_thread, ag_replay_flush_context(AG_FLUSH_COPY), \
-                      parameters, __VA_ARGS__)
+#define BLOCKS(symbol, per_thread, parameters, ...)           \
+    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, \
+                      ag_replay_flush_context(AG_FLUSH_COPY), parameters, __VA_ARGS__)
 
 BLOCKS(cuMemcpyHtoD_v2, false, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
 BLOCKS(cuMemcpyHtoD_v2_ptds, true, (CUdeviceptr to, const void *from, size_t bytes), to, from,
@@ -63,9 +64,9 @@ BLOCKS(cuMemcpy3D_v2, false, (const CUDA_MEMCPY3D *copy), copy)
 BLOCKS(cuMemcpy3D_v2_ptds, true, (const CUDA_MEMCPY3D *copy), copy)
 
 /* Ordered behind the work of two contexts. */
-#define BETWEEN(symbol, parameters, ...)                                                           \
-    AG_WAITS_FOR_WORK(symbol, AG_SOMEWHERE, false, ag_replay_flush_all(AG_FLUSH_COPY), parameters, \
-                      __VA_ARGS__)
+#define BETWEEN(symbol, parameters, ...)                         \
+    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, AG_SOMEWHERE, false, \
+                      ag_replay_flush_all(AG_FLUSH_COPY), parameters, __VA_ARGS__)
 
 BETWEEN(cuMemcpyPeer,
         (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,

@@ -32,21 +32,23 @@ static bool take_rows(struct ag_stream *state, bool blocking, CUdeviceptr to, si
     return ag_copies_fill(state, &fill);
 }
 
-#define LINE(symbol, per_thread, type)                                                       \
-    AG_RECORDED(                                                                             \
-        symbol, stream, per_thread, take_line(state, false, to, sizeof(type), value, count), \
-        (CUdeviceptr to, type value, size_t count, CUstream stream), to, value, count, stream)
-#define LINE_BLOCKING(symbol, per_thread, type)                                                   \
-    AG_RECORDED(symbol, NULL, per_thread, take_line(state, true, to, sizeof(type), value, count), \
+#define LINE(symbol, per_thread, type)                                                         \
+    AG_RECORDED(AG_WAIT_FILL, symbol, stream, per_thread,                                      \
+                take_line(state, false, to, sizeof(type), value, count),                       \
+                (CUdeviceptr to, type value, size_t count, CUstream stream), to, value, count, \
+                stream)
+#define LINE_BLOCKING(symbol, per_thread, type)                         \
+    AG_RECORDED(AG_WAIT_FILL, symbol, NULL, per_thread,                 \
+                take_line(state, true, to, sizeof(type), value, count), \
                 (CUdeviceptr to, type value, size_t count), to, value, count)
 #define ROWS(symbol, per_thread, type)                                                            \
     AG_RECORDED(                                                                                  \
-        symbol, stream, per_thread,                                                               \
+        AG_WAIT_FILL, symbol, stream, per_thread,                                                 \
         take_rows(state, false, to, pitch, sizeof(type), value, columns, rows),                   \
         (CUdeviceptr to, size_t pitch, type value, size_t columns, size_t rows, CUstream stream), \
         to, pitch, value, columns, rows, stream)
 #define ROWS_BLOCKING(symbol, per_thread, type)                                              \
-    AG_RECORDED(symbol, NULL, per_thread,                                                    \
+    AG_RECORDED(AG_WAIT_FILL, symbol, NULL, per_thread,                                      \
                 take_rows(state, true, to, pitch, sizeof(type), value, columns, rows),       \
                 (CUdeviceptr to, size_t pitch, type value, size_t columns, size_t rows), to, \
                 pitch, value, columns, rows)

@@ -3,6 +3,7 @@
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_waits.h"
 #include "policy/alloc.h"
 #include "policy/answers.h"
 #include "policy/held.h"
@@ -31,16 +32,18 @@ AG_ENTRY CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wi
         dptr, pitch, width, height));
 }
 
-/* A free that others are told of: those who hold memory are known, or it may be managed memory of
- * the control API, which counts it. */
+/* A free that others are told of: who holds memory or who waits is asked for, or it may be managed
+ * memory of the control API, which counts it. */
 static __attribute__((noinline)) CUresult free_told(CUdeviceptr dptr, const void *caller)
 {
     struct ag_api_owned *owned = ag_api_owned_take(dptr);
+    struct ag_waiting wait = ag_waiting_begin();
     struct ag_held_free held;
     CUresult result;
 
     ag_held_free_begin(&held, dptr);
     result = ag_held_free_end(&held, ag_free(dptr, caller));
+    ag_waiting_end(&wait, AG_WAIT_FREE, "cuMemFree_v2");
     if (owned && result == CUDA_SUCCESS)
         ag_api_owned_freed(owned);
     else if (owned)
@@ -53,7 +56,7 @@ AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
     const void *caller = __builtin_return_address(0);
 
     AG_ENTER(cuMemFree_v2, dptr);
-    if (AG_UNLIKELY(ag_holders_on() || ag_api_owns()))
+    if (AG_UNLIKELY(ag_holders_any(AG_HOLDERS_OF_MEMORY | AG_HOLDERS_OF_WAITS) || ag_api_owns()))
         return ag_entry_leave(free_told(dptr, caller));
     return ag_entry_leave(ag_free(dptr, caller));
 }
@@ -102,6 +105,7 @@ AG_ENTRY CUresult cuMemFreeHost(void *p)
     struct ag_held_free held;
 
     AG_ENTER(cuMemFreeHost, p);
+    AG_TIMES_WAIT(AG_WAIT_FREE, cuMemFreeHost);
     ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
     ag_held_free_begin(&held, (uintptr_t)p);
     (void)ag_entry_leave(CUDA_SUCCESS);

@@ -27,6 +27,7 @@ static void note_code(bool prints)
         CUresult result;                                                         \
                                                                                  \
         AG_ENTER(symbol, __VA_ARGS__);                                           \
+        AG_TIMES_WAIT(AG_WAIT_CODE, symbol);                                     \
         note_code(prints);                                                       \
         result = ag_cu.symbol(__VA_ARGS__);                                      \
         if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \

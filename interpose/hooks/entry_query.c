@@ -2,7 +2,7 @@
 #include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
 #include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_waits.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/host_wait.h"
 
@@ -13,9 +13,13 @@
  * before it was asked, since another thread may have waited meanwhile. */
 static bool has_completed_wait(CUresult result, bool pending)
 {
+    struct ag_waiting wait;
+
     if (result != CUDA_ERROR_NOT_READY || !(pending || ag_host_wait_pending()))
         return false;
+    wait = ag_waiting_begin();
     ag_host_wait_complete(AG_STAT_WAITED_QUERY);
+    ag_waiting_end(&wait, AG_WAIT_FREE, "query behind a free");
     return true;
 }
 
@@ -91,6 +95,7 @@ static void forgotten(void)
     AG_ENTRY CUresult symbol parameters                    \
     {                                                      \
         AG_ENTER(symbol, __VA_ARGS__);                     \
+        AG_TIMES_WAIT(AG_WAIT_CODE, symbol);               \
         if (ag_host_wait_pending())                        \
             ag_host_wait_complete(AG_STAT_WAITED_DESTROY); \
         forgotten();                                       \

@@ -1,4 +1,4 @@
-/* Hooks of events and waits: withheld work is submitted before an event is recorded behind it or
+/* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is recorded behind it or
  * the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 
@@ -48,3 +48,19 @@ AG_WAITS(cuCtxSynchronize, ag_replay_flush_context(AG_FLUSH_DEVICE), (void), )
 
 /* It names the context, which need not be the current one. */
 AG_WAITS(cuCtxSynchronize_v2, ag_replay_flush_all(AG_FLUSH_DEVICE), (CUcontext context), context)
+
+/* What is freed may be other memory afterwards. */
+static void flush_for_free(void)
+{
+    if (ag_entry_replays_now())
+        ag_copies_forget();
+    if (ag_replay_holds())
+        ag_replay_flush_all(AG_FLUSH_FREE);
+}
+
+#define FREES(symbol, parameters, ...)                                                        \
+    AG_WAITS_FOR_WORK(AG_WAIT_FREE, symbol, AG_SOMEWHERE, true, flush_for_free(), parameters, \
+                      __VA_ARGS__)
+
+FREES(cuMemHostUnregister, (void *memory), memory)
+FREES(cuArrayDestroy, (CUarray array), array)

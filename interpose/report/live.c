@@ -5,12 +5,20 @@
  * consistent. So an addition that is not in the sum sees that the allowance is gone, and its call
  * does not return before the sum is made. What was allocated is read of all slots before what was
  * freed of any. So a free that was over before some allocation of the sum began is in it too: no
- * bytes are counted twice because they went from one thread to another meanwhile. */
+ * bytes are counted twice because they went from one thread to another meanwhile.
+ *
+ * A thread whose slot is the only one that was ever given has all balances in its own, and raises
+ * the peak itself: a program that allocates more and more in one thread would add up each time. It
+ * adds to its balance, and then reads which slots were given; a thread that is given another adds
+ * up at its first allocation. So if the first did not see the second, the second's sum has what the
+ * first added. */
 #include "interpose/report/live.h"
 
 #include <stddef.h>
 #include <string.h>
 
+#include "interpose/base/pages.h"
+#include "interpose/base/raise.h"
 #include "interpose/base/threads/lock.h"
 
 struct ag_live_allowances ag_live_allowances[AG_SLOTS];
@@ -41,19 +49,26 @@ static void allow(unsigned slot, unsigned row, enum ag_placement place, uint64_t
                           memory_order_seq_cst);
 }
 
+static unsigned first_of(uint32_t slots)
+{
+    return (unsigned)__builtin_ctz(slots);
+}
+
 /* The balances of `slots`, whose allowances are withdrawn, and their sum. */
 static uint64_t add_up(unsigned row, enum ag_placement place, uint32_t slots,
                        uint64_t balances[AG_SLOTS])
 {
     uint64_t sum = 0;
 
-    for (unsigned i = 0; i < AG_SLOTS; i++) {
-        if (ag_slots_have(slots, i))
-            balances[i] = allocated_of(counts_of(i, row, place));
+    for (uint32_t left = slots; left; left &= left - 1) {
+        unsigned i = first_of(left);
+
+        balances[i] = allocated_of(counts_of(i, row, place));
     }
-    for (unsigned i = 0; i < AG_SLOTS; i++) {
-        if (ag_slots_have(slots, i))
-            sum += balances[i] -= freed_of(counts_of(i, row, place));
+    for (uint32_t left = slots; left; left &= left - 1) {
+        unsigned i = first_of(left);
+
+        sum += balances[i] -= freed_of(counts_of(i, row, place));
     }
     return sum;
 }
@@ -66,21 +81,37 @@ static void recount(unsigned row, enum ag_placement place)
     uint64_t balances[AG_SLOTS], sum;
     uint32_t slots = ag_slots_used();
 
-    for (unsigned i = 0; i < AG_SLOTS; i++) {
-        if (ag_slots_have(slots, i))
-            allow(i, row, place, 0);
-    }
+    for (uint32_t left = slots; left; left &= left - 1)
+        allow(first_of(left), row, place, 0);
     sum = add_up(row, place, slots, balances);
-    if ((int64_t)sum > (int64_t)atomic_load_explicit(peak, memory_order_relaxed))
-        atomic_store_explicit(peak, sum, memory_order_relaxed);
-    for (unsigned i = 0; i < AG_SLOTS; i++) {
-        if (ag_slots_have(slots, i))
-            allow(i, row, place, balances[i] + AG_LIVE_BIAS);
-    }
+    if ((int64_t)sum > 0)
+        ag_raise_to(peak, sum);
+    for (uint32_t left = slots; left; left &= left - 1)
+        allow(first_of(left), row, place, balances[first_of(left)] + AG_LIVE_BIAS);
     live.granted[row][place] = sum;
 }
 
-void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
+/* Is no other slot given, and this one of one thread? */
+static bool is_alone(unsigned slot)
+{
+    return slot < AG_OWN_SLOTS && ag_slots_used() == (uint32_t)1 << slot;
+}
+
+/* False: it is no new peak, or not the caller's to tell. Without the lock. */
+static bool raise_alone(unsigned slot, unsigned row, enum ag_placement place)
+{
+    struct ag_place_stats *counts = counts_of(slot, row, place);
+    _Atomic uint64_t *peak = &ag_stats.peak_bytes[row][place];
+    uint64_t balance = allocated_of(counts) - freed_of(counts);
+
+    if ((int64_t)balance <= (int64_t)atomic_load_explicit(peak, memory_order_relaxed) ||
+        !is_alone(slot))
+        return false;
+    ag_raise_to(peak, balance);
+    return true;
+}
+
+__attribute__((noinline)) static void ask(unsigned slot, unsigned row, enum ag_placement place)
 {
     struct ag_place_stats *counts = counts_of(slot, row, place);
     uint64_t peak, had, balance, wanted, granted;
@@ -102,6 +133,12 @@ void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
     ag_lock_release(&live.lock);
 }
 
+void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
+{
+    if (!raise_alone(slot, row, place))
+        ask(slot, row, place);
+}
+
 /* What was freed is read first: the answer may be too high by what comes and goes meanwhile, and is
  * not too low. */
 uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placement place)
@@ -112,6 +149,11 @@ uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placemen
         ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, places[row][place].alloc_bytes));
 
     return allocated > freed ? allocated - freed : 0;
+}
+
+void ag_live_prepare(void)
+{
+    ag_pages_ready(&ag_live_allowances[ag_slot()], sizeof(ag_live_allowances[0].biased[0]));
 }
 
 void ag_live_reset(void)

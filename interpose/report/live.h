@@ -51,6 +51,9 @@ static inline void ag_live_subtract(unsigned slot, unsigned row, enum ag_placeme
     ag_stats_count(slot, &ag_stats.slots[slot].places[row][place].freed_bytes, bytes);
 }
 
+/* Touches what the calling thread's first allocation on the first device reads. */
+void ag_live_prepare(void);
+
 /* What the program of these counters has. Never less while threads come and go. */
 uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placement place);
 

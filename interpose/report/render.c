@@ -11,6 +11,8 @@
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
+#include "interpose/report/verdict/verdict.h"
+#include "interpose/report/waits/render_waits.h"
 #include "interpose/settings/options.h"
 
 static const char *const hook_names[] = {
@@ -59,6 +61,13 @@ static double ticks_to_ns(const struct view *view, uint64_t ticks)
         return 0;
     return (double)ticks * (double)(view->moment->ns - head->started_ns) /
            (double)(view->moment->ticks - head->started_ticks);
+}
+
+double ag_render_ns(const struct ag_stats *stats, const struct ag_moment *moment, uint64_t ticks)
+{
+    const struct view view = {NULL, stats, moment};
+
+    return (double)(uint64_t)(ticks_to_ns(&view, ticks) + 0.5);
 }
 
 /* How long the process ran, or 0: nobody saw it end. */
@@ -146,6 +155,13 @@ static const char *setting(const struct view *view, size_t row)
         value = next_text(view, &at);
     }
     return value;
+}
+
+const char *ag_render_setting(const struct ag_stats *stats, unsigned row)
+{
+    const struct view view = {NULL, stats, NULL};
+
+    return setting(&view, row);
 }
 
 /* Do ranges of NVTX begin iterations? */
@@ -437,6 +453,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     ag_emit_string(json, "version", stats->head.version);
     ag_emit_bool(json, "simulated", stats->head.simulated);
     json_process(json, view);
+    ag_verdict_json(json, stats, moment);
     json_settings(json, view);
     json_rules(json, view);
     json_coverage(json, view);
@@ -450,6 +467,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     ag_render_pools_json(json, stats);
     json_warnings(json, view);
     ag_render_holders_json(json, holders);
+    ag_render_waits_json(json, holders);
     ag_emit_end(json);
     ag_text_add(text, "\n");
 }
@@ -650,16 +668,33 @@ static void text_title(const struct view *view)
     ADD(view, "\n");
 }
 
+/* What comes first in every form of the text. */
+static void text_summary(const struct view *view)
+{
+    text_title(view);
+    ag_verdict_text(view->text, view->stats, view->moment);
+    for (unsigned i = 0; warning(view, i); i++)
+        ADD(view, "  warning: %s\n", warning(view, i));
+    ag_render_guard_text(view->text, view->stats);
+}
+
+void ag_render_short(struct ag_text *text, const struct ag_stats *stats,
+                     const struct ag_moment *moment, const struct ag_holders_view *holders)
+{
+    const struct view it = {text, stats, moment}, *view = &it;
+
+    text_summary(view);
+    ag_render_holders_text(text, holders);
+    ADD(view, "  (the details: ALLOGRAFT_STATS=full, or a file)\n");
+}
+
 void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
     const struct view it = {text, stats, moment}, *view = &it;
     char cached[32], slabs[32];
 
-    text_title(view);
-    for (unsigned i = 0; warning(view, i); i++)
-        ADD(view, "  warning: %s\n", warning(view, i));
-    ag_render_guard_text(text, stats);
+    text_summary(view);
     text_settings(view);
     text_rules(view);
     text_devices(view);
@@ -687,6 +722,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "api", "control API");
     ag_render_marks_text(text, stats);
     ag_render_holders_text(text, holders);
+    ag_render_waits_text(text, holders);
     text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);

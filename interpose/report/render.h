@@ -17,9 +17,13 @@ struct ag_moment {
     bool alive; /* the process ran until then */
 };
 
-/* Text for people, several lines. holders: who held memory, or NULL. */
+/* Text for people: what the counts come to, then all of them. holders: who held memory, or NULL. */
 void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders);
+/* The same without the counts: the verdict, warnings, and what was asked for by guards and stacks.
+ */
+void ag_render_short(struct ag_text *text, const struct ag_stats *stats,
+                     const struct ag_moment *moment, const struct ag_holders_view *holders);
 /* One JSON object, as tools/allograft-stats.schema.json has it. */
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders);
@@ -30,5 +34,10 @@ void ag_render_object_json(struct ag_emitter *json, const struct ag_stats *stats
                            const char *key, const char *group);
 /* The i-th warning of a report, or NULL behind the last; memory of the function. */
 const char *ag_render_warning(const struct ag_stats *stats, unsigned i);
+/* The value of the setting in that row (enum ag_option_row), "" if it is not known; it lies in
+ * the counters. */
+const char *ag_render_setting(const struct ag_stats *stats, unsigned row);
+/* Whole nanoseconds for ticks of the counters' clock; 0 where nobody can tell. */
+double ag_render_ns(const struct ag_stats *stats, const struct ag_moment *moment, uint64_t ticks);
 
 #endif

@@ -131,7 +131,7 @@ static void describe_settings(struct ag_stats_head *head, const struct ag_option
 
 static bool goes_to_stderr(const char *where)
 {
-    return !strcmp(where, "stderr");
+    return !strcmp(where, "stderr") || !strcmp(where, "full");
 }
 
 /* The name that the setting means for this process. */
@@ -207,6 +207,8 @@ static int render_and_deliver(const char *where, const char *path, bool exclusiv
 
     if (length > 5 && !strcmp(where + length - 5, ".json"))
         ag_render_json(&text, &ag_stats, &moment, &view);
+    else if (!strcmp(where, "stderr"))
+        ag_render_short(&text, &ag_stats, &moment, &view);
     else
         ag_render_text(&text, &ag_stats, &moment, &view);
     if (text.truncated) {
@@ -255,6 +257,6 @@ int ag_report_write(const struct ag_options *options, const char *ended_by)
     else
         snprintf(head->kept_because, sizeof(head->kept_because), "%s", why);
     if (path || result == -ENOMEM)
-        ag_log_error("the report could not be written to %s: %s", path ? path : where, why);
+        ag_log_error("the report could not be written to %s: %s", path ? path : "stderr", why);
     return result;
 }

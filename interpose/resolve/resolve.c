@@ -35,8 +35,12 @@ static bool is_wanted(enum ag_hook hook)
         return ag_entry_watches_launches() || ag_entry_watches_streams() || ag_entry_replays();
     case AG_WHEN_WORK:
         return ag_entry_watches_streams() || ag_entry_replays();
+    case AG_WHEN_WORK_OR_WAITS:
+        return ag_entry_watches_streams() || ag_entry_replays() || ag_entry_times_waits();
     case AG_WHEN_GRAPH:
         return ag_entry_replays();
+    case AG_WHEN_GRAPH_OR_WAITS:
+        return ag_entry_replays() || ag_entry_times_waits();
     default:
         return true;
     }

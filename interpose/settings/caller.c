@@ -23,6 +23,7 @@
 #include "interpose/base/arena.h"
 #include "interpose/base/hash.h"
 #include "interpose/base/loaded.h"
+#include "interpose/base/pages.h"
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/settings/rules.h"
 
@@ -82,9 +83,14 @@ static const struct link_map *map_of(const void *address)
  * a function of its. */
 static bool stays(const struct link_map *map)
 {
-    const struct link_map *loader = map_of(ag_real_dlsym(RTLD_DEFAULT, "__tls_get_addr"));
+    static _Atomic(const struct link_map *) known_loader; /* which is never closed */
+    const struct link_map *loader = atomic_load_explicit(&known_loader, memory_order_acquire);
     const struct link_map *at = _r_debug.r_map;
 
+    if (!loader) {
+        loader = map_of(ag_real_dlsym(RTLD_DEFAULT, "__tls_get_addr"));
+        atomic_store_explicit(&known_loader, loader, memory_order_release);
+    }
     while (at && at != loader && at != map)
         at = at->l_next;
     return loader && at == map;
@@ -135,13 +141,17 @@ static bool still_holds(const void *address, uint64_t found, const _Atomic uint6
 static bool name_of(const struct link_map *map, char name[NAME_MAX + 1])
 {
     const char *path, *slash;
+    size_t length;
 
     if (!map)
         return false;
     path = *map->l_name ? map->l_name : program_invocation_short_name;
     slash = strrchr(path, '/');
-    snprintf(name, NAME_MAX + 1, "%s", slash ? slash + 1 : path);
-    return *name != '\0';
+    path = slash ? slash + 1 : path;
+    length = strnlen(path, NAME_MAX);
+    memcpy(name, path, length);
+    name[length] = '\0';
+    return length > 0;
 }
 
 /* The place of the module of that name plus 1, entered where it is new; 0 when there is no room. */
@@ -207,6 +217,25 @@ static uint64_t find(const void *address)
 enum ag_caller ag_caller_of(const void *address)
 {
     return (enum ag_caller)(find(address) & (STAYS - 1));
+}
+
+_Thread_local const void *ag_caller_harmless;
+
+bool ag_caller_look_exporter(const void *address)
+{
+    uint64_t found = find(address) & ((1u << KIND_BITS) - 1);
+
+    if ((found & (STAYS - 1)) == AG_CALLER_EXPORTER)
+        return true;
+    if (found & STAYS)
+        ag_caller_harmless = address;
+    return false;
+}
+
+void ag_caller_prepare(const void *address)
+{
+    ag_pages_ready(known, sizeof(known));
+    (void)ag_caller_of(address);
 }
 
 const char *ag_caller_module(const void *address)

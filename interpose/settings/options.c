@@ -630,6 +630,16 @@ bool ag_options_may_replay(char **environment)
     return streams.n > 0;
 }
 
+bool ag_options_may_time_waits(char **environment)
+{
+    bool waits = false;
+
+    if (!ag_option_text(environment, AG_OPTION_WAITS))
+        return !is_disabled(environment) && names_file(environment);
+    READ_VARIABLE(environment, WAITS, SWITCH, &waits);
+    return !is_disabled(environment) && waits;
+}
+
 static bool need_nvtx(const struct ag_stream_words *streams, const struct ag_iteration *iteration)
 {
     bool by_name = false;

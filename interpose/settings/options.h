@@ -124,6 +124,7 @@ bool ag_options_may_watch_streams(char **environment);
 /* May ALLOGRAFT_GRAPH be other than off? */
 bool ag_options_may_replay(char **environment);
 bool ag_options_may_ask_for_nvtx(char **environment);
+bool ag_options_may_time_waits(char **environment);
 
 /* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others.
  */

@@ -310,7 +310,7 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     CUresult (*free_async)(CUdeviceptr, CUstream) =
         per_thread ? ag_cu.cuMemFreeAsync_ptsz : ag_cu.cuMemFreeAsync;
     const struct request request = {NULL, 0, stream, per_thread, caller, begin()};
-    struct ag_block block;
+    struct ag_block_seen block;
     bool captured;
     CUresult result;
 

@@ -154,7 +154,7 @@ static struct ag_block *hold_back(struct ag_context *context, struct ag_block **
  * get the same address at once. */
 static struct ag_block *return_piece(struct ag_block *piece)
 {
-    struct ag_slab *slab = piece->slab;
+    struct ag_slab *slab = ag_block_slab(piece);
     CUdeviceptr address = piece->address;
     size_t size = piece->size;
 
@@ -170,7 +170,7 @@ struct ag_block *ag_backend_return_pieces(struct ag_block *blocks)
         struct ag_block *block = blocks;
 
         blocks = block->next;
-        if (block->slab)
+        if (ag_block_slab(block))
             block = return_piece(block);
         if (!block)
             continue;

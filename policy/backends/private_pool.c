@@ -137,9 +137,13 @@ struct ag_block *ag_private_take(const struct ag_context *context, size_t bytes)
     return found;
 }
 
-void ag_private_mark(struct ag_block *block)
+bool ag_private_mark(struct ag_block *block)
 {
-    block->private_pool = ag_private_of_thread;
+    struct ag_block_rare *rare = ag_ledger_rare(block);
+
+    if (rare)
+        rare->private_pool = ag_private_of_thread;
+    return rare != NULL;
 }
 
 bool ag_private_keep(struct ag_block *block)
@@ -147,7 +151,7 @@ bool ag_private_keep(struct ag_block *block)
     struct pool *pool;
 
     ag_lock_take(&lock);
-    pool = find(block->private_pool);
+    pool = find(ag_block_private_pool(block));
     if (pool) {
         block->next = pool->freed;
         pool->freed = block;

@@ -63,7 +63,6 @@ struct ag_context {
     struct ag_fence barrier;      /* of ordered frees */
     struct ag_fence mark;         /* of draining frees */
     _Atomic uint64_t host_waited; /* requests of the barrier that the host has waited for */
-    _Atomic uint64_t ordered_by;  /* the thread that made the last ordered free */
 
     struct ag_cache cache;
     struct ag_slabs slabs;

@@ -216,7 +216,9 @@ static bool is_paged_right(const struct ag_block *block)
 static bool enter(struct ag_guarded *guarded, struct ag_block *block, size_t bytes,
                   const void *caller)
 {
-    if (!shift(block))
+    struct ag_block_rare *rare = ag_ledger_rare(block);
+
+    if (!rare || !shift(block))
         return false;
     guarded->block = block;
     guarded->what = (struct ag_guard_checked){
@@ -225,7 +227,7 @@ static bool enter(struct ag_guarded *guarded, struct ag_block *block, size_t byt
         .device = block->context->device->ordinal,
         .allocated_by = caller,
     };
-    block->guarded = guarded;
+    rare->guarded = guarded;
     put_in(guarded, false);
     return true;
 }
@@ -307,7 +309,7 @@ static void check(struct ag_guarded *guarded, enum ag_guard_occasion when)
 
 static void forget(struct ag_guarded *guarded)
 {
-    guarded->block->guarded = NULL;
+    ag_block_rare(guarded->block)->guarded = NULL;
     ag_arena_put(&arena, guarded);
 }
 
@@ -378,7 +380,7 @@ static bool keep(struct ag_guarded *guarded)
 {
     struct ag_block *block = guarded->block;
 
-    if (atomic_load_explicit(&block->export_number, memory_order_relaxed)) {
+    if (ag_block_export_number(block)) {
         ag_stats_add(AG_STAT_UNGUARDED_SHARED, 1);
         return false;
     }
@@ -394,7 +396,7 @@ static bool keep(struct ag_guarded *guarded)
 
 bool ag_guard_end(struct ag_block *block, const void *caller, enum ag_guard_end how)
 {
-    struct ag_guarded *guarded = block->guarded;
+    struct ag_guarded *guarded = ag_block_guarded(block);
 
     take_out(guarded);
     guarded->what.freed_by = caller;
@@ -414,12 +416,14 @@ bool ag_guard_end(struct ag_block *block, const void *caller, enum ag_guard_end 
 
 void ag_guard_drop(struct ag_block *block)
 {
-    if (!block->guarded)
+    struct ag_guarded *guarded = ag_block_guarded(block);
+
+    if (!guarded)
         return;
-    take_out(block->guarded);
-    if (!block->guarded->kept)
+    take_out(guarded);
+    if (!guarded->kept)
         shift_back(block);
-    forget(block->guarded);
+    forget(guarded);
 }
 
 /* The next record that this sweep has not seen, busy now; of a context, or of any (NULL). */

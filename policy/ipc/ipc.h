@@ -14,6 +14,7 @@
 #include "interpose/driver/abi.h"
 
 struct ag_block;
+struct ag_block_seen;
 struct ag_context;
 
 /* cuIpcGetMemHandle. */
@@ -21,6 +22,8 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address);
 /* The memory of `block` goes back to the driver at once: who has a handle of it gets nothing any
  * more. True when there was one. */
 bool ag_ipc_freed(struct ag_block *block);
+/* The same of a block that is gone, and had that number. */
+void ag_ipc_number_freed(uint64_t number);
 enum ag_ipc_sharing {
     AG_IPC_NOT_SHARED,
     AG_IPC_SHARED,         /* a process we do not know of may still look at it: not for the cache */
@@ -48,7 +51,7 @@ CUresult ag_ipc_close(CUdeviceptr address);
 /* Does the allocation of another process that begins at *base here have `address`, which the ledger
  * does not know? Then the entry of the block in which it lies, and in *base where that begins;
  * where nothing was lent to the program, an entry that is KEPT. */
-bool ag_ipc_look_inside(CUdeviceptr address, CUdeviceptr *base, struct ag_block *ret_copy);
+bool ag_ipc_look_inside(CUdeviceptr address, CUdeviceptr *base, struct ag_block_seen *ret_copy);
 /* The program is about to destroy `context`: what it opened is closed, as natively. */
 void ag_ipc_context_dying(const struct ag_context *context);
 /* A context came to life: what is open is open to its device too. */

@@ -254,7 +254,7 @@ static bool export_natively(CUdeviceptr base, struct offer *offer)
 }
 
 /* Exports the live block at block->address; its number, or 0. Captures are relaxed. */
-static uint64_t export_block(const struct ag_block *block)
+static uint64_t export_block(const struct ag_block_seen *block)
 {
     struct offer fresh = {.size = block->requested};
     CUdeviceptr base = block->slab ? ag_slab_whole(block->slab)->address : block->address;
@@ -295,13 +295,13 @@ static bool write_handle(CUipcMemHandle *handle, uint64_t number)
 }
 
 /* Work of ours on the memory is over, as it is when natively the allocation has returned. */
-static void finish_work_on(const struct ag_block *block)
+static void finish_work_on(const struct ag_block_seen *block)
 {
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);
     (void)ag_private_stream_wait(block->context, UINT64_MAX);
 }
 
-static bool can_export(const struct ag_block *block)
+static bool can_export(const struct ag_block_seen *block)
 {
     if (block->desc.source == AG_SOURCE_CACHED)
         return start_listening();
@@ -309,7 +309,7 @@ static bool can_export(const struct ag_block *block)
            ag_cu.cuMemPoolExportPointer && start_listening();
 }
 
-static bool give_out(CUipcMemHandle *handle, const struct ag_block *block)
+static bool give_out(CUipcMemHandle *handle, const struct ag_block_seen *block)
 {
     CUstreamCaptureMode previous;
     uint64_t number = block->export_number;
@@ -336,7 +336,7 @@ static void say_not_exported(bool managed)
 
 CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
 {
-    struct ag_block block;
+    struct ag_block_seen block;
     bool ours = handle && ag_answer_redirected(address, &block);
 
     ag_drain_note_visible(AG_VISIBLE_SHARED);
@@ -366,11 +366,18 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
 
 bool ag_ipc_freed(struct ag_block *block)
 {
-    uint64_t number = atomic_exchange_explicit(&block->export_number, 0, memory_order_relaxed);
+    struct ag_block_rare *rare = ag_block_rare(block);
+    uint64_t number =
+        rare ? atomic_exchange_explicit(&rare->export_number, 0, memory_order_relaxed) : 0;
 
+    ag_ipc_number_freed(number);
+    return number != 0;
+}
+
+void ag_ipc_number_freed(uint64_t number)
+{
     if (number)
         forget(number);
-    return number != 0;
 }
 
 /* --- freed here, open there --- */
@@ -390,7 +397,7 @@ static void hold(struct ag_block *blocks)
 
 static bool is_open_elsewhere(const struct ag_block *block)
 {
-    uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
+    uint64_t number = ag_block_export_number(block);
     bool leased = false;
 
     if (!number)
@@ -403,12 +410,13 @@ static bool is_open_elsewhere(const struct ag_block *block)
 
 bool ag_ipc_orphan(const struct ag_block *block)
 {
+    const struct ag_slab *slab = ag_block_slab(block);
     struct orphan *orphan = is_open_elsewhere(block) ? ag_arena_get(&orphan_arena) : NULL;
 
     if (!orphan)
         return false;
-    orphan->address = block->slab ? ag_slab_whole(block->slab)->address : block->address;
-    orphan->number = block->export_number;
+    orphan->address = slab ? ag_slab_whole(slab)->address : block->address;
+    orphan->number = ag_block_export_number(block);
     ag_lock_take(&self.lock);
     orphan->next = self.orphans;
     self.orphans = orphan;
@@ -475,7 +483,7 @@ __attribute__((noinline)) static void free_orphans(void)
 
 enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
 {
-    uint64_t number = atomic_load_explicit(&block->export_number, memory_order_relaxed);
+    uint64_t number = ag_block_export_number(block);
 
     if (__builtin_expect(atomic_load_explicit(&n_orphans, memory_order_relaxed) != 0, 0))
         free_orphans();
@@ -484,7 +492,7 @@ enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
     ag_ipc_give_back(block->context);
     forget(number); /* from here on nobody else gets it */
     if (!is_open_elsewhere(block)) {
-        atomic_store_explicit(&block->export_number, 0, memory_order_relaxed);
+        atomic_store_explicit(&ag_block_rare(block)->export_number, 0, memory_order_relaxed);
         return AG_IPC_SHARED;
     }
     block->next = NULL;
@@ -503,7 +511,7 @@ static struct ag_block *take_held(const struct ag_context *context, bool all)
         struct ag_block *block = *link;
 
         if (block->context != context ||
-            (!all && ag_ipc_leased(&self.leases, block->export_number))) {
+            (!all && ag_ipc_leased(&self.leases, ag_block_export_number(block)))) {
             link = &block->next;
             continue;
         }

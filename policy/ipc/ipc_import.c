@@ -672,7 +672,7 @@ CUresult ag_ipc_close(CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
-bool ag_ipc_look_inside(CUdeviceptr address, CUdeviceptr *base, struct ag_block *ret_copy)
+bool ag_ipc_look_inside(CUdeviceptr address, CUdeviceptr *base, struct ag_block_seen *ret_copy)
 {
     const struct foreign_range *range;
     CUdeviceptr begins = 0;
@@ -694,7 +694,7 @@ bool ag_ipc_look_inside(CUdeviceptr address, CUdeviceptr *base, struct ag_block 
     if (begins && ag_ledger_look(begins, ret_copy))
         *base = begins;
     else
-        *ret_copy = (struct ag_block){.desc.source = AG_SOURCE_CACHED, .state = AG_BLOCK_KEPT};
+        *ret_copy = (struct ag_block_seen){.desc.source = AG_SOURCE_CACHED, .state = AG_BLOCK_KEPT};
     return true;
 }
 

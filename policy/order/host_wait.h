@@ -20,7 +20,7 @@ bool ag_host_wait_pending(void);
 /* Waits until all work before the last ordered free has finished, and counts that under `why`. */
 void ag_host_wait_complete(enum ag_stat why);
 
-/* The barrier of an ordered free was placed by the calling thread. */
+/* A free of the calling thread left what is pending by now, be it placed by another's. */
 void ag_host_wait_begin(struct ag_context *context);
 /* Can a wait be left pending at all? Only if there is a helper to complete it when the process
  * ends; starts it. */

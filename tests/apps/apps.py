@@ -84,6 +84,8 @@ def filled(name, checkout, arch):
     recipe["build"] = [fill(command) for command in recipe["build"]]
     recipe["run"] = fill(recipe["run"])
     recipe["folder"] = os.path.join(checkout, fill(recipe.get("folder", ".")))
+    if "binary" in recipe:
+        recipe["binary"] = fill(recipe["binary"])
     return recipe
 
 

@@ -10,10 +10,15 @@ A recipe has
   files    output files that are compared as well
   oracle   what the program says when its own check has passed
   timer    what the program says of its own time, as a group; all that are found are added up
+  binary   what is built, within the folder, where suite.py is to carry it elsewhere
 """
 
 TIMES = (r"(?i:time|took|elapsed|second|\([mun]?s\)|\b[0-9.]+ ?[mun]?s\b|bandwidth|[GM]i?B/s|flop|throughput|speed|"
          r"wall clock)")
+
+# The first number after "time", or after its colon, unless it is that of the host's reference.
+OWN_TIMER = (r"(?im)^(?!.*(?:cpu|host|reference|serial)).*?\btime\b(?:[^\n:=]*[:=])?[^\n0-9]*?"
+             r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)")
 
 RECIPES = {
     # Allocates its temporaries anew in each step, reduces, and copies back.
@@ -26,6 +31,7 @@ RECIPES = {
         "noise": [TIMES, "Percentage", r"^ \S.*:[0-9.]+ [0-9.]+$"],
         "oracle": "This test is considered PASSED",
         "timer": r"Wall clock ([0-9.e+-]+)(?!.*Wall clock)",
+        "binary": "build-app/cuda-cloverleaf",
     },
     # Algebraic multigrid, with hypre's own pool off, as it is unless configured in.
     "hypre-ij": {
@@ -45,6 +51,29 @@ RECIPES = {
         "folder": "src/{program}-cuda",
         "run": "$(make -n run | tail -n 1)",
         "noise": [TIMES],
+        "timer": OWN_TIMER,
+        "binary": "main",
+    },
+    # NVIDIA's own: cuda-samples/0_Introduction/mergeSort.
+    "cuda-samples": {
+        "source": "github.com/NVIDIA/cuda-samples",
+        "build": ["cd Samples/{program} && nvcc -w -O2 -std=c++17 -arch={arch} -I../../../Common "
+                  "$(ls *.cu *.cpp 2>/dev/null) -o app"],
+        "folder": "Samples/{program}",
+        "run": "./app",
+        "noise": [TIMES],
+        "timer": OWN_TIMER,
+        "binary": "app",
+    },
+    # The examples of Thrust, built with the Thrust of the toolkit: thrust/sum_rows.
+    "thrust": {
+        "source": "github.com/NVIDIA/cccl",
+        "build": ["cd thrust/examples && nvcc -w -O2 -std=c++17 --extended-lambda -arch={arch} -I. {program}.cu "
+                  "-o {program}.app"],
+        "folder": "thrust/examples",
+        "run": "./{program}.app",
+        "noise": [TIMES],
+        "binary": "{program}.app",
     },
     # What a launch costs through Kokkos.
     "kokkos-launch": {

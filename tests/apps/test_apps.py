@@ -1,4 +1,4 @@
-"""apps.py on programs of a few lines, which show what it would see of real ones.
+"""apps.py and suite.py on programs of a few lines, which show what they would see of real ones.
 
 usage: test_apps.py LIBRARY
 """
@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sys
 import tempfile
 import unittest
@@ -16,7 +17,9 @@ LIBRARY = sys.argv.pop(1)
 sys.path.insert(0, HERE)
 
 import apps  # noqa: E402
+import programs  # noqa: E402
 import recipes  # noqa: E402
+import suite  # noqa: E402
 
 STEADY = 'echo "sum {program}"; echo "took $RANDOM us"; echo "total: 2 s"; echo "checks: PASSED"'
 
@@ -101,6 +104,158 @@ class Apps(unittest.TestCase):
             self.assertLessEqual({"source", "build", "run"}, set(recipe), name)
             apps.filled(name + "/x", self.folder, "sm_90")
             apps.noise_of(recipe)
+
+
+class Suite(unittest.TestCase):
+    """Packs programs, takes their sources away, and runs them."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.sources, self.pack, self.out = (os.path.join(folder.name, name) for name in ("sources", "pack", "out"))
+        self.addCleanup(setattr, recipes, "RECIPES", recipes.RECIPES)
+        self.addCleanup(setattr, programs, "PROGRAMS", programs.PROGRAMS)
+
+    def call(self, *words):
+        """Exit status, standard output, standard error."""
+        out, err = io.StringIO(), io.StringIO()
+        was = sys.argv
+        sys.argv = ["suite.py", *words]
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                status = suite.main()
+        except SystemExit as end:
+            status = end.code
+        finally:
+            sys.argv = was
+        return status, out.getvalue(), err.getvalue()
+
+    def make(self, scripts):
+        """A pack of the programs {name: (lists, script)}, each of which reads a file and is given a word."""
+        recipes.RECIPES = {"tiny": {"source": "here", "noise": ["took"], "timer": r"total: (\d+) s", "run": "true",
+                                    "build": ["chmod +x {program}"], "binary": "{program}"}}
+        programs.PROGRAMS = {f"tiny/{name}": {"lists": lists, "arguments": "word", "reads": ["../data/read"],
+                                              "noise": ["^id "]} for name, (lists, _) in scripts.items()}
+        checkout = os.path.join(self.sources, "checkout")
+        for path, text in (("../data/read", "what is read"), *((name, script) for name, (_, script) in scripts.items())):
+            path = os.path.join(checkout, path)
+            os.makedirs(os.path.dirname(path) if "data" in path else checkout, exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text if "data" in path else "#!/bin/bash\n" + text)
+        status = self.call("--pack", self.pack, "--source", "tiny=" + checkout)
+        shutil.rmtree(self.sources)
+        return status
+
+    def run_pack(self, *words):
+        status, out, err = self.call("--run", self.pack, "--library", LIBRARY, "--out", self.out, "--runs", "3",
+                                     "--least", "0.01", *words)
+        rows = {}
+        if os.path.exists(os.path.join(self.out, "results.json")):
+            with open(os.path.join(self.out, "results.json"), encoding="utf-8") as file:
+                rows = {row["name"].partition("/")[2]: row for row in json.load(file)}
+        return status, rows, out + err
+
+    STEADY = 'echo "$1, $(cat ../data/read)"; echo "id $$"; echo "took $RANDOM"; echo "total: 2 s"\n'
+
+    def test_same(self):
+        status, out, err = self.make({"one": ("a", self.STEADY), "two": ("ab", self.STEADY)})
+        self.assertEqual((status, "2 programs are in" in out), (0, True), out + err)
+        status, rows, said = self.run_pack()
+        self.assertEqual(status, 0, said)
+        for name, ways in (("one", ["native", "default"]), ("two", ["native", "default", "replay"])):
+            row = rows[name]
+            self.assertEqual((row["output"], row["turns"], row["lines_compared"], list(row["ways"])),
+                             ("the same", 3, 2, ways))
+            self.assertEqual(row["compared_ways"], list(apps.WAYS))
+            self.assertEqual([(len(way["all"]), way["timer_ratio"]) for way in row["ways"].values()], [(3, 1)] * len(ways))
+        self.assertIn("list a, default: 2 programs", said)
+        self.assertIn("list b, replay: 1 programs", said)
+
+    def test_different(self):
+        self.make({"one": ("c", self.STEADY + '[ "$ALLOGRAFT_POLICY" != pool ] || echo more'),
+                   "two": ("c", self.STEADY + '[ "$ALLOGRAFT_GRAPH" != all ] || exit 1')})
+        status, rows, _ = self.run_pack()
+        self.assertEqual((status, rows["one"]["output"], rows["two"]["output"]),
+                         (1, "DIFFERENT: pool, managed", "DIFFERENT: replay"))
+        self.assertEqual(rows["one"]["native_runs"], 2 + 3 + 3)
+        with open(os.path.join(self.out, "tiny-one.pool.0.txt"), encoding="utf-8") as file:
+            self.assertIn("total: 2 s\nmore\n", file.read())
+
+    def test_different_only_while_measured(self):
+        """The first run of the default way is as natively, the second is not."""
+        self.make({"one": ("c", self.STEADY + '[ -z "$LD_PRELOAD" ] || echo >>seen; '
+                                              '[ -z "$LD_PRELOAD" ] || [ $(wc -l <seen) = 1 ] || echo more')})
+        status, rows, _ = self.run_pack("--ways", "default")
+        self.assertEqual((status, rows["one"]["output"]), (1, "DIFFERENT: default"))
+
+    def test_not_deterministic(self):
+        """From the third run on, one line differs, natively as well."""
+        self.make({"seldom": ("c", self.STEADY + "echo >>seen; [ $(wc -l <seen) -lt 3 ] && echo few || echo many"),
+                   "lines": ("c", self.STEADY + "touch $$; ls")})
+        status, rows, _ = self.run_pack("--ways", "default", "--runs", "1")
+        self.assertEqual((status, rows["seldom"]["output"], rows["lines"]["output"]),
+                         (0, "the same, 1 lines not deterministic", "not deterministic, status and own check the same"))
+        self.assertEqual(rows["seldom"]["native_runs"], 2 + 1 + 1)
+
+    def test_not_to_be_had(self):
+        self.make({"fails": ("c", "echo why >&2; exit 4"), "hangs": ("c", self.STEADY + '[ -z "$LD_PRELOAD" ] || sleep 60')})
+        status, rows, said = self.run_pack("--timeout", "1", "--ways", "pool")
+        self.assertEqual((status, rows["fails"]["trouble"], rows["hangs"]["trouble"]),
+                         (1, "natively it ended with 4, passed: why", "pool: it took more than 1 s"))
+        self.assertIn("not run: 2", said)
+        status, rows, _ = self.run_pack("--no-check", "--only", "tiny/fails", "--ways", "default")
+        self.assertEqual((status, rows["fails"]["trouble"]), (1, "natively it ended with 4, passed: why"))
+
+    def test_not_built(self):
+        status, out, err = self.make({"one": ("c", self.STEADY)})
+        programs.PROGRAMS["tiny/none"] = {"lists": "c"}
+        programs.PROGRAMS["other/one"] = {"lists": "c"}
+        os.makedirs(self.sources)
+        status, out, err = self.call("--pack", self.pack, "--source", "tiny=" + self.sources)
+        self.assertEqual((status, "0 programs are in" in out, "other/one: no --source for it" in err,
+                          "tiny/none: `chmod +x none` ended with 1" in err), (1, True, True, True), out + err)
+        status, out, err = self.call("--pack", self.pack, "--source", "tiny=" + self.sources, "--no-build")
+        self.assertIn("No such file", err)
+        self.assertNotIn("ended with", err)
+
+    def test_budget(self):
+        """The number of turns is odd, and what there was no time for is said."""
+        slow = self.STEADY + "sleep 0.4"
+        self.make({"one": ("c", slow), "two": ("c", slow)})
+        status, rows, _ = self.run_pack("--ways", "default", "--budget", "4", "--no-check", "--runs", "99")
+        turns = [rows[name]["turns"] for name in ("one", "two")]
+        self.assertEqual((status, [n % 2 for n in turns]), (0, [1, 1]))
+        self.assertLess(max(turns), 9)
+        self.assertEqual(rows["one"]["output"], "the same")
+        status, rows, _ = self.run_pack("--no-check", "--runs", "1")
+        self.assertEqual((status, rows["one"]["output"]), (0, "the same under default"))
+        status, rows, said = self.run_pack("--budget", "0")
+        self.assertEqual((status, rows["one"]["trouble"], rows["one"]["turns"]), (1, "no time was left for it", 0))
+
+    def test_order(self):
+        cases = [suite.Case({"name": name, "folder": "", "lists": lists}, "")
+                 for name, lists in (("p", "a"), ("q", "ab"), ("r", "b"), ("s", "c"))]
+        self.assertEqual([case.name for case in suite.in_order(cases)], ["p", "r", "s", "q"])
+
+    def test_bad_words(self):
+        self.make({"one": ("c", self.STEADY)})
+        for words, said in ((("--runs", "2"), "must be odd"), (("--first", "5"), "must be odd, not 3 and 5"),
+                            (("--only", "other/x"), "--only=other/x"), (("--ways", "mine"), "--ways=mine"),
+                            (("--library", "/no"), "there is no /no"), (("--run", "/no"), "there is no /no/manifest.json")):
+            with self.subTest(words=words):
+                status, _, err = self.run_pack(*words)
+                self.assertEqual(status, 2, err)
+                self.assertIn(said, err)
+        self.assertIn("--source", self.call("--pack", self.pack, "--source", "other=/")[2])
+
+    def test_programs(self):
+        wanted = {"a": 20, "b": 20, "c": 10, "d": 5, "e": 5}
+        for one, n in wanted.items():
+            self.assertGreaterEqual(sum(one in program["lists"] for program in programs.PROGRAMS.values()), n, one)
+        for name, program in programs.PROGRAMS.items():
+            self.assertLessEqual(set(program["lists"]), set(wanted), name)
+            self.assertIn("binary", apps.filled(name, self.pack, "sm_90"), name)
+        self.assertEqual(len(self.call("--list")[1].splitlines()), len(programs.PROGRAMS))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,6 @@ struct torch_heap : heap {
     }
 };
 
-static const add_heap torch("torch", []() -> std::unique_ptr<heap> {
+static const add_heap added("torch", []() -> std::unique_ptr<heap> {
     return std::make_unique<torch_heap>();
 });

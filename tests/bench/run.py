@@ -62,7 +62,8 @@ def contestants(options):
 
 
 def rows(options):
-    found = [(words[0], words) for words in (QUICK if options.quick else ROWS)]
+    built_in = [] if options.only_traces else QUICK if options.quick else ROWS
+    found = [(words[0], words) for words in built_in]
     for path in options.trace:
         name = os.path.splitext(os.path.basename(path))[0]
         for threads in ("1", "16"):
@@ -135,10 +136,13 @@ def main():
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one process")
     parser.add_argument("--quick", action="store_true", help="few rows, for a look")
+    parser.add_argument("--only-traces", action="store_true", help="the traces, and none of the other rows")
     parser.add_argument("--out", help="the results, as JSON")
     options = parser.parse_args()
     if options.iterations < 1:
         parser.error(f"--iterations must be 1 or more, not {options.iterations}")
+    if options.only_traces and not options.trace:
+        parser.error("--only-traces needs a --trace")
     for path in [options.bench, options.library, *options.trace]:
         if not os.path.exists(path):
             parser.error(f"there is no {path}")

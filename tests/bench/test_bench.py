@@ -64,6 +64,17 @@ class Bench(unittest.TestCase):
             self.assertEqual(of_it.get("hurried_wrong_words"), [0] if who != "async" else None, who)
         self.assertIn("| figure | native | allograft | allograft managed | async |", shown)
 
+    def test_only_traces(self):
+        words = [sys.executable, os.path.join(HERE, "run.py"), "--bench", BENCH, "--library", LIBRARY, "--iterations", "1",
+                 "--only-traces"]
+        done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, "--only-traces needs a --trace" in done.stderr), (2, True))
+        done = subprocess.run([*words, "--trace", self.file("small.csv", TRACE)], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0)
+        rows = [line.split(" | ")[0] for line in done.stdout.splitlines()[2:]]
+        self.assertTrue(rows and all(row.startswith("| small trace") for row in rows), done.stdout)
+
     def test_wrong_words_of_an_exact_one_are_said(self):
         sys.path.insert(0, HERE)
         import run

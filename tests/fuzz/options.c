@@ -92,6 +92,7 @@ static void check_early_answers(char **environment, const struct ag_options *opt
     FUZZ_CHECK(ag_options_may_watch_launches(environment) ==
                (on && ag_options_watch_launches(options)));
     FUZZ_CHECK(ag_options_may_replay(environment) == (on && options->graph.n));
+    FUZZ_CHECK(ag_options_may_time_waits(environment) == (on && options->waits));
     FUZZ_CHECK(ag_options_may_ask_for_nvtx(environment) == ag_options_ask_for_nvtx(options));
 }
 

@@ -61,6 +61,7 @@ build_all cuda process life
 build_all cuda replay graph_bytes graph_loop launches
 build_all cuda facts graph_facts
 build holders memory/holders.cu "${cuda[@]}" -g
+build waits process/waits.cu "${cuda[@]}" -g
 build libholders_plugin.so memory/holders.cu "${cuda[@]}" -g -DPLUGIN -shared -Xcompiler -fPIC
 build_all c memory counted
 build_all c devices contexts contexts_two green

@@ -1,7 +1,9 @@
 /* Loops and short programs on the machine of machine.h: how long they take one by one, as a graph
  * captured by hand, and replayed, learning included; as a table, and with bounds. It is a model:
  * what it charges was fitted to what an H200 took (docs/performance.md, "A model of loops"), and
- * its figures are of the model. */
+ * its figures are of the model.
+ *
+ * loops plain: only host, name and us of what is replayed, for ablation.py. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +39,7 @@ static const struct machine_costs h200 = {
 };
 
 static unsigned n_missed;
+static bool is_plain;
 
 /* A bound does not hold: all of them are told before the test fails. */
 __attribute__((format(printf, 1, 2))) static void miss(const char *format, ...)
@@ -44,7 +47,8 @@ __attribute__((format(printf, 1, 2))) static void miss(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vprintf(format, args);
+    if (!is_plain)
+        vprintf(format, args);
     va_end(args);
     n_missed++;
 }
@@ -113,6 +117,11 @@ static void measure(const struct loop *loop, unsigned host)
     double eager = measured(loop, NULL, true), hand = by_hand(loop);
     double off = measured(loop, unguarded, false), now = measured(loop, NULL, false);
 
+    if (is_plain) {
+        printf("%s\t%u x %u, %u sets\t%.1f\n", hosts[host].name, loop->n, loop->iterations,
+               loop->sets, now);
+        return;
+    }
     printf("%5u x %4u %7u  %8.1f %8.1f %8.1f %6.2f %6.2f %7.3f  %6lu %7lu\n", loop->n,
            loop->iterations, loop->sets, eager, hand, now, now / hand, loop->most[host], now / off,
            (unsigned long)machine.nodes_built, (unsigned long)machine.launches);
@@ -137,10 +146,11 @@ static void loops(unsigned host)
         {20, 5000, 1000000, {1.57, 1.65}},
     };
 
-    printf("\n%s host, us an iteration:\n"
-           "      loop        sets  one by one  by hand replayed times  bound  guard   nodes "
-           "launches\n",
-           hosts[host].name);
+    if (!is_plain)
+        printf("\n%s host, us an iteration:\n"
+               "      loop        sets  one by one  by hand replayed times  bound  guard   nodes "
+               "launches\n",
+               hosts[host].name);
     for (unsigned i = 0; i < N_OF(all); i++)
         measure(&all[i], host);
 }
@@ -257,6 +267,328 @@ static void frees_inside_iterations(void)
     }
 }
 
+/* --- loops of other forms --- */
+
+static void launch_body(CUstream stream, uint32_t first, uint32_t n, uint64_t a)
+{
+    for (uint32_t k = 0; k < n; k++)
+        machine_launch(stream, first + k, a, k, 0);
+}
+
+static void unwaited(uint32_t n, uint32_t iterations)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < iterations; i++)
+        launch_body(stream, 0, n, 0);
+    machine_wait(stream);
+}
+
+static void unwaited_short(void)
+{
+    unwaited(13, 1000);
+}
+
+static void unwaited_long(void)
+{
+    unwaited(300, 60);
+}
+
+static void one_kernel_unwaited(void)
+{
+    unwaited(1, 20000);
+}
+
+static void unwaited_nested(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 100; i++) {
+        for (uint32_t k = 0; k < 20; k++)
+            launch_body(stream, 0, 7, 0);
+        launch_body(stream, 100, 30, 0);
+    }
+    machine_wait(stream);
+}
+
+/* One launch more in every fourth iteration. */
+static void unwaited_irregular(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 200; i++) {
+        launch_body(stream, 0, 60, 0);
+        if (i % 4 == 3)
+            machine_launch(stream, 999, 0, 0, 0);
+        launch_body(stream, 60, 40, 0);
+    }
+    machine_wait(stream);
+}
+
+static void irregular(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 400; i++) {
+        launch_body(stream, 0, 60, 0);
+        if (i % 4 == 3)
+            machine_launch(stream, 999, 0, 0, 0);
+        launch_body(stream, 60, 40, 0);
+        machine_wait(stream);
+    }
+}
+
+static void begins_late(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 3000; i++) {
+        machine_launch(stream, i % 3, i, 0, 0);
+        machine_wait(stream);
+    }
+    for (uint32_t i = 0; i < 2000; i++)
+        launch_body(stream, 0, 13, 0);
+    machine_wait(stream);
+}
+
+/* As many launches of which nothing comes again, then what comes again. */
+static void repeats_late(void)
+{
+    CUstream stream = machine_stream();
+    uint64_t random = 1;
+
+    for (uint32_t i = 0; i < 20000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        machine_launch(stream, random >> 58, i, 0, 0);
+    }
+    for (uint32_t i = 0; i < 300; i++) {
+        launch_body(stream, 0, 200, 0);
+        machine_wait(stream);
+    }
+}
+
+/* The program takes so long for each launch, as a Python one does. */
+static void slow_program(uint64_t ns, uint32_t n)
+{
+    uint64_t usual = machine.costs.program;
+    CUstream stream = machine_stream();
+
+    machine.costs.program = ns;
+    for (uint32_t i = 0; i < 300; i++) {
+        launch_body(stream, 0, n, 0);
+        machine_wait(stream);
+    }
+    machine.costs.program = usual;
+}
+
+static void python(void)
+{
+    slow_program(8000, 60);
+}
+
+static void slow_python(void)
+{
+    slow_program(25000, 24);
+}
+
+/* Training steps, and steps of another kind between them. */
+static void in_kinds(uint32_t train, uint32_t times, uint32_t other)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 200; i++) {
+        for (uint32_t k = 0; k < times; k++) {
+            launch_body(stream, 0, train, i);
+            machine_wait(stream);
+        }
+        launch_body(stream, 500, other, 0);
+        machine_wait(stream);
+    }
+}
+
+static void two_kinds(void)
+{
+    in_kinds(120, 1, 30);
+}
+
+static void rare_kind(void)
+{
+    in_kinds(100, 9, 300);
+}
+
+/* Of the second kind one launch a wait: replay only adds to it. */
+static void uneven_kinds(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 400; i++) {
+        launch_body(stream, 0, 100, 0);
+        machine_wait(stream);
+        for (uint32_t k = 0; k < 20; k++) {
+            launch_body(stream, 200, 2, k);
+            machine_wait(stream);
+        }
+    }
+}
+
+/* As many of one kind as a turn of the profit guard has, and as many of the other. */
+static void four_and_four(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 600; i++) {
+        launch_body(stream, i & 4 ? 0 : 500, i & 4 ? 120 : 30, i);
+        machine_wait(stream);
+    }
+}
+
+static void long_iterations(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 20; i++) {
+        launch_body(stream, 0, 3000, 0);
+        machine_wait(stream);
+    }
+}
+
+static void twelve(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 2000; i++) {
+        launch_body(stream, 0, 12, 0);
+        machine_wait(stream);
+    }
+}
+
+static void launch_at_random(CUstream stream, uint32_t n)
+{
+    uint64_t random = 1;
+
+    for (uint32_t i = 0; i < n; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        machine_launch(stream, random >> 58, i, 0, 0);
+    }
+}
+
+static void unwaited_late(void)
+{
+    CUstream stream = machine_stream();
+
+    launch_at_random(stream, 1500);
+    for (uint32_t i = 0; i < 1000; i++)
+        launch_body(stream, 0, 13, 0);
+    machine_wait(stream);
+}
+
+/* The same body, at first not waited for, then after every fifth. */
+static void waited_late(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 200; i++)
+        launch_body(stream, 0, 20, 0);
+    for (uint32_t i = 0; i < 500; i++) {
+        launch_body(stream, 0, 20, 0);
+        launch_body(stream, 0, 20, 0);
+        launch_body(stream, 30, 23, 0);
+        machine_wait(stream);
+    }
+}
+
+/* For long enough that anchors end segments within the iteration. */
+static void long_inner_loop(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 10; i++) {
+        for (uint32_t k = 0; k < 300; k++)
+            launch_body(stream, 0, 13, 0);
+        launch_body(stream, 100, 50, 0);
+    }
+    machine_wait(stream);
+}
+
+static void frees_anywhere(void)
+{
+    CUstream stream = machine_stream();
+    uint64_t random = 1;
+
+    for (uint32_t i = 0; i < 1500; i++) {
+        launch_body(stream, 0, 13, 0);
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        if (random >> 61 == 0) {
+            launch_body(stream, 0, random >> 33 & 7, 0);
+            machine_free();
+            launch_body(stream, random >> 33 & 7, 13 - (random >> 33 & 7), 0);
+        }
+    }
+    machine_wait(stream);
+}
+
+static void sets_by_lot(uint32_t sets)
+{
+    CUstream stream = machine_stream();
+    uint64_t random = 1;
+
+    for (uint32_t i = 0; i < 1000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        launch_body(stream, 0, 60, (random >> 33) % sets);
+        machine_wait(stream);
+    }
+}
+
+static void seven_sets(void)
+{
+    sets_by_lot(7);
+}
+
+/* More than a segment has graphs. */
+static void forty_sets(void)
+{
+    sets_by_lot(40);
+}
+
+/* Sets in turns, and a seed that counts up. */
+static void seed_counts(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 1000; i++) {
+        machine_launch(stream, 99, i, 0, 0);
+        launch_body(stream, 0, 60, i % 5);
+        machine_wait(stream);
+    }
+}
+
+/* A body that runs over four pieces of memory between two waits. */
+static void pieces(void)
+{
+    CUstream stream = machine_stream();
+
+    for (uint32_t i = 0; i < 300; i++) {
+        for (uint32_t k = 0; k < 4; k++)
+            launch_body(stream, 0, 64, k);
+        machine_wait(stream);
+    }
+}
+
+/* Kernels of 20 us: the device is the slower side. */
+static void long_kernels(void)
+{
+    struct machine_costs usual = machine.costs;
+    CUstream stream = machine_stream();
+
+    machine.costs.kernel = 21000;
+    machine.costs.node = 20500;
+    for (uint32_t i = 0; i < 300; i++) {
+        launch_body(stream, 0, 16, i);
+        machine_wait(stream);
+    }
+    machine.costs = usual;
+}
+
 static double took(void (*program)(void), bool past)
 {
     uint64_t began;
@@ -273,7 +605,7 @@ static double took(void (*program)(void), bool past)
 
 /* What is lost, where something is: a share of the program, or a time that its start hides (a
  * process that uses CUDA takes 100 ms and more to begin). */
-static void programs(void)
+static void programs(unsigned host)
 {
     static const struct {
         const char *name;
@@ -290,26 +622,58 @@ static void programs(void)
         {"nothing repeats", nothing_repeats, 1.01, 0},
         {"3 copies and a launch", copies, 1.01, 0},
         {"a free after every 5 launches", frees_inside_iterations, 1.0, 0},
+        {"13 launches, unwaited", unwaited_short, 1.0, 0},
+        {"300 launches, unwaited", unwaited_long, 1.0, 0},
+        {"one kernel, unwaited", one_kernel_unwaited, 1.0, 0},
+        {"a loop in a loop, unwaited", unwaited_nested, 1.0, 0},
+        {"one more of 100, unwaited", unwaited_irregular, 1.0, 0},
+        {"one more of 100, now and then", irregular, 1.0, 0},
+        {"a loop behind waits", begins_late, 1.0, 0},
+        {"a loop behind what is random", repeats_late, 1.0, 0},
+        {"60 launches, 8 us each", python, 1.0, 0},
+        {"24 launches, 25 us each", slow_python, 1.01, 0},
+        {"120 and 30 launches in turns", two_kinds, 1.0, 0},
+        {"9 times 100, and 300 launches", rare_kind, 1.0, 0},
+        {"100 and 20 times 2 launches", uneven_kinds, 1.0, 0},
+        {"4 times 120, 4 times 30 launches", four_and_four, 1.0, 0},
+        {"20 iterations of 3000 launches", long_iterations, 1.0, 0},
+        {"12 launches", twelve, 1.0, 0},
+        {"13, unwaited, behind 1500 others", unwaited_late, 1.0, 0},
+        {"a long loop in a loop, unwaited", long_inner_loop, 1.0, 0},
+        {"63 launches, waited for late", waited_late, 1.0, 0},
+        {"frees anywhere in 13, unwaited", frees_anywhere, 1.0, 0},
+        {"60 launches, 7 sets by lot", seven_sets, 1.0, 0},
+        {"60 launches, 40 sets by lot", forty_sets, 1.0, 0},
+        {"60 launches, 5 sets, and a seed", seed_counts, 1.0, 0},
+        {"4 times 64 launches", pieces, 1.0, 0},
+        {"16 kernels of 20 us", long_kernels, 1.01, 0},
     };
 
-    printf("\nprograms, us:\n%-32s one by one  replayed  times\n", "");
+    if (!is_plain)
+        printf("\nprograms, us:\n%-32s one by one  replayed  times\n", "");
     for (unsigned i = 0; i < N_OF(rows); i++) {
         double eager = took(rows[i].run, true), now = took(rows[i].run, false);
 
+        if (is_plain) {
+            printf("%s\t%s\t%.1f\n", hosts[host].name, rows[i].name, now);
+            continue;
+        }
         printf("%-32s %10.1f %9.1f %6.3f\n", rows[i].name, eager, now, now / eager);
         if (now > rows[i].most * eager && now > eager + rows[i].us)
             miss("      more than %.3f times\n", rows[i].most);
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    printf("A model: host and device are two clocks, charged with measured costs.\n");
+    is_plain = argc > 1 && !strcmp(argv[1], "plain");
+    if (!is_plain)
+        printf("A model: host and device are two clocks, charged with measured costs.\n");
     for (unsigned i = 0; i < N_OF(hosts); i++) {
         use(&hosts[i]);
         loops(i);
-        programs();
+        programs(i);
     }
-    CHECK_SAID(!n_missed, "%u bounds", n_missed);
+    CHECK_SAID(is_plain || !n_missed, "%u bounds", n_missed);
     return 0;
 }

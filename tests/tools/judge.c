@@ -1,5 +1,6 @@
 /* tools/tune/tune_judge.c: what is better by more than chance, and the simpler of those about as
- * good. tools/tune/tune_output.c: which lines are compared. */
+ * good. tools/tune/tune_output.c: which lines are compared. tools/tune/tune_verdict.c: what is
+ * said of it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -113,8 +114,63 @@ static void test_what_is_compared(void)
     CHECK(output.ignored && !tune_output_differs(&output, &lines));
 }
 
+/* What is said of the trials after they are judged. */
+static void says(struct tune_result result, const char *gained, const char *held_back,
+                 const char *to_try)
+{
+    static char *argv[] = {"./it's", "a b", "", "c=1", NULL};
+    struct tune_verdict verdict;
+
+    result.argv = argv;
+    result.best = tune_judge((struct trial *)result.trials, result.n, result.metric);
+    tune_verdict_find(&result, &verdict);
+    CHECK_SAID(!strcmp(verdict.gained.data, gained), "\"%s\"", verdict.gained.data);
+    CHECK_SAID(!strcmp(verdict.held_back.data, held_back), "\"%s\"", verdict.held_back.data);
+    CHECK_SAID(!strcmp(verdict.to_try.data, to_try), "\"%s\"", verdict.to_try.data);
+    tune_verdict_finish(&verdict);
+}
+
+static void test_words(void)
+{
+    static const char none[] = "nothing: no setting is better than none by more than chance";
+    static const char run[] = "A=1 B=2 allograft run -- './it'\\''s' 'a b' '' c=1";
+    struct trial trials[3] = {trial(1000, 10, 4000), trial(500, 10, 4000), trial(990, 10, 1000)};
+    struct tune_result result = {.trials = trials, .n = 3, .runs = 5};
+
+    trials[1].name = "one";
+    trials[1].settings[0] = "A=1";
+    trials[1].settings[1] = "B=2";
+    trials[2].name = "two";
+    says(result, "2.00x as fast with \"one\"", "nothing that was measured", run);
+    trials[2].fault = "DIFFERENT OUTPUT";
+    result.was_stopped = true;
+    says(result, "2.00x as fast with \"one\"", "\"two\": DIFFERENT OUTPUT; it was stopped early",
+         run);
+    trials[2].fault = NULL;
+    result.was_stopped = false;
+    result.metric = TUNE_PEAK;
+    trials[1].peak_bytes = 1000;
+    says(result, "4.00x less peak memory with \"one\"", "nothing that was measured", run);
+    result.metric = TUNE_BOTH;
+    says(result, "8.00x less of time multiplied by peak memory with \"one\"",
+         "nothing that was measured", run);
+    result.metric = TUNE_TIME;
+    trials[1] = trial(700, 300, 1);
+    trials[1].name = "one";
+    says(result, none, "\"one\" looked better, but by no more than its runs vary",
+         "more runs (--runs 15)");
+    result.runs = TUNE_MOST_RUNS;
+    says(result, none, "\"one\" looked better, but by no more than its runs vary",
+         "the program as it is");
+    trials[1] = trial(1000, 10, 4000);
+    result.is_unused = true;
+    says(result, none, "nothing of the program made a CUDA call that came through",
+         "the program as it is");
+}
+
 int main(void)
 {
+    test_words();
     test_lines_that_tell_times();
     test_what_is_compared();
     test_time();

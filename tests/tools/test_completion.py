@@ -65,7 +65,7 @@ class Offers(CommandTest):
         self.assertEqual(self.offered("trace", "a", "--device", ""), [])
 
     def test_files_folders_and_programs(self):
-        self.assertEqual(self.offered("run", "--stats", ""), ["off", "stderr", ":files "])
+        self.assertEqual(self.offered("run", "--stats", ""), ["off", "stderr", "full", ":files "])
         self.assertEqual(self.offered("run", "--set", "TRACE=a"), [":files TRACE="])
         self.assertEqual(self.offered("run", "--counters=x"), [":folders --counters="])
         self.assertEqual(self.offered("tune", "--compare=file:x"), [":files --compare=file:"])

@@ -97,7 +97,7 @@ class One(JobTest):
         report["settings"][0].update(source="file", place="/etc/a.conf:3", value="managed")
         again = self.read("report", "--json", self.write("a.json", report))
         self.assertEqual(problems(again, read_schema(), closed=True), [])
-        del report["warnings"]
+        del report["warnings"], report["verdict"]  # both come from the counts
         self.assert_holds(again, report)
         report["replay"].update(state="unavailable", reason="the driver is old")
         again = self.read("report", "--json", self.write("a.json", report))
@@ -111,7 +111,9 @@ class One(JobTest):
 
     def test_is_the_report_at_exit_as_text(self):
         text = self.shown("report", self.write("a.json", SAMPLE))
-        self.assertTrue(text.startswith("allograft 0.1.0: p (process 1) after 5 ns\n"), text)
+        self.assertTrue(text.startswith(
+            "allograft 0.1.0: p (process 1) after 5 ns\n"
+            "  gained:    3 of 3 allocations did not ask the driver; 2 of 2 frees did not wait for the device; "), text)
         for line in (r"device 0, d, 1.00 GiB", r"pool +3 +2 +1.50 KiB +1.00 KiB +512 B",
                      r"allocations redirected +3 of +3 +100.0 %",
                      r"allocations answered by the cache +1 of +3 +33.3 %",
@@ -131,6 +133,16 @@ class One(JobTest):
 
 
 class Several(JobTest):
+    def test_begin_with_the_verdict_of_their_sum(self):
+        lines = self.shown("report", *self.write_all(rank(0), rank(1))).splitlines()
+        self.assertTrue(lines[1].startswith("  gained:    6 of 6 allocations did not ask the driver; 4 of 4 "), lines[1])
+        self.assertTrue(lines[2].startswith("  held back: calls of lib.so went past Allograft"), lines[2])
+        self.assertEqual(lines[3], "  try:       allograft run --audit")
+        self.assertEqual(len([line for line in lines if line.startswith("  gained:")]), 1)
+        # Below the sum's title nothing of its report is lost.
+        below = lines[lines.index(next(line for line in lines if line.startswith("  all together"))) + 1]
+        self.assertTrue(below.startswith("  warning: "), below)
+
     def test_are_added_up(self):
         files = self.write_all(rank(1), rank(0, process__elapsed_ns=7), rank(2, process__host="other"))
         job = self.read("report", "--json", *files)
@@ -280,7 +292,8 @@ class Page(JobTest):
 
     def test_of_one_process(self):
         text = self.page(self.write("a.json", SAMPLE)).text
-        for words in ("process 1 on h, ran 5 ns", "Peak memory 1.00 KiB", "Allocations answered by the cache 33.3 %",
+        for words in ("Gained: 3 of 3 allocations did not ask the driver;", "Held back: calls of lib.so went past",
+                      "Try: allograft run --audit", "process 1 on h, ran 5 ns", "Peak memory 1.00 KiB", "Allocations answered by the cache 33.3 %",
                       "d 1.00 GiB", "512 B 3 100.0 %", "ordered on the NULL stream 1 50.0 %",
                       "launched in graphs 1 100.0 %", "a wait for a stream, or a query of one 1 100.0 %",
                       "Driver: /lib/libcuda.so.1", "cuMemAlloc_v2 3", "POLICY pool default",
@@ -415,6 +428,31 @@ class Page(JobTest):
         self.assertIn("Stacks, those that held most at the peak first", page.text)
         self.assertIn("300 B 0 B 300 B", page.text)
 
+    def test_waits_are_a_flame_graph(self):
+        nasty = "</script><script>alert(1)</script>\"'&"
+        def stack(call, kind, times, ns, *names):
+            return {"call": call, "kind": kind, "times": times, "ns": ns, "longest_ns": ns // times, "cut": False,
+                    "frames": [{"function": name, "file": "a.py", "line": 7} for name in names]}
+        waits = {"bound_ns": 5000, "shorter": {"times": 1234, "ns": 2500000}, "without_stack": {"times": 0, "ns": 0},
+                 "modules": [], "stacks": [stack("cuCtxSynchronize", "sync", 4, 3000000000, "step", "main"),
+                                           stack("cuMemcpyDtoH_v2", "copy", 2, 200000, "item", "main"),
+                                           stack(nasty, "sync", 1, 100000, "step", "main"),
+                                           stack("cuLater", "later", 1, 100000, "main")]}
+        page = self.page(self.write("a.json", SAMPLE | {"waits": waits}))
+        (data,) = self.data(page, "root")
+        self.assertEqual((data["measures"], data["units"]), (["time waited", "waits"], ["ns", "count"]))
+        self.assertEqual(data["root"][:3], ["all waits", "", [3000300000, 7]])
+        kinds = {node[0]: node for node in data["root"][3]}
+        self.assertEqual({name: node[2] for name, node in kinds.items()},
+                         {"synchronisation": [3000100000, 5], "blocking copy": [200000, 2]})
+        ((name, place, _, ((step, _, _, calls),)),) = kinds["synchronisation"][3]
+        self.assertEqual((name, place, step), ("main", "a.py:7", "step"))
+        self.assertEqual({call[0]: call[2] for call in calls}, {"cuCtxSynchronize": [3000000000, 4], nasty: [100000, 1]})
+        self.assertIn("Stacks, those that waited longest first", page.text)
+        self.assertIn("cuCtxSynchronize 3.00 s 4 750.00 ms", page.text)
+        self.assertIn("1234 calls took less than 5.00 us each, 2.50 ms together", page.text)
+        self.assertNotIn("Who held memory", page.text)
+
     def test_with_a_trace_of_somebody_else(self):
         nasty = b"\x1b[1m<script>'\"&\xff"
         head = struct.pack("<8sIIIiiI5Q32s72s256s80s", b"AGTRACE", 1, 512, 64, 7, -1, 0, 0, 0, 10, 10, 0,
@@ -453,7 +491,10 @@ class Two(JobTest):
         files = self.write_all(SAMPLE, SAMPLE)
         self.assertIn("  no number differs\n", self.shown("diff", *files))
         self.assertEqual(self.read("diff", "--json", *files),
-                         {"schema": "allograft-diff/1", "times_compared": True, "settings": [], "differences": []})
+                         {"schema": "allograft-diff/1",
+                          "verdict": ["same    5 ns for the whole run", "same    1.50 us in allocs and frees",
+                                      "same    1.00 KiB of peak memory"],
+                          "times_compared": True, "settings": [], "differences": []})
 
     def test_are_compared_by_weight(self):
         found = self.differences(sample(process__elapsed_ns=10000), sample(
@@ -481,11 +522,14 @@ class Two(JobTest):
         self.assertIn("no number differs by as much", self.shown("diff", "--least", "1000", *files))
 
     def words(self, *reports):
-        """What was gained and lost, between the settings and the numbers."""
-        text = self.shown("diff", *self.write_all(*reports))
-        words = re.search(r"(?m)^  B against A\n((?:    .*\n)*?)(?=     weight|  no number)", text)[1]
+        """What was gained and lost, before everything else."""
+        files = self.write_all(*reports)
+        text = self.shown("diff", *files)
+        words = re.match(r"B against A\n((?:    .*\n)*)A: allograft ", text)[1]
         self.assertLessEqual(max(map(len, words.splitlines())), 80, words)
-        return [line.strip() for line in words.splitlines()]
+        words = [line.strip() for line in words.splitlines()]
+        self.assertEqual(self.read("diff", "--json", *files)["verdict"], words)
+        return words
 
     def test_begins_with_what_was_gained(self):
         def run(elapsed, place, allocs, ns, peak, **changes):

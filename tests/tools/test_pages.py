@@ -250,7 +250,7 @@ class Jobs(CommandTest):
         lines = self.block("container", "console").splitlines()
         self.assertEqual(len(lines), 2)
         for line in lines:
-            self.assertIn("coverage", self.shell(line[2:]).stderr)
+            self.assertIn("  gained: ", self.shell(line[2:]).stderr)
 
 
 if __name__ == "__main__":

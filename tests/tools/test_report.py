@@ -22,6 +22,7 @@ PLACEMENT = {"allocs": 3, "frees": 2, "alloc_bytes": 1536, "current_bytes": 512,
 SAMPLE = {
     "schema": "allograft-stats/1", "version": "0.1.0", "simulated": False,
     "process": {"pid": 1, "program": "p", "host": "h", "rank": None, "elapsed_ns": 5, "ended_by": "exit"},
+    "verdict": {"gained": "nothing", "held_back": "a reason", "try": "A=1"},
     "settings": [{"name": "ALLOGRAFT_POLICY", "value": "pool", "source": "default"}],
     "coverage": {
         "intercepted": True, "redirecting": True, "libcuda": "/lib/libcuda.so.1",

@@ -123,7 +123,7 @@ class WhatCannotRun(Simulate):
 class Reports(Simulate):
     def test_text(self):
         result = self.simulate(words=("--stats", "stderr"))
-        self.assertRegex(result.stderr.splitlines()[1], "^  warning: ran on the simulated driver, not on a GPU: " + NOTHING)
+        self.assertRegex(result.stderr.splitlines()[4], "^  warning: ran on the simulated driver, not on a GPU: " + NOTHING)
         _, path = self.report()
         shown = self.shown("report", path)
         self.assertIn(NOTHING, shown)
@@ -243,7 +243,7 @@ class Tune(Simulate):
         with open(page, encoding="utf-8") as file:
             text = file.read()
         self.assertIn(NOTHING, text)
-        self.assertNotRegex(re.sub(r"(?s)<style>.*?</style>", "", text), r"\d (ns|us|ms|s)\b")
+        self.assertNotRegex(re.sub(r"(?s)<(style|script)\b.*?</\1>", "", text), r"\d (ns|us|ms|s)\b")
         whole = json.loads(allograft(*words, "--json", "--", *work, env=environment()).stdout)
         self.assertIs(whole["simulated"], True)
         self.assertEqual([trial["median_ns"] for trial in whole["trials"]], [None] * 7)

@@ -117,10 +117,13 @@ class Programs(TuneTest):
         result = allograft("tune", "--runs=1", "--json", "true", env=self.environment(), unused=True)
         self.assertEqual(result.returncode, 0)
         self.assertIsNotNone(command.UNUSED.fullmatch(result.stderr), result.stderr)
+        unused = "nothing of the program made a CUDA call that came through"
+        self.assertEqual(json.loads(result.stdout)["verdict"]["held_back"][:len(unused)], unused)
         script = os.path.join(paths.sim, "demo", "demo-sim") + " >&2; echo done"
         result = allograft("tune", "--runs=1", "--metric=peak", "--json", "--", "sh", "-c", script,
                            env=dict(self.environment(), LD_LIBRARY_PATH=paths.sim), unused=True)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(json.loads(result.stdout)["verdict"]["held_back"], "nothing that was measured")
 
     def test_table_and_files(self):
         config, page = os.path.join(self.folder, "best.conf"), os.path.join(self.folder, "page.html")
@@ -128,7 +131,10 @@ class Programs(TuneTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         for name in NAMES:
             self.assertIn(name, result.stdout)
-        self.assertIn("\nBest", result.stdout)
+        lines = result.stdout.splitlines()
+        self.assertEqual([line[:11] for line in lines[:5]],
+                         ["gained:    ", "held back: ", "try:       ", "", "Runs of tru"])
+        self.assertTrue(lines[1].startswith("held back: nothing of the program made a CUDA call"), lines[1])
         with open(page, encoding="utf-8") as file:
             text = file.read()
         for words in NAMES + ["<code>true</code>", "2 runs with each setting", "<p>Best", "spread "]:

@@ -1,9 +1,11 @@
-/* folder.c: lists and removes files of counters: see folder.h. */
+/* folder.c: lists and removes files of counters, and temporary folders: see folder.h. */
 #include "tools/base/folder.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,4 +83,34 @@ void folder_remove_if_dead(int folder, const char *name)
 {
     if (ag_record_file_state(folder, name) == AG_RECORD_DEAD && unlinkat(folder, name, 0))
         command_complain("%s: %s", name, strerror(errno));
+}
+
+bool folder_make_temporary(const char *command, char *path, size_t capacity)
+{
+    const char *tmp = getenv("TMPDIR");
+    char name[PATH_MAX];
+    int length;
+
+    if (!realpath(tmp && *tmp ? tmp : "/tmp", name))
+        return false;
+    length = snprintf(path, capacity, "%s/allograft-%s-XXXXXX", name, command);
+    if (length < 0 || (size_t)length >= capacity) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    return mkdtemp(path) != NULL;
+}
+
+void folder_remove(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    if (folder)
+        closedir(folder);
+    (void)rmdir(path);
 }

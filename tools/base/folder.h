@@ -1,4 +1,4 @@
-/* folder.h: lists and removes the files in which processes keep their counters. */
+/* folder.h: the files in which processes keep their counters, and temporary folders. */
 #ifndef TOOLS_FOLDER_H
 #define TOOLS_FOLDER_H
 
@@ -23,5 +23,11 @@ int folder_open_own(int *ret, char *path, size_t capacity);
 int folder_list(struct folder_files *files, int pid, bool all);
 /* Removes the file if its process is dead; prints a line on stderr if that fails. */
 void folder_remove_if_dead(int folder, const char *name);
+
+/* Makes a new folder for the command's temporary files, of this user alone, and writes its absolute
+ * path. False, with errno, if that fails. */
+bool folder_make_temporary(const char *command, char *path, size_t capacity);
+/* Removes the files in a folder and, when nothing is left, the folder. */
+void folder_remove(const char *path);
 
 #endif

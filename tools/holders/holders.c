@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "interpose/report/waits/render_waits.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/base/output.h"
@@ -89,9 +90,12 @@ int holders_show(const char *pid)
         ag_text_add(&text, "%s (process %d), %s\n", process.stats->head.program,
                     process.stats->head.pid, process.stats->head.ended_by);
         ag_render_holders_text(&text, &view);
+        ag_render_waits_text(&text, &view);
         status = print(&text);
     } else {
-        command_complain("process %s takes no stacks: start it with ALLOGRAFT_STACKS=16", pid);
+        command_complain(
+            "process %s takes no stacks: start it with ALLOGRAFT_STACKS=16 or ALLOGRAFT_WAITS=1",
+            pid);
         status = STATUS_FAILED;
     }
     holders_view_finish(&view);

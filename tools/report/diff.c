@@ -354,12 +354,12 @@ static void render_text(struct ag_text *text, const struct comparison *it, doubl
     };
     enum part part = N_PARTS;
 
+    diff_words(text, it->sides, !it->no_times);
     text_side(text, "A", &it->sides[0]);
     text_side(text, "B", &it->sides[1]);
     if (it->no_times)
         ag_text_add(text, "  times are not compared: %s\n", it->no_times);
     text_settings(text, it);
-    diff_words(text, it->sides, !it->no_times);
     for (size_t i = 0; i < it->n; i++) {
         const struct row *row = &it->rows[i];
 
@@ -395,6 +395,22 @@ static void emit_row(struct ag_emitter *json, const struct row *row)
     ag_emit_end(json);
 }
 
+/* The lines in words, without the heading. */
+static void emit_words(struct ag_emitter *json, const struct comparison *it)
+{
+    struct ag_text words = {0};
+    char *rest = NULL, *line;
+
+    diff_words(&words, it->sides, !it->no_times);
+    ag_emit_array(json, "verdict");
+    line = words.data ? strtok_r(words.data, "\n", &rest) : NULL;
+    while (line && (line = strtok_r(NULL, "\n", &rest)))
+        ag_emit_string(json, NULL, line + strspn(line, " "));
+    ag_emit_end(json);
+    json->text->truncated |= words.truncated;
+    ag_text_finish(&words);
+}
+
 static void render_json(struct ag_text *text, const struct comparison *it, double least)
 {
     struct ag_emitter json = {.text = text};
@@ -402,6 +418,7 @@ static void render_json(struct ag_text *text, const struct comparison *it, doubl
 
     ag_emit_object(&json, NULL);
     ag_emit_string(&json, "schema", "allograft-diff/1");
+    emit_words(&json, it);
     ag_emit_bool(&json, "times_compared", !it->no_times);
     ag_emit_array(&json, "settings");
     for (size_t i = 0; i < ag_options_count(); i++) {

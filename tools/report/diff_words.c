@@ -144,7 +144,7 @@ void diff_words(struct ag_text *text, const struct process sides[2], bool times)
 {
     struct pair pair;
 
-    ag_text_add(text, "  B against A\n");
+    ag_text_add(text, "B against A\n");
     if (times)
         add_times(text, sides);
     if (find_pair(sides, FIGURE_PEAK, &pair) && pair.a + pair.b > 0)

@@ -1,4 +1,4 @@
-/* html_flame.h: who held memory in a process, as a card of the report's page. */
+/* html_flame.h: who held memory in a process, and who waited, as cards of the report's page. */
 #ifndef TOOLS_HTML_FLAME_H
 #define TOOLS_HTML_FLAME_H
 
@@ -7,8 +7,8 @@
 #include "tools/report/process.h"
 
 /* Adds a card with a flame graph, by stack, of memory at the peak, never freed, and allocated, and
- * a table of the stacks that held most. False, with nothing added, if the process took no
- * stacks. */
-bool html_add_flame(struct ag_text *text, const struct process *process);
+ * a table of the stacks that held most; and one of the time waited for the device. False, with
+ * nothing added, if the process took no stacks. */
+bool html_add_flames(struct ag_text *text, const struct process *process);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "interpose/report/live.h"
+#include "interpose/report/verdict/verdict.h"
 #include "interpose/settings/options.h"
 #include "tools/base/html.h"
 #include "tools/report/html_flame.h"
@@ -39,6 +40,22 @@ static void add_head(struct ag_text *text, const struct job *job)
     ag_text_add(text, "; Allograft ");
     html_add(text, head->version);
     ag_text_add(text, "</p>\n</header>\n");
+}
+
+static void add_verdict_line(struct ag_text *text, const char *what, const char *line)
+{
+    ag_text_add(text, "<p><strong>%s:</strong> ", what);
+    html_add(text, line);
+    ag_text_add(text, "</p>\n");
+}
+
+static void add_verdict(struct ag_text *text, const struct job *job)
+{
+    const struct ag_verdict verdict = ag_verdict_of(job->total.stats, &job->total.moment);
+
+    add_verdict_line(text, "Gained", verdict.gained);
+    add_verdict_line(text, "Held back", verdict.held_back);
+    add_verdict_line(text, "Try", verdict.to_try);
 }
 
 static void add_warnings(struct ag_text *text, const struct job *job)
@@ -735,7 +752,7 @@ static void add_flames(struct ag_text *text, const struct job *job)
     unsigned n_shown = 0;
 
     for (size_t i = 0; i < job->n && n_shown < MOST_FLAMES; i++)
-        n_shown += html_add_flame(text, &job->processes[i]);
+        n_shown += html_add_flames(text, &job->processes[i]);
 }
 
 void job_render_html(struct ag_text *text, const struct job *job)
@@ -745,6 +762,7 @@ void job_render_html(struct ag_text *text, const struct job *job)
     snprintf(title, sizeof(title), "%s: Allograft report", job->total.stats->head.program);
     html_begin(text, title);
     add_head(text, job);
+    add_verdict(text, job);
     add_warnings(text, job);
     add_tiles(text, job);
     ag_text_add(text, "<div class=\"cards\">\n");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/verdict/verdict.h"
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
@@ -101,12 +102,18 @@ void job_render_text(struct ag_text *text, const struct job *job)
     const char *rest;
 
     add_title(text, job);
+    ag_verdict_text(text, job->total.stats, &job->total.moment);
     add_table(text, job);
     ag_text_add(text, "  all together (devices of one model share a row; a peak is the sum of the "
                       "processes' peaks)\n");
     ag_render_text(&sum, job->total.stats, &job->total.moment, NULL);
-    rest = sum.data ? strchr(sum.data, '\n') : NULL; /* skips the title */
-    ag_text_add(text, "%s", rest ? rest + 1 : "");
+    rest = sum.data;
+    for (unsigned i = 0; i < 1 + AG_VERDICT_LINES && rest;
+         i++) { /* title and verdict stand above */
+        rest = strchr(rest, '\n');
+        rest += rest != NULL;
+    }
+    ag_text_add(text, "%s", rest ? rest : "");
     text->truncated |= sum.truncated;
     ag_text_finish(&sum);
     overview_text(text, &job->total, job->elapsed_ns);

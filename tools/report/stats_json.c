@@ -472,7 +472,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     reader->stats->slab_bytes.peak = number(reader, part(reader, root, "slabs"), "peak_bytes");
 }
 
-/* ---- who held memory ----------------------------------------------------------------------- */
+/* ---- who held memory, and who waited ----------------------------------------------------------------------- */
 
 /* Where the copy of the text stands; 0 when there is no room. `n` bytes with its NUL. */
 static uint32_t add_text(struct ag_holders *holders, const char *text, size_t n)
@@ -623,9 +623,6 @@ static void read_holders(struct reader *reader, const json_t *root, struct ag_ho
 {
     if (!root)
         return;
-    memcpy(holders->magic, AG_HOLDERS_MAGIC, sizeof(AG_HOLDERS_MAGIC));
-    holders->bytes = sizeof(*holders);
-    holders->n_text = holders->n_modules = 1;
     holders->most_frames = (uint32_t)small_number(reader, root, "most_frames", 0);
     holders->sample_bytes = number(reader, root, "sample_bytes");
     holders->lost = number(reader, root, "without_stack");
@@ -633,8 +630,64 @@ static void read_holders(struct reader *reader, const json_t *root, struct ag_ho
     read_failure(reader, part(reader, root, "failure"), &holders->failure);
     read_modules(reader, root, holders);
     read_stacks(reader, root, holders);
+}
+
+static void read_wait(struct reader *reader, const json_t *row, struct ag_holders *holders)
+{
+    struct ag_held_stack *stack = &holders->stacks[holders->n_stacks];
+    uint32_t kind = word_of(text_of(reader, row, "kind"), ag_wait_names, AG_N_WAIT_KINDS);
+    const char *call = text_of(reader, row, "call");
+
+    if (kind == AG_N_WAIT_KINDS) /* of a later version */
+        return;
+    stack->kind = AG_HELD_WAIT;
+    stack->device = (int16_t)kind;
+    stack->call = add_text(holders, call, strlen(call) + 1);
+    stack->is_cut = truth(reader, row, "cut");
+    stack->waited.times = number(reader, row, "times");
+    stack->waited.ns = number(reader, row, "ns");
+    stack->waited.longest_ns = number(reader, row, "longest_ns");
+    read_frames(reader, row, holders, stack);
+    holders->n_stacks++;
+}
+
+static void read_waits(struct reader *reader, const json_t *root, struct ag_holders *holders)
+{
+    const json_t *row;
+    size_t i;
+
+    if (!root)
+        return;
+    holders->wait_bound_ns = number(reader, root, "bound_ns");
+    row = part(reader, root, "shorter");
+    holders->short_waits[0].times = number(reader, row, "times");
+    holders->short_waits[0].ns = number(reader, row, "ns");
+    row = part(reader, root, "without_stack");
+    holders->waits_lost.times = number(reader, row, "times");
+    holders->waits_lost.ns = number(reader, row, "ns");
+    if (holders->n_modules == 1) /* else they are those of who held memory */
+        read_modules(reader, root, holders);
+    json_array_foreach(list(reader, root, "stacks"), i, row)
+    {
+        if (holders->n_stacks < AG_HOLDERS_STACKS)
+            read_wait(reader, row, holders);
+    }
+}
+
+/* Who held memory, and who waited. */
+static void read_tables(struct reader *reader, const json_t *root, struct ag_holders *holders)
+{
+    const json_t *held = part(reader, root, "holders"), *waits = part(reader, root, "waits");
+
+    if (!held && !waits)
+        return;
+    memcpy(holders->magic, AG_HOLDERS_MAGIC, sizeof(AG_HOLDERS_MAGIC));
+    holders->bytes = sizeof(*holders);
+    holders->n_text = holders->n_modules = 1;
+    read_holders(reader, held, holders);
+    read_waits(reader, waits, holders);
     if (!reader->bad && !ag_holders_are_sound(holders))
-        fault(reader, "holders", "are damaged");
+        fault(reader, held ? "holders" : "waits", "are damaged");
 }
 
 bool stats_from_json(const char *text, size_t length, struct process *process, char *why,
@@ -651,7 +704,7 @@ bool stats_from_json(const char *text, size_t length, struct process *process, c
     }
     read_report(&reader, root, &process->moment);
     if (!reader.bad && process->holders)
-        read_holders(&reader, part(&reader, root, "holders"), process->holders);
+        read_tables(&reader, root, process->holders);
     json_decref(root);
     return !reader.bad;
 }

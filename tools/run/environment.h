@@ -41,6 +41,22 @@ int preload_library(const char *library);
  * message on stderr. */
 int simulate_driver(const char *library, char *path, size_t path_size);
 
+/* ---- run.c: for programs that are started from now on --------------------------------------- */
+
+/* Options that are not settings. */
+struct run_extras {
+    bool audit, simulate;
+};
+
+/* These return an exit status, after a line on stderr if it is not STATUS_OK. */
+
+/* Checks "NAME=VALUE" as of --set, and puts it into the environment. */
+int run_set_pair(const char *pair);
+/* Checks all settings, and makes the environment one in which the library is preloaded. */
+int run_prepare(char **argv, struct run_extras extras);
+/* Becomes the program; returns only where that failed. */
+int run_execute(char **argv);
+
 /* ---- preload_obstacle.c -------------------------------------------------------------------- */
 
 /* Why the dynamic linker will not preload anything into the program at `path`: a short clause for

@@ -62,7 +62,7 @@ static int add_rule(const char *rule)
     return status ? STATUS_FAILED : STATUS_OK;
 }
 
-static int set_pair(const char *pair)
+int run_set_pair(const char *pair)
 {
     const char *equals = strchr(pair, '=');
 
@@ -73,13 +73,8 @@ static int set_pair(const char *pair)
     return set_option(pair, (size_t)(equals - pair), equals + 1);
 }
 
-/* Options that are not settings. */
-struct extras {
-    bool audit, simulate;
-};
-
 /* Applies the options in the order they were given. */
-static int apply_options(const struct command_line *line, struct extras *ret_extras)
+static int apply_options(const struct command_line *line, struct run_extras *ret_extras)
 {
     int status = STATUS_OK;
 
@@ -93,7 +88,7 @@ static int apply_options(const struct command_line *line, struct extras *ret_ext
         else if (given->option == OPTION_run_rule)
             status = add_rule(given->value);
         else if (given->option == OPTION_run_set)
-            status = set_pair(given->value);
+            status = run_set_pair(given->value);
         else /* a setting by its name */
             status = set_option(given->name, strlen(given->name), given->value);
     }
@@ -244,7 +239,7 @@ static int explain_exec_failure(const char *program, bool exists, int error)
     return STATUS_NOT_EXECUTABLE;
 }
 
-static int exec_program(char **argv)
+int run_execute(char **argv)
 {
     char path[PATH_MAX];
     bool exists = find_program(argv[0], path, sizeof(path));
@@ -280,18 +275,15 @@ static int check_outputs(char **argv)
     return STATUS_OK;
 }
 
-int command_run(const struct command_line *line)
+int run_prepare(char **argv, struct run_extras extras)
 {
     char library[PATH_MAX], driver[PATH_MAX + 64];
-    struct extras extras = {false, false};
-    int status = apply_options(line, &extras);
+    int status = settings_check_environment() ? STATUS_USAGE : STATUS_OK;
 
-    if (!status && settings_check_environment())
-        status = STATUS_USAGE;
     if (!status)
         status = make_config_absolute();
     if (!status)
-        status = check_outputs(line->words);
+        status = check_outputs(argv);
     if (!status)
         status = locate_library(library, sizeof(library));
     if (!status)
@@ -302,8 +294,18 @@ int command_run(const struct command_line *line)
         status = add_nvtx(library);
     if (!status && extras.audit)
         status = add_audit(library);
+    return status;
+}
+
+int command_run(const struct command_line *line)
+{
+    struct run_extras extras = {false, false};
+    int status = apply_options(line, &extras);
+
+    if (!status)
+        status = run_prepare(line->words, extras);
     if (status)
         return status;
     mark_program();
-    return exec_program(line->words);
+    return run_execute(line->words);
 }

@@ -15,7 +15,7 @@
 #include "tools/base/mapping.h"
 
 #define MOST_TEXTS 65536u /* numbers of texts have 16 bits */
-#define N_SPACES   (AG_TRACE_TEXT_MODULE + 1u)
+#define N_SPACES   (AG_TRACE_TEXT_WAIT + 1u)
 
 struct text {
     uint64_t base;
@@ -81,7 +81,8 @@ static bool is_event(unsigned kind)
 {
     return (kind >= AG_TRACE_ALLOC && kind <= AG_TRACE_STEP) ||
            (kind >= AG_TRACE_REPLAY && kind <= AG_TRACE_BUILD) ||
-           (kind >= AG_TRACE_TRANSFER && kind <= AG_TRACE_PREFETCH) || kind == AG_TRACE_MARK;
+           (kind >= AG_TRACE_TRANSFER && kind <= AG_TRACE_PREFETCH) || kind == AG_TRACE_MARK ||
+           kind == AG_TRACE_WAIT;
 }
 
 static bool is_alloc(unsigned kind)

@@ -172,6 +172,12 @@ static void write_replay(struct writer *w, const struct trace_event *event)
     fputs("}}", w->out);
 }
 
+static void write_wait(struct writer *w, const struct trace_event *event)
+{
+    write_slice(w, "wait", trace_text(w->trace, AG_TRACE_TEXT_WAIT, event->code), event);
+    fputs("}", w->out);
+}
+
 static void write_instant(struct writer *w, const char *category, const char *first,
                           const char *second, const struct trace_event *event)
 {
@@ -226,6 +232,9 @@ static void write_one(const struct trace_state *state, void *data)
     case AG_TRACE_MANAGED_FREE:
     case AG_TRACE_PREFETCH:
         write_call(w, event);
+        break;
+    case AG_TRACE_WAIT:
+        write_wait(w, event);
         break;
     case AG_TRACE_FLUSH:
         write_instant(w, "graph", "flush", trace_text(w->trace, AG_TRACE_TEXT_FLUSH, event->code),

@@ -33,6 +33,7 @@ static const struct {
     {AG_TRACE_MANAGED_FREE, "frees of these"},
     {AG_TRACE_PREFETCH, "prefetches of managed memory"},
     {AG_TRACE_MARK, "marks"},
+    {AG_TRACE_WAIT, "waits for the device"},
 };
 
 struct sums {
@@ -42,6 +43,7 @@ struct sums {
     uint64_t reasons[2][MOST_CODES]; /* flushes and steps by code */
     uint64_t peak, peak_ns, n_lost;
     uint64_t transferred, prefetched; /* bytes */
+    uint64_t waited_ns;
 };
 
 static void sum_up(const struct trace_state *state, void *data)
@@ -76,6 +78,9 @@ static void sum_up(const struct trace_state *state, void *data)
         break;
     case AG_TRACE_PREFETCH:
         sums->prefetched += event->size;
+        break;
+    case AG_TRACE_WAIT:
+        sums->waited_ns += event->duration_ns;
         break;
     default:
         break;
@@ -183,10 +188,10 @@ static void write_memory(const struct trace *trace, const struct sums *sums, FIL
                 (unsigned long long)sums->n_lost);
 }
 
-static void write_moved(const struct trace *trace, const struct sums *sums, FILE *out)
+static void write_other_sums(const struct trace *trace, const struct sums *sums, FILE *out)
 {
     const uint64_t *n = trace_info(trace)->n_kinds;
-    char bytes[32];
+    char bytes[32], time[32];
 
     if (n[AG_TRACE_TRANSFER])
         fprintf(out, "  transferred to the device: %s\n",
@@ -194,6 +199,9 @@ static void write_moved(const struct trace *trace, const struct sums *sums, FILE
     if (n[AG_TRACE_PREFETCH])
         fprintf(out, "  prefetched managed memory: %s\n",
                 ag_text_size(bytes, sizeof(bytes), sums->prefetched));
+    if (n[AG_TRACE_WAIT])
+        fprintf(out, "  waited for the device: %s\n",
+                ag_text_duration(time, sizeof(time), (double)sums->waited_ns));
 }
 
 static void write_reasons(const struct trace *trace, const struct sums *sums, bool steps, FILE *out)
@@ -276,7 +284,7 @@ bool trace_write_summary(const struct trace *trace, int device, FILE *out)
         write_head(trace, out);
         write_kinds(trace, out);
         write_memory(trace, sums, out);
-        write_moved(trace, sums, out);
+        write_other_sums(trace, sums, out);
         write_reasons(trace, sums, false, out);
         write_reasons(trace, sums, true, out);
         good = write_sites(trace, device, out) && write_time_line(trace, device, sums, out);

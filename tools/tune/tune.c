@@ -46,6 +46,7 @@ static struct {
 };
 
 static bool simulated; /* the driver is, with or without --simulate: no times are shown */
+static bool unused;    /* nothing of the program used CUDA */
 
 static volatile sig_atomic_t stopped;
 
@@ -233,7 +234,8 @@ static int try_it(const char *library)
         return STATUS_FAILED;
     trials[0].peak_bytes = run.peak_bytes;
     simulated = options.simulate || run.simulated;
-    if (!stopped && !run.n_reports)
+    unused = !stopped && !run.n_reports;
+    if (unused)
         command_complain(
             "tune: neither %s nor what it started made a CUDA call that came through, so "
             "the settings change nothing. Usual reasons: none of it needs a GPU; a "
@@ -332,22 +334,6 @@ static void show_settings(FILE *out, const struct trial *trial, const char *sepa
         fprintf(out, "%s%s", i ? separator : "", trial->settings[i]);
 }
 
-/* Prints a word quoted for a shell. */
-static void show_word(const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-+=:,./@%";
-
-    if (*word && !word[strspn(word, plain)]) {
-        printf(" %s", word);
-        return;
-    }
-    fputs(" '", stdout);
-    for (; *word; word++)
-        fputs(*word == '\'' ? "'\\''" : (char[]){*word, '\0'}, stdout);
-    fputs("'", stdout);
-}
-
 /* Says how many lines of the output were not compared; "" if all were. */
 static void left_out_text(char *text, size_t capacity)
 {
@@ -361,11 +347,43 @@ static void left_out_text(char *text, size_t capacity)
                  n, options.output.text.n);
 }
 
+static struct tune_verdict verdict_of(unsigned best)
+{
+    const struct tune_result result = {
+        .trials = trials,
+        .n = N_TRIALS,
+        .best = best,
+        .runs = options.runs,
+        .metric = options.metric,
+        .is_unused = unused,
+        .was_stopped = stopped,
+        .argv = options.argv,
+    };
+    struct tune_verdict verdict;
+
+    tune_verdict_find(&result, &verdict);
+    return verdict;
+}
+
+static const char *line_of(const struct ag_text *text)
+{
+    return text->data ? text->data : "";
+}
+
+static void show_verdict(unsigned best)
+{
+    struct tune_verdict verdict = verdict_of(best);
+
+    printf("gained:    %s\nheld back: %s\ntry:       %s\n\n", line_of(&verdict.gained),
+           line_of(&verdict.held_back), line_of(&verdict.to_try));
+    tune_verdict_finish(&verdict);
+}
+
 static void show_table(unsigned best, unsigned passes)
 {
-    unsigned unsure = tune_unsure(trials, N_TRIALS, options.metric);
     char note[160], median[32], spread[32], gain[32], peak[32];
 
+    show_verdict(best);
     printf("Runs of %s, %u with each setting, in turn%s\n", options.argv[0], options.runs,
            stopped || simulated ? "" : "; spread: half the interquartile range");
     printf("%s\n", simulated ? SIMULATED "\n" : "");
@@ -387,23 +405,23 @@ static void show_table(unsigned best, unsigned passes)
     left_out_text(note, sizeof(note));
     if (*note)
         printf("%s\n", note);
-    if (!best) {
-        printf("\nBest as it is: no setting is better by more than chance.\n");
-        if (unsure && options.runs < TUNE_MOST_RUNS)
-            printf("\"%s\" looked better, but by no more than its runs vary: try more of them "
-                   "(--runs %u).\n",
-                   trials[unsure].name,
-                   options.runs * 3 < TUNE_MOST_RUNS ? options.runs * 3 : TUNE_MOST_RUNS);
-        return;
+    if (best) {
+        printf("\nIn a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
+        show_settings(stdout, &trials[best], "\n  ");
+        printf("\n");
     }
-    printf("\nBest:\n  ");
-    show_settings(stdout, &trials[best], " ");
-    printf(" allograft run --");
-    for (unsigned i = 0; options.argv[i]; i++)
-        show_word(options.argv[i]);
-    printf("\n\nOr in a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
-    show_settings(stdout, &trials[best], "\n  ");
-    printf("\n");
+}
+
+static void add_verdict_json(struct ag_emitter *json, unsigned best)
+{
+    struct tune_verdict verdict = verdict_of(best);
+
+    ag_emit_object(json, "verdict");
+    ag_emit_string(json, "gained", line_of(&verdict.gained));
+    ag_emit_string(json, "held_back", line_of(&verdict.held_back));
+    ag_emit_string(json, "try", line_of(&verdict.to_try));
+    ag_emit_end(json);
+    tune_verdict_finish(&verdict);
 }
 
 static void add_trial_json(struct ag_emitter *json, const struct trial *trial)
@@ -439,6 +457,7 @@ static void show_json(unsigned best, unsigned passes)
     ag_emit_object(&json, NULL);
     ag_emit_string(&json, "schema", "allograft-tune/1");
     ag_emit_string(&json, "version", ALLOGRAFT_VERSION);
+    add_verdict_json(&json, best);
     ag_emit_number(&json, "rounds", passes);
     ag_emit_bool(&json, "complete", !stopped);
     ag_emit_bool(&json, "simulated", simulated);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "interpose/base/text.h"
+
 #define TUNE_MOST_RUNS 99u
 
 enum tune_metric { TUNE_TIME, TUNE_PEAK, TUNE_BOTH };
@@ -32,6 +34,25 @@ double tune_gain(const struct trial *trials, unsigned i, enum tune_metric metric
 
 /* If no trial is better by more than chance: the one that looked best, or 0 if none did. */
 unsigned tune_unsure(const struct trial *trials, unsigned n, enum tune_metric metric);
+
+/* What the trials came to. */
+struct tune_result {
+    const struct trial *trials; /* judged */
+    unsigned n, best, runs;
+    enum tune_metric metric;
+    bool is_unused;   /* nothing of the program used CUDA */
+    bool was_stopped; /* before all runs were done */
+    char **argv;      /* the program and its arguments */
+};
+
+/* The same in words, a line each, never empty unless memory ran out. */
+struct tune_verdict {
+    struct ag_text gained, held_back, to_try;
+};
+
+/* Pure; the caller finishes the verdict. */
+void tune_verdict_find(const struct tune_result *result, struct tune_verdict *ret);
+void tune_verdict_finish(struct tune_verdict *verdict);
 
 /* The output of one run: a hash of each line, or of all of it. */
 struct tune_text {

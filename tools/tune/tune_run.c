@@ -14,26 +14,12 @@
 
 #include "interpose/base/clock.h"
 #include "tools/base/complain.h"
+#include "tools/base/folder.h"
 #include "tools/report/process.h"
 #include "tools/run/environment.h"
 #include "tools/tune/tune.h"
 
 /* ---- its temporary folder ---- */
-
-/* Removes the folder and the files in it. */
-static void remove_folder(const char *path)
-{
-    DIR *folder = opendir(path);
-    const struct dirent *entry;
-
-    while (folder && (entry = readdir(folder))) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)unlinkat(dirfd(folder), entry->d_name, 0);
-    }
-    if (folder)
-        closedir(folder);
-    (void)rmdir(path);
-}
 
 static uint64_t peak_of(const struct process *process)
 {
@@ -223,13 +209,11 @@ static bool run_in(const char *folder, char **argv, const char *library,
 bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,
               const char *output_file, uint64_t timeout_ns, struct tune_run *ret)
 {
-    const char *tmp = getenv("TMPDIR");
     char folder[PATH_MAX];
     bool ran;
 
     memset(ret, 0, sizeof(*ret));
-    snprintf(folder, sizeof(folder), "%s/allograft-tune-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder))
+    if (!folder_make_temporary("tune", folder, sizeof(folder)))
         return false;
     if (output_file)
         (void)unlink(output_file); /* an old one would pass the comparison */
@@ -244,6 +228,6 @@ bool tune_run(char **argv, const char *library, const char *const *settings, boo
     }
     if (counts)
         read_reports(folder, ret);
-    remove_folder(folder);
+    folder_remove(folder);
     return ran;
 }

@@ -38,6 +38,7 @@ enum ag_lock_rank {
     AG_RANK_STACKS,     /* stacks, texts and modules that are new */
     AG_RANK_PYTHON,     /* what was found of the interpreter */
     AG_RANK_ARENA,      /* free list of fixed-size objects */
+    AG_RANK_TABLES,     /* free lists of the tables of maps */
 };
 
 struct ag_lock {

@@ -1,4 +1,5 @@
-/* Who holds memory: stacks, and what was allocated from each. The tables are one piece of memory
+/* Who holds memory, and who waits: stacks, and what was allocated from each, or how long the host
+ * waited in it for the device. The tables are one piece of memory
  * without pointers: that of this process, in its file of counters behind them (counters_file.h),
  * where it survives the process and others look at it; or what was read back from a report.
  *
@@ -10,12 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AG_HOLDERS_MAGIC   "AGHOLD1"
+#include "interpose/base/slot.h"
+
+#define AG_HOLDERS_MAGIC   "AGHOLD2"
 #define AG_HOLDERS_STACKS  8192u
 #define AG_HOLDERS_FRAMES  (AG_HOLDERS_STACKS * 24)
 #define AG_HOLDERS_MODULES 1024u
 #define AG_HOLDERS_TEXT    (1u << 20)
-#define AG_HOLDERS_MOST    64u /* frames of a stack; as many again of Python */
+#define AG_HOLDERS_MOST    64u   /* frames of a stack; as many again of Python */
+#define AG_HOLDERS_WAITS   4096u /* stacks of waits, of all: some are left for memory */
 
 /* Counts of blocks, which sampling makes fractions of. */
 #define AG_HOLDERS_ONE 256u
@@ -28,6 +32,20 @@ enum ag_held_kind {
     AG_N_HELD_KINDS
 };
 extern const char *const ag_held_names[AG_N_HELD_KINDS];
+/* In the place of such a kind: the stack is of a wait. */
+#define AG_HELD_WAIT AG_N_HELD_KINDS
+
+/* What kind of call waited (interpose/report/waits/). */
+enum ag_wait_kind {
+    AG_WAIT_SYNC,       /* for a stream, an event or a context */
+    AG_WAIT_COPY,       /* a copy that blocks */
+    AG_WAIT_ASYNC_COPY, /* one on a stream: the driver stages pageable memory within the call */
+    AG_WAIT_FILL,       /* a memset */
+    AG_WAIT_FREE,       /* a free of device or pinned memory */
+    AG_WAIT_CODE,       /* code is loaded or unloaded */
+    AG_N_WAIT_KINDS
+};
+extern const char *const ag_wait_names[AG_N_WAIT_KINDS];
 
 /* Memory whose peak is one: that of each device, managed, the host's. */
 #define AG_HELD_DEVICES 16u /* devices of a higher ordinal share the last */
@@ -71,14 +89,27 @@ enum ag_held_when {
     AG_N_HELD_WHEN
 };
 
+/* Waits: how many, their sum, and the longest. */
+struct ag_waited {
+    _Atomic uint64_t times, ns, longest_ns;
+};
+
 struct ag_held_stack {
     uint32_t first, n; /* frames */
-    uint8_t kind;      /* enum ag_held_kind */
+    uint8_t kind;      /* enum ag_held_kind, or AG_HELD_WAIT */
     uint8_t is_cut;    /* there are more frames than these */
-    int16_t device;    /* ordinal; -1: none */
-    uint32_t unused;
-    struct ag_held held[AG_N_HELD_WHEN];
+    int16_t device;    /* ordinal; -1: none. Of a wait: enum ag_wait_kind */
+    uint32_t call;     /* of a wait: in `text`, the function that waited; else 0 */
+    union {
+        struct ag_held held[AG_N_HELD_WHEN];
+        struct ag_waited waited;
+    };
 };
+
+static inline bool ag_held_is_wait(const struct ag_held_stack *stack)
+{
+    return stack->kind == AG_HELD_WAIT;
+}
 
 struct ag_held_group {
     _Atomic uint64_t live;    /* bytes */
@@ -97,12 +128,20 @@ struct ag_held_failure {
     uint64_t pool_reserved, pool_used; /* of our pool: what is between is in pieces */
 };
 
+/* Waits that were shorter, by slots of threads. */
+struct ag_waited_slot {
+    _Alignas(64) _Atomic uint64_t times, ns;
+};
+
 struct ag_holders {
-    char magic[8];  /* AG_HOLDERS_MAGIC */
-    uint64_t bytes; /* sizeof(struct ag_holders) */
-    uint32_t most_frames;
+    char magic[8];        /* AG_HOLDERS_MAGIC */
+    uint64_t bytes;       /* sizeof(struct ag_holders) */
+    uint32_t most_frames; /* of stacks that hold memory; 0: nobody asked who does */
     uint32_t unused;
-    uint64_t sample_bytes; /* mean distance of samples; 0: every block counts */
+    uint64_t sample_bytes;  /* mean distance of samples; 0: every block counts */
+    uint64_t wait_bound_ns; /* shorter waits have no stack; 0: nobody asked who waits */
+    struct ag_waited_slot short_waits[AG_SLOTS];
+    struct ag_waited waits_lost; /* no room for a row */
     _Atomic uint32_t n_stacks, n_frames, n_modules, n_text;
     _Atomic uint64_t lost; /* allocations without a row: there was no room */
     struct ag_held_group groups[AG_HELD_GROUPS];

@@ -26,15 +26,18 @@
 #define SHARDS    64u
 #define PEAK_STEP 100u
 
-_Atomic bool ag_holders_active;
+_Atomic unsigned ag_holders_active;
 
 struct shard {
     _Alignas(64) struct ag_lock lock; /* guards the map */
     struct ag_map blocks;             /* address -> struct ag_held_block */
 };
 
+#define WAIT_FRAMES 16u /* of stacks that only waits are asked for by */
+
 static struct {
     unsigned most;
+    bool waits; /* asked for */
     struct ag_holders *tables;
     struct ag_lock copying; /* guards every copy of what is live */
     struct ag_arena arena;
@@ -242,21 +245,22 @@ void ag_holders_failed(const struct ag_held_failure *failure)
 
 /* --- beginning --- */
 
-void ag_holders_configure(unsigned most, uint64_t sample_bytes)
+void ag_holders_configure(unsigned most, uint64_t sample_bytes, bool waits)
 {
     held.most = most;
+    held.waits = waits;
     ag_sampling_configure(sample_bytes);
 }
 
 bool ag_holders_wanted(void)
 {
-    return held.most != 0;
+    return held.most != 0 || held.waits;
 }
 
 static void init_locks(void)
 {
     ag_lock_init(&held.copying, AG_RANK_HELD);
-    ag_lock_init(&held.arena.lock, AG_RANK_ARENA);
+    ag_spin_init(&held.arena.lock, AG_RANK_ARENA);
     for (unsigned i = 0; i < SHARDS; i++)
         ag_lock_init(&held.shards[i].lock, AG_RANK_HELD);
 }
@@ -267,22 +271,29 @@ void ag_holders_begin(void)
 
     if (!tables)
         tables = ag_pages_get(sizeof(*tables));
-    if (!tables || !ag_stacks_begin(tables, held.most)) {
+    if (!tables || !ag_stacks_begin(tables, held.most ? held.most : WAIT_FRAMES)) {
         ag_log_error("no memory for stacks: none are taken");
         return;
     }
     init_locks();
     memcpy(tables->magic, AG_HOLDERS_MAGIC, sizeof(AG_HOLDERS_MAGIC));
     tables->bytes = sizeof(*tables);
+    tables->most_frames = held.most;
     tables->sample_bytes = ag_sampling_mean();
     held.tables = tables;
-    atomic_store_explicit(&ag_holders_active, true, memory_order_release);
+    atomic_store_explicit(&ag_holders_active, held.most ? AG_HOLDERS_OF_MEMORY : 0,
+                          memory_order_release);
+}
+
+struct ag_holders *ag_holders_for_waits(void)
+{
+    return held.waits ? held.tables : NULL;
 }
 
 /* The blocks are the parent's; their memory stays, since the arena's may have been in use. */
 void ag_holders_begin_child(void)
 {
-    atomic_store(&ag_holders_active, false);
+    atomic_store(&ag_holders_active, 0);
     held.tables = NULL;
     held.arena = (struct ag_arena)AG_ARENA_INIT(struct ag_held_block);
     for (unsigned i = 0; i < SHARDS; i++)
@@ -293,7 +304,7 @@ void ag_holders_begin_child(void)
 
 const struct ag_holders *ag_holders_complete_now(void)
 {
-    if (!ag_holders_on())
+    if (!ag_holders_any(AG_HOLDERS_OF_MEMORY | AG_HOLDERS_OF_WAITS))
         return NULL;
     if (ag_lock_try(&held.copying)) { /* else another thread may never give it back */
         ag_holders_complete(held.tables);

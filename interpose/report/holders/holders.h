@@ -9,11 +9,21 @@
 
 #include "interpose/report/holders/format.h"
 
-extern _Atomic bool ag_holders_active;
+/* What stacks are taken for: bits. */
+#define AG_HOLDERS_OF_MEMORY 1u
+#define AG_HOLDERS_OF_WAITS  2u /* waits.h */
+extern _Atomic unsigned ag_holders_active;
+
+static inline bool ag_holders_any(unsigned what)
+{
+    unsigned active = atomic_load_explicit(&ag_holders_active, memory_order_relaxed);
+
+    return __builtin_expect((active & what) != 0, 0);
+}
 
 static inline bool ag_holders_on(void)
 {
-    return __builtin_expect(atomic_load_explicit(&ag_holders_active, memory_order_relaxed), 0);
+    return ag_holders_any(AG_HOLDERS_OF_MEMORY);
 }
 
 /* A block, as far as it counts. */
@@ -23,12 +33,15 @@ struct ag_held_block {
     uint32_t stack;
 };
 
-/* What ALLOGRAFT_STACKS and ALLOGRAFT_STACKS_SAMPLE say: most frames, 0 for off. */
-void ag_holders_configure(unsigned most, uint64_t sample_bytes);
+/* What ALLOGRAFT_STACKS and ALLOGRAFT_STACKS_SAMPLE say: most frames, 0 for off; and are stacks of
+ * waits asked for? */
+void ag_holders_configure(unsigned most, uint64_t sample_bytes, bool waits);
 bool ag_holders_wanted(void);
 /* Counting begins, in the process's file of counters if there is one. Once; a child again. */
 void ag_holders_begin(void);
 void ag_holders_begin_child(void);
+/* The tables, where stacks of waits are asked for; else NULL. */
+struct ag_holders *ag_holders_for_waits(void);
 
 /* The program gets the block from here, by the stack of the calling thread. */
 void ag_holders_add(enum ag_held_kind kind, uint64_t address, uint64_t bytes, const void *owner,

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN        10u /* stacks of a list for people */
-#define MOST_INLINED 16u
+#define SHOWN 10u /* stacks of a list for people */
 
 const char *const ag_held_names[AG_N_HELD_KINDS] = {"device", "pool", "managed", "host"};
 
@@ -53,10 +52,11 @@ void ag_holders_copy(struct ag_holders *holders, unsigned group, enum ag_held_wh
 
     for (unsigned i = 0; i < n; i++) {
         struct ag_held_stack *stack = &holders->stacks[i];
-        uint64_t bytes = bytes_of(stack, AG_HELD_LIVE);
+        uint64_t bytes;
 
-        if (group_of(stack) != group)
+        if (ag_held_is_wait(stack) || group_of(stack) != group)
             continue;
+        bytes = bytes_of(stack, AG_HELD_LIVE);
         atomic_store_explicit(&stack->held[when].bytes, bytes, memory_order_relaxed);
         atomic_store_explicit(&stack->held[when].blocks,
                               value_of(&stack->held[AG_HELD_LIVE].blocks), memory_order_relaxed);
@@ -86,7 +86,9 @@ static bool is_sound_stack(const struct ag_holders *holders, const struct ag_hel
     uint32_t n = atomic_load(&holders->n_frames);
 
     if (stack->first > n || stack->n > n - stack->first || stack->n > 2 * AG_HOLDERS_MOST ||
-        stack->kind >= AG_N_HELD_KINDS)
+        stack->kind > AG_HELD_WAIT || stack->call >= atomic_load(&holders->n_text))
+        return false;
+    if (ag_held_is_wait(stack) && (unsigned)stack->device >= AG_N_WAIT_KINDS)
         return false;
     for (uint32_t i = 0; i < stack->n; i++) {
         if (!is_sound_frame(holders, holders->frames[stack->first + i]))
@@ -163,7 +165,8 @@ static unsigned ranked(const struct ag_holders_view *view, enum ag_held_when whe
     for (unsigned i = 0; i < n_stacks(view->holders); i++) {
         const struct ag_held_stack *stack = &view->holders->stacks[i];
 
-        if (!bytes_of(stack, when) || (group != ALL && group != group_of(stack)))
+        if (ag_held_is_wait(stack) || !bytes_of(stack, when) ||
+            (group != ALL && group != group_of(stack)))
             continue;
         rows[n++] = (rank)i;
         ret_sum->bytes += bytes_of(stack, when);
@@ -171,77 +174,6 @@ static unsigned ranked(const struct ag_holders_view *view, enum ag_held_when whe
     }
     sort(view, when, rows, n);
     return n;
-}
-
-/* --- frames --- */
-
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-static const char *module_path(const struct ag_holders *holders, uint64_t frame)
-{
-    unsigned module = (unsigned)(frame >> 48);
-
-    return module ? holders->text + holders->modules[module].path : "";
-}
-
-static uint64_t offset_of(uint64_t frame)
-{
-    return frame & ((1ull << 48) - 1);
-}
-
-static unsigned names_of(const struct ag_holders_view *view, uint64_t frame,
-                         struct ag_frame_name names[MOST_INLINED])
-{
-    return view->names ? view->names(view->namer, view->holders, frame, names, MOST_INLINED) : 0;
-}
-
-static void text_native(struct ag_text *text, const struct ag_holders_view *view, uint64_t frame)
-{
-    struct ag_frame_name names[MOST_INLINED];
-    unsigned n = names_of(view, frame, names);
-    const char *path = module_path(view->holders, frame);
-
-    for (unsigned i = 0; i < n; i++) {
-        ag_text_add(text, "      %s", *names[i].function ? names[i].function : "?");
-        if (*names[i].file)
-            ag_text_add(text, " at %s:%u", names[i].file, names[i].line);
-        if (i + 1 < n)
-            ag_text_add(text, " (inlined)\n");
-        else
-            ag_text_add(text, " (%s%s%s)\n", file_name(path), *names[i].note ? ": " : "",
-                        names[i].note);
-    }
-    if (!n)
-        ag_text_add(text, "      %s+0x%llx\n", *path ? file_name(path) : "(code in no file) ",
-                    (unsigned long long)offset_of(frame));
-}
-
-static void text_python(struct ag_text *text, const struct ag_holders *holders, uint64_t frame)
-{
-    const char *function = holders->text + (uint32_t)frame;
-
-    ag_text_add(text, "      %s at %s:%u (Python)\n", *function ? function : "?",
-                function + strlen(function) + 1, ag_frame_line(frame));
-}
-
-static void text_frames(struct ag_text *text, const struct ag_holders_view *view,
-                        const struct ag_held_stack *stack)
-{
-    for (uint32_t i = 0; i < stack->n; i++) {
-        uint64_t frame = view->holders->frames[stack->first + i];
-
-        if (frame & AG_FRAME_PYTHON)
-            text_python(text, view->holders, frame);
-        else
-            text_native(text, view, frame);
-    }
-    if (stack->is_cut)
-        ag_text_add(text, "      ...\n");
 }
 
 /* --- text --- */
@@ -268,7 +200,7 @@ static void text_stack(struct ag_text *text, const struct ag_holders_view *view,
                 ag_text_size(bytes, sizeof(bytes), bytes_of(stack, when)),
                 blocks_text(blocks, sizeof(blocks), view->holders, blocks_of(stack, when)),
                 ag_held_names[stack->kind], device);
-    text_frames(text, view, stack);
+    ag_render_frames_text(text, view, stack);
 }
 
 /* A list with its title; nothing where nothing was held. */
@@ -342,7 +274,7 @@ void ag_render_failure_text(struct ag_text *text, const char *before,
 
 void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *view)
 {
-    if (!view || !view->holders)
+    if (!view || !view->holders || !view->holders->most_frames)
         return;
     if (view->is_running) {
         text_list(text, view, "memory held now", AG_HELD_LIVE, ALL);
@@ -357,56 +289,6 @@ void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *
 }
 
 /* --- JSON --- */
-
-static void emit_modules(struct ag_emitter *json, const struct ag_holders *holders)
-{
-    unsigned n = atomic_load_explicit(&holders->n_modules, memory_order_acquire);
-
-    ag_emit_line(json, 2);
-    ag_emit_array(json, "modules");
-    for (unsigned i = 1; i < n; i++) {
-        ag_emit_line(json, 3);
-        ag_emit_object(json, NULL);
-        ag_emit_string(json, "path", holders->text + holders->modules[i].path);
-        ag_emit_string(json, "build_id", holders->text + holders->modules[i].build_id);
-        ag_emit_number(json, "base", holders->modules[i].base);
-        ag_emit_end(json);
-    }
-    ag_emit_end(json);
-}
-
-static void emit_names(struct ag_emitter *json, const struct ag_frame_name *names, unsigned n)
-{
-    if (!n)
-        return;
-    ag_emit_array(json, "names");
-    for (unsigned i = 0; i < n; i++) {
-        ag_emit_object(json, NULL);
-        ag_emit_string(json, "function", names[i].function);
-        ag_emit_string(json, "file", names[i].file);
-        ag_emit_number(json, "line", names[i].line);
-        ag_emit_end(json);
-    }
-    ag_emit_end(json);
-}
-
-static void emit_frame(struct ag_emitter *json, const struct ag_holders_view *view, uint64_t frame)
-{
-    struct ag_frame_name names[MOST_INLINED];
-    const char *text = view->holders->text + (uint32_t)frame;
-
-    ag_emit_object(json, NULL);
-    if (frame & AG_FRAME_PYTHON) {
-        ag_emit_string(json, "function", text);
-        ag_emit_string(json, "file", text + strlen(text) + 1);
-        ag_emit_number(json, "line", ag_frame_line(frame));
-    } else {
-        ag_emit_number(json, "module", frame >> 48);
-        ag_emit_number(json, "offset", offset_of(frame));
-        emit_names(json, names, names_of(view, frame, names));
-    }
-    ag_emit_end(json);
-}
 
 static void emit_held(struct ag_emitter *json, const char *key, const struct ag_held *held)
 {
@@ -426,25 +308,23 @@ static void emit_stack(struct ag_emitter *json, const struct ag_holders_view *vi
     ag_emit_string(json, "kind", ag_held_names[stack->kind]);
     if (stack->device >= 0)
         ag_emit_number(json, "device", (uint64_t)stack->device);
-    ag_emit_bool(json, "cut", stack->is_cut);
     for (unsigned when = 0; when < AG_N_HELD_WHEN; when++) {
         if (when <= AG_HELD_PEAK || bytes_of(stack, when))
             emit_held(json, when_keys[when], &stack->held[when]);
     }
-    ag_emit_array(json, "frames");
-    for (uint32_t i = 0; i < stack->n; i++)
-        emit_frame(json, view, view->holders->frames[stack->first + i]);
-    ag_emit_end(json);
+    ag_render_frames_json(json, view, stack);
     ag_emit_end(json);
 }
 
 static void emit_stacks(struct ag_emitter *json, const struct ag_holders_view *view)
 {
     rank rows[AG_HOLDERS_STACKS];
-    unsigned n = n_stacks(view->holders);
+    unsigned n = 0;
 
-    for (unsigned i = 0; i < n; i++)
-        rows[i] = (rank)i;
+    for (unsigned i = 0; i < n_stacks(view->holders); i++) {
+        if (!ag_held_is_wait(&view->holders->stacks[i]))
+            rows[n++] = (rank)i;
+    }
     sort(view, NEVER_FREED, rows, n);
     ag_emit_line(json, 2);
     ag_emit_array(json, "stacks");
@@ -497,7 +377,7 @@ static void emit_failure(struct ag_emitter *json, const struct ag_held_failure *
 
 void ag_render_holders_json(struct ag_emitter *json, const struct ag_holders_view *view)
 {
-    if (!view || !view->holders)
+    if (!view || !view->holders || !view->holders->most_frames)
         return;
     ag_emit_line(json, 0);
     ag_emit_object(json, "holders");
@@ -506,7 +386,7 @@ void ag_render_holders_json(struct ag_emitter *json, const struct ag_holders_vie
     ag_emit_number(json, "without_stack", value_of(&view->holders->lost));
     emit_peaks(json, view->holders);
     emit_failure(json, &view->holders->failure);
-    emit_modules(json, view->holders);
+    ag_render_modules_json(json, view->holders);
     emit_stacks(json, view);
     ag_emit_end(json);
 }

@@ -3,29 +3,7 @@
 #ifndef AG_RENDER_HOLDERS_H
 #define AG_RENDER_HOLDERS_H
 
-#include "interpose/base/text.h"
-#include "interpose/report/emitter.h"
-#include "interpose/report/holders/format.h"
-
-/* What is known of a frame of native code. */
-struct ag_frame_name {
-    char function[256]; /* "": not known */
-    char file[512];     /* of the source; "": not known */
-    uint32_t line;
-    char note[64]; /* why a name or line is not known, or "" */
-};
-
-/* Names a native frame: the function, and before it those inlined there, innermost first. How many
- * of `most`; 0: nothing is known. */
-typedef unsigned ag_frame_names(void *namer, const struct ag_holders *holders, uint64_t frame,
-                                struct ag_frame_name *ret, unsigned most);
-
-struct ag_holders_view {
-    const struct ag_holders *holders; /* NULL: stacks were not asked for, and nothing is rendered */
-    ag_frame_names *names;            /* NULL: no names */
-    void *namer;
-    bool is_running; /* what is live is no leak yet */
-};
+#include "interpose/report/holders/render_frames.h"
 
 /* What is live becomes `when` of each stack of the group; of AG_HELD_PEAK, the group's at_peak is
  * their sum. One thread at a time. */

@@ -27,7 +27,7 @@ static struct {
     unsigned own_module;
     /* 1 + row of a stack, and where a text stands. */
     _Atomic uint32_t *stacks, *texts;
-    unsigned n_texts;
+    unsigned n_texts, n_waits;
     bool is_python[AG_HOLDERS_MODULES]; /* modules of the interpreter */
 } table = {.lock = AG_LOCK_INIT(AG_RANK_STACKS)};
 
@@ -208,10 +208,10 @@ static void merge(const struct frames *native, const struct frames *python, stru
 
 /* --- stacks --- */
 
-static uint64_t hash_of(const struct frames *frames, enum ag_held_kind kind, int device,
-                        bool is_cut)
+static uint64_t hash_of(const struct ag_held_stack *wanted, const struct frames *frames)
 {
-    uint64_t hash = ag_hash_word((uint64_t)kind << 32 | (uint64_t)is_cut << 40, (uint32_t)device);
+    uint64_t hash = ag_hash_word((uint64_t)wanted->kind << 32 | (uint64_t)wanted->is_cut << 40,
+                                 (uint64_t)wanted->call << 32 | (uint16_t)wanted->device);
 
     for (unsigned i = 0; i < frames->n; i++)
         hash = ag_hash_word(hash, frames->frame[i]);
@@ -223,6 +223,7 @@ static bool is_same(const struct ag_held_stack *stack, const struct ag_held_stac
 {
     return stack->n == frames->n && stack->kind == wanted->kind &&
            stack->device == wanted->device && stack->is_cut == wanted->is_cut &&
+           stack->call == wanted->call &&
            !memcmp(table.holders->frames + stack->first, frames->frame,
                    frames->n * sizeof(frames->frame[0]));
 }
@@ -247,14 +248,17 @@ static uint32_t add_stack(const struct ag_held_stack *wanted, const struct frame
     uint32_t row = atomic_load_explicit(&holders->n_stacks, memory_order_relaxed);
     uint32_t first = atomic_load_explicit(&holders->n_frames, memory_order_relaxed);
 
-    if (row == AG_HOLDERS_STACKS || frames->n > AG_HOLDERS_FRAMES - first)
+    if (row == AG_HOLDERS_STACKS || frames->n > AG_HOLDERS_FRAMES - first ||
+        (ag_held_is_wait(wanted) && table.n_waits == AG_HOLDERS_WAITS))
         return AG_HOLDERS_STACKS;
+    table.n_waits += ag_held_is_wait(wanted);
     memcpy(holders->frames + first, frames->frame, frames->n * sizeof(frames->frame[0]));
     holders->stacks[row].first = first;
     holders->stacks[row].n = frames->n;
     holders->stacks[row].kind = wanted->kind;
     holders->stacks[row].device = wanted->device;
     holders->stacks[row].is_cut = wanted->is_cut;
+    holders->stacks[row].call = wanted->call;
     atomic_store_explicit(&holders->n_frames, first + frames->n, memory_order_relaxed);
     atomic_store_explicit(&holders->n_stacks, row + 1, memory_order_release);
     return row;
@@ -262,8 +266,7 @@ static uint32_t add_stack(const struct ag_held_stack *wanted, const struct frame
 
 static uint32_t keep_stack(const struct ag_held_stack *wanted, const struct frames *frames)
 {
-    uint64_t hash =
-        hash_of(frames, (enum ag_held_kind)wanted->kind, wanted->device, wanted->is_cut);
+    uint64_t hash = hash_of(wanted, frames);
     uint32_t row, at;
 
     (void)seek_stack(wanted, frames, hash, &row);
@@ -279,9 +282,8 @@ static uint32_t keep_stack(const struct ag_held_stack *wanted, const struct fram
     return row;
 }
 
-uint32_t ag_stacks_take(enum ag_held_kind kind, int device)
+static uint32_t take(struct ag_held_stack wanted)
 {
-    struct ag_held_stack wanted = {.kind = (uint8_t)kind, .device = (int16_t)device};
     struct frames native = {.n = 0}, python = {.n = 0}, merged = {.n = 0};
     struct ag_walk walk = ag_walk(table.own_module, native.frame, table.most);
 
@@ -293,6 +295,21 @@ uint32_t ag_stacks_take(enum ag_held_kind kind, int device)
     return keep_stack(&wanted, &merged);
 }
 
+uint32_t ag_stacks_take(enum ag_held_kind kind, int device)
+{
+    return take((struct ag_held_stack){.kind = (uint8_t)kind, .device = (int16_t)device});
+}
+
+uint32_t ag_stacks_take_wait(enum ag_wait_kind kind, const char *call)
+{
+    uint32_t text = keep_text(call, strlen(call) + 1);
+
+    if (!text)
+        return AG_HOLDERS_STACKS;
+    return take((struct ag_held_stack){
+        .kind = (uint8_t)AG_HELD_WAIT, .device = (int16_t)kind, .call = text});
+}
+
 bool ag_stacks_begin(struct ag_holders *holders, unsigned most)
 {
     struct ag_loaded own;
@@ -302,7 +319,6 @@ bool ag_stacks_begin(struct ag_holders *holders, unsigned most)
     if (!table.stacks)
         return false;
     table.texts = table.stacks + INDEX;
-    holders->most_frames = most;
     atomic_store(&holders->n_text, 1);
     atomic_store(&holders->n_modules, 1);
     table.holders = holders;
@@ -320,6 +336,6 @@ void ag_stacks_begin_child(void)
     ag_lock_init(&table.lock, AG_RANK_STACKS);
     if (table.stacks)
         memset((void *)table.stacks, 0, 2 * INDEX * sizeof(*table.stacks));
-    table.n_texts = 0;
+    table.n_texts = table.n_waits = 0;
     ag_python_begin_child();
 }

@@ -204,6 +204,15 @@ void ag_trace_mark(const char *name)
     });
 }
 
+void ag_trace_add_wait(uint64_t began, const char *call)
+{
+    uint32_t number = number_of(AG_TRACE_TEXT_WAIT, OWN_NUMBER, 0, call, strnlen(call, 255));
+
+    ag_trace_add_call(began, (struct ag_trace_event){.kind = AG_TRACE_WAIT,
+                                                     .device = AG_TRACE_NO_DEVICE,
+                                                     .code = (uint16_t)number});
+}
+
 /* --- beginning and end --- */
 
 static bool name_numbers(void)

@@ -46,6 +46,9 @@ static inline uint64_t ag_trace_began(void)
 /* Tells of a call that ends now; `began` is of ag_trace_began(). Only while ag_trace_on(). */
 void ag_trace_add_call(uint64_t began, struct ag_trace_event event);
 
+/* The calling thread has waited in `call`, until now. Only while ag_trace_on(). */
+void ag_trace_add_wait(uint64_t began, const char *call);
+
 /* Managed memory is on its way to `device`, AG_TRACE_NO_DEVICE for the host, in the order of
  * `stream`. */
 static inline void ag_trace_prefetch(uint64_t began, uint64_t address, uint64_t bytes, int device,

@@ -73,6 +73,7 @@ enum ag_trace_kind {
     AG_TRACE_PREFETCH,  /* managed memory is moved to the device, AG_TRACE_NO_DEVICE: to the host;
                           address, size */
     AG_TRACE_MARK = 32, /* the program or a tool says so; code: its text */
+    AG_TRACE_WAIT = 40, /* the host waited in a call; code: the text of its name */
     /* The file's own. */
     AG_TRACE_TEXT =
         48, /* code: what for (ag_trace_text); address: number; size: bytes, in the units that
@@ -90,6 +91,7 @@ enum ag_trace_text {
     AG_TRACE_TEXT_FLUSH,
     AG_TRACE_TEXT_MARK,
     AG_TRACE_TEXT_MODULE, /* number 0: not known */
+    AG_TRACE_TEXT_WAIT,
 };
 
 enum ag_trace_end {

@@ -76,6 +76,11 @@ graph_background_checks() {
     background check graph/same-capture-threads same_output "${REPLAY[@]}" -- "$BIN/capture_threads"
 }
 
+loop_counts() {
+    report replay.operations replay.replayed replay.released replay.nodes_updated replay.graphs_built \
+        replay.eager_rounds replay.watchdog_releases | tr '\n' ' '
+}
+
 # loop_in_turn FILE [VAR=VALUE]... -- MODE...: medians of graph_loop, natively and replayed in turn; what the loops
 # computed is the same every time. ITERATIONS: how many; OF: --least instead of medians.
 loop_in_turn() {
@@ -95,12 +100,16 @@ loop_in_turn() {
             { echo "other bytes:" "$(diff <(grep ^word "$OUT/$TAG.native.out") <(grep ^word "$OUT/$TAG.with.out") | sed -n 2,5p)"; return 1; }
         grep -v ^word "$OUT/$TAG.native.out" >"$OUT/$file.$iteration.native"
         grep -v ^word "$OUT/$TAG.with.out" >"$OUT/$file.$iteration.with"
-        report replay.operations replay.replayed replay.released replay.nodes_updated replay.graphs_built \
-            replay.eager_rounds replay.watchdog_releases | tr '\n' ' ' >"$OUT/$file.counts"
+        loop_counts >"$OUT/$file.counts"
     done
-    medians "$file" "$of" "$OUT/$file".*.native -- "$OUT/$file".*.with || return 1
-    tabulate "$file"
-    echo "${of#--} of $iterations iterations; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$file.counts")"
+    loop_figures "$file" "$of" "$iterations"
+}
+
+# loop_figures FILE OF ITERATIONS: what loop_in_turn measured.
+loop_figures() {
+    medians "$1" "$2" "$OUT/$1".*.native -- "$OUT/$1".*.with || return 1
+    tabulate "$1"
+    echo "${2#--} of $3 iterations; seen, replayed, released, updated, built, eager, watchdog: $(cat "$OUT/$1.counts")"
 }
 
 # near_hand N BOUND: how long a replayed iteration takes beside a graph captured by hand, in turns in one process; of
@@ -142,13 +151,40 @@ beside_unguarded() {
         "$OUT/graph-unguarded" "$OUT/graph-learn"
 }
 
+# learn_with WAY ITERATION [VAR=VALUE]... -- MODE...: graph_loop, which computes what it computed natively; the native
+# figures beside its own, of the same names.
+learn_with() {
+    local TAG=graph-$1.$2 file=graph-$1 native=$OUT/graph-learn.native.out LIMIT_S=120
+    run_with "${@:3}" || { died with $?; return 1; }
+    silent || return 1
+    awk 'FNR == NR { seen[$1, $1 == "word" ? $2 : ""]; next } ($1, $1 == "word" ? $2 : "") in seen' \
+        "$OUT/$TAG.with.out" "$native" >"$OUT/$TAG.seen"
+    cmp -s <(grep ^word "$OUT/$TAG.seen") <(grep ^word "$OUT/$TAG.with.out") ||
+        { echo "other bytes:" "$(diff <(grep ^word "$OUT/$TAG.seen") <(grep ^word "$OUT/$TAG.with.out") | sed -n 2,5p)"; return 1; }
+    grep -v ^word "$OUT/$TAG.seen" >"$OUT/$TAG.native"
+    grep -v ^word "$OUT/$TAG.with.out" >"$OUT/$TAG.with"
+    loop_counts >"$OUT/$file.counts"
+}
+
+# Natively once, which says what is computed; with the guard and without it in turns.
+learn_in_turn() {
+    local iteration TAG=graph-learn LIMIT_S=120
+    run_native -- "$BIN/graph_loop" learn once || { died native $?; return 1; }
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        learn_with learn "$iteration" "${REPLAY[@]}" -- "$BIN/graph_loop" learn || return 1
+        learn_with unguarded "$iteration" "${REPLAY[@]}" ALLOGRAFT_GRAPH_PROFIT=0 -- \
+            "$BIN/graph_loop" learn replayed || return 1
+    done
+    loop_figures graph-learn --median "$SPEED_ITERATIONS"
+}
+
 # Short loops, learning included: beside a graph captured by hand, and beside no guard.
 graph_learn_checks() {
     local sets iterations n bound
     any_wanted graph/learn-{measured,unguarded,guard} graph/learn-{1,13}-{1000x40,200x50,20x200} \
         graph/learn-1-{1000x400,200x2000,20x5000} graph/first-graph || return 0
-    ONLY="" check graph/learn-measured loop_in_turn graph-learn "${REPLAY[@]}" -- learn
-    ONLY="" check graph/learn-unguarded loop_in_turn graph-unguarded "${REPLAY[@]}" ALLOGRAFT_GRAPH_PROFIT=0 -- learn
+    ONLY="" check graph/learn-measured learn_in_turn
+    ONLY="" check graph/learn-unguarded loop_figures graph-unguarded --median "$SPEED_ITERATIONS"
     while read -r sets n iterations bound; do
         check "graph/learn-$sets-${n}x$iterations" judge graph-learn \
             "learn_to_hand_${sets}x${iterations}_${n}_times" "w <= $bound"

@@ -84,6 +84,16 @@ forked_after() {
     echo "parent 3"
 }
 
+# names_lines: can the command of this build read reports, and name lines of stacks?
+names_lines() {
+    python3 -IS - "$BUILD/meson-info/intro-dependencies.json" <<'EOF'
+import json, sys
+missing = {"jansson", "libdw"} - {found["name"] for found in json.load(open(sys.argv[1]))}
+if missing:
+    sys.exit(print("the command was built without", " and ".join(sorted(missing))) or 1)
+EOF
+}
+
 # named: the report of the last run_with, with the names that the command finds.
 named() {
     "$BUILD/allograft" report --json "$(report_path)" >"$OUT/$TAG.named.json" 2>"$OUT/$TAG.named.err" ||
@@ -92,6 +102,7 @@ named() {
 
 # holders [VAR=VALUE]...: every leak is named with file and line, and the holder of most at the peak.
 holders() {
+    names_lines || return "$STATUS_SKIP"
     run_with ALLOGRAFT_STACKS=16 "$@" -- "$BIN/holders" "$BIN/libholders_plugin.so" || { died with $?; return 1; }
     silent && named || return 1
     python3 -IS "$HERE/memory/holders.py" "$OUT/$TAG.named.json" "$HERE/memory/holders.cu"
@@ -99,6 +110,7 @@ holders() {
 
 holders_torch() {
     local status script=$HERE/frameworks/torch_holders.py
+    names_lines || return "$STATUS_SKIP"
     LIMIT_S=300 run_native -- python3 "$script"
     status=$?
     ((status == STATUS_SKIP)) && { echo "no torch here"; return $STATUS_SKIP; }
@@ -106,6 +118,25 @@ holders_torch() {
     LIMIT_S=300 run_with ALLOGRAFT_STACKS=32 -- python3 "$script" || { died with $?; return 1; }
     compare_output && silent && named || return 1
     python3 -IS "$script" "$OUT/$TAG.named.json"
+}
+
+# waits [VAR=VALUE]...: each call that waited for a kernel is named, with at least the kernel's time.
+waits() {
+    run_native -- "$BIN/waits" || { died native $?; return 1; }
+    run_with ALLOGRAFT_WAITS=1 "$@" -- "$BIN/waits" || { died with $?; return 1; }
+    compare_output && silent && named || return 1
+    python3 -IS "$HERE/process/waits.py" "$OUT/$TAG.named.json" "$OUT/$TAG.with.err" "$HERE/process/waits.cu"
+}
+
+# What two readings of the clock add to a synchronisation that finds nothing to wait for: 0.2 us at most.
+waits_cost() {
+    local without with
+    run_native LD_PRELOAD="$LIB" ALLOGRAFT_STATS=off -- "$BIN/waits" time 200000 || { died native $?; return 1; }
+    run_with ALLOGRAFT_WAITS=1 -- "$BIN/waits" time 200000 || { died with $?; return 1; }
+    read -r without _ <"$OUT/$TAG.native.out"
+    read -r with _ <"$OUT/$TAG.with.out"
+    echo "an idle stream is synchronised in $without us, timed in $with us"
+    awk -v a="$without" -v b="$with" 'BEGIN { exit !(b - a <= 0.2) }'
 }
 
 # What stacks of 16 frames add to a pair of cudaMalloc and cudaFree: 2 us at most.
@@ -121,6 +152,7 @@ holders_cost() {
 
 holders_cost_checks() {
     check report/holders-cost holders_cost
+    check report/waits-cost waits_cost
 }
 
 report_checks() {
@@ -129,6 +161,9 @@ report_checks() {
     background check report/holders holders
     background check report/holders-pool holders ALLOGRAFT_POLICY=pool
     background check report/holders-torch holders_torch
+    background check report/waits waits
+    background check report/waits-native waits ALLOGRAFT_POLICY=native
+    background check report/waits-replay waits ALLOGRAFT_GRAPH=all
     background check report/stderr on_stderr
     background check report/off switched_off
     background check report/bad-value bad_value

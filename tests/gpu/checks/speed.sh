@@ -73,8 +73,9 @@ value() {
         END { if (!found) print "not measured"; exit !(found && good) }' "$OUT/speed-best"
 }
 
-# A process that allocates little: medians of that many processes each way, for a single one tells little.
-FIRST_PROCESSES=15
+# A process that allocates little, that often each way. A host may be a third slower
+# for a second, which comes to one way by chance (of 15 processes each way on an H200: 1619 to 1660 us, or 1811 to 2346): the quicker half.
+FIRST_PROCESSES=21
 measure_first() {
     local i TAG
     for ((i = 1; i <= FIRST_PROCESSES; i++)); do
@@ -83,8 +84,8 @@ measure_first() {
         run_with -- "$BIN/first" || { died with $?; return 1; }
         report 'coverage.redirected == 64' 'frees.native == 64' 'pool.made == 0' || return 1
     done
-    medians first "$OUT"/first.*.native.out -- "$OUT"/first.*.with.out || return 1
-    echo "medians of $FIRST_PROCESSES processes"
+    medians first --quicker "$OUT"/first.*.native.out -- "$OUT"/first.*.with.out || return 1
+    echo "medians of the quicker half of $FIRST_PROCESSES processes"
     tabulate first
 }
 
@@ -112,17 +113,18 @@ measure_slabs() {
     echo "medians of $SPEED_ITERATIONS iterations"
 }
 
-# A handful of them, and nothing else: medians of processes, as for measure_first.
+# A handful of them, and nothing else: medians of processes, as for measure_first. They are the driver's own, and go back
+# to it at once, since nothing was allocated after a free.
 measure_handful() {
     local i TAG
     for ((i = 1; i <= FIRST_PROCESSES; i++)); do
         TAG=handful.$i
         run_native -- "$BIN/slabs" handful || { died native $?; return 1; }
         run_with -- "$BIN/slabs" handful || { died with $?; return 1; }
-        report 'slabs.made == 1' 'slabs.blocks_cut == 8' || return 1
+        report 'coverage.redirected == 8' 'frees.native == 8' 'slabs.made == 0' 'pool.made == 0' || return 1
     done
-    medians handful "$OUT"/handful.*.native.out -- "$OUT"/handful.*.with.out || return 1
-    echo "medians of $FIRST_PROCESSES processes"
+    medians handful --quicker "$OUT"/handful.*.native.out -- "$OUT"/handful.*.with.out || return 1
+    echo "medians of the quicker half of $FIRST_PROCESSES processes"
     tabulate handful
 }
 
@@ -158,7 +160,7 @@ speed_checks() {
         check "speed/1mib-$way" ratio "pair_1mib_${way}_ns" 50
         check "speed/1gib-$way" ratio "pair_1gib_${way}_ns" 100
         check "speed/loop-$way" ratio "loop_${way}_us" 2
-        check "speed/16-threads-$way" value "threads_64kib_${way}_per_s" 2000000
+        check "speed/16-threads-$way" value "threads_64kib_${way}_per_s" 10000000
     done
 }
 

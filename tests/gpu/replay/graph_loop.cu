@@ -3,7 +3,8 @@
  * loops computed.
  * - loops N...: N dependent tiny kernels an iteration, and captured by hand as a graph
  * - learn: short loops of these, learning included: past the library, by hand, and replayed, on new
- *   streams in turns; some with 13 sets of parameters
+ *   streams in turns; some with 13 sets of parameters. learn once: one turn of each; learn replayed:
+ *   nothing else
  * - first: the first graph of a process, and the second
  * - many: one kernel 100,000 times, of under 2 us, and of 20 us
  * - fork: fork and join over four streams
@@ -173,6 +174,7 @@ static void loops(int n)
 
 struct learnt {
     int n, iterations, sets; /* sets: of parameters, in turns; 1: always the same */
+    int turns;               /* of all ways; the medians are told */
 };
 
 /* us an iteration, after the first five, of a loop on a stream of its own. */
@@ -215,50 +217,86 @@ static cudaGraphExec_t captured(const struct learnt &loop)
     return exec;
 }
 
-static void learn_one(const struct learnt &loop, decltype(&cuLaunchKernel) own)
+struct way {
+    const char *name;
+    std::vector<double> us;
+    unsigned word; /* what the loop computed, the same each time */
+};
+
+template <class F> static void learn_way(struct way *way, const struct learnt &loop, F run)
 {
-    std::vector<double> native, hand, replayed, ratios;
-    cudaGraphExec_t exec = captured(loop);
-    char name[64];
-    for (int turn = 0; turn < 3; turn++) {
-        native.push_back(learning_us(
-            loop, [&](cudaStream_t s, int i) { launch_set(own, (CUstream)s, loop, i); }));
-        hand.push_back(
-            learning_us(loop, [&](cudaStream_t s, int) { OK(cudaGraphLaunch(exec, s)); }));
-        replayed.push_back(learning_us(loop, [&](cudaStream_t s, int i) {
-            launch_set(cuLaunchKernel, (CUstream)s, loop, i);
-        }));
-        ratios.push_back(replayed.back() / hand.back());
-    }
-    OK(cudaGraphExecDestroy(exec));
-    const std::pair<const char *, double> rows[] = {
-        {"native", median(native)}, {"hand", median(hand)}, {"replayed", median(replayed)}};
-    for (auto row : rows) {
-        snprintf(name, sizeof name, "learn_%s_%dx%d", row.first, loop.sets, loop.iterations);
-        figure(name, loop.n, "us", row.second);
-    }
-    snprintf(name, sizeof name, "learn_to_hand_%dx%d", loop.sets, loop.iterations);
-    figure(name, loop.n, "times", median(ratios));
-    snprintf(name, sizeof name, "learn_%dx%d", loop.sets, loop.iterations);
-    say_word(name, loop.n);
+    unsigned word;
+    way->us.push_back(learning_us(loop, run));
+    OK(cudaMemcpy(&word, words, sizeof word, cudaMemcpyDeviceToHost));
+    OK(cudaMemset(words, 0, sizeof word));
+    OK(cudaDeviceSynchronize());
+    OK(way->us.size() > 1 && word != way->word);
+    way->word = word;
 }
 
-static void learn(void)
+static void say_way(const struct way &way, const struct learnt &loop)
 {
-    static const struct learnt loops[] = {{1000, 40, 1},   {200, 50, 1},    {20, 200, 1},
-                                          {1000, 400, 1},  {200, 2000, 1},  {20, 5000, 1},
-                                          {1000, 40, 13},  {200, 50, 13},   {20, 200, 13},
-                                          {1000, 400, 13}, {200, 2000, 13}, {20, 5000, 13}};
+    char name[64];
+    snprintf(name, sizeof name, "learn_%s_%dx%d", way.name, loop.sets, loop.iterations);
+    figure(name, loop.n, "us", median(way.us));
+    printf("word %s_%d %08x\n", name, loop.n, way.word);
+}
+
+static void learn_replayed(const struct learnt &loop, struct way *replayed)
+{
+    learn_way(replayed, loop,
+              [&](cudaStream_t s, int i) { launch_set(cuLaunchKernel, (CUstream)s, loop, i); });
+}
+
+static void learn_one(const struct learnt &loop, decltype(&cuLaunchKernel) own)
+{
+    struct way native = {"native"}, hand = {"hand"}, replayed = {"replayed"};
+    struct learnt short_one = loop; /* natively, an iteration always takes the same */
+    std::vector<double> ratios;
+    cudaGraphExec_t exec = captured(loop);
+    char name[64];
+    short_one.iterations = std::min(loop.iterations, std::max(100000 / loop.n, 50));
+    learn_way(&native, short_one,
+              [&](cudaStream_t s, int i) { launch_set(own, (CUstream)s, loop, i); });
+    for (int turn = 0; turn < loop.turns; turn++) {
+        learn_way(&hand, loop, [&](cudaStream_t s, int) { OK(cudaGraphLaunch(exec, s)); });
+        learn_replayed(loop, &replayed);
+        ratios.push_back(replayed.us.back() / hand.us.back());
+    }
+    OK(cudaGraphExecDestroy(exec));
+    say_way(native, loop);
+    say_way(hand, loop);
+    say_way(replayed, loop);
+    snprintf(name, sizeof name, "learn_to_hand_%dx%d", loop.sets, loop.iterations);
+    figure(name, loop.n, "times", median(ratios));
+}
+
+static void learn(const std::string &how)
+{
+    static const struct learnt loops[] = {
+        {1000, 40, 1, 3},  {200, 50, 1, 3},    {20, 200, 1, 3},    {1000, 400, 1, 3},
+        {200, 2000, 1, 3}, {20, 5000, 1, 3},   {1000, 40, 13, 3},  {200, 50, 13, 3},
+        {20, 200, 13, 3},  {1000, 400, 13, 1}, {200, 2000, 13, 1}, {20, 5000, 13, 1}};
     auto own = (decltype(&cuLaunchKernel))own_function("libcuda.so.1", "cuLaunchKernel");
     OK(!own);
-    for (const struct learnt &loop : loops)
-        learn_one(loop, own);
+    for (struct learnt loop : loops) {
+        struct way replayed = {"replayed"};
+        if (how == "once")
+            loop.turns = 1;
+        if (how != "replayed") {
+            learn_one(loop, own);
+            continue;
+        }
+        for (int turn = 0; turn < loop.turns; turn++)
+            learn_replayed(loop, &replayed);
+        say_way(replayed, loop);
+    }
 }
 
 /* What the driver takes for a graph of one kernel, from its capture to the end of its launch. */
 static void first_graph(void)
 {
-    const struct learnt loop = {20, 1, 1};
+    const struct learnt loop = {20, 1, 1, 1};
     for (int i = 0; i < 3; i++) {
         double start = now_s();
         cudaGraphExec_t exec = captured(loop);
@@ -604,7 +642,7 @@ int main(int argc, char **argv)
         for (int i = 2; i < argc; i++)
             loops(atoi(argv[i]));
     else if (mode == "learn")
-        learn();
+        learn(argc > 2 ? argv[2] : "");
     else if (mode == "first")
         first_graph();
     else if (mode == "many")

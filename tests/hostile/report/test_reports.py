@@ -89,7 +89,7 @@ class StandardError(Clean):
             result = preloaded(['sh', '-c', 'exec "$0" "$@" 2>' + log, REPORTS, 'returns'], stats=None)
             self.assertEqual((result.status, result.err), (0, ''))
             with open(log, encoding='utf-8') as file:
-                self.assertIn('allocations redirected', file.read())
+                self.assertIn('  gained:    ', file.read())
         self.assertEqual(counters(), [])
 
     def test_elsewhere_nothing_is_kept(self):

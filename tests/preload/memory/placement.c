@@ -3,6 +3,7 @@
  *     placement where BYTES     one allocation, what the driver says of it, the same again after a
  *                               free
  *     placement budget          1 MiB pieces until there is no more, then one back, one more
+ *     placement captured        rows in a capture, until there is no more; then after an error
  *     placement spill           4 MiB pieces, all in use, the first freed one by one
  *     placement threads         four threads that allocate, use and free
  *     placement waits           an allocation while a kernel waits for the host behind a free */
@@ -112,6 +113,30 @@ static void budget(void)
     while (n > 0)
         OK(cuMemFree(p[--n]));
     say("all back: %d", free_memory(&total) == before);
+}
+
+/* The first rows of the process: the driver alone knows their pitch. */
+static void captured(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr p[4] = {0};
+    CUstream stream;
+    CUgraph graph;
+    size_t total, pitch;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    for (unsigned i = 0; i < 4; i++)
+        SAY_CODE("rows", cuMemAllocPitch(&p[i], &pitch, 1024, 3 * 1024, 4));
+    OK(cuStreamEndCapture(stream, &graph));
+    say("free: %zu KiB", free_memory(&total) / 1024);
+    OK(cuMemFree(p[0]));
+    say("free after one: %zu KiB", free_memory(&total) / 1024);
+    SAY_CODE("too much", cuMemAlloc(&p[2], 16 * MIB));
+    launch_fill(stream, 4096, 64, 1);
+    SAY_CODE("a bad kernel", cuStreamSynchronize(stream));
+    SAY_CODE("too much after that", cuMemAlloc(&p[2], 16 * MIB));
 }
 
 static void spill(void)
@@ -246,6 +271,8 @@ int main(int argc, char **argv)
         where(strtoull(argv[2], NULL, 10));
     else if (!strcmp(what, "budget"))
         budget();
+    else if (!strcmp(what, "captured"))
+        captured();
     else if (!strcmp(what, "spill"))
         spill();
     else if (!strcmp(what, "threads"))

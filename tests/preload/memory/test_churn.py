@@ -60,11 +60,16 @@ class Churn(Case):
                            2 * report['pool']['allocations_before'])
 
     def test_threads_make_one_pool(self):
-        for settings in (soon(1), soon(5), dict(soon(1000), ALLOGRAFT_CACHE='0')):
+        # Where blocks are kept, those of one thread may serve all others, and then nothing misses any more.
+        for settings, wanted in ((soon(1), {0, 1}), (soon(5), {0, 1}),
+                                 (dict(soon(1000), ALLOGRAFT_CACHE='0'), {1})):
             for _, result in self.same([COMMAND, 'threads', '50'], [settings]):
                 report = result.report()
-                self.assertEqual((report['pool']['made'], report['coverage']['redirected']), (1, 800))
-                for place in report['devices'][0]['placements'].values():
+                places = report['devices'][0]['placements']
+                self.assertIn(report['pool']['made'], wanted)
+                self.assertEqual(places['pool']['allocs'] > 0, report['pool']['made'] == 1)
+                self.assertEqual(report['coverage']['redirected'], 800)
+                for place in places.values():
                     self.assertEqual(place['current_bytes'], 0)
 
     def test_the_report_says_when(self):

@@ -118,6 +118,15 @@ class Budget(Case):
                 pressure = result.report()['pressure']
                 self.assertEqual((pressure['over_limit'], pressure['refused']), (3, 3))
 
+    def test_holds_in_a_capture_and_after_an_error(self):
+        for policy in ('auto', 'pool', 'native', 'managed'):
+            with self.subTest(policy=policy):
+                result = preloaded([COMMAND, 'captured'], {'ALLOGRAFT_POLICY': policy, 'ALLOGRAFT_LIMIT': '8MiB',
+                                                           'SIM_VIOLATION': 'count'})
+                self.assertEqual(result.out.splitlines(), [
+                    'rows: 0', 'rows: 0', 'rows: 2', 'rows: 2', 'free: 2048 KiB', 'free after one: 5120 KiB',
+                    'too much: 2', 'a bad kernel: 700', 'too much after that: 700'])
+
     def test_is_a_part_of_the_device(self):
         result = self.budget(LIMIT='25%')
         total = int(say(run([COMMAND, 'budget']), 'total')[0].split()[0])

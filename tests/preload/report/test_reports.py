@@ -39,10 +39,29 @@ class Reports(Case):
 
     def test_standard_error(self):
         native = run(self.COMMAND)
-        for settings in ({}, {'ALLOGRAFT_STATS': 'stderr'}):
+        for settings in ({}, {'ALLOGRAFT_STATS': 'stderr'}, {'ALLOGRAFT_STATS': 'full'}):
             result = preloaded(self.COMMAND, settings, stats=None)
-            self.assertEqual(native.out, result.out)
-            self.assertIn('pool', result.err)
+            self.assertEqual((native.out, result.files), (result.out, {}))
+            lines = result.err.splitlines()
+            self.assertRegex(lines[0], r'^allograft .*\(process \d+\)')
+            self.assertEqual([line[:13] for line in lines[1:4]], ['  gained:    ', '  held back: ', '  try:       '])
+            self.assertEqual('  coverage' in lines, settings.get('ALLOGRAFT_STATS') == 'full', result.err)
+            self.assertEqual('ALLOGRAFT_STATS=full' in result.err, settings.get('ALLOGRAFT_STATS') != 'full', result.err)
+
+    def test_a_file_has_everything(self):
+        result = preloaded(self.COMMAND, stats='stats.txt')
+        (text,) = result.files.values()
+        self.assertIn('\n  gained:    ', text)
+        self.assertIn('\n  coverage\n', text)
+
+    def test_the_verdict_is_that_of_the_json(self):
+        self.maxDiff = None
+        result = preloaded(self.COMMAND, {'ALLOGRAFT_FREE': 'sync', 'ALLOGRAFT_POLICY': 'pool'})
+        verdict = result.report()['verdict']
+        self.assertIn('(most often: ALLOGRAFT_FREE=sync)', verdict['held_back'])
+        self.assertEqual(verdict['try'], 'ALLOGRAFT_FREE=auto')
+        text = preloaded(self.COMMAND, {'ALLOGRAFT_FREE': 'sync', 'ALLOGRAFT_POLICY': 'pool'}, stats=None).err
+        self.assertEqual([line.split(':', 1)[1].strip() for line in text.splitlines()[1:4]], list(verdict.values()))
 
     def test_off(self):
         result = preloaded(self.COMMAND, {'ALLOGRAFT_STATS': 'off'}, stats=None)

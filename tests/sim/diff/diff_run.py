@@ -55,6 +55,9 @@ POLICIES = {
     'nocache': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_CACHE=0',
     'tiny': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB|'
             'ALLOGRAFT_POOL_KEEP=0',
+    # Calls that can wait are timed: the hooks go another way.
+    'waits': 'ALLOGRAFT_WAITS=1',
+    'nwaits': 'ALLOGRAFT_WAITS=1|ALLOGRAFT_POLICY=native|ALLOGRAFT_FREE=sync',
     'off': 'ALLOGRAFT_DISABLE=1',
     # Managed memory of every kind.
     'plain': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_ACCESS=peers',
@@ -109,6 +112,7 @@ POLICIES.update({
     'gsoon': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POOL_AFTER_US=100'),
     'gdefault': 'ALLOGRAFT_GRAPH=all',
     'gprofit': graphs('ALLOGRAFT_GRAPH_PROFIT=1|ALLOGRAFT_GRAPH_WARMUP=2'),
+    'gwaits': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_WAITS=1'),
     'g4': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=4'),
     'g16': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=16|ALLOGRAFT_POLICY=native'),
     'gwhole': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=4096|'

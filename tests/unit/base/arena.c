@@ -1,10 +1,13 @@
 /* base/arena.c: objects are zeroed, never overlap, come back, and stay readable; also from
- * threads. */
+ * threads; which pages are touched. */
 #include "interpose/base/arena.h"
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
@@ -14,7 +17,7 @@ struct odd {
 };
 
 static struct ag_arena arena = AG_ARENA_INIT(struct odd);
-static struct ag_arena large = {.lock = AG_LOCK_INIT(AG_RANK_ARENA), .object_size = 100 * 1024};
+static struct ag_arena large = {.lock = AG_SPIN_INIT(AG_RANK_ARENA), .object_size = 100 * 1024};
 
 static bool is_filled(const char *bytes, size_t size, char with)
 {
@@ -70,6 +73,44 @@ static void large_objects_fit(void)
         CHECK(is_filled(objects[i], large.object_size, (char)(i + 1)));
 }
 
+/* --- which pages are touched --- */
+
+static size_t n_there(const struct ag_arena *of)
+{
+    static unsigned char there[512];
+    size_t bytes = (size_t)(of->fresh_end - of->first), page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t n = 0;
+
+    CHECK(bytes / page <= N_OF(there) && !mincore(of->first, bytes, there));
+    for (size_t i = 0; i < bytes / page; i++)
+        n += there[i] & 1;
+    return n * page;
+}
+
+/* Those of small objects are there before the objects, but no more than as much again and a page,
+ * or 64 KiB; those of large ones nobody has touched. */
+static void pages_are_made_ahead(void)
+{
+    static struct ag_arena small = {.lock = AG_SPIN_INIT(AG_RANK_ARENA), .object_size = 128};
+    static struct ag_arena big = {.lock = AG_SPIN_INIT(AG_RANK_ARENA), .object_size = 100 * 1024};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    for (unsigned i = 0; i < 3000; i++) {
+        size_t used, there;
+
+        CHECK(ag_arena_get(&small));
+        used = (size_t)(small.fresh - small.first);
+        there = n_there(&small);
+        CHECK_SAID(there >= used && there <= 2 * used + page && there <= used + 64 * 1024 + page,
+                   "%zu of %zu", used, there);
+    }
+    CHECK(ag_arena_get(&big) && n_there(&big) == 0);
+    CHECK(ag_arena_get(&big) && n_there(&big) == 0);
+    for (unsigned i = 0; i < 10; i++) /* no more for being told again */
+        ag_arena_prepare(&small, 100);
+    CHECK(n_there(&small) <= 2 * (size_t)(small.fresh - small.first) + 4 * page);
+}
+
 static void *churn(void *seed)
 {
     uint64_t state = (uintptr_t)seed;
@@ -98,6 +139,7 @@ int main(void)
     objects_are_apart();
     objects_come_back();
     large_objects_fit();
+    pages_are_made_ahead();
     for (uintptr_t i = 0; i < N_OF(threads); i++)
         CHECK(!pthread_create(&threads[i], NULL, churn, (void *)(i + 1)));
     for (size_t i = 0; i < N_OF(threads); i++)

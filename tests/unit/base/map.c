@@ -1,7 +1,13 @@
-/* base/map.c: random puts, takes and looks against a plain array, with keys that fall together. */
+/* base/map.c: random puts, takes and looks against a plain array, with keys that fall together; many
+ * maps that share their tables. */
 #include "interpose/base/map.h"
 
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
@@ -80,11 +86,11 @@ static void closes_holes(void)
     unsigned n = 0;
     static char value;
 
-    /* Keys that begin at the last places of a fresh table of 256, so that runs wrap around. */
+    /* Keys that begin at the last places of a fresh table of 64, so that runs wrap around. */
     for (uint64_t key = 1; n < N_OF(keys) && key < 4000000; key++) {
-        size_t place = (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & 255;
+        size_t place = (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & 63;
 
-        if (place >= 253 || place < 2)
+        if (place >= 61 || place < 2)
             keys[n++] = key;
     }
     for (unsigned gone = 0; gone < 24; gone++) {
@@ -92,7 +98,7 @@ static void closes_holes(void)
 
         for (unsigned i = 0; i < 24; i++)
             CHECK(ag_map_put(&map, keys[i], &value + i * 0));
-        CHECK(map.capacity == 256);
+        CHECK(map.capacity == 64);
         CHECK(ag_map_take(&map, keys[gone]) == &value);
         for (unsigned i = 0; i < 24; i++)
             CHECK_SAID((ag_map_get(&map, keys[i]) != NULL) == (i != gone), "%u without %u", i,
@@ -116,6 +122,86 @@ static void replaces(void)
     ag_map_finish(&map);
 }
 
+/* --- many maps that share their tables, from threads --- */
+
+#define N_MAPS 64u
+
+/* All grow together, up to tables of their own, and shrink to nothing: no table is in two of them,
+ * and a table that another had is clear. */
+static void *many_maps(void *seed)
+{
+    struct ag_map *maps = calloc(N_MAPS, sizeof(*maps));
+    const unsigned n_keys = 20 << (uintptr_t)seed % 6;
+
+    CHECK(maps);
+    for (unsigned turn = 0; turn < 20; turn++) {
+        for (unsigned key = 1; key <= n_keys; key++) {
+            for (unsigned i = 0; i < N_MAPS; i++) {
+                CHECK(!ag_map_get(&maps[i], key * 512ull));
+                CHECK(ag_map_put(&maps[i], key * 512ull, &maps[i]));
+            }
+        }
+        for (unsigned i = 0; i < N_MAPS; i++) {
+            CHECK(maps[i].count == n_keys);
+            for (unsigned key = 1; key <= n_keys; key++)
+                CHECK(ag_map_get(&maps[i], key * 512ull) == &maps[i]);
+            ag_map_finish(&maps[i]);
+        }
+    }
+    free(maps);
+    return NULL;
+}
+
+static void maps_share_tables(void)
+{
+    pthread_t threads[6];
+
+    for (uintptr_t i = 0; i < N_OF(threads); i++)
+        CHECK(!pthread_create(&threads[i], NULL, many_maps, (void *)i));
+    for (size_t i = 0; i < N_OF(threads); i++)
+        CHECK(!pthread_join(threads[i], NULL));
+}
+
+/* In how many pages of 4 KiB tables begin. */
+static unsigned n_pages_of(const struct ag_map *maps, unsigned n)
+{
+    unsigned n_pages = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        unsigned before = 0;
+
+        while (before < i && ((uintptr_t)maps[before].entries ^ (uintptr_t)maps[i].entries) >> 12)
+            before++;
+        n_pages += before == i;
+    }
+    return n_pages;
+}
+
+/* Small tables of many maps share pages; and a child has maps of its own. */
+static void tables_share_pages(void)
+{
+    static struct ag_map maps[256];
+    pid_t child;
+    int status = -1;
+
+    for (uint64_t i = 1; i <= 256 * 10; i++)
+        CHECK(ag_map_put(&maps[i % 256], i, maps));
+    CHECK_SAID(n_pages_of(maps, N_OF(maps)) <= 48, "%u", n_pages_of(maps, N_OF(maps)));
+    child = fork();
+    if (!child) {
+        ag_map_begin_child();
+        for (unsigned i = 0; i < N_OF(maps); i++)
+            ag_map_finish(&maps[i]);
+        (void)many_maps((void *)5);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    for (uint64_t i = 1; i <= 256 * 10; i++)
+        CHECK(ag_map_take(&maps[i % 256], i) == maps);
+    for (unsigned i = 0; i < N_OF(maps); i++)
+        ag_map_finish(&maps[i]);
+}
+
 int main(void)
 {
     for (unsigned kind = 0; kind < 3; kind++) {
@@ -124,5 +210,7 @@ int main(void)
     }
     closes_holes();
     replaces();
+    tables_share_pages();
+    maps_share_tables();
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -39,6 +40,30 @@ static void ready_pages_are_there(void)
     ag_pages_free(pages, N_PAGES * page);
     ag_pages_free(NULL, page);
     CHECK(!ag_pages_get(SIZE_MAX / 2));
+}
+
+/* Small parts at first, then huge pages, which begin where the kernel can have them. */
+static void more_at_a_time(void)
+{
+    size_t so_far = 0, bytes;
+    unsigned n_small = 0;
+    char *part;
+
+    for (; so_far < 4 * AG_PAGES_HUGE; so_far += bytes) {
+        part = ag_pages_get_more(so_far, 64 * 1024, &bytes);
+        CHECK(part && bytes == (so_far < AG_PAGES_HUGE / 2 ? 64 * 1024 : AG_PAGES_HUGE));
+        CHECK(bytes != AG_PAGES_HUGE || (uintptr_t)part % AG_PAGES_HUGE == 0);
+        for (size_t i = 0; i < bytes; i++)
+            CHECK(!part[i]);
+        memset(part, 1, bytes);
+        n_small += bytes != AG_PAGES_HUGE;
+        ag_pages_free(part, bytes);
+    }
+    CHECK(n_small == 16);
+    part = ag_pages_get_more(so_far, 3 * AG_PAGES_HUGE, &bytes);
+    CHECK(part && bytes == 3 * AG_PAGES_HUGE);
+    ag_pages_free(part, bytes);
+    CHECK(!ag_pages_get_more(0, SIZE_MAX / 2, &bytes));
 }
 
 static void freelist_is_small(void)
@@ -103,6 +128,7 @@ int main(void)
 {
     page = (size_t)sysconf(_SC_PAGESIZE);
     ready_pages_are_there();
+    more_at_a_time();
     freelist_is_small();
     threads();
     return 0;

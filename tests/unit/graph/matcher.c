@@ -306,35 +306,6 @@ static void what_repeats_stays(void)
     ag_matcher_free(matcher, NULL, NULL);
 }
 
-/* Nothing comes again for long, and takes no nodes; then a loop is learnt within two more
- * iterations. */
-static void what_never_repeats(void)
-{
-    struct ag_matcher *matcher = ag_matcher_new(17000);
-    const struct ag_node *node = NULL;
-    uint32_t count;
-
-    CHECK(matcher);
-    for (uint64_t i = 1; i < 100; i++)
-        (void)segment_of(matcher, i << 20, 100);
-    count = ag_matcher_count(matcher);
-    CHECK(count < 9000);
-    for (uint64_t i = 100; i < 2000; i++)
-        CHECK(!segment_of(matcher, i << 20, 100));
-    CHECK(ag_matcher_count(matcher) == count);
-    for (uint64_t iteration = 0; iteration < 3; iteration++) {
-        for (uint64_t i = 0; i < 50; i++) { /* 5000 operations */
-            node = segment_of(matcher, i << 10, 100);
-            CHECK((iteration == 0) == !node);
-            CHECK(!node || node->ends == iteration);
-        }
-    }
-    for (uint64_t iteration = 0; iteration < 3; iteration++)
-        (void)segment_of(matcher, 0, 9000);
-    CHECK(segment_of(matcher, 77 << 20, 100)); /* what is new is learnt again */
-    ag_matcher_free(matcher, NULL, NULL);
-}
-
 /* One path that is longer than there is room: refused, and all is well after it. */
 static void too_long(void)
 {
@@ -387,7 +358,6 @@ int main(void)
     }
     CHECK(n_evictions > 100);
     what_repeats_stays();
-    what_never_repeats();
     too_long();
     one_after_another();
     return 0;

@@ -261,19 +261,6 @@ static void test_always_new(void)
     }
 }
 
-/* Where the probes say that a set came again and most of it did not, it is soon given up. */
-static void test_misled(void)
-{
-    begin(40);
-    for (uint32_t i = 0; i < 1000; i++) {
-        for (uint32_t k = 0; k < n_ops; k++)
-            words[k] = k % 13 ? 1000u * i + k : 5;
-        (void)launch();
-    }
-    CHECK(ag_variants_count(variants) <= 8);
-    end();
-}
-
 /* A graph is built when changes have cost as much: not for what comes twice. */
 static void test_rent(void)
 {
@@ -374,7 +361,6 @@ int main(void)
     test_sets_in_turns();
     test_sets_at_random();
     test_always_new();
-    test_misled();
     test_rent();
     test_little_changes();
     test_full();

@@ -157,7 +157,7 @@ static void room(void)
     for (size_t i = 0; i < N_OF(cases); i++) {
         struct ag_block *block = block_of(cases[i].size);
 
-        block->desc.source = (uint8_t)cases[i].source;
+        block->desc.source = cases[i].source;
         CHECK(!ag_cache_keep(cache, block, GIB));
         sum += cases[i].room;
         small_sum += cases[i].small;
@@ -295,6 +295,26 @@ static void threads_leave_all(void)
     free(cache);
 }
 
+/* A block that another thread asks to keep is one that the cache has had: once it is in, neither
+ * thread has to ask again, though never both blocks were in. */
+static void who_waits_counts(void)
+{
+    struct ag_cache *cache = new_cache();
+    struct ag_block *first = block_of(MIB), *second = block_of(MIB);
+
+    atomic_store(&cache->coming, MIB);
+    CHECK(!ag_cache_keep(cache, first, 8 * MIB) && cache->peak == 2 * MIB);
+    atomic_store(&cache->coming, 0);
+    CHECK(ag_cache_take(cache, MIB, desc) == first);
+    CHECK(!in_a_thread(cache, second, 8 * MIB, 0));
+    CHECK(cache->allowed == 2 * MIB && cache->peak == 2 * MIB); /* of this slot, and of that */
+    CHECK(ag_cache_take(cache, MIB, desc) == second);
+    CHECK(!ag_cache_keep(cache, first, MIB + MIB / 2) && cache->peak == 2 * MIB);
+    free(first);
+    free(second);
+    free(cache);
+}
+
 /* Over a limit for once, as blocks are that cannot go back now: the next ones feel the limit. */
 static void limit_is_back(void)
 {
@@ -396,6 +416,7 @@ int main(void)
     limit_holds();
     edges_of_the_limit();
     threads_leave_all();
+    who_waits_counts();
     limit_is_back();
     generations_share_a_shard();
     threads_share();

@@ -9,6 +9,7 @@
 
 /* The ledger only compares these. */
 static char context_a, context_b;
+static _Alignas(64) char a_slab[64];
 #define A ((struct ag_context *)(void *)&context_a)
 #define B ((struct ag_context *)(void *)&context_b)
 
@@ -19,7 +20,8 @@ static const struct ag_mem_desc native_shape = {.source = AG_SOURCE_NATIVE};
 
 static void one_block(void)
 {
-    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL, copy;
+    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL;
+    struct ag_block_seen copy;
     uint64_t first_id;
 
     CHECK(block && block->address == BASE && block->size == 4096 && block->context == A);
@@ -30,23 +32,66 @@ static void one_block(void)
     CHECK(copy.state == AG_BLOCK_LIVE && copy.placement == AG_PLACE_POOL && copy.context == A);
     CHECK(!ag_ledger_look(BASE + 1, &copy) && !ag_ledger_look(BASE + 512, &copy));
     CHECK(ag_ledger_claim(BASE + 1, &claimed) == AG_CLAIM_UNKNOWN && !claimed);
-    first_id = block->buffer_id;
+    first_id = ag_ledger_buffer_id(BASE);
+    CHECK(first_id && ag_ledger_buffer_id(BASE) == first_id && !ag_ledger_buffer_id(BASE + 1));
     CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_OURS && claimed == block);
     claimed = NULL;
     CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_NOT_LIVE && !claimed);
     CHECK(ag_ledger_look(BASE, &copy) && copy.state == AG_BLOCK_KEPT);
     ag_ledger_give(block, 100); /* again, to somebody else */
-    CHECK(block->buffer_id != first_id && block->requested == 100);
+    CHECK(ag_ledger_buffer_id(BASE) > first_id && block->requested == 100);
     CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_OURS);
     ag_ledger_remove(block);
     CHECK(ag_ledger_claim(BASE, &claimed) == AG_CLAIM_UNKNOWN && !ag_ledger_look(BASE, &copy));
+}
+
+/* What few blocks have is found with the block, and gone with it. */
+static void rare_things(void)
+{
+    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape);
+    struct ag_block_seen seen;
+
+    CHECK(!ag_block_rare(block) && !ag_block_export_number(block) && !ag_block_guarded(block));
+    CHECK(!ag_ledger_note_export(BASE, 7)); /* not live */
+    ag_ledger_give(block, 4096);
+    CHECK(ag_ledger_note_export(BASE, 7) == 7 && ag_ledger_note_export(BASE, 8) == 7);
+    CHECK(ag_ledger_rare(block) == ag_block_rare(block) && ag_block_export_number(block) == 7);
+    ag_block_rare(block)->guarded = (struct ag_guarded *)(void *)&context_a;
+    ag_block_rare(block)->private_pool = 9;
+    CHECK(ag_ledger_look(BASE, &seen) && seen.export_number == 7);
+    CHECK(seen.guarded == ag_block_guarded(block) && ag_block_private_pool(block) == 9);
+    CHECK(!ag_ledger_note_export(BASE + 512, 7));
+    ag_ledger_remove(block);
+    block = ag_ledger_enter(BASE, 4096, A, pool_shape);
+    CHECK(!ag_block_rare(block) && ag_ledger_look(BASE, &seen) && !seen.export_number);
+    CHECK(!ag_ledger_rare(block)->export_number &&
+          !ag_block_guarded(block)); /* not the last one's */
+    ag_ledger_remove(block);
+}
+
+/* A piece knows its slab, and a slab that it is one; nothing is both. */
+static void slabs(void)
+{
+    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape);
+    struct ag_slab *slab = (struct ag_slab *)(void *)a_slab;
+    struct ag_block_seen seen;
+
+    CHECK(!ag_block_slab(block) && !ag_block_cut_up(block));
+    ag_block_set_slab(block, slab);
+    CHECK(ag_ledger_look(BASE, &seen) && seen.slab == slab && !seen.cut_up);
+    ag_block_set_cut_up(block, slab);
+    CHECK(ag_ledger_look(BASE, &seen) && !seen.slab && seen.cut_up == slab);
+    ag_block_set_cut_up(block, NULL);
+    CHECK(!ag_block_slab(block) && !ag_block_cut_up(block));
+    ag_ledger_remove(block);
 }
 
 /* Under its new address and no other; in another page, and in another shard or the same. */
 static void another_address(void)
 {
     const CUdeviceptr far = BASE + (5ull << 40);
-    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL, copy;
+    struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL;
+    struct ag_block_seen copy;
 
     for (unsigned shift = 512; shift <= 4096; shift += 512) {
         CHECK(ag_ledger_rename(block, BASE + shift, false) && block->address == BASE + shift);
@@ -93,7 +138,8 @@ static void may_have(void)
 static void blocks_of_a_context(void)
 {
     enum { N = 5000 };
-    struct ag_block *all, copy;
+    struct ag_block *all;
+    struct ag_block_seen copy;
     unsigned n = 0;
 
     for (unsigned i = 0; i < N; i++) {
@@ -137,6 +183,21 @@ static void blocks_of_a_context(void)
 static pthread_barrier_t ready;
 static _Atomic unsigned n_claimed, n_refused;
 static _Atomic(struct ag_block *) claimed_blocks[N_BLOCKS];
+static _Atomic uint64_t ids[N_BLOCKS];
+
+/* Every thread asks every block for what few have: all get the same. */
+static void *ask_all_blocks(void *unused)
+{
+    (void)unused;
+    pthread_barrier_wait(&ready);
+    for (unsigned i = 0; i < N_BLOCKS; i++) {
+        uint64_t id = ag_ledger_buffer_id(BASE + i * 512ull), none = 0;
+
+        CHECK(id && id == ag_ledger_buffer_id(BASE + i * 512ull));
+        CHECK(atomic_compare_exchange_strong(&ids[i], &none, id) || none == id);
+    }
+    return NULL;
+}
 
 /* Every thread tries to claim every block; each block is claimed once. */
 static void *claim_all_blocks(void *unused)
@@ -166,7 +227,8 @@ static void *come_and_go(void *seed)
     for (unsigned step = 0; step < 50000; step++) {
         size_t i = chance_below(&state, N_OF(mine));
         CUdeviceptr address = 2 * BASE + (i * N_THREADS + (uintptr_t)seed) * 512;
-        struct ag_block copy, *block = NULL;
+        struct ag_block *block = NULL;
+        struct ag_block_seen copy;
 
         CHECK(ag_ledger_look(address, &copy) == (mine[i] != NULL));
         if (!mine[i]) {
@@ -202,10 +264,13 @@ int main(void)
 {
     may_have();
     one_block();
+    rare_things();
+    slabs();
     another_address();
     blocks_of_a_context();
     for (unsigned i = 0; i < N_BLOCKS; i++)
         ag_ledger_give(ag_ledger_enter(BASE + i * 512ull, 512, A, pool_shape), 1);
+    in_threads(ask_all_blocks);
     in_threads(claim_all_blocks);
     CHECK_SAID(n_claimed == N_BLOCKS, "%u claimed", n_claimed);
     CHECK(n_refused == N_BLOCKS * (N_THREADS - 1));

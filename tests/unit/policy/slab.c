@@ -56,7 +56,7 @@ static void one_slab(void)
 
     CHECK(ag_slab_cut(&slabs, 512, pool, &piece) == AG_SLAB_NEEDED);
     CHECK(ag_slab_cut(&slabs, 512, pool, &other) == AG_SLAB_COMING); /* another thread */
-    CHECK(ag_slab_begin(&slabs, whole, 512, &piece) && whole->cut_up == piece.slab);
+    CHECK(ag_slab_begin(&slabs, whole, 512, &piece) && ag_block_cut_up(whole) == piece.slab);
     /* Its own entry of the ledger is where it begins. */
     CHECK(piece.address == BASE + 512 && ag_slab_whole(piece.slab) == whole);
     CHECK(ag_slabs_bytes(&slabs) == AG_SLAB_BYTES);
@@ -70,7 +70,7 @@ static void one_slab(void)
     CHECK(!ag_slab_find(piece.slab, BASE + AG_SLAB_BYTES));
     CHECK(!ag_slab_return(piece.slab, piece.address, 512));
     CHECK(!ag_slab_find(piece.slab, BASE + 512));
-    CHECK(ag_slab_return(other.slab, other.address, 64 * KIB) == whole && !whole->cut_up);
+    CHECK(ag_slab_return(other.slab, other.address, 64 * KIB) == whole && !ag_block_cut_up(whole));
     CHECK(!ag_slabs_bytes(&slabs) && !ag_slab_find(other.slab, BASE + 1024));
     CHECK(has_none(512, pool));
 }

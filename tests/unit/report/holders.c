@@ -63,7 +63,7 @@ static void begin(void)
 {
     if (ag_holders_on())
         ag_holders_begin_child();
-    ag_holders_configure(32, 0);
+    ag_holders_configure(32, 0, false);
     ag_holders_begin();
     CHECK(ag_holders_on() && tables()->n_stacks == 0);
 }

@@ -1,10 +1,13 @@
 /* live.c: what the program has and the most it had, to the byte, though threads count apart. In
- * one thread, in threads one after the other, and in threads together, where only one at a time has
- * certain bytes, which bounds what any order of the calls can come to. */
+ * one thread, in one that a second joins, in threads one after the other, and in threads together,
+ * where only one at a time has certain bytes, which bounds what any order of the calls can come to.
+ */
 #include "interpose/report/live.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
@@ -49,6 +52,51 @@ static void one_thread(void)
         }
         most = current > most ? current : most;
         CHECK(now() == current && peak() == most);
+    }
+}
+
+/* --- a second thread comes while the first has more and more: nothing is freed, so the peak is what
+ * there is, in whichever order --- */
+
+static _Atomic bool has_come;
+
+static void *come(void *unused)
+{
+    for (unsigned i = 0; i < 100; i++)
+        add(1);
+    atomic_store(&has_come, true);
+    return unused;
+}
+
+/* In a process of its own, whose slots nobody but this thread had. */
+static int second_comes(void)
+{
+    uint64_t mine = 0;
+    pthread_t second;
+
+    ag_stats_reset();
+    add(1);
+    CHECK(!pthread_create(&second, NULL, come, NULL));
+    do {
+        add(1);
+        mine++;
+        CHECK(peak() > mine);
+    } while (!atomic_load(&has_come));
+    CHECK(!pthread_join(second, NULL));
+    add(1);
+    CHECK(now() == mine + 102 && peak() == now());
+    return 0;
+}
+
+static void a_second_thread(void)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        int status = -1;
+        pid_t child = fork();
+
+        if (!child)
+            _exit(second_comes());
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
     }
 }
 
@@ -161,6 +209,7 @@ static void threads_together(void)
 int main(void)
 {
     one_thread();
+    a_second_thread();
     threads_in_turn();
     threads_together();
     return 0;

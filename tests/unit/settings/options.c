@@ -150,6 +150,7 @@ static const struct words expected_words[] = {
       [AG_GUARD_PAGE] = "page"}},
     {"ALLOGRAFT_OOM", MEMBER(oom), {[AG_OOM_ERROR] = "error", [AG_OOM_SPILL] = "spill"}},
     {"ALLOGRAFT_DISABLE", MEMBER(disable), {[false] = "0", [true] = "1"}},
+    {"ALLOGRAFT_WAITS", MEMBER(waits), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_READ_MOSTLY", MEMBER(read_mostly), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_UNSPILL", MEMBER(unspill), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_OVERSUBSCRIBE", MEMBER(oversubscribe), {[false] = "0", [true] = "1"}},
@@ -527,6 +528,24 @@ static void knows_who_may_replay(void)
     CHECK(!asks_for_nvtx("ALLOGRAFT_GRAPH=name:x", "ALLOGRAFT_DISABLE=1"));
 }
 
+static bool times_waits(char *first, char *second)
+{
+    char *environment[] = {"A=ALLOGRAFT_WAITS=1", first, second, NULL};
+
+    return ag_options_may_time_waits(environment);
+}
+
+static void knows_who_may_time_waits(void)
+{
+    CHECK(!times_waits(NULL, NULL) && !ag_options_may_time_waits(NULL));
+    CHECK(times_waits("ALLOGRAFT_WAITS=1", NULL) && !times_waits("ALLOGRAFT_WAITS=0", NULL));
+    CHECK(!times_waits("ALLOGRAFT_WAITS=yes", NULL));
+    CHECK(!times_waits("ALLOGRAFT_WAITS=1", "ALLOGRAFT_DISABLE=1"));
+    CHECK(times_waits("ALLOGRAFT_CONFIG=/some/where", NULL));
+    CHECK(!times_waits("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_WAITS=0"));
+    CHECK(!times_waits("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_DISABLE=1"));
+}
+
 static bool watches(char *first, char *second)
 {
     char *environment[] = {"A=prefetch=launch", first, second, NULL};
@@ -830,6 +849,7 @@ int main(void)
     reads_iterations();
     knows_who_may_replay();
     knows_who_may_watch_launches();
+    knows_who_may_time_waits();
     reads_a_file();
     refuses_bad_lines();
     CHECK(mkdtemp(folder));

@@ -37,8 +37,8 @@ def _tell(function: str, text: Optional[bytes]) -> bool:
 
 
 def dump(path: Any = None) -> bool:
-    """Writes the report as it is now: JSON if `path` ends in .json, else text; None is stderr. %p %h %n %r as in
-    ALLOGRAFT_STATS. False without a library."""
+    """Writes the report as it is now: JSON if `path` ends in .json, else text; "full" is the text on stderr, None its
+    first lines there. %p %h %n %r as in ALLOGRAFT_STATS. False without a library."""
     return _tell("dump", None if path is None else os.fsencode(path))
 
 

@@ -23,6 +23,15 @@
         return (unit ? value.toFixed(value < 10 ? 2 : 1) : String(value)) + ' ' + UNITS[unit];
     }
 
+    /* A time in nanoseconds. */
+    function duration(value) {
+        const [factor, unit] = value >= 1e9 ? [1e9, 's'] : value >= 1e6 ? [1e6, 'ms'] : value >= 1e3 ? [1e3, 'us'] : [1, 'ns'];
+
+        return (factor > 1 ? (value / factor).toFixed(2) : String(value)) + ' ' + unit;
+    }
+
+    const IN_UNIT = {bytes, ns: duration, count: value => value.toLocaleString('en')};
+
     /* Seconds; `step` is how far apart such times stand. */
     function seconds(value, step) {
         const [factor, unit] = step >= 1 || !step ? [1, 's'] : step >= 1e-3 ? [1e3, 'ms'] : [1e6, 'us'];
@@ -249,7 +258,7 @@
 
     /* ---- flame graphs ---- */
 
-    /* A node of the data is [name, place, [bytes of each measure], children]. */
+    /* A node of the data is [name, place, [value of each measure], children]. */
     class Flame {
         constructor(box, data) {
             Object.assign(this, {box, data, measure: 0});
@@ -277,7 +286,7 @@
             this.data.measures.forEach((name, i) => {
                 const button = make('button', {type: 'button'}, name);
 
-                button.disabled = !this.data.root.bytes[i];
+                button.disabled = !this.data.root.sizes[i];
                 button.addEventListener('click', () => this.choose(i));
                 group.append(button);
             });
@@ -289,7 +298,7 @@
         link(node, parent, depth) {
             const [name, place, sizes, children] = node;
 
-            Object.assign(node, {title: name, place, bytes: sizes, parent, depth, below: children});
+            Object.assign(node, {title: name, place, sizes, parent, depth, below: children});
             for (const child of children)
                 this.link(child, node, depth + 1);
         }
@@ -301,13 +310,17 @@
         }
 
         size(node) {
-            return node.bytes[this.measure];
+            return node.sizes[this.measure];
+        }
+
+        value(node) {
+            return IN_UNIT[this.data.units[this.measure]](this.size(node));
         }
 
         text(node) {
             const whole = this.size(this.data.root), share = whole ? 100 * this.size(node) / whole : 0;
 
-            return node.title + (node.place ? ' (' + node.place + ')' : '') + ': ' + bytes(this.size(node)) + ', ' +
+            return node.title + (node.place ? ' (' + node.place + ')' : '') + ': ' + this.value(node) + ', ' +
                 share.toFixed(1) + ' %';
         }
 

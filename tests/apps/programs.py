@@ -1,0 +1,120 @@
+"""The programs of suite.py: name -> what is run. They are not here; recipes.py says where they come from.
+
+`lists` says what each is chosen for; one may be in several:
+  a  allocates and frees in its loops, by itself or through Thrust
+  b  bound by launches: 10,000 and more of short kernels
+  c  fewer than 2,000 operations in all
+  d  creates and destroys streams or events in a loop
+  e  bound by copies
+The arguments make each take some tenths of a second to a second on one H200, and keep what the host computes for
+comparison short. `reads` are files and folders it needs, `noise` is added to that of the recipe.
+"""
+
+
+def hecbench(*rows):
+    """Rows of program, lists, arguments, and what else there is to say."""
+    return {"hecbench/" + name: {"lists": lists, "arguments": arguments, **dict(*more)}
+            for name, lists, arguments, *more in rows}
+
+
+def others(recipe, *rows):
+    return {f"{recipe}/{name}": {"lists": lists, "arguments": arguments, **dict(*more)}
+            for name, lists, arguments, *more in rows}
+
+
+def cloverleaf(*decks):
+    return {"cloverleaf/" + deck: {"lists": "ab", "arguments": f"--file InputDecks/{deck} --out /dev/null",
+                                   "reads": ["InputDecks/" + deck]} for deck in decks}
+
+
+PROGRAMS = {
+    **cloverleaf("clover_bm_short.in", "clover_bm4_short.in"),
+    **hecbench(
+        # allocations
+        ("determinant", "ab", "8000"),
+        ("moe-align", "ab", "500"),
+        ("ssim", "ab", ""),
+        ("remap", "ab", "10000 300"),
+        ("aobench", "a", "1000"),
+        ("divergence", "a", "input.txt 4000", {"reads": ["input.txt"]}),
+        ("minmax", "a", "100 1000"),
+        ("segment-reduce", "ab", "4 500"),
+        ("kurtosis", "a", "100000 2000"),
+        ("nosync", "ab", "100000 1500"),
+        ("topk", "a", "16 300"),
+        ("sortKV", "a", "1000 200"),
+        ("scan3", "a", "3000 4096"),
+        ("mtf", "ab", "1024 5"),
+        ("nonzero", "ab", "64 64 300"),
+        ("ccsd-trpdrv", "a", "16 64 300"),
+        ("collision", "a", "100"),
+        ("mallocFree", "a", "1048576"),
+        # launches
+        ("kernelLaunch", "b", "20000"),
+        ("heat", "b", "256 100000"),
+        ("stencil1d", "b", "65536 100000"),
+        ("langevin", "b", "65536 30000"),
+        ("laplace3d", "b", "64 64 64 80000 0"),
+        ("particles", "b", "5000"),
+        ("kalman", "b", "10 10 3 2500"),
+        ("nw", "b", "2048 10 60"),
+        ("floydwarshall", "b", "256 200 16"),
+        ("pso", "b", "30 10000"),
+        ("d3q19-bgk", "b", "16"),
+        ("srad", "b", "5000 0.5 502 458", {"reads": ["../data/srad/image.pgm"]}),
+        ("iso2dfd", "b", "64 64 40000"),
+        ("lif", "b", "32 4 60000"),
+        ("reaction", "b", "3000"),
+        ("burger", "b", "32 32 20000"),
+        ("adamw", "b", "100 20000"),
+        ("metropolis", "b", "-l 32 11 -t 4.7 0.1 -a 10 2 20 10 -h 1.0 -z 7919"),
+        ("pathfinder", "b", "200 30000 1"),
+        ("pitch", "b", "1000"),
+        ("split", "b", "65536 20000"),
+        ("entropy", "b", "64 64 20000"),
+        ("relu", "b", "1000 15000"),
+        ("softmax", "b", "100 16 1 40000"),
+        ("nlll", "b", "64 10 5000"),
+        ("rodrigues", "b", "1000 30000"),
+        ("s3d", "b", "-q -n 300 -s 1"),
+        ("eigenvalue", "be", "512 5000"),
+        ("lulesh", "b", "-s 16 -i 500"),
+        ("fma", "b", "64 64 64 64 3000"),
+        ("jacobi", "b", ""),
+        ("lid-driven-cavity", "b", ""),
+        # few operations
+        ("lud", "c", "-s 2048"),
+        ("gaussian", "c", "-q -t -s 512"),
+        ("crc64", "c", "2 2 65536"),
+        ("rushlarsen", "c", "5 20000"),
+        ("bitonic-sort", "c", "12 2"),
+        ("myocyte", "c", "10"),
+        ("backprop", "c", "65536"),
+        ("tissue", "c", "8 500"),
+        ("fluidSim", "c", "20"),
+        ("tridiagonal", "c", "--vec4 -num_systems=512"),
+        # streams, events and copies
+        ("triad", "de", "--passes 1"),
+        ("lfib4", "d", "2000000"),
+        ("histogram", "d", "--i=100"),
+        ("logan", "d", "inputs/example.txt 17 21 1", {"reads": ["inputs/example.txt"]}),
+        ("concurrentKernels", "d", "4"),
+        ("memcpy", "e", "300"),
+        ("streamCreateCopyDestroy", "ade", ""),
+    ),
+    **others(
+        "cuda-samples",
+        ("0_Introduction/mergeSort", "c", ""),
+        ("0_Introduction/vectorAdd", "c", ""),
+        ("0_Introduction/simpleStreams", "de", ""),
+        ("0_Introduction/simpleMultiCopy", "de", ""),
+        ("0_Introduction/asyncAPI", "ce", ""),
+        ("2_Concepts_and_Techniques/segmentationTreeThrust", "a", "", {"reads": ["data/test.ppm"]}),
+        ("2_Concepts_and_Techniques/radixSortThrust", "a", ""),
+    ),
+    **others(
+        "thrust",
+        ("word_count", "c", ""),
+        ("bucket_sort2d", "c", ""),
+    ),
+}

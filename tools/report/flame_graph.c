@@ -1,0 +1,381 @@
+/* flame_graph.c: stacks as a tree, outermost function first, and as a table: see flame_graph.h. */
+#include "tools/report/flame_graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/base/html.h"
+#include "tools/base/list.h"
+
+#define MOST_INLINED  16u
+#define SMALLEST_PART 4000u /* of the whole: smaller parts of the graph are left out */
+#define SHOWN         20u   /* stacks of the table */
+
+/* In the place of a frame: the function that waited, by where in the texts it stands. No module has
+ * such a number. */
+#define FRAME_CALL (1ull << 62)
+
+static bool is_call(uint64_t frame)
+{
+    return frame >> 62 == 1;
+}
+
+/* A frame below the same frames. Nodes name each other by their number, 0 for none. */
+struct node {
+    uint64_t frame; /* of the first level: 1 + the group */
+    uint64_t values[FLAME_MEASURES];
+    uint32_t child, next;
+};
+
+struct tree {
+    struct node *nodes; /* the first one is the root */
+    size_t n, capacity;
+    bool failed; /* memory ran out */
+};
+
+/* ---- the tree ------------------------------------------------------------------------------ */
+
+static uint32_t add_node(struct tree *tree, uint64_t frame)
+{
+    void *nodes = list_grow(tree->nodes, tree->n, &tree->capacity, sizeof(*tree->nodes));
+
+    if (!nodes) {
+        tree->failed = true;
+        return 0;
+    }
+    tree->nodes = nodes;
+    tree->nodes[tree->n] = (struct node){.frame = frame};
+    return (uint32_t)tree->n++;
+}
+
+/* Texts of Python may stand several times in what was read back. */
+static bool is_same(const struct ag_holders *holders, uint64_t a, uint64_t b)
+{
+    const char *x = holders->text + (uint32_t)a, *y = holders->text + (uint32_t)b;
+
+    if (is_call(a) && is_call(b))
+        return !strcmp(x, y);
+    if (a == b || !(a & b & AG_FRAME_PYTHON))
+        return a == b;
+    return ag_frame_line(a) == ag_frame_line(b) && !strcmp(x, y) &&
+           !strcmp(x + strlen(x) + 1, y + strlen(y) + 1);
+}
+
+/* The child of that frame, which is added if there is none. */
+static uint32_t child_of(struct tree *tree, const struct ag_holders *holders, uint32_t parent,
+                         uint64_t frame)
+{
+    uint32_t child = tree->nodes[parent].child, added;
+
+    for (; child; child = tree->nodes[child].next) {
+        if (is_same(holders, tree->nodes[child].frame, frame))
+            return child;
+    }
+    added = add_node(tree, frame);
+    if (added) {
+        tree->nodes[added].next = tree->nodes[parent].child;
+        tree->nodes[parent].child = added;
+    }
+    return added;
+}
+
+static void count(struct tree *tree, const struct flame_subject *subject, uint32_t node,
+                  const struct ag_held_stack *stack)
+{
+    for (unsigned measure = 0; measure < subject->n_measures; measure++)
+        tree->nodes[node].values[measure] += subject->value_of(stack, measure);
+}
+
+static void add_stack(struct tree *tree, const struct flame *flame,
+                      const struct ag_held_stack *stack)
+{
+    const struct ag_holders *holders = flame->view.holders;
+    uint32_t node = 0;
+
+    count(tree, flame->subject, node, stack);
+    node = child_of(tree, holders, node, 1 + flame->subject->group_of(stack));
+    if (node)
+        count(tree, flame->subject, node, stack);
+    for (uint32_t i = stack->n; node && i-- > 0;) {
+        node = child_of(tree, holders, node, holders->frames[stack->first + i]);
+        if (node)
+            count(tree, flame->subject, node, stack);
+    }
+    if (node && stack->call) {
+        node = child_of(tree, holders, node, FRAME_CALL | stack->call);
+        if (node)
+            count(tree, flame->subject, node, stack);
+    }
+}
+
+static bool make_tree(struct tree *tree, const struct flame *flame)
+{
+    const struct ag_holders *holders = flame->view.holders;
+
+    (void)add_node(tree, 0);
+    for (uint32_t i = 0; !tree->failed && i < holders->n_stacks; i++) {
+        if (flame->subject->has(&holders->stacks[i]))
+            add_stack(tree, flame, &holders->stacks[i]);
+    }
+    return !tree->failed;
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static void name_python(const struct ag_holders *holders, uint64_t frame, struct flame_text *ret)
+{
+    const char *function = holders->text + (uint32_t)frame;
+
+    snprintf(ret->name, sizeof(ret->name), "%s", *function ? function : "?");
+    snprintf(ret->place, sizeof(ret->place), "%s:%u", function + strlen(function) + 1,
+             ag_frame_line(frame));
+}
+
+static void name_native(const struct ag_holders *holders, uint64_t frame,
+                        const struct ag_frame_name *name, struct flame_text *ret)
+{
+    unsigned module = (unsigned)(frame >> 48);
+    const char *path = module ? holders->text + holders->modules[module].path : "code in no file";
+
+    if (name && *name->function)
+        snprintf(ret->name, sizeof(ret->name), "%s", name->function);
+    else
+        snprintf(ret->name, sizeof(ret->name), "%.200s+0x%llx", file_name(path),
+                 (unsigned long long)(frame & ((1ull << 48) - 1)));
+    if (name && *name->file)
+        snprintf(ret->place, sizeof(ret->place), "%s:%u", name->file, name->line);
+    else
+        snprintf(ret->place, sizeof(ret->place), "%.500s", file_name(path));
+}
+
+/* The names of a frame, innermost first: several where functions were inlined. At least one. */
+static unsigned name_frame(const struct flame *flame, uint64_t frame,
+                           struct flame_text ret[MOST_INLINED])
+{
+    const struct ag_holders *holders = flame->view.holders;
+    struct ag_frame_name names[MOST_INLINED];
+    unsigned n = 0;
+
+    if (is_call(frame)) {
+        ret->place[0] = '\0';
+        snprintf(ret->name, sizeof(ret->name), "%s", holders->text + (uint32_t)frame);
+        return 1;
+    }
+    if (frame & AG_FRAME_PYTHON) {
+        name_python(holders, frame, &ret[0]);
+        return 1;
+    }
+    if (flame->view.names)
+        n = flame->view.names(flame->view.namer, holders, frame, names, MOST_INLINED);
+    if (!n)
+        name_native(holders, frame, NULL, &ret[0]);
+    for (unsigned i = 0; i < n; i++)
+        name_native(holders, frame, &names[i], &ret[i]);
+    return n ? n : 1;
+}
+
+/* ---- the graph ----------------------------------------------------------------------------- */
+
+static bool is_shown(const struct tree *tree, const struct node *node)
+{
+    for (unsigned measure = 0; measure < FLAME_MEASURES; measure++) {
+        uint64_t part = node->values[measure];
+
+        if (part && part >= tree->nodes[0].values[measure] / SMALLEST_PART)
+            return true;
+    }
+    return false;
+}
+
+/* [name, place, [values...], [ */
+static void open_node(const struct flame *flame, const struct flame_text *frame,
+                      const struct node *node)
+{
+    struct ag_text *text = flame->text;
+
+    ag_text_add(text, "[");
+    html_add_json(text, frame->name);
+    ag_text_add(text, ",");
+    html_add_json(text, frame->place);
+    for (unsigned measure = 0; measure < flame->subject->n_measures; measure++)
+        ag_text_add(text, "%s%llu", measure ? "," : ",[",
+                    (unsigned long long)node->values[measure]);
+    ag_text_add(text, "],[");
+}
+
+/* A level for each name of the frame; below them its children. No deeper than the longest stack. */
+static void add_node_json(const struct flame *flame, const struct tree *tree, uint32_t number,
+                          unsigned level)
+{
+    const struct node *node = &tree->nodes[number];
+    struct flame_text *names = calloc(MOST_INLINED, sizeof(*names));
+    unsigned n = 1;
+    bool any = false;
+
+    if (!names) {
+        flame->text->truncated = true;
+        return;
+    }
+    if (!level)
+        snprintf(names->name, sizeof(names->name), "%s", flame->subject->whole);
+    else if (level == 1)
+        flame->subject->name_group((unsigned)node->frame - 1, names);
+    else
+        n = name_frame(flame, node->frame, names);
+    for (unsigned i = n; i-- > 0;)
+        open_node(flame, &names[i], node);
+    free(names);
+    for (uint32_t child = node->child; child; child = tree->nodes[child].next) {
+        if (!is_shown(tree, &tree->nodes[child]))
+            continue;
+        ag_text_add(flame->text, any ? ",\n" : "");
+        add_node_json(flame, tree, child, level + 1);
+        any = true;
+    }
+    for (unsigned i = 0; i < n; i++)
+        ag_text_add(flame->text, "]]");
+}
+
+static void add_graph(const struct flame *flame, const struct tree *tree)
+{
+    static const char *const units[] = {
+        [UNIT_COUNT] = "count", [UNIT_BYTES] = "bytes", [UNIT_NS] = "ns"};
+    const struct flame_subject *subject = flame->subject;
+
+    ag_text_add(flame->text,
+                "<div class=\"flames\"><script type=\"application/json\">{\"measures\":[");
+    for (unsigned measure = 0; measure < subject->n_measures; measure++)
+        ag_text_add(flame->text, "%s\"%s\"", measure ? "," : "", subject->names[measure]);
+    ag_text_add(flame->text, "],\"units\":[");
+    for (unsigned measure = 0; measure < subject->n_measures; measure++)
+        ag_text_add(flame->text, "%s\"%s\"", measure ? "," : "", units[subject->units[measure]]);
+    ag_text_add(flame->text, "],\"root\":");
+    add_node_json(flame, tree, 0, 0);
+    ag_text_add(flame->text, "}</script></div>\n");
+}
+
+void flame_add_graph(const struct flame *flame)
+{
+    struct tree tree = {.nodes = NULL};
+
+    if (make_tree(&tree, flame))
+        add_graph(flame, &tree);
+    flame->text->truncated |= tree.failed;
+    free(tree.nodes);
+}
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+/* Of the table: rows are sorted, stacks stay where they are. */
+struct row {
+    const struct ag_held_stack *stack;
+    uint64_t values[FLAME_MEASURES];
+};
+
+static int by_values(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+
+    for (unsigned measure = 0; measure < FLAME_MEASURES; measure++) {
+        if (x->values[measure] != y->values[measure])
+            return x->values[measure] > y->values[measure] ? -1 : 1;
+    }
+    return x->stack < y->stack ? -1 : x->stack > y->stack;
+}
+
+static uint32_t find_rows(const struct flame *flame, struct row *rows)
+{
+    const struct ag_holders *holders = flame->view.holders;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < holders->n_stacks; i++) {
+        if (!flame->subject->has(&holders->stacks[i]))
+            continue;
+        rows[n].stack = &holders->stacks[i];
+        for (unsigned measure = 0; measure < flame->subject->n_measures; measure++)
+            rows[n].values[measure] = flame->subject->value_of(rows[n].stack, measure);
+        n++;
+    }
+    qsort(rows, n, sizeof(*rows), by_values);
+    return n;
+}
+
+/* Each function of the stack on a line of its own, innermost first; only that stays in sight. */
+static void add_frames(const struct flame *flame, const struct ag_held_stack *stack)
+{
+    struct flame_text *names = calloc(MOST_INLINED, sizeof(*names));
+
+    for (uint32_t i = 0; names && i < stack->n; i++) {
+        unsigned n = name_frame(flame, flame->view.holders->frames[stack->first + i], names);
+
+        for (unsigned k = 0; k < n; k++) {
+            ag_text_add(flame->text, i || k ? "<br>" : "<details><summary>");
+            html_add(flame->text, names[k].name);
+            ag_text_add(flame->text, " <small>");
+            html_add(flame->text, names[k].place);
+            ag_text_add(flame->text, i || k ? "</small>" : "</small></summary>");
+        }
+    }
+    flame->text->truncated |= !names;
+    ag_text_add(flame->text, stack->n ? "</details>" : "not known");
+    free(names);
+}
+
+static void add_head(const struct flame *flame, const char *caption, const char *const *columns,
+                     unsigned n_columns)
+{
+    ag_text_add(flame->text, "<table class=\"cells\">\n<caption>%s</caption>\n<thead><tr>",
+                caption);
+    for (unsigned i = 0; i < n_columns; i++)
+        ag_text_add(flame->text, "<th scope=\"col\">%s</th>", columns[i]);
+    for (unsigned measure = 0; measure < flame->subject->n_measures; measure++)
+        ag_text_add(flame->text, "<th scope=\"col\" class=\"num\">%s</th>",
+                    flame->subject->names[measure]);
+    ag_text_add(flame->text, "</tr></thead>\n<tbody>\n");
+}
+
+static void add_measures(const struct flame *flame, const struct row *row)
+{
+    const struct flame_subject *subject = flame->subject;
+    char value[32];
+
+    for (unsigned measure = 0; measure < subject->n_measures; measure++)
+        ag_text_add(flame->text, "<td class=\"num\" data-label=\"%s\">%s</td>",
+                    subject->names[measure],
+                    html_number(value, sizeof(value), subject->units[measure],
+                                (double)row->values[measure]));
+    ag_text_add(flame->text, "</tr>\n");
+}
+
+void flame_add_table(const struct flame *flame, const char *caption, const char *const *columns,
+                     unsigned n_columns,
+                     void (*add_cells)(struct ag_text *text, const struct flame *flame,
+                                       const struct ag_held_stack *stack))
+{
+    struct row *rows = calloc(flame->view.holders->n_stacks, sizeof(*rows));
+    uint32_t n = rows ? find_rows(flame, rows) : 0;
+
+    flame->text->truncated |= !rows;
+    add_head(flame, caption, columns, n_columns);
+    for (uint32_t i = 0; i < n && i < SHOWN; i++) {
+        ag_text_add(flame->text, "<tr><th scope=\"row\">");
+        add_frames(flame, rows[i].stack);
+        ag_text_add(flame->text, "</th>");
+        add_cells(flame->text, flame, rows[i].stack);
+        add_measures(flame, &rows[i]);
+    }
+    ag_text_add(flame->text, "</tbody>\n</table>\n");
+    if (n > SHOWN)
+        ag_text_add(flame->text,
+                    "<p class=\"note\">%u more stacks are in the JSON report alone.</p>\n",
+                    n - SHOWN);
+    free(rows);
+}
