@@ -685,6 +685,7 @@ void ag_render_short(struct ag_text *text, const struct ag_stats *stats,
 
     text_summary(view);
     ag_render_holders_text(text, holders);
+    ag_render_waits_text(text, holders);
     ADD(view, "  (the details: ALLOGRAFT_STATS=full, or a file)\n");
 }
 

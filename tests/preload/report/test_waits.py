@@ -100,6 +100,11 @@ class Waits(Case):
         self.assertEqual(calls, [s['call'] for s in stacks[:5]])
         self.assertIn('    ... and %d more, which the JSON report lists' % (len(stacks) - 5), rest)
 
+    def test_is_said_at_exit(self):
+        result = preloaded([WAITS, 'kinds'], dict(LAZY, ALLOGRAFT_WAITS='1', ALLOGRAFT_STATS='stderr'), stats=None)
+        self.assertIn('\n  who waited for the device: ', result.err)
+        self.assertNotIn('\n  frees\n', result.err)
+
     def test_counts_of_threads(self):
         n = 25
         report, _ = self.report_of(['threads', str(n)])
