@@ -37,8 +37,8 @@ enum ag_entry_launches {
     AG_LAUNCHES_RECORDED, /* only recorded */
 };
 
-/* What hooks that only replay needs, or who asks for waits, do: one of the first three, and the last
- * one beside it. */
+/* What hooks that only replay needs, or who asks for waits, do: one of the first three, and the
+ * last one beside it. */
 enum ag_entry_replay {
     AG_REPLAY_NEW = 0,    /* nothing was read yet */
     AG_REPLAY_PASSED = 1, /* they jump to the driver's own */

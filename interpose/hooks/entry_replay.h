@@ -60,8 +60,8 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
         return way(__VA_ARGS__);                                              \
     }
 
-/* The same for a call that may wait, which is timed where that is asked for: around all that it does
- * without. `kind`: of enum ag_wait_kind. */
+/* The same for a call that may wait, which is timed where that is asked for: around all that it
+ * does without. `kind`: of enum ag_wait_kind. */
 #define AG_JUMPING_TIMED(kind, symbol, may_jump, instead, parameters, body, ...)            \
     static __attribute__((noinline)) CUresult replayed_##symbol parameters                  \
     {                                                                                       \

@@ -1,5 +1,5 @@
-/* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is recorded behind it or
- * the host waits for it. These calls are never withheld themselves. */
+/* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is
+ * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */

@@ -1,8 +1,8 @@
 /* Calls in which the host may wait for the device are timed where ALLOGRAFT_WAITS asks for it
  * (interpose/report/waits/).
  *
- * Nothing is held while the driver waits, and nothing is to be given back: a signal handler may jump
- * out of the wait, which then does not count. */
+ * Nothing is held while the driver waits, and nothing is to be given back: a signal handler may
+ * jump out of the wait, which then does not count. */
 #ifndef AG_ENTRY_WAITS_H
 #define AG_ENTRY_WAITS_H
 

@@ -176,18 +176,21 @@ def check_same_questions(run, lookups):
 def test(options, directory):
     always = hooked_symbols(options.hooks)
     launches = hooked_symbols(options.hooks, "LAUNCHES")
-    work = hooked_symbols(options.hooks, "WORK")
-    graphs = hooked_symbols(options.hooks, "GRAPH")
-    check(always and launches and work and graphs, "no hooks listed")
+    work = hooked_symbols(options.hooks, "WORK(?:_OR_WAITS)?")
+    graphs = hooked_symbols(options.hooks, "GRAPH(?:_OR_WAITS)?")
+    waits = hooked_symbols(options.hooks, r"\w+_OR_WAITS")
+    check(always and launches and work and graphs and waits, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
                                         (13000, None, {"ALLOGRAFT_PREFETCH": "launch"}),
                                         (13000, None, {"ALLOGRAFT_FREE": "ordered"}),
+                                        (13000, None, {"ALLOGRAFT_FREE": "ordered", "ALLOGRAFT_WAITS": "1"}),
                                         (13000, None, {"ALLOGRAFT_GRAPH": "all"})):
         run = Run(options, directory, version, settings)
         replayed, watched = "ALLOGRAFT_GRAPH" in settings, not settings
         hooked = always | (launches if watched or replayed or "ALLOGRAFT_PREFETCH" in settings else set())
         hooked |= (work if watched or replayed else set()) | (graphs if replayed else set())
+        hooked |= waits if "ALLOGRAFT_WAITS" in settings else set()
         passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE" if replayed else "_WORK|_MEMORY")
         if not replayed and not watched:
             passed = set()

@@ -472,7 +472,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     reader->stats->slab_bytes.peak = number(reader, part(reader, root, "slabs"), "peak_bytes");
 }
 
-/* ---- who held memory, and who waited ----------------------------------------------------------------------- */
+/* ---- who held memory, and who waited ------------------------------------------------------- */
 
 /* Where the copy of the text stands; 0 when there is no room. `n` bytes with its NUL. */
 static uint32_t add_text(struct ag_holders *holders, const char *text, size_t n)

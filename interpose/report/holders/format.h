@@ -1,7 +1,7 @@
 /* Who holds memory, and who waits: stacks, and what was allocated from each, or how long the host
- * waited in it for the device. The tables are one piece of memory
- * without pointers: that of this process, in its file of counters behind them (counters_file.h),
- * where it survives the process and others look at it; or what was read back from a report.
+ * waited there for the device. The tables are one piece of memory without pointers: that of this
+ * process, in its file of counters behind them (counters_file.h), where it survives the process and
+ * others look at it; or what was read back from a report.
  *
  * Writers only add rows, and publish them by their number. Counts are atomic and relaxed. */
 #ifndef AG_HOLDERS_FORMAT_H

@@ -1,5 +1,5 @@
-/* Who waited for the device, as text or JSON, out of tables that may be this process's or another's.
- * Pure. */
+/* Who waited for the device, as text or JSON, out of tables that may be this process's or
+ * another's. Pure. */
 #ifndef AG_RENDER_WAITS_H
 #define AG_RENDER_WAITS_H
 

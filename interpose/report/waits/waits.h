@@ -3,8 +3,8 @@
  *
  * A wait is the time within a call that can wait: what the driver does there by itself counts as
  * well, since nobody outside of it can tell the two apart. Waits of less than AG_WAIT_BOUND_NS are
- * summed without a stack. While it is off, hooks of such calls are not handed out, or cost what they
- * cost without it. */
+ * summed without a stack. While it is off, hooks of such calls are not handed out, or cost what
+ * they cost without it. */
 #ifndef AG_WAITS_H
 #define AG_WAITS_H
 
@@ -12,9 +12,9 @@
 #include "interpose/report/holders/holders.h"
 #include "interpose/report/trace/trace.h"
 
-/* A call of the driver that finds nothing to wait for takes 0.2 to 1.6 us (an H200: synchronising an
- * idle stream 0.4, an asynchronous copy of pinned memory 1.1, of 4 KiB of pageable memory 1.6), and
- * taking a stack down 0.6 to 1.5 us. */
+/* A call of the driver that finds nothing to wait for takes 0.2 to 1.6 us (an H200: synchronising
+ * an idle stream 0.4, an asynchronous copy of pinned memory 1.1, of 4 KiB of pageable memory 1.6),
+ * and taking a stack down 0.6 to 1.5 us. */
 #define AG_WAIT_BOUND_NS 5000u
 
 /* Begins to count, in the tables of ag_holders_begin(), if it was asked to and there are any. */

@@ -1,5 +1,5 @@
-/* A program that waits for a device which is busy for a known time: see test_waits.py. Its functions
- * that wait are named after what they call.
+/* A program that waits for a device which is busy for a known time: see test_waits.py. Its
+ * functions that wait are named after what they call.
  *
  *     waits kinds          every kind of call that waits, each once; "NAME NS" of its own clock
  *     waits threads N      four threads wait N times each, and ask an idle stream as often

@@ -1,5 +1,5 @@
-/* waits.c: short waits are summed, longer ones by their stack and call, in a bounded table; threads,
- * and forked children. */
+/* waits.c: short waits are summed, longer ones by their stack and call, in a bounded table;
+ * threads, and forked children. */
 #include "interpose/report/waits/waits.h"
 
 #include <pthread.h>
