@@ -17,7 +17,6 @@
 #include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 
-#define MOST_LISTED 8u /* children; of more, each is in the table as well */
 #define N_BUCKETS   256u
 #define PART_BYTES  4096u /* what each part of the memory begins at a multiple of */
 #define FIRST_READY 224u  /* nodes that are made ahead of time: 8 pages, with those beside them */
@@ -45,10 +44,59 @@ struct ag_matcher {
     uint32_t *table;         /* open addressing: numbers of nodes, 0 for an empty place */
     struct ag_node **graphs; /* those that carry one */
     uint32_t n_graphs;
-    bool is_scattered; /* something was written into the table */
 };
 
 static struct ag_freelist freelist; /* of the usual size */
+
+/* --- the table of the children of wide nodes: those that had more than one --- */
+
+static uint32_t place_of(const struct ag_matcher *matcher, const struct ag_node *parent,
+                         uint64_t hash)
+{
+    return (uint32_t)ag_hash_entry(hash ^ parent->number, matcher->capacity);
+}
+
+static void enter(struct ag_matcher *matcher, const struct ag_node *child)
+{
+    uint32_t place = place_of(matcher, child->parent, child->hash);
+
+    while (matcher->table[place])
+        place = (place + 1) & (matcher->capacity - 1);
+    matcher->table[place] = child->number;
+}
+
+/* What comes behind it moves up where it may. */
+static void take_out(struct ag_matcher *matcher, const struct ag_node *child)
+{
+    uint32_t last = matcher->capacity - 1, hole = place_of(matcher, child->parent, child->hash);
+
+    while (matcher->table[hole] != child->number)
+        hole = (hole + 1) & last;
+    for (uint32_t next = (hole + 1) & last; matcher->table[next]; next = (next + 1) & last) {
+        const struct ag_node *node = &matcher->nodes[matcher->table[next]];
+        uint32_t ideal = place_of(matcher, node->parent, node->hash);
+
+        if (((next - ideal) & last) >= ((next - hole) & last)) {
+            matcher->table[hole] = matcher->table[next];
+            hole = next;
+        }
+    }
+    matcher->table[hole] = 0;
+}
+
+static struct ag_node *find_in_table(const struct ag_matcher *matcher, const struct ag_node *parent,
+                                     const struct ag_signature *signature, uint64_t hash)
+{
+    uint32_t place = place_of(matcher, parent, hash), number;
+
+    for (; (number = matcher->table[place]); place = (place + 1) & (matcher->capacity - 1)) {
+        struct ag_node *child = &matcher->nodes[number];
+
+        if (child->parent == parent && ag_signature_equal(&child->signature, signature))
+            return child;
+    }
+    return NULL;
+}
 
 /* --- memory --- */
 
@@ -107,14 +155,17 @@ static struct ag_matcher *make(uint32_t max_nodes)
 /* Is little to be cleared, for the next stream? */
 static bool is_tidy(const struct ag_matcher *matcher)
 {
-    return matcher->max_nodes == AG_MATCHER_NODES && matcher->n_fresh <= MOST_TIDIED &&
-           !matcher->is_scattered;
+    return matcher->max_nodes == AG_MATCHER_NODES && matcher->n_fresh <= MOST_TIDIED;
 }
 
 static void tidy_up(struct ag_matcher *matcher)
 {
     const struct layout layout = lay_out(matcher->max_nodes);
 
+    for (uint32_t i = 1; i < matcher->n_fresh; i++) {
+        if (matcher->nodes[i].parent->is_wide)
+            take_out(matcher, &matcher->nodes[i]);
+    }
     memset(matcher->nodes, 0, matcher->n_fresh * sizeof(matcher->nodes[0]));
     memset(matcher->beside, 0, matcher->n_fresh * sizeof(matcher->beside[0]));
     set_up(matcher, &layout);
@@ -163,72 +214,7 @@ uint32_t ag_matcher_count(const struct ag_matcher *matcher)
     return matcher->n_nodes;
 }
 
-/* --- the table of the children of wide nodes --- */
-
-static uint32_t place_of(const struct ag_matcher *matcher, const struct ag_node *parent,
-                         uint64_t hash)
-{
-    return (uint32_t)ag_hash_entry(hash ^ parent->number, matcher->capacity);
-}
-
-static void enter(struct ag_matcher *matcher, const struct ag_node *child)
-{
-    uint32_t place = place_of(matcher, child->parent, child->hash);
-
-    while (matcher->table[place])
-        place = (place + 1) & (matcher->capacity - 1);
-    matcher->table[place] = child->number;
-    matcher->is_scattered = true;
-}
-
-/* What comes behind it moves up where it may. */
-static void take_out(struct ag_matcher *matcher, const struct ag_node *child)
-{
-    uint32_t last = matcher->capacity - 1, hole = place_of(matcher, child->parent, child->hash);
-
-    while (matcher->table[hole] != child->number)
-        hole = (hole + 1) & last;
-    for (uint32_t next = (hole + 1) & last; matcher->table[next]; next = (next + 1) & last) {
-        const struct ag_node *node = &matcher->nodes[matcher->table[next]];
-        uint32_t ideal = place_of(matcher, node->parent, node->hash);
-
-        if (((next - ideal) & last) >= ((next - hole) & last)) {
-            matcher->table[hole] = matcher->table[next];
-            hole = next;
-        }
-    }
-    matcher->table[hole] = 0;
-}
-
-static struct ag_node *find_in_table(const struct ag_matcher *matcher, const struct ag_node *parent,
-                                     const struct ag_signature *signature, uint64_t hash)
-{
-    uint32_t place = place_of(matcher, parent, hash), number;
-
-    for (; (number = matcher->table[place]); place = (place + 1) & (matcher->capacity - 1)) {
-        struct ag_node *child = &matcher->nodes[number];
-
-        if (child->parent == parent && ag_signature_equal(&child->signature, signature))
-            return child;
-    }
-    return NULL;
-}
-
 /* --- following --- */
-
-static struct ag_node *find(const struct ag_matcher *matcher, const struct ag_node *parent,
-                            const struct ag_signature *signature, uint64_t hash)
-{
-    struct ag_node *child;
-
-    if (parent->is_wide)
-        return find_in_table(matcher, parent, signature, hash);
-    for (child = parent->first_child; child; child = child->next_sibling) {
-        if (ag_signature_equal(&child->signature, signature))
-            return child;
-    }
-    return NULL;
-}
 
 struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
                                   const struct ag_signature *signature, uint64_t hash)
@@ -236,7 +222,7 @@ struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *no
     struct ag_node *child = node->likely;
 
     if (!child || !ag_signature_equal(&child->signature, signature)) {
-        child = find(matcher, node, signature, hash);
+        child = node->is_wide ? find_in_table(matcher, node, signature, hash) : NULL;
         if (!child)
             return NULL;
         node->likely = child;
@@ -281,21 +267,12 @@ static uint64_t choose_moment(const struct ag_matcher *matcher, uint32_t wanted)
     }
 }
 
-/* Out of the list of a parent that stays. */
 static void unlink_node(struct ag_matcher *matcher, struct ag_node *node)
 {
-    struct ag_node *parent = node->parent;
-
-    if (parent->is_wide)
+    if (node->parent->is_wide)
         take_out(matcher, node);
-    if (parent->likely == node)
-        parent->likely = NULL;
-    if (node->prev_sibling)
-        node->prev_sibling->next_sibling = node->next_sibling;
-    else
-        parent->first_child = node->next_sibling;
-    if (node->next_sibling)
-        node->next_sibling->prev_sibling = node->prev_sibling;
+    if (node->parent->likely == node)
+        node->parent->likely = NULL;
 }
 
 static void doom(struct ag_matcher *matcher, const struct ag_node *in_hand)
@@ -322,14 +299,13 @@ static void evict(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
     doom(matcher, in_hand);
     for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
-        const struct beside *beside = &matcher->beside[i];
-
-        if (beside->mark == DOOMED && matcher->beside[beside->parent].mark != DOOMED)
+        if (matcher->beside[i].mark == DOOMED)
             unlink_node(matcher, &matcher->nodes[i]);
     }
     for (uint32_t i = matcher->max_nodes; i > 0; i--) { /* so that the list begins with the first */
         if (matcher->beside[i].mark != DOOMED)
             continue;
+        matcher->nodes[i].parent = NULL;
         matcher->beside[i].parent = matcher->first_free;
         matcher->first_free = i;
         matcher->n_nodes--;
@@ -354,15 +330,6 @@ static uint32_t take_number(struct ag_matcher *matcher, const struct ag_node *in
     return number;
 }
 
-static bool has_many_children(const struct ag_node *node)
-{
-    uint32_t n = 0;
-
-    for (const struct ag_node *child = node->first_child; child; child = child->next_sibling)
-        n++;
-    return n > MOST_LISTED;
-}
-
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
                                 const struct ag_signature *signature, uint64_t hash)
 {
@@ -379,23 +346,18 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
         .signature = *signature,
         .hash = hash,
         .parent = node,
-        .next_sibling = node->first_child,
         .number = number,
         .depth = node->depth + 1,
     };
-    if (node->first_child)
-        node->first_child->prev_sibling = child;
-    node->first_child = child;
+    if (node->likely && !node->is_wide) {
+        node->is_wide = true;
+        enter(matcher, node->likely);
+    }
+    if (node->is_wide)
+        enter(matcher, child);
     node->likely = child;
     matcher->beside[child->number].used = matcher->beside[node->number].used;
     matcher->beside[child->number].parent = node->number;
-    if (node->is_wide) {
-        enter(matcher, child);
-    } else if (has_many_children(node)) {
-        node->is_wide = true;
-        for (const struct ag_node *each = node->first_child; each; each = each->next_sibling)
-            enter(matcher, each);
-    }
     return child;
 }
 

@@ -17,8 +17,8 @@ struct ag_variants; /* graph/learn/variants.h: the matcher only carries them */
 struct ag_node {
     struct ag_signature signature; /* of the operation that leads here from the parent */
     uint64_t hash;
-    struct ag_node *parent, *first_child, *next_sibling, *prev_sibling;
-    struct ag_node *likely; /* the child taken last */
+    struct ag_node *parent;
+    struct ag_node *likely; /* the child taken last; of a node that is not wide, the only one */
     uint32_t number;        /* the matcher's */
     uint32_t depth;         /* operations from the root; 0 for the root */
     uint32_t ends;          /* segments that ended here */

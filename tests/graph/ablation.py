@@ -99,7 +99,7 @@ def told(times):
     order = sorted(worst, key=worst.get, reverse=True)
     named = [name for name in order if worst[name] >= 1.02][:4] + [name for name in order if worst[name] <= 0.98][-2:]
     rest = [worst[name] for name in order if name not in named] or [1]
-    return '%s | %.2f to %.2f' % (', '.join('%s %.2f' % (name, worst[name]) for name in named) or 'none',
+    return '%s | %.2f to %.2f' % ('; '.join('%s %.2f' % (name, worst[name]) for name in named) or 'none',
                                   min(rest), max(rest))
 
 

@@ -1,5 +1,5 @@
-/* torch_trace.c: a trace as a snapshot of PyTorch's memory: the events of each device, what was left
- * at the end, and the call site of each allocation as its one frame. */
+/* torch_trace.c: a trace as a snapshot of PyTorch's memory: the events of each device, what was
+ * left at the end, and the call site of each allocation as its one frame. */
 #include <stdlib.h>
 #include <string.h>
 

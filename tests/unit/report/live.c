@@ -55,8 +55,8 @@ static void one_thread(void)
     }
 }
 
-/* --- a second thread comes while the first has more and more: nothing is freed, so the peak is what
- * there is, in whichever order --- */
+/* --- a second thread comes while the first has more and more; nothing is freed, so the peak is
+ * what there is, in whichever order --- */
 
 static _Atomic bool has_come;
 
