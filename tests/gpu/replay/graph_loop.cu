@@ -3,8 +3,8 @@
  * loops computed.
  * - loops N...: N dependent tiny kernels an iteration, and captured by hand as a graph
  * - learn: short loops of these, learning included: past the library, by hand, and replayed, on new
- *   streams in turns; some with 13 sets of parameters. learn once: one turn of each; learn replayed:
- *   nothing else
+ *   streams in turns; some with 13 sets of parameters. learn once: one turn of each; learn
+ *   replayed: nothing else
  * - first: the first graph of a process, and the second
  * - many: one kernel 100,000 times, of under 2 us, and of 20 us
  * - fork: fork and join over four streams

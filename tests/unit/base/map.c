@@ -1,5 +1,5 @@
-/* base/map.c: random puts, takes and looks against a plain array, with keys that fall together; many
- * maps that share their tables. */
+/* base/map.c: random puts, takes and looks against a plain array, with keys that fall together;
+ * many maps that share their tables. */
 #include "interpose/base/map.h"
 
 #include <pthread.h>
