@@ -619,8 +619,8 @@ static struct ag_block *take_last(struct ag_context *context, size_t bytes, cons
     return ag_cache_take_last(&context->cache, ag_cache_block_size(bytes));
 }
 
-/* False, and nothing done, after an error of the device: the long way asks the driver, which has the
- * last word on errors. */
+/* False, and nothing done, after an error of the device: the long way asks the driver, which has
+ * the last word on errors. */
 static bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
                       const void *caller)
 {

@@ -43,7 +43,8 @@ struct ag_node *ag_matcher_root(struct ag_matcher *matcher);
 struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
                                   const struct ag_signature *signature, uint64_t hash);
 /* Like follow, but makes a missing child. When all nodes are in use, it evicts paths without
- * graphs, least recently used first, and never an ancestor of `node`. NULL when that does not help. */
+ * graphs, least recently used first, and never an ancestor of `node`. NULL when that does not
+ * help. */
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
                                 const struct ag_signature *signature, uint64_t hash);
 /* A segment ended at `node` (not the root). */

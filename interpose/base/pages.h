@@ -16,7 +16,8 @@ void ag_pages_free(void *pages, size_t bytes);
 
 /* The next part of something that has `so_far` bytes and only grows, of *ret_bytes: `bytes` at
  * first, and a huge page once that is a small part of the whole. Of a million blocks, which are
- * found at random, huge pages take a third of the time. Cleared; NULL when the kernel gives none. */
+ * found at random, huge pages take a third of the time. Cleared; NULL when the kernel gives
+ * none. */
 #define AG_PAGES_HUGE ((size_t)2 << 20) /* the smallest of the huge ones */
 void *ag_pages_get_more(size_t so_far, size_t bytes, size_t *ret_bytes);
 /* The pages of these bytes, which only the caller uses, are needed soon: gets all of them now. */

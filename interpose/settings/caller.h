@@ -15,8 +15,8 @@ enum ag_caller {
  * what it is linked with, some tens in a library that may be closed. */
 enum ag_caller ag_caller_of(const void *address);
 
-/* The last address that the calling thread asked ag_caller_is_exporter() about, if it lies in what is
- * no exporter and never unloaded. */
+/* The last address that the calling thread asked ag_caller_is_exporter() about, if it lies in what
+ * is no exporter and never unloaded. */
 extern _Thread_local const void *ag_caller_harmless;
 
 bool ag_caller_look_exporter(const void *address);
