@@ -464,7 +464,7 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
                                   : take(context, ag_decide_spilled(), size, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_SPILL, context->device->ordinal, bytes);
-    else if (result != NO_LEDGER && !ag_capture_is_open())
+    else if (result != NO_LEDGER && !ag_capture_is_open() && !ag_error_is_sticky(result))
         result = CUDA_ERROR_OUT_OF_MEMORY; /* whatever managed memory failed for */
     return result;
 }

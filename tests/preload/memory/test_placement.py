@@ -126,6 +126,10 @@ class Budget(Case):
                 self.assertEqual(result.out.splitlines(), [
                     'rows: 0', 'rows: 0', 'rows: 2', 'rows: 2', 'free: 2048 KiB', 'free after one: 5120 KiB',
                     'too much: 2', 'a bad kernel: 700', 'too much after that: 700'])
+                spills = preloaded([COMMAND, 'captured'], {'ALLOGRAFT_POLICY': policy, 'ALLOGRAFT_LIMIT': '8MiB',
+                                                           'ALLOGRAFT_OOM': 'spill', 'SIM_VIOLATION': 'count'})
+                self.assertEqual(spills.out.splitlines()[-3:], [
+                    'too much: 0', 'a bad kernel: 700', 'too much after that: 700'])
 
     def test_is_a_part_of_the_device(self):
         result = self.budget(LIMIT='25%')
