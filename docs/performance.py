@@ -169,7 +169,8 @@ class Page:
             processor = run.get("processor") or ""
             if run.get("processors"):
                 processor = f"{run['processors']} of {processor}" if processor else f"{run['processors']} processors"
-            said = f"`{run['options']}`" if run.get("options") else ""
+            options = re.sub(r"--only .*", "--only PATTERN", run.get("options") or "")
+            said = f"`{options}`" if options else ""
             rows.append([run["suite"], self.results.place(run), processor, said, checks])
         return markdown([["suite", "on", "host", "options", "checks"], *sorted(rows)])
 

@@ -409,7 +409,10 @@ int main(int argc, char **argv)
             if (!strcmp(argv[2], "checked"))
                 memory = std::make_unique<memory_watch>();
             the = one->make();
-            return run(argc - 2, argv + 2) ? 0 : usage();
+            bool has_run = run(argc - 2, argv + 2);
+            the.reset(); /* while there is a driver: the end of the process is too late for some */
+            memory.reset();
+            return has_run ? 0 : usage();
         }
     fprintf(stderr, "no heap is named %s; `bench heaps` lists them\n", argv[1]);
     return 2;

@@ -25,6 +25,14 @@ ok(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(3 << 20)))
 """
 
 
+def end_session(leader):
+    """What a failed test leaves."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 class ProfileTest(CommandTest):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -153,11 +161,17 @@ class Programs(ProfileTest):
         result = allograft("profile", "cat", env=env, cwd=self.folder, input="through\n")
         self.assertEqual((result.returncode, result.stdout), (1, "through\n"))
 
-    def started(self, script, **kwargs):
-        """A running profile of the script, which makes the file `ready`."""
+    def started(self, script, ignored=()):
+        """A running profile of the script, which makes the file `ready`. Whoever runs the tests in the background ignores
+        signals of the terminal, and what a shell finds ignored it cannot trap."""
+        def begin():
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
         child = subprocess.Popen([paths.command, "profile", "sh", "-c", script.replace("DEMO", self.demo)],
                                  env=self.environment(), cwd=self.folder, text=True, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, start_new_session=True, **kwargs)
+                                 stderr=subprocess.PIPE, start_new_session=True, preexec_fn=begin)
+        self.addCleanup(end_session, child.pid)
         for _ in range(600):
             if os.path.exists(os.path.join(self.folder, "ready")):
                 return child
@@ -169,9 +183,9 @@ class Programs(ProfileTest):
         """It decides what comes of them; then the page is made."""
         script = "trap 'DEMO; exit 5' %s; touch ready; while :; do sleep 0.05; done"
         for name, send in (("TERM", os.kill), ("HUP", os.kill), ("INT", os.killpg), ("QUIT", os.killpg)):
-            with self.started(script % name) as child:
-                send(child.pid, getattr(signal, "SIG" + name))
-                out, err = child.communicate(timeout=60)
+            child = self.started(script % name)
+            send(child.pid, getattr(signal, "SIG" + name))
+            out, err = child.communicate(timeout=60)
             self.assertEqual(child.returncode, 5, err)
             self.assertIn("demo: done", out)
             self.assertIn("the page of 1 process is profile.html", err)
@@ -180,8 +194,8 @@ class Programs(ProfileTest):
 
     def test_signals_that_are_ignored_stay_so(self):
         script = "trap 'echo trapped' HUP; touch ready; kill -HUP $$; kill -HUP $PPID; DEMO >/dev/null"
-        with self.started(script, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as child:
-            out, err = child.communicate(timeout=60)
+        child = self.started(script, ignored=(signal.SIGHUP,))
+        out, err = child.communicate(timeout=60)
         self.assertEqual((child.returncode, out), (0, ""), err)
 
 

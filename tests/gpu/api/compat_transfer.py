@@ -37,6 +37,7 @@ def host_slots(shape):
 
 
 def build():
+    torch.cuda.init()  # until PyTorch has begun with the device, it says of no memory that it is pinned
     return build_replay_transfer_backend(device=torch.device("cuda", 0), ring_depth=DEPTH)
 
 
