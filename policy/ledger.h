@@ -66,7 +66,7 @@ static inline struct ag_slab *ag_block_slab(const struct ag_block *block)
 {
     uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_acquire);
 
-    return slab & AG_BLOCK_IS_SLAB ? NULL : (struct ag_slab *)slab;
+    return (slab & AG_BLOCK_IS_SLAB) ? NULL : (struct ag_slab *)slab;
 }
 
 /* The slab that the block is: pieces are cut from it. Or NULL. */
@@ -74,7 +74,7 @@ static inline struct ag_slab *ag_block_cut_up(const struct ag_block *block)
 {
     uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_acquire);
 
-    return slab & AG_BLOCK_IS_SLAB ? (struct ag_slab *)(slab & ~AG_BLOCK_IS_SLAB) : NULL;
+    return (slab & AG_BLOCK_IS_SLAB) ? (struct ag_slab *)(slab & ~AG_BLOCK_IS_SLAB) : NULL;
 }
 
 static inline void ag_block_set_slab(struct ag_block *piece, const struct ag_slab *slab)

@@ -3,7 +3,7 @@
 #include "graph/record/copies.h"
 #include "interpose/hooks/entry_replay.h"
 
-static inline uint64_t at(const void *host)
+static inline uint64_t address_of(const void *host)
 {
     return (uintptr_t)host;
 }
@@ -16,10 +16,12 @@ static inline uint64_t at(const void *host)
                 (to_type to, from_type from, size_t bytes, CUstream stream), to, from, bytes, \
                 stream)
 
-LINE(cuMemcpyHtoDAsync_v2, false, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *, at(from))
-LINE(cuMemcpyHtoDAsync_v2_ptsz, true, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *, at(from))
-LINE(cuMemcpyDtoHAsync_v2, false, AG_COPY_TO_HOST, void *, at(to), CUdeviceptr, from)
-LINE(cuMemcpyDtoHAsync_v2_ptsz, true, AG_COPY_TO_HOST, void *, at(to), CUdeviceptr, from)
+LINE(cuMemcpyHtoDAsync_v2, false, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *,
+     address_of(from))
+LINE(cuMemcpyHtoDAsync_v2_ptsz, true, AG_COPY_TO_DEVICE, CUdeviceptr, to, const void *,
+     address_of(from))
+LINE(cuMemcpyDtoHAsync_v2, false, AG_COPY_TO_HOST, void *, address_of(to), CUdeviceptr, from)
+LINE(cuMemcpyDtoHAsync_v2_ptsz, true, AG_COPY_TO_HOST, void *, address_of(to), CUdeviceptr, from)
 LINE(cuMemcpyDtoDAsync_v2, false, AG_COPY_WITHIN, CUdeviceptr, to, CUdeviceptr, from)
 LINE(cuMemcpyDtoDAsync_v2_ptsz, true, AG_COPY_WITHIN, CUdeviceptr, to, CUdeviceptr, from)
 LINE(cuMemcpyAsync, false, AG_COPY_ANY, CUdeviceptr, to, CUdeviceptr, from)
