@@ -3,30 +3,18 @@ the holder of most at the peak first? One line, or what is wrong and exit status
 
 import json
 import os
-import re
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # python3 -I leaves it out
+from marks import marked, named  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
 LEAKS = {'Weights': (3 * MIB, 1, 'device'), 'work': (192 * KIB, 3, 'device'), 'pool': (48 * KIB, 1, 'pool'),
          'pinned': (12 * KIB, 1, 'host'), 'plugin': (256 * KIB, 1, 'managed')}
 
 
-def marked(path):
-    with open(path, encoding='utf-8') as file:
-        lines = enumerate(file, 1)
-        return {n: match[1] for n, line in lines for match in [re.search(r'// (?:leak|holder): (\w+)$', line)] if match}
-
-
-def named(stack, source, marks):
-    for frame in stack['frames']:
-        for name in frame.get('names', ()):
-            if os.path.basename(name['file']) == os.path.basename(source) and name['line'] in marks:
-                return marks[name['line']]
-    return None
-
-
 def main(path, source):
-    marks = marked(source)
+    marks = marked(source, ['leak', 'holder'])
     with open(path, encoding='utf-8') as file:
         stacks = json.load(file)['holders']['stacks']
     found = {}

@@ -7,6 +7,9 @@ import os
 import re
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # python3 -I leaves it out
+from marks import marked, named  # noqa: E402
+
 MS = 1000000
 KERNEL_NS = 50 * MS
 KINDS = {'stream': 'sync', 'event': 'sync', 'device': 'sync', 'copy': 'copy', 'pageable': 'async_copy', 'fill': 'memset',
@@ -17,22 +20,8 @@ LEAST_NS = KERNEL_NS * 8 // 10
 MAY_RETURN = {'fill'}
 
 
-def marked(path):
-    with open(path, encoding='utf-8') as file:
-        lines = enumerate(file, 1)
-        return {n: match[1] for n, line in lines for match in [re.search(r'// wait: (\w+)$', line)] if match}
-
-
-def named(stack, source, marks):
-    for frame in stack['frames']:
-        for name in frame.get('names', ()):
-            if os.path.basename(name['file']) == os.path.basename(source) and name['line'] in marks:
-                return marks[name['line']]
-    return None
-
-
 def main(path, times, source):
-    marks = marked(source)
+    marks = marked(source, ['wait'])
     with open(path, encoding='utf-8') as file:
         stacks = json.load(file)['waits']['stacks']
     with open(times, encoding='utf-8') as file:
