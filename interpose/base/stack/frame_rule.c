@@ -493,3 +493,17 @@ bool ag_frame_rule_find(const void *header, uintptr_t place, struct ag_frame_rul
         return true;
     return machine.row.known && machine.row.saved_known && machine.row.return_known;
 }
+
+bool ag_frame_rule_range(const void *header, uintptr_t place, uintptr_t *ret_begins,
+                         uintptr_t *ret_ends)
+{
+    const unsigned char *at = look_up(header, place);
+    struct description description;
+
+    if (!at || !read_description(at, &description) || place < description.begins ||
+        place - description.begins >= description.range)
+        return false;
+    *ret_begins = description.begins;
+    *ret_ends = description.begins + description.range;
+    return true;
+}

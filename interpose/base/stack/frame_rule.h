@@ -35,4 +35,9 @@ struct ag_frame_rule {
  * is in. False: the table says something that no rule of these can tell. */
 bool ag_frame_rule_find(const void *header, uintptr_t place, struct ag_frame_rule *ret);
 
+/* The code around `place` that one description is of: a function, or the part of one that the
+ * compiler put elsewhere. False when there is none. */
+bool ag_frame_rule_range(const void *header, uintptr_t place, uintptr_t *ret_begins,
+                         uintptr_t *ret_ends);
+
 #endif

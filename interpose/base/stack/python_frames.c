@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "interpose/base/loaded.h"
+#include "interpose/base/stack/frame_rule.h"
 #include "interpose/base/threads/lock.h"
 
 /* --- where things lie --- */
@@ -35,17 +36,32 @@ struct layout {
     unsigned text_ascii, text_other;                      /* of a text: its characters */
 };
 
-#define OWNED_BY_C_STACK 3 /* no function's: what called the loop */
+#define OWNED_BY_NONE 3 /* this and more: no function's, but what called the loop */
 
 static const struct layout layouts[] = {
     {9, LINES_3_9, LOOPS_ALL, 24, -1, 24, 32, 104, 0, 40, 104, 112, 120, 0, 48, 72},
     {10, LINES_3_10, LOOPS_ALL, 24, -1, 24, 32, 96, 0, 40, 104, 112, 120, 0, 48, 72},
     {11, LINES_3_11, LOOPS_MARKED, 56, 8, 48, 32, 56, 68, 72, 112, 128, 136, 184, 48, 72},
     {12, LINES_3_11, LOOPS_BETWEEN, 56, 0, 8, 0, 56, 70, 68, 112, 128, 136, 192, 40, 56},
-    {13, LINES_3_11, LOOPS_BETWEEN, 72, -1, 8, 0, 56, 70, 68, 112, 128, 136, 200, 40, 56},
 };
 
-/* Of all versions above. */
+/* From 3.13 on the interpreter tells where most things lie, to debuggers, in a table at the start
+ * of its state: words of 64 bits, among which those of a version stand at the same places. */
+static const struct table_of_offsets {
+    unsigned minor;
+    unsigned state_frames; /* which word: of a thread state, its innermost frame */
+    unsigned frame, code;  /* where the words of a frame and of a code object begin */
+} tables[] = {{13, 23, 28, 34}, {14, 26, 31, 39}};
+
+#define TABLE_COOKIE  "xdebugpy"
+#define TABLE_VERSION 1
+#define TABLE_NO_LOCK 2
+#define TABLE_WORDS   49
+#define MOST_OFFSET   4096u
+
+/* Of all versions. A frame's code may have tags in its lowest bits, as references on the
+ * interpreter's stack have since 3.14. */
+#define TAGS                   3u
 #define OBJECT_TYPE            8
 #define BYTES_LENGTH           16
 #define BYTES_DATA             32
@@ -87,8 +103,8 @@ static size_t size_at(const void *object, unsigned offset)
 /* --- the interpreter --- */
 
 struct interpreter {
-    const struct layout *layout; /* NULL: there is none that we know */
-    const void *(*state)(void);  /* of the calling thread, or NULL */
+    struct layout layout;       /* its `minor` is 0: there is none that we know */
+    const void *(*state)(void); /* of the calling thread, or NULL */
     int (*is_ending)(void);
     const void *code_type;
 };
@@ -97,25 +113,67 @@ static struct {
     struct ag_lock lock; /* guards the next */
     struct interpreter interpreter;
     _Atomic uint64_t changes; /* plus 1, when it was looked for; 0: not yet */
-    _Atomic uintptr_t loop_begins, loop_ends;
+    struct {
+        _Atomic uintptr_t begins, ends;
+    } loop[2]; /* and the part of it that the compiler put elsewhere */
 } python = {.lock = AG_LOCK_INIT(AG_RANK_PYTHON)};
 
-static const struct layout *layout_of(const char *version)
+/* What the interpreter's table says. False: it is none, or that of another kind of build. */
+static bool read_table(const struct table_of_offsets *table, const void *runtime,
+                       struct layout *ret)
+{
+    uint64_t words[TABLE_WORDS];
+    const uint64_t *frame = words + table->frame, *code = words + table->code;
+
+    memcpy(words, runtime, sizeof(words));
+    if (memcmp(words, TABLE_COOKIE, sizeof(words[0])) != 0 || words[TABLE_NO_LOCK] ||
+        words[TABLE_VERSION] >> 16 != (0x300 | table->minor))
+        return false;
+    for (unsigned i = table->state_frames; i < TABLE_WORDS; i++) {
+        if (words[i] >= MOST_OFFSET)
+            return false;
+    }
+    *ret = (struct layout){.minor = table->minor,
+                           .lines = LINES_3_11,
+                           .loops = LOOPS_BETWEEN,
+                           .state_frames = (unsigned)words[table->state_frames],
+                           .frames_first = -1,
+                           .previous = (unsigned)frame[1],
+                           .code = (unsigned)frame[2],
+                           .at = (unsigned)frame[3],
+                           .mark = (unsigned)frame[5],
+                           .first_line = (unsigned)code[5],
+                           .file = (unsigned)code[1],
+                           .name = (unsigned)code[3],
+                           .table = (unsigned)code[4],
+                           .instructions = (unsigned)code[9],
+                           .text_ascii = 40,
+                           .text_other = 56};
+    return true;
+}
+
+/* `runtime`: where that has its table, or NULL. */
+static struct layout layout_of(const char *version, const void *runtime)
 {
     unsigned minor = !strncmp(version, "3.", 2) ? (unsigned)strtoul(version + 2, NULL, 10) : 0;
+    struct layout read;
 
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
         if (layouts[i].minor == minor)
-            return &layouts[i];
+            return layouts[i];
     }
-    return NULL;
+    for (size_t i = 0; runtime && i < sizeof(tables) / sizeof(tables[0]); i++) {
+        if (tables[i].minor == minor && read_table(&tables[i], runtime, &read))
+            return read;
+    }
+    return (struct layout){.minor = 0};
 }
 
 static struct interpreter find_in(const struct ag_exports *exports)
 {
-    struct interpreter found = {.layout = NULL};
+    struct interpreter found = {.layout = {.minor = 0}};
     const char *(*version)(void);
-    const void *type_type;
+    const void *type_type, *runtime;
     size_t bytes;
 
     version = (const char *(*)(void))ag_exports_find(exports, "Py_GetVersion", &bytes);
@@ -126,29 +184,72 @@ static struct interpreter find_in(const struct ag_exports *exports)
         found.is_ending = (int (*)(void))ag_exports_find(exports, "_Py_IsFinalizing", &bytes);
     found.code_type = ag_exports_find(exports, "PyCode_Type", &bytes);
     type_type = ag_exports_find(exports, "PyType_Type", &bytes);
+    runtime = ag_exports_find(exports, "_PyRuntime", &bytes);
+    if (bytes < TABLE_WORDS * sizeof(uint64_t))
+        runtime = NULL;
     if (version && found.state && found.is_ending && found.code_type && type_type &&
         pointer_at(found.code_type, OBJECT_TYPE) == type_type &&
         !ag_exports_find(exports, "_Py_NegativeRefcount", &bytes)) /* of a build for debugging */
-        found.layout = layout_of(version());
+        found.layout = layout_of(version(), runtime);
     return found;
+}
+
+struct range {
+    uintptr_t begins, ends;
+};
+
+/* What a profile of the interpreter calls cold, the compiler moves out of the loop, though most
+ * calls of C code may be among it; no symbol tells where to. But conditional jumps lead there, and
+ * leave a function for no other reason: to where another description of code begins. */
+static struct range cold_part(struct range loop)
+{
+    struct range found = {0, 0};
+#ifdef __x86_64__
+    const ElfW(Phdr) * header;
+    struct ag_loaded loaded;
+    const uint8_t *at = (const uint8_t *)loop.begins;
+    const void *table;
+
+    if (!ag_loaded_find(at, &loaded) || !(header = ag_loaded_header(&loaded, PT_GNU_EH_FRAME)))
+        return found;
+    table = (const void *)(loaded.map->l_addr + header->p_vaddr);
+    for (; (uintptr_t)at + 6 <= loop.ends; at++) {
+        uintptr_t target = (uintptr_t)at + 6 + (uintptr_t)(intptr_t)number_at(at, 2);
+
+        if (at[0] == 0x0f && (at[1] & 0xf0) == 0x80 &&
+            (target < loop.begins || target >= loop.ends) &&
+            ag_frame_rule_range(table, target, &found.begins, &found.ends) &&
+            found.begins == target)
+            return found;
+    }
+#endif
+    return (struct range){0, 0};
+}
+
+static void set_loop(unsigned i, struct range range)
+{
+    atomic_store_explicit(&python.loop[i].begins, range.begins, memory_order_relaxed);
+    atomic_store_explicit(&python.loop[i].ends, range.ends, memory_order_relaxed);
 }
 
 /* After each change of what is loaded. No lock of ours is held while the loader's is taken. */
 static void look_for_interpreter(uint64_t changes)
 {
-    struct interpreter found = {.layout = NULL};
+    struct interpreter found = {.layout = {.minor = 0}};
+    struct range loop = {0, 0}, cold = {0, 0};
     struct ag_exports exports;
-    uintptr_t loop = 0;
     size_t bytes = 0;
 
     if (ag_exports_of("_PyEval_EvalFrameDefault", &exports)) {
         found = find_in(&exports);
-        loop = (uintptr_t)ag_exports_find(&exports, "_PyEval_EvalFrameDefault", &bytes);
+        loop.begins = (uintptr_t)ag_exports_find(&exports, "_PyEval_EvalFrameDefault", &bytes);
+        loop.ends = loop.begins + bytes;
+        cold = cold_part(loop);
     }
     ag_lock_take(&python.lock);
     python.interpreter = found;
-    atomic_store_explicit(&python.loop_begins, loop, memory_order_relaxed);
-    atomic_store_explicit(&python.loop_ends, loop + bytes, memory_order_relaxed);
+    set_loop(0, loop);
+    set_loop(1, cold);
     atomic_store_explicit(&python.changes, changes + 1, memory_order_release);
     ag_lock_release(&python.lock);
 }
@@ -167,8 +268,12 @@ static struct interpreter get_interpreter(uint64_t changes)
 
 bool ag_python_is_loop(uintptr_t place)
 {
-    return place > atomic_load_explicit(&python.loop_begins, memory_order_relaxed) &&
-           place <= atomic_load_explicit(&python.loop_ends, memory_order_relaxed);
+    for (unsigned i = 0; i < 2; i++) {
+        if (place > atomic_load_explicit(&python.loop[i].begins, memory_order_relaxed) &&
+            place <= atomic_load_explicit(&python.loop[i].ends, memory_order_relaxed))
+            return true;
+    }
+    return false;
 }
 
 void ag_python_begin_child(void)
@@ -353,34 +458,37 @@ static bool is_outermost(const struct layout *layout, const void *frame, const v
     if (layout->loops == LOOPS_MARKED)
         return byte_at(frame, layout->mark);
     if (layout->loops == LOOPS_BETWEEN)
-        return !previous || byte_at(previous, layout->mark) == OWNED_BY_C_STACK;
+        return !previous || byte_at(previous, layout->mark) >= OWNED_BY_NONE;
     return true;
 }
 
-static bool is_function(const struct interpreter *interpreter, const void *frame)
+/* What a frame runs; NULL: it is no function's. */
+static const void *code_of(const struct interpreter *interpreter, const void *frame)
 {
-    const struct layout *layout = interpreter->layout;
-    const void *code = pointer_at(frame, layout->code);
+    const struct layout *layout = &interpreter->layout;
+    const void *code;
 
-    if (layout->loops == LOOPS_BETWEEN && byte_at(frame, layout->mark) == OWNED_BY_C_STACK)
-        return false;
-    return code && pointer_at(code, OBJECT_TYPE) == interpreter->code_type;
+    if (layout->loops == LOOPS_BETWEEN && byte_at(frame, layout->mark) >= OWNED_BY_NONE)
+        return NULL;
+    code = pointer_at(frame, layout->code);
+    code = (const char *)code - ((uintptr_t)code & TAGS);
+    return code && pointer_at(code, OBJECT_TYPE) == interpreter->code_type ? code : NULL;
 }
 
 unsigned ag_python_frames(uint64_t changes, unsigned most, ag_python_take *take, void *taker)
 {
     struct interpreter interpreter = get_interpreter(changes);
-    const struct layout *layout = interpreter.layout;
-    const void *state = layout && !interpreter.is_ending() ? interpreter.state() : NULL;
+    const struct layout *layout = &interpreter.layout;
+    const void *state = layout->minor && !interpreter.is_ending() ? interpreter.state() : NULL;
     const void *frame = state ? first_frame(layout, state) : NULL, *previous;
     struct ag_python_frame it;
     unsigned n = 0;
 
     for (; frame && n < most; frame = previous) {
-        const void *code = pointer_at(frame, layout->code);
+        const void *code = code_of(&interpreter, frame);
 
         previous = pointer_at(frame, layout->previous);
-        if (!is_function(&interpreter, frame))
+        if (!code)
             continue;
         copy_text(layout, pointer_at(code, layout->name), it.function);
         copy_text(layout, pointer_at(code, layout->file), it.file);

@@ -1,4 +1,4 @@
-/* The Python functions that the calling thread is in, where CPython 3.9 to 3.13 runs in the
+/* The Python functions that the calling thread is in, where CPython 3.9 to 3.14 runs in the
  * process.
  *
  * Libraries release the interpreter's lock before they allocate, so the interpreter cannot be asked
@@ -6,7 +6,8 @@
  * the lock, and hold their code objects, which never change. So they are read as they lie in
  * memory: nothing is called but what tells of the thread's state, no reference is taken, nothing is
  * changed. Where the frames lie differs by version; the offsets are those of the headers of each
- * version, in a usual build. Another version or kind of build (with reference tracing, without the
+ * version, in a usual build, and since 3.13 those that the interpreter itself keeps for debuggers.
+ * Another version or kind of build (with reference tracing, without the
  * lock) has no frames here. */
 #ifndef AG_PYTHON_FRAMES_H
 #define AG_PYTHON_FRAMES_H

@@ -308,12 +308,12 @@ class WithoutStacks(Case):
 def pythons():
     """Every interpreter of this machine whose frames can be read, by version."""
     found = {sys.version_info[:2]: sys.executable}
-    for minor in range(9, 14):
+    for minor in range(9, 15):
         path = shutil.which('python3.%d' % minor)
         if path and (3, minor) not in found and not subprocess.run(
                 [path, '-c', 'import ctypes'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
             found[3, minor] = path
-    return {version: path for version, path in found.items() if (3, 9) <= version <= (3, 13)}
+    return {version: path for version, path in found.items() if (3, 9) <= version <= (3, 14)}
 
 
 class Python(Case):
