@@ -50,6 +50,7 @@
 #include "interpose/settings/pattern.h"
 #include "policy/alloc.h"
 #include "policy/app/app_async.h"
+#include "policy/app/app_graphs.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
 #include "policy/backends/managed_pool.h"
@@ -155,14 +156,14 @@ static void devices_begin_child(void)
  * counters that the others write to. A module that has something to reset has a row here, or is
  * called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_report_begin_child,     ag_map_begin_child,       ag_holders_begin_child,
-    ag_trace_begin_child,      ag_context_begin_child,   ag_green_begin_child,
-    ag_ledger_begin_child,     ag_private_begin_child,   ag_api_begin_child,
-    ag_free_begin_child,       ag_helper_begin_child,    ag_app_pools_begin_child,
-    ag_spill_begin_child,      ag_inject_begin_child,    ag_guard_begin_child,
-    ag_paged_begin_child,      ag_residency_begin_child, ag_params_begin_child,
-    ag_func_attrs_begin_child, ag_replay_begin_child,    ag_ipc_export_begin_child,
-    ag_ipc_import_begin_child, devices_begin_child,
+    ag_report_begin_child,     ag_map_begin_child,        ag_holders_begin_child,
+    ag_trace_begin_child,      ag_context_begin_child,    ag_green_begin_child,
+    ag_ledger_begin_child,     ag_private_begin_child,    ag_api_begin_child,
+    ag_free_begin_child,       ag_helper_begin_child,     ag_app_pools_begin_child,
+    ag_spill_begin_child,      ag_inject_begin_child,     ag_guard_begin_child,
+    ag_paged_begin_child,      ag_residency_begin_child,  ag_params_begin_child,
+    ag_func_attrs_begin_child, ag_replay_begin_child,     ag_ipc_export_begin_child,
+    ag_ipc_import_begin_child, ag_app_graphs_begin_child, devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -232,6 +233,7 @@ static void configure(void)
     ag_churn_configure(options.pool_after_us);
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
+    ag_app_graphs_configure(ag_report_has_counts(&options));
     ag_app_async_configure(&options.rules, options.oversubscribe);
     ag_pressure_configure(options.cache, options.pending);
     /* Guards have blocks of their own. */

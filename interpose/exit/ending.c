@@ -29,6 +29,7 @@
 #include "interpose/base/threads/helper.h"
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
+#include "policy/app/app_graphs.h"
 #include "policy/app/app_pools.h"
 #include "policy/guard/guard.h"
 #include "policy/order/drain.h"
@@ -78,6 +79,7 @@ static void ask_driver(void)
     ag_replay_exit(atomic_load(&is_for_good));
     ag_host_wait_complete_at_exit();
     ag_app_pools_exit();
+    ag_app_graphs_exit();
     ag_guard_check_all();
 }
 
@@ -86,7 +88,7 @@ bool ag_ending_is_due(bool for_good)
     if (for_good)
         ag_drain_exiting();
     return ag_host_wait_owner() != AG_HOST_WAIT_OF_NOBODY || ag_replay_on() || ag_app_pools_met() ||
-           ag_guard_met();
+           ag_app_graphs_met() || ag_guard_met();
 }
 
 void ag_ending_complete(bool for_good, bool in_handler)

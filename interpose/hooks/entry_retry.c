@@ -3,25 +3,19 @@
  */
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "policy/app/app_graphs.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
 #include "policy/pressure.h"
 
-#define RETRIED(symbol, parameters, ...) \
-    RETRIED_UNLESS(CUDA_SUCCESS, symbol, parameters, __VA_ARGS__)
-
-/* The same, unless `error` is one: a rule fails the call. */
-#define RETRIED_UNLESS(error, symbol, parameters, ...)                           \
+#define RETRIED(symbol, parameters, ...)                                         \
     AG_ENTRY CUresult symbol parameters                                          \
     {                                                                            \
         CUresult result;                                                         \
                                                                                  \
         AG_ENTER(symbol, __VA_ARGS__);                                           \
-        result = error;                                                          \
-        if (result != CUDA_SUCCESS)                                              \
-            return ag_entry_leave(result);                                       \
         result = ag_cu.symbol(__VA_ARGS__);                                      \
         if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
             result = ag_cu.symbol(__VA_ARGS__);                                  \
@@ -54,11 +48,44 @@ static CUresult refuse_graph_with(const CUgraphExec *exec, CUgraph graph,
     return result;
 }
 
-#define INSTANTIATES(symbol, parameters, ...)                                                  \
-    RETRIED_UNLESS(refuse_graph(exec, graph, __builtin_return_address(0)), symbol, parameters, \
-                   __VA_ARGS__)
+/* Unless it is refused, it is measured. */
+static CUresult begin(struct ag_app_graphs_span *span, CUresult refusal)
+{
+    if (refusal == CUDA_SUCCESS)
+        ag_app_graphs_begin(span);
+    return refusal;
+}
+
+static bool may_try_again(const struct ag_app_graphs_span *span, CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ag_pressure_relieve_current())
+        return false;
+    ag_app_graphs_relieved(span);
+    return true;
+}
+
+#define INSTANTIATES_UNLESS(refusal, symbol, parameters, ...) \
+    AG_ENTRY CUresult symbol parameters                       \
+    {                                                         \
+        struct ag_app_graphs_span span;                       \
+        CUresult result;                                      \
+                                                              \
+        AG_ENTER(symbol, __VA_ARGS__);                        \
+        result = begin(&span, refusal);                       \
+        if (result != CUDA_SUCCESS)                           \
+            return ag_entry_leave(result);                    \
+        result = ag_cu.symbol(__VA_ARGS__);                   \
+        if (may_try_again(&span, result))                     \
+            result = ag_cu.symbol(__VA_ARGS__);               \
+        ag_app_graphs_instantiated(&span, exec, result);      \
+        return ag_entry_leave(result);                        \
+    }
+
+#define INSTANTIATES(symbol, parameters, ...)                                           \
+    INSTANTIATES_UNLESS(refuse_graph(exec, graph, __builtin_return_address(0)), symbol, \
+                        parameters, __VA_ARGS__)
 #define INSTANTIATES_WITH(symbol)                                                              \
-    RETRIED_UNLESS(                                                                            \
+    INSTANTIATES_UNLESS(                                                                       \
         refuse_graph_with(exec, graph, parameters, __builtin_return_address(0)), symbol,       \
         (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * parameters), exec, \
         graph, parameters)
@@ -73,6 +100,17 @@ INSTANTIATES(cuGraphInstantiateWithFlags,
              (CUgraphExec * exec, CUgraph graph, unsigned long long flags), exec, graph, flags)
 INSTANTIATES_WITH(cuGraphInstantiateWithParams)
 INSTANTIATES_WITH(cuGraphInstantiateWithParams_ptsz)
+
+AG_ENTRY CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    CUresult result;
+
+    AG_ENTER(cuGraphExecDestroy, exec);
+    ag_app_graphs_destroying(exec);
+    result = ag_cu.cuGraphExecDestroy(exec);
+    ag_app_graphs_destroyed(result);
+    return ag_entry_leave(result);
+}
 
 /* The device that memory of these properties counts for; NULL without a limit. */
 static struct ag_device *limited_device(const CUmemAllocationProp *properties)

@@ -1,6 +1,7 @@
 /* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
+#include "policy/app/app_graphs.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */
 #define MARKS(symbol, per_thread, parameters, ...)                                          \
@@ -25,13 +26,40 @@ static void flush_what_is_withheld(void)
         ag_replay_flush_all(AG_FLUSH_CALL);
 }
 
-/* A graph of the program's. */
-#define LAUNCHES(symbol, per_thread)                                      \
-    AG_FLUSHES_WORK(symbol, stream, per_thread, flush_what_is_withheld(), \
-                    (CUgraphExec exec, CUstream stream), exec, stream)
+/* A graph of the program's, by the driver's function `way`: the first time may be measured. */
+static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgraphExec exec,
+                       CUstream stream)
+{
+    struct ag_app_graphs_span span;
+    CUresult result;
+
+    ag_app_graphs_launching(&span, exec);
+    result = way(exec, stream);
+    ag_app_graphs_launched(&span);
+    return result;
+}
+
+#define LAUNCHES(symbol, per_thread)                                                              \
+    static __attribute__((noinline)) CUresult watched_##symbol(CUgraphExec exec, CUstream stream) \
+    {                                                                                             \
+        ag_entry_submits(stream, per_thread);                                                     \
+        return ag_entry_inside() ? ag_cu.symbol(exec, stream)                                     \
+                                 : launch(ag_cu.symbol, exec, stream);                            \
+    }                                                                                             \
+    AG_JUMPING(                                                                                   \
+        symbol, ag_watch_passes(stream, per_thread) && ag_app_graphs_pass(), watched_##symbol,    \
+        (CUgraphExec exec, CUstream stream),                                                      \
+        {                                                                                         \
+            ag_watch_work(stream, per_thread);                                                    \
+            flush_what_is_withheld();                                                             \
+            return ag_entry_leave(launch(ag_cu.symbol, exec, stream));                            \
+        },                                                                                        \
+        exec, stream)
 
 LAUNCHES(cuGraphLaunch, false)
 LAUNCHES(cuGraphLaunch_ptsz, true)
+LAUNCHES(cuGraphUpload, false)
+LAUNCHES(cuGraphUpload_ptsz, true)
 
 /* The host goes on when this stream is done. What this thread has submitted elsewhere would run
  * meanwhile, so it goes out as well. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/guard/render_guard.h"
 #include "interpose/report/live.h"
 #include "interpose/report/render_marks.h"
@@ -462,6 +463,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
         ag_render_object_json(json, stats, 0, groups[i], groups[i]);
     ag_render_guard_json(json, stats);
+    ag_render_graphs_json(json, stats);
     ag_render_marks_json(json, stats);
     ag_render_replay_json(json, stats);
     ag_render_pools_json(json, stats);
@@ -720,6 +722,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "ipc", "memory shared with other processes");
     ag_render_pools_text(text, stats);
     text_group(view, "async", "the program's own stream-ordered calls");
+    ag_render_graphs_text(text, stats);
     text_group(view, "api", "control API");
     ag_render_marks_text(text, stats);
     ag_render_holders_text(text, holders);

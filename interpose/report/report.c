@@ -134,6 +134,11 @@ static bool goes_to_stderr(const char *where)
     return !strcmp(where, "stderr") || !strcmp(where, "full");
 }
 
+bool ag_report_has_counts(const struct ag_options *options)
+{
+    return strcmp(options->stats.text, "off") != 0 && strcmp(options->stats.text, "stderr") != 0;
+}
+
 /* The name that the setting means for this process. */
 static void expect_report(void)
 {

@@ -11,6 +11,8 @@
 void ag_report_describe(const struct ag_options *options);
 /* The driver that was found, and why nothing is redirected, or NULL. */
 void ag_report_describe_driver(const char *trouble);
+/* Is there to be a report with all counts, not only with what they come to? */
+bool ag_report_has_counts(const struct ag_options *options);
 /* Writes the report where options->stats says; `ended_by`: "exit", "_exit", "quick_exit", "exec". A
  * forked child that called nothing of the driver writes none. 0 or -errno. */
 int ag_report_write(const struct ag_options *options, const char *ended_by);

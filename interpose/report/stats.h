@@ -80,6 +80,23 @@ struct ag_app_pool_stats {
     _Atomic uint64_t before[AG_N_APP_COUNTS];  /* counted in the row before it was this pool's */
 };
 
+/* What the program's own graphs take of a device: where that was measured, what the driver took
+ * while they were instantiated and while they were launched for the first time; and the levels of
+ * its pool for memory nodes when the process ended, where it could be asked: has_levels. */
+enum ag_own_graph_bytes {
+    AG_GRAPH_INSTANTIATED,
+    AG_GRAPH_LAUNCHED,
+    AG_GRAPH_USED,
+    AG_GRAPH_USED_HIGH,
+    AG_GRAPH_RESERVED,
+    AG_GRAPH_RESERVED_HIGH,
+    AG_N_GRAPH_BYTES
+};
+struct ag_own_graph_stats {
+    _Atomic bool is_measured, has_levels;
+    _Atomic uint64_t bytes[AG_N_GRAPH_BYTES];
+};
+
 /* Points with a name that the program passed (allograft_mark): a row each. */
 #define AG_MARKS 64u
 struct ag_mark_stats {
@@ -176,7 +193,8 @@ struct ag_stats {
     _Atomic uint32_t n_guard_findings; /* may be more than there are rows */
     struct ag_guard_finding guard_findings[AG_GUARD_FINDINGS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
-    struct ag_level pending_bytes, slab_bytes;
+    struct ag_level pending_bytes, slab_bytes, own_graphs;
+    struct ag_own_graph_stats own_graph_devices[AG_STATS_DEVICES];
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
     _Atomic uint32_t n_marks;
     struct ag_mark_stats marks[AG_MARKS];

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
+#include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 #include "tools/report/diff_words.h"
@@ -252,6 +253,29 @@ static const char *times_fault(const struct ag_stats_head *a, const struct ag_st
     return b->simulated ? "B ran on the simulated driver, whose times mean nothing" : NULL;
 }
 
+/* Of all devices together. */
+static double graph_bytes(const struct ag_stats *stats, unsigned which)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < AG_STATS_DEVICES; i++)
+        sum += (double)stats->own_graph_devices[i].bytes[which];
+    return sum;
+}
+
+static void compare_graphs(struct comparison *it)
+{
+    const struct ag_stats *a = it->sides[0].stats, *b = it->sides[1].stats;
+
+    compare(it, "own_graphs", "not destroyed", UNIT_COUNT, WHOLE_CALLS,
+            (double)a->own_graphs.current, (double)b->own_graphs.current);
+    compare(it, "own_graphs", "most at once", UNIT_COUNT, WHOLE_CALLS, (double)a->own_graphs.peak,
+            (double)b->own_graphs.peak);
+    for (unsigned i = 0; i < AG_N_GRAPH_BYTES; i++)
+        compare(it, "own_graphs", ag_render_graph_label(i), UNIT_BYTES, WHOLE_LEVEL,
+                graph_bytes(a, i), graph_bytes(b, i));
+}
+
 static void compare_all(struct comparison *it)
 {
     const struct ag_stats *a = it->sides[0].stats, *b = it->sides[1].stats;
@@ -273,6 +297,7 @@ static void compare_all(struct comparison *it)
             (double)b->slab_bytes.peak);
     compare(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
             (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
+    compare_graphs(it);
     compare(it, "replay", "an iteration without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,
             (double)b->eager_ns);
     compare(it, "replay", "an iteration with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,

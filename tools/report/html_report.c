@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/live.h"
 #include "interpose/report/verdict/verdict.h"
 #include "interpose/settings/options.h"
@@ -398,6 +399,45 @@ static void add_pools(struct ag_text *text, const struct job *job)
     html_card_end(text);
 }
 
+static void add_graph_row(struct ag_text *text, const char *what, enum unit unit, double value)
+{
+    char number[32];
+
+    ag_text_add(text, "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td></tr>\n", what,
+                html_number(number, sizeof(number), unit, value));
+}
+
+/* What they took of a device only where that was measured; of memory nodes, if there were any. */
+static void add_graphs_of_device(struct ag_text *text, const struct ag_own_graph_stats *device,
+                                 unsigned ordinal)
+{
+    char what[96];
+
+    for (unsigned i = 0; i < AG_N_GRAPH_BYTES; i++) {
+        if (!ag_render_graph_bytes_shown(device, i))
+            continue;
+        snprintf(what, sizeof(what), "device %u: %s", ordinal, ag_render_graph_label(i));
+        add_graph_row(text, what, UNIT_BYTES, (double)device->bytes[i]);
+    }
+}
+
+static void add_graphs(struct ag_text *text, const struct job *job)
+{
+    const struct ag_stats *stats = job->total.stats;
+
+    if (group_sum(job, "own_graphs", NULL) <= 0)
+        return;
+    html_card_begin(text, false, "The program's own executable graphs", NULL);
+    add_list(text, job, "own_graphs", "Executable graphs");
+    ag_text_add(text, "<table>\n<tbody>\n");
+    add_graph_row(text, "most at once", UNIT_COUNT, (double)stats->own_graphs.peak);
+    add_graph_row(text, "not destroyed", UNIT_COUNT, (double)stats->own_graphs.current);
+    for (unsigned i = 0; i < AG_STATS_DEVICES; i++)
+        add_graphs_of_device(text, &stats->own_graph_devices[i], i);
+    ag_text_add(text, "</tbody>\n</table>\n");
+    html_card_end(text);
+}
+
 /* ---- time ---------------------------------------------------------------------------------- */
 
 /* Sums over all devices; the second index is 0 for allocations and 1 for frees. */
@@ -775,6 +815,7 @@ void job_render_html(struct ag_text *text, const struct job *job)
     add_frees(text, job);
     add_replay(text, job);
     add_pools(text, job);
+    add_graphs(text, job);
     add_cache_and_pressure(text, job);
     add_marks(text, job);
     add_settings(text, job);

@@ -242,6 +242,14 @@ static void add_counters(struct ag_stats *sum, const struct ag_stats *stats)
     keep_larger(&sum->cached_peak, stats->cached_peak);
     sum->slab_bytes.current += stats->slab_bytes.current;
     keep_larger(&sum->slab_bytes.peak, stats->slab_bytes.peak);
+    sum->own_graphs.current += stats->own_graphs.current;
+    keep_larger(&sum->own_graphs.peak, stats->own_graphs.peak);
+    for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {
+        sum->own_graph_devices[i].is_measured |= stats->own_graph_devices[i].is_measured;
+        sum->own_graph_devices[i].has_levels |= stats->own_graph_devices[i].has_levels;
+        for (unsigned which = 0; which < AG_N_GRAPH_BYTES; which++)
+            sum->own_graph_devices[i].bytes[which] += stats->own_graph_devices[i].bytes[which];
+    }
     if (stats->eager_ns > sum->eager_ns) {
         sum->eager_ns = stats->eager_ns;
         sum->replayed_ns = stats->replayed_ns;

@@ -21,6 +21,7 @@ bool stats_from_json(const char *text, size_t length, struct process *process, c
 
 #include <jansson.h>
 
+#include "interpose/report/graphs/render_graphs.h"
 #include "interpose/settings/options.h"
 
 /* Keeps the first fault; reading continues with zeros after it. */
@@ -374,6 +375,29 @@ static void read_pools(struct reader *reader, const json_t *root)
     }
 }
 
+static void read_graphs(struct reader *reader, const json_t *root)
+{
+    const json_t *graphs = part(reader, root, "own_graphs"), *device;
+    size_t i;
+
+    reader->stats->own_graphs.current = number(reader, graphs, "live");
+    reader->stats->own_graphs.peak = number(reader, graphs, "live_peak");
+    json_array_foreach(list(reader, graphs, "devices"), i, device)
+    {
+        int ordinal = small_number(reader, device, "device", -1);
+        struct ag_own_graph_stats *row;
+
+        if (ordinal < 0 || ordinal >= (int)AG_STATS_DEVICES)
+            continue;
+        row = &reader->stats->own_graph_devices[ordinal];
+        row->is_measured = json_is_integer(json_object_get(device, ag_render_graph_key(0)));
+        row->has_levels =
+            json_is_integer(json_object_get(device, ag_render_graph_key(AG_GRAPH_USED)));
+        for (unsigned which = 0; which < AG_N_GRAPH_BYTES; which++)
+            row->bytes[which] = number(reader, device, ag_render_graph_key(which));
+    }
+}
+
 static void read_marks(struct reader *reader, const json_t *root)
 {
     const json_t *marks = list(reader, root, "marks"), *row;
@@ -461,6 +485,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     read_coverage(reader, root);
     read_devices(reader, root);
     read_pools(reader, root);
+    read_graphs(reader, root);
     read_marks(reader, root);
     read_findings(reader, root);
     read_replay(reader, root);

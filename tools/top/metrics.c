@@ -124,12 +124,31 @@ static double pending_peak(const struct process *process)
     return (double)process->stats->pending_bytes.peak;
 }
 
+static double own_graphs(const struct process *process)
+{
+    return (double)process->stats->own_graphs.current;
+}
+
+static double own_graphs_bytes(const struct process *process)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < AG_STATS_DEVICES; i++)
+        sum += (double)process->stats->own_graph_devices[i].bytes[AG_GRAPH_INSTANTIATED] +
+               (double)process->stats->own_graph_devices[i].bytes[AG_GRAPH_LAUNCHED];
+    return sum;
+}
+
 static const struct plain plains[] = {
     {"elapsed_seconds", "gauge", "seconds", "Time since the process began.", elapsed_s},
     {"cached_peak_bytes", "gauge", "bytes", "Most freed memory in one context's cache.",
      cached_peak},
     {"pending_peak_bytes", "gauge", "bytes",
      "Most memory that was freed and whose order was not yet seen to be kept.", pending_peak},
+    {"own_graphs", "gauge", NULL, "Executable graphs that the program has now.", own_graphs},
+    {"own_graphs_bytes", "counter", "bytes",
+     "Memory that the driver took for the program's graphs, where that is measured.",
+     own_graphs_bytes},
 };
 
 /* One number of each process, device and placement. */

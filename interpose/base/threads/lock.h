@@ -15,6 +15,7 @@ enum ag_lock_rank {
     AG_RANK_API,        /* what programs made through the control API */
     AG_RANK_PRIVATE,    /* pools of captures */
     AG_RANK_APP_POOLS,  /* table of the program's pools */
+    AG_RANK_APP_GRAPHS, /* what the program's graphs take */
     AG_RANK_WATCH,      /* which streams got work since the last fence */
     AG_RANK_CACHE,      /* what the shards of a cache may hold */
     AG_RANK_GUARD,      /* lists of guarded blocks */

@@ -254,9 +254,26 @@ static CUresult allocate_memory(CUgraphExec exec, CUstream stream)
     return CUDA_SUCCESS;
 }
 
+/* The first launch or upload brings the graph to the card. */
+static CUresult bring(CUgraphExec exec)
+{
+    size_t bytes = sim_settings()->upload_bytes * exec->graph->n_nodes;
+
+    if (exec->uploaded)
+        return CUDA_SUCCESS;
+    if (!sim_overhead_take(exec->card, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    exec->card_bytes += bytes;
+    exec->uploaded = true;
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch(CUgraphExec exec, CUstream stream)
 {
-    CUresult result = allocate_memory(exec, stream);
+    CUresult result = bring(exec);
+
+    if (result == CUDA_SUCCESS)
+        result = allocate_memory(exec, stream);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -321,6 +338,8 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
     if (!sim_exec_ok(exec))
         return CUDA_ERROR_INVALID_VALUE;
     result = sim_capture_unsupported(stream);
+    if (result == CUDA_SUCCESS)
+        result = bring(exec);
     return result ? result : sim_submit(stream, &work, NULL);
 }
 

@@ -47,6 +47,7 @@ struct CUgraphExec_st {
     CUcontext ctx;
     int card; /* that holds it */
     size_t card_bytes;
+    bool uploaded;
     struct sim_op *last; /* end of the last launch: launches of one graph do not overlap */
 };
 

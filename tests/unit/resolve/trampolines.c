@@ -23,7 +23,7 @@
 #define ANY_NAME   "cuMemAdvise_v2"
 #define CHAIN_NAME "cuMemcpyPeerAsync"
 #define CODE_NAME  "cuTexRefSetAddress_v2"
-#define PLAIN_NAME "cuGraphUpload"
+#define PLAIN_NAME "cuMemPrefetchAsync"
 #define STILL_NAME "cuCtxGetCurrent"
 #define TWIN_NAME  "cuMemcpyAtoA" /* at the address of one that is still */
 #define WORK_NAME  "cuMemcpyAtoH_v2"
@@ -437,7 +437,7 @@ static void look_ups(void)
     CHECK(ag_trampoline_of_address((void *)spoil) == (void *)spoil);
     CHECK(ag_trampoline_of_address((void *)takes_all) == trampoline(A_NAME));
     CHECK(ag_trampoline_of_address((void *)work) == trampoline(TWIN_NAME));
-    CHECK(trampoline("cuGraphUpload") != trampoline("cuGraphUpload_ptsz"));
+    CHECK(trampoline("cuMemPrefetchAsync") != trampoline("cuMemPrefetchAsync_ptsz"));
 }
 
 #define N_THREADS 4
