@@ -651,6 +651,9 @@ static void read_holders(struct reader *reader, const json_t *root, struct ag_ho
     holders->most_frames = (uint32_t)small_number(reader, root, "most_frames", 0);
     holders->sample_bytes = number(reader, root, "sample_bytes");
     holders->lost = number(reader, root, "without_stack");
+    /* As if each had been timed, which makes the same estimate. */
+    holders->taken = holders->timed = number(reader, root, "taken");
+    holders->timed_ns = number(reader, root, "taking_ns");
     read_peaks(reader, root, holders);
     read_failure(reader, part(reader, root, "failure"), &holders->failure);
     read_modules(reader, root, holders);

@@ -143,7 +143,8 @@ struct ag_holders {
     struct ag_waited_slot short_waits[AG_SLOTS];
     struct ag_waited waits_lost; /* no room for a row */
     _Atomic uint32_t n_stacks, n_frames, n_modules, n_text;
-    _Atomic uint64_t lost; /* allocations without a row: there was no room */
+    _Atomic uint64_t lost;                   /* allocations without a row: there was no room */
+    _Atomic uint64_t taken, timed, timed_ns; /* stacks; of some of them, what taking them took */
     struct ag_held_group groups[AG_HELD_GROUPS];
     struct ag_held_failure failure;
     struct ag_held_module modules[AG_HOLDERS_MODULES]; /* the first one is none */

@@ -236,6 +236,27 @@ static void text_peak(struct ag_text *text, const struct ag_holders_view *view, 
     text_list(text, view, title, AG_HELD_PEAK, group);
 }
 
+/* Of all stacks, by those that were timed; 0: none was. Rounded, so that the reader of a report,
+ * which says that each was timed, makes the same number of it again. */
+static uint64_t taking_ns(const struct ag_holders *holders)
+{
+    uint64_t timed = value_of(&holders->timed);
+
+    return timed ? (uint64_t)((double)value_of(&holders->timed_ns) / (double)timed *
+                                  (double)value_of(&holders->taken) +
+                              0.5)
+                 : 0;
+}
+
+static void text_cost(struct ag_text *text, const struct ag_holders *holders)
+{
+    uint64_t ns = taking_ns(holders);
+
+    if (ns)
+        ag_text_add(text, "  taking %llu stacks took about %.3g ms\n",
+                    (unsigned long long)value_of(&holders->taken), (double)ns / 1e6);
+}
+
 static void text_lost(struct ag_text *text, const struct ag_holders *holders)
 {
     unsigned long long lost = value_of(&holders->lost);
@@ -286,6 +307,7 @@ void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *
         text_peak(text, view, group);
     ag_render_failure_text(text, "  ", view->holders, view->names, view->namer);
     text_lost(text, view->holders);
+    text_cost(text, view->holders);
 }
 
 /* --- JSON --- */
@@ -384,6 +406,8 @@ void ag_render_holders_json(struct ag_emitter *json, const struct ag_holders_vie
     ag_emit_number(json, "most_frames", view->holders->most_frames);
     ag_emit_number(json, "sample_bytes", view->holders->sample_bytes);
     ag_emit_number(json, "without_stack", value_of(&view->holders->lost));
+    ag_emit_number(json, "taken", value_of(&view->holders->taken));
+    ag_emit_number(json, "taking_ns", taking_ns(view->holders));
     emit_peaks(json, view->holders);
     emit_failure(json, &view->holders->failure);
     ag_render_modules_json(json, view->holders);

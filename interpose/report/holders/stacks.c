@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 #include "interpose/base/stack/python_frames.h"
@@ -15,6 +16,7 @@
 #define INDEX_BITS      15 /* four times as many as there are stacks */
 #define INDEX           (1u << INDEX_BITS)
 #define MOST_PATH       1024u
+#define TIMED_EVERY     16u /* stacks, so that reading the clock costs a few nanoseconds */
 #define IS_IN_INDEX(at) ((at) & (INDEX - 1))
 
 _Static_assert(AG_HOLDERS_STACKS * 4 == INDEX, "mostly empty");
@@ -282,7 +284,7 @@ static uint32_t keep_stack(const struct ag_held_stack *wanted, const struct fram
     return row;
 }
 
-static uint32_t take(struct ag_held_stack wanted)
+static __attribute__((noinline)) uint32_t take_untimed(struct ag_held_stack wanted)
 {
     struct frames native = {.n = 0}, python = {.n = 0}, merged = {.n = 0};
     struct ag_walk walk = ag_walk(table.own_module, native.frame, table.most);
@@ -293,6 +295,25 @@ static uint32_t take(struct ag_held_stack wanted)
         return keep_stack(&wanted, &native);
     merge(&native, &python, &merged);
     return keep_stack(&wanted, &merged);
+}
+
+/* Not the first one, which finds the tables of unwinding. Where this is no library of its own, we
+ * are in the stack: so the compiler must not make two calls of the one, for stacks that are timed
+ * and for those that are not. */
+static uint32_t take(struct ag_held_stack wanted)
+{
+    struct ag_holders *holders = table.holders;
+    uint64_t n = atomic_fetch_add_explicit(&holders->taken, 1, memory_order_relaxed);
+    uint64_t begin = n % TIMED_EVERY == TIMED_EVERY - 1 ? ag_clock_ns() : 0;
+    uint32_t row;
+
+    __asm__ volatile("" : "+r"(begin));
+    row = take_untimed(wanted);
+    if (begin) {
+        atomic_fetch_add_explicit(&holders->timed_ns, ag_clock_ns() - begin, memory_order_relaxed);
+        atomic_fetch_add_explicit(&holders->timed, 1, memory_order_relaxed);
+    }
+    return row;
 }
 
 uint32_t ag_stacks_take(enum ag_held_kind kind, int device)

@@ -140,7 +140,20 @@ setting_cost() {
     awk -v a="$without" -v b="$with" -v bound="$5" 'BEGIN { exit !(b - a <= bound) }'
 }
 
+# What the stacks of a training took, of the time of its steps. Two trainings differ by far more: see torch_children.py.
+stacks_training() {
+    local status ms
+    LIMIT_S=120 run_with ALLOGRAFT_STACKS=16 -- python3 "$HERE/frameworks/torch_replay.py" gpt2_train
+    status=$?
+    ((status == STATUS_SKIP)) && { echo "no torch here"; return "$STATUS_SKIP"; }
+    ((status == 0)) || { died with $status; return 1; }
+    ms=$(awk '$1 == "step_ms_gpt2_train" { printf "%d", 150 * $2 }' "$OUT/$TAG.with.out")
+    echo "$(report holders.taken) stacks took $(report holders.taking_ns) ns, 150 steps $ms ms"
+    report 'holders.taking_ns > 0' "holders.taking_ns <= $((ms * 10000))"
+}
+
 holders_cost_checks() {
+    check report/stacks-training stacks_training
     check report/holders-cost setting_cost "a pair" ALLOGRAFT_STACKS=16 holders 20000 2
     # Two readings of the clock: 0.29 us on an H200 whose host reads one in 29 ns.
     check report/waits-cost setting_cost "synchronising an idle stream" ALLOGRAFT_WAITS=1 waits 200000 0.4

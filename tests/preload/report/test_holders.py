@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from harness import COUNTERS, LIBRARY, PROGRAMS, ROOT, RUNTIME, Case, clean_environment, main, preloaded, program
 
@@ -177,6 +178,27 @@ class Holders(Case):
         blocks = sum(s['ever']['blocks'] for s in report['holders']['stacks'])
         self.assertAlmostEqual(blocks, ever / MIB, delta=50)
         self.assertEqual(sum(s['live']['bytes'] for s in report['holders']['stacks']), 0)
+
+    def test_says_what_stacks_cost(self):
+        begin = time.monotonic()
+        report, _ = self.report_of([HOLDERS, 'churn', '4000'])
+        seconds = time.monotonic() - begin
+        taken, ns = (self.raw['holders'][key] for key in ('taken', 'taking_ns'))
+        self.assertEqual(taken, sum(s['ever']['blocks'] for s in report['holders']['stacks']))
+        self.assertGreater(ns, 4000 * 10)
+        self.assertLess(ns, seconds * 1e9)
+        self.assertEqual(report['holders']['taken'], taken)
+        self.assertEqual(report['holders']['taking_ns'], ns)
+        path = os.path.join(self.folder, 'report.json')
+        text = command('report', path).stdout
+        self.assertRegex(text, r'\n  taking %d stacks took about [0-9.e+]+ ms\n' % taken)
+        # 87441 / 334 * 334 is a little less than 87441, in double precision.
+        for taken, ns in ((334, 87441), (16, 15), (10 ** 9 + 7, 10 ** 12 + 1), (15, 0)):
+            self.raw['holders'].update(taken=taken, taking_ns=ns)
+            with open(path, 'w', encoding='utf-8') as file:
+                json.dump(self.raw, file)
+            again = json.loads(command('report', '--json', path).stdout)
+            self.assertEqual(again['holders']['taking_ns'], ns)
 
     def test_memory_runs_out(self):
         report, result = self.report_of([HOLDERS, 'full'])
