@@ -28,6 +28,9 @@ WAYS = {
     "managed": {"ALLOGRAFT_POLICY": "pool", "ALLOGRAFT_RULES": "size>=64MiB: managed"},
     "replay": {"ALLOGRAFT_GRAPH": "all"},
 }
+# Not for speed: a clean program runs as ever, and nothing is found. What they find is on stderr.
+GUARDS = {guard: {"ALLOGRAFT_GUARD": guard, "ALLOGRAFT_STATS": "stderr"} for guard in ("poison", "canary", "page")}
+FOUND = "what guards found"
 
 
 class Unusable(Exception):
@@ -53,11 +56,12 @@ class Run:
         self.passed = not recipe.get("oracle") or re.search(recipe["oracle"], done.stdout) is not None
         noise = noise_of(recipe)
         self.kept = [line for line in done.stdout.splitlines() if not noise.search(line)]
+        self.found = FOUND in self.err
         self.digests = [digest(os.path.join(recipe["folder"], path)) for path in recipe.get("files", [])]
 
     def result(self):
         """What must be the same."""
-        return self.status, self.passed, self.kept, self.digests
+        return self.status, self.passed, self.kept, self.digests, self.found
 
 
 def digest(path):
@@ -115,7 +119,7 @@ def command_of(recipe):
 def environment(options, way):
     env = {k: v for k, v in os.environ.items() if not k.startswith("ALLOGRAFT_") and k != "LD_PRELOAD"}
     if way != "native":
-        env.update(WAYS[way], LD_PRELOAD=os.path.abspath(options.library), ALLOGRAFT_STATS="off")
+        env.update({"ALLOGRAFT_STATS": "off", **(WAYS | GUARDS)[way]}, LD_PRELOAD=os.path.abspath(options.library))
     return env
 
 
@@ -138,10 +142,10 @@ def differing(runs):
 
 def comparable(result, loose):
     """Without what natively differs from run to run."""
-    status, passed, kept, digests = result
+    status, passed, kept, digests, found = result
     if loose is None:
-        return status, passed
-    return status, passed, [line for i, line in enumerate(kept) if i not in loose], digests
+        return status, passed, found
+    return status, passed, [line for i, line in enumerate(kept) if i not in loose], digests, found
 
 
 def measure(recipe, options):

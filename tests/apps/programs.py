@@ -6,6 +6,7 @@
   c  fewer than 2,000 operations in all
   d  creates and destroys streams or events in a loop
   e  bound by copies
+  p  of Python: only compared, as two processes of it differ by more than what is measured
 The arguments make each take some tenths of a second to a second on one H200, and keep what the host computes for
 comparison short. `reads` are files and folders it needs, `noise` is added to that of the recipe.
 """
@@ -111,6 +112,16 @@ PROGRAMS = {
         ("0_Introduction/asyncAPI", "ce", ""),
         ("2_Concepts_and_Techniques/segmentationTreeThrust", "a", "", {"reads": ["data/test.ppm"]}),
         ("2_Concepts_and_Techniques/radixSortThrust", "a", ""),
+    ),
+    **others(
+        "python",
+        ("torch_uncached", "p", ""),
+        ("transformers_generate", "p", ""),
+        ("geometric_graphs", "p", ""),
+        ("gpytorch_regression", "p", ""),
+        ("cupy_heat", "p", ""),
+        ("numba_bodies", "p", ""),
+        ("diffrax_orbits", "p", ""),
     ),
     **others(
         "thrust",

@@ -36,7 +36,8 @@ RECIPES = {
     # Algebraic multigrid, with hypre's own pool off, as it is unless configured in.
     "hypre-ij": {
         "source": "github.com/hypre-space/hypre",
-        "build": ["cd src && ./configure --without-MPI --with-cuda --with-gpu-arch=$(echo {arch} | tr -d sm_)",
+        "build": ["cd src && ./configure --without-MPI --without-umpire --with-cuda "
+                  "--with-gpu-arch=$(echo {arch} | tr -d sm_)",
                   "make -C src -j", "make -C src/test ij"],
         "folder": "src/test",
         "run": "./ij -n 96 96 96 -pmis -keepT 1 -rlx 18 -exec_device -rap 1 -mod_rap2 1 -solver 1",
@@ -75,11 +76,18 @@ RECIPES = {
         "noise": [TIMES],
         "binary": "{program}.app",
     },
+    # Programs of Python, in tests/apps/python: whichever of the frameworks are installed where they run.
+    "python": {
+        "source": "tests/apps/python",
+        "build": ["test -f {program}.py"],
+        "run": "./{program}.py",
+        "binary": "{program}.py",
+    },
     # What a launch costs through Kokkos.
     "kokkos-launch": {
         "source": "github.com/kokkos/kokkos",
         "build": ["cmake -S . -B build-app -DKokkos_ENABLE_CUDA=ON -DKokkos_ARCH_HOPPER90=ON -DKokkos_ENABLE_BENCHMARKS=ON "
-                  "-DCMAKE_BUILD_TYPE=Release", "cmake --build build-app -j --target launch_latency"],
+                  "-DCMAKE_BUILD_TYPE=Release", "cmake --build build-app -j --target Kokkos_launch_latency"],
         "run": "$(find build-app -name '*launch_latency*' -type f -perm -u+x | head -n 1) -m 10000",
         "noise": [".*"],
         "oracle": "parallel",

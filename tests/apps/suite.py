@@ -8,9 +8,10 @@ usage: suite.py --list
 The programs are those of programs.py. --pack builds them and puts each with the files it reads into a folder of its own
 within FOLDER, beside manifest.json: FOLDER can be carried to a machine that has a GPU but neither sources nor compiler.
 --run first runs each program natively and every way, --together at once, and compares what they print; half of the budget
-is for this. Then, one at a time, it measures in turns: first --first turns of each program, then two more, up to --runs, so
-that the number is odd whenever the budget ends; what these runs print is compared, too. Table and results.json are in
---out, with the output of what was not the same.
+is for this, or all of it with --no-timing. Then, one at a time, it measures in turns: first --first turns of each program,
+then two more, up to --runs, so that the number is odd whenever the budget ends; what these runs print is compared, too.
+Table and results.json are in --out, with the output of what was not the same. Under the ways that guard, something found
+counts as another output.
 Exit status: 0 the same everywhere and nothing slower than --least by default, 1 not, 2 bad usage.
 """
 
@@ -141,7 +142,7 @@ class Case:
                 if budget.allows(0):
                     self.checked[way] = [self.run(options, way)]
             for _ in range(3):
-                if self.same() and budget.allows(0):
+                if self.same() or not budget.allows(0):
                     break
                 self.run(options, "native")
         except (apps.Unusable, OSError) as trouble:
@@ -235,7 +236,11 @@ def in_order(cases):
 
 def check_all(cases, options, budget):
     with concurrent.futures.ThreadPoolExecutor(options.together) as workers:
-        list(workers.map(lambda case: case.check(options, budget) if budget.allows(0) else None, cases))
+        checks = [workers.submit(lambda one: budget.allows(0) and one.check(options, budget), case) for case in cases]
+        for done in concurrent.futures.as_completed(checks):
+            done.result()
+            # What is known if this is ended.
+            write([case for case, check in zip(cases, checks) if check.done()], options)
 
 
 def time_all(cases, options, budget):
@@ -244,7 +249,8 @@ def time_all(cases, options, budget):
     while turns < options.runs:
         more = 2 if turns else options.first
         for case in cases:
-            if case.trouble or len(case.timed.get("native", [])) < turns or not budget.allows(more * case.cost(options)):
+            if (case.trouble or "p" in case.lists or len(case.timed.get("native", [])) < turns or
+                    not budget.allows(more * case.cost(options))):
                 continue
             for _ in range(more):
                 case.turn(options)
@@ -316,9 +322,10 @@ def run_all(options):
     cases = in_order([Case(one, os.path.abspath(options.run)) for one in chosen(known, options.only).values()])
     budget = Budget(options.budget)
     if not options.no_check:
-        check_all(cases, options, Budget(options.budget and options.budget / 2))
+        check_all(cases, options, budget if options.no_timing else Budget(options.budget and options.budget / 2))
         write(cases, options)
-    time_all(cases, options, budget)
+    if not options.no_timing:
+        time_all(cases, options, budget)
     for case in cases:
         if case.native and not case.same():
             keep_outputs(case, options.out)
@@ -331,6 +338,7 @@ def run_all(options):
 # -- words -------------------------------------------------------------------------------------------------------------
 
 def parsed():
+    ways = [*apps.WAYS, *apps.GUARDS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="what there is")
@@ -346,14 +354,17 @@ def parsed():
     parser.add_argument("--runs", type=int, default=7, help="turns at most, an odd number")
     parser.add_argument("--first", type=int, default=1, help="turns of each program before any has more, an odd number")
     parser.add_argument("--no-check", action="store_true", help="measure only, in the ways that are measured")
+    parser.add_argument("--no-timing", action="store_true", help="compare output only")
     parser.add_argument("--together", type=int, default=4, help="programs at once while only output is compared")
-    parser.add_argument("--ways", default=",".join(apps.WAYS), help="of " + ", ".join(apps.WAYS))
+    parser.add_argument("--ways", default=",".join(apps.WAYS), help="of " + ", ".join(ways))
     parser.add_argument("--least", type=float, default=0.99, help="as fast as natively, at least, under `default`")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one run")
     options = parser.parse_args()
     options.ways = options.ways.split(",")
-    if not set(options.ways) <= set(apps.WAYS):
-        parser.error(f"--ways={','.join(options.ways)}; there are {', '.join(apps.WAYS)}")
+    if not set(options.ways) <= set(ways):
+        parser.error(f"--ways={','.join(options.ways)}; there are {', '.join(ways)}")
+    if options.no_check and options.no_timing:
+        parser.error("--no-check and --no-timing leave nothing to do")
     options.sources = dict(source.partition("=")[::2] for source in options.source)
     if options.pack and not (options.sources and set(options.sources) <= set(recipes.RECIPES)):
         parser.error("--pack needs --source RECIPE=CHECKOUT, with a recipe of recipes.py")

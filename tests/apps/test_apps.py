@@ -181,6 +181,17 @@ class Suite(unittest.TestCase):
         with open(os.path.join(self.out, "tiny-one.pool.0.txt"), encoding="utf-8") as file:
             self.assertIn("total: 2 s\nmore\n", file.read())
 
+    def test_guards(self):
+        """What a guard says on stderr counts, also where the output is not deterministic; no time is taken."""
+        said = '[ "$ALLOGRAFT_GUARD" != %s ] || echo "  what guards found" >&2'
+        self.make({"one": ("c", self.STEADY), "two": ("c", self.STEADY + said % "canary"),
+                   "three": ("c", self.STEADY + "touch $$; ls; " + said % "page")})
+        status, rows, _ = self.run_pack("--ways", "poison,canary,page", "--no-timing")
+        self.assertEqual((status, [rows[name]["output"] for name in ("one", "two", "three")]),
+                         (1, ["the same", "DIFFERENT: canary", "DIFFERENT: page"]))
+        self.assertEqual([row["turns"] for row in rows.values()], [0, 0, 0])
+        self.assertEqual(list(apps.GUARDS), ["poison", "canary", "page"])
+
     def test_different_only_while_measured(self):
         """The first run of the default way is as natively, the second is not."""
         self.make({"one": ("c", self.STEADY + '[ -z "$LD_PRELOAD" ] || echo >>seen; '
@@ -249,7 +260,7 @@ class Suite(unittest.TestCase):
         self.assertIn("--source", self.call("--pack", self.pack, "--source", "other=/")[2])
 
     def test_programs(self):
-        wanted = {"a": 20, "b": 20, "c": 10, "d": 5, "e": 5}
+        wanted = {"a": 20, "b": 20, "c": 10, "d": 5, "e": 5, "p": 7}
         for one, n in wanted.items():
             self.assertGreaterEqual(sum(one in program["lists"] for program in programs.PROGRAMS.values()), n, one)
         for name, program in programs.PROGRAMS.items():
