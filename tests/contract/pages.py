@@ -25,8 +25,9 @@ BARE = re.compile(r'`([\w*-]+\.(?:c|h|S|def|cu|py|sh|in))`')
 NOT_KEPT = {'tests/sim/demo/demo-sim'}
 # NVIDIA's.
 FOREIGN_NAMES = {'cuda.h', 'cudaTypedefs.h'}
-# Names of checks, which look like names of files there.
+# Names of the GPU suite's checks, which look like names of files, and the pages that name them.
 CHECKS = re.compile(r'`(graph/[\w*-]+)`')
+PAGES_OF_CHECKS = {'tests/gpu/README.md', 'docs/performance.md'}
 
 
 def is_page(path):
@@ -107,7 +108,7 @@ def name_problems(page, text, there):
     """Names that look like files of ours are files of ours; * and <word> stand for any characters."""
     problems, base_names = [], {posixpath.basename(path) for path in there} | FOREIGN_NAMES
     for number, line in enumerate(text.splitlines(), 1):
-        if page == 'tests/gpu/README.md':
+        if page in PAGES_OF_CHECKS:
             line = CHECKS.sub('', line)
         wanted = [(name, there) for name in NAME.findall(line)]
         if is_about_sources(page):

@@ -8,7 +8,7 @@ STATUS_SKIP=77
 # Runs the function, whose standard output are the figures and whose status is the verdict
 # (0 ok, 77 skip, else fail), and prints one line. May run in the background.
 check() {
-    local name=$1 figures status word
+    local name=$1 figures status word start=$SECONDS
     shift
     wanted "$name" || return 0
     TAG=${name//\//.}
@@ -21,6 +21,7 @@ check() {
         *) word=FAIL ;;
     esac
     printf '%s %s: %s\n' "$word" "$name" "$figures" | tee -a "$OUT/verdicts"
+    printf '%s %s\n' "$((SECONDS - start))" "$name" >>"$OUT/durations"
 }
 
 # wanted NAME: was this check asked for?

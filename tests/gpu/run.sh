@@ -92,6 +92,8 @@ finish() {
         printf '\nfailed (output in %s):\n' "$OUT"
         sed -n 's/^FAIL \([^:]*\):.*/    \1/p' "$OUT/verdicts"
     fi
+    [[ -f $OUT/durations ]] && sort -rn "$OUT/durations" | head -n 12 |
+        awk '{ printf "%s%s %s s", NR == 1 ? "\nlongest: " : ", ", $2, $1 } END { print "" }'
     python3 "$HERE/results.py" "$OUT" || counts[1]=$((counts[1] + 1))
     printf '\n%d passed, %d failed, %d skipped\n' "${counts[@]}"
     ((counts[1] == 0 && counts[0] > 0))
@@ -127,6 +129,7 @@ order_checks
 barrier_checks
 printf_checks
 api_background_checks
+control_background_checks
 launch_background_checks
 graph_background_checks
 capture_checks
@@ -140,6 +143,7 @@ wait_for_background
 # From here on nothing runs beside a check that measures time or memory.
 inert_checks
 holders_cost_checks
+own_graphs_checks
 same_many_checks
 api_checks
 speed_checks

@@ -116,6 +116,7 @@ def losses():
 
 def random():
     """Random numbers of a tracker's generator, and of the default one, are those of eager iterations."""
+    torch.cuda.init()  # before it torch has no generators of the devices
     def numbers(wrap):
         generator = torch.cuda.default_generators[torch.cuda.current_device()].clone_state()
         generator.manual_seed(17)

@@ -281,9 +281,10 @@ graph_cost_checks() {
 
 # torch_in_turn FILE VAR=VALUE [ARG]...: every net in one process; the same losses, and the time of a step.
 torch_in_turn() {
-    local file=$1 iteration TAG LIMIT_S=240 status
+    local file=$1 iteration TAG LIMIT_S=240 status iterations=$SPEED_ITERATIONS
     shift
-    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+    [[ $QUICK && ${*: -1} != turns ]] && iterations=1 # a minute each, and no bound is set
+    for ((iteration = 1; iteration <= iterations; iteration++)); do
         TAG=$file.$iteration
         LEAVE_OUT=step_ms same_output "$1" -- python3 "$HERE/frameworks/torch_replay.py" "${@:2}" >"$OUT/$TAG.verdict"
         status=$?

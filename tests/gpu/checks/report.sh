@@ -128,6 +128,40 @@ waits() {
     python3 -IS "$HERE/process/waits.py" "$OUT/$TAG.named.json" "$OUT/$TAG.with.err" "$HERE/process/waits.cu"
 }
 
+# own_graphs_bytes KEY NAME: the report's bytes of that key are within a tenth of those that the program printed.
+own_graphs_bytes() {
+    local bytes
+    bytes=$(awk -v name="$2" '$1 == name { print $2 }' "$OUT/$TAG.with.out")
+    [[ $bytes ]] || { echo "the program says nothing of $2"; return 1; }
+    report "own_graphs.devices.0.$1 >= $((bytes - bytes / 10))" "own_graphs.devices.0.$1 <= $((bytes + bytes / 10))"
+}
+
+# own_graphs [VAR=VALUE]...: what the program's graphs take, as the program itself sees it. Free memory is the device's,
+# so nothing else may run on it meanwhile.
+own_graphs() {
+    run_with "$@" -- "$BIN/own_graphs" kernels || { died with $?; return 1; }
+    report 'own_graphs.instantiated == 16' 'own_graphs.live == 8' 'own_graphs.live_peak == 16' \
+        'own_graphs.failed == 0' || return 1
+    own_graphs_bytes instantiation_bytes instantiated && own_graphs_bytes first_launch_bytes launched || return 1
+    awk '{ sum += $2 } END { print sum " bytes for 16 graphs of 1000 kernels"; exit !(sum > 0) }' "$OUT/$TAG.with.out"
+}
+
+own_graphs_nodes() {
+    local key
+    run_with "$@" -- "$BIN/own_graphs" nodes || { died with $?; return 1; }
+    for key in used_bytes used_high_bytes reserved_bytes reserved_high_bytes; do
+        own_graphs_bytes "$key" "$key" || return 1
+    done
+    report 'own_graphs.devices.0.used_bytes > 33554431' 'own_graphs.devices.0.reserved_high_bytes > 83886079' || return 1
+    echo "as the driver says"
+}
+
+own_graphs_checks() {
+    check report/own-graphs own_graphs
+    check report/own-graphs-replay own_graphs ALLOGRAFT_GRAPH=all
+    check report/own-graphs-nodes own_graphs_nodes
+}
+
 # setting_cost WHAT SETTING PROGRAM TIMES BOUND: the us that the setting adds to what the program does so many times, the
 # library preloaded both ways.
 setting_cost() {

@@ -1,7 +1,8 @@
-"""PyTorch, eager: training of a GPT-2-like net and of an MLP with dropout, inference of ResNet-18.
+"""PyTorch, eager: training of a GPT-2-like net and of an MLP with dropout, inference of ResNet-18, generate() of
+transformers.
 
 Every loss with all its digits, and `step_ms_NAME` lines with the median time of a step.
-usage: torch_replay.py [turns] [gpt2|mlp|resnet]...   (none: all)
+usage: torch_replay.py [turns] [gpt2_train|gpt2|mlp|resnet|generate]...   (none: gpt2 mlp resnet)
   turns: the steps of each net go to two streams in turns, ten at a time: one of normal priority,
          `step_ms_NAME_plain`, and one of high priority, `step_ms_NAME_marked`; `step_ms_NAME_plain_to_marked`
          is how many times as long the former take: of each turn of both, the median of that. With only
@@ -133,6 +134,11 @@ def gpt2():
         return loss.detach()
 
     timed("gpt2_train", 150, step)
+    return net, text
+
+
+def gpt2_and_inference():
+    net, text = gpt2()
     net.eval()
     with torch.no_grad():
         timed("gpt2_infer", 300, lambda i: net(text[i % 8][:, :-1].to(DEVICE)))
@@ -193,16 +199,30 @@ def resnet():
         timed("resnet_unwaited", 200, lambda i: net(images[i % 4].to(DEVICE)), every=20)
 
 
-def main():
+def generate():
+    """Greedy, with a key and value cache that grows by a word each time."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    net = GPT2LMHeadModel(GPT2Config(vocab_size=2048, n_positions=128, n_embd=256, n_layer=4, n_head=4, bos_token_id=None,
+                                     eos_token_id=None)).to(DEVICE).eval()
+    words = torch.arange(8).view(1, 8).to(DEVICE)
+    with torch.no_grad():
+        timed("generate", 20, lambda i: net.generate(
+            words + i % 4, attention_mask=torch.ones_like(words), max_new_tokens=48, do_sample=False, pad_token_id=0))
+
+
+PARTS = {"gpt2_train": gpt2, "gpt2": gpt2_and_inference, "mlp": mlp, "resnet": resnet, "generate": generate}
+
+
+def run(names):
     # Every kernel used here adds in the same order each time. use_deterministic_algorithms would have every new tensor
     # filled and parse a setting by a regular expression at each product: twice the launches, and half as fast.
     torch.backends.cudnn.deterministic = True
     torch.set_num_threads(1)
-    parts = {"gpt2": gpt2, "mlp": mlp, "resnet": resnet}
-    wanted = [name for name in sys.argv[1:] if name in parts] or list(parts)
-    for name in wanted:
-        parts[name]()
+    for name in names:
+        PARTS[name]()
 
 
 if __name__ == "__main__":
-    main()
+    run([name for name in sys.argv[1:] if name in PARTS] or ["gpt2", "mlp", "resnet"])
