@@ -344,16 +344,22 @@ static void many(void)
 
 /* ---- fork and join ---- */
 
-static void fork_iteration(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked, int iteration)
+/* `recorded(k)`: an event was recorded on stream k. */
+template <class F>
+static void fork_iteration(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked, int iteration,
+                           F recorded)
 {
     OK(cudaEventRecord(forked, s[0]));
+    recorded(0);
     for (int k = 0; k < 4; k++) {
         if (k)
             OK(cudaStreamWaitEvent(s[k], forked, 0));
         for (int i = 0; i < 32; i++)
             chain<<<1, 1, 0, s[k]>>>(word_of(4 * i + k), i, iteration); /* of no other stream */
-        if (k)
+        if (k) {
             OK(cudaEventRecord(joined[k], s[k]));
+            recorded(k);
+        }
     }
     for (int k = 1; k < 4; k++)
         OK(cudaStreamWaitEvent(s[0], joined[k], 0));
@@ -361,10 +367,45 @@ static void fork_iteration(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t for
         chain<<<1, 1, 0, s[0]>>>(word_of(i), i, iteration);
 }
 
+/* The iteration as one graph, which is the least that one could take: with its branches alone; and
+ * with a node for each event, for whom the program asks later, and the waits that keep later work
+ * of the other streams behind their branches. */
+static void fork_by_hand(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forked,
+                         bool keeps_events)
+{
+    const char *name = keeps_events ? "hand_fork_events" : "hand_fork";
+    cudaEvent_t seen[4];
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    for (int k = 0; k < 4; k++)
+        OK(cudaEventCreateWithFlags(&seen[k], cudaEventDisableTiming));
+    OK(cudaStreamBeginCapture(s[0], cudaStreamCaptureModeRelaxed));
+    fork_iteration(s, joined, forked, 1, [&](int k) {
+        if (keeps_events)
+            OK(cudaEventRecordWithFlags(seen[k], s[k], cudaEventRecordExternal));
+    });
+    OK(cudaStreamEndCapture(s[0], &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    auto launch = [&](int) {
+        OK(cudaGraphLaunch(exec, s[0]));
+        for (int k = 1; k < 4 && keeps_events; k++)
+            OK(cudaStreamWaitEvent(s[k], seen[k], 0));
+    };
+    figure(name, 4, "us", waited_us(600, launch));
+    say_word(name, 4);
+    figure((std::string("unwaited_") + name).c_str(), 4, "us", unwaited_us(600, launch));
+    OK(cudaDeviceSynchronize());
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    for (int k = 0; k < 4; k++)
+        OK(cudaEventDestroy(seen[k]));
+}
+
 static void fork_and_join(void)
 {
     cudaStream_t s[4];
     cudaEvent_t forked, joined[4];
+    auto nothing = [](int) {};
     OK(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
     for (int k = 0; k < 4; k++) {
         OK(cudaStreamCreateWithFlags(&s[k], cudaStreamNonBlocking));
@@ -372,11 +413,14 @@ static void fork_and_join(void)
     }
     std::swap(stream, s[0]);
     s[0] = stream;
-    figure("fork", 4, "us", waited_us(600, [&](int i) { fork_iteration(s, joined, forked, i); }));
+    figure("fork", 4, "us",
+           waited_us(600, [&](int i) { fork_iteration(s, joined, forked, i, nothing); }));
     say_word("fork", 4);
     figure("unwaited_fork", 4, "us",
-           unwaited_us(600, [&](int i) { fork_iteration(s, joined, forked, i); }));
+           unwaited_us(600, [&](int i) { fork_iteration(s, joined, forked, i, nothing); }));
     say_word("unwaited_fork", 4);
+    fork_by_hand(s, joined, forked, false);
+    fork_by_hand(s, joined, forked, true);
 }
 
 /* ---- copies ---- */
