@@ -345,9 +345,16 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     return stream;
 }
 
-unsigned char *ag_replay_room(struct ag_stream *stream)
+struct ag_op *ag_replay_op(struct ag_stream *stream)
 {
-    return ag_store_room(&stream->segment.store);
+    struct ag_segment *segment = &stream->segment;
+    unsigned char *payload = ag_store_room(&segment->store);
+
+    if (!payload || !ag_stream_reserve(stream))
+        return NULL;
+    stream->next.op = &segment->ops[segment->n_ops];
+    stream->next.op->payload = payload;
+    return stream->next.op;
 }
 
 static void end_before(struct ag_stream *stream)
@@ -378,20 +385,20 @@ static uint64_t time_for_pace(const struct ag_stream *stream)
 
 /* Decides about the next operation: does a segment end before it, will it be withheld? Submits what
  * was withheld and must come before it. */
-static void prepare(struct ag_stream *stream, const struct ag_op *op)
+static void prepare(struct ag_stream *stream)
 {
     const struct ag_segment *segment = &stream->segment;
     struct ag_next_op *next = &stream->next;
 
     if (next->prepared)
         return;
-    next->hash = ag_signature_hash(&op->signature);
+    next->hash = ag_signature_hash(&next->op->signature);
     if (ag_history_advance(stream->learned.history, next->hash, ag_marks_take_iteration(),
                            time_for_pace(stream)) ||
         segment->n_ops >= MAX_SEGMENT)
         end_before(stream);
     next->node = segment->node ? ag_matcher_follow(stream->learned.matcher, segment->node,
-                                                   &op->signature, next->hash)
+                                                   &next->op->signature, next->hash)
                                : NULL;
     next->will_hold = next->node && (next->node->graphs || next->node->below) &&
                       (segment->mode == AG_SEGMENT_HOLDING ||
@@ -403,9 +410,9 @@ static void prepare(struct ag_stream *stream, const struct ag_op *op)
     next->prepared = true;
 }
 
-bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op)
+bool ag_replay_would_withhold(struct ag_stream *stream)
 {
-    prepare(stream, op);
+    prepare(stream);
     return stream->next.will_hold;
 }
 
@@ -415,19 +422,26 @@ struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_
     return ag_segment_ring(stream);
 }
 
-/* Appends the operation to the segment. If a segment ended just before it, the store was reset:
- * its payload moves to the beginning, or the next payloads would overwrite it. */
-static void append(struct ag_stream *stream, const struct ag_op *op)
+/* A segment ended just before the operation: it begins the next one, in the place of the first. */
+static void move_to_beginning(struct ag_segment *segment, const struct ag_op *op)
 {
-    struct ag_segment *segment = &stream->segment;
-    struct ag_op *mine = &segment->ops[segment->n_ops];
-    unsigned char *place = segment->n_ops++ ? op->payload : ag_store_room(&segment->store);
+    unsigned char *place = ag_store_room(&segment->store);
 
-    *mine = *op;
+    segment->ops[0] = *op;
     if (place && place != op->payload) {
         memmove(place, op->payload, (op->payload_bytes + 7) & ~7u);
-        mine->payload = place;
+        segment->ops[0].payload = place;
     }
+}
+
+static void append(struct ag_stream *stream)
+{
+    struct ag_segment *segment = &stream->segment;
+    struct ag_op *op = &segment->ops[segment->n_ops];
+
+    if (op != stream->next.op)
+        move_to_beginning(segment, stream->next.op);
+    segment->n_ops++;
     ag_store_take(&segment->store, op->payload_bytes);
     if (segment->node && !stream->next.node)
         stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
@@ -436,19 +450,17 @@ static void append(struct ag_stream *stream, const struct ag_op *op)
     ag_stream_set_open(stream, true);
 }
 
-bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
+bool ag_replay_take(struct ag_stream *stream)
 {
     bool hold;
 
-    prepare(stream, op);
+    prepare(stream);
     stream->next.prepared = false;
-    if (!ag_stream_reserve(stream))
-        return ag_replay_pass(stream, AG_FLUSH_UNRECORDED);
     hold = stream->next.will_hold &&
            (stream->segment.mode == AG_SEGMENT_HOLDING || ag_segment_hold(stream));
     if (!hold && !stream->segment.n_ops)
         stream->learned.passing_since = ag_clock_ns();
-    append(stream, op);
+    append(stream);
     if (hold) {
         /* Only the owner writes it. */
         atomic_store_explicit(&stream->sequence,

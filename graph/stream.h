@@ -71,7 +71,8 @@ struct ag_stream_id {
 
 /* The operation that is about to be withheld or passed: prepare() of replayer.c. */
 struct ag_next_op {
-    bool prepared; /* the rest is valid */
+    struct ag_op *op; /* where it is written: behind the segment's last one */
+    bool prepared;    /* the rest is valid */
     bool will_hold;
     uint64_t hash;
     struct ag_node *node; /* the node that it leads to; NULL: not in the trie yet */

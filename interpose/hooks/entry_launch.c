@@ -43,17 +43,17 @@ static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool pe
 /* Gives the state back. True: withheld. */
 static bool record(struct ag_stream *state, struct ag_kernel_call *call)
 {
-    struct ag_op op = {.payload = ag_replay_room(state)};
+    struct ag_op *op = ag_replay_op(state);
     const struct ag_layout *layout = call->function ? ag_params_of(call->function) : NULL;
 
     /* Without a layout nobody knows which kind of handle it is. */
-    if (!layout)
+    if (!op || !layout)
         return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
     call->is_cukernel = layout->is_kernel;
     call->has_clusters = layout->has_clusters;
-    if (!ag_op_kernel(&op, call, layout))
+    if (!ag_op_kernel(op, call, layout))
         return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(state, &op);
+    return ag_replay_take(state);
 }
 
 /* Before the driver's launch. True: it is withheld. *ret_state: the stream's, NULL when it is not
