@@ -78,11 +78,8 @@ static bool is_wait(enum ag_flush why)
 /* Withheld work that cannot go out now would come too late, so this is tried twice. */
 static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 {
-    for (unsigned i = 0; i < 2; i++) {
-        if (ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS)
-            return true;
-    }
-    return false;
+    return ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS ||
+           ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS;
 }
 
 static void flush(struct ag_stream *stream, enum ag_flush why)
@@ -300,6 +297,13 @@ static bool try_fast_path(CUstream handle)
 
 /* --- one operation --- */
 
+/* Does the thread use the stream that it used last, and is that sampled? Then it has no fast path. */
+static bool is_sampled_again(CUstream handle)
+{
+    return ag_stream_last.handle == handle && ag_stream_last.stream &&
+           ag_stream_is_sampled(ag_stream_last.stream);
+}
+
 struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
 {
     struct ag_context *context;
@@ -308,7 +312,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (!ag_replay_on())
         return NULL;
     handle = ag_replay_stream(handle, per_thread);
-    if (ag_replay_try_pass(handle) || try_fast_path(handle))
+    if (!is_sampled_again(handle) && (ag_replay_try_pass(handle) || try_fast_path(handle)))
         return NULL;
     context = ag_context_current();
     if (!context) { /* which stream it is on is not known: nothing may stay withheld */
@@ -332,10 +336,11 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     }
     if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
         resume_sampling(stream);
-    ag_segment_join_proxy(stream);
+    if (stream->proxy.pending)
+        ag_segment_join_proxy(stream);
     /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
     if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
-        !ag_segment_init_resources(stream)) {
+        (!stream->learned.matcher && !ag_segment_init_resources(stream))) {
         ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
         ag_stream_disown(stream);
         return NULL;
@@ -441,13 +446,13 @@ static void append(struct ag_stream *stream)
 
     if (op != stream->next.op)
         move_to_beginning(segment, stream->next.op);
-    segment->n_ops++;
+    if (!segment->n_ops++)
+        ag_stream_set_open(stream, true);
     ag_store_take(&segment->store, op->payload_bytes);
     if (segment->node && !stream->next.node)
         stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
                                             stream->next.hash);
     segment->node = stream->next.node;
-    ag_stream_set_open(stream, true);
 }
 
 bool ag_replay_take(struct ag_stream *stream)
@@ -497,7 +502,7 @@ void ag_replay_refused(struct ag_stream *stream)
 
 static void forget_code(struct ag_stream *stream, void *data)
 {
-    bool pushed = false;
+    bool pushed;
 
     (void)data;
     if (!ag_stream_own(stream))
