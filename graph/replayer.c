@@ -382,7 +382,7 @@ static bool is_long_enough(const struct ag_stream *stream)
 /* In an eager iteration the pace would be the driver's, so it is not measured. */
 static uint64_t time_for_pace(const struct ag_stream *stream)
 {
-    uint32_t length = ag_history_length(stream->learned.history);
+    uint32_t length = stream->segment.n_ops;
     bool is_due = length % AG_PACE_EVERY == AG_PACE_FIRST || !length;
 
     return stream->iteration.may_replay && is_due ? ag_clock_ns() : 0;
@@ -394,17 +394,21 @@ static void prepare(struct ag_stream *stream)
 {
     const struct ag_segment *segment = &stream->segment;
     struct ag_next_op *next = &stream->next;
+    const struct ag_signature *signature = &next->op->signature;
 
     if (next->prepared)
         return;
-    next->hash = ag_signature_hash(&next->op->signature);
-    if (ag_history_advance(stream->learned.history, next->hash, ag_marks_take_iteration(),
-                           time_for_pace(stream)) ||
-        segment->n_ops >= MAX_SEGMENT)
+    next->node = segment->node ? ag_matcher_expect(segment->node, signature) : NULL;
+    next->hash = next->node ? next->node->hash : ag_signature_hash(signature);
+    if (ag_history_advance(stream->learned.history, next->hash,
+                           ag_marks_met && ag_marks_take_iteration(), time_for_pace(stream)) ||
+        segment->n_ops >= MAX_SEGMENT) {
         end_before(stream);
-    next->node = segment->node ? ag_matcher_follow(stream->learned.matcher, segment->node,
-                                                   &next->op->signature, next->hash)
-                               : NULL;
+        next->node = NULL;
+    }
+    if (!next->node && segment->node)
+        next->node =
+            ag_matcher_follow(stream->learned.matcher, segment->node, signature, next->hash);
     next->will_hold = next->node && (next->node->graphs || next->node->below) &&
                       (segment->mode == AG_SEGMENT_HOLDING ||
                        (!segment->n_ops && stream->iteration.may_replay && is_long_enough(stream)));
