@@ -96,7 +96,7 @@ static void kernel_params(const struct ag_graph *graph, const struct ag_op *op,
     struct ag_kernel_config config;
 
     ag_op_kernel_config(&op->signature, &config);
-    ag_arguments_of(&op->signature, payload, arguments);
+    ag_arguments_of(payload, arguments);
     *ret_params = (CUDA_KERNEL_NODE_PARAMS_v2){
         .gridDimX = payload->grid[0],
         .gridDimY = payload->grid[1],
@@ -106,7 +106,6 @@ static void kernel_params(const struct ag_graph *graph, const struct ag_op *op,
         .blockDimZ = config.block[2],
         .sharedMemBytes = config.shared_bytes,
         .kernelParams = arguments->params,
-        .extra = arguments->extra,
     };
     if (op->signature.word[0] & AG_OP_IS_CUKERNEL) {
         ret_params->kern = (CUkernel)(void *)config.function;

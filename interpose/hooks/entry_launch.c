@@ -41,24 +41,20 @@ static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool pe
 }
 
 /* Gives the state back. True: withheld. */
-static bool record(struct ag_stream *state, struct ag_kernel_call *call)
+static bool record(struct ag_stream *state, const struct ag_kernel_call *call)
 {
     struct ag_op *op = ag_replay_op(state);
     const struct ag_layout *layout = call->function ? ag_params_of(call->function) : NULL;
 
     /* Without a layout nobody knows which kind of handle it is. */
-    if (!op || !layout)
-        return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
-    call->is_cukernel = layout->is_kernel;
-    call->has_clusters = layout->has_clusters;
-    if (!ag_op_kernel(op, call, layout))
+    if (!op || !layout || !ag_op_kernel(op, call, layout))
         return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
     return ag_replay_take(state);
 }
 
 /* Before the driver's launch. True: it is withheld. *ret_state: the stream's, NULL when it is not
  * replayed. */
-static bool watch(struct ag_kernel_call *call, CUstream stream, bool per_thread,
+static bool watch(const struct ag_kernel_call *call, CUstream stream, bool per_thread,
                   struct ag_stream **ret_state)
 {
     prefetch(call, stream, per_thread);
