@@ -12,11 +12,12 @@
 #include "policy/managed/prefetch.h"
 
 /* Marks the thread as inside when the launch is watched. */
-static bool enter(enum ag_hook hook)
+static inline bool enter(enum ag_hook hook)
 {
     if (ag_entry_inside())
         return false;
-    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_NEW)
+    if (AG_UNLIKELY(atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) ==
+                    AG_LAUNCHES_NEW))
         (void)ag_entry_start();
     if (atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED)
         return false;
@@ -26,7 +27,8 @@ static bool enter(enum ag_hook hook)
     return true;
 }
 
-static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool per_thread)
+__attribute__((noinline)) static void prefetch(const struct ag_kernel_call *call, CUstream stream,
+                                               bool per_thread)
 {
     const struct ag_launch launch = {
         .function = call->function,
@@ -36,8 +38,7 @@ static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool pe
         .extra = call->extra,
     };
 
-    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_WATCHED)
-        ag_prefetch_before(&launch);
+    ag_prefetch_before(&launch);
 }
 
 /* Gives the state back. True: withheld. */
@@ -57,7 +58,8 @@ static bool record(struct ag_stream *state, const struct ag_kernel_call *call)
 static bool watch(const struct ag_kernel_call *call, CUstream stream, bool per_thread,
                   struct ag_stream **ret_state)
 {
-    prefetch(call, stream, per_thread);
+    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_WATCHED)
+        prefetch(call, stream, per_thread);
     *ret_state = ag_entry_passes() ? NULL : ag_replay_enter(stream, per_thread);
     return *ret_state && record(*ret_state, call);
 }
@@ -65,6 +67,12 @@ static bool watch(const struct ag_kernel_call *call, CUstream stream, bool per_t
 static inline bool passes(void)
 {
     return atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED;
+}
+
+/* Else it is not left alone. */
+static inline bool is_used_last(CUstream stream, bool per_thread)
+{
+    return ag_fast_path.stream == ag_replay_stream(stream, per_thread);
 }
 
 /* Launches are recorded only, and this one is of a stream that is left alone: counted, and no more.
@@ -104,15 +112,15 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
         return way(__VA_ARGS__);                                                                   \
     }
 
-#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)              \
-    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)           \
-    AG_ENTRY CUresult symbol parameters                                             \
-    {                                                                               \
-        __typeof__(&symbol) way = ag_cu.symbol;                                     \
-                                                                                    \
-        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread))) \
-            way = looked_at_##symbol;                                               \
-        return way(__VA_ARGS__);                                                    \
+#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                      \
+    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                   \
+    AG_ENTRY CUresult symbol parameters                                                     \
+    {                                                                                       \
+        __typeof__(&symbol) way = ag_cu.symbol;                                             \
+                                                                                            \
+        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread)))         \
+            way = is_used_last(stream, per_thread) ? looked_at_##symbol : watched_##symbol; \
+        return way(__VA_ARGS__);                                                            \
     }
 
 /* For launches with parameters on the stack. Compilers load and store each of them on the way,
@@ -138,7 +146,9 @@ _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each p
         __typeof__(&jumps_##symbol) way = (__typeof__(way))(void *)ag_cu.symbol;             \
                                                                                              \
         if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(rest.stream, per_thread)))     \
-            way = (__typeof__(way))(void *)looked_at_##symbol;                               \
+            way = (__typeof__(way))(void *)(is_used_last(rest.stream, per_thread)            \
+                                                ? looked_at_##symbol                         \
+                                                : watched_##symbol);                         \
         return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                \
     }
 #else
