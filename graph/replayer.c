@@ -122,22 +122,28 @@ static void visit(struct ag_stream *stream, void *data)
     flush(stream, which->why);
 }
 
+/* Flushes the legacy stream of the context, or the blocking ones. */
+__attribute__((noinline)) static void flush_others(struct ag_context *context, bool legacy)
+{
+    ag_stream_each_open(visit, &(struct flush){
+                                   .why = AG_FLUSH_OTHER_STREAM,
+                                   .context = context,
+                                   .legacy = legacy,
+                                   .blocking = !legacy,
+                               });
+}
+
 /* Flushes the other streams of the context that CUDA orders before an operation on the handle.
  * stream: the handle's state; NULL if it never got one (the table was full, or there was no
  * memory): then it counts as blocking. */
-static void flush_before(struct ag_context *context, CUstream handle,
-                         const struct ag_stream *stream)
+static inline void flush_before(struct ag_context *context, CUstream handle,
+                                const struct ag_stream *stream)
 {
     bool is_legacy = handle == CU_STREAM_LEGACY;
     bool is_blocking = !is_legacy && (!stream || stream->id.is_blocking);
 
     if (ag_stream_conflicts(is_legacy, is_blocking))
-        ag_stream_each_open(visit, &(struct flush){
-                                       .why = AG_FLUSH_OTHER_STREAM,
-                                       .context = context,
-                                       .legacy = !is_legacy,
-                                       .blocking = is_legacy,
-                                   });
+        flush_others(context, !is_legacy);
 }
 
 static struct ag_stream *find_anywhere(struct ag_context *context, CUstream handle)
@@ -346,7 +352,6 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         return NULL;
     }
     atomic_store_explicit(&stream->last_thread, ag_stream_thread(), memory_order_relaxed);
-    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
     return stream;
 }
 
@@ -475,19 +480,21 @@ bool ag_replay_take(struct ag_stream *stream)
         atomic_store_explicit(&stream->sequence,
                               atomic_load_explicit(&stream->sequence, memory_order_relaxed) + 1,
                               memory_order_relaxed);
-        ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
         /* No longer segment is known: the device may start. */
         if (stream->segment.node->graphs && !stream->segment.node->below)
             ag_segment_submit(stream);
     } else {
         sample(stream, stream->next.hash, stream->segment.n_ops);
     }
+    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
+    ag_stats_add(AG_STAT_REPLAY_WITHHELD, hold);
     ag_stream_disown(stream);
     return hold;
 }
 
 bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why)
 {
+    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
     ag_segment_end(stream, true, why);
     sample(stream, 0, 0);
     ag_stream_disown(stream);

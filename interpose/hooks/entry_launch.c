@@ -11,20 +11,23 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"
 
-/* Marks the thread as inside when the launch is watched. */
-static inline bool enter(enum ag_hook hook)
+/* What becomes of the launch. Unless it is passed, the thread is marked as inside. */
+static inline int enter(enum ag_hook hook)
 {
+    int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
+
     if (ag_entry_inside())
-        return false;
-    if (AG_UNLIKELY(atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) ==
-                    AG_LAUNCHES_NEW))
+        return AG_LAUNCHES_PASSED;
+    if (AG_UNLIKELY(launches == AG_LAUNCHES_NEW)) {
         (void)ag_entry_start();
-    if (atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED)
-        return false;
+        launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
+    }
+    if (launches == AG_LAUNCHES_PASSED)
+        return AG_LAUNCHES_PASSED;
     ag_stats_hit(hook);
     ag_entry_depth = 1;
     ag_entry_errno = errno;
-    return true;
+    return launches;
 }
 
 __attribute__((noinline)) static void prefetch(const struct ag_kernel_call *call, CUstream stream,
@@ -42,7 +45,7 @@ __attribute__((noinline)) static void prefetch(const struct ag_kernel_call *call
 }
 
 /* Gives the state back. True: withheld. */
-static bool record(struct ag_stream *state, const struct ag_kernel_call *call)
+static inline bool record(struct ag_stream *state, const struct ag_kernel_call *call)
 {
     struct ag_op *op = ag_replay_op(state);
     const struct ag_layout *layout = call->function ? ag_params_of(call->function) : NULL;
@@ -55,10 +58,12 @@ static bool record(struct ag_stream *state, const struct ag_kernel_call *call)
 
 /* Before the driver's launch. True: it is withheld. *ret_state: the stream's, NULL when it is not
  * replayed. */
-static bool watch(const struct ag_kernel_call *call, CUstream stream, bool per_thread,
-                  struct ag_stream **ret_state)
+static inline __attribute__((always_inline)) bool watch(int launches,
+                                                        const struct ag_kernel_call *call,
+                                                        CUstream stream, bool per_thread,
+                                                        struct ag_stream **ret_state)
 {
-    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_WATCHED)
+    if (launches == AG_LAUNCHES_WATCHED)
         prefetch(call, stream, per_thread);
     *ret_state = ag_entry_passes() ? NULL : ag_replay_enter(stream, per_thread);
     return *ret_state && record(*ret_state, call);
@@ -90,14 +95,15 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
 #define WATCHED(symbol, stream, per_thread, call_of, parameters, ...)                              \
     static __attribute__((noinline)) CUresult watched_##symbol parameters                          \
     {                                                                                              \
+        int launches = enter(AG_HOOK_##symbol);                                                    \
         struct ag_kernel_call call = call_of;                                                      \
         struct ag_stream *state;                                                                   \
                                                                                                    \
-        if (!enter(AG_HOOK_##symbol)) {                                                            \
+        if (launches == AG_LAUNCHES_PASSED) {                                                      \
             ag_entry_submits(stream, per_thread);                                                  \
             return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED;            \
         }                                                                                          \
-        if (watch(&call, stream, per_thread, &state))                                              \
+        if (watch(launches, &call, stream, per_thread, &state))                                    \
             return ag_entry_leave(CUDA_SUCCESS);                                                   \
         return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
                                                                      : CUDA_ERROR_NOT_SUPPORTED)); \
