@@ -487,7 +487,6 @@ bool ag_replay_take(struct ag_stream *stream)
         sample(stream, stream->next.hash, stream->segment.n_ops);
     }
     ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
-    ag_stats_add(AG_STAT_REPLAY_WITHHELD, hold);
     ag_stream_disown(stream);
     return hold;
 }
