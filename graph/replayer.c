@@ -265,6 +265,7 @@ __attribute__((noinline)) static void resume_sampling(struct ag_stream *stream)
     }
     atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
+    ag_fast_path.stream = NULL; /* other threads see that it is of another version */
     stream->segment.spoiled = false;
     stream->iteration.began_ns = 0;
     stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;

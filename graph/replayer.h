@@ -108,7 +108,7 @@ static inline bool ag_replay_holds(void)
  * back-off. While `version` is current and `held` is 0, operations on it go straight to the driver.
  */
 struct ag_fast_path {
-    CUstream stream; /* never NULL */
+    CUstream stream; /* NULL: there is none */
     uint64_t version;
     const _Atomic uint32_t *held; /* streams that withhold what it must come after */
     uint32_t left;                /* operations, until the stream's state is read again */
