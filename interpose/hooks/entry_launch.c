@@ -107,19 +107,22 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
             return ag_entry_leave(CUDA_SUCCESS);                                                   \
         return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
                                                                      : CUDA_ERROR_NOT_SUPPORTED)); \
-    }                                                                                              \
-    /* Jumps on as well, where it may. */                                                          \
-    static __attribute__((noinline)) CUresult looked_at_##symbol parameters                        \
-    {                                                                                              \
-        __typeof__(&symbol) way = ag_cu.symbol;                                                    \
-                                                                                                   \
-        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))                          \
-            way = watched_##symbol;                                                                \
-        return way(__VA_ARGS__);                                                                   \
+    }
+
+/* Jumps on as well, where it may. `type`: of a pointer to a function with these parameters. */
+#define LOOKED_AT(symbol, type, stream, per_thread, parameters, ...)        \
+    static __attribute__((noinline)) CUresult looked_at_##symbol parameters \
+    {                                                                       \
+        type way = (type)(void *)ag_cu.symbol;                              \
+                                                                            \
+        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))   \
+            way = (type)(void *)watched_##symbol;                           \
+        return way(__VA_ARGS__);                                            \
     }
 
 #define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                      \
     WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                   \
+    LOOKED_AT(symbol, __typeof__(&symbol), stream, per_thread, parameters, __VA_ARGS__)     \
     AG_ENTRY CUresult symbol parameters                                                     \
     {                                                                                       \
         __typeof__(&symbol) way = ag_cu.symbol;                                             \
@@ -140,22 +143,26 @@ struct on_stack {
 };
 _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each parameter");
 
-#define LAUNCHES_BY_STACK(symbol, stream, per_thread, call_of, parameters, ...)              \
-    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                    \
-    AG_ENTRY CUresult jumps_##symbol(CUfunction, unsigned int, unsigned int, unsigned int,   \
-                                     unsigned int, unsigned int,                             \
-                                     struct on_stack) __asm__(#symbol);                      \
-    CUresult jumps_##symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,   \
-                            unsigned int grid_z, unsigned int block_x, unsigned int block_y, \
-                            struct on_stack rest)                                            \
-    {                                                                                        \
-        __typeof__(&jumps_##symbol) way = (__typeof__(way))(void *)ag_cu.symbol;             \
-                                                                                             \
-        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(rest.stream, per_thread)))     \
-            way = (__typeof__(way))(void *)(is_used_last(rest.stream, per_thread)            \
-                                                ? looked_at_##symbol                         \
-                                                : watched_##symbol);                         \
-        return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                \
+#define LAUNCHES_BY_STACK(symbol, stream, per_thread, call_of, parameters, ...)                    \
+    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                          \
+    AG_ENTRY CUresult jumps_##symbol(CUfunction, unsigned int, unsigned int, unsigned int,         \
+                                     unsigned int, unsigned int,                                   \
+                                     struct on_stack) __asm__(#symbol);                            \
+    LOOKED_AT(symbol, __typeof__(&jumps_##symbol), rest.stream, per_thread,                        \
+              (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
+               unsigned int block_x, unsigned int block_y, struct on_stack rest),                  \
+              function, grid_x, grid_y, grid_z, block_x, block_y, rest)                            \
+    CUresult jumps_##symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,         \
+                            unsigned int grid_z, unsigned int block_x, unsigned int block_y,       \
+                            struct on_stack rest)                                                  \
+    {                                                                                              \
+        __typeof__(&jumps_##symbol) way = (__typeof__(way))(void *)ag_cu.symbol;                   \
+                                                                                                   \
+        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(rest.stream, per_thread)))           \
+            way = is_used_last(rest.stream, per_thread)                                            \
+                      ? looked_at_##symbol                                                         \
+                      : (__typeof__(way))(void *)watched_##symbol;                                 \
+        return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                      \
     }
 #else
 #define LAUNCHES_BY_STACK LAUNCHES
