@@ -78,11 +78,8 @@ static bool is_wait(enum ag_flush why)
 /* Withheld work that cannot go out now would come too late, so this is tried twice. */
 static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 {
-    for (unsigned i = 0; i < 2; i++) {
-        if (ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS)
-            return true;
-    }
-    return false;
+    return ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS ||
+           ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS;
 }
 
 static void flush(struct ag_stream *stream, enum ag_flush why)
@@ -125,22 +122,28 @@ static void visit(struct ag_stream *stream, void *data)
     flush(stream, which->why);
 }
 
+/* Flushes the legacy stream of the context, or the blocking ones. */
+__attribute__((noinline)) static void flush_others(struct ag_context *context, bool legacy)
+{
+    ag_stream_each_open(visit, &(struct flush){
+                                   .why = AG_FLUSH_OTHER_STREAM,
+                                   .context = context,
+                                   .legacy = legacy,
+                                   .blocking = !legacy,
+                               });
+}
+
 /* Flushes the other streams of the context that CUDA orders before an operation on the handle.
  * stream: the handle's state; NULL if it never got one (the table was full, or there was no
  * memory): then it counts as blocking. */
-static void flush_before(struct ag_context *context, CUstream handle,
-                         const struct ag_stream *stream)
+static inline void flush_before(struct ag_context *context, CUstream handle,
+                                const struct ag_stream *stream)
 {
     bool is_legacy = handle == CU_STREAM_LEGACY;
     bool is_blocking = !is_legacy && (!stream || stream->id.is_blocking);
 
     if (ag_stream_conflicts(is_legacy, is_blocking))
-        ag_stream_each_open(visit, &(struct flush){
-                                       .why = AG_FLUSH_OTHER_STREAM,
-                                       .context = context,
-                                       .legacy = !is_legacy,
-                                       .blocking = is_legacy,
-                                   });
+        flush_others(context, !is_legacy);
 }
 
 static struct ag_stream *find_anywhere(struct ag_context *context, CUstream handle)
@@ -262,6 +265,7 @@ __attribute__((noinline)) static void resume_sampling(struct ag_stream *stream)
     }
     atomic_store_explicit(&stream->backed_off, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
+    ag_fast_path.stream = NULL; /* other threads see that it is of another version */
     stream->segment.spoiled = false;
     stream->iteration.began_ns = 0;
     stream->iteration.n_ops = stream->iteration.n_graph_ops = 0;
@@ -300,6 +304,13 @@ static bool try_fast_path(CUstream handle)
 
 /* --- one operation --- */
 
+/* Does the thread use the stream that it used last, and is that sampled? Then it has no fast path. */
+static bool is_sampled_again(CUstream handle)
+{
+    return ag_stream_last.handle == handle && ag_stream_last.stream &&
+           ag_stream_is_sampled(ag_stream_last.stream);
+}
+
 struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
 {
     struct ag_context *context;
@@ -308,7 +319,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     if (!ag_replay_on())
         return NULL;
     handle = ag_replay_stream(handle, per_thread);
-    if (ag_replay_try_pass(handle) || try_fast_path(handle))
+    if (!is_sampled_again(handle) && (ag_replay_try_pass(handle) || try_fast_path(handle)))
         return NULL;
     context = ag_context_current();
     if (!context) { /* which stream it is on is not known: nothing may stay withheld */
@@ -332,22 +343,29 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     }
     if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
         resume_sampling(stream);
-    ag_segment_join_proxy(stream);
+    if (stream->proxy.pending)
+        ag_segment_join_proxy(stream);
     /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
     if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
-        !ag_segment_init_resources(stream)) {
+        (!stream->learned.matcher && !ag_segment_init_resources(stream))) {
         ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
         ag_stream_disown(stream);
         return NULL;
     }
     atomic_store_explicit(&stream->last_thread, ag_stream_thread(), memory_order_relaxed);
-    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
     return stream;
 }
 
-unsigned char *ag_replay_room(struct ag_stream *stream)
+struct ag_op *ag_replay_op(struct ag_stream *stream)
 {
-    return ag_store_room(&stream->segment.store);
+    struct ag_segment *segment = &stream->segment;
+    unsigned char *payload = ag_store_room(&segment->store);
+
+    if (!payload || !ag_stream_reserve(stream))
+        return NULL;
+    stream->next.op = &segment->ops[segment->n_ops];
+    stream->next.op->payload = payload;
+    return stream->next.op;
 }
 
 static void end_before(struct ag_stream *stream)
@@ -370,7 +388,7 @@ static bool is_long_enough(const struct ag_stream *stream)
 /* In an eager iteration the pace would be the driver's, so it is not measured. */
 static uint64_t time_for_pace(const struct ag_stream *stream)
 {
-    uint32_t length = ag_history_length(stream->learned.history);
+    uint32_t length = stream->segment.n_ops;
     bool is_due = length % AG_PACE_EVERY == AG_PACE_FIRST || !length;
 
     return stream->iteration.may_replay && is_due ? ag_clock_ns() : 0;
@@ -378,21 +396,25 @@ static uint64_t time_for_pace(const struct ag_stream *stream)
 
 /* Decides about the next operation: does a segment end before it, will it be withheld? Submits what
  * was withheld and must come before it. */
-static void prepare(struct ag_stream *stream, const struct ag_op *op)
+static void prepare(struct ag_stream *stream)
 {
     const struct ag_segment *segment = &stream->segment;
     struct ag_next_op *next = &stream->next;
+    const struct ag_signature *signature = &next->op->signature;
 
     if (next->prepared)
         return;
-    next->hash = ag_signature_hash(&op->signature);
-    if (ag_history_advance(stream->learned.history, next->hash, ag_marks_take_iteration(),
-                           time_for_pace(stream)) ||
-        segment->n_ops >= MAX_SEGMENT)
+    next->node = segment->node ? ag_matcher_expect(segment->node, signature) : NULL;
+    next->hash = next->node ? next->node->hash : ag_signature_hash(signature);
+    if (ag_history_advance(stream->learned.history, next->hash,
+                           ag_marks_met && ag_marks_take_iteration(), time_for_pace(stream)) ||
+        segment->n_ops >= MAX_SEGMENT) {
         end_before(stream);
-    next->node = segment->node ? ag_matcher_follow(stream->learned.matcher, segment->node,
-                                                   &op->signature, next->hash)
-                               : NULL;
+        next->node = NULL;
+    }
+    if (!next->node && segment->node)
+        next->node =
+            ag_matcher_follow(stream->learned.matcher, segment->node, signature, next->hash);
     next->will_hold = next->node && (next->node->graphs || next->node->below) &&
                       (segment->mode == AG_SEGMENT_HOLDING ||
                        (!segment->n_ops && stream->iteration.may_replay && is_long_enough(stream)));
@@ -403,9 +425,9 @@ static void prepare(struct ag_stream *stream, const struct ag_op *op)
     next->prepared = true;
 }
 
-bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op)
+bool ag_replay_would_withhold(struct ag_stream *stream)
 {
-    prepare(stream, op);
+    prepare(stream);
     return stream->next.will_hold;
 }
 
@@ -415,58 +437,64 @@ struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_
     return ag_segment_ring(stream);
 }
 
-/* Appends the operation to the segment. If a segment ended just before it, the store was reset:
- * its payload moves to the beginning, or the next payloads would overwrite it. */
-static void append(struct ag_stream *stream, const struct ag_op *op)
+/* A segment ended just before the operation: it begins the next one, in the place of the first. */
+static void move_to_beginning(struct ag_segment *segment, const struct ag_op *op)
 {
-    struct ag_segment *segment = &stream->segment;
-    struct ag_op *mine = &segment->ops[segment->n_ops];
-    unsigned char *place = segment->n_ops++ ? op->payload : ag_store_room(&segment->store);
+    unsigned char *place = ag_store_room(&segment->store);
 
-    *mine = *op;
+    segment->ops[0] = *op;
     if (place && place != op->payload) {
         memmove(place, op->payload, (op->payload_bytes + 7) & ~7u);
-        mine->payload = place;
+        segment->ops[0].payload = place;
     }
+}
+
+static void append(struct ag_stream *stream)
+{
+    struct ag_segment *segment = &stream->segment;
+    struct ag_op *op = &segment->ops[segment->n_ops];
+
+    if (op != stream->next.op)
+        move_to_beginning(segment, stream->next.op);
+    if (!segment->n_ops++)
+        ag_stream_set_open(stream, true);
     ag_store_take(&segment->store, op->payload_bytes);
     if (segment->node && !stream->next.node)
         stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
                                             stream->next.hash);
     segment->node = stream->next.node;
-    ag_stream_set_open(stream, true);
 }
 
-bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op)
+bool ag_replay_take(struct ag_stream *stream)
 {
     bool hold;
 
-    prepare(stream, op);
+    prepare(stream);
     stream->next.prepared = false;
-    if (!ag_stream_reserve(stream))
-        return ag_replay_pass(stream, AG_FLUSH_UNRECORDED);
     hold = stream->next.will_hold &&
            (stream->segment.mode == AG_SEGMENT_HOLDING || ag_segment_hold(stream));
     if (!hold && !stream->segment.n_ops)
         stream->learned.passing_since = ag_clock_ns();
-    append(stream, op);
+    append(stream);
     if (hold) {
         /* Only the owner writes it. */
         atomic_store_explicit(&stream->sequence,
                               atomic_load_explicit(&stream->sequence, memory_order_relaxed) + 1,
                               memory_order_relaxed);
-        ag_stats_add(AG_STAT_REPLAY_WITHHELD, 1);
         /* No longer segment is known: the device may start. */
         if (stream->segment.node->graphs && !stream->segment.node->below)
             ag_segment_submit(stream);
     } else {
         sample(stream, stream->next.hash, stream->segment.n_ops);
     }
+    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
     ag_stream_disown(stream);
     return hold;
 }
 
 bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why)
 {
+    ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
     ag_segment_end(stream, true, why);
     sample(stream, 0, 0);
     ag_stream_disown(stream);
@@ -485,7 +513,7 @@ void ag_replay_refused(struct ag_stream *stream)
 
 static void forget_code(struct ag_stream *stream, void *data)
 {
-    bool pushed = false;
+    bool pushed;
 
     (void)data;
     if (!ag_stream_own(stream))

@@ -6,8 +6,8 @@
  *
  *     struct ag_stream *stream = ag_replay_enter(handle, per_thread);
  *     if (stream) {
- *         struct ag_op op = {.payload = ag_replay_room(stream)};
- *         if (ag_op_...(&op, ...) ? ag_replay_take(stream, &op) : ag_replay_pass(stream))
+ *         struct ag_op *op = ag_replay_op(stream);
+ *         if (op && ag_op_...(op, ...) ? ag_replay_take(stream) : ag_replay_pass(stream))
  *             return CUDA_SUCCESS;          withheld
  *     }
  *     result = the driver's call;
@@ -108,7 +108,7 @@ static inline bool ag_replay_holds(void)
  * back-off. While `version` is current and `held` is 0, operations on it go straight to the driver.
  */
 struct ag_fast_path {
-    CUstream stream; /* never NULL */
+    CUstream stream; /* NULL: there is none */
     uint64_t version;
     const _Atomic uint32_t *held; /* streams that withhold what it must come after */
     uint32_t left;                /* operations, until the stream's state is read again */
@@ -158,16 +158,17 @@ bool ag_replay_on(void);
  * calling thread until take or pass; NULL: the operation is not recorded (the stream is not marked
  * or in back-off, a capture is open). */
 struct ag_stream *ag_replay_enter(CUstream stream, bool per_thread);
-/* Room for the payload of one operation: AG_MAX_PAYLOAD bytes, aligned, until take or pass. */
-unsigned char *ag_replay_room(struct ag_stream *stream);
+/* Where the operation is to be written, with room for its payload: its place in the segment. NULL
+ * without memory. */
+struct ag_op *ag_replay_op(struct ag_stream *stream);
 /* The ring and the slots of the stream, for copies from pageable memory; NULL ring: flush and copy.
  */
 struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_staged);
-/* Would ag_replay_take() withhold this operation? (Else staging its data would be in vain.) */
-bool ag_replay_would_withhold(struct ag_stream *stream, const struct ag_op *op);
-/* Both disown the stream. take: records the operation; true: it is withheld. pass: the operation
- * cannot be recorded; flushes the stream; always false. */
-bool ag_replay_take(struct ag_stream *stream, const struct ag_op *op);
+/* Would ag_replay_take() withhold the operation? (Else staging its data would be in vain.) */
+bool ag_replay_would_withhold(struct ag_stream *stream);
+/* Both disown the stream. take: records the operation that was written; true: it is withheld. pass:
+ * the operation cannot be recorded; flushes the stream; always false. */
+bool ag_replay_take(struct ag_stream *stream);
 bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why);
 /* The driver refused the operation that passed last: its segment is not learnt. */
 void ag_replay_refused(struct ag_stream *stream);

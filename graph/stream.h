@@ -50,6 +50,10 @@ struct ag_context_state {
 extern _Atomic bool ag_stream_any_late;
 
 /* Memory for payloads: taken in order, given back all at once. */
+struct ag_chunk {
+    struct ag_chunk *next;
+    _Alignas(8) unsigned char bytes[(256u << 10) - 16];
+};
 struct ag_store {
     struct ag_chunk *first, *chunk;
     uint32_t at;
@@ -71,7 +75,8 @@ struct ag_stream_id {
 
 /* The operation that is about to be withheld or passed: prepare() of replayer.c. */
 struct ag_next_op {
-    bool prepared; /* the rest is valid */
+    struct ag_op *op; /* where it is written: behind the segment's last one */
+    bool prepared;    /* the rest is valid */
     bool will_hold;
     uint64_t hash;
     struct ag_node *node; /* the node that it leads to; NULL: not in the trie yet */
@@ -150,21 +155,74 @@ struct ag_stream {
 };
 
 /* The calling thread's tag: never 0, never used again. */
-uint32_t ag_stream_thread(void);
+extern _Thread_local uint32_t ag_stream_tag; /* 0 until the first call */
+uint32_t ag_stream_new_tag(void);
+static inline uint32_t ag_stream_thread(void)
+{
+    return ag_stream_tag ? ag_stream_tag : ag_stream_new_tag();
+}
+
+/* What the calling thread looked up last; stream NULL: there was none. */
+struct ag_stream_looked_up {
+    struct ag_context *context;
+    CUstream handle;
+    struct ag_stream *stream;
+    uint32_t generation;
+};
+extern _Thread_local struct ag_stream_looked_up ag_stream_last;
+/* Grows when a state comes or goes: then what threads remember is stale. */
+extern _Atomic uint32_t ag_stream_generation;
 
 /* The state of a handle in a context; made here for the legacy and per-thread streams, others must
  * have been announced. NULL: there is none. */
-struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle);
+struct ag_stream *ag_stream_look_up(struct ag_context *context, CUstream handle);
+static inline struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
+{
+    if (ag_stream_last.handle == handle && ag_stream_last.context == context &&
+        ag_stream_last.generation ==
+            atomic_load_explicit(&ag_stream_generation, memory_order_acquire))
+        return ag_stream_last.stream;
+    return ag_stream_look_up(context, handle);
+}
+
+static inline bool ag_stream_is_special(CUstream handle)
+{
+    return handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+}
+
 /* Is it still that handle's, now that it is owned? (It may have been retired and reused.) */
-bool ag_stream_is_of(const struct ag_stream *stream, const struct ag_context *context,
-                     CUstream handle);
+static inline bool ag_stream_is_of(const struct ag_stream *stream, const struct ag_context *context,
+                                   CUstream handle)
+{
+    const memory_order relaxed = memory_order_relaxed;
+
+    if (atomic_load_explicit(&stream->id.handle, relaxed) != handle ||
+        (ag_stream_is_special(handle) &&
+         atomic_load_explicit(&stream->id.context, relaxed) != context))
+        return false;
+    return handle != CU_STREAM_PER_THREAD ||
+           atomic_load_explicit(&stream->id.thread, relaxed) == ag_stream_thread();
+}
+
+/* Are its operations inspected? */
+static inline bool ag_stream_is_sampled(const struct ag_stream *stream)
+{
+    return atomic_load_explicit(&stream->id.marked, memory_order_relaxed) &&
+           !atomic_load_explicit(&stream->backed_off, memory_order_acquire);
+}
+
 /* If work on the handle need not be recorded (not marked, or backed off) and depends on nothing
  * that is withheld, puts that into the calling thread's ag_fast_path and returns the state. Else
  * NULL. Asks no driver; knows only the handle that the thread used last. */
 struct ag_stream *ag_stream_update_fast_path(CUstream handle);
 /* Counts one operation that passes a stream in back-off. False: it is not in back-off, or that ends
  * with this operation; nothing was counted. */
-bool ag_stream_try_pass(struct ag_stream *stream);
+bool ag_stream_pass_backed_off(struct ag_stream *stream);
+static inline bool ag_stream_try_pass(struct ag_stream *stream)
+{
+    return atomic_load_explicit(&stream->backed_off, memory_order_acquire) &&
+           ag_stream_pass_backed_off(stream);
+}
 /* The state of a handle, whatever its context; NULL for the two special handles. */
 struct ag_stream *ag_stream_find(CUstream handle);
 /* The program created a stream. */
@@ -172,22 +230,63 @@ void ag_stream_announce(struct ag_context *context, CUstream handle, bool blocki
 /* A handle that has no state must not get one later. */
 void ag_stream_forbid(CUstream handle);
 /* Computes `marked` again if names of streams changed since. Not owned. */
-void ag_stream_update_mark(struct ag_stream *stream);
+void ag_stream_remark(struct ag_stream *stream);
+static inline void ag_stream_update_mark(struct ag_stream *stream)
+{
+    if (atomic_load_explicit(&stream->id.marks_version, memory_order_relaxed) != ag_marks_version())
+        ag_stream_remark(stream);
+}
 /* Calls `visit` for every stream that is open; for every stream there is. */
 void ag_stream_each_open(void (*visit)(struct ag_stream *stream, void *data), void *data);
 void ag_stream_each(void (*visit)(struct ag_stream *stream, void *data), void *data);
 
+static inline void ag_stream_disown(struct ag_stream *stream)
+{
+    atomic_store_explicit(&stream->owner, 0, memory_order_release);
+}
+
+/* Else *ret_owner is who owns it. */
+static inline bool ag_stream_try_own(struct ag_stream *stream, uint32_t tag, uint32_t *ret_owner)
+{
+    *ret_owner = 0;
+    return atomic_compare_exchange_strong_explicit(&stream->owner, ret_owner, tag,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+/* Waits until its owner disowns it, or it is retired. */
+bool ag_stream_wait_for_owner(struct ag_stream *stream, uint64_t timeout_ns);
+
 /* False, and not owned: the state is retired, or the calling thread owns it already (a signal
  * handler that leaves the process). within: false also after `timeout_ns`. */
-bool ag_stream_own(struct ag_stream *stream);
-bool ag_stream_own_within(struct ag_stream *stream, uint64_t timeout_ns);
-void ag_stream_disown(struct ag_stream *stream);
+static inline bool ag_stream_own_within(struct ag_stream *stream, uint64_t timeout_ns)
+{
+    uint32_t owner;
+
+    if (!ag_stream_try_own(stream, ag_stream_thread(), &owner) &&
+        !ag_stream_wait_for_owner(stream, timeout_ns))
+        return false;
+    if (!atomic_load_explicit(&stream->dead, memory_order_relaxed))
+        return true;
+    ag_stream_disown(stream);
+    return false;
+}
+
+static inline bool ag_stream_own(struct ag_stream *stream)
+{
+    return ag_stream_own_within(stream, UINT64_MAX);
+}
 /* Both keep the counts that others read; owned. */
 void ag_stream_set_open(struct ag_stream *stream, bool open);
 void ag_stream_set_holding(struct ag_stream *stream, bool holding);
-/* Does any stream that is ordered against this one (legacy against blocking) withhold something?
- * Cheap. */
-bool ag_stream_conflicts(bool is_legacy, bool is_blocking);
+/* The legacy streams, and the blocking streams, that withhold something. */
+extern _Atomic uint32_t ag_stream_held_legacy, ag_stream_held_blocking;
+/* Does any stream that is ordered against this one (legacy against blocking) withhold something? */
+static inline bool ag_stream_conflicts(bool is_legacy, bool is_blocking)
+{
+    if (is_legacy)
+        return atomic_load_explicit(&ag_stream_held_blocking, memory_order_seq_cst) != 0;
+    return is_blocking && atomic_load_explicit(&ag_stream_held_legacy, memory_order_seq_cst) != 0;
+}
 
 /* Takes a state out of the table and frees its memory. Owned before, nobody's after. */
 void ag_stream_retire(struct ag_stream *stream, bool context_gone);
@@ -198,12 +297,25 @@ void ag_context_state_leave(struct ag_context *context);
 void ag_stream_begin_child(void);
 
 /* Room for AG_MAX_PAYLOAD bytes, or NULL without memory. take: so many of them are used. */
-unsigned char *ag_store_room(struct ag_store *store);
-void ag_store_take(struct ag_store *store, uint32_t bytes);
+unsigned char *ag_store_next_chunk(struct ag_store *store);
+static inline unsigned char *ag_store_room(struct ag_store *store)
+{
+    return store->chunk && store->at + AG_MAX_PAYLOAD <= sizeof(store->chunk->bytes)
+               ? store->chunk->bytes + store->at
+               : ag_store_next_chunk(store);
+}
+static inline void ag_store_take(struct ag_store *store, uint32_t bytes)
+{
+    store->at += (bytes + 7) & ~7u;
+}
 void ag_store_reset(struct ag_store *store);
 void ag_store_free(struct ag_store *store);
 /* Room for one more operation; false without memory. */
-bool ag_stream_reserve(struct ag_stream *stream);
+bool ag_stream_more_ops(struct ag_stream *stream);
+static inline bool ag_stream_reserve(struct ag_stream *stream)
+{
+    return stream->segment.n_ops < stream->segment.max_ops || ag_stream_more_ops(stream);
+}
 /* Allocates ahead of time what the next streams need for their first operation; of a few. */
 void ag_stream_prepare(void);
 

@@ -21,7 +21,6 @@
 #include "policy/order/capture.h"
 
 #define MASK_WORDS  (AG_MAX_STREAMS / 64)
-#define CHUNK_BYTES (256u << 10)
 #define FIRST_PLAIN offsetof(struct ag_stream, id.shared)
 #define FIRST_OPS   512u
 #define READY_OPS   192u /* of FIRST_OPS, whose pages are touched ahead of time: a segment's */
@@ -30,14 +29,15 @@
 _Atomic uint32_t ag_replay_withheld, ag_stream_changes;
 _Atomic bool ag_stream_any_late;
 _Thread_local struct ag_fast_path ag_fast_path;
+_Thread_local struct ag_stream_looked_up ag_stream_last;
+_Thread_local uint32_t ag_stream_tag;
+_Atomic uint32_t ag_stream_generation, ag_stream_held_legacy, ag_stream_held_blocking;
 
 static struct {
     struct ag_lock lock; /* guards entering and retiring; readers take none */
     _Atomic(struct ag_stream *) stream[AG_MAX_STREAMS];
     _Atomic uint32_t used; /* places that were ever used: the first so many */
     _Atomic uint64_t open[MASK_WORDS];
-    _Atomic uint32_t
-        generation; /* grows when one comes or goes: then what threads remember is stale */
     _Atomic bool specials_barred;
     _Atomic uint32_t fruitless; /* streams that were retired in a row, without any gain */
     uint64_t n_streams;         /* created by the program */
@@ -45,39 +45,17 @@ static struct {
     struct ag_context_state shared[AG_MAX_CONTEXTS];
 } table = {.lock = AG_LOCK_INIT(AG_RANK_STREAMS)};
 
-/* The legacy streams, and the blocking streams, that withhold something. */
-static _Atomic uint32_t held_legacy, held_blocking;
-
 static struct ag_arena stream_arena = AG_ARENA_INIT(struct ag_stream);
 
-uint32_t ag_stream_thread(void)
+uint32_t ag_stream_new_tag(void)
 {
     static _Atomic uint32_t last;
-    static _Thread_local uint32_t tag;
 
-    if (!tag)
-        tag = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    return tag;
+    ag_stream_tag = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return ag_stream_tag;
 }
 
 /* --- finding --- */
-
-static bool is_special(CUstream stream)
-{
-    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
-
-bool ag_stream_is_of(const struct ag_stream *stream, const struct ag_context *context,
-                     CUstream handle)
-{
-    const memory_order relaxed = memory_order_relaxed;
-
-    if (atomic_load_explicit(&stream->id.handle, relaxed) != handle ||
-        (is_special(handle) && atomic_load_explicit(&stream->id.context, relaxed) != context))
-        return false;
-    return handle != CU_STREAM_PER_THREAD ||
-           atomic_load_explicit(&stream->id.thread, relaxed) == ag_stream_thread();
-}
 
 static struct ag_stream *look_up(const struct ag_context *context, CUstream handle)
 {
@@ -94,7 +72,7 @@ static struct ag_stream *look_up(const struct ag_context *context, CUstream hand
 
 struct ag_stream *ag_stream_find(CUstream stream)
 {
-    return is_special(stream) ? NULL : look_up(NULL, stream);
+    return ag_stream_is_special(stream) ? NULL : look_up(NULL, stream);
 }
 
 /* The row of a context, with NULL an empty one; NULL when there is none. */
@@ -124,14 +102,6 @@ struct ag_context_state *ag_context_state_of(struct ag_context *context)
     return shared;
 }
 
-/* Else *ret_owner is who owns it. */
-static bool try_own(struct ag_stream *stream, uint32_t tag, uint32_t *ret_owner)
-{
-    *ret_owner = 0;
-    return atomic_compare_exchange_strong_explicit(&stream->owner, ret_owner, tag,
-                                                   memory_order_acquire, memory_order_relaxed);
-}
-
 /* An unused state, owned. Threads that still look at a retired one may own it for a moment, until
  * they see that it is dead; so it is not cleared as a whole. */
 static struct ag_stream *take_unused(void)
@@ -144,7 +114,7 @@ static struct ag_stream *take_unused(void)
         stream = ag_arena_get(&stream_arena);
     else
         table.free = stream->next_free;
-    while (stream && !try_own(stream, ag_stream_thread(), &owner))
+    while (stream && !ag_stream_try_own(stream, ag_stream_thread(), &owner))
         ag_wait_pause(&wait);
     return stream;
 }
@@ -160,7 +130,7 @@ void ag_context_state_leave(struct ag_context *context)
     atomic_store_explicit(&shared->failed, false, memory_order_relaxed);
     atomic_store_explicit(&shared->late, CUDA_SUCCESS, memory_order_relaxed);
     atomic_store_explicit(&shared->context, NULL, memory_order_release);
-    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ag_stream_generation, 1, memory_order_release);
 }
 
 /* Each by itself: threads that still look at a retired state may read them meanwhile. */
@@ -213,7 +183,7 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
         atomic_store_explicit(&table.stream[place], stream, memory_order_release);
         if (place >= atomic_load_explicit(&table.used, memory_order_relaxed))
             atomic_store_explicit(&table.used, place + 1, memory_order_release);
-        atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+        atomic_fetch_add_explicit(&ag_stream_generation, 1, memory_order_release);
     }
     ag_lock_release(&table.lock);
     return stream;
@@ -231,8 +201,7 @@ static bool is_marked(const struct ag_stream *stream)
     return ag_marks_stream(&facts);
 }
 
-/* A function of its own: every operation asks whether it is needed, hardly one needs it. */
-__attribute__((noinline)) static void remark(struct ag_stream *stream)
+void ag_stream_remark(struct ag_stream *stream)
 {
     bool was_marked;
 
@@ -248,12 +217,6 @@ __attribute__((noinline)) static void remark(struct ag_stream *stream)
         ag_segment_end(stream, true, AG_FLUSH_CALL);
     }
     ag_stream_disown(stream);
-}
-
-void ag_stream_update_mark(struct ag_stream *stream)
-{
-    if (atomic_load_explicit(&stream->id.marks_version, memory_order_relaxed) != ag_marks_version())
-        remark(stream);
 }
 
 static struct ag_stream *make(struct ag_context *context, CUstream handle, bool blocking,
@@ -298,45 +261,33 @@ static void reap(struct ag_stream *stream, void *data)
     ag_stream_retire(stream, false);
 }
 
-/* What the calling thread looked up last; stream NULL: there was none. */
-static _Thread_local struct {
-    struct ag_context *context;
-    CUstream handle;
-    struct ag_stream *stream;
-    uint32_t generation;
-} last;
-
 /* The count of streams whose withheld work an operation on this one must come after. The two
  * special handles name other streams when the context changes: for them it is the count of all. */
 static const _Atomic uint32_t *count_of_held(const struct ag_stream *stream, CUstream handle)
 {
     static const _Atomic uint32_t none;
 
-    if (is_special(handle))
+    if (ag_stream_is_special(handle))
         return &ag_replay_withheld;
-    return atomic_load_explicit(&stream->id.is_blocking, memory_order_relaxed) ? &held_legacy
-                                                                               : &none;
-}
-
-static bool is_sampled(const struct ag_stream *stream)
-{
-    return atomic_load_explicit(&stream->id.marked, memory_order_relaxed) &&
-           !atomic_load_explicit(&stream->backed_off, memory_order_acquire);
+    return atomic_load_explicit(&stream->id.is_blocking, memory_order_relaxed)
+               ? &ag_stream_held_legacy
+               : &none;
 }
 
 struct ag_stream *ag_stream_update_fast_path(CUstream handle)
 {
     const memory_order relaxed = memory_order_relaxed;
-    struct ag_stream *stream = last.stream;
+    struct ag_stream *stream = ag_stream_last.stream;
     struct ag_fast_path fast;
 
-    if (!stream || last.handle != handle || is_sampled(stream))
+    if (!stream || ag_stream_last.handle != handle || ag_stream_is_sampled(stream))
         return NULL;
     /* First the version, then what is true while it stays the same. */
     fast = (struct ag_fast_path){.stream = handle, .version = ag_replay_version()};
-    if (last.generation != atomic_load_explicit(&table.generation, memory_order_acquire) ||
+    if (ag_stream_last.generation !=
+            atomic_load_explicit(&ag_stream_generation, memory_order_acquire) ||
         atomic_load_explicit(&stream->id.marks_version, relaxed) != ag_marks_version() ||
-        is_sampled(stream))
+        ag_stream_is_sampled(stream))
         return NULL;
     fast.held = count_of_held(stream, handle);
     if (atomic_load_explicit(fast.held, memory_order_seq_cst))
@@ -346,12 +297,12 @@ struct ag_stream *ag_stream_update_fast_path(CUstream handle)
     return stream;
 }
 
-bool ag_stream_try_pass(struct ag_stream *stream)
+bool ag_stream_pass_backed_off(struct ag_stream *stream)
 {
     const memory_order relaxed = memory_order_relaxed;
     uint32_t left = atomic_load_explicit(&stream->backoff_left, relaxed);
 
-    if (!atomic_load_explicit(&stream->backed_off, memory_order_acquire) || !left || ag_marks_met)
+    if (!left || ag_marks_met)
         return false;
     atomic_store_explicit(&stream->backoff_left, left - 1, relaxed);
     ag_stats_add(AG_STAT_REPLAY_SEEN, 1);
@@ -359,32 +310,26 @@ bool ag_stream_try_pass(struct ag_stream *stream)
     return true;
 }
 
-struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
+struct ag_stream *ag_stream_look_up(struct ag_context *context, CUstream handle)
 {
-    uint32_t generation = atomic_load_explicit(&table.generation, memory_order_acquire);
-    struct ag_stream *stream;
+    uint32_t generation = atomic_load_explicit(&ag_stream_generation, memory_order_acquire);
+    struct ag_stream *stream = look_up(context, handle);
 
-    if (last.handle == handle && last.context == context && last.generation == generation)
-        return last.stream;
-    stream = look_up(context, handle);
     if (!stream && handle == CU_STREAM_PER_THREAD && !ag_capture_is_open())
         ag_stream_each(reap, context);
-    if (!stream && context && is_special(handle) &&
+    if (!stream && context && ag_stream_is_special(handle) &&
         !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))
         stream = make(context, handle, true, 0, 0);
     if (stream && stream->id.context != context)
         stream = NULL; /* the driver refuses a stream of another context */
-    last.stream = stream;
-    last.handle = handle;
-    last.context = context;
-    last.generation = generation;
+    ag_stream_last = (struct ag_stream_looked_up){context, handle, stream, generation};
     return stream;
 }
 
 void ag_stream_forbid(CUstream stream)
 {
     /* Other handles get a state only when they are announced, and are new streams then. */
-    if (is_special(stream))
+    if (ag_stream_is_special(stream))
         atomic_store_explicit(&table.specials_barred, true, memory_order_relaxed);
 }
 
@@ -427,37 +372,19 @@ void ag_stream_each(void (*visit)(struct ag_stream *stream, void *data), void *d
 
 /* --- ownership and what others read --- */
 
-/* Waits until its owner disowns it, or it is retired. */
-__attribute__((noinline)) static bool wait_for_owner(struct ag_stream *stream, uint64_t timeout_ns)
+bool ag_stream_wait_for_owner(struct ag_stream *stream, uint64_t timeout_ns)
 {
     uint64_t until = ag_clock_after(timeout_ns);
     uint32_t tag = ag_stream_thread(), owner;
     struct ag_wait wait = {0};
 
-    while (!try_own(stream, tag, &owner)) {
+    while (!ag_stream_try_own(stream, tag, &owner)) {
         if (atomic_load_explicit(&stream->dead, memory_order_relaxed) || owner == tag)
             return false;
         if (!ag_wait_pause_until(&wait, until))
             return false;
     }
     return true;
-}
-
-bool ag_stream_own_within(struct ag_stream *stream, uint64_t timeout_ns)
-{
-    uint32_t owner;
-
-    if (!try_own(stream, ag_stream_thread(), &owner) && !wait_for_owner(stream, timeout_ns))
-        return false;
-    if (!atomic_load_explicit(&stream->dead, memory_order_relaxed))
-        return true;
-    ag_stream_disown(stream);
-    return false;
-}
-
-void ag_stream_disown(struct ag_stream *stream)
-{
-    atomic_store_explicit(&stream->owner, 0, memory_order_release);
 }
 
 void ag_stream_set_open(struct ag_stream *stream, bool open)
@@ -479,7 +406,8 @@ void ag_stream_set_open(struct ag_stream *stream, bool open)
 
 void ag_stream_set_holding(struct ag_stream *stream, bool holding)
 {
-    _Atomic uint32_t *count = stream->id.is_legacy ? &held_legacy : &held_blocking;
+    _Atomic uint32_t *count =
+        stream->id.is_legacy ? &ag_stream_held_legacy : &ag_stream_held_blocking;
 
     if (atomic_load_explicit(&stream->holding, memory_order_relaxed) == holding)
         return;
@@ -490,18 +418,6 @@ void ag_stream_set_holding(struct ag_stream *stream, bool holding)
         atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
     else
         atomic_fetch_sub_explicit(count, 1, memory_order_seq_cst);
-}
-
-bool ag_stream_conflicts(bool is_legacy, bool is_blocking)
-{
-    if (is_legacy)
-        return atomic_load_explicit(&held_blocking, memory_order_seq_cst) != 0;
-    return is_blocking && atomic_load_explicit(&held_legacy, memory_order_seq_cst) != 0;
-}
-
-bool ag_stream_own(struct ag_stream *stream)
-{
-    return ag_stream_own_within(stream, UINT64_MAX);
 }
 
 /* --- memory that is kept for other streams; not cleared --- */
@@ -538,7 +454,7 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone)
     atomic_store_explicit(&table.stream[stream->id.number], NULL, memory_order_release);
     stream->next_free = table.free;
     table.free = stream;
-    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ag_stream_generation, 1, memory_order_release);
     atomic_fetch_add_explicit(&ag_stream_changes, 1, memory_order_release);
     ag_stream_disown(stream);
     ag_lock_release(&table.lock);
@@ -556,20 +472,15 @@ void ag_stream_begin_child(void)
     atomic_store(&table.used, 0);
     atomic_store(&table.specials_barred, false);
     atomic_store(&table.fruitless, 0);
-    atomic_fetch_add(&table.generation, 1);
+    atomic_fetch_add(&ag_stream_generation, 1);
     atomic_fetch_add(&ag_stream_changes, 1);
-    atomic_store(&held_legacy, 0);
-    atomic_store(&held_blocking, 0);
+    atomic_store(&ag_stream_held_legacy, 0);
+    atomic_store(&ag_stream_held_blocking, 0);
     atomic_store(&ag_replay_withheld, 0);
     ag_spin_init(&stream_arena.lock, AG_RANK_ARENA);
 }
 
 /* --- memory --- */
-
-struct ag_chunk {
-    struct ag_chunk *next;
-    _Alignas(8) unsigned char bytes[CHUNK_BYTES - 16];
-};
 
 void ag_stream_prepare(void)
 {
@@ -581,12 +492,10 @@ void ag_stream_prepare(void)
                         READY_OPS * sizeof(struct ag_op));
 }
 
-unsigned char *ag_store_room(struct ag_store *store)
+unsigned char *ag_store_next_chunk(struct ag_store *store)
 {
     struct ag_chunk **next = store->chunk ? &store->chunk->next : &store->first;
 
-    if (store->chunk && store->at + AG_MAX_PAYLOAD <= sizeof(store->chunk->bytes))
-        return store->chunk->bytes + store->at;
     if (!*next)
         *next = store->first ? ag_pages_get(sizeof(struct ag_chunk))
                              : ag_freelist_take_or_get(&spare_chunks, sizeof(struct ag_chunk));
@@ -595,11 +504,6 @@ unsigned char *ag_store_room(struct ag_store *store)
     store->chunk = *next;
     store->at = 0;
     return store->chunk->bytes;
-}
-
-void ag_store_take(struct ag_store *store, uint32_t bytes)
-{
-    store->at += (bytes + 7) & ~7u;
 }
 
 void ag_store_reset(struct ag_store *store)
@@ -620,13 +524,11 @@ void ag_store_free(struct ag_store *store)
     *store = (struct ag_store){0};
 }
 
-bool ag_stream_reserve(struct ag_stream *stream)
+bool ag_stream_more_ops(struct ag_stream *stream)
 {
     uint32_t max = stream->segment.max_ops ? stream->segment.max_ops * 2 : FIRST_OPS;
     struct ag_op *ops;
 
-    if (stream->segment.n_ops < stream->segment.max_ops)
-        return true;
     ops = stream->segment.ops ? ag_pages_get(max * sizeof(*ops))
                               : ag_freelist_take_or_get(&spare_ops, max * sizeof(*ops));
     if (!ops)

@@ -396,7 +396,8 @@ static inline bool passes_by(const struct ag_history *history)
            history->position < history->deadline && history->length < history->target;
 }
 
-static bool decide(struct ag_history *history, bool mark)
+/* A function of its own, or each call would save registers for it. */
+__attribute__((noinline)) static bool decide(struct ag_history *history, bool mark)
 {
     enum event event = EV_NONE;
 

@@ -6,9 +6,9 @@
  * quarter of all nodes is evicted at once, and what eviction reads lies apart from the nodes, close
  * together.
  *
- * The time of a node's last use (in ends of segments) is copied from its parent, so it never grows
- * on the way down: nodes older than some moment form whole subtrees. Nodes with graphs, the node in
- * hand, and their ancestors are kept. */
+ * The time of a node's last use (in ends of segments) is that of its ancestors, too, so it never
+ * grows on the way down: nodes older than some moment form whole subtrees. Nodes with graphs, the
+ * node in hand, and their ancestors are kept. */
 #include "graph/learn/matcher.h"
 
 #include <stddef.h>
@@ -26,7 +26,7 @@ enum mark { EVICTABLE, KEPT, DOOMED };
 
 /* Of the node of the same number. */
 struct beside {
-    uint64_t used;   /* count of ends when it was last passed */
+    uint64_t used;   /* count of ends when a segment last ended here or beneath */
     uint32_t parent; /* number of its parent; of a free one, of the next free one, or 0 */
     uint32_t mark;   /* while room is made: enum mark */
 };
@@ -219,15 +219,12 @@ uint32_t ag_matcher_count(const struct ag_matcher *matcher)
 struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
                                   const struct ag_signature *signature, uint64_t hash)
 {
-    struct ag_node *child = node->likely;
+    struct ag_node *child = ag_matcher_expect(node, signature);
 
-    if (!child || !ag_signature_equal(&child->signature, signature)) {
-        child = node->is_wide ? find_in_table(matcher, node, signature, hash) : NULL;
-        if (!child)
-            return NULL;
+    if (!child && node->is_wide)
+        child = find_in_table(matcher, node, signature, hash);
+    if (child)
         node->likely = child;
-    }
-    matcher->beside[child->number].used = matcher->beside[node->number].used;
     return child;
 }
 
@@ -365,7 +362,9 @@ void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node)
 {
     if (node->ends < UINT32_MAX)
         node->ends++;
-    matcher->beside[0].used = ++matcher->ends;
+    matcher->ends++;
+    for (; node; node = node->parent)
+        matcher->beside[node->number].used = matcher->ends;
 }
 
 /* --- graphs --- */

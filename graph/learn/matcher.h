@@ -39,6 +39,15 @@ void ag_matcher_free(struct ag_matcher *matcher,
                      void (*drop)(struct ag_variants *graphs, void *data), void *data);
 
 struct ag_node *ag_matcher_root(struct ag_matcher *matcher);
+/* The child of `node` that was taken last, if this operation leads there; else NULL. What comes as
+ * expected needs no hash. */
+static inline struct ag_node *ag_matcher_expect(const struct ag_node *node,
+                                                const struct ag_signature *signature)
+{
+    struct ag_node *child = node->likely;
+
+    return child && ag_signature_equal(&child->signature, signature) ? child : NULL;
+}
 /* The child of `node` that this operation leads to, or NULL. */
 struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
                                   const struct ag_signature *signature, uint64_t hash);

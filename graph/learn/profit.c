@@ -173,7 +173,13 @@ static void watch(struct ag_profit *profit, uint64_t ns)
         memmove(profit->replayed, profit->replayed + 1,
                 --profit->n_replayed * sizeof(profit->replayed[0]));
     profit->replayed[profit->n_replayed++] = ns;
-    profit->usual = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
+}
+
+/* Of those that are watched. Asked for rarely, so it is not kept for each. */
+static void update_usual(struct ag_profit *profit)
+{
+    if (profit->n_replayed)
+        profit->usual = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
 }
 
 /* Does what was seen of eager operations answer, without an eager iteration? */
@@ -189,8 +195,13 @@ static bool is_plain_already(const struct ag_profit *profit, uint64_t least_eage
 /* Are all of the last ones slower than a plain answer said? */
 static bool is_plain_no_more(const struct ag_profit *profit)
 {
-    return profit->is_plain && !profit->prefers_eager && profit->n_replayed == AG_PROFIT_WATCHED &&
-           !is_plainly_less(ranked(profit->replayed, profit->n_replayed, 0), profit->median_eager);
+    if (!profit->is_plain || profit->prefers_eager || profit->n_replayed < AG_PROFIT_WATCHED)
+        return false;
+    for (uint32_t i = 0; i < profit->n_replayed; i++) {
+        if (is_plainly_less(profit->replayed[i], profit->median_eager))
+            return false;
+    }
+    return true;
 }
 
 static bool is_due(const struct ag_profit *profit)
@@ -209,13 +220,17 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns, uint64
     if (ns && replayed != profit->prefers_eager)
         watch(profit, ns);
     if (!profit->interval && is_plain_already(profit, least_eager)) {
+        update_usual(profit);
         profit->median_eager = least_eager;
         profit->median_replayed = profit->usual;
         profit->is_plain = true;
         finish(profit, false);
         return true;
     }
-    if (is_due(profit) && is_affordable(profit, least_eager))
-        begin(profit);
+    if (is_due(profit)) {
+        update_usual(profit);
+        if (is_affordable(profit, least_eager))
+            begin(profit);
+    }
     return false;
 }

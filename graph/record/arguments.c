@@ -1,37 +1,13 @@
 /* From payloads to the arguments of driver functions: see arguments.h. */
 #include "graph/record/arguments.h"
 
-/* The whole buffer: the form for parameters that were given so, or whose layout is not known. */
-static void as_buffer(struct ag_kernel_payload *payload, struct ag_arguments *arguments)
+void ag_arguments_of(struct ag_kernel_payload *payload, struct ag_arguments *ret_arguments)
 {
-    arguments->bytes = payload->bytes;
-    arguments->end[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
-    arguments->end[1] = payload->params;
-    arguments->end[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
-    arguments->end[3] = &arguments->bytes;
-    arguments->end[4] = CU_LAUNCH_PARAM_END;
-    arguments->extra = arguments->end;
-}
+    const struct ag_layout *layout = payload->layout;
 
-void ag_arguments_of(const struct ag_signature *signature, struct ag_kernel_payload *payload,
-                     struct ag_arguments *ret_arguments)
-{
-    struct ag_kernel_config config;
-    const struct ag_layout *layout = NULL;
-
-    ret_arguments->params = ret_arguments->extra = NULL;
-    ag_op_kernel_config(signature, &config);
-    if (signature->word[0] & AG_OP_HAS_LAYOUT)
-        layout = ag_params_of(config.function);
-    if (!layout || layout->total > payload->bytes) {
-        if (payload->bytes)
-            as_buffer(payload, ret_arguments);
-        return;
-    }
     for (uint32_t i = 0; i < layout->n; i++)
         ret_arguments->pointers[i] = payload->params + layout->params[i].offset;
-    if (layout->n)
-        ret_arguments->params = ret_arguments->pointers;
+    ret_arguments->params = layout->n ? ret_arguments->pointers : NULL;
 }
 
 void ag_arguments_copy(const struct ag_signature *signature, const struct ag_copy_payload *payload,

@@ -8,14 +8,11 @@
 
 /* Points into the payload and into itself: not to be moved. */
 struct ag_arguments {
-    void **params, **extra; /* for the driver: one of them, or none */
-    void *end[5];           /* what `extra` points to */
-    size_t bytes;
+    void **params; /* for the driver; NULL: there are none */
     void *pointers[AG_MAX_PARAMS];
 };
 
-void ag_arguments_of(const struct ag_signature *signature, struct ag_kernel_payload *payload,
-                     struct ag_arguments *ret_arguments);
+void ag_arguments_of(struct ag_kernel_payload *payload, struct ag_arguments *ret_arguments);
 /* A copy of one row. */
 void ag_arguments_copy(const struct ag_signature *signature, const struct ag_copy_payload *payload,
                        CUDA_MEMCPY3D *ret_copy);

@@ -232,27 +232,27 @@ static bool fits(enum ag_copy_way way, enum ag_memory to, enum ag_memory from)
 bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to, uint64_t from,
                     uint64_t bytes)
 {
-    struct ag_op op = {.payload = ag_replay_room(stream)};
+    struct ag_op *op = ag_replay_op(stream);
     enum ag_memory to_memory = bytes ? ag_copies_memory(to, bytes) : AG_MEMORY_UNKNOWN;
     enum ag_memory from_memory = to_memory ? ag_copies_memory(from, bytes) : AG_MEMORY_UNKNOWN;
     struct ag_staged *staged;
     struct ag_ring *ring;
 
-    if (!fits(way, to_memory, from_memory) ||
-        !ag_op_copy(&op, to, type_of(to_memory), from, type_of(from_memory), bytes))
+    if (!op || !fits(way, to_memory, from_memory) ||
+        !ag_op_copy(op, to, type_of(to_memory), from, type_of(from_memory), bytes))
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     if (from_memory == AG_MEMORY_PAGEABLE)
-        op.signature.word[0] |= AG_OP_IS_STAGED;
-    if (from_memory == AG_MEMORY_PAGEABLE && ag_replay_would_withhold(stream, &op)) {
+        op->signature.word[0] |= AG_OP_IS_STAGED;
+    if (from_memory == AG_MEMORY_PAGEABLE && ag_replay_would_withhold(stream)) {
         const void *slot;
 
         ring = ag_replay_ring(stream, &staged);
         slot = ring ? ag_ring_put(ring, staged, (const void *)(uintptr_t)from, bytes) : NULL;
         if (!slot)
             return ag_replay_pass(stream, AG_FLUSH_COPY);
-        ((struct ag_copy_payload *)(void *)op.payload)->from = (uintptr_t)slot;
+        ((struct ag_copy_payload *)(void *)op->payload)->from = (uintptr_t)slot;
     }
-    return ag_replay_take(stream, &op);
+    return ag_replay_take(stream);
 }
 
 /* The source or the destination of a 3-D copy. */
@@ -335,15 +335,15 @@ static bool resolve_copy(CUDA_MEMCPY3D *copy)
 
 bool ag_copies_box(struct ag_stream *stream, const CUDA_MEMCPY3D *copy)
 {
-    struct ag_op op = {.payload = ag_replay_room(stream)};
+    struct ag_op *op = ag_replay_op(stream);
     CUDA_MEMCPY3D resolved;
 
-    if (!copy)
+    if (!op || !copy)
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     resolved = *copy;
-    if (!resolve_copy(&resolved) || !ag_op_copy_3d(&op, &resolved))
+    if (!resolve_copy(&resolved) || !ag_op_copy_3d(op, &resolved))
         return ag_replay_pass(stream, AG_FLUSH_COPY);
-    return ag_replay_take(stream, &op);
+    return ag_replay_take(stream);
 }
 
 bool ag_copies_rectangle(struct ag_stream *stream, const CUDA_MEMCPY2D *copy)
@@ -393,16 +393,16 @@ static uint64_t filled(const struct ag_fill *fill)
 
 bool ag_copies_fill(struct ag_stream *stream, const struct ag_fill *fill)
 {
-    struct ag_op op = {.payload = ag_replay_room(stream)};
+    struct ag_op *op = ag_replay_op(stream);
     uint64_t bytes = filled(fill);
     bool waits =
         fill->is_blocking && atomic_load_explicit(&some_are_synchronous, memory_order_acquire);
 
-    if (waits || !bytes || ag_copies_memory(fill->to, bytes) != AG_MEMORY_DEVICE)
+    if (!op || waits || !bytes || ag_copies_memory(fill->to, bytes) != AG_MEMORY_DEVICE)
         return ag_replay_pass(stream, AG_FLUSH_COPY);
-    if (fill->is_line ? !ag_op_fill(&op, fill->to, fill->width, fill->value, fill->columns)
-                      : !ag_op_fill_2d(&op, fill->to, fill->pitch, fill->width, fill->value,
+    if (fill->is_line ? !ag_op_fill(op, fill->to, fill->width, fill->value, fill->columns)
+                      : !ag_op_fill_2d(op, fill->to, fill->pitch, fill->width, fill->value,
                                        fill->columns, fill->rows))
         return ag_replay_pass(stream, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(stream, &op);
+    return ag_replay_take(stream);
 }

@@ -138,12 +138,8 @@ static bool pack(unsigned char *to, const struct ag_layout *layout, void **param
 
     for (uint32_t i = 0; i < layout->n; i++) {
         const struct ag_param *param = &layout->params[i];
-        const void *from = NULL;
+        const void *from = params ? params[i] : buffer + param->offset;
 
-        if (params)
-            from = params[i];
-        else if (buffer)
-            from = buffer + param->offset;
         if (!from || param->offset < end)
             return false;
         if (param->offset > end)
@@ -154,49 +150,33 @@ static bool pack(unsigned char *to, const struct ag_layout *layout, void **param
     return end == layout->total;
 }
 
-/* So that payloads can be compared by words. */
-static void zero_last_word(unsigned char *to, uint32_t bytes)
-{
-    if (bytes % 8)
-        memset(to + (bytes & ~7u), 0, 8);
-}
-
-/* *ret_bytes: of the parameters in the payload. *ret_given: of the program's buffer, where the
- * driver may have an opinion about it; else 0. */
+/* *ret_given: bytes of the program's buffer, where the driver may have an opinion about it; else 0.
+ */
 static bool take_params(unsigned char *to, const struct ag_kernel_call *call,
-                        const struct ag_layout *layout, uint32_t *ret_bytes, uint32_t *ret_given)
+                        const struct ag_layout *layout, uint32_t *ret_given)
 {
-    const void *buffer;
-    size_t size = 0;
+    const unsigned char *buffer = NULL;
+    size_t size = layout->total;
 
-    *ret_given = 0;
-    *ret_bytes = layout ? layout->total : 0;
-    if (*ret_bytes > MAX_PARAMS_BYTES || (call->params && call->extra))
+    if (size > MAX_PARAMS_BYTES || (call->params && call->extra))
         return false;
-    zero_last_word(to, *ret_bytes);
-    if (!call->extra)
-        return layout && (call->params || !layout->n) && pack(to, layout, call->params, NULL);
-    buffer = ag_params_buffer(call->extra, &size);
-    if (!buffer || size < *ret_bytes || size > UINT32_MAX)
+    if (call->extra)
+        buffer = ag_params_buffer(call->extra, &size);
+    if ((!buffer && (call->extra || (!call->params && layout->n))) || size < layout->total ||
+        size > UINT32_MAX)
         return false;
-    if (layout) {
-        *ret_given = size == layout->total ? 0 : (uint32_t)size;
-        return pack(to, layout, NULL, buffer);
-    }
-    if (size > MAX_PARAMS_BYTES)
-        return false;
-    *ret_bytes = *ret_given = (uint32_t)size;
-    zero_last_word(to, *ret_bytes);
-    memcpy(to, buffer, size);
-    return true;
+    *ret_given = size == layout->total ? 0 : (uint32_t)size;
+    if (layout->total % 8) /* so that payloads can be compared by words */
+        memset(to + (layout->total & ~7u), 0, 8);
+    return pack(to, layout, call->params, buffer);
 }
 
 /* --- a kernel --- */
 
 static bool is_dimension(const uint32_t *dimension, uint32_t most)
 {
-    return dimension[0] && dimension[1] && dimension[2] && dimension[0] <= most &&
-           dimension[1] <= UINT16_MAX && dimension[2] <= UINT16_MAX;
+    return dimension[0] - 1 < most && dimension[1] - 1 < UINT16_MAX &&
+           dimension[2] - 1 < UINT16_MAX; /* 0 is too large, too */
 }
 
 bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
@@ -204,16 +184,15 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
 {
     struct ag_kernel_payload *payload = (struct ag_kernel_payload *)(void *)op->payload;
     uint64_t *word = op->signature.word;
-    uint32_t bytes, given;
-    bool fixed = call->has_clusters;
+    uint32_t given;
+    bool fixed = layout->has_clusters; /* the driver checks grids against them */
 
     if (!is_dimension(call->grid, INT32_MAX) || !is_dimension(call->block, UINT32_MAX) ||
         (call->n_attributes && !call->attributes) ||
-        !take_params(payload->params, call, layout, &bytes, &given))
+        !take_params(payload->params, call, layout, &given))
         return false;
-    word[0] = AG_OP_KERNEL | (call->is_cukernel ? AG_OP_IS_CUKERNEL : 0) |
-              (call->cooperative ? AG_OP_IS_COOPERATIVE : 0) | (layout ? AG_OP_HAS_LAYOUT : 0) |
-              (uint64_t)given << 32;
+    word[0] = AG_OP_KERNEL | (layout->is_kernel ? AG_OP_IS_CUKERNEL : 0) |
+              (call->cooperative ? AG_OP_IS_COOPERATIVE : 0) | (uint64_t)given << 32;
     word[1] = (uint64_t)(uintptr_t)call->function;
     word[2] = pair(call->block[0], call->block[1]);
     word[3] = pair(call->block[2], call->shared_bytes);
@@ -223,8 +202,9 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
     if (fixed || word[0] & AG_OP_IS_COOPERATIVE)
         word[5] = call->grid[0] | (uint64_t)call->grid[1] << 32 | (uint64_t)call->grid[2] << 48;
     memcpy(payload->grid, call->grid, sizeof(payload->grid));
-    payload->bytes = bytes;
-    op->payload_bytes = (uint32_t)sizeof(*payload) + bytes;
+    payload->layout = layout;
+    payload->bytes = layout->total;
+    op->payload_bytes = (uint32_t)sizeof(*payload) + layout->total;
     return true;
 }
 

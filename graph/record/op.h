@@ -15,6 +15,8 @@
 
 #include "interpose/driver/abi.h"
 
+struct ag_layout; /* policy/managed/kernel_params.h */
+
 #define AG_SIGNATURE_WORDS 6u
 /* Bytes. The oldest bound on a kernel's parameters is 4096; what needs more is not recorded. */
 #define AG_MAX_PAYLOAD 4224u
@@ -35,7 +37,6 @@ struct ag_signature {
 /* Flags of AG_OP_KERNEL in word[0]. */
 #define AG_OP_IS_CUKERNEL    (1u << 8) /* the handle is a CUkernel */
 #define AG_OP_IS_COOPERATIVE (1u << 9)
-#define AG_OP_HAS_LAYOUT     (1u << 10) /* the payload's params follow ag_params_of(function) */
 
 /* Flag of AG_OP_COPY in word[0]: from pageable memory, so that what is withheld reads a pinned
  * slot. A node of one cannot become one of the other. */
@@ -45,7 +46,8 @@ struct ag_signature {
  * to the next multiple of 8. Equal signatures have payloads of equal size. */
 struct ag_kernel_payload {
     uint32_t grid[3];
-    uint32_t bytes; /* of params */
+    uint32_t bytes;                 /* of params */
+    const struct ag_layout *layout; /* likewise; never freed */
     unsigned char params[];
 };
 struct ag_copy_payload {
@@ -90,17 +92,12 @@ struct ag_kernel_call {
     void **params, **extra;
     const CUlaunchAttribute *attributes; /* may be NULL */
     uint32_t n_attributes;
-    bool cooperative, is_cukernel;
-    bool has_clusters; /* of its own: the driver checks grids against them */
+    bool cooperative;
 };
 
-struct
-    /* policy/managed/kernel_params.h; NULL when unknown: then only `extra` can be recorded */
-    ag_layout;
-
 /* These fill op->signature, op->payload_bytes and the bytes at op->payload. False: the operation
- * cannot be recorded (unknown layout, attributes with an effect outside a graph, too large, NULL
- * parameters) and must be passed. */
+ * cannot be recorded (attributes with an effect outside a graph, too large, NULL parameters) and
+ * must be passed. */
 bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
                   const struct ag_layout *layout);
 /* kinds: the memory types, in the signature (CU_MEMORYTYPE_*). */

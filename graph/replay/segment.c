@@ -313,6 +313,7 @@ void ag_segment_submit(struct ag_stream *stream)
         ag_log_warn("withheld work of another thread's handle could not be submitted yet");
         return;
     }
+    ag_stats_add(AG_STAT_REPLAY_WITHHELD, stream->segment.n_ops); /* withheld as a whole */
     while (node->depth && !node->graphs)
         node = node->parent;
     if (node->depth && launch(stream, node, handle))

@@ -28,7 +28,7 @@ static CUresult launch_ex(const struct ag_op *op, const struct ag_kernel_config 
     if (op->signature.word[0] & AG_OP_IS_COOPERATIVE)
         attributes[launch.numAttrs++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
-    return ag_cu.cuLaunchKernelEx(&launch, config->function, arguments->params, arguments->extra);
+    return ag_cu.cuLaunchKernelEx(&launch, config->function, arguments->params, NULL);
 }
 
 static CUresult submit_kernel(const struct ag_op *op, CUstream stream)
@@ -38,14 +38,14 @@ static CUresult submit_kernel(const struct ag_op *op, CUstream stream)
     struct ag_arguments arguments;
 
     ag_op_kernel_config(&op->signature, &config);
-    ag_arguments_of(&op->signature, payload, &arguments);
+    ag_arguments_of(payload, &arguments);
     if (config.n_attributes >= MAX_ATTRIBUTES)
         return CUDA_ERROR_INVALID_VALUE;
     if (config.n_attributes || op->signature.word[0] & AG_OP_IS_COOPERATIVE)
         return launch_ex(op, &config, &arguments, stream);
     return ag_cu.cuLaunchKernel(config.function, payload->grid[0], payload->grid[1],
                                 payload->grid[2], config.block[0], config.block[1], config.block[2],
-                                config.shared_bytes, stream, arguments.params, arguments.extra);
+                                config.shared_bytes, stream, arguments.params, NULL);
 }
 
 static CUresult submit_copy(const struct ag_op *op, CUstream stream)

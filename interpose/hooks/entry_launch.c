@@ -11,22 +11,27 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"
 
-/* Marks the thread as inside when the launch is watched. */
-static bool enter(enum ag_hook hook)
+/* What becomes of the launch. Unless it is passed, the thread is marked as inside. */
+static inline int enter(enum ag_hook hook)
 {
+    int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
+
     if (ag_entry_inside())
-        return false;
-    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_NEW)
+        return AG_LAUNCHES_PASSED;
+    if (AG_UNLIKELY(launches == AG_LAUNCHES_NEW)) {
         (void)ag_entry_start();
-    if (atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED)
-        return false;
+        launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
+    }
+    if (launches == AG_LAUNCHES_PASSED)
+        return AG_LAUNCHES_PASSED;
     ag_stats_hit(hook);
     ag_entry_depth = 1;
     ag_entry_errno = errno;
-    return true;
+    return launches;
 }
 
-static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool per_thread)
+__attribute__((noinline)) static void prefetch(const struct ag_kernel_call *call, CUstream stream,
+                                               bool per_thread)
 {
     const struct ag_launch launch = {
         .function = call->function,
@@ -36,32 +41,30 @@ static void prefetch(const struct ag_kernel_call *call, CUstream stream, bool pe
         .extra = call->extra,
     };
 
-    if (atomic_load_explicit(&ag_entry_launches, memory_order_relaxed) == AG_LAUNCHES_WATCHED)
-        ag_prefetch_before(&launch);
+    ag_prefetch_before(&launch);
 }
 
 /* Gives the state back. True: withheld. */
-static bool record(struct ag_stream *state, struct ag_kernel_call *call)
+static inline bool record(struct ag_stream *state, const struct ag_kernel_call *call)
 {
-    struct ag_op op = {.payload = ag_replay_room(state)};
+    struct ag_op *op = ag_replay_op(state);
     const struct ag_layout *layout = call->function ? ag_params_of(call->function) : NULL;
 
     /* Without a layout nobody knows which kind of handle it is. */
-    if (!layout)
+    if (!op || !layout || !ag_op_kernel(op, call, layout))
         return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
-    call->is_cukernel = layout->is_kernel;
-    call->has_clusters = layout->has_clusters;
-    if (!ag_op_kernel(&op, call, layout))
-        return ag_replay_pass(state, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(state, &op);
+    return ag_replay_take(state);
 }
 
 /* Before the driver's launch. True: it is withheld. *ret_state: the stream's, NULL when it is not
  * replayed. */
-static bool watch(struct ag_kernel_call *call, CUstream stream, bool per_thread,
-                  struct ag_stream **ret_state)
+static inline __attribute__((always_inline)) bool watch(int launches,
+                                                        const struct ag_kernel_call *call,
+                                                        CUstream stream, bool per_thread,
+                                                        struct ag_stream **ret_state)
 {
-    prefetch(call, stream, per_thread);
+    if (launches == AG_LAUNCHES_WATCHED)
+        prefetch(call, stream, per_thread);
     *ret_state = ag_entry_passes() ? NULL : ag_replay_enter(stream, per_thread);
     return *ret_state && record(*ret_state, call);
 }
@@ -69,6 +72,12 @@ static bool watch(struct ag_kernel_call *call, CUstream stream, bool per_thread,
 static inline bool passes(void)
 {
     return atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED;
+}
+
+/* Else it is not left alone. */
+static inline bool is_used_last(CUstream stream, bool per_thread)
+{
+    return ag_fast_path.stream == ag_replay_stream(stream, per_thread);
 }
 
 /* Launches are recorded only, and this one is of a stream that is left alone: counted, and no more.
@@ -86,37 +95,41 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
 #define WATCHED(symbol, stream, per_thread, call_of, parameters, ...)                              \
     static __attribute__((noinline)) CUresult watched_##symbol parameters                          \
     {                                                                                              \
+        int launches = enter(AG_HOOK_##symbol);                                                    \
         struct ag_kernel_call call = call_of;                                                      \
         struct ag_stream *state;                                                                   \
                                                                                                    \
-        if (!enter(AG_HOOK_##symbol)) {                                                            \
+        if (launches == AG_LAUNCHES_PASSED) {                                                      \
             ag_entry_submits(stream, per_thread);                                                  \
             return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED;            \
         }                                                                                          \
-        if (watch(&call, stream, per_thread, &state))                                              \
+        if (watch(launches, &call, stream, per_thread, &state))                                    \
             return ag_entry_leave(CUDA_SUCCESS);                                                   \
         return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
                                                                      : CUDA_ERROR_NOT_SUPPORTED)); \
-    }                                                                                              \
-    /* Jumps on as well, where it may. */                                                          \
-    static __attribute__((noinline)) CUresult looked_at_##symbol parameters                        \
-    {                                                                                              \
-        __typeof__(&symbol) way = ag_cu.symbol;                                                    \
-                                                                                                   \
-        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))                          \
-            way = watched_##symbol;                                                                \
-        return way(__VA_ARGS__);                                                                   \
     }
 
-#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)              \
-    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)           \
-    AG_ENTRY CUresult symbol parameters                                             \
-    {                                                                               \
-        __typeof__(&symbol) way = ag_cu.symbol;                                     \
-                                                                                    \
-        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread))) \
-            way = looked_at_##symbol;                                               \
-        return way(__VA_ARGS__);                                                    \
+/* Jumps on as well, where it may. `type`: of a pointer to a function with these parameters. */
+#define LOOKED_AT(symbol, type, stream, per_thread, parameters, ...)        \
+    static __attribute__((noinline)) CUresult looked_at_##symbol parameters \
+    {                                                                       \
+        type way = (type)(void *)ag_cu.symbol;                              \
+                                                                            \
+        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))   \
+            way = (type)(void *)watched_##symbol;                           \
+        return way(__VA_ARGS__);                                            \
+    }
+
+#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                      \
+    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                   \
+    LOOKED_AT(symbol, __typeof__(&symbol), stream, per_thread, parameters, __VA_ARGS__)     \
+    AG_ENTRY CUresult symbol parameters                                                     \
+    {                                                                                       \
+        __typeof__(&symbol) way = ag_cu.symbol;                                             \
+                                                                                            \
+        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread)))         \
+            way = is_used_last(stream, per_thread) ? looked_at_##symbol : watched_##symbol; \
+        return way(__VA_ARGS__);                                                            \
     }
 
 /* For launches with parameters on the stack. Compilers load and store each of them on the way,
@@ -130,20 +143,26 @@ struct on_stack {
 };
 _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each parameter");
 
-#define LAUNCHES_BY_STACK(symbol, stream, per_thread, call_of, parameters, ...)              \
-    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                    \
-    AG_ENTRY CUresult jumps_##symbol(CUfunction, unsigned int, unsigned int, unsigned int,   \
-                                     unsigned int, unsigned int,                             \
-                                     struct on_stack) __asm__(#symbol);                      \
-    CUresult jumps_##symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,   \
-                            unsigned int grid_z, unsigned int block_x, unsigned int block_y, \
-                            struct on_stack rest)                                            \
-    {                                                                                        \
-        __typeof__(&jumps_##symbol) way = (__typeof__(way))(void *)ag_cu.symbol;             \
-                                                                                             \
-        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(rest.stream, per_thread)))     \
-            way = (__typeof__(way))(void *)looked_at_##symbol;                               \
-        return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                \
+#define LAUNCHES_BY_STACK(symbol, stream, per_thread, call_of, parameters, ...)                    \
+    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                          \
+    AG_ENTRY CUresult jumps_##symbol(CUfunction, unsigned int, unsigned int, unsigned int,         \
+                                     unsigned int, unsigned int,                                   \
+                                     struct on_stack) __asm__(#symbol);                            \
+    LOOKED_AT(symbol, __typeof__(&jumps_##symbol), rest.stream, per_thread,                        \
+              (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
+               unsigned int block_x, unsigned int block_y, struct on_stack rest),                  \
+              function, grid_x, grid_y, grid_z, block_x, block_y, rest)                            \
+    CUresult jumps_##symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,         \
+                            unsigned int grid_z, unsigned int block_x, unsigned int block_y,       \
+                            struct on_stack rest)                                                  \
+    {                                                                                              \
+        __typeof__(&jumps_##symbol) way = (__typeof__(way))(void *)ag_cu.symbol;                   \
+                                                                                                   \
+        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(rest.stream, per_thread)))           \
+            way = is_used_last(rest.stream, per_thread)                                            \
+                      ? looked_at_##symbol                                                         \
+                      : (__typeof__(way))(void *)watched_##symbol;                                 \
+        return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                      \
     }
 #else
 #define LAUNCHES_BY_STACK LAUNCHES

@@ -133,15 +133,15 @@ NOTED(AG_VISIBLE_PEERS, cuCtxEnablePeerAccess, (CUcontext peer, unsigned int fla
 static bool take_host_function(CUstream stream, bool per_thread, CUhostFn function, void *data,
                                struct ag_stream **ret_state)
 {
-    struct ag_op op;
+    struct ag_op *op;
 
     *ret_state = ag_entry_replays_now() ? ag_replay_enter(stream, per_thread) : NULL;
     if (!*ret_state)
         return false;
-    op.payload = ag_replay_room(*ret_state);
-    if (!ag_op_host(&op, function, data))
+    op = ag_replay_op(*ret_state);
+    if (!op || !ag_op_host(op, function, data))
         return ag_replay_pass(*ret_state, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(*ret_state, &op);
+    return ag_replay_take(*ret_state);
 }
 
 #define HOST_FUNCTION(symbol, per_thread)                                                       \

@@ -394,9 +394,9 @@ static struct ag_stream *enter(CUstream stream)
     return state;
 }
 
-static bool take(struct ag_stream *state, const struct ag_op *op)
+static bool take(struct ag_stream *state)
 {
-    bool withheld = ag_replay_take(state, op);
+    bool withheld = ag_replay_take(state);
 
     machine.now += withheld ? machine.costs.withheld : machine.costs.inspected;
     return withheld;
@@ -409,12 +409,12 @@ void machine_launch(CUstream stream, unsigned function, uint64_t a, uint64_t b, 
     struct ag_stream *state = enter(stream);
 
     if (state) {
-        struct ag_op op = {.payload = ag_replay_room(state)};
+        struct ag_op *op = ag_replay_op(state);
         const struct ag_kernel_call call = {
             .function = handle, .grid = {1, 1, 1}, .block = {1, 1, 1}, .params = params};
 
-        CHECK(ag_op_kernel(&op, &call, &three.layout));
-        if (take(state, &op))
+        CHECK(op && ag_op_kernel(op, &call, &three.layout));
+        if (take(state))
             return;
     }
     OK(ag_cu.cuLaunchKernel(handle, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
@@ -425,10 +425,10 @@ void machine_copy(CUstream stream, uint64_t to, uint64_t from, uint64_t bytes)
     struct ag_stream *state = enter(stream);
 
     if (state) {
-        struct ag_op op = {.payload = ag_replay_room(state)};
+        struct ag_op *op = ag_replay_op(state);
 
-        CHECK(ag_op_copy(&op, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_HOST, bytes));
-        if (take(state, &op))
+        CHECK(op && ag_op_copy(op, to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_HOST, bytes));
+        if (take(state))
             return;
     }
     OK(ag_cu.cuMemcpyHtoDAsync_v2(to, (const void *)(uintptr_t)from, bytes, stream));

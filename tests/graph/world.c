@@ -150,7 +150,7 @@ static void make_mix(struct ag_op *op, enum what what, uint64_t *fixed, uint64_t
     void *params[] = {&p, &n, &value};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                      CU_LAUNCH_PARAM_END};
-    bool is_buffer = what == WHAT_BUFFER || what == WHAT_UNKNOWN;
+    bool is_buffer = what == WHAT_BUFFER;
     struct ag_kernel_call call = {
         .function = what == WHAT_KERNEL ? (CUfunction)(void *)world.mix_kernel : world.mix,
         .grid = {1 + (uint32_t)chance_below(what == WHAT_COOPERATIVE ? fixed : payload, 9), 1, 1},
@@ -161,7 +161,6 @@ static void make_mix(struct ag_op *op, enum what what, uint64_t *fixed, uint64_t
         .attributes = &attribute,
         .n_attributes = what == WHAT_PRIORITY || what == WHAT_OVERLAP,
         .cooperative = what == WHAT_COOPERATIVE,
-        .is_cukernel = what == WHAT_KERNEL,
     };
 
     if (what == WHAT_OVERLAP)
@@ -169,7 +168,7 @@ static void make_mix(struct ag_op *op, enum what what, uint64_t *fixed, uint64_t
             .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             .value.programmaticStreamSerializationAllowed = 1,
         };
-    CHECK(ag_op_kernel(op, &call, what == WHAT_UNKNOWN ? NULL : ag_params_of(call.function)));
+    CHECK(ag_op_kernel(op, &call, ag_params_of(call.function)));
 }
 
 static void make_blend(struct ag_op *op, uint64_t *payload)

@@ -45,7 +45,6 @@ enum what {
     WHAT_QUIET,
     WHAT_KERNEL,   /* mix, as a CUkernel */
     WHAT_BUFFER,   /* mix, packed into a buffer */
-    WHAT_UNKNOWN,  /* the same, and nobody knows the layout */
     WHAT_PRIORITY, /* mix, with an attribute */
     WHAT_OVERLAP,  /* mix, that may start before the kernel before it has finished */
     WHAT_COOPERATIVE,

@@ -135,42 +135,12 @@ static void both_forms_are_one(void)
     }
 }
 
-static void without_a_layout(void)
-{
-    unsigned char buffer[AG_MAX_PAYLOAD + 8];
-    size_t size;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_BUFFER_POINTER, buffer,
-                     CU_LAUNCH_PARAM_END};
-    void *params[] = {buffer};
-    struct ag_kernel_call call = a_call();
-    const struct ag_kernel_payload *payload = (const void *)one.bytes;
-
-    fill_with_chance(buffer, sizeof(buffer));
-    call.extra = extra;
-    for (size = 1; size <= AG_MAX_PAYLOAD - sizeof(*payload); size++) {
-        CHECK(ag_op_kernel(fresh(&one), &call, NULL));
-        check_room(&one);
-        CHECK(payload->bytes == size && !memcmp(payload->params, buffer, size));
-        CHECK(!(one.op.signature.word[0] & AG_OP_HAS_LAYOUT));
-        CHECK(!ag_signature_equal(&one.op.signature, &other.op.signature)); /* sizes differ */
-        other.op.signature = one.op.signature;
-    }
-    CHECK(!ag_op_kernel(fresh(&one), &call, NULL)); /* too large */
-    size = 8;
-    extra[2] = (void *)(uintptr_t)77;
-    CHECK(!ag_op_kernel(fresh(&one), &call, NULL));
-    extra[0] = CU_LAUNCH_PARAM_END;
-    CHECK(!ag_op_kernel(fresh(&one), &call, NULL));
-    call.extra = NULL;
-    CHECK(!ag_op_kernel(fresh(&one), &call, NULL));
-    call.params = params;
-    CHECK(!ag_op_kernel(fresh(&one), &call, NULL));
-}
-
 static void layouts_that_do_not_do(void)
 {
     unsigned char value[AG_MAX_PAYLOAD] = {0};
     void *params[] = {value, value, NULL};
+    void *extra[] = {(void *)(uintptr_t)77, value, CU_LAUNCH_PARAM_END};
+    const uint32_t most = AG_MAX_PAYLOAD - sizeof(struct ag_kernel_payload);
     struct ag_kernel_call call = a_call();
 
     call.params = params;
@@ -184,16 +154,20 @@ static void layouts_that_do_not_do(void)
     given.layout.params[1].offset = 7;
     given.layout.total = 15;
     CHECK(!ag_op_kernel(fresh(&one), &call, &given.layout)); /* one over the other */
-    given.layout.params[0] = (struct ag_param){0, AG_MAX_PAYLOAD - 16};
+    given.layout.params[0] = (struct ag_param){0, most};
     given.layout.n = 1;
-    given.layout.total = AG_MAX_PAYLOAD - 16;
+    given.layout.total = most;
     CHECK(ag_op_kernel(fresh(&one), &call, &given.layout));
     check_room(&one);
-    given.layout.params[0].size = given.layout.total = AG_MAX_PAYLOAD - 15;
+    given.layout.params[0].size = given.layout.total = most + 1;
     CHECK(!ag_op_kernel(fresh(&one), &call, &given.layout)); /* too large */
     given.layout = (struct ag_layout){0};
     call.params = NULL;
     CHECK(ag_op_kernel(fresh(&one), &call, &given.layout)); /* none */
+    call.extra = extra;
+    CHECK(!ag_op_kernel(fresh(&one), &call, &given.layout)); /* what nobody knows */
+    extra[0] = CU_LAUNCH_PARAM_END;
+    CHECK(!ag_op_kernel(fresh(&one), &call, &given.layout)); /* no buffer */
 }
 
 /* What the driver refuses at once, and what of the launch configuration is signature. */
@@ -229,7 +203,7 @@ static void configurations(void)
         changed.shared_bytes += i == 0 ? 0 : i == 4;
         changed.grid[1] += grid;
         changed.cooperative = i == 5;
-        changed.is_cukernel = i == 6;
+        given.layout.is_kernel = i == 6;
         CHECK(ag_op_kernel(fresh(&other), &changed, &given.layout));
         CHECK(ag_signature_equal(&one.op.signature, &other.op.signature) == grid);
         CHECK(grid ==
@@ -552,7 +526,6 @@ static void equal_content_is_one_object(void)
 int main(void)
 {
     both_forms_are_one();
-    without_a_layout();
     layouts_that_do_not_do();
     configurations();
     which_attributes();
