@@ -136,6 +136,7 @@ static void child(uint64_t seed)
 {
     struct traits traits;
 
+    clock_restart();
     traits_of(seed, options.n_threads, options.ipc, &traits);
     if (options.iterations)
         traits_with_iterations(&traits);
@@ -385,6 +386,7 @@ static int run_one(uint64_t seed)
 
 int main(int argc, char **argv)
 {
+    clock_start();
     if (argc == 2 && !strcmp(argv[1], "--exec-child"))
         return process_exec_child();
     read_options(argc, argv);
