@@ -53,6 +53,11 @@ void sim_sleep_for_change(unsigned ms)
     (void)pthread_cond_timedwait(&self.changed, &self.lock, &until);
 }
 
+void sim_sleep_for(pthread_cond_t *signal)
+{
+    (void)pthread_cond_wait(signal, &self.lock);
+}
+
 void sim_let_others_in(void)
 {
     sim_unlock();
