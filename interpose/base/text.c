@@ -75,25 +75,32 @@ int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
     return length;
 }
 
+/* Most lines fit into what there is: those are printed once. */
 void ag_text_add_args(struct ag_text *text, const char *format, va_list args)
 {
+    size_t room = text->capacity - text->length;
     va_list again;
     int length;
 
     if (text->truncated)
         return;
     va_copy(again, args);
-    length = print(NULL, 0, format, again);
+    length = print(text->data ? text->data + text->length : NULL, room, format, again);
     va_end(again);
-    if (length < 0)
-        return;
-    if (text->length + (size_t)length + 1 > text->capacity &&
-        !grow(text, text->length + (size_t)length + 1)) {
-        text->truncated = true;
-        return;
+    if (length < 0) /* and what was there ends as before */
+        goto undo;
+    if ((size_t)length >= room) {
+        if (!grow(text, text->length + (size_t)length + 1)) {
+            text->truncated = true;
+            goto undo;
+        }
+        (void)print(text->data + text->length, (size_t)length + 1, format, args);
     }
-    (void)print(text->data + text->length, (size_t)length + 1, format, args);
     text->length += (size_t)length;
+    return;
+undo:
+    if (text->data)
+        text->data[text->length] = '\0';
 }
 
 void ag_text_add(struct ag_text *text, const char *format, ...)

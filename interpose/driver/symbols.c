@@ -40,7 +40,7 @@ const struct ag_hook_info *ag_hook_info(enum ag_hook hook)
 enum ag_hook ag_hook_by_name(const char *name)
 {
     for (unsigned i = 0; i < AG_N_HOOKS; i++) {
-        if (!strcmp(name, hooks[i].symbol))
+        if (ag_symbol_is(name, hooks[i].symbol))
             return (enum ag_hook)i;
     }
     return AG_N_HOOKS;

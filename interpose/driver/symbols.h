@@ -4,6 +4,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
+
+/* Is this the driver's symbol, which has five characters at least? Thousands of such questions are
+ * asked at each start, and most names differ early. */
+static inline bool ag_symbol_is(const char *name, const char *symbol)
+{
+    return name[0] == symbol[0] && name[1] == symbol[1] && name[2] == symbol[2] &&
+           name[3] == symbol[3] && name[4] == symbol[4] && !strcmp(name, symbol);
+}
 
 enum ag_hook {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) AG_HOOK_##symbol,

@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "graph/record/copies.h"
 #include "graph/replayer.h"
@@ -23,6 +22,7 @@
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/real_dlsym.h"
+#include "interpose/driver/symbols.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/report/stats.h"
 #include "interpose/resolve/bypass.h"
@@ -238,11 +238,11 @@ void *ag_trampoline_of_address(void *real)
 void *ag_trampoline_of_name(const char *name, void *real)
 {
     for (unsigned i = 0; i < N_LISTED; i++) {
-        if (!strcmp(name, listed[i].name))
+        if (ag_symbol_is(name, listed[i].name))
             return is_needed(i) ? thunk(i) : real;
     }
     for (size_t i = 0; i < N_WITHOUT; i++) {
-        if (!strcmp(name, no_trampoline[i]))
+        if (ag_symbol_is(name, no_trampoline[i]))
             return real;
     }
     return spare_of(real);
@@ -258,11 +258,11 @@ bool ag_trampoline_over(void)
 static enum ag_bypass_verdict judge(const char *symbol)
 {
     for (size_t i = 0; i < N_WITHOUT; i++) {
-        if (!strcmp(symbol, no_trampoline[i]))
+        if (ag_symbol_is(symbol, no_trampoline[i]))
             return AG_BYPASS_HARMLESS;
     }
     for (unsigned i = 0; i < N_LISTED; i++) {
-        if (!strcmp(symbol, listed[i].name))
+        if (ag_symbol_is(symbol, listed[i].name))
             return AG_BYPASS_BOUND;
     }
     return ag_hook_by_name(symbol) == AG_N_HOOKS ? AG_BYPASS_NAMED : AG_BYPASS_BOUND;

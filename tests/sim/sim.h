@@ -68,7 +68,7 @@ SIM_EXPORT size_t sim_bytes_in_use(int device);
 /* Bytes of managed memory around [p, p + bytes) that lie on the device now, in pages of 64 KiB. */
 SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 
-/* Calls of a driver symbol (its full name) that reached the simulation so far. */
+/* Calls of a driver symbol (its full name; "*": of any) that reached the simulation so far. */
 SIM_EXPORT unsigned long sim_calls(const char *symbol);
 
 /* From now on `what` runs inside each call of `symbol` (its full name), with the driver's lock held

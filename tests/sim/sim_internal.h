@@ -78,6 +78,10 @@ void sim_lock(void);
 void sim_unlock(void);
 /* Lets go of the lock until something has completed or `ms` have passed (0: no limit). */
 void sim_sleep_for_change(unsigned ms);
+/* Lets go of the lock until the caller's own signal comes. */
+void sim_sleep_for(pthread_cond_t *signal);
+/* Lets go of the lock for a moment. */
+void sim_let_others_in(void);
 void sim_wake_all(void);
 /* The driver has ended: nothing enqueued runs any more. */
 bool sim_gone(void);

@@ -1,6 +1,7 @@
 /* driver.c: the life of the simulated driver, its lock, and the way into every call. */
 #include "tests/sim/sim_internal.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,18 @@ void sim_sleep_for_change(unsigned ms)
     until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     (void)pthread_cond_timedwait(&self.changed, &self.lock, &until);
+}
+
+void sim_sleep_for(pthread_cond_t *signal)
+{
+    (void)pthread_cond_wait(signal, &self.lock);
+}
+
+void sim_let_others_in(void)
+{
+    sim_unlock();
+    (void)sched_yield();
+    sim_lock();
 }
 
 void sim_wake_all(void)

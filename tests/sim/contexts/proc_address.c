@@ -8,6 +8,7 @@ enum flavour { LEGACY, PER_THREAD };
 
 struct row {
     const char *base;
+    size_t length;
     int version;
     const char *symbol;
     enum flavour flavour;
@@ -16,7 +17,7 @@ struct row {
 
 static const struct row rows[] = {
 #define SYMBOL(base, version, symbol, flavour) \
-    {#base, version, #symbol, flavour, (void (*)(void))symbol},
+    {#base, sizeof(#base) - 1, version, #symbol, flavour, (void (*)(void))symbol},
 #include "tests/sim/symbols.def"
 #undef SYMBOL
 };
@@ -25,10 +26,12 @@ static const struct row rows[] = {
 static const struct row *find(const char *base, int version, enum flavour flavour, bool *ret_named)
 {
     const struct row *best = NULL;
+    int newest = sim_settings()->driver_version;
+    size_t length = strlen(base);
 
     for (size_t i = 0; i < SIM_COUNT(rows); i++) {
         const struct row *row = &rows[i];
-        if (strcmp(row->base, base) != 0 || row->version > sim_settings()->driver_version)
+        if (row->length != length || memcmp(row->base, base, length) != 0 || row->version > newest)
             continue;
         *ret_named = true;
         if (row->flavour != flavour || row->version > version)

@@ -6,8 +6,8 @@
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
  * with a second run (room.c); DIFF_ROOM, bytes there are; DIFF_TOTAL, bytes cuMemGetInfo is to tell
  * of. Options: --threads N, --ipc, --iterations, --lookup linked|dlsym|get-proc, --stats PATH (a
- * report of the library is expected there, and nothing left over in it), --seconds S (begin nothing
- * after that).
+ * report of the library is expected there, and nothing left over in it), --count (what the reports of
+ * all runs together counted in some groups), --seconds S (begin nothing after that).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,7 +35,7 @@
 static struct {
     unsigned n_threads, n_variants;
     int lookup;
-    bool ipc, batch, iterations;
+    bool ipc, batch, iterations, count;
     uint64_t first, last;
     const char *variants[MAX_VARIANTS];
     const char *stats;
@@ -61,7 +61,8 @@ static void usage(void)
     fprintf(stderr,
             "usage: diff-program [--threads N] [--ipc] [--iterations] [--lookup NAME] [--stats "
             "PATH] SEED\n"
-            "       diff-program ... [--seconds S] --batch A-B --variant NAME:SETTINGS ...\n");
+            "       diff-program ... [--seconds S] [--count] --batch A-B --variant NAME:SETTINGS "
+            "...\n");
     exit(2);
 }
 
@@ -89,14 +90,24 @@ static void read_seeds(const char *text)
         usage();
 }
 
+static bool *flag_named(const char *name)
+{
+    return !strcmp(name, "--ipc")          ? &options.ipc
+           : !strcmp(name, "--iterations") ? &options.iterations
+           : !strcmp(name, "--count")      ? &options.count
+                                           : NULL;
+}
+
 static void read_options(int argc, char **argv)
 {
     int i = 1;
 
     for (; i < argc && !strncmp(argv[i], "--", 2); i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--ipc") || !strcmp(argv[i], "--iterations")) {
-            *(!strcmp(argv[i], "--ipc") ? &options.ipc : &options.iterations) = true;
+        bool *flag = flag_named(argv[i]);
+
+        if (flag) {
+            *flag = true;
             continue;
         }
         if (!strcmp(argv[i], "--threads"))
@@ -136,6 +147,7 @@ static void child(uint64_t seed)
 {
     struct traits traits;
 
+    clock_restart();
     traits_of(seed, options.n_threads, options.ipc, &traits);
     if (options.iterations)
         traits_with_iterations(&traits);
@@ -208,7 +220,7 @@ static void add_steps(const char *text, const char *group)
     unsigned long long n;
     size_t i;
 
-    if (!end || !(at = strchr(at, '{')))
+    if (!options.count || !end || !(at = strchr(at, '{')))
         return;
     while ((at = strchr(at + 1, '"')) && at < end) {
         if (sscanf(at, "\"%39[a-z_]\" : %llu", key, &n) == 2) {
@@ -385,6 +397,7 @@ static int run_one(uint64_t seed)
 
 int main(int argc, char **argv)
 {
+    clock_start();
     if (argc == 2 && !strcmp(argv[1], "--exec-child"))
         return process_exec_child();
     read_options(argc, argv);

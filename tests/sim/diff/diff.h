@@ -251,6 +251,12 @@ bool did(struct world *w, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 uint64_t hash_of(const void *bytes, size_t n);
 
+/* ---- clock.c: a clock that runs ahead when somebody waits in vain ---- */
+
+/* Before anything else; the other one in the process of a program. */
+void clock_start(void);
+void clock_restart(void);
+
 /* ---- room.c ---- */
 
 /* again: the calls that `refused` says found no room are not made and fail. */

@@ -6,6 +6,7 @@
 import argparse
 import collections
 import concurrent.futures
+import functools
 import os
 import re
 import shutil
@@ -197,6 +198,7 @@ class Runner:
         more = ['--batch', '%d-%d' % (first, last)]
         if preloaded and self.args.stats:
             more += ['--stats', os.path.join(self.folder, 'stats-%d.json' % threading.get_ident())]
+            more += ['--count'] if self.args.steps or self.args.need or self.args.none else []
         for name, settings in variants.items():
             more += ['--variant', '%s:%s' % (name, settings)]
         done = subprocess.run(self.command(*more), env=self.environment(preloaded),
@@ -235,7 +237,18 @@ class Runner:
             self.n_runs += sum(not run.skipped for run in runs.values())
             self.n_operations += sum(run.n_ops for run in runs.values() if not run.skipped)
             self.differences += found
+            if self.args.progress:
+                for seed, name, wrong in found:
+                    print('seed %d, policy %s: %s' % (seed, name, wrong), flush=True)
         return found
+
+    def progress(self, ended):
+        """A line now and then, until the event."""
+        began = time.monotonic()
+        while not ended.wait(self.args.progress):
+            print('%s %d s: %d seeds, %d runs, %d operations, %d differences'
+                  % (time.strftime('%H:%M:%S'), time.monotonic() - began, self.n_seeds, self.n_runs,
+                     self.n_operations, len(self.differences)), flush=True)
 
     def missed(self):
         """What no run has counted, and should have."""
@@ -327,6 +340,7 @@ def compare(plain, run, soft):
     return None
 
 
+@functools.lru_cache(maxsize=None)
 def sanitizer_runtime(library):
     listed = subprocess.run(['ldd', library], stdout=subprocess.PIPE,
                             universal_newlines=True).stdout
@@ -352,6 +366,8 @@ def read_arguments(words):
     parser.add_argument('--steps', action='store_true',
                         help='all together must have taken every step of the out-of-memory ladder')
     parser.add_argument('--jobs', type=int, default=JOBS)
+    parser.add_argument('--progress', type=float, default=0,
+                        help='say every so many seconds how far it is, and each difference at once')
     parser.add_argument('--show', type=int, default=5, help='differences to explain')
     parser.add_argument('--most', type=int, default=20, help='differences after which to stop')
     args = parser.parse_args(words)
@@ -378,10 +394,13 @@ def read_arguments(words):
 def main():
     args = read_arguments(sys.argv[1:])
     folder = tempfile.mkdtemp(prefix='diff-', dir='/dev/shm' if os.path.isdir('/dev/shm') else None)
-    began = time.monotonic()
+    began, ended = time.monotonic(), threading.Event()
     try:
         runner = Runner(args, folder)
+        if args.progress:
+            threading.Thread(target=runner.progress, args=(ended,), daemon=True).start()
         runner.run(args.first, args.last, args.seconds)
+        ended.set()
         for seed, name, wrong in sorted(runner.differences)[:args.show]:
             runner.explain(seed, name, wrong)
     finally:

@@ -30,10 +30,11 @@ bool traits_device_only(uint64_t seed)
 
 void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits)
 {
-    struct world dice = {.random = hash_of(&seed, sizeof(seed))};
+    static struct world dice; /* of which the one number is used: not 200 KiB of stack */
     struct traits *t = ret_traits;
     static const unsigned lengths[] = {40, 80, 140, 220};
 
+    dice.random = hash_of(&seed, sizeof(seed));
     memset(t, 0, sizeof(*t));
     t->seed = seed;
     t->n_threads = n_threads;

@@ -215,15 +215,16 @@ static bool step_event(struct world *w, struct loop *loop, unsigned from, unsign
 bool bring_behind(struct world *w, struct loop *loop, unsigned stream, const struct buffer *buffer,
                   bool write)
 {
+    struct clock before;
+
+    stream_before(w, stream, &before);
     for (unsigned i = 0; i < MAX_STREAMS; i++) {
         const struct stream *from = &w->streams[i];
         uint32_t need =
             buffer->born.at[i] > buffer->wrote.at[i] ? buffer->born.at[i] : buffer->wrote.at[i];
-        struct clock before;
 
         if (write && buffer->read.at[i] > need)
             need = buffer->read.at[i];
-        stream_before(w, stream, &before);
         if (before.at[i] >= need)
             continue;
         if (i >= w->first_stream && i < w->first_stream + w->n_streams && from->alive &&
@@ -239,6 +240,7 @@ bool bring_behind(struct world *w, struct loop *loop, unsigned stream, const str
         } else {
             return false;
         }
+        stream_before(w, stream, &before); /* which now covers more */
     }
     return true;
 }

@@ -6,8 +6,9 @@
 
 static struct {
     struct sim_ops queue;
+    pthread_cond_t more; /* its own: it need not wake for each operation of the device */
     bool started;
-} self;
+} self = {.more = PTHREAD_COND_INITIALIZER};
 
 static void call_one(struct sim_op *op)
 {
@@ -32,7 +33,7 @@ static void *serve(void *unused)
     sim_lock();
     for (;;) {
         while (!self.queue.n || sim_gone())
-            sim_sleep_for_change(0);
+            sim_sleep_for(&self.more);
         struct sim_op *op = self.queue.at[0];
         self.queue.n--;
         for (unsigned i = 0; i < self.queue.n; i++)
@@ -57,5 +58,5 @@ void sim_hostfn_start(struct sim_op *op)
             (void)pthread_detach(thread);
         (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
-    sim_wake_all();
+    (void)pthread_cond_signal(&self.more);
 }

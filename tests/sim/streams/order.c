@@ -33,9 +33,8 @@ static void reserve(struct sim_order *order, uint32_t n)
 void sim_order_join(struct sim_order *order, const struct sim_order *other)
 {
     reserve(order, other->n);
-    for (uint32_t i = 0; i < other->n; i++)
-        if (order->at[i] < other->at[i])
-            order->at[i] = other->at[i];
+    for (uint32_t i = 0; i < other->n; i++) /* without a branch, as vectors */
+        order->at[i] = SIM_MAX(order->at[i], other->at[i]);
 }
 
 void sim_order_add(struct sim_order *order, struct sim_stamp stamp)

@@ -313,10 +313,13 @@ static struct sim_op *pick(unsigned mark, uint32_t victim)
 
 #define NO_VICTIM UINT32_MAX
 
+/* What has to be called again and again before the others get some time: who sleeps at once does so
+ * for each kernel that waits for another one of the same thread, which nobody else can bring on. */
+#define TRIES_IN_VAIN 64
+
 void sim_finish_op(struct sim_op *op)
 {
-    unsigned mark = 0;
-    bool stuck = false;
+    unsigned mark = 0, in_vain = 0;
 
     sim_op_ref(op);
     while (op->state != SIM_OP_DONE) {
@@ -328,10 +331,12 @@ void sim_finish_op(struct sim_op *op)
         if (!mark || mark != self.mark)
             mark = mark_closure(op);
         /* Also when something in our way waits for a word that others have to write. */
-        bool detour = stuck || (sim_settings()->sched == SIM_SCHED_ADVERSARIAL && sim_chance(64));
+        bool detour = in_vain || (sim_settings()->sched == SIM_SCHED_ADVERSARIAL && sim_chance(64));
         struct sim_op *next = pick(detour ? 0 : mark, NO_VICTIM);
-        stuck = next && !run(next);
-        if (stuck || (!next && !detour))
+        in_vain = next && !run(next) ? in_vain + 1 : 0;
+        if (in_vain && in_vain < TRIES_IN_VAIN)
+            sim_let_others_in();
+        else if (in_vain || (!next && !detour))
             sim_sleep_for_change(1);
     }
     sim_op_unref(op);
