@@ -13,6 +13,7 @@
 #include "interpose/base/pages.h"
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
+#include "policy/answers.h"
 #include "policy/order/fence.h"
 
 #define MAX_BLOCKS  128u
@@ -39,8 +40,9 @@ struct verify {
 
 /* --- which memory --- */
 
-/* Adds the block that the address lies in, if it is device memory. False: the segment cannot be
- * verified (memory that the host may read, too many blocks or bytes). */
+/* Adds the program's block that the address lies in, if it is device memory: the driver's would be
+ * the whole of a slab, of which other streams may write other pieces meanwhile. False: the segment
+ * cannot be verified (memory that the host may read, too many blocks or bytes). */
 static bool take_block(struct verify *verify, uint64_t address, bool must_be_memory)
 {
     CUmemorytype type = CU_MEMORYTYPE_DEVICE;
@@ -56,12 +58,12 @@ static bool take_block(struct verify *verify, uint64_t address, bool must_be_mem
     if (ag_cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
         CUDA_SUCCESS)
         return !must_be_memory;
-    if (type != CU_MEMORYTYPE_DEVICE || verify->n == MAX_BLOCKS ||
-        ag_cu.cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) !=
+    if (ag_answer_attribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) !=
             CUDA_SUCCESS ||
-        ag_cu.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) !=
-            CUDA_SUCCESS ||
-        address - base >= size || size > MAX_BYTES - verify->bytes)
+        ag_answer_attribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) != CUDA_SUCCESS)
+        return !must_be_memory; /* it was freed */
+    if (type != CU_MEMORYTYPE_DEVICE || verify->n == MAX_BLOCKS || address - base >= size ||
+        size > MAX_BYTES - verify->bytes)
         return false;
     verify->blocks[verify->n++] = (struct block){base, size, verify->bytes};
     verify->bytes += (size + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);

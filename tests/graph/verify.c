@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "policy/answers.h"
 #include "policy/order/fence.h"
 #include "world.h"
 
@@ -24,6 +25,12 @@ static const enum what impossible[] = {WHAT_TO_HOST, WHAT_HOST_COPY, WHAT_HOST_F
 static struct made made[N];
 static struct ag_op ops[N];
 static bool is_busy;
+
+/* policy/answers.c: nothing is redirected here. */
+CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    return ag_cu.cuPointerGetAttribute(data, attribute, address);
+}
 
 /* policy/order/fence.c, as far as it is wanted. */
 bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
