@@ -696,32 +696,31 @@ static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_
     return result;
 }
 
-/* What the driver has given already, in the budget and, KEPT, in the ledger; else the driver has it
+/* What the driver has given already, of the budget, and KEPT, in the ledger; else the driver has it
  * again. */
 static struct ag_block *enter_rows(struct ag_context *context, CUdeviceptr address, size_t bytes,
                                    struct ag_mem_desc desc)
 {
-    struct ag_block *block = NULL;
+    struct ag_block *block = ag_ledger_enter(address, bytes, context, desc);
 
-    if (ag_budget_take(context->device, bytes)) {
-        block = ag_ledger_enter(address, bytes, context, desc);
-        if (!block)
-            ag_budget_give(context->device, bytes);
-    }
-    if (block)
+    if (block) {
         ag_budget_note_given(context->device, desc, bytes);
-    else
+    } else {
+        ag_budget_give(context->device, bytes);
         (void)ag_cu.cuMemFree_v2(address);
+    }
     return block;
 }
 
 /* Memory that was allocated for its pitch alone. Kept, since a free would wait for what is in
- * flight, and no allocation does natively. */
+ * flight, and no allocation does natively: even where the budget is used up, as it is a few KiB. */
 static void keep_row(struct ag_context *context, CUdeviceptr address, size_t bytes)
 {
     const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED};
-    struct ag_block *block = enter_rows(context, address, bytes, cached);
+    struct ag_block *block;
 
+    ag_budget_overdraw(context->device, bytes);
+    block = enter_rows(context, address, bytes, cached);
     if (block)
         (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
 }
@@ -786,8 +785,12 @@ static CUresult budget_rows(struct ag_context *context, CUdeviceptr address, siz
                             const void *caller)
 {
     const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
-    struct ag_block *block = enter_rows(context, address, bytes, native);
+    struct ag_block *block = NULL;
 
+    if (ag_budget_take(context->device, bytes))
+        block = enter_rows(context, address, bytes, native);
+    else
+        (void)ag_cu.cuMemFree_v2(address);
     if (!block) {
         ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
         note_failed(context->device->ordinal, AG_PLACE_NATIVE, bytes, caller,

@@ -49,6 +49,12 @@ bool ag_budget_take(struct ag_device *device, size_t bytes)
     return true;
 }
 
+void ag_budget_overdraw(struct ag_device *device, size_t bytes)
+{
+    if (device->limit != UINT64_MAX)
+        atomic_fetch_add_explicit(&device->budget_taken, bytes, memory_order_relaxed);
+}
+
 void ag_budget_give(struct ag_device *device, size_t bytes)
 {
     if (device->limit != UINT64_MAX)

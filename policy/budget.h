@@ -22,6 +22,8 @@ uint64_t ag_budget_of(uint64_t total_bytes);
 /* Takes `bytes` of the device's budget, for memory about to be asked of the driver. False, and
  * nothing taken, when they are not left. Any thread. */
 bool ag_budget_take(struct ag_device *device, size_t bytes);
+/* Takes them although they may not be left: for a little that is there already. */
+void ag_budget_overdraw(struct ag_device *device, size_t bytes);
 /* Gives them back, once the driver has the memory again. */
 void ag_budget_give(struct ag_device *device, size_t bytes);
 
