@@ -19,7 +19,6 @@
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/holders/holders.h"
-#include "interpose/report/live.h"
 #include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
@@ -68,7 +67,6 @@ void ag_alloc_prepare(struct ag_context *context, const void *caller)
     (void)ag_holders_on();
     ag_caller_prepare(caller);
     ag_stats_prepare();
-    ag_live_prepare();
     ag_ledger_prepare();
     ag_cache_prepare(&context->cache);
 }
