@@ -175,7 +175,7 @@ static struct ag_block *take_from_others(struct ag_cache *cache, unsigned own, s
         struct ag_cache_shard *shard = &cache->shards[(own + i) % n];
 
         if (shard == &cache->shards[own] || value_of(&shard->bytes) < size ||
-            !ag_spin_try(&shard->lock))
+            ag_spin_is_taken(&shard->lock) || !ag_spin_try(&shard->lock))
             continue;
         block = take_from(shard, size, desc);
         ag_spin_release(&shard->lock);
