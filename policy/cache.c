@@ -169,13 +169,15 @@ static struct ag_block *take_from_others(struct ag_cache *cache, unsigned own, s
                                          struct ag_mem_desc desc)
 {
     struct ag_block *block = NULL;
-    unsigned n = n_used(cache);
+    unsigned n = n_used(cache), at = own;
 
-    for (unsigned i = 1; i <= n && !block; i++) {
-        struct ag_cache_shard *shard = &cache->shards[(own + i) % n];
+    for (unsigned i = 0; i < n && !block; i++) {
+        struct ag_cache_shard *shard;
 
-        if (shard == &cache->shards[own] || value_of(&shard->bytes) < size ||
-            ag_spin_is_taken(&shard->lock) || !ag_spin_try(&shard->lock))
+        at = at + 1 < n ? at + 1 : 0;
+        shard = &cache->shards[at];
+        if (at == own || value_of(&shard->bytes) < size || ag_spin_is_taken(&shard->lock) ||
+            !ag_spin_try(&shard->lock))
             continue;
         block = take_from(shard, size, desc);
         ag_spin_release(&shard->lock);
