@@ -19,7 +19,6 @@
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/holders/holders.h"
-#include "interpose/report/live.h"
 #include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
@@ -68,7 +67,6 @@ void ag_alloc_prepare(struct ag_context *context, const void *caller)
     (void)ag_holders_on();
     ag_caller_prepare(caller);
     ag_stats_prepare();
-    ag_live_prepare();
     ag_ledger_prepare();
     ag_cache_prepare(&context->cache);
 }
@@ -81,23 +79,29 @@ static uint64_t began_of(const struct ag_timed *timed)
     return timed->began ? timed->began : ag_clock_ticks();
 }
 
-static void note_allocated(const struct ag_block *block, size_t bytes, const void *caller)
+/* Apart from its caller, which has less to put aside while the trace is off. */
+__attribute__((noinline)) static void trace_allocated(const struct ag_block *block, size_t bytes,
+                                                      const void *caller, struct ag_timed timed)
+{
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = AG_TRACE_ALLOC,
+        .ticks = began_of(&timed),
+        .duration = timed.ticks,
+        .device = (int16_t)block->context->device->ordinal,
+        .placement = (uint8_t)block->placement,
+        .address = block->address,
+        .size = bytes,
+        .caller = (uintptr_t)caller,
+    });
+}
+
+static inline void note_allocated(const struct ag_block *block, size_t bytes, const void *caller)
 {
     struct ag_timed timed = ag_timing_end();
-    int device = block->context->device->ordinal;
 
-    ag_stats_allocated(device, block->placement, bytes, timed.sum);
+    ag_stats_allocated(block->context->device->ordinal, block->placement, bytes, timed.sum);
     if (ag_trace_on())
-        ag_trace_add(&(struct ag_trace_event){
-            .kind = AG_TRACE_ALLOC,
-            .ticks = began_of(&timed),
-            .duration = timed.ticks,
-            .device = (int16_t)device,
-            .placement = (uint8_t)block->placement,
-            .address = block->address,
-            .size = bytes,
-            .caller = (uintptr_t)caller,
-        });
+        trace_allocated(block, bytes, caller, timed);
 }
 
 static void note_failed(int device, enum ag_placement place, size_t bytes, const void *caller,
@@ -131,22 +135,27 @@ struct freed {
     struct ag_timed timed; /* nothing: nobody waited */
 };
 
-static void note_freed(const struct freed *freed)
+__attribute__((noinline)) static void trace_freed(struct freed freed)
 {
-    ag_stats_freed(freed->device, freed->place, freed->bytes, freed->timed.sum);
+    ag_trace_add(&(struct ag_trace_event){
+        .kind = AG_TRACE_FREE,
+        .ticks = began_of(&freed.timed),
+        .duration = freed.timed.ticks,
+        .device = (int16_t)freed.device,
+        .placement = (uint8_t)freed.place,
+        .address = freed.address,
+        .size = freed.bytes,
+        .stream = (uintptr_t)freed.stream,
+        .caller = (uintptr_t)freed.caller,
+        .code = freed.code,
+    });
+}
+
+static inline void note_freed(struct freed freed)
+{
+    ag_stats_freed(freed.device, freed.place, freed.bytes, freed.timed.sum);
     if (ag_trace_on())
-        ag_trace_add(&(struct ag_trace_event){
-            .kind = AG_TRACE_FREE,
-            .ticks = began_of(&freed->timed),
-            .duration = freed->timed.ticks,
-            .device = (int16_t)freed->device,
-            .placement = (uint8_t)freed->place,
-            .address = freed->address,
-            .size = freed->bytes,
-            .stream = (uintptr_t)freed->stream,
-            .caller = (uintptr_t)freed->caller,
-            .code = freed->code,
-        });
+        trace_freed(freed);
 }
 
 /* --- what is asked for, and what is possible --- */
@@ -608,12 +617,13 @@ static CUresult allocate_planned(struct ag_context *context, const struct plan *
 /* The short way, of a program that allocates what it has just freed: a block that the cache has,
  * without a plan. NULL where a plan might say anything else, or that block is not the next one. A
  * pair of cudaMalloc and cudaFree takes a third less by it. */
-static struct ag_block *take_last(struct ag_context *context, size_t bytes, const void *caller)
+static inline struct ag_block *take_last(struct ag_context *context, size_t bytes,
+                                         const void *caller)
 {
     struct ag_device *device = context->device;
 
     if (!plans_alike || !(ag_churn_is_on(&device->churn) || ag_once_is_done(&device->pool_state)) ||
-        ag_capture_is_open() || ag_private_of_thread || ag_context_is_inside() ||
+        ag_capture_is_open() || ag_private_of_thread || ag_context_inside ||
         ag_caller_is_exporter(caller))
         return NULL;
     return ag_cache_take_last(&context->cache, ag_cache_block_size(bytes));
@@ -621,8 +631,8 @@ static struct ag_block *take_last(struct ag_context *context, size_t bytes, cons
 
 /* False, and nothing done, after an error of the device: the long way asks the driver, which has
  * the last word on errors. */
-static bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
-                      const void *caller)
+static inline bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
+                             const void *caller)
 {
     struct ag_context *context = block->context;
 
@@ -638,23 +648,15 @@ static bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *b
     return true;
 }
 
-CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
+/* Apart from the short way, which has less to put aside. */
+__attribute__((noinline)) static CUresult alloc_planned(CUdeviceptr *ret_address, size_t bytes,
+                                                        struct ag_context *context,
+                                                        const void *caller)
 {
-    struct ag_context *context;
-    struct ag_block *block;
+    struct ag_block *block = NULL;
     struct plan plan;
     CUresult result;
 
-    ag_timing_begin();
-    context = ag_context_current();
-    if (!ret_address || !bytes || !context) {
-        ag_stats_add(AG_STAT_PASSED, 1);
-        return ag_cu.cuMemAlloc_v2(ret_address, bytes);
-    }
-    block = take_last(context, bytes, caller);
-    if (block && give_last(ret_address, bytes, block, caller))
-        return CUDA_SUCCESS;
-    block = NULL;
     make_plan(&plan, context, bytes, caller);
     result = allocate_planned(context, &plan, &block);
     if (result == NO_LEDGER)
@@ -673,6 +675,23 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         ag_stats_rule_hit(plan.choice.rule, bytes);
     give(block, bytes);
     return CUDA_SUCCESS;
+}
+
+CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
+{
+    struct ag_context *context;
+    struct ag_block *block;
+
+    ag_timing_begin();
+    context = ag_context_current();
+    if (!ret_address || !bytes || !context) {
+        ag_stats_add(AG_STAT_PASSED, 1);
+        return ag_cu.cuMemAlloc_v2(ret_address, bytes);
+    }
+    block = take_last(context, bytes, caller);
+    if (block && give_last(ret_address, bytes, block, caller))
+        return CUDA_SUCCESS;
+    return alloc_planned(ret_address, bytes, context, caller);
 }
 
 /* --- rows of equal pitch --- */
@@ -855,8 +874,24 @@ static void put_aside(struct ag_block *block)
         ag_alloc_capture_closed();
 }
 
+/* What the cache had no room for goes back. */
+__attribute__((noinline)) static void release(struct ag_context *context, struct ag_block *out)
+{
+    out = ag_backend_return_pieces(out);
+    count_returned(out);
+    ag_timing_is_slow();
+    out = ag_backend_release(context, out, UINT64_MAX);
+    while (out) { /* not now: over the limit, until they can go */
+        struct ag_block *next = out->next;
+
+        (void)ag_cache_keep(&context->cache, out, UINT64_MAX);
+        out = next;
+    }
+    ag_pressure_bound_pending(context->device);
+}
+
 /* A KEPT block whose users are ordered before now. */
-static void keep_or_release(struct ag_block *block)
+static inline void keep_or_release(struct ag_block *block)
 {
     struct ag_context *context = block->context;
     const struct ag_slab *slab = ag_block_slab(block);
@@ -873,19 +908,8 @@ static void keep_or_release(struct ag_block *block)
     keeps = sharing == AG_IPC_NOT_SHARED && !closed;
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
         out = ag_cache_keep(&context->cache, block, keeps ? context->device->cache_limit : 0);
-    if (!out)
-        return;
-    out = ag_backend_return_pieces(out);
-    count_returned(out);
-    ag_timing_is_slow();
-    out = ag_backend_release(context, out, UINT64_MAX);
-    while (out) { /* not now: over the limit, until they can go */
-        struct ag_block *next = out->next;
-
-        (void)ag_cache_keep(&context->cache, out, UINT64_MAX);
-        out = next;
-    }
-    ag_pressure_bound_pending(context->device);
+    if (out)
+        release(context, out);
 }
 
 void ag_alloc_capture_closed(void)
@@ -945,7 +969,8 @@ static void give_again(const struct ag_block *copy, uint64_t export_number, bool
 }
 
 /* The driver's own free waits as it must. `guarded`: the block was; `caller`: of its free then. */
-static CUresult free_native(struct ag_block *block, bool guarded, const void *caller)
+__attribute__((noinline)) static CUresult free_native(struct ag_block *block, bool guarded,
+                                                      const void *caller)
 {
     struct ag_block copy = *block;
     uint64_t export_number = ag_block_export_number(block);
@@ -968,7 +993,7 @@ static CUresult free_native(struct ag_block *block, bool guarded, const void *ca
 /* Is the block the driver's again as soon as the program frees it? What the driver gave a handle of
  * never becomes anybody else's; what the cache has no room for, or no request, would only be
  * ordered in vain. A piece of a slab is none of the driver's. */
-static bool is_freed_natively(struct ag_block *block)
+static inline bool is_freed_natively(struct ag_block *block)
 {
     struct ag_device *device = block->context->device;
 
@@ -976,23 +1001,21 @@ static bool is_freed_natively(struct ag_block *block)
         return block->desc.source == AG_SOURCE_NATIVE || block->desc.source == AG_SOURCE_PAGED;
     if (ag_block_slab(block))
         return false;
-    if (!ag_churn_keeps(&device->churn) || ag_cache_block_size(block->size) != block->size ||
+    if (!ag_churn_keeps(&device->churn) || !ag_cache_is_block_size(block->size) ||
         ag_block_export_number(block))
         return true;
-    if (block->size <= ag_pressure_cache_limit(device))
+    if (block->size <= device->cache_limit)
         return false;
     ag_churn_returned(&device->churn, block->size);
     return true;
 }
 
-/* `block` is KEPT and the caller's; the program's again when the free is refused. */
-static CUresult free_block(struct ag_block *block)
+/* `block` is KEPT and the caller's; the program's again, with `bytes`, when the free is refused. */
+static inline CUresult free_block(struct ag_block *block, size_t bytes)
 {
     bool native = is_freed_natively(block);
-    size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     CUresult result;
 
-    take_back(block);
     result = native ? free_native(block, false, NULL) : free_ordered(block);
     if (result != CUDA_SUCCESS && !native)
         give(block, bytes);
@@ -1064,39 +1087,60 @@ void ag_alloc_pool_ended(struct ag_block *blocks)
     ag_capture_restore(mode);
 }
 
-CUresult ag_free(CUdeviceptr address, const void *caller)
+/* A block that is not just device memory. */
+__attribute__((noinline)) static CUresult free_special(struct ag_block *block, size_t bytes,
+                                                       const void *caller)
 {
-    struct freed freed = {.address = address, .caller = caller};
-    struct ag_block *block;
-    enum ag_claim claim;
-    CUresult result;
-    struct ag_device *device;
+    if (ag_block_guarded(block) || block->desc.source == AG_SOURCE_PAGED)
+        return free_guarded(block, caller);
+    if (ag_block_private_pool(block))
+        return free_private(block);
+    take_back(block);
+    return free_block(block, bytes);
+}
 
-    ag_timing_begin();
-    if (!address)
-        return ag_cu.cuMemFree_v2(address);
-    claim = ag_ledger_claim(address, &block);
+/* What is not the program's, or not ours. */
+__attribute__((noinline)) static CUresult free_foreign(CUdeviceptr address, enum ag_claim claim)
+{
     if (claim == AG_CLAIM_NOT_LIVE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (claim == AG_CLAIM_UNKNOWN) {
-        /* The program's own pool memory goes at once: work that natively was done may still use
-         * it. */
-        if (ag_host_wait_pending())
-            ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
-        return ag_cu.cuMemFree_v2(address);
-    }
-    freed.place = (enum ag_placement)block->placement;
-    freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
+    /* The program's own pool memory goes at once: work that natively was done may still use it. */
+    if (address && ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
+    return ag_cu.cuMemFree_v2(address);
+}
+
+CUresult ag_free(CUdeviceptr address, const void *caller)
+{
+    struct ag_block *block, *claimed;
+    struct ag_device *device;
+    enum ag_claim claim;
+    enum ag_placement place;
+    size_t bytes;
+    CUresult result;
+
+    ag_timing_begin();
+    claim = address ? ag_ledger_claim(address, &claimed) : AG_CLAIM_UNKNOWN;
+    if (claim != AG_CLAIM_OURS)
+        return free_foreign(address, claim);
+    block = claimed;
+    place = (enum ag_placement)block->placement;
+    bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
-    freed.device = device->ordinal;
-    if (ag_block_guarded(block) || block->desc.source == AG_SOURCE_PAGED)
-        result = free_guarded(block, caller);
+    if (ag_block_rare(block) || !ag_mem_desc_is_plain_device(block->desc))
+        result = free_special(block, bytes, caller);
     else
-        result = ag_block_private_pool(block) ? free_private(block) : free_block(block);
+        result = free_block(block, bytes);
     if (result != CUDA_SUCCESS)
         return result;
-    freed.timed = ag_timing_end();
-    note_freed(&freed);
+    note_freed((struct freed){
+        .address = address,
+        .bytes = bytes,
+        .caller = caller,
+        .device = device->ordinal,
+        .place = place,
+        .timed = ag_timing_end(),
+    });
     ag_spill_move_back(device);
     return result;
 }
@@ -1160,13 +1204,13 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     freed.bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     if (ag_block_private_pool(block) &&
         ag_private_keep(block)) { /* later than the stream asks for */
-        note_freed(&freed);
+        note_freed(freed);
         return CUDA_SUCCESS;
     }
     if (ag_block_slab(block)) {
         result = free_piece_async(block, stream, synchronize);
         if (result == CUDA_SUCCESS)
-            note_freed(&freed);
+            note_freed(freed);
         return result;
     }
     take_back(block);
@@ -1181,7 +1225,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
-        note_freed(&freed);
+        note_freed(freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
@@ -1227,7 +1271,7 @@ static bool outlives_its_context(const struct ag_block *block)
 
 static void note_gone(const struct ag_block *block)
 {
-    note_freed(&(struct freed){
+    note_freed((struct freed){
         .address = block->address,
         .bytes = block->requested,
         .device = block->context->device->ordinal,

@@ -14,36 +14,15 @@
 #include "policy/ledger.h"
 #include "policy/slab.h"
 
-#define SMALLEST     512u
-#define LARGEST_STEP (2u * 1024u * 1024u)
-#define LOOKED_AT    16u /* blocks of a bin looked at: large sizes share bins */
+#define LOOKED_AT 16u /* blocks of a bin looked at: large sizes share bins */
 
-static unsigned log2_of(size_t value)
-{
-    return 63u - (unsigned)__builtin_clzll(value);
-}
-
-size_t ag_cache_block_size(size_t bytes)
-{
-    size_t step;
-
-    if (bytes <= SMALLEST)
-        return SMALLEST;
-    step = (size_t)1 << log2_of(bytes - 1) >> 3;
-    if (step < SMALLEST)
-        step = SMALLEST;
-    if (step > LARGEST_STEP)
-        step = LARGEST_STEP;
-    if (bytes > SIZE_MAX - step)
-        return bytes;
-    return (bytes + step - 1) & ~(step - 1);
-}
-
-/* Sizes in one bin differ by at most an eighth. */
+/* Sizes in one bin differ by at most an eighth: the bin is the place of the highest bit, and the
+ * three behind it. */
 static unsigned bin_of(size_t size)
 {
-    unsigned power = log2_of(size);
-    unsigned bin = power < 9 ? 0 : (power - 9) * 8 + (unsigned)(size >> (power - 3) & 7);
+    size_t at_least = size > AG_CACHE_SMALLEST ? size : AG_CACHE_SMALLEST;
+    unsigned power = ag_log2(at_least);
+    unsigned bin = (power - 10) * 8 + (unsigned)(at_least >> (power - 3));
 
     return bin < AG_CACHE_BINS ? bin : AG_CACHE_BINS - 1;
 }
@@ -63,9 +42,9 @@ static unsigned n_used(struct ag_cache *cache)
     return atomic_load_explicit(&cache->n_used, memory_order_seq_cst);
 }
 
-static struct ag_cache_shard *own_shard(struct ag_cache *cache)
+/* That of the slot, which may hold something from now on. */
+static struct ag_cache_shard *use_shard(struct ag_cache *cache, unsigned slot)
 {
-    unsigned slot = ag_slot();
     uint32_t n = atomic_load_explicit(&cache->n_used, memory_order_relaxed);
 
     while (n <= slot &&
@@ -75,9 +54,18 @@ static struct ag_cache_shard *own_shard(struct ag_cache *cache)
     return &cache->shards[slot];
 }
 
+/* The calling thread's, or NULL if it never held anything. */
+static inline struct ag_cache_shard *used_shard(struct ag_cache *cache)
+{
+    unsigned slot = ag_slot_of_thread - 1; /* none yet: more than any */
+
+    return slot < atomic_load_explicit(&cache->n_used, memory_order_relaxed) ? &cache->shards[slot]
+                                                                             : NULL;
+}
+
 void ag_cache_prepare(struct ag_cache *cache)
 {
-    ag_pages_ready(own_shard(cache), sizeof(struct ag_cache_shard));
+    ag_pages_ready(use_shard(cache, ag_slot()), sizeof(struct ag_cache_shard));
 }
 
 static uint64_t value_of(_Atomic uint64_t *bytes)
@@ -123,37 +111,35 @@ uint64_t ag_cache_piece_bytes(struct ag_cache *cache)
     return sum;
 }
 
-/* What ag_cache_room() asks for. Pieces take room as their slabs do. */
-static void account_native(struct ag_cache_shard *shard, const struct ag_block *block, bool in)
+/* A block goes in, or out, with the shard's lock held. Pieces take room as their slabs do. */
+static inline void account(struct ag_cache_shard *shard, const struct ag_block *block, bool in)
 {
-    bool small = block->size < AG_NATIVE_PAGE;
-    uint64_t bytes = small ? block->size : -block->size % AG_NATIVE_PAGE;
+    uint64_t size = block->size, end = -size % AG_NATIVE_PAGE;
+    struct ag_mem_desc desc = block->desc;
 
+    change(&shard->bytes, in ? size : -size);
     if (ag_block_slab(block))
-        change(&shard->piece_bytes, in ? block->size : -(uint64_t)block->size);
-    else if (block->desc.source == AG_SOURCE_CACHED)
-        change(small ? &shard->small_native : &shard->page_ends, in ? bytes : -bytes);
+        change(&shard->piece_bytes, in ? size : -size);
+    else if (desc.source != AG_SOURCE_CACHED && !ag_mem_desc_is_on_device(desc))
+        change(&shard->host_bytes, in ? size : -size);
+    else if (desc.source == AG_SOURCE_CACHED && size < AG_NATIVE_PAGE)
+        change(&shard->small_native, in ? size : -size);
+    else if (desc.source == AG_SOURCE_CACHED && end)
+        change(&shard->page_ends, in ? end : -end);
 }
 
-/* The two of one block, with the shard's lock held. */
-static void account_out(struct ag_cache_shard *shard, const struct ag_block *block)
+static inline void account_out(struct ag_cache_shard *shard, const struct ag_block *block)
 {
-    change(&shard->bytes, -(uint64_t)block->size);
-    account_native(shard, block, false);
-    if (!ag_mem_desc_is_on_device(block->desc))
-        change(&shard->host_bytes, -(uint64_t)block->size);
+    account(shard, block, false);
 }
 
-static void put_in(struct ag_cache_shard *shard, struct ag_block *block)
+static inline void put_in(struct ag_cache_shard *shard, struct ag_block *block)
 {
     struct ag_block **bin = &shard->bins[bin_of(block->size)];
 
     block->next = *bin;
     *bin = block;
-    change(&shard->bytes, block->size);
-    account_native(shard, block, true);
-    if (!ag_mem_desc_is_on_device(block->desc))
-        change(&shard->host_bytes, block->size);
+    account(shard, block, true);
 }
 
 /* --- out --- */
@@ -183,12 +169,14 @@ static struct ag_block *take_from_others(struct ag_cache *cache, unsigned own, s
                                          struct ag_mem_desc desc)
 {
     struct ag_block *block = NULL;
-    unsigned n = n_used(cache);
+    unsigned n = n_used(cache), at = own;
 
-    for (unsigned i = 1; i <= n && !block; i++) {
-        struct ag_cache_shard *shard = &cache->shards[(own + i) % n];
+    for (unsigned i = 0; i < n && !block; i++) {
+        struct ag_cache_shard *shard;
 
-        if (shard == &cache->shards[own] || value_of(&shard->bytes) < size ||
+        at = at + 1 < n ? at + 1 : 0;
+        shard = &cache->shards[at];
+        if (at == own || value_of(&shard->bytes) < size || ag_spin_is_taken(&shard->lock) ||
             !ag_spin_try(&shard->lock))
             continue;
         block = take_from(shard, size, desc);
@@ -211,14 +199,15 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_me
     return block ? block : take_from_others(cache, own, size, desc);
 }
 
+/* Where another thread is in the shard just now, ag_cache_take() waits for it. */
 struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
 {
-    struct ag_cache_shard *shard = &cache->shards[ag_slot()];
-    struct ag_block **bin = &shard->bins[bin_of(size)], *block;
+    struct ag_cache_shard *shard = used_shard(cache);
+    struct ag_block **bin, *block;
 
-    if (value_of(&shard->bytes) < size)
+    if (!shard || value_of(&shard->bytes) < size || !ag_spin_try(&shard->lock))
         return NULL;
-    ag_spin_take(&shard->lock);
+    bin = &shard->bins[bin_of(size)];
     block = *bin;
     if (block && block->size == size && ag_mem_desc_is_plain_device(block->desc)) {
         *bin = block->next;
@@ -474,31 +463,27 @@ static bool keep_if_granted(struct ag_cache *cache, struct ag_cache_shard *shard
     return granted;
 }
 
-static bool keep_unasked(struct ag_cache *cache, struct ag_cache_shard *shard,
-                         struct ag_block *block, uint64_t limit)
+/* With the shard's lock, which is released. */
+static inline bool keep_unasked(struct ag_cache *cache, struct ag_cache_shard *shard,
+                                struct ag_block *block, uint64_t limit)
 {
-    bool allowed;
+    bool allowed = !missing(shard, value_of(&shard->bytes) + block->size) &&
+                   value_of(&cache->allowed) <= limit;
 
-    ag_spin_take(&shard->lock);
-    allowed = !missing(shard, value_of(&shard->bytes) + block->size) &&
-              value_of(&cache->allowed) <= limit;
     if (allowed)
         put_in(shard, block);
     ag_spin_release(&shard->lock);
     return allowed;
 }
 
-struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit)
+__attribute__((noinline)) static struct ag_block *keep_asking(struct ag_cache *cache,
+                                                              struct ag_cache_shard *shard,
+                                                              struct ag_block *block,
+                                                              uint64_t limit)
 {
-    struct ag_cache_shard *shard = own_shard(cache);
     struct ag_block *out = NULL;
     size_t size = block->size;
 
-    block->next = NULL;
-    if (block->size > limit)
-        return block;
-    if (keep_unasked(cache, shard, block, limit))
-        return NULL;
     atomic_fetch_add_explicit(&cache->coming, size, memory_order_relaxed);
     ag_lock_take(&cache->lock);
     if (!keep_if_granted(cache, shard, block, limit)) {
@@ -508,4 +493,31 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
     atomic_fetch_sub_explicit(&cache->coming, size, memory_order_relaxed);
     ag_lock_release(&cache->lock);
     return out;
+}
+
+/* The shard may be in use by another thread, or may not hold the block unasked. */
+__attribute__((noinline)) static struct ag_block *keep_slowly(struct ag_cache *cache,
+                                                              struct ag_block *block,
+                                                              uint64_t limit)
+{
+    struct ag_cache_shard *shard = use_shard(cache, ag_slot());
+
+    block->next = NULL;
+    if (block->size > limit)
+        return block;
+    ag_spin_take(&shard->lock);
+    return keep_unasked(cache, shard, block, limit) ? NULL
+                                                    : keep_asking(cache, shard, block, limit);
+}
+
+/* Mostly it is only put into a shard that nobody is in: that way calls nothing, and so has no
+ * registers to put aside. */
+struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit)
+{
+    struct ag_cache_shard *shard = used_shard(cache);
+
+    if (!shard || block->size > limit || !ag_spin_try(&shard->lock) ||
+        !keep_unasked(cache, shard, block, limit))
+        return keep_slowly(cache, block, limit);
+    return NULL;
 }

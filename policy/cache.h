@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "interpose/base/bits.h"
 #include "interpose/base/slot.h"
 #include "interpose/base/threads/lock.h"
 #include "interpose/base/threads/spin.h"
@@ -48,8 +49,30 @@ struct ag_cache {
     struct ag_cache_shard shards[AG_SLOTS];
 };
 
+#define AG_CACHE_SMALLEST 512u
+
+/* Blocks are a whole number of steps large: an eighth of the power of two below, from the smallest
+ * size on and up to 2 MiB. The step less one, of a block whose last byte is there. */
+static inline size_t ag_cache_step_mask(size_t last)
+{
+    unsigned power = ag_log2(last | 8 * AG_CACHE_SMALLEST) - 3;
+
+    return ((size_t)1 << (power < 21 ? power : 21)) - 1;
+}
+
 /* The size a block for a request of `bytes` has: at most one eighth, and 2 MiB, more. */
-size_t ag_cache_block_size(size_t bytes);
+static inline size_t ag_cache_block_size(size_t bytes)
+{
+    size_t last = bytes ? bytes - 1 : 0, end = last | ag_cache_step_mask(last);
+
+    return end == SIZE_MAX ? bytes : end + 1;
+}
+
+/* Does a block of `size` bytes, which there is, have such a size? */
+static inline bool ag_cache_is_block_size(size_t size)
+{
+    return !(~(size - 1) & ag_cache_step_mask(size - 1));
+}
 
 void ag_cache_init(struct ag_cache *cache);
 /* Bytes in all shards, and of them those that take room on the device. */

@@ -24,21 +24,13 @@ void ag_churn_configure(uint64_t pool_after_us)
     pool_after_ns = pool_after_us * 1000;
 }
 
-bool ag_churn_is_on(const struct ag_churn *churn)
-{
-    return atomic_load_explicit(&churn->phase, memory_order_relaxed) == AG_CHURN_ON;
-}
-
-bool ag_churn_keeps(struct ag_churn *churn)
+/* Another thread may have gone further. */
+void ag_churn_frees(struct ag_churn *churn)
 {
     int phase = AG_CHURN_NOT;
 
-    if (ag_churn_is_on(churn))
-        return true;
-    /* Another thread may have gone further. */
     (void)atomic_compare_exchange_strong_explicit(&churn->phase, &phase, AG_CHURN_FREED,
                                                   memory_order_relaxed, memory_order_relaxed);
-    return false;
 }
 
 static void add(struct ag_churn *churn, uint64_t ns)

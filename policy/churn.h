@@ -43,9 +43,20 @@ static inline void ag_churn_allocates(struct ag_churn *churn)
 }
 
 /* Is what the program frees kept, from now on? */
-bool ag_churn_is_on(const struct ag_churn *churn);
+static inline bool ag_churn_is_on(const struct ag_churn *churn)
+{
+    return atomic_load_explicit(&churn->phase, memory_order_relaxed) == AG_CHURN_ON;
+}
+/* The program frees memory that is not kept. */
+void ag_churn_frees(struct ag_churn *churn);
 /* The program frees memory: is it ours to keep? */
-bool ag_churn_keeps(struct ag_churn *churn);
+static inline bool ag_churn_keeps(struct ag_churn *churn)
+{
+    if (ag_churn_is_on(churn))
+        return true;
+    ag_churn_frees(churn);
+    return false;
+}
 
 /* The driver has to serve an allocation of `bytes` that the cache had no block for. */
 void ag_churn_missed(struct ag_churn *churn, size_t bytes);

@@ -90,17 +90,6 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     return block;
 }
 
-void ag_ledger_give(struct ag_block *block, size_t requested)
-{
-    struct ag_block_rare *rare = ag_block_rare(block);
-
-    atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
-    if (rare)
-        atomic_store_explicit(&rare->buffer_id, 0, memory_order_relaxed);
-    atomic_store_explicit(&block->sync_memops, AG_SYNC_NOT_SET, memory_order_relaxed);
-    atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
-}
-
 void ag_ledger_lend(struct ag_block *block, size_t requested)
 {
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
@@ -135,31 +124,55 @@ bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set)
     return live;
 }
 
-/* Takes the LIVE block at `address` over into `state`. What it found when it was not LIVE: KEPT
- * also when there is none, *ret_block NULL then. */
-static int take_over(CUdeviceptr address, enum ag_block_state state, struct ag_block **ret_block)
+/* The block at `address`, or NULL. If it is LIVE it is taken over into `state`; else *ret_found is
+ * what it was, KEPT also where there is none. With the lock of shard `i`, which is released. */
+static inline struct ag_block *take_over(unsigned i, CUdeviceptr address, enum ag_block_state state,
+                                         int *ret_found)
 {
-    unsigned i = take(address);
+    struct ag_block *block = ag_map_get(&shards[i].map, address);
     int found = AG_BLOCK_KEPT;
 
-    *ret_block = ag_map_get(&shards[i].map, address);
-    if (*ret_block) {
-        found = atomic_load_explicit(&(*ret_block)->state, memory_order_acquire);
+    if (block) {
+        found = atomic_load_explicit(&block->state, memory_order_acquire);
         if (found == AG_BLOCK_LIVE)
-            atomic_store_explicit(&(*ret_block)->state, (uint8_t)state, memory_order_relaxed);
+            atomic_store_explicit(&block->state, (uint8_t)state, memory_order_relaxed);
     }
     ag_spin_release(&shards[i].lock);
-    return found;
+    *ret_found = found;
+    return block;
 }
 
-enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
+/* Another thread is in the shard, or moves the block. */
+__attribute__((noinline)) static enum ag_claim claim_waiting(CUdeviceptr address,
+                                                             struct ag_block **ret_block)
 {
     struct ag_wait wait = {0};
     struct ag_block *block;
     int found;
 
-    while ((found = take_over(address, AG_BLOCK_KEPT, &block)) == AG_BLOCK_MOVING)
+    for (;;) {
+        block = take_over(take(address), address, AG_BLOCK_KEPT, &found);
+        if (found != AG_BLOCK_MOVING)
+            break;
         ag_wait_pause(&wait); /* a few driver calls of another thread */
+    }
+    if (found != AG_BLOCK_LIVE)
+        return block ? AG_CLAIM_NOT_LIVE : AG_CLAIM_UNKNOWN;
+    *ret_block = block;
+    return AG_CLAIM_OURS;
+}
+
+enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
+{
+    unsigned i = shard_of(address);
+    struct ag_block *block;
+    int found;
+
+    if (!ag_spin_try(&shards[i].lock))
+        return claim_waiting(address, ret_block);
+    block = take_over(i, address, AG_BLOCK_KEPT, &found);
+    if (found == AG_BLOCK_MOVING)
+        return claim_waiting(address, ret_block);
     if (found != AG_BLOCK_LIVE)
         return block ? AG_CLAIM_NOT_LIVE : AG_CLAIM_UNKNOWN;
     *ret_block = block;
@@ -168,9 +181,10 @@ enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
 
 struct ag_block *ag_ledger_move(CUdeviceptr address)
 {
-    struct ag_block *block;
+    int found;
+    struct ag_block *block = take_over(take(address), address, AG_BLOCK_MOVING, &found);
 
-    return take_over(address, AG_BLOCK_MOVING, &block) == AG_BLOCK_LIVE ? block : NULL;
+    return found == AG_BLOCK_LIVE ? block : NULL;
 }
 
 void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)

@@ -136,7 +136,16 @@ void ag_ledger_prepare(void);
 struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_context *context,
                                  struct ag_mem_desc desc);
 /* Makes the block the program's, with `requested` bytes. */
-void ag_ledger_give(struct ag_block *block, size_t requested);
+static inline void ag_ledger_give(struct ag_block *block, size_t requested)
+{
+    struct ag_block_rare *rare = ag_block_rare(block);
+
+    atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
+    if (rare)
+        atomic_store_explicit(&rare->buffer_id, 0, memory_order_relaxed);
+    atomic_store_explicit(&block->sync_memops, AG_SYNC_NOT_SET, memory_order_relaxed);
+    atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
+}
 
 /* Makes the block memory of another process that the program has open, `requested` bytes. */
 void ag_ledger_lend(struct ag_block *block, size_t requested);

@@ -138,6 +138,16 @@ static void unlist(struct ag_slab *slab)
     slab->link = NULL;
 }
 
+/* So many pieces more are out, or less: how many now. With the shard's lock, without which others
+ * may read it. */
+static uint32_t change_out(struct ag_slab *slab, uint32_t by)
+{
+    uint32_t n = atomic_load_explicit(&slab->n_out, memory_order_relaxed) + by;
+
+    atomic_store_explicit(&slab->n_out, n, memory_order_relaxed);
+    return n;
+}
+
 /* --- cutting --- */
 
 static struct ag_slab_shard *own_shard(struct ag_slabs *slabs)
@@ -145,7 +155,7 @@ static struct ag_slab_shard *own_shard(struct ag_slabs *slabs)
     uint32_t n = atomic_load_explicit(&slabs->n, memory_order_relaxed);
     unsigned shards = n >= AG_SLOTS ? AG_SLOTS : 1u << (31 - __builtin_clz(n | 1));
 
-    return &slabs->shards[ag_slot() % shards];
+    return &slabs->shards[ag_slot() & (shards - 1)];
 }
 
 /* With the shard's lock. */
@@ -163,7 +173,7 @@ static bool cut(struct ag_slab *slab, size_t size, struct ag_slab_piece *ret)
     mark(slab->begins, at, 1, true);
     slab->n_free -= n;
     slab->hint = at + n;
-    atomic_fetch_add_explicit(&slab->n_out, 1, memory_order_relaxed);
+    (void)change_out(slab, 1);
     ret->slab = slab;
     ret->address = slab->address + (uint64_t)at * GRANULE;
     return true;
@@ -299,7 +309,7 @@ struct ag_block *ag_slab_return(struct ag_slab *slab, CUdeviceptr address, size_
         if (!slab->link && slab->n_free >= WORTH_A_LOOK)
             list(slab);
     }
-    if (atomic_fetch_sub_explicit(&slab->n_out, 1, memory_order_relaxed) == 1)
+    if (change_out(slab, (uint32_t)-1) == 0)
         whole = end(slab);
     ag_spin_release(&slab->shard->lock);
     if (whole) {

@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 #include "interpose/base/threads/lock.h"
 
@@ -152,28 +151,13 @@ void ag_map_begin(struct ag_map *map, struct ag_map_entry *entries, size_t capac
     *map = (struct ag_map){.entries = entries, .capacity = capacity, .is_lent = true};
 }
 
-/* The place of `key`, or of the hole where it belongs. Only with capacity > 0. */
-static size_t find(const struct ag_map *map, uint64_t key)
-{
-    size_t place = ag_hash_entry(key, map->capacity);
-
-    while (map->entries[place].key && map->entries[place].key != key)
-        place = (place + 1) & (map->capacity - 1);
-    return place;
-}
-
-void *ag_map_get(const struct ag_map *map, uint64_t key)
-{
-    return map->capacity ? map->entries[find(map, key)].value : NULL;
-}
-
 bool ag_map_put(struct ag_map *map, uint64_t key, void *value)
 {
     size_t place;
 
     if ((map->count + 1) * 2 > map->capacity && !grow(map))
         return false;
-    place = find(map, key);
+    place = ag_map_find(map, key);
     if (!map->entries[place].key)
         map->count++;
     map->entries[place] = (struct ag_map_entry){key, value};
@@ -187,7 +171,7 @@ void *ag_map_take(struct ag_map *map, uint64_t key)
 
     if (!map->capacity)
         return NULL;
-    hole = find(map, key);
+    hole = ag_map_find(map, key);
     value = map->entries[hole].value;
     if (!map->entries[hole].key)
         return NULL;

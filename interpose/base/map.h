@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "interpose/base/hash.h"
+
 struct ag_map {
     struct ag_map_entry *entries; /* power of two of them; key 0 is an empty place */
     size_t capacity, count;
@@ -20,8 +22,23 @@ struct ag_map_entry {
 /* An empty table that has its first entries, all zero and a power of two of them, in memory of the
  * caller's: small tables need no page of their own. */
 void ag_map_begin(struct ag_map *map, struct ag_map_entry *entries, size_t capacity);
+/* The place of `key`, or of the hole where it belongs. Only with capacity > 0. */
+static inline size_t ag_map_find(const struct ag_map *map, uint64_t key)
+{
+    const struct ag_map_entry *entries = map->entries;
+    size_t last = map->capacity - 1, place = ag_hash_entry(key, map->capacity);
+
+    while (entries[place].key && entries[place].key != key)
+        place = (place + 1) & last;
+    return place;
+}
+
 /* The value of `key`, or NULL. */
-void *ag_map_get(const struct ag_map *map, uint64_t key);
+static inline void *ag_map_get(const struct ag_map *map, uint64_t key)
+{
+    return map->capacity ? map->entries[ag_map_find(map, key)].value : NULL;
+}
+
 /* Adds or replaces; key != 0, value != NULL. False when memory for the table runs out. */
 bool ag_map_put(struct ag_map *map, uint64_t key, void *value);
 /* Takes `key` out; its value, or NULL if it was not in. */

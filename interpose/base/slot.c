@@ -10,6 +10,7 @@
 #include "interpose/base/threads/once.h"
 
 _Thread_local unsigned ag_slot_of_thread;
+_Thread_local void *ag_slot_counters;
 
 static _Atomic uint32_t used; /* a bit for each slot that was ever given */
 static void (*_Atomic prepare)(unsigned slot);
@@ -58,6 +59,7 @@ static void end(void *slot_)
 {
     uint32_t slot = (uint32_t)(uintptr_t)slot_ - 1;
 
+    ag_slot_counters = NULL;
     ag_slot_of_thread = 1 + use(take_shared());
     atomic_fetch_or_explicit(&free_own, 1u << slot, memory_order_release);
 }

@@ -15,6 +15,10 @@
 /* 0 until the thread's first call, then 1 + slot. */
 extern _Thread_local unsigned ag_slot_of_thread;
 
+/* Of stats.h: where the calling thread counts, as long as it has a slot of its own. NULL else, and
+ * until somebody has set it. */
+extern _Thread_local void *ag_slot_counters;
+
 unsigned ag_slot_assign(void);
 /* The last of the shared slots, for what a thread counts that shall have no slot. */
 unsigned ag_slot_of_nobody(void);

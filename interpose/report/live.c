@@ -17,11 +17,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/base/pages.h"
 #include "interpose/base/raise.h"
 #include "interpose/base/threads/lock.h"
-
-struct ag_live_allowances ag_live_allowances[AG_SLOTS];
 
 static struct {
     struct ag_lock lock; /* guards every change of allowances, and of peaks */
@@ -45,8 +42,7 @@ static uint64_t freed_of(struct ag_place_stats *counts)
 
 static void allow(unsigned slot, unsigned row, enum ag_placement place, uint64_t biased)
 {
-    atomic_store_explicit(&ag_live_allowances[slot].biased[row][place], biased,
-                          memory_order_seq_cst);
+    atomic_store_explicit(&counts_of(slot, row, place)->allowance, biased, memory_order_seq_cst);
 }
 
 static unsigned first_of(uint32_t slots)
@@ -117,7 +113,7 @@ __attribute__((noinline)) static void ask(unsigned slot, unsigned row, enum ag_p
     uint64_t peak, had, balance, wanted, granted;
 
     ag_lock_take(&live.lock);
-    had = atomic_load_explicit(&ag_live_allowances[slot].biased[row][place], memory_order_relaxed);
+    had = atomic_load_explicit(&counts->allowance, memory_order_relaxed);
     balance = allocated_of(counts) - freed_of(counts);
     wanted = had ? balance + AG_LIVE_BIAS - had : balance;
     granted = live.granted[row][place] + wanted;
@@ -151,14 +147,8 @@ uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placemen
     return allocated > freed ? allocated - freed : 0;
 }
 
-void ag_live_prepare(void)
-{
-    ag_pages_ready(&ag_live_allowances[ag_slot()], sizeof(ag_live_allowances[0].biased[0]));
-}
-
 void ag_live_reset(void)
 {
-    memset(ag_live_allowances, 0, sizeof(ag_live_allowances));
     memset(live.granted, 0, sizeof(live.granted));
 }
 

@@ -23,26 +23,29 @@
 /* Only for the functions here and in live.c. Allowances are kept as 2^63 more, so that 0, where all
  * slots begin, allows nothing. */
 #define AG_LIVE_BIAS (1ull << 63)
-extern struct ag_live_allowances {
-    _Alignas(64) _Atomic uint64_t biased[AG_STATS_DEVICES][AG_N_PLACEMENTS];
-} ag_live_allowances[AG_SLOTS];
 
 /* The slot's balance may be above its allowance. */
 void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place);
 
-/* The calling thread's slot has `bytes` more, or less, of that row of devices and placement. */
-static inline void ag_live_add(unsigned slot, unsigned row, enum ag_placement place, uint64_t bytes)
+/* The calling thread's slot, whose `counts` these are, has `bytes` more of that row of devices and
+ * placement. */
+static inline void ag_live_count(struct ag_place_stats *counts, unsigned row,
+                                 enum ag_placement place, uint64_t bytes)
 {
-    struct ag_place_stats *counts = &ag_stats.slots[slot].places[row][place];
     uint64_t allocated =
         atomic_fetch_add_explicit(&counts->alloc_bytes, bytes, memory_order_seq_cst) + bytes;
     uint64_t balance = allocated - atomic_load_explicit(&counts->freed_bytes, memory_order_seq_cst);
 
     if (__builtin_expect(balance + AG_LIVE_BIAS >
-                             atomic_load_explicit(&ag_live_allowances[slot].biased[row][place],
-                                                  memory_order_seq_cst),
+                             atomic_load_explicit(&counts->allowance, memory_order_seq_cst),
                          0))
-        ag_live_ask(slot, row, place);
+        ag_live_ask(ag_slot(), row, place);
+}
+
+/* The same; or less. */
+static inline void ag_live_add(unsigned slot, unsigned row, enum ag_placement place, uint64_t bytes)
+{
+    ag_live_count(&ag_stats.slots[slot].places[row][place], row, place, bytes);
 }
 
 static inline void ag_live_subtract(unsigned slot, unsigned row, enum ag_placement place,
@@ -50,9 +53,6 @@ static inline void ag_live_subtract(unsigned slot, unsigned row, enum ag_placeme
 {
     ag_stats_count(slot, &ag_stats.slots[slot].places[row][place].freed_bytes, bytes);
 }
-
-/* Touches what the calling thread's first allocation on the first device reads. */
-void ag_live_prepare(void);
 
 /* What the program of these counters has. Never less while threads come and go. */
 uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placement place);

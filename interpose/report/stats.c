@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/base/bits.h"
 #include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
 #include "interpose/report/live.h"
@@ -69,6 +70,30 @@ uint64_t ag_stats_fingerprint(void)
     hash ^= (uint64_t)offsetof(struct ag_stats, slots) << 40 ^
             (uint64_t)sizeof(struct ag_stats_slot) << 20 ^ offsetof(struct ag_stats, pending_bytes);
     return hash;
+}
+
+/* The calling thread's slot; if it is its own, the thread knows from now on where it counts. */
+static unsigned find_own(void)
+{
+    unsigned slot = ag_slot();
+
+    if (slot < AG_OWN_SLOTS)
+        ag_slot_counters = &ag_stats.slots[slot];
+    return slot;
+}
+
+void ag_stats_add_first(enum ag_stat id, uint64_t n)
+{
+    unsigned slot = find_own();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
+}
+
+void ag_stats_hit_first(enum ag_hook hook)
+{
+    unsigned slot = find_own();
+
+    ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
 }
 
 void ag_stats_replay(const char *unavailable)
@@ -163,32 +188,68 @@ static unsigned row_of(int device)
 
 static unsigned size_class(uint64_t bytes)
 {
-    unsigned power = bytes > 1 ? 64 - (unsigned)__builtin_clzll(bytes - 1) : 0; /* ceil(log2) */
+    unsigned power = ag_log2((bytes - (bytes != 0)) | 256) - 8;
 
-    if (power < 9)
-        return 0;
-    return power - 9 < AG_SIZE_CLASSES ? power - 9 : AG_SIZE_CLASSES - 1;
+    return power < AG_SIZE_CLASSES ? power : AG_SIZE_CLASSES - 1;
+}
+
+/* `slot` has these `stats`; 0 also stands for any that is the calling thread's own. */
+static inline void count_allocated(unsigned slot, struct ag_place_stats *stats, uint64_t bytes,
+                                   uint64_t ticks)
+{
+    ag_stats_count(slot, &stats->allocs, 1);
+    if (ticks)
+        ag_stats_count(slot, &stats->alloc_ticks, ticks);
+    ag_stats_count(slot, &stats->sizes[size_class(bytes)], 1);
+}
+
+static inline void count_freed(unsigned slot, struct ag_place_stats *stats, uint64_t bytes,
+                               uint64_t ticks)
+{
+    ag_stats_count(slot, &stats->frees, 1);
+    if (ticks)
+        ag_stats_count(slot, &stats->free_ticks, ticks);
+    ag_stats_count(slot, &stats->freed_bytes, bytes);
+}
+
+__attribute__((noinline)) static void allocated_first(int device, enum ag_placement place,
+                                                      uint64_t bytes, uint64_t ticks)
+{
+    unsigned slot = find_own(), row = row_of(device);
+
+    count_allocated(slot, &ag_stats.slots[slot].places[row][place], bytes, ticks);
+    ag_live_add(slot, row, place, bytes);
+}
+
+__attribute__((noinline)) static void freed_first(int device, enum ag_placement place,
+                                                  uint64_t bytes, uint64_t ticks)
+{
+    unsigned slot = find_own();
+
+    count_freed(slot, &ag_stats.slots[slot].places[row_of(device)][place], bytes, ticks);
 }
 
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
 {
-    unsigned slot = ag_slot(), row = row_of(device);
-    struct ag_place_stats *stats = &ag_stats.slots[slot].places[row][place];
+    struct ag_stats_slot *own = ag_stats_own();
+    unsigned row = row_of(device);
 
-    ag_stats_count(slot, &stats->allocs, 1);
-    ag_stats_count(slot, &stats->alloc_ticks, ticks);
-    ag_stats_count(slot, &stats->sizes[size_class(bytes)], 1);
-    ag_live_add(slot, row, place, bytes);
+    if (!own) {
+        allocated_first(device, place, bytes, ticks);
+        return;
+    }
+    count_allocated(0, &own->places[row][place], bytes, ticks);
+    ag_live_count(&own->places[row][place], row, place, bytes);
 }
 
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
 {
-    unsigned slot = ag_slot(), row = row_of(device);
-    struct ag_place_stats *stats = &ag_stats.slots[slot].places[row][place];
+    struct ag_stats_slot *own = ag_stats_own();
 
-    ag_stats_count(slot, &stats->frees, 1);
-    ag_stats_count(slot, &stats->free_ticks, ticks);
-    ag_live_subtract(slot, row, place, bytes);
+    if (own)
+        count_freed(0, &own->places[row_of(device)][place], bytes, ticks);
+    else
+        freed_first(device, place, bytes, ticks);
 }
 
 void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes)

@@ -50,6 +50,7 @@ extern const char *const ag_placement_names[AG_N_PLACEMENTS]; /* in JSON, tables
 
 struct ag_place_stats {
     _Atomic uint64_t allocs, frees, failed, alloc_bytes, freed_bytes, alloc_ticks, free_ticks;
+    _Atomic uint64_t allowance; /* no count, but of live.h: beside what is compared with it */
     _Atomic uint64_t sizes[AG_SIZE_CLASSES];
 };
 
@@ -227,21 +228,40 @@ uint64_t ag_stats_sum(size_t offset);
 uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset);
 uint64_t ag_stats_counter_of(const struct ag_stats *stats, enum ag_stat id);
 
+/* Adds to a counter that only the calling thread adds to. */
+static inline void ag_stats_count_own(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
 /* Adds to a counter of the calling thread's slot. */
 static inline void ag_stats_count(unsigned slot, _Atomic uint64_t *counter, uint64_t n)
 {
     if (slot < AG_OWN_SLOTS)
-        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
-                              memory_order_relaxed);
+        ag_stats_count_own(counter, n);
     else
         atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
+/* The counters of the calling thread's own slot; NULL: it has none, or has not counted yet. */
+static inline struct ag_stats_slot *ag_stats_own(void)
+{
+    return ag_slot_counters;
+}
+
+/* The same counts, of any thread. */
+void ag_stats_add_first(enum ag_stat id, uint64_t n);
+void ag_stats_hit_first(enum ag_hook hook);
+
 static inline void ag_stats_add(enum ag_stat id, uint64_t n)
 {
-    unsigned slot = ag_slot();
+    struct ag_stats_slot *own = ag_stats_own();
 
-    ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
+    if (__builtin_expect(own != NULL, 1))
+        ag_stats_count_own(&own->counters[id], n);
+    else
+        ag_stats_add_first(id, n);
 }
 
 /* Likewise, and as a hook's call below: of a thread that has counted before. No call is made. */
@@ -261,9 +281,12 @@ static inline void ag_stats_hit_again(enum ag_hook hook)
 
 static inline void ag_stats_hit(enum ag_hook hook)
 {
-    unsigned slot = ag_slot();
+    struct ag_stats_slot *own = ag_stats_own();
 
-    ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
+    if (__builtin_expect(own != NULL, 1))
+        ag_stats_count_own(&own->hits[hook], 1);
+    else
+        ag_stats_hit_first(hook);
 }
 
 /* An allocation of `bytes` was decided by rule number `rule` (from 0), or by none (-1). */

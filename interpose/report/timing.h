@@ -55,9 +55,10 @@ static inline struct ag_timed ag_timing_end(void)
 {
     struct ag_timed timed = {.began = ag_timing.began};
 
-    if (timed.began)
+    if (timed.began) {
         timed.ticks = ag_clock_ticks() - timed.began;
-    timed.sum = timed.ticks * ag_timing.stands_for;
+        timed.sum = timed.ticks * ag_timing.stands_for;
+    }
     return timed;
 }
 

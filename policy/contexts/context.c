@@ -35,6 +35,7 @@ static _Thread_local struct {
     struct ag_context *context;
     unsigned generation;
 } last_current;
+_Thread_local bool ag_context_inside;
 
 CUcontext ag_context_primary_handle(int device)
 {
@@ -251,6 +252,17 @@ struct ag_context *ag_context_enter(CUcontext handle, int device)
     return context;
 }
 
+__attribute__((noinline)) static struct ag_context *meet(CUcontext handle, unsigned generation)
+{
+    struct ag_context *context = ag_context_enter(handle, -1);
+
+    last_current.context = context;
+    last_current.handle = context ? handle : NULL;
+    last_current.generation = generation;
+    ag_context_inside = context && context->handle != handle;
+    return context;
+}
+
 struct ag_context *ag_context_current(void)
 {
     unsigned generation = atomic_load_explicit(&table.generation, memory_order_acquire);
@@ -258,17 +270,14 @@ struct ag_context *ag_context_current(void)
 
     if (ag_cu.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
         return NULL;
-    if (last_current.handle != handle || last_current.generation != generation) {
-        last_current.context = ag_context_enter(handle, -1);
-        last_current.handle = last_current.context ? handle : NULL;
-        last_current.generation = generation;
-    }
-    return last_current.context;
+    return last_current.handle == handle && last_current.generation == generation
+               ? last_current.context
+               : meet(handle, generation);
 }
 
 bool ag_context_is_inside(void)
 {
-    return last_current.context && last_current.context->handle != last_current.handle;
+    return ag_context_inside;
 }
 
 void ag_context_changed(void)
@@ -564,9 +573,9 @@ static CUresult sticky_error_at(CUstream stream)
     return ag_error_is_sticky(result) ? result : CUDA_SUCCESS;
 }
 
-CUresult ag_context_sticky_error(struct ag_context *context)
+CUresult ag_context_ask_sticky_error(struct ag_context *context)
 {
-    return ag_context_has_resources(context) ? sticky_error_at(context->free_stream) : CUDA_SUCCESS;
+    return sticky_error_at(context->free_stream);
 }
 
 CUresult ag_context_sticky_error_here(struct ag_context *context)

@@ -78,7 +78,8 @@ struct ag_context *ag_context_enter(CUcontext handle, int device);
 /* The context of that handle, or NULL. */
 struct ag_context *ag_context_find(CUcontext handle);
 /* Is the calling thread's current context a green one, whose primary context ag_context_current()
- * just returned? */
+ * just returned? The variable is the same, of a thread whose ag_context_current() was not NULL. */
+extern _Thread_local bool ag_context_inside;
 bool ag_context_is_inside(void);
 /* A handle is not what it was: threads look again. */
 void ag_context_changed(void);
@@ -136,7 +137,11 @@ void ag_context_restore(bool pushed);
 bool ag_error_is_sticky(CUresult result);
 /* The sticky error of `context`, or CUDA_SUCCESS. Cheap: 0.04 us (H200). Sees nothing in a context
  * whose resources were not made yet. */
-CUresult ag_context_sticky_error(struct ag_context *context);
+CUresult ag_context_ask_sticky_error(struct ag_context *context);
+static inline CUresult ag_context_sticky_error(struct ag_context *context)
+{
+    return ag_context_has_resources(context) ? ag_context_ask_sticky_error(context) : CUDA_SUCCESS;
+}
 /* The same of the context that is current, whatever was made. */
 CUresult ag_context_sticky_error_here(struct ag_context *context);
 

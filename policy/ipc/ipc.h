@@ -9,11 +9,12 @@
 #ifndef AG_POLICY_IPC_H
 #define AG_POLICY_IPC_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "interpose/driver/abi.h"
+#include "policy/ledger.h"
 
-struct ag_block;
 struct ag_block_seen;
 struct ag_context;
 
@@ -29,8 +30,19 @@ enum ag_ipc_sharing {
     AG_IPC_SHARED,         /* a process we do not know of may still look at it: not for the cache */
     AG_IPC_OPEN_ELSEWHERE, /* natively the memory stays as it is until that is closed: it is kept */
 };
+/* Only for the functions here and in ipc_export.c. */
+extern _Atomic unsigned ag_ipc_n_orphans;
+enum ag_ipc_sharing ag_ipc_hold_shared(struct ag_block *block);
+
 /* The program frees `block`: nobody opens it any more. */
-enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block);
+static inline enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
+{
+    if (__builtin_expect(!ag_block_rare(block) &&
+                             !atomic_load_explicit(&ag_ipc_n_orphans, memory_order_relaxed),
+                         1))
+        return AG_IPC_NOT_SHARED;
+    return ag_ipc_hold_shared(block);
+}
 /* The context of `block` is about to go. True when another process has it open: natively it stays
  * until it is closed there, and so it is freed by a later free of the program. */
 bool ag_ipc_orphan(const struct ag_block *block);

@@ -66,7 +66,7 @@ static struct {
 
 static struct ag_arena arena = AG_ARENA_INIT(struct offer);
 static struct ag_arena orphan_arena = AG_ARENA_INIT(struct orphan);
-static _Atomic unsigned n_orphans;
+_Atomic unsigned ag_ipc_n_orphans;
 static _Atomic uint64_t last_number;
 
 _Static_assert(sizeof(CUmemPoolPtrExportData) == AG_IPC_POINTER_BYTES, "what the driver exports");
@@ -421,7 +421,7 @@ bool ag_ipc_orphan(const struct ag_block *block)
     orphan->next = self.orphans;
     self.orphans = orphan;
     ag_lock_release(&self.lock);
-    atomic_fetch_add_explicit(&n_orphans, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ag_ipc_n_orphans, 1, memory_order_relaxed);
     return true;
 }
 
@@ -456,7 +456,7 @@ bool ag_ipc_is_orphan(CUdeviceptr address)
 {
     bool is;
 
-    if (!atomic_load_explicit(&n_orphans, memory_order_relaxed))
+    if (!atomic_load_explicit(&ag_ipc_n_orphans, memory_order_relaxed))
         return false;
     ag_lock_take(&self.lock);
     is = has_orphan(address);
@@ -465,7 +465,7 @@ bool ag_ipc_is_orphan(CUdeviceptr address)
 }
 
 /* Frees the orphans that nobody has open any more. */
-__attribute__((noinline)) static void free_orphans(void)
+static void free_orphans(void)
 {
     struct orphan *orphan;
     CUstreamCaptureMode previous;
@@ -476,18 +476,18 @@ __attribute__((noinline)) static void free_orphans(void)
         if (last)
             (void)ag_cu.cuMemFree_v2(orphan->address);
         ag_arena_put(&orphan_arena, orphan);
-        atomic_fetch_sub_explicit(&n_orphans, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&ag_ipc_n_orphans, 1, memory_order_relaxed);
     }
     ag_capture_restore(previous);
 }
 
-enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
+enum ag_ipc_sharing ag_ipc_hold_shared(struct ag_block *block)
 {
     uint64_t number = ag_block_export_number(block);
 
-    if (__builtin_expect(atomic_load_explicit(&n_orphans, memory_order_relaxed) != 0, 0))
+    if (atomic_load_explicit(&ag_ipc_n_orphans, memory_order_relaxed))
         free_orphans();
-    if (__builtin_expect(!number, 1))
+    if (!number)
         return AG_IPC_NOT_SHARED;
     ag_ipc_give_back(block->context);
     forget(number); /* from here on nobody else gets it */
@@ -546,7 +546,7 @@ void ag_ipc_export_begin_child(void)
     self.n_pools = 0;
     self.held = NULL;
     self.orphans = NULL;
-    atomic_store(&n_orphans, 0);
+    atomic_store(&ag_ipc_n_orphans, 0);
     self.listening = NOT_YET;
     ag_map_finish(&self.offers);
 }

@@ -16,6 +16,8 @@
 
 #define MAX_SPILLED 4096u /* of those spilled beyond it none comes back */
 
+_Atomic unsigned ag_spill_n; /* under the lock below */
+
 static enum ag_oom oom = AG_OOM_ERROR;
 static bool unspill;
 
@@ -24,7 +26,6 @@ static struct {
     CUdeviceptr address[MAX_SPILLED]; /* first spilled first */
     size_t size[MAX_SPILLED];
     struct ag_device *device[MAX_SPILLED];
-    _Atomic unsigned n;
 } spilled = {.lock = AG_LOCK_INIT(AG_RANK_SPILLED)};
 
 void ag_spill_configure(enum ag_oom new_oom, bool new_unspill)
@@ -45,12 +46,12 @@ void ag_spill_add(const struct ag_block *block)
     if (!unspill)
         return;
     ag_lock_take(&spilled.lock);
-    n = atomic_load_explicit(&spilled.n, memory_order_relaxed);
+    n = atomic_load_explicit(&ag_spill_n, memory_order_relaxed);
     if (n < MAX_SPILLED) {
         spilled.address[n] = block->address;
         spilled.size[n] = block->size;
         spilled.device[n] = block->context->device;
-        atomic_store_explicit(&spilled.n, n + 1, memory_order_relaxed);
+        atomic_store_explicit(&ag_spill_n, n + 1, memory_order_relaxed);
     }
     ag_lock_release(&spilled.lock);
 }
@@ -59,10 +60,10 @@ void ag_spill_remove(CUdeviceptr address)
 {
     unsigned n, i = 0;
 
-    if (!atomic_load_explicit(&spilled.n, memory_order_relaxed))
+    if (!atomic_load_explicit(&ag_spill_n, memory_order_relaxed))
         return;
     ag_lock_take(&spilled.lock);
-    n = atomic_load_explicit(&spilled.n, memory_order_relaxed);
+    n = atomic_load_explicit(&ag_spill_n, memory_order_relaxed);
     while (i < n && spilled.address[i] != address)
         i++;
     if (i < n) {
@@ -71,7 +72,7 @@ void ag_spill_remove(CUdeviceptr address)
             spilled.size[i] = spilled.size[i + 1];
             spilled.device[i] = spilled.device[i + 1];
         }
-        atomic_store_explicit(&spilled.n, n - 1, memory_order_relaxed);
+        atomic_store_explicit(&ag_spill_n, n - 1, memory_order_relaxed);
     }
     ag_lock_release(&spilled.lock);
 }
@@ -83,7 +84,7 @@ static CUdeviceptr first_that_fits(struct ag_device *device, uint64_t room, size
     unsigned n;
 
     ag_lock_take(&spilled.lock);
-    n = atomic_load_explicit(&spilled.n, memory_order_relaxed);
+    n = atomic_load_explicit(&ag_spill_n, memory_order_relaxed);
     for (unsigned i = 0; i < n && !found; i++) {
         if (spilled.device[i] == device && spilled.size[i] <= room) {
             found = spilled.address[i];
@@ -164,13 +165,13 @@ static void move(struct ag_block *block)
     ag_ledger_moved(block, desc);
 }
 
-void ag_spill_move_back(struct ag_device *device)
+void ag_spill_move_first(struct ag_device *device)
 {
     struct ag_block *block;
     CUdeviceptr address;
     size_t size;
 
-    if (!unspill || !atomic_load_explicit(&spilled.n, memory_order_relaxed) || ag_capture_is_open())
+    if (ag_capture_is_open())
         return;
     address = first_that_fits(device, ag_budget_left(device), &size);
     block = address ? ag_ledger_move(address) : NULL;
@@ -182,5 +183,5 @@ void ag_spill_move_back(struct ag_device *device)
 
 void ag_spill_begin_child(void)
 {
-    atomic_store(&spilled.n, 0);
+    atomic_store(&ag_spill_n, 0);
 }

@@ -3,6 +3,7 @@
 #ifndef AG_POLICY_SPILL_H
 #define AG_POLICY_SPILL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "interpose/settings/options.h"
@@ -19,9 +20,17 @@ void ag_spill_add(const struct ag_block *block);
 /* The program has freed it, moved or not; before it can become anybody else's. */
 void ag_spill_remove(CUdeviceptr address);
 
+/* Only for the functions here and in spill.c: how many blocks there are that may come back. */
+extern _Atomic unsigned ag_spill_n;
+
 /* After a free: moves what was spilled first, and fits by now, to `device`. At most one block, for
  * the driver moves it while the caller waits. Not in a capture. */
-void ag_spill_move_back(struct ag_device *device);
+void ag_spill_move_first(struct ag_device *device);
+static inline void ag_spill_move_back(struct ag_device *device)
+{
+    if (__builtin_expect(atomic_load_explicit(&ag_spill_n, memory_order_relaxed) != 0, 0))
+        ag_spill_move_first(device);
+}
 
 /* A forked child has no memory. */
 void ag_spill_begin_child(void);

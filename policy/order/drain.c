@@ -10,23 +10,22 @@
 
 #define BIT(reason) (1u << (reason))
 
-static _Atomic unsigned reasons;     /* bits of enum ag_drain, whether they count or not */
-static unsigned counting = UINT_MAX; /* bits of those that do, under ALLOGRAFT_FREE */
+struct ag_drain_state ag_drain_state = {.counting = UINT_MAX};
 
 void ag_drain_configure(enum ag_free_mode mode)
 {
-    counting = mode == AG_FREE_ORDERED ? BIT(AG_DRAIN_EXITING) : UINT_MAX;
+    ag_drain_state.counting = mode == AG_FREE_ORDERED ? BIT(AG_DRAIN_EXITING) : UINT_MAX;
     if (mode == AG_FREE_SYNC)
-        atomic_fetch_or(&reasons, BIT(AG_DRAIN_ASKED));
+        atomic_fetch_or(&ag_drain_state.reasons, BIT(AG_DRAIN_ASKED));
 }
 
 void ag_drain_note_visible(enum ag_visible how)
 {
     unsigned bit = BIT(AG_DRAIN_VISIBLE + how);
 
-    if (atomic_load_explicit(&reasons, memory_order_relaxed) & bit)
+    if (atomic_load_explicit(&ag_drain_state.reasons, memory_order_relaxed) & bit)
         return;
-    if (atomic_fetch_or_explicit(&reasons, bit, memory_order_seq_cst) & bit)
+    if (atomic_fetch_or_explicit(&ag_drain_state.reasons, bit, memory_order_seq_cst) & bit)
         return;
     if (how == AG_VISIBLE_CONTEXTS)
         ag_watch_end("several contexts are alive");
@@ -35,19 +34,12 @@ void ag_drain_note_visible(enum ag_visible how)
 
 void ag_drain_exiting(void)
 {
-    atomic_fetch_or_explicit(&reasons, BIT(AG_DRAIN_EXITING), memory_order_seq_cst);
-}
-
-enum ag_drain ag_drain_reason(void)
-{
-    unsigned bits = atomic_load_explicit(&reasons, memory_order_seq_cst) & counting;
-
-    return bits ? (enum ag_drain)__builtin_ctz(bits) : AG_DRAIN_NOT;
+    atomic_fetch_or_explicit(&ag_drain_state.reasons, BIT(AG_DRAIN_EXITING), memory_order_seq_cst);
 }
 
 bool ag_drain_is_never(void)
 {
-    return counting != UINT_MAX && ag_drain_reason() == AG_DRAIN_NOT;
+    return ag_drain_state.counting != UINT_MAX && ag_drain_reason() == AG_DRAIN_NOT;
 }
 
 void ag_drain_count(enum ag_drain why)
@@ -77,5 +69,5 @@ void ag_drain_count(enum ag_drain why)
 
 void ag_drain_begin_child(void)
 {
-    atomic_fetch_and(&reasons, BIT(AG_DRAIN_EXITING) | BIT(AG_DRAIN_ASKED));
+    atomic_fetch_and(&ag_drain_state.reasons, BIT(AG_DRAIN_EXITING) | BIT(AG_DRAIN_ASKED));
 }

@@ -7,6 +7,7 @@
 #ifndef AG_POLICY_ORDER_DRAIN_H
 #define AG_POLICY_ORDER_DRAIN_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "interpose/settings/options.h"
@@ -45,8 +46,20 @@ void ag_drain_note_visible(enum ag_visible how);
 /* From now on every free drains: the process ends. */
 void ag_drain_exiting(void);
 
+/* Only for the functions here and in drain.c: bits of enum ag_drain. */
+extern struct ag_drain_state {
+    _Atomic unsigned reasons; /* whether they count or not */
+    unsigned counting;        /* those that do, under ALLOGRAFT_FREE */
+} ag_drain_state;
+
 /* Why a free that begins now has to drain; AG_DRAIN_NOT if it need not. */
-enum ag_drain ag_drain_reason(void);
+static inline enum ag_drain ag_drain_reason(void)
+{
+    unsigned bits = atomic_load_explicit(&ag_drain_state.reasons, memory_order_seq_cst) &
+                    ag_drain_state.counting;
+
+    return bits ? (enum ag_drain)__builtin_ctz(bits) : AG_DRAIN_NOT;
+}
 /* ALLOGRAFT_FREE=ordered, and the process does not end: frees do not even drain in a capture. */
 bool ag_drain_is_never(void);
 /* Counts a free that has drained. */

@@ -110,18 +110,6 @@ static CUresult order_now(struct ag_context *context, bool *ret_set_aside)
     return CUDA_SUCCESS;
 }
 
-/* The work before the last free is done, or a fence is behind it, and no work came since. What
- * natively waits for nothing only tells of an error; what waits for the work before the free of
- * another thread makes that wait its own. */
-static CUresult nothing_to_order(struct ag_context *context)
-{
-    CUresult result = ag_context_sticky_error(context);
-
-    ag_host_wait_begin(context);
-    ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_NOTHING : AG_STAT_FREE_REFUSED, 1);
-    return result;
-}
-
 /* The next work places the fence. Whoever made something visible before that was due has not waited
  * for this free: so the reasons are asked for again. */
 static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
@@ -140,23 +128,22 @@ static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
-CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
+CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_drain why = ag_drain_reason();
 
-    *ret_set_aside = false;
     if (ag_capture_is_open())
         return free_in_capture(context, ret_set_aside);
     if (why != AG_DRAIN_NOT)
-        return ag_watch_is_clear() && !ag_host_wait_pending() ? nothing_to_order(context)
+        return ag_watch_is_clear() && !ag_host_wait_pending() ? ag_free_order_nothing(context)
                                                               : drain(context, why, ret_set_aside);
     if (ag_watch_is_clear())
-        return nothing_to_order(context);
+        return ag_free_order_nothing(context);
     if (!ag_host_wait_possible())
         return drain(context, AG_DRAIN_NO_THREAD, ret_set_aside);
     switch (ag_watch_freed(context)) {
     case AG_WATCH_NOTHING:
-        return nothing_to_order(context);
+        return ag_free_order_nothing(context);
     case AG_WATCH_DUE:
         return leave_due(context, ret_set_aside);
     case AG_WATCH_IN_CAPTURE:

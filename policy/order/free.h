@@ -25,15 +25,41 @@
 #include <stdbool.h>
 
 #include "interpose/driver/abi.h"
+#include "interpose/report/stats.h"
+#include "policy/contexts/context.h"
+#include "policy/order/capture.h"
+#include "policy/order/drain.h"
+#include "policy/order/host_wait.h"
+#include "policy/order/watch.h"
 
-struct ag_context;
+/* Only for the function below and in free.c. The work before the last free is done, or a fence is
+ * behind it, and no work came since. What natively waits for nothing only tells of an error; what
+ * waits for the work before the free of another thread makes that wait its own. */
+static inline CUresult ag_free_order_nothing(struct ag_context *context)
+{
+    CUresult result = ag_context_sticky_error(context);
+
+    ag_host_wait_begin(context);
+    if (result == CUDA_SUCCESS)
+        ag_stats_add(AG_STAT_FREE_NOTHING, 1);
+    else
+        ag_stats_add(AG_STAT_FREE_REFUSED, 1);
+    return result;
+}
+CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside);
 
 /* Orders the free of memory of `context`, or drains.
  * CUDA_SUCCESS: with *ret_set_aside false, all work that may use the memory has finished or comes
  * before everything submitted to the context from now on; with true, a capture is open and the
  * memory must stay untouched until ag_alloc_capture_closed().
  * Else: the error a native cudaFree would have returned; the memory stays the program's. */
-CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside);
+static inline CUresult ag_free_order(struct ag_context *context, bool *ret_set_aside)
+{
+    *ret_set_aside = false;
+    if (ag_drain_reason() == AG_DRAIN_NOT && !ag_capture_is_open() && ag_watch_is_clear())
+        return ag_free_order_nothing(context);
+    return ag_free_order_work(context, ret_set_aside);
+}
 
 /* A context came to life. */
 void ag_free_context_entered(void);

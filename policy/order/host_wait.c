@@ -109,13 +109,8 @@ static bool left_in(struct ag_context *context)
            left.until > atomic_load_explicit(&context->host_waited, memory_order_acquire);
 }
 
-void ag_host_wait_begin(struct ag_context *context)
+void ag_host_wait_leave(struct ag_context *context, bool is_due, uint64_t placed)
 {
-    bool is_due = ag_watch_is_due(context);
-    uint64_t placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
-
-    if (!is_due && placed <= atomic_load_explicit(&context->host_waited, memory_order_acquire))
-        return;
     if (left.context != context)
         left.several = left.context && left_in(left.context);
     left.context = context;

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "interpose/report/stats.h"
-
-struct ag_context;
+#include "policy/contexts/context.h"
+#include "policy/order/watch.h"
 
 /* Is a wait pending in any context? True until the wait is over, also when another thread is at it
  * already. */
@@ -21,7 +21,15 @@ bool ag_host_wait_pending(void);
 void ag_host_wait_complete(enum ag_stat why);
 
 /* A free of the calling thread left what is pending by now, be it placed by another's. */
-void ag_host_wait_begin(struct ag_context *context);
+void ag_host_wait_leave(struct ag_context *context, bool is_due, uint64_t placed);
+static inline void ag_host_wait_begin(struct ag_context *context)
+{
+    bool is_due = ag_watch_is_due(context); /* asked first: placing it counts in `placed` */
+    uint64_t placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+
+    if (is_due || placed > atomic_load_explicit(&context->host_waited, memory_order_acquire))
+        ag_host_wait_leave(context, is_due, placed);
+}
 /* Can a wait be left pending at all? Only if there is a helper to complete it when the process
  * ends; starts it. */
 bool ag_host_wait_possible(void);

@@ -26,11 +26,7 @@
 struct ag_watch_thread ag_watch_stranger;
 _Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
 
-static _Atomic bool on;
-static _Atomic uintptr_t active;  /* what got work since the last fence: a stream, or ALL */
-static _Atomic bool due;          /* a fence, for frees since the last */
-static _Atomic bool being_placed; /* one that was due */
-static _Atomic(struct ag_context *) owner; /* the context in which frees made it due */
+struct ag_watch_state ag_watch_state;
 
 static struct {
     struct ag_lock lock;          /* guards the changes of the above, and all below */
@@ -57,12 +53,12 @@ static uintptr_t both(uintptr_t a, uintptr_t b)
 
 static void set_active(uintptr_t streams)
 {
-    atomic_store_explicit(&active, streams, memory_order_release);
+    atomic_store_explicit(&ag_watch_state.active, streams, memory_order_release);
 }
 
 static uintptr_t get_active(void)
 {
-    return atomic_load_explicit(&active, memory_order_relaxed);
+    return atomic_load_explicit(&ag_watch_state.active, memory_order_relaxed);
 }
 
 static void close_all(void)
@@ -173,17 +169,12 @@ void ag_watch_begin(void)
         return;
     }
     atomic_store_explicit(&ag_watch_stranger.pass, NONE, memory_order_relaxed);
-    atomic_store_explicit(&on, true, memory_order_release);
+    atomic_store_explicit(&ag_watch_state.on, true, memory_order_release);
 }
 
 void ag_watch_never(void)
 {
     atomic_store_explicit(&ag_watch_stranger.pass, ALL, memory_order_relaxed);
-}
-
-bool ag_watch_is_on(void)
-{
-    return atomic_load_explicit(&on, memory_order_acquire);
 }
 
 /* --- placing --- */
@@ -275,17 +266,18 @@ static void begin_placing(void)
 static bool next_task(uintptr_t stream, struct task *task)
 {
     uintptr_t streams = get_active();
-    bool is_due = atomic_load_explicit(&due, memory_order_relaxed);
+    bool is_due = atomic_load_explicit(&ag_watch_state.due, memory_order_relaxed);
     bool alone = (streams == stream || stream == NO_WORK) && streams != ALL && streams != NONE;
 
-    *task = (struct task){.context = atomic_load_explicit(&owner, memory_order_relaxed),
-                          .n_left = watch.n_left};
+    *task =
+        (struct task){.context = atomic_load_explicit(&ag_watch_state.owner, memory_order_relaxed),
+                      .n_left = watch.n_left};
     if (is_due)
         task->stream = alone ? streams : NONE;
     else if (stream != NO_WORK)
         task->wait_only = watch.behind != NONE && watch.behind != stream;
-    atomic_store_explicit(&being_placed, is_due, memory_order_seq_cst);
-    atomic_store_explicit(&due, false, memory_order_seq_cst);
+    atomic_store_explicit(&ag_watch_state.being_placed, is_due, memory_order_seq_cst);
+    atomic_store_explicit(&ag_watch_state.due, false, memory_order_seq_cst);
     return is_due || task->wait_only;
 }
 
@@ -293,7 +285,7 @@ static void note_placed(const struct task *task, bool placed)
 {
     if (!placed) {
         if (!task->wait_only)
-            atomic_store_explicit(&due, true, memory_order_release);
+            atomic_store_explicit(&ag_watch_state.due, true, memory_order_release);
         return;
     }
     watch.behind = task->stream;
@@ -314,7 +306,7 @@ static bool place_for(uintptr_t stream, bool in_capture)
         placed = place(&task);
         ag_lock_take(&watch.lock);
         note_placed(&task, placed);
-        atomic_store_explicit(&being_placed, false, memory_order_seq_cst);
+        atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_seq_cst);
     }
     watch.placing = false;
     return placed;
@@ -322,7 +314,7 @@ static bool place_for(uintptr_t stream, bool in_capture)
 
 static bool needs_fence(uintptr_t stream)
 {
-    return atomic_load_explicit(&due, memory_order_relaxed) ||
+    return atomic_load_explicit(&ag_watch_state.due, memory_order_relaxed) ||
            (watch.behind != NONE && watch.behind != stream);
 }
 
@@ -362,13 +354,6 @@ static void place_now(bool for_all, bool in_capture)
     ag_lock_release(&watch.lock);
 }
 
-bool ag_watch_is_due(struct ag_context *context)
-{
-    return (atomic_load_explicit(&due, memory_order_seq_cst) ||
-            atomic_load_explicit(&being_placed, memory_order_seq_cst)) &&
-           atomic_load_explicit(&owner, memory_order_relaxed) == context;
-}
-
 void ag_watch_place(struct ag_context *context)
 {
     if (ag_watch_is_due(context))
@@ -389,7 +374,7 @@ void ag_watch_end(const char *why)
     ag_lock_take(&watch.lock);
     if (ag_watch_is_on()) {
         close_all();
-        atomic_store_explicit(&on, false, memory_order_seq_cst);
+        atomic_store_explicit(&ag_watch_state.on, false, memory_order_seq_cst);
         ag_stats_add(AG_STAT_WATCH_ENDED, 1);
         ag_log_debug("streams are not watched any more: %s", why);
     }
@@ -406,8 +391,8 @@ static enum ag_watch_free make_due(struct ag_context *context)
 {
     if (!ag_watch_is_on())
         return AG_WATCH_OFF;
-    atomic_store_explicit(&owner, context, memory_order_relaxed);
-    atomic_store_explicit(&due, true, memory_order_seq_cst);
+    atomic_store_explicit(&ag_watch_state.owner, context, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_state.due, true, memory_order_seq_cst);
     close_all();
     return AG_WATCH_DUE;
 }
@@ -420,7 +405,7 @@ enum ag_watch_free ag_watch_freed(struct ag_context *context)
         return AG_WATCH_OFF;
     if (ag_watch_is_clear())
         return AG_WATCH_NOTHING;
-    if (atomic_load_explicit(&due, memory_order_seq_cst))
+    if (atomic_load_explicit(&ag_watch_state.due, memory_order_seq_cst))
         return AG_WATCH_DUE;
     if (!ag_capture_guard_enter())
         return AG_WATCH_IN_CAPTURE;
@@ -429,11 +414,6 @@ enum ag_watch_free ag_watch_freed(struct ag_context *context)
     ag_lock_release(&watch.lock);
     ag_capture_guard_leave();
     return free;
-}
-
-bool ag_watch_is_clear(void)
-{
-    return ag_watch_is_on() && atomic_load_explicit(&active, memory_order_acquire) == NONE;
 }
 
 uint64_t ag_watch_draining(void)
@@ -487,8 +467,8 @@ static void forget_all(void)
     watch.n_noted = 0;
     watch.n_left_done = watch.n_left;
     watch.behind = NONE;
-    atomic_store_explicit(&owner, NULL, memory_order_relaxed);
-    atomic_store_explicit(&due, false, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_state.owner, NULL, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_state.due, false, memory_order_relaxed);
     set_active(NONE);
 }
 
@@ -504,7 +484,7 @@ void ag_watch_begin_child(void)
     ag_lock_init(&watch.lock, AG_RANK_WATCH); /* the thread that held it is the parent's */
     watch.open = NULL;                        /* likewise those with a pass */
     watch.placing = false;
-    atomic_store_explicit(&being_placed, false, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_relaxed);
     ag_watch_own->is_open = false;
     atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
     forget_all();

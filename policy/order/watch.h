@@ -65,10 +65,22 @@ static inline bool ag_watch_passes(CUstream stream, bool per_thread)
     return pass == ag_watch_number(stream, per_thread) || pass == AG_WATCH_ALL;
 }
 
+/* Only for the functions here and in watch.c. */
+extern struct ag_watch_state {
+    _Atomic bool on;
+    _Atomic uintptr_t active;  /* what got work since the last fence: a stream, or AG_WATCH_ALL */
+    _Atomic bool due;          /* a fence, for frees since the last */
+    _Atomic bool being_placed; /* one that was due */
+    _Atomic(struct ag_context *) owner; /* the context in which frees made it due */
+} ag_watch_state;
+
 /* Watching begins, before any context exists; without it every thread passes. */
 void ag_watch_begin(void);
 void ag_watch_never(void);
-bool ag_watch_is_on(void);
+static inline bool ag_watch_is_on(void)
+{
+    return atomic_load_explicit(&ag_watch_state.on, memory_order_acquire);
+}
 /* What is due is placed, and watching ends for good. `why` is logged. */
 void ag_watch_end(const char *why);
 
@@ -90,9 +102,18 @@ enum ag_watch_free {
 /* Memory of `context` is freed, in order. */
 enum ag_watch_free ag_watch_freed(struct ag_context *context);
 /* Is a fence due in that context? Any thread. */
-bool ag_watch_is_due(struct ag_context *context);
+static inline bool ag_watch_is_due(struct ag_context *context)
+{
+    return (atomic_load_explicit(&ag_watch_state.due, memory_order_seq_cst) ||
+            atomic_load_explicit(&ag_watch_state.being_placed, memory_order_seq_cst)) &&
+           atomic_load_explicit(&ag_watch_state.owner, memory_order_relaxed) == context;
+}
 /* Was nothing submitted since the last fence or drain? */
-bool ag_watch_is_clear(void);
+static inline bool ag_watch_is_clear(void)
+{
+    return ag_watch_is_on() &&
+           atomic_load_explicit(&ag_watch_state.active, memory_order_acquire) == AG_WATCH_NONE;
+}
 /* Places what is due, now: the event of the context's barrier covers all frees so far. */
 void ag_watch_place(struct ag_context *context);
 

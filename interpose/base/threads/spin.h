@@ -36,11 +36,17 @@ static inline void ag_spin_take(struct ag_spin *spin)
         ag_spin_wait(spin);
 }
 
-/* Takes the lock if nobody has it. */
+/* Has somebody the lock just now? */
+static inline bool ag_spin_is_taken(struct ag_spin *spin)
+{
+    return atomic_load_explicit(&spin->taken, memory_order_relaxed) != 0;
+}
+
+/* Takes the lock if nobody has it. Of a lock that is mostly another thread's, ask first whether it
+ * is taken: that leaves its line where it is. */
 static inline bool ag_spin_try(struct ag_spin *spin)
 {
-    if (atomic_load_explicit(&spin->taken, memory_order_relaxed) ||
-        atomic_exchange_explicit(&spin->taken, 1, memory_order_acquire))
+    if (__builtin_expect(atomic_exchange_explicit(&spin->taken, 1, memory_order_acquire) != 0, 0))
         return false;
     ag_lock_note_taken(spin->rank);
     return true;

@@ -39,7 +39,7 @@ _Atomic uint32_t ag_replay_withheld;
 _Atomic uint64_t ag_copies_epoch;
 
 static unsigned starts, flushes, forgets, exits, submits;
-static bool watches_streams;
+struct ag_watch_state ag_watch_state;
 struct ag_watch_thread ag_watch_stranger = {.pass = AG_WATCH_ALL};
 _Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
 static bool driver_is_there;
@@ -134,11 +134,6 @@ enum ag_hook ag_hook_by_name(const char *name)
     return strcmp(name, "cuMemFree_v2") ? AG_N_HOOKS : AG_HOOK_cuMemFree_v2;
 }
 
-bool ag_watch_is_on(void)
-{
-    return watches_streams;
-}
-
 void ag_watch_submits(CUstream stream, bool per_thread)
 {
     CHECK(ag_watch_number(stream, per_thread) == AG_WATCH_ALL);
@@ -149,7 +144,7 @@ void ag_watch_submits(CUstream stream, bool per_thread)
 void ag_watch_end(const char *why)
 {
     CHECK(why && ag_entry_depth == 1);
-    watches_streams = false;
+    ag_watch_state.on = false;
     atomic_store(&ag_watch_stranger.pass, AG_WATCH_ALL);
 }
 
@@ -360,7 +355,7 @@ static void work_is_seen(void)
 {
     CUresult (*way)(void) = (CUresult(*)(void))trampoline(WORK_NAME);
 
-    watches_streams = true;
+    ag_watch_state.on = true;
     CHECK(way() == CUDA_SUCCESS && submits == 0);
     atomic_store(&ag_watch_stranger.pass, AG_WATCH_NONE);
     CHECK(way() == CUDA_SUCCESS && submits == 1);
@@ -368,7 +363,7 @@ static void work_is_seen(void)
     CHECK(way() == CUDA_SUCCESS && submits == 2);
     atomic_store(&ag_watch_stranger.pass, AG_WATCH_ALL);
     CHECK(way() == CUDA_SUCCESS && submits == 2 && work_calls == 4);
-    watches_streams = false;
+    ag_watch_state.on = false;
 }
 
 static void arguments_arrive(void)
