@@ -403,7 +403,7 @@ static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t
     if (!*ret_block)
         return take_fresh(context, desc, size, ret_block);
     ag_stats_add(AG_STAT_CACHE_HIT, 1);
-    result = ag_context_sticky_error(context);
+    result = ag_context_sticky_error_here(context);
     if (result != CUDA_SUCCESS)
         (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
     return result;
@@ -636,7 +636,7 @@ static inline bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_b
 {
     struct ag_context *context = block->context;
 
-    if (ag_context_sticky_error(context) != CUDA_SUCCESS) {
+    if (ag_context_sticky_error_here(context) != CUDA_SUCCESS) {
         (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
         return false;
     }
