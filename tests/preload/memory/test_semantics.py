@@ -25,6 +25,16 @@ class Semantics(Case):
     def test_threads(self):
         self.same(program('preload_threads'), variants=EVERY, seeds=SEEDS)
 
+    def test_after_an_error(self):
+        self.same([program('preload_awkward'), 'broken'], settings={'SIM_VIOLATION': 'count'}, quiet=False)
+
+    def test_full(self):
+        """Nobody waits for the device where natively nobody does."""
+        limited = {'ALLOGRAFT_LIMIT': '8MiB'}
+        self.same([program('preload_awkward'), 'full'],
+                  variants=[dict(limited, ALLOGRAFT_OOM=oom, ALLOGRAFT_POLICY=policy)
+                            for oom in ('spill', 'error') for policy in ('auto', 'pool', 'managed')])
+
     def test_contexts(self):
         self.same(program('preload_contexts'))
 
