@@ -16,22 +16,21 @@
 _Atomic uint32_t ag_forks_holding;
 _Atomic bool ag_forks_wanted;
 
-static struct {
-    _Atomic(CUevent) edge[EDGES];
-    _Atomic(struct ag_context *) context[EDGES]; /* of each; NULL: it is not there yet */
-    _Atomic uint32_t n_edges;                    /* places that were ever used */
-    _Atomic uint32_t n_destroyed;
-} state;
+/* An event that makes forks. */
+struct edge {
+    _Atomic(CUevent) event;               /* NULL: the row is free */
+    _Atomic(struct ag_context *) context; /* NULL: it is not there yet, or no more */
+    _Atomic(struct ag_stream *) recorder; /* in whose segment it was recorded last; NULL: in none */
+};
 
-/* What the calling thread recorded last, in turns: natively, on which stream; and in segments, of
- * which leader. */
+static struct edge edges[EDGES];
+static _Atomic uint32_t n_edges; /* rows that were ever used */
+static _Atomic uint32_t n_destroyed;
+
+/* What the calling thread recorded last, natively, in turns. */
 static _Thread_local struct {
-    struct {
-        CUevent event;
-        CUstream handle;
-        struct ag_stream *leader; /* NULL: natively */
-        uint64_t created;         /* of the leader: it may have become another's since */
-    } last[REMEMBERED];
+    CUevent event[REMEMBERED];
+    CUstream handle[REMEMBERED];
     uint32_t n;
 } mine;
 
@@ -42,61 +41,81 @@ void ag_forks_configure(bool on)
 
 /* --- events --- */
 
-bool ag_forks_is_edge(CUevent event)
+/* The row of an event of the current context; NULL: it is none that makes forks. */
+static struct edge *find_edge(CUevent event)
 {
-    uint32_t n = atomic_load_explicit(&state.n_edges, memory_order_relaxed);
+    uint32_t n = atomic_load_explicit(&n_edges, memory_order_relaxed);
 
     if (!ag_forks_on() || !event)
-        return false;
+        return NULL;
     for (uint32_t i = 0; i < n; i++) {
-        if (atomic_load_explicit(&state.edge[i], memory_order_relaxed) == event) {
-            struct ag_context *context =
-                atomic_load_explicit(&state.context[i], memory_order_acquire);
+        struct edge *edge = &edges[i];
 
-            return context && context == ag_context_current();
+        if (atomic_load_explicit(&edge->event, memory_order_relaxed) == event) {
+            struct ag_context *context = atomic_load_explicit(&edge->context, memory_order_acquire);
+
+            return context && context == ag_context_current() ? edge : NULL;
         }
     }
-    return false;
+    return NULL;
+}
+
+bool ag_forks_is_edge(CUevent event)
+{
+    return find_edge(event) != NULL;
 }
 
 static void add_edge(CUevent event)
 {
     for (uint32_t i = 0; i < EDGES; i++) {
-        uint32_t n = atomic_load_explicit(&state.n_edges, memory_order_relaxed);
+        uint32_t n = atomic_load_explicit(&n_edges, memory_order_relaxed);
         CUevent none = NULL;
 
-        if (!atomic_compare_exchange_strong(&state.edge[i], &none, event))
+        if (!atomic_compare_exchange_strong(&edges[i].event, &none, event))
             continue;
-        atomic_store_explicit(&state.context[i], ag_context_current(), memory_order_release);
-        while (n <= i && !atomic_compare_exchange_weak(&state.n_edges, &n, i + 1))
+        atomic_store_explicit(&edges[i].recorder, NULL, memory_order_relaxed);
+        atomic_store_explicit(&edges[i].context, ag_context_current(), memory_order_release);
+        while (n <= i && !atomic_compare_exchange_weak(&n_edges, &n, i + 1))
             ;
         return;
     }
 }
 
-static void remember(CUevent event, CUstream handle, struct ag_stream *leader)
+/* The stream in whose segment the event is, as far as nobody has recorded it elsewhere since. */
+static struct ag_stream *recorder_of(CUevent event)
 {
-    uint32_t i = mine.n++ % REMEMBERED;
+    struct edge *edge = find_edge(event);
 
-    mine.last[i].event = event;
-    mine.last[i].handle = handle;
-    mine.last[i].leader = leader;
-    mine.last[i].created = leader ? leader->id.created : 0;
+    return edge ? atomic_load_explicit(&edge->recorder, memory_order_acquire) : NULL;
+}
+
+static void set_recorder(CUevent event, struct ag_stream *leader)
+{
+    struct edge *edge = find_edge(event);
+
+    if (edge)
+        atomic_store_explicit(&edge->recorder, leader, memory_order_release);
 }
 
 void ag_forks_note_recorded(CUevent event, CUstream handle)
 {
-    if (ag_forks_on())
-        remember(event, handle, NULL);
+    uint32_t i = mine.n % REMEMBERED;
+
+    if (!ag_forks_on())
+        return;
+    mine.n++;
+    mine.event[i] = event;
+    mine.handle[i] = handle;
+    set_recorder(event, NULL);
 }
 
 void ag_forks_note_waited(CUevent event, CUstream handle)
 {
     if (!ag_forks_on() || ag_forks_is_edge(event) ||
-        atomic_load_explicit(&state.n_destroyed, memory_order_relaxed) >= TEMPORARY)
+        atomic_load_explicit(&n_destroyed, memory_order_relaxed) >= TEMPORARY)
         return;
     for (uint32_t i = 0; i < REMEMBERED; i++) {
-        if (mine.last[i].event == event && mine.last[i].handle != handle) {
+        if (mine.event[i] == event && mine.handle[i] != handle) {
             add_edge(event);
             return;
         }
@@ -108,14 +127,14 @@ bool ag_forks_event_dying(CUevent event)
     bool found = false;
 
     for (uint32_t i = 0; ag_forks_on() && event && i < EDGES; i++) {
-        if (atomic_load_explicit(&state.edge[i], memory_order_relaxed) != event)
+        if (atomic_load_explicit(&edges[i].event, memory_order_relaxed) != event)
             continue;
-        atomic_store_explicit(&state.context[i], NULL, memory_order_relaxed);
-        atomic_store_explicit(&state.edge[i], NULL, memory_order_release);
+        atomic_store_explicit(&edges[i].context, NULL, memory_order_relaxed);
+        atomic_store_explicit(&edges[i].event, NULL, memory_order_release);
         found = true;
     }
     if (found)
-        atomic_fetch_add_explicit(&state.n_destroyed, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&n_destroyed, 1, memory_order_relaxed);
     return found;
 }
 
@@ -159,20 +178,6 @@ struct ag_stream *ag_forks_own_leader(struct ag_stream *branch)
         }
         leader->next.branch = 0;
         ag_stream_disown(leader);
-    }
-    return NULL;
-}
-
-/* In whose segment has the calling thread recorded the event, as far as it knows? */
-static struct ag_stream *recorder_of(CUevent event, uint64_t *ret_created)
-{
-    for (uint32_t i = 1; i <= REMEMBERED; i++) {
-        uint32_t at = (mine.n - i) % REMEMBERED;
-
-        if (mine.last[at].event == event) {
-            *ret_created = mine.last[at].created;
-            return mine.last[at].leader;
-        }
     }
     return NULL;
 }
@@ -222,8 +227,7 @@ static bool add_branch(struct ag_stream *leader, struct ag_stream *branch)
 
 struct ag_stream *ag_forks_own_forked(struct ag_stream *branch, CUevent event)
 {
-    uint64_t created;
-    struct ag_stream *leader = recorder_of(event, &created);
+    struct ag_stream *leader = recorder_of(event);
 
     if (!leader || leader == branch || !follow(branch, leader))
         return NULL;
@@ -231,8 +235,7 @@ struct ag_stream *ag_forks_own_forked(struct ag_stream *branch, CUevent event)
         leave(branch, leader);
         return NULL;
     }
-    if (leader->id.created == created && leader_of(branch) == leader &&
-        ag_forks_has(leader, event) && add_branch(leader, branch))
+    if (leader_of(branch) == leader && ag_forks_has(leader, event) && add_branch(leader, branch))
         return leader;
     leave(branch, leader);
     leader->next.branch = 0;
@@ -274,14 +277,15 @@ static uint32_t find_event(const struct ag_forks *forks, CUevent event)
 
 bool ag_forks_has(const struct ag_stream *leader, CUevent event)
 {
-    const struct ag_forks *forks = &leader->forks;
-
-    return find_event(forks, event) < forks->n_events;
+    return recorder_of(event) == leader &&
+           find_event(&leader->forks, event) < leader->forks.n_events;
 }
 
-bool ag_forks_has_room(const struct ag_stream *leader, CUevent event)
+bool ag_forks_takes(const struct ag_stream *leader, CUevent event)
 {
-    return find_event(&leader->forks, event) < AG_FORKS_EVENTS;
+    struct ag_stream *recorder = recorder_of(event);
+
+    return (!recorder || recorder == leader) && find_event(&leader->forks, event) < AG_FORKS_EVENTS;
 }
 
 /* The branch has one more operation, which nobody has waited for. */
@@ -306,7 +310,7 @@ static void note_event(struct ag_stream *leader, uint32_t branch, CUevent event)
     forks->recorded[i].event = event;
     forks->recorded[i].before =
         (forks->n_branches ? forks->branch[branch].before : 0) | (ag_branches)1 << branch;
-    remember(event, leader->id.handle, leader);
+    set_recorder(event, leader);
 }
 
 void ag_forks_append(struct ag_stream *leader, const struct ag_op *op)
@@ -348,6 +352,17 @@ void ag_forks_set_holding(struct ag_stream *leader, bool holding)
 
 /* --- ends --- */
 
+static void forget_recorded(struct ag_stream *leader)
+{
+    uint32_t n = atomic_load_explicit(&n_edges, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct ag_stream *expected = leader;
+
+        (void)atomic_compare_exchange_strong(&edges[i].recorder, &expected, NULL);
+    }
+}
+
 static bool is_joined_to(struct ag_stream *branch, const struct ag_stream *leader)
 {
     return atomic_load_explicit(&branch->joined_to, memory_order_acquire) == leader->id.created;
@@ -383,6 +398,7 @@ void ag_forks_end(struct ag_stream *leader)
                               memory_order_release);
         leave(branch, leader);
     }
+    forget_recorded(leader);
     forks->n_branches = forks->n_events = 0;
     leader->next.in_fork = leader->next.end_is_due = false;
     leader->next.branch = 0;

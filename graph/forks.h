@@ -8,9 +8,10 @@
  * one goes to the stream that each operation was for.
  *
  * Why no program can tell:
- * - Only an event that another stream of the same thread waited for before is kept back with what
- *   it covers. Whoever asks for any event, in whatever way, first has all of that submitted
- *   (ag_forks_withhold_events()).
+ * - Only an event that another stream waited for before is kept back with what it covers. Whoever
+ *   asks for any event, in whatever way, first has all of that submitted
+ *   (ag_forks_withhold_events()). An event is of the segment in which it was recorded last; where
+ *   it was recorded elsewhere since, a wait for it is the driver's.
  * - A graph records each such event in a node behind the operations that it covers, so that waits,
  *   queries and elapsed times find it as if it had been recorded natively.
  * - A graph is launched into the leader. So what its branches' streams were given before must come
@@ -92,8 +93,8 @@ bool ag_forks_event_dying(CUevent event);
 /* Which stream's segment has the operations of `branch` now? Owned on return, with next.branch set;
  * NULL: it leads itself. Nothing is owned before. */
 struct ag_stream *ag_forks_own_leader(struct ag_stream *branch);
-/* The calling thread lets `branch` wait for the event: makes it one of the segment in which the
- * event was recorded. Returns that leader as above. Nothing is owned before. */
+/* The stream `branch` is to wait for the event: makes it one of the segment in which that was
+ * recorded. Returns the leader as above. Nothing is owned before. */
 struct ag_stream *ag_forks_own_forked(struct ag_stream *branch, CUevent event);
 /* Would a graph that is launched into the leader come after all that the stream of the branch was
  * given before it became one? Asks the driver, before the branch's first operation. */
@@ -106,9 +107,9 @@ void ag_forks_strays(struct ag_stream *stream);
 
 /* Takes in an operation that goes into the segment. */
 void ag_forks_append(struct ag_stream *leader, const struct ag_op *op);
-/* Has the segment the event, and room for one more? */
+/* Was the event recorded in the segment, and nowhere else since? May it be, next? */
 bool ag_forks_has(const struct ag_stream *leader, CUevent event);
-bool ag_forks_has_room(const struct ag_stream *leader, CUevent event);
+bool ag_forks_takes(const struct ag_stream *leader, CUevent event);
 /* Is there a branch that the leader has not waited for? */
 bool ag_forks_are_open(const struct ag_stream *leader);
 /* The segment is withheld, and has records of events; or nothing of it is any more. */

@@ -654,7 +654,7 @@ static struct ag_stream *enter_for_event(bool records, CUevent event, CUstream h
 
     if (created && ag_forks_is_edge(event))
         stream = enter(handle, per_thread, records ? NULL : event);
-    if (!stream || (records ? ag_forks_has_room(stream, event) : ag_forks_has(stream, event)))
+    if (!stream || (records ? ag_forks_takes(stream, event) : ag_forks_has(stream, event)))
         return stream;
     ag_segment_end(stream, true, AG_FLUSH_EVENT);
     ag_stream_disown(stream);

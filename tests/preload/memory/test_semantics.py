@@ -26,12 +26,12 @@ class Semantics(Case):
         self.same(program('preload_threads'), variants=EVERY, seeds=SEEDS)
 
     def test_after_an_error(self):
-        self.same([program('preload_awkward'), 'broken'], settings={'SIM_VIOLATION': 'count'}, quiet=False)
+        self.same([program('preload_edges'), 'broken'], settings={'SIM_VIOLATION': 'count'}, quiet=False)
 
     def test_full(self):
         """Nobody waits for the device where natively nobody does."""
         limited = {'ALLOGRAFT_LIMIT': '8MiB'}
-        self.same([program('preload_awkward'), 'full'],
+        self.same([program('preload_edges'), 'full'],
                   variants=[dict(limited, ALLOGRAFT_OOM=oom, ALLOGRAFT_POLICY=policy)
                             for oom in ('spill', 'error') for policy in ('auto', 'pool', 'managed')])
 

@@ -420,6 +420,42 @@ static void reused(void)
     asked(recorded_again);
 }
 
+static void *record_elsewhere(void *unused)
+{
+    (void)unused;
+    OK(cuCtxSetCurrent(context));
+    for (uint32_t i = 0; i < 20; i++)
+        step(4, 4, i);
+    record(0, 4);
+    return NULL;
+}
+
+/* Before a stream waits for a fork's event, another thread records it on a stream of its own. */
+static void stolen(void)
+{
+    make_streams(0);
+    for (uint32_t i = 0; i < 60; i++) {
+        pthread_t thread;
+
+        begin_iteration();
+        step(0, 1, i);
+        record(0, 0);
+        if (i % 3 == 2 &&
+            (pthread_create(&thread, NULL, record_elsewhere, NULL) || pthread_join(thread, NULL)))
+            say("no thread");
+        wait_for(1, 0);
+        for (uint32_t k = 0; k < 5; k++)
+            step(1, i % 3 == 2 ? 4 : 0, k);
+        record(1, 1);
+        wait_for(0, 1);
+        for (uint32_t k = 0; k < 5; k++)
+            step(0, 1, k);
+        if (i % 5 == 0)
+            OK(cuStreamSynchronize(streams[0]));
+    }
+    tell("recorded elsewhere");
+}
+
 /* Streams of branches get other work between two forks, of kinds that are not recorded, too. */
 static void strays(void)
 {
@@ -648,6 +684,7 @@ static const struct {
     {"waited-for", waited_for},
     {"timed", timed},
     {"reused", reused},
+    {"stolen", stolen},
     {"strays", strays},
     {"renewed", renewed},
 };

@@ -15,7 +15,8 @@ ALL = [HELD, HURRIED, SHORT, WHOLE, PLAIN, VERIFIED]
 
 # Of each part, the branches that are launched in graphs at least, under HELD.
 PARTS = {'waited': 120, 'unwaited': 120, 'mixed': 120, 'stuck-before': 40, 'stuck-behind': 20, 'let-on': 20,
-         'asked-elsewhere': 15, 'queried': 15, 'waited-for': 15, 'timed': 15, 'reused': 15, 'strays': 60, 'renewed': 30}
+         'asked-elsewhere': 15, 'queried': 15, 'waited-for': 15, 'timed': 15, 'reused': 15, 'stolen': 15,
+         'strays': 60, 'renewed': 30}
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 
