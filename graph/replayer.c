@@ -638,7 +638,7 @@ static void flush_for_event(CUstream handle, bool per_thread)
 
     ag_replay_flush_events();
     ag_replay_flush_stream(handle, per_thread, AG_FLUSH_EVENT);
-    context = ag_replay_on() ? ag_context_current() : NULL;
+    context = ag_forks_on() ? ag_context_current() : NULL;
     stream = context ? ag_stream_of(context, ag_replay_stream(handle, per_thread)) : NULL;
     if (stream)
         ag_forks_strays(stream);
