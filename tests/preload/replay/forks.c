@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "tests/common/device.h"
+#include "tests/common/kernel_words.h"
 #include "tests/common/say.h"
 
 #define STREAMS 5u
@@ -29,18 +30,6 @@ static CUcontext context;
 static uint32_t known[STREAMS][STREAMS], covered[EVENTS][STREAMS];
 static uint32_t heard; /* what the host has read */
 static bool lap_is_due;
-
-static uint32_t mix(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x7feb352du;
-    x = (x ^ x >> 15) * 0x846ca68bu;
-    return x ^ x >> 16;
-}
-
-static uint32_t word_arg(const struct sim_kernel_call *call, unsigned i)
-{
-    return *(const uint32_t *)call->args[i];
-}
 
 /* p, to, a, b, value */
 static void run_weave(const struct sim_kernel_call *call)

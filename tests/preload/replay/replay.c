@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "tests/common/device.h"
+#include "tests/common/kernel_words.h"
 #include "tests/common/say.h"
 #include "tests/preload/replay/replay.h"
 
@@ -17,18 +18,6 @@ CUfunction kernel_step, kernel_other, kernel_signal;
 CUmodule module_of_steps;
 CUdeviceptr state;
 volatile uint32_t *sign; /* pinned, written by kernels */
-
-static uint32_t mix(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x7feb352du;
-    x = (x ^ x >> 15) * 0x846ca68bu;
-    return x ^ x >> 16;
-}
-
-static uint32_t word_arg(const struct sim_kernel_call *call, unsigned i)
-{
-    return *(const uint32_t *)call->args[i];
-}
 
 /* p, id, value: counts itself, and folds the value into what came before. */
 static void take_step(const struct sim_kernel_call *call, uint32_t salt)
