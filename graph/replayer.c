@@ -81,8 +81,11 @@ static bool is_wait(enum ag_flush why)
 /* Withheld work that cannot go out now would come too late, so this is tried twice. */
 static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 {
-    return ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS ||
-           ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS;
+    for (unsigned i = 0; i < 2; i++) {
+        if (ag_context_make_current(stream->id.context, ret_pushed) == CUDA_SUCCESS)
+            return true;
+    }
+    return false;
 }
 
 /* Does a flush for that reason come before no work but what we see? Then streams that were joined

@@ -54,13 +54,16 @@ static struct ag_cache_shard *use_shard(struct ag_cache *cache, unsigned slot)
     return &cache->shards[slot];
 }
 
-/* The calling thread's, or NULL if it never held anything. */
+/* Of the calling thread: false if it never held anything. */
+static inline bool has_shard(const struct ag_cache *cache)
+{
+    /* Without a slot so far, 0 - 1 is more than any. */
+    return ag_slot_of_thread - 1 < atomic_load_explicit(&cache->n_used, memory_order_relaxed);
+}
+
 static inline struct ag_cache_shard *used_shard(struct ag_cache *cache)
 {
-    unsigned slot = ag_slot_of_thread - 1; /* none yet: more than any */
-
-    return slot < atomic_load_explicit(&cache->n_used, memory_order_relaxed) ? &cache->shards[slot]
-                                                                             : NULL;
+    return &cache->shards[ag_slot_of_thread - 1];
 }
 
 void ag_cache_prepare(struct ag_cache *cache)
@@ -202,10 +205,13 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_me
 /* Where another thread is in the shard just now, ag_cache_take() waits for it. */
 struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
 {
-    struct ag_cache_shard *shard = used_shard(cache);
     struct ag_block **bin, *block;
+    struct ag_cache_shard *shard;
 
-    if (!shard || value_of(&shard->bytes) < size || !ag_spin_try(&shard->lock))
+    if (!has_shard(cache))
+        return NULL;
+    shard = used_shard(cache);
+    if (value_of(&shard->bytes) < size || !ag_spin_try(&shard->lock))
         return NULL;
     bin = &shard->bins[bin_of(size)];
     block = *bin;
@@ -514,10 +520,12 @@ __attribute__((noinline)) static struct ag_block *keep_slowly(struct ag_cache *c
  * registers to put aside. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit)
 {
-    struct ag_cache_shard *shard = used_shard(cache);
+    struct ag_cache_shard *shard;
 
-    if (!shard || block->size > limit || !ag_spin_try(&shard->lock) ||
-        !keep_unasked(cache, shard, block, limit))
-        return keep_slowly(cache, block, limit);
-    return NULL;
+    if (has_shard(cache) && block->size <= limit) {
+        shard = used_shard(cache);
+        if (ag_spin_try(&shard->lock) && keep_unasked(cache, shard, block, limit))
+            return NULL;
+    }
+    return keep_slowly(cache, block, limit);
 }
