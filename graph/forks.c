@@ -8,10 +8,10 @@
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 
-#define EDGES        64u /* events that make forks; more of them end segments, as others do */
-#define REMEMBERED   8u  /* events that a thread recorded last */
-#define TEMPORARY    8u /* events that made forks and were destroyed, after which no fork is made */
-#define MAX_OF_FORKS (1u << 14) /* operations, while branches are open */
+#define EDGES      64u /* events that make forks; more of them end segments, as others do */
+#define REMEMBERED 8u  /* events that a thread recorded last */
+#define TEMPORARY  8u  /* events that made forks and were destroyed, after which no fork is made */
+#define UNJOINED   8u  /* segments in a row that were not joined, after which a stream leads none */
 
 _Atomic uint32_t ag_forks_holding;
 _Atomic bool ag_forks_wanted;
@@ -170,7 +170,7 @@ struct ag_stream *ag_forks_own_leader(struct ag_stream *branch)
         }
         if (leader_of(branch) == leader) {
             leader->next.branch = number_of(&leader->forks, branch);
-            if (leader->segment.n_ops >= MAX_OF_FORKS)
+            if (leader->segment.n_ops >= AG_FORKS_MOST_OPS)
                 ag_segment_end(leader, true, AG_FLUSH_EVENT);
             else if (leader->next.branch)
                 return leader;
@@ -285,7 +285,8 @@ bool ag_forks_takes(const struct ag_stream *leader, CUevent event)
 {
     struct ag_stream *recorder = recorder_of(event);
 
-    return (!recorder || recorder == leader) && find_event(&leader->forks, event) < AG_FORKS_EVENTS;
+    return leader->forks.n_unjoined < UNJOINED && (!recorder || recorder == leader) &&
+           find_event(&leader->forks, event) < AG_FORKS_EVENTS;
 }
 
 /* The branch has one more operation, which nobody has waited for. */
@@ -386,8 +387,10 @@ void ag_forks_end(struct ag_stream *leader)
     struct ag_forks *forks = &leader->forks;
 
     ag_forks_set_holding(leader, false);
-    if (forks->n_branches)
+    if (forks->n_branches) {
+        forks->n_unjoined = ag_forks_are_open(leader) ? forks->n_unjoined + 1 : 0;
         keep_joined(leader);
+    }
     for (uint32_t i = 1; i < forks->n_branches; i++) {
         struct ag_stream *branch = forks->branch[i].stream;
         bool joined = forks->branch[0].before >> i & 1 && forks->n_joined < AG_MAX_BRANCHES;

@@ -33,7 +33,8 @@
 #include "graph/record/op.h"
 #include "interpose/driver/abi.h"
 
-#define AG_FORKS_EVENTS 16u /* different ones recorded in one segment */
+#define AG_FORKS_EVENTS   16u   /* different ones recorded in one segment */
+#define AG_FORKS_MOST_OPS 2048u /* of a segment that waits for its branches to be joined */
 
 struct ag_stream;
 struct ag_context;
@@ -53,6 +54,7 @@ struct ag_branch {
 struct ag_forks {
     uint32_t n_branches; /* 0: no fork so far */
     uint32_t n_events;
+    uint32_t n_unjoined; /* segments in a row that ended before all branches were waited for */
     _Atomic bool holds_events; /* counted in ag_forks_holding; others read it */
     struct ag_branch branch[AG_MAX_BRANCHES];
     struct {

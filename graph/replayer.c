@@ -297,6 +297,7 @@ static void back_off(struct ag_stream *stream)
 {
     stream->segment.spoiled = true;
     ag_segment_end(stream, true, AG_FLUSH_CALL);
+    forget_joined(stream);
     if (atomic_load_explicit(&stream->open, memory_order_relaxed))
         return;
     stream->learned.backoff_length = ag_backoff_begin(stream->learned.backoff);
@@ -500,8 +501,9 @@ static bool must_go_on(struct ag_stream *stream)
 {
     struct ag_next_op *next = &stream->next;
 
-    next->end_is_due = next->in_fork && (next->branch || ag_op_kind(next->op) == AG_OP_WAIT ||
-                                         ag_forks_are_open(stream));
+    next->end_is_due =
+        next->in_fork && (next->branch || ag_op_kind(next->op) == AG_OP_WAIT ||
+                          (stream->segment.n_ops < AG_FORKS_MOST_OPS && ag_forks_are_open(stream)));
     return next->end_is_due;
 }
 

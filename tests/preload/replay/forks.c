@@ -281,6 +281,24 @@ static void stuck_behind(void)
     tell("before a kernel that the leader releases");
 }
 
+/* One stream hands work on to another, and never waits for that. */
+static void handed_on(void)
+{
+    make_streams(0);
+    for (uint32_t i = 0; i < 300; i++) {
+        begin_iteration();
+        for (uint32_t k = 0; k < 6; k++)
+            step(0, 0, k);
+        record(0, 0);
+        wait_for(1, 0);
+        for (uint32_t k = 0; k < 6; k++)
+            step(1, 0, k);
+        if (i % 10 == 9)
+            OK(cuStreamSynchronize(streams[1]));
+    }
+    tell("handed on");
+}
+
 /* The host goes on behind an event in the middle, and lets the rest go on. */
 static void let_on(void)
 {
@@ -668,6 +686,7 @@ static const struct {
     {"stuck-before", stuck_before},
     {"stuck-behind", stuck_behind},
     {"let-on", let_on},
+    {"handed-on", handed_on},
     {"asked-elsewhere", asked_elsewhere},
     {"queried", queried},
     {"waited-for", waited_for},

@@ -15,8 +15,8 @@ ALL = [HELD, HURRIED, SHORT, WHOLE, PLAIN, VERIFIED]
 
 # Of each part, the branches that are launched in graphs at least, under HELD.
 PARTS = {'waited': 120, 'unwaited': 120, 'mixed': 120, 'stuck-before': 40, 'stuck-behind': 20, 'let-on': 20,
-         'asked-elsewhere': 15, 'queried': 15, 'waited-for': 15, 'timed': 15, 'reused': 15, 'stolen': 15,
-         'strays': 60, 'renewed': 30}
+         'handed-on': 0, 'asked-elsewhere': 15, 'queried': 15, 'waited-for': 15, 'timed': 15, 'reused': 15,
+         'stolen': 15, 'strays': 60, 'renewed': 30}
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 
@@ -49,6 +49,12 @@ class Forks(Case):
             for _, result in self.part('random', str(seed), variants=[(HELD, HURRIED, SHORT, WHOLE)[seed % 4]]):
                 branches += result.report()['replay']['branches']
         self.assertGreaterEqual(branches, 5 * len(seeds) if len(seeds) > 100 else 0)
+
+    def test_never_joined(self):
+        """Such streams have graphs of their own, as without forks."""
+        for _, result in self.part('handed-on', variants=[HELD]):
+            replay = result.report()['replay']
+            self.assertGreater(replay['replayed'], replay['operations'] / 2)
 
     def test_one_graph_a_turn(self):
         for _, result in self.part('waited', variants=[WHOLE]):
