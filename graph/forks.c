@@ -1,8 +1,6 @@
 /* Forks over streams: see forks.h. */
 #include "graph/forks.h"
 
-#include <string.h>
-
 #include "graph/replay/segment.h"
 #include "graph/stream.h"
 #include "interpose/driver/driver.h"

@@ -7,7 +7,8 @@
  * - The legacy stream and blocking streams: an operation on one side first flushes the other. So
  *   at no time do both withhold operations that CUDA orders against each other.
  * - Events: recording one, and waiting for one, flushes the stream. What an event covers is
- *   therefore submitted, and other streams need not know what was withheld.
+ *   therefore submitted, and other streams need not know what was withheld. Where forks are asked
+ *   for, those of forks are withheld with what they cover: forks.h.
  * - Captures: nothing is withheld from the moment one is announced; all streams are flushed before
  *   it opens.
  * - Every other call of the driver flushes everything first. */
@@ -661,8 +662,7 @@ static struct ag_stream *enter_for_event(bool records, CUevent event, CUstream h
         stream = enter(handle, per_thread, records ? NULL : event);
     if (!stream || (records ? ag_forks_takes(stream, event) : ag_forks_has(stream, event)))
         return stream;
-    ag_segment_end(stream, true, AG_FLUSH_EVENT);
-    ag_stream_disown(stream);
+    ag_stream_disown(stream); /* flush_for_event() ends its segment */
     return NULL;
 }
 
