@@ -384,6 +384,10 @@ static void fork_by_hand(cudaStream_t *s, cudaEvent_t *joined, cudaEvent_t forke
         if (keeps_events)
             OK(cudaEventRecordWithFlags(seen[k], s[k], cudaEventRecordExternal));
     });
+    for (int k = 1; k < 4 && keeps_events; k++) { /* nor may these be left out of the graph */
+        OK(cudaEventRecord(joined[k], s[k]));
+        OK(cudaStreamWaitEvent(s[0], joined[k], 0));
+    }
     OK(cudaStreamEndCapture(s[0], &graph));
     OK(cudaGraphInstantiate(&exec, graph, 0));
     auto launch = [&](int) {
