@@ -7,8 +7,7 @@
  * - The legacy stream and blocking streams: an operation on one side first flushes the other. So
  *   at no time do both withhold operations that CUDA orders against each other.
  * - Events: recording one, and waiting for one, flushes the stream. What an event covers is
- *   therefore submitted, and other streams need not know what was withheld. Where forks are asked
- *   for, those of forks are withheld with what they cover: forks.h.
+ *   therefore submitted, and other streams need not know what was withheld.
  * - Captures: nothing is withheld from the moment one is announced; all streams are flushed before
  *   it opens.
  * - Every other call of the driver flushes everything first. */
@@ -17,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/forks.h"
 #include "graph/record/intern.h"
 #include "graph/replay/builder.h"
 #include "graph/replay/segment.h"
@@ -54,7 +52,6 @@ void ag_replay_configure(const struct ag_options *options)
     }
     ag_stats_replay(NULL);
     ag_segment_configure(options);
-    ag_forks_configure(options->graph_forks && ag_cu.cuGraphAddEventRecordNode);
     ag_watchdog_configure((uint64_t)options->graph_hold_us * 1000);
     atomic_store(&on, !atomic_load(&over));
 }
@@ -71,7 +68,6 @@ struct flush {
     struct ag_context *context; /* only streams of this one; NULL: of all */
     uint32_t thread;            /* only those that this thread used last; 0: all */
     bool legacy, blocking;      /* only streams of that kind; both false: of any */
-    bool events;                /* only those that withhold records of events */
 };
 
 static bool is_wait(enum ag_flush why)
@@ -87,21 +83,6 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
             return true;
     }
     return false;
-}
-
-/* Does a flush for that reason come before no work but what we see? Then streams that were joined
- * are known to have got nothing since. */
-static bool knows_what_follows(enum ag_flush why)
-{
-    return why == AG_FLUSH_STREAM || why == AG_FLUSH_DEVICE || why == AG_FLUSH_EVENT ||
-           why == AG_FLUSH_OTHER_STREAM || why == AG_FLUSH_THREAD;
-}
-
-static void forget_joined(struct ag_stream *stream)
-{
-    ag_forks_forget_joined(stream);
-    if (!stream->segment.n_ops && !stream->proxy.pending)
-        ag_stream_set_open(stream, false);
 }
 
 static void flush(struct ag_stream *stream, enum ag_flush why)
@@ -123,32 +104,9 @@ static void flush(struct ag_stream *stream, enum ag_flush why)
             ag_segment_foresee(stream);
         ag_context_restore(pushed);
     }
-    if (stream->forks.n_joined && !knows_what_follows(why))
-        forget_joined(stream);
     if (is_wait(why))
         ag_segment_end_iteration(stream, false);
     ag_stream_disown(stream);
-}
-
-/* What another stream's segment has of this one's operations. */
-static void flush_leader(struct ag_stream *stream, enum ag_flush why)
-{
-    struct ag_stream *leader = atomic_load_explicit(&stream->leader, memory_order_acquire);
-
-    if (__builtin_expect(leader != NULL, 0))
-        flush(leader, why);
-}
-
-bool ag_forks_own_alone(struct ag_stream *stream)
-{
-    for (;;) {
-        flush_leader(stream, AG_FLUSH_THREAD);
-        if (!ag_stream_own(stream))
-            return false;
-        if (!atomic_load_explicit(&stream->leader, memory_order_acquire))
-            return true;
-        ag_stream_disown(stream);
-    }
 }
 
 static void visit(struct ag_stream *stream, void *data)
@@ -163,8 +121,6 @@ static void visit(struct ag_stream *stream, void *data)
     if (which->legacy && !atomic_load_explicit(&stream->id.is_legacy, relaxed))
         return;
     if (which->blocking && !atomic_load_explicit(&stream->id.is_blocking, relaxed))
-        return;
-    if (which->events && !atomic_load_explicit(&stream->forks.holds_events, memory_order_seq_cst))
         return;
     flush(stream, which->why);
 }
@@ -223,10 +179,6 @@ void ag_replay_allocates(CUstream handle, bool per_thread)
     if (!ag_replay_on() || !ag_replay_holds())
         return;
     stream = come_after(ag_replay_stream(handle, per_thread), AG_FLUSH_OTHER_STREAM);
-    if (stream) {
-        flush_leader(stream, AG_FLUSH_UNRECORDED);
-        ag_forks_strays(stream);
-    }
     if (stream && atomic_load_explicit(&stream->id.thread, memory_order_relaxed) &&
         atomic_load_explicit(&stream->open, memory_order_acquire))
         flush(stream, AG_FLUSH_UNRECORDED);
@@ -240,8 +192,6 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
     if (!ag_replay_on() || ag_replay_is_on_fast_path(handle) || ag_stream_update_fast_path(handle))
         return;
     stream = come_after(handle, why);
-    if (stream)
-        flush_leader(stream, why);
     if (stream && !atomic_load_explicit(&stream->backed_off, memory_order_acquire) &&
         (is_wait(why) || atomic_load_explicit(&stream->open, memory_order_acquire)))
         flush(stream, why);
@@ -298,7 +248,6 @@ static void back_off(struct ag_stream *stream)
 {
     stream->segment.spoiled = true;
     ag_segment_end(stream, true, AG_FLUSH_CALL);
-    forget_joined(stream);
     if (atomic_load_explicit(&stream->open, memory_order_relaxed))
         return;
     stream->learned.backoff_length = ag_backoff_begin(stream->learned.backoff);
@@ -358,63 +307,17 @@ static bool try_fast_path(CUstream handle)
 
 /* --- one operation --- */
 
-/* Is it the stream that the thread used last, and sampled? Then it has no fast path. */
+/* Does the thread use the stream that it used last, and is that sampled? Then it has no fast path. */
 static bool is_sampled_again(CUstream handle)
 {
     return ag_stream_last.handle == handle && ag_stream_last.stream &&
            ag_stream_is_sampled(ag_stream_last.stream);
 }
 
-/* NULL: its operations pass, for now. */
-static inline __attribute__((always_inline)) struct ag_stream *own_sampled(struct ag_stream *stream)
+struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
 {
-    /* Asked again once it is owned: it may have backed off meanwhile, and must not withhold then.
-     */
-    if (ag_stream_try_pass(stream) || !ag_stream_own(stream))
-        return NULL;
-    if (ag_stream_try_pass(stream)) {
-        ag_stream_disown(stream);
-        return NULL;
-    }
-    if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
-        resume_sampling(stream);
-    if (stream->proxy.pending)
-        ag_segment_join_proxy(stream);
-    return stream;
-}
-
-/* The stream in whose segment the operation is to be recorded. forks_by: an event of that segment
- * for which it waits; NULL: it is another operation. */
-__attribute__((noinline)) static struct ag_stream *own_recorder(struct ag_stream *stream,
-                                                                CUevent forks_by)
-{
-    struct ag_stream *recorder = NULL;
-
-    do {
-        if (recorder) /* another thread made it a branch meanwhile */
-            ag_stream_disown(recorder);
-        if (atomic_load_explicit(&stream->leader, memory_order_acquire))
-            recorder = ag_forks_own_leader(stream);
-        else
-            recorder = forks_by ? ag_forks_own_forked(stream, forks_by) : NULL;
-        if (recorder)
-            return recorder;
-        recorder = own_sampled(stream);
-    } while (recorder && atomic_load_explicit(&stream->leader, memory_order_acquire));
-    if (recorder) {
-        ag_forks_strays(recorder);
-        recorder->next.branch = 0;
-    }
-    return recorder;
-}
-
-/* Of each operation: so it is compiled for those that cannot fork by itself. */
-static inline __attribute__((always_inline)) struct ag_stream *enter(CUstream handle,
-                                                                     bool per_thread,
-                                                                     CUevent forks_by)
-{
-    struct ag_stream *stream, *recorder;
     struct ag_context *context;
+    struct ag_stream *stream;
 
     if (!ag_replay_on())
         return NULL;
@@ -433,24 +336,27 @@ static inline __attribute__((always_inline)) struct ag_stream *enter(CUstream ha
     if (!stream || !stream->id.marked || ag_context_is_inside() ||
         atomic_load_explicit(&stream->id.shared->failed, memory_order_relaxed))
         return NULL;
-    recorder = ag_forks_on() ? own_recorder(stream, forks_by) : own_sampled(stream);
-    if (!recorder)
+    /* Asked again once it is owned: it may have backed off meanwhile, and must not withhold then.
+     */
+    if (ag_stream_try_pass(stream) || !ag_stream_own(stream))
         return NULL;
-    /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
-    if (ag_capture_is_open() || recorder->altered ||
-        (recorder == stream && !ag_stream_is_of(stream, context, handle)) ||
-        (!recorder->learned.matcher && !ag_segment_init_resources(recorder))) {
-        ag_segment_end(recorder, true, AG_FLUSH_CAPTURE);
-        ag_stream_disown(recorder);
+    if (ag_stream_try_pass(stream)) {
+        ag_stream_disown(stream);
         return NULL;
     }
-    atomic_store_explicit(&recorder->last_thread, ag_stream_thread(), memory_order_relaxed);
-    return recorder;
-}
-
-struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
-{
-    return enter(handle, per_thread, NULL);
+    if (atomic_load_explicit(&stream->backed_off, memory_order_relaxed))
+        resume_sampling(stream);
+    if (stream->proxy.pending)
+        ag_segment_join_proxy(stream);
+    /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
+    if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
+        (!stream->learned.matcher && !ag_segment_init_resources(stream))) {
+        ag_segment_end(stream, true, AG_FLUSH_CAPTURE);
+        ag_stream_disown(stream);
+        return NULL;
+    }
+    atomic_store_explicit(&stream->last_thread, ag_stream_thread(), memory_order_relaxed);
+    return stream;
 }
 
 struct ag_op *ag_replay_op(struct ag_stream *stream)
@@ -491,26 +397,9 @@ static uint64_t time_for_pace(const struct ag_stream *stream)
     return stream->iteration.may_replay && is_due ? ag_clock_ns() : 0;
 }
 
-static void submit_unmatched(struct ag_stream *stream)
-{
-    ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
-    ag_segment_submit(stream);
-}
-
-/* Within a fork no segment ends: it would be no graph. */
-static bool must_go_on(struct ag_stream *stream)
-{
-    struct ag_next_op *next = &stream->next;
-
-    next->end_is_due =
-        next->in_fork && (next->branch || ag_op_kind(next->op) == AG_OP_WAIT ||
-                          (stream->segment.n_ops < AG_FORKS_MOST_OPS && ag_forks_are_open(stream)));
-    return next->end_is_due;
-}
-
 /* Decides about the next operation: does a segment end before it, will it be withheld? Submits what
  * was withheld and must come before it. */
-static inline __attribute__((always_inline)) void prepare(struct ag_stream *stream)
+static void prepare(struct ag_stream *stream)
 {
     const struct ag_segment *segment = &stream->segment;
     struct ag_next_op *next = &stream->next;
@@ -518,14 +407,11 @@ static inline __attribute__((always_inline)) void prepare(struct ag_stream *stre
 
     if (next->prepared)
         return;
-    if (__builtin_expect(next->branch, 0))
-        next->op->signature.word[0] |= (uint64_t)next->branch << AG_OP_BRANCH_SHIFT;
     next->node = segment->node ? ag_matcher_expect(segment->node, signature) : NULL;
     next->hash = next->node ? next->node->hash : ag_signature_hash(signature);
-    if ((ag_history_advance(stream->learned.history, next->hash,
-                            ag_marks_met && ag_marks_take_iteration(), time_for_pace(stream)) ||
-         segment->n_ops >= MAX_SEGMENT || next->end_is_due) &&
-        !must_go_on(stream)) {
+    if (ag_history_advance(stream->learned.history, next->hash,
+                           ag_marks_met && ag_marks_take_iteration(), time_for_pace(stream)) ||
+        segment->n_ops >= MAX_SEGMENT) {
         end_before(stream);
         next->node = NULL;
     }
@@ -535,8 +421,10 @@ static inline __attribute__((always_inline)) void prepare(struct ag_stream *stre
     next->will_hold = next->node && (next->node->graphs || next->node->below) &&
                       (segment->mode == AG_SEGMENT_HOLDING ||
                        (!segment->n_ops && stream->iteration.may_replay && is_long_enough(stream)));
-    if (segment->mode == AG_SEGMENT_HOLDING && !next->will_hold)
-        submit_unmatched(stream);
+    if (segment->mode == AG_SEGMENT_HOLDING && !next->will_hold) {
+        ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
+        ag_segment_submit(stream);
+    }
     next->prepared = true;
 }
 
@@ -578,8 +466,6 @@ static void append(struct ag_stream *stream)
         stream->next.node = ag_matcher_grow(stream->learned.matcher, segment->node, &op->signature,
                                             stream->next.hash);
     segment->node = stream->next.node;
-    if (__builtin_expect(stream->next.in_fork || ag_op_kind(op) == AG_OP_RECORD, 0))
-        ag_forks_append(stream, op);
 }
 
 bool ag_replay_take(struct ag_stream *stream)
@@ -598,8 +484,6 @@ bool ag_replay_take(struct ag_stream *stream)
         atomic_store_explicit(&stream->sequence,
                               atomic_load_explicit(&stream->sequence, memory_order_relaxed) + 1,
                               memory_order_relaxed);
-        if (__builtin_expect(stream->next.in_fork, 0))
-            ag_forks_set_holding(stream, true);
         /* No longer segment is known: the device may start. */
         if (stream->segment.node->graphs && !stream->segment.node->below)
             ag_segment_submit(stream);
@@ -626,85 +510,6 @@ void ag_replay_refused(struct ag_stream *stream)
         return;
     stream->segment.spoiled = true;
     ag_stream_disown(stream);
-}
-
-/* --- events --- */
-
-void ag_replay_flush_events(void)
-{
-    if (ag_forks_withhold_events())
-        ag_stream_each_open(visit, &(struct flush){AG_FLUSH_EVENT, .events = true});
-}
-
-/* What the driver must have before an event is recorded on the stream, or waited for by it. */
-static void flush_for_event(CUstream handle, bool per_thread)
-{
-    struct ag_context *context;
-    struct ag_stream *stream;
-
-    ag_replay_flush_events();
-    ag_replay_flush_stream(handle, per_thread, AG_FLUSH_EVENT);
-    context = ag_forks_on() ? ag_context_current() : NULL;
-    stream = context ? ag_stream_of(context, ag_replay_stream(handle, per_thread)) : NULL;
-    if (stream)
-        ag_forks_strays(stream);
-}
-
-/* The state that takes the event's operation, owned; NULL: it is not of a fork. Of streams that the
- * program created: the others are many, or one of each thread. */
-static struct ag_stream *enter_for_event(bool records, CUevent event, CUstream handle,
-                                         bool per_thread)
-{
-    bool created = handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;
-    struct ag_stream *stream = NULL;
-
-    if (created && ag_forks_is_edge(event))
-        stream = enter(handle, per_thread, records ? NULL : event);
-    if (!stream || (records ? ag_forks_takes(stream, event) : ag_forks_has(stream, event)))
-        return stream;
-    ag_stream_disown(stream); /* flush_for_event() ends its segment */
-    return NULL;
-}
-
-bool ag_replay_mark(bool records, CUevent event, CUstream handle, bool per_thread, unsigned flags,
-                    struct ag_stream **ret_state)
-{
-    struct ag_stream *stream = flags ? NULL : enter_for_event(records, event, handle, per_thread);
-    struct ag_op *op = stream ? ag_replay_op(stream) : NULL;
-
-    *ret_state = stream;
-    if (!stream) {
-        flush_for_event(handle, per_thread);
-        return false;
-    }
-    if (!op)
-        return ag_replay_pass(stream, AG_FLUSH_EVENT);
-    ag_op_of_event(op, records ? AG_OP_RECORD : AG_OP_WAIT, event);
-    if (ag_replay_would_withhold(stream) && stream->segment.mode == AG_SEGMENT_HOLDING &&
-        !ag_forks_may_withhold(stream, stream->next.branch)) {
-        submit_unmatched(stream);
-        stream->next.will_hold = false;
-    }
-    return ag_replay_take(stream);
-}
-
-void ag_replay_marked(bool records, CUevent event, CUstream handle, struct ag_stream *state,
-                      CUresult result)
-{
-    if (result != CUDA_SUCCESS && state)
-        ag_replay_refused(state);
-    if (result != CUDA_SUCCESS || state)
-        return;
-    if (records)
-        ag_forks_note_recorded(event, handle);
-    else
-        ag_forks_note_waited(event, handle);
-}
-
-void ag_replay_event_dying(CUevent event)
-{
-    if (ag_replay_on() && ag_forks_event_dying(event))
-        ag_replay_forget_code(AG_FLUSH_EVENT);
 }
 
 /* --- code, streams and contexts that come and go --- */
@@ -777,10 +582,8 @@ void ag_replay_stream_dying(CUstream handle)
         return;
     stream = ag_stream_find(handle);
     flush_before(ag_context_current(), handle, stream);
-    if (stream) {
-        flush_leader(stream, AG_FLUSH_END);
+    if (stream)
         retire(stream, false);
-    }
     ag_marks_forget(handle);
 }
 
@@ -793,7 +596,7 @@ void ag_replay_stream_altered(CUstream handle)
     stream = find_anywhere(ag_context_current(), handle);
     if (!stream)
         ag_stream_forbid(handle);
-    if (!stream || !ag_forks_own_alone(stream))
+    if (!stream || !ag_stream_own(stream))
         return;
     ag_segment_end(stream, true, AG_FLUSH_CALL);
     stream->altered = true;

@@ -170,16 +170,6 @@ bool ag_replay_would_withhold(struct ag_stream *stream);
  * the operation cannot be recorded; flushes the stream; always false. */
 bool ag_replay_take(struct ag_stream *stream);
 bool ag_replay_pass(struct ag_stream *stream, enum ag_flush why);
-/* An event is about to be recorded on the stream, or waited for by it. True: that is withheld. Else
- * what must come before it was submitted; after the driver's own call ag_replay_marked() is told,
- * with *ret_state, what came of it. */
-bool ag_replay_mark(bool records, CUevent event, CUstream stream, bool per_thread, unsigned flags,
-                    struct ag_stream **ret_state);
-void ag_replay_marked(bool records, CUevent event, CUstream stream, struct ag_stream *state,
-                      CUresult result);
-/* Somebody asks for an event: the records of events that are withheld go out. */
-void ag_replay_flush_events(void);
-void ag_replay_event_dying(CUevent event);
 /* The driver refused the operation that passed last: its segment is not learnt. */
 void ag_replay_refused(struct ag_stream *stream);
 

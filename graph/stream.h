@@ -23,7 +23,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "graph/forks.h"
 #include "graph/learn/backoff.h"
 #include "graph/learn/history.h"
 #include "graph/learn/matcher.h"
@@ -79,9 +78,6 @@ struct ag_next_op {
     struct ag_op *op; /* where it is written: behind the segment's last one */
     bool prepared;    /* the rest is valid */
     bool will_hold;
-    bool in_fork;    /* the segment has records of events (graph/forks.h) */
-    bool end_is_due; /* of the segment, once all its branches were waited for */
-    uint32_t branch; /* that the operation is of */
     uint64_t hash;
     struct ag_node *node; /* the node that it leads to; NULL: not in the trie yet */
 };
@@ -148,10 +144,6 @@ struct ag_stream {
     _Atomic uint32_t sequence;     /* grows with every operation withheld: for the watchdog */
     _Atomic uint32_t epoch;        /* grows each time withholding begins: likewise */
     _Atomic uint32_t last_thread;  /* the tag of the one that submitted last */
-    /* Forks (graph/forks.h). The stream whose segment has this one's operations; set by its owner,
-     * cleared by the leader's. And the number of the one that has waited for all its work. */
-    _Atomic(struct ag_stream *) leader;
-    _Atomic uint64_t joined_to;
     struct ag_stream_id id;
     bool altered; /* the program set attributes of the stream: it is not replayed any more */
     struct ag_next_op next;
@@ -159,7 +151,6 @@ struct ag_stream {
     struct ag_running_iteration iteration;
     struct ag_learned learned;
     struct ag_proxy proxy;
-    struct ag_forks forks;       /* of the segment */
     struct ag_stream *next_free; /* of those that were retired; the table's */
 };
 

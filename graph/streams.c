@@ -177,8 +177,6 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
         stream->iteration.may_replay = true;
         copy_id(&stream->id, &fresh->id, place);
         atomic_store_explicit(&stream->dead, false, memory_order_relaxed);
-        atomic_store_explicit(&stream->leader, NULL, memory_order_relaxed);
-        atomic_store_explicit(&stream->joined_to, 0, memory_order_relaxed);
         atomic_store_explicit(&stream->backoff_left, unwatched(), memory_order_relaxed);
         atomic_store_explicit(&stream->backed_off, unwatched() > 0, memory_order_relaxed);
         ag_stream_disown(stream);
@@ -207,7 +205,7 @@ void ag_stream_remark(struct ag_stream *stream)
 {
     bool was_marked;
 
-    if (!ag_forks_own_alone(stream))
+    if (!ag_stream_own(stream))
         return;
     was_marked = stream->id.marked;
     stream->id.marks_version = ag_marks_version();
@@ -217,7 +215,6 @@ void ag_stream_remark(struct ag_stream *stream)
     if (!stream->id.marked) { /* later operations pass without a look at the state */
         ag_segment_join_proxy(stream);
         ag_segment_end(stream, true, AG_FLUSH_CALL);
-        ag_forks_strays(stream);
     }
     ag_stream_disown(stream);
 }
@@ -437,8 +434,6 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone)
         atomic_store_explicit(&table.fruitless, 0, memory_order_relaxed);
     else
         atomic_fetch_add_explicit(&table.fruitless, 1, memory_order_relaxed);
-    ag_forks_end(stream);
-    ag_forks_forget_joined(stream);
     ag_segment_release(stream, context_gone);
     if (stream->learned.history)
         ag_history_free(stream->learned.history);

@@ -9,7 +9,6 @@
  *   fill          width
  *   fill, 2-D     to        pitch       width, value   columns       rows
  *   host
- *   record, wait  event
  *
  * The driver checks block and shared bytes; they are signature so that a launch with the same ones
  * as a launch that it accepted will be accepted. Whatever else the driver checks must be signature
@@ -380,10 +379,4 @@ bool ag_op_host(struct ag_op *op, CUhostFn function, void *data)
     memcpy(op->payload, &payload, sizeof(payload));
     op->payload_bytes = sizeof(payload);
     return true;
-}
-
-void ag_op_of_event(struct ag_op *op, enum ag_op_kind kind, CUevent event)
-{
-    op->signature = (struct ag_signature){{kind, (uint64_t)(uintptr_t)event}};
-    op->payload_bytes = 0;
 }

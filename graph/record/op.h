@@ -28,8 +28,6 @@ enum ag_op_kind {
     AG_OP_FILL,    /* 1-D memset: address, value, count are payload, the width signature */
     AG_OP_FILL_2D, /* 2-D memset: all of it is signature */
     AG_OP_HOST,    /* host function: function and data are payload */
-    AG_OP_RECORD,  /* of an event; without payload, and so is the next */
-    AG_OP_WAIT,    /* for an event that was recorded in the same segment */
 };
 
 struct ag_signature {
@@ -43,10 +41,6 @@ struct ag_signature {
 /* Flag of AG_OP_COPY in word[0]: from pageable memory, so that what is withheld reads a pinned
  * slot. A node of one cannot become one of the other. */
 #define AG_OP_IS_STAGED (1u << 11)
-
-/* Bits of word[0] that say which branch of its segment an operation is of (graph/forks.h). */
-#define AG_MAX_BRANCHES    8u
-#define AG_OP_BRANCH_SHIFT 12
 
 /* Payloads, by kind. Unused bytes are 0, so that equal ones have equal bytes, and so are those up
  * to the next multiple of 8. Equal signatures have payloads of equal size. */
@@ -77,17 +71,6 @@ struct ag_op {
 static inline enum ag_op_kind ag_op_kind(const struct ag_op *op)
 {
     return (enum ag_op_kind)(op->signature.word[0] & 0xff);
-}
-
-static inline uint32_t ag_op_branch(const struct ag_op *op)
-{
-    return (uint32_t)(op->signature.word[0] >> AG_OP_BRANCH_SHIFT) % AG_MAX_BRANCHES;
-}
-
-/* Of AG_OP_RECORD and AG_OP_WAIT. */
-static inline CUevent ag_op_event(const struct ag_op *op)
-{
-    return (CUevent)(uintptr_t)op->signature.word[1];
 }
 
 static inline bool ag_signature_equal(const struct ag_signature *a, const struct ag_signature *b)
@@ -126,8 +109,6 @@ bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, u
 bool ag_op_fill_2d(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width, uint32_t value,
                    uint64_t columns, uint64_t rows);
 bool ag_op_host(struct ag_op *op, CUhostFn function, void *data);
-/* kind: AG_OP_RECORD or AG_OP_WAIT. Cannot fail. */
-void ag_op_of_event(struct ag_op *op, enum ag_op_kind kind, CUevent event);
 
 /* Reading an operation back, as it was recorded. What is pointed to is interned: never freed. */
 struct ag_kernel_config {

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "graph/record/arguments.h"
-#include "graph/replay/edges.h"
 #include "graph/tuning.h"
 #include "interpose/base/pages.h"
 #include "interpose/driver/driver.h"
@@ -34,8 +33,7 @@ struct ag_graph {
     unsigned char *last; /* the payloads it has, or will be made with, at their places */
     uint32_t n, filled;  /* operations and payload bytes so far */
     bool dead, last_was_programmatic, has_priorities, is_uploaded;
-    struct ag_edges *edges; /* of branches; NULL: the nodes are one chain */
-    size_t size;            /* of the mapping that holds this */
+    size_t size; /* of the mapping that holds this */
     struct place *places;
     struct node *nodes;
 };
@@ -187,12 +185,10 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *
     graph->places = (void *)at;
     at += n * sizeof(struct place);
     graph->last = at;
-    graph->edges = params->forks ? ag_edges_new() : NULL;
-    *ret_why = params->forks && !graph->edges ? CUDA_ERROR_OUT_OF_MEMORY
-                                              : ag_cu.cuGraphCreate(&graph->handle, 0);
+    *ret_why = ag_cu.cuGraphCreate(&graph->handle, 0);
     if (*ret_why == CUDA_SUCCESS)
         return graph;
-    ag_graph_forget(graph);
+    ag_pages_free(graph, graph->size);
     return NULL;
 }
 
@@ -228,8 +224,7 @@ static bool may_overlap(const struct ag_graph *graph, const struct ag_op *op)
 {
     struct ag_kernel_config config;
 
-    if (!ag_cu.cuGraphAddDependencies_v2 || !graph->n || graph->edges ||
-        ag_op_kind(op) != AG_OP_KERNEL ||
+    if (!ag_cu.cuGraphAddDependencies_v2 || !graph->n || ag_op_kind(op) != AG_OP_KERNEL ||
         (graph->nodes[graph->n - 1].signature.word[0] & 0xff) != AG_OP_KERNEL)
         return false;
     ag_op_kernel_config(&op->signature, &config);
@@ -284,51 +279,27 @@ static CUresult add_node(struct ag_graph *graph, const struct ag_op *op, const C
     case AG_OP_HOST:
         host = host_params(op);
         return ag_cu.cuGraphAddHostNode(ret_node, graph->handle, before, n_before, &host);
-    case AG_OP_RECORD:
-    case AG_OP_WAIT:
-        *ret_node = NULL; /* edges, and nodes at the end */
-        return ag_edges_mark(graph->edges, op) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
     }
     return CUDA_ERROR_INVALID_VALUE;
-}
-
-/* In a chain: behind the node before. */
-static CUresult chain(struct ag_graph *graph, const struct ag_op *op, bool overlaps,
-                      CUgraphNode *ret_node)
-{
-    CUgraphNode before[2];
-    size_t n_before = 0;
-
-    if (graph->n && !overlaps)
-        before[n_before++] = graph->nodes[graph->n - 1].handle;
-    if (graph->last_was_programmatic)
-        before[n_before++] = graph->nodes[graph->n - 2].handle;
-    graph->last_was_programmatic = false;
-    return add_node(graph, op, before, n_before, ret_node);
-}
-
-static CUresult add_to_branch(struct ag_graph *graph, const struct ag_op *op, CUgraphNode *ret_node)
-{
-    uint32_t branch = ag_op_branch(op), n_before;
-    const CUgraphNode *before = ag_edges_before(graph->edges, branch, &n_before);
-    CUresult result = add_node(graph, op, before, n_before, ret_node);
-
-    if (result == CUDA_SUCCESS && *ret_node)
-        ag_edges_add(graph->edges, branch, *ret_node);
-    return result;
 }
 
 static CUresult add(struct ag_graph *graph, const struct ag_op *op)
 {
     uint32_t n = graph->n, bytes = op->payload_bytes;
     bool overlaps = may_overlap(graph, op);
-    CUgraphNode node;
+    CUgraphNode before[2], node;
+    size_t n_before = 0;
     CUresult result;
 
     if (n >= graph->params.n_ops ||
         rounded(bytes) > rounded(graph->params.n_bytes) - graph->filled || is_empty(op))
         return CUDA_ERROR_INVALID_VALUE;
-    result = graph->edges ? add_to_branch(graph, op, &node) : chain(graph, op, overlaps, &node);
+    if (n && !overlaps)
+        before[n_before++] = graph->nodes[n - 1].handle;
+    if (graph->last_was_programmatic)
+        before[n_before++] = graph->nodes[n - 2].handle;
+    graph->last_was_programmatic = false;
+    result = add_node(graph, op, before, n_before, &node);
     if (result == CUDA_SUCCESS && overlaps)
         result = connect(graph, node);
     if (result == CUDA_SUCCESS && ag_op_kind(op) == AG_OP_KERNEL)
@@ -365,13 +336,8 @@ static CUresult instantiate(struct ag_graph *graph, CUgraphExec *ret_exec)
  * it busy. Before the first launch the stream is about to be busy anyway. */
 CUresult ag_graph_finish(struct ag_graph *graph)
 {
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = instantiate(graph, &graph->exec);
 
-    if (graph->edges)
-        result = ag_edges_are_closed(graph->edges) ? ag_edges_finish(graph->edges, graph->handle)
-                                                   : CUDA_ERROR_NOT_SUPPORTED;
-    if (result == CUDA_SUCCESS)
-        result = instantiate(graph, &graph->exec);
     if (result != CUDA_SUCCESS)
         ag_graph_destroy(graph);
     return result;
@@ -404,8 +370,6 @@ static CUresult set_node(const struct ag_graph *graph, CUgraphNode node, const s
         return ag_cu.cuGraphExecHostNodeSetParams(graph->exec, node, &host);
     case AG_OP_COPY_3D:
     case AG_OP_FILL_2D:
-    case AG_OP_RECORD:
-    case AG_OP_WAIT:
         break;
     }
     return CUDA_ERROR_INVALID_VALUE; /* nothing of these can change */
@@ -526,20 +490,13 @@ void ag_graph_destroy(struct ag_graph *graph)
     if (graph->exec)
         (void)ag_cu.cuGraphExecDestroy(graph->exec);
     (void)ag_cu.cuGraphDestroy(graph->handle);
-    ag_graph_forget(graph);
+    ag_pages_free(graph, graph->size);
 }
 
 void ag_graph_forget(struct ag_graph *graph)
 {
-    if (!graph)
-        return;
-    ag_edges_free(graph->edges);
-    ag_pages_free(graph, graph->size);
-}
-
-CUevent ag_graph_last_event(const struct ag_graph *graph, uint32_t branch)
-{
-    return graph->edges ? ag_edges_last_event(graph->edges, branch) : NULL;
+    if (graph)
+        ag_pages_free(graph, graph->size);
 }
 
 CUgraph ag_graph_handle(const struct ag_graph *graph)

@@ -18,7 +18,6 @@ struct ag_graph_params {
     int priority;     /* of the stream: nodes do not inherit it */
     uint32_t n_ops;   /* that will be added */
     uint32_t n_bytes; /* of their payloads, each rounded up to 8 */
-    bool forks;       /* they have branches (graph/forks.h): edges are as events say */
 };
 
 /* The first driver function that replay needs and this driver lacks; NULL: replay is possible. */
@@ -28,9 +27,8 @@ const char *ag_graph_missing(void);
  * CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. Returns the driver's answer. */
 CUresult ag_op_submit(const struct ag_op *op, CUstream stream);
 
-/* Building in pieces: begin, add every operation in order (a straight chain, or one for each
- * branch), finish (instantiates; refused where a branch does not end with an event). NULL or an
- * error: the graph is gone (finish and add free it on failure). */
+/* Building in pieces: begin, add every operation in order (a straight chain), finish
+ * (instantiates). NULL or an error: the graph is gone (finish and add free it on failure). */
 struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *ret_why);
 CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op);
 CUresult ag_graph_finish(struct ag_graph *graph);
@@ -43,8 +41,6 @@ bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *
  * longer: about 1 us a node. */
 CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstream stream,
                          uint32_t *ret_updated);
-/* The event that ends the branch in the graph; NULL: the graph has no such branch. */
-CUevent ag_graph_last_event(const struct ag_graph *graph, uint32_t branch);
 /* The payloads that it was launched with last, of *ret_bytes. */
 const unsigned char *ag_graph_payloads(const struct ag_graph *graph, uint32_t *ret_bytes);
 /* It will probably be launched with these payloads next, which ag_graph_payloads() once gave:

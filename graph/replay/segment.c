@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "graph/forks.h"
 #include "graph/learn/variants.h"
 #include "graph/replay/builder.h"
 #include "graph/replay/segment.h"
@@ -173,7 +172,7 @@ static CUresult launch_graph(struct ag_stream *stream, struct ag_graph *graph, u
 {
     enum ag_verify answer = AG_VERIFY_SKIPPED;
 
-    if (!state.verify || stream->forks.n_branches ||
+    if (!state.verify ||
         (atomic_fetch_add_explicit(&state.n_launched, 1, memory_order_relaxed) + 1) % state.verify)
         return ag_graph_launch(graph, stream->segment.ops, handle, ret_updated);
     answer =
@@ -199,34 +198,17 @@ static bool is_first_launch(struct ag_stream *stream, struct ag_node *node)
     return true;
 }
 
-/* Work that the program gives the streams of branches from now on comes behind theirs. */
-static void keep_order_of_branches(struct ag_stream *stream, const struct ag_graph *graph)
-{
-    for (uint32_t i = 1; i < stream->forks.n_branches; i++) {
-        CUevent last = ag_graph_last_event(graph, i);
-        CUresult result;
-
-        if (!last)
-            continue;
-        result = ag_cu.cuStreamWaitEvent(stream->forks.branch[i].handle, last, 0);
-        if (result != CUDA_SUCCESS)
-            note_error(stream, result);
-        ag_stats_add(AG_STAT_REPLAY_BRANCHES, 1);
-    }
-}
-
 /* Launches a graph of `node`, which stands for the first node->depth withheld operations. False:
  * nothing was submitted. */
 static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream handle)
 {
-    struct ag_graph *graph = ag_variants_pick(node->graphs, stream->segment.ops);
     uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
     uint32_t updated = 0;
     CUresult result;
 
-    result = launch_graph(stream, graph, node->depth, handle, &updated);
+    result = launch_graph(stream, ag_variants_pick(node->graphs, stream->segment.ops), node->depth,
+                          handle, &updated);
     if (result == CUDA_SUCCESS) {
-        keep_order_of_branches(stream, graph);
         ag_variants_launched(node->graphs, stream->segment.ops, updated,
                              is_first_launch(stream, node));
         ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 1);
@@ -254,8 +236,7 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
     uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
 
     for (uint32_t i = from; i < stream->segment.n_ops; i++) {
-        const struct ag_op *op = &stream->segment.ops[i];
-        CUresult result = ag_op_submit(op, ag_forks_target(stream, op, handle));
+        CUresult result = ag_op_submit(&stream->segment.ops[i], handle);
 
         if (result != CUDA_SUCCESS)
             note_error(stream, result);
@@ -345,7 +326,6 @@ void ag_segment_submit(struct ag_stream *stream)
         sent_to_proxy(stream);
     stream->segment.mode = AG_SEGMENT_PASSING;
     ag_stream_set_holding(stream, false);
-    ag_forks_set_holding(stream, false);
 }
 
 /* May withholding begin: would the driver accept work on the stream? After a sticky error, which a
@@ -448,7 +428,6 @@ static CUresult build_from(struct ag_stream *stream, struct ag_graph **ret)
         .context = stream->id.context->handle,
         .priority = stream->id.priority,
         .n_ops = stream->segment.n_ops,
-        .forks = stream->next.in_fork,
     };
     CUresult result = CUDA_SUCCESS;
     struct ag_graph *graph;
@@ -545,8 +524,8 @@ static void learn(struct ag_stream *stream)
     ag_matcher_ended(stream->learned.matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
     if (stream->segment.n_ops >= AG_LENGTH_WORTH_GRAPH && node->ends >= state.warmup &&
-        !(stream->next.in_fork && ag_forks_are_open(stream)) && node->refused < AG_GRAPH_REFUSALS &&
-        stream->iteration.may_replay && (!node->graphs || wants_another(stream)))
+        node->refused < AG_GRAPH_REFUSALS && stream->iteration.may_replay &&
+        (!node->graphs || wants_another(stream)))
         build(stream);
 }
 
@@ -600,9 +579,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
     stream->learned.passing_since = 0;
     stream->next.prepared = false;
     ag_store_reset(&segment->store);
-    if (stream->next.in_fork)
-        ag_forks_end(stream);
-    if (!stream->proxy.pending && !stream->forks.n_joined)
+    if (!stream->proxy.pending)
         ag_stream_set_open(stream, false);
 }
 

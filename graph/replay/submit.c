@@ -114,10 +114,6 @@ CUresult ag_op_submit(const struct ag_op *op, CUstream stream)
         return submit_fill_2d(op, stream);
     case AG_OP_HOST:
         return ag_cu.cuLaunchHostFunc(stream, host->function, host->data);
-    case AG_OP_RECORD:
-        return ag_cu.cuEventRecord(ag_op_event(op), stream);
-    case AG_OP_WAIT:
-        return ag_cu.cuStreamWaitEvent(stream, ag_op_event(op), 0);
     }
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -109,8 +109,6 @@ static bool take_op(struct verify *verify, const struct ag_op *op)
         ag_op_fill_2d_params(&op->signature, &area);
         return take_block(verify, area.to, true);
     case AG_OP_HOST:
-    case AG_OP_RECORD:
-    case AG_OP_WAIT:
         break;
     }
     return false;

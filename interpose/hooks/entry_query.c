@@ -37,7 +37,6 @@ static bool has_completed_wait(CUresult result, bool pending)
         bool pending;                        \
                                              \
         AG_ENTER(symbol, __VA_ARGS__);       \
-        ag_replay_flush_events();            \
         ASK_THE_DRIVER(symbol, __VA_ARGS__); \
         return ag_entry_leave(result);       \
     }

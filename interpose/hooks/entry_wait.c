@@ -1,38 +1,24 @@
 /* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is
- * recorded behind it or the host waits for it. Of these calls only records of events, and streams'
- * waits for them, are ever withheld: those of forks (graph/forks.h). */
+ * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 #include "policy/app/app_graphs.h"
 
-/* `records`: or waits. What the legacy stream means for it is the replayer's business. */
-#define MARKS(symbol, records, per_thread, flags, parameters, ...)                 \
-    AG_SUBMITTED(                                                                  \
-        symbol, stream, per_thread, parameters,                                    \
-        {                                                                          \
-            struct ag_stream *state;                                               \
-            CUresult result;                                                       \
-                                                                                   \
-            if (ag_replay_mark(records, event, stream, per_thread, flags, &state)) \
-                return ag_entry_leave(CUDA_SUCCESS);                               \
-            result = ag_cu.symbol(__VA_ARGS__);                                    \
-            ag_replay_marked(records, event, stream, state, result);               \
-            return ag_entry_leave(result);                                         \
-        },                                                                         \
-        __VA_ARGS__)
+/* Of its stream alone; what the legacy stream means for it is the replayer's business. */
+#define MARKS(symbol, per_thread, parameters, ...)                                          \
+    AG_FLUSHES_WORK(symbol, stream, per_thread,                                             \
+                    ag_replay_flush_stream(stream, per_thread, AG_FLUSH_EVENT), parameters, \
+                    __VA_ARGS__)
 
-MARKS(cuEventRecord, true, false, 0, (CUevent event, CUstream stream), event, stream)
-MARKS(cuEventRecord_ptsz, true, true, 0, (CUevent event, CUstream stream), event, stream)
-MARKS(cuEventRecordWithFlags, true, false, flags,
-      (CUevent event, CUstream stream, unsigned int flags), event, stream, flags)
-MARKS(cuEventRecordWithFlags_ptsz, true, true, flags,
-      (CUevent event, CUstream stream, unsigned int flags), event, stream, flags)
-MARKS(cuStreamWaitEvent, false, false, flags, (CUstream stream, CUevent event, unsigned int flags),
-      stream, event, flags)
-MARKS(cuStreamWaitEvent_ptsz, false, true, flags,
-      (CUstream stream, CUevent event, unsigned int flags), stream, event, flags)
-
-/* Graphs may have nodes for it. */
-AG_FLUSHES(cuEventDestroy_v2, ag_replay_event_dying(event), (CUevent event), event)
+MARKS(cuEventRecord, false, (CUevent event, CUstream stream), event, stream)
+MARKS(cuEventRecord_ptsz, true, (CUevent event, CUstream stream), event, stream)
+MARKS(cuEventRecordWithFlags, false, (CUevent event, CUstream stream, unsigned int flags), event,
+      stream, flags)
+MARKS(cuEventRecordWithFlags_ptsz, true, (CUevent event, CUstream stream, unsigned int flags),
+      event, stream, flags)
+MARKS(cuStreamWaitEvent, false, (CUstream stream, CUevent event, unsigned int flags), stream, event,
+      flags)
+MARKS(cuStreamWaitEvent_ptsz, true, (CUstream stream, CUevent event, unsigned int flags), stream,
+      event, flags)
 
 static void flush_what_is_withheld(void)
 {
@@ -83,16 +69,9 @@ static void flush_for_wait(CUstream stream, bool per_thread)
     ag_replay_flush_thread(AG_FLUSH_STREAM);
 }
 
-/* The event may be one that another thread has recorded. */
-static void flush_for_event(void)
-{
-    ag_replay_flush_thread(AG_FLUSH_DEVICE);
-    ag_replay_flush_events();
-}
-
 AG_WAITS(cuStreamSynchronize, flush_for_wait(stream, false), (CUstream stream), stream)
 AG_WAITS(cuStreamSynchronize_ptsz, flush_for_wait(stream, true), (CUstream stream), stream)
-AG_WAITS(cuEventSynchronize, flush_for_event(), (CUevent event), event)
+AG_WAITS(cuEventSynchronize, ag_replay_flush_thread(AG_FLUSH_DEVICE), (CUevent event), event)
 AG_WAITS(cuCtxSynchronize, ag_replay_flush_context(AG_FLUSH_DEVICE), (void), )
 
 /* It names the context, which need not be the current one. */

@@ -52,7 +52,7 @@ SAMPLE = {
     "replay": {"state": "on", "reason": "", "streams_marked": 1, "operations": 1, "withheld": 1,
                "replayed": 1, "released": 1, "mismatches": 1,
                "passed_asleep": 1, "naps": 1, "late_errors": 1, "graph_launches": 1, "graph_launches_failed": 1,
-               "nodes_updated": 1, "nodes_foreseen": 1, "branches": 1, "graphs_built": 1, "build_ns": 1, "builds_failed": 1,
+               "nodes_updated": 1, "nodes_foreseen": 1, "graphs_built": 1, "build_ns": 1, "builds_failed": 1,
                "graphs_evicted": 1, "segments": 1, "iterations": 1, "marks": 1, "comparisons": 1, "eager_rounds": 1,
                "watchdog_releases": 1, "tries_reset": 1, "verified_same": 1, "verified_different": 1,
                "verify_skipped": 1, "eager_ns": 5, "replayed_ns": 4, "compared_unwaited": False, "flushes": {"stream": 1},

@@ -155,7 +155,6 @@ static const struct words expected_words[] = {
     {"ALLOGRAFT_UNSPILL", MEMBER(unspill), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_OVERSUBSCRIBE", MEMBER(oversubscribe), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_GRAPH_PROFIT", MEMBER(graph_profit), {[false] = "0", [true] = "1"}},
-    {"ALLOGRAFT_GRAPH_FORKS", MEMBER(graph_forks), {[false] = "0", [true] = "1"}},
     {"ALLOGRAFT_GRAPH_ITERATION",
      MEMBER(graph_iteration.kind),
      {[AG_ITERATION_AUTO] = "auto",
