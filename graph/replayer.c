@@ -24,8 +24,10 @@
 #include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
+#include "interpose/base/pages.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
+#include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 
 #define MAX_SEGMENT (1u << 15) /* operations; bounds memory, whatever the settings say */
@@ -54,6 +56,18 @@ void ag_replay_configure(const struct ag_options *options)
     ag_segment_configure(options);
     ag_watchdog_configure((uint64_t)options->graph_hold_us * 1000);
     atomic_store(&on, !atomic_load(&over));
+}
+
+/* Memory of the first streams, the tables of kernel parameters, the watchdog's thread: creating a
+ * context takes some hundred times as long. */
+void ag_replay_prepare(void)
+{
+    if (!ag_replay_on())
+        return;
+    ag_params_prepare();
+    for (unsigned i = 0; i < AG_FREELIST_BLOCKS; i++)
+        ag_stream_prepare();
+    ag_watchdog_start();
 }
 
 bool ag_replay_on(void)
@@ -197,10 +211,10 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
         flush(stream, why);
 }
 
-void ag_replay_flush_context(enum ag_flush why)
+void ag_replay_flush_context(struct ag_context *context, enum ag_flush why)
 {
     if (ag_replay_holds())
-        ag_stream_each_open(visit, &(struct flush){why, .context = ag_context_current()});
+        ag_stream_each_open(visit, &(struct flush){why, .context = context});
 }
 
 void ag_replay_flush_thread(enum ag_flush why)
@@ -376,7 +390,7 @@ static void end_before(struct ag_stream *stream)
     uint64_t count;
 
     ag_segment_end(stream, false, AG_FLUSH_STREAM);
-    count = ag_history_anchors(stream->learned.history, NULL);
+    count = ag_history_anchors(stream->learned.history);
     if (count != stream->learned.n_anchors)
         ag_segment_end_iteration(stream, true);
     stream->learned.n_anchors = count;
@@ -432,12 +446,6 @@ bool ag_replay_would_withhold(struct ag_stream *stream)
 {
     prepare(stream);
     return stream->next.will_hold;
-}
-
-struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_staged)
-{
-    *ret_staged = &stream->segment.staged;
-    return ag_segment_ring(stream);
 }
 
 /* A segment ended just before the operation: it begins the next one, in the place of the first. */
@@ -584,7 +592,7 @@ void ag_replay_stream_dying(CUstream handle)
     flush_before(ag_context_current(), handle, stream);
     if (stream)
         retire(stream, false);
-    ag_marks_forget(handle);
+    ag_marks_name(handle, NULL);
 }
 
 void ag_replay_stream_altered(CUstream handle)
@@ -601,12 +609,6 @@ void ag_replay_stream_altered(CUstream handle)
     ag_segment_end(stream, true, AG_FLUSH_CALL);
     stream->altered = true;
     ag_stream_disown(stream);
-}
-
-void ag_replay_context_dying(struct ag_context *context)
-{
-    if (ag_replay_holds())
-        ag_stream_each_open(visit, &(struct flush){AG_FLUSH_END, .context = context});
 }
 
 static void retire_of(struct ag_stream *stream, void *data)

@@ -161,9 +161,6 @@ struct ag_stream *ag_replay_enter(CUstream stream, bool per_thread);
 /* Where the operation is to be written, with room for its payload: its place in the segment. NULL
  * without memory. */
 struct ag_op *ag_replay_op(struct ag_stream *stream);
-/* The ring and the slots of the stream, for copies from pageable memory; NULL ring: flush and copy.
- */
-struct ag_ring *ag_replay_ring(struct ag_stream *stream, struct ag_staged **ret_staged);
 /* Would ag_replay_take() withhold the operation? (Else staging its data would be in vain.) */
 bool ag_replay_would_withhold(struct ag_stream *stream);
 /* Both disown the stream. take: records the operation that was written; true: it is withheld. pass:
@@ -176,8 +173,8 @@ void ag_replay_refused(struct ag_stream *stream);
 /* Flushes: on return what was withheld has been submitted, by this thread or another. Cheap when
  * nothing is withheld. */
 void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why);
-void ag_replay_flush_context(enum ag_flush why); /* of the current context */
-void ag_replay_flush_thread(enum ag_flush why);  /* of what this thread submitted last */
+void ag_replay_flush_context(struct ag_context *context, enum ag_flush why); /* NULL: of all */
+void ag_replay_flush_thread(enum ag_flush why); /* of what this thread submitted last */
 void ag_replay_flush_all(enum ag_flush why);
 /* Memory is about to be allocated in the order of the stream. What the stream withholds does not
  * use that memory and stays withheld, with two exceptions:
@@ -193,11 +190,9 @@ CUresult ag_replay_late(CUresult result);
 
 /* Functions, their attributes or modules change: flushes, and drops every graph and trie. */
 void ag_replay_forget_code(enum ag_flush why);
-/* A stream was created, or is about to be destroyed; a context is about to be destroyed (flushes),
- * or is gone with its streams. */
+/* A stream was created, or is about to be destroyed; a context is gone with its streams. */
 void ag_replay_stream_created(CUstream stream, unsigned flags, int priority);
 void ag_replay_stream_dying(CUstream stream);
-void ag_replay_context_dying(struct ag_context *context);
 void ag_replay_context_gone(struct ag_context *context);
 /* Attributes of a stream were set: it is not replayed from now on. */
 void ag_replay_stream_altered(CUstream stream);

@@ -37,8 +37,6 @@
 #define AG_HISTORY_WINDOW 65536u
 /* How long a candidate anchor must stay the smallest hash, at first; it doubles. */
 #define AG_ANCHOR_PROBATION 256u
-/* Regular iterations of the candidate, after which it ends segments within the anchor's. */
-#define AG_ANCHOR_RUN 32u
 /* Operations without a flush after which anchors end segments: iterations lie between flushes
  * where these come more often. Flushes further apart than the second say nothing of iterations. */
 #define AG_ANCHOR_UNFLUSHED 512u

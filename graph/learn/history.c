@@ -33,7 +33,7 @@ struct anchor {
     uint64_t hash;       /* the rolling hash there */
     uint64_t at;         /* position where it was seen last */
     uint64_t gap, usual; /* distances: the last; the last that came twice in a row, or the first */
-    uint32_t seen, run;  /* run: times in a row that it came at the usual distance */
+    uint32_t seen;
 };
 
 struct ag_history {
@@ -86,13 +86,11 @@ static enum event note(struct anchor *anchor, uint64_t position, bool is_there)
     if (!anchor->seen++)
         return EV_SURPRISE;
     if (gap == anchor->usual) {
-        anchor->run++;
         anchor->gap = gap;
         return EV_REGULAR;
     }
     if (!anchor->usual || gap == anchor->gap)
         anchor->usual = gap;
-    anchor->run = 0;
     anchor->gap = gap;
     return EV_SURPRISE;
 }
@@ -124,17 +122,10 @@ static enum event watch_candidate(struct ag_history *history)
     return event;
 }
 
-/* The anchor is not at this operation: may its candidate end the segment? */
-static bool candidate_acts(const struct ag_history *history)
-{
-    return !is_alive(&history->anchor, history->position) ||
-           (history->candidate.run >= AG_ANCHOR_RUN && history->candidate.usual <= history->cap);
-}
-
 static enum event watch(struct ag_history *history)
 {
     struct anchor *anchor = &history->anchor;
-    enum event event;
+    enum event event, of_candidate;
 
     history->acting = anchor;
     if (history->position < history->whole_at)
@@ -156,15 +147,11 @@ static enum event watch(struct ag_history *history)
         begin_candidate(history);
         return EV_NONE;
     }
-    if (event != EV_NONE) {
-        (void)watch_candidate(history);
+    of_candidate = watch_candidate(history);
+    if (event != EV_NONE || is_alive(anchor, history->position))
         return event;
-    }
-    event = watch_candidate(history);
-    if (!candidate_acts(history))
-        return EV_NONE;
     history->acting = &history->candidate;
-    return event;
+    return of_candidate;
 }
 
 static void sooner(uint64_t *deadline, const struct ag_history *history, uint64_t position)
@@ -469,9 +456,7 @@ uint32_t ag_history_target(const struct ag_history *history)
     return history->target;
 }
 
-uint64_t ag_history_anchors(const struct ag_history *history, uint32_t *ret_period)
+uint64_t ag_history_anchors(const struct ag_history *history)
 {
-    if (ret_period)
-        *ret_period = (uint32_t)history->acting->gap;
     return history->n_anchors;
 }

@@ -65,7 +65,7 @@ void ag_history_updating(struct ag_history *history, bool updating);
 uint32_t ag_history_length(const struct ag_history *history);
 /* The length that the segment should have; anchors and flushes may end it earlier or later. */
 uint32_t ag_history_target(const struct ag_history *history);
-/* Anchors seen; *ret_period, which may be NULL: the distance between the last two. */
-uint64_t ag_history_anchors(const struct ag_history *history, uint32_t *ret_period);
+/* Anchors seen. */
+uint64_t ag_history_anchors(const struct ag_history *history);
 
 #endif

@@ -32,10 +32,8 @@ static inline uint32_t ag_marks_version(void)
     return atomic_load_explicit(&ag_marks_changes, memory_order_acquire);
 }
 
-/* NVTX gives a stream a name; NULL takes it away. */
+/* NVTX gives a stream a name; NULL takes it away, as where the stream is gone. */
 void ag_marks_name(CUstream stream, const char *name);
-/* The stream is gone, its handle may come again. */
-void ag_marks_forget(CUstream stream);
 
 /* Does a range or a mark of NVTX begin an iteration? Of its two halves, the name's and the domain's
  * ("" is the default domain): a range does when both hold. */

@@ -6,9 +6,9 @@
  * quarter of all nodes is evicted at once, and what eviction reads lies apart from the nodes, close
  * together.
  *
- * The time of a node's last use (in ends of segments) is that of its ancestors, too, so it never
- * grows on the way down: nodes older than some moment form whole subtrees. Nodes with graphs, the
- * node in hand, and their ancestors are kept. */
+ * The time of a node's last use (in ends of segments) is that of its ancestors, too: before nodes
+ * are evicted they learn of it. So it never grows on the way down, and nodes older than some moment
+ * form whole subtrees. Nodes with graphs, the node in hand, and their ancestors are kept. */
 #include "graph/learn/matcher.h"
 
 #include <stddef.h>
@@ -26,7 +26,7 @@ enum mark { EVICTABLE, KEPT, DOOMED };
 
 /* Of the node of the same number. */
 struct beside {
-    uint64_t used;   /* count of ends when a segment last ended here or beneath */
+    uint64_t used;   /* count of ends when a segment last ended here, or its graph was launched */
     uint32_t parent; /* number of its parent; of a free one, of the next free one, or 0 */
     uint32_t mark;   /* while room is made: enum mark */
 };
@@ -264,6 +264,20 @@ static uint64_t choose_moment(const struct ag_matcher *matcher, uint32_t wanted)
     }
 }
 
+/* The last use of each node becomes that of its ancestors. Children mostly have larger numbers, so
+ * most nodes find their parents at least as young. */
+static void settle_uses(struct ag_matcher *matcher)
+{
+    struct beside *beside = matcher->beside;
+
+    for (uint32_t i = matcher->max_nodes; i > 0; i--) {
+        uint64_t used = beside[i].used;
+
+        for (uint32_t at = beside[i].parent; beside[at].used < used; at = beside[at].parent)
+            beside[at].used = used;
+    }
+}
+
 static void unlink_node(struct ag_matcher *matcher, struct ag_node *node)
 {
     if (node->parent->is_wide)
@@ -276,6 +290,7 @@ static void doom(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
     uint64_t moment;
 
+    settle_uses(matcher);
     for (uint32_t i = 0; i <= matcher->max_nodes; i++)
         matcher->beside[i].mark = EVICTABLE;
     matcher->beside[0].mark = KEPT;
@@ -353,8 +368,7 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
     if (node->is_wide)
         enter(matcher, child);
     node->likely = child;
-    matcher->beside[child->number].used = matcher->beside[node->number].used;
-    matcher->beside[child->number].parent = node->number;
+    matcher->beside[child->number] = (struct beside){.used = matcher->ends, .parent = node->number};
     return child;
 }
 
@@ -363,8 +377,12 @@ void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node)
     if (node->ends < UINT32_MAX)
         node->ends++;
     matcher->ends++;
-    for (; node; node = node->parent)
-        matcher->beside[node->number].used = matcher->ends;
+    ag_matcher_launched(matcher, node);
+}
+
+void ag_matcher_launched(struct ag_matcher *matcher, const struct ag_node *node)
+{
+    matcher->beside[node->number].used = matcher->ends;
 }
 
 /* --- graphs --- */

@@ -12,7 +12,9 @@
 
 #include "graph/record/op.h"
 #include "graph/record/staging.h"
+#include "graph/replay/segment.h"
 #include "graph/replayer.h"
+#include "graph/stream.h"
 #include "interpose/base/slot.h"
 #include "interpose/driver/driver.h"
 #include "policy/answers.h"
@@ -235,8 +237,6 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
     struct ag_op *op = ag_replay_op(stream);
     enum ag_memory to_memory = bytes ? ag_copies_memory(to, bytes) : AG_MEMORY_UNKNOWN;
     enum ag_memory from_memory = to_memory ? ag_copies_memory(from, bytes) : AG_MEMORY_UNKNOWN;
-    struct ag_staged *staged;
-    struct ag_ring *ring;
 
     if (!op || !fits(way, to_memory, from_memory) ||
         !ag_op_copy(op, to, type_of(to_memory), from, type_of(from_memory), bytes))
@@ -244,10 +244,10 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
     if (from_memory == AG_MEMORY_PAGEABLE)
         op->signature.word[0] |= AG_OP_IS_STAGED;
     if (from_memory == AG_MEMORY_PAGEABLE && ag_replay_would_withhold(stream)) {
-        const void *slot;
+        struct ag_ring *ring = ag_segment_ring(stream);
+        const void *from_host = (const void *)(uintptr_t)from, *slot;
 
-        ring = ag_replay_ring(stream, &staged);
-        slot = ring ? ag_ring_put(ring, staged, (const void *)(uintptr_t)from, bytes) : NULL;
+        slot = ring ? ag_ring_put(ring, &stream->segment.staged, from_host, bytes) : NULL;
         if (!slot)
             return ag_replay_pass(stream, AG_FLUSH_COPY);
         ((struct ag_copy_payload *)(void *)op->payload)->from = (uintptr_t)slot;

@@ -253,29 +253,23 @@ void ag_op_copy_types(const struct ag_signature *signature, CUmemorytype *ret_to
 }
 
 /* Only what counts for a source, or destination, of its type. */
-#define TAKE_SIDE(kept, copy, side)                              \
-    do {                                                         \
-        (kept).side##XInBytes = (copy)->side##XInBytes;          \
-        (kept).side##Y = (copy)->side##Y;                        \
-        (kept).side##Z = (copy)->side##Z;                        \
-        (kept).side##LOD = (copy)->side##LOD;                    \
-        (kept).side##MemoryType = (copy)->side##MemoryType;      \
-        if ((copy)->side##MemoryType == CU_MEMORYTYPE_ARRAY)     \
-            (kept).side##Array = (copy)->side##Array;            \
-        else if ((copy)->side##MemoryType == CU_MEMORYTYPE_HOST) \
-            (kept).side##Host = (copy)->side##Host;              \
-        else                                                     \
-            (kept).side##Device = (copy)->side##Device;          \
-        if ((copy)->side##MemoryType != CU_MEMORYTYPE_ARRAY) {   \
-            (kept).side##Pitch = (copy)->side##Pitch;            \
-            (kept).side##Height = (copy)->side##Height;          \
-        }                                                        \
+#define TAKE_SIDE(kept, copy, side)                         \
+    do {                                                    \
+        (kept).side##XInBytes = (copy)->side##XInBytes;     \
+        (kept).side##Y = (copy)->side##Y;                   \
+        (kept).side##Z = (copy)->side##Z;                   \
+        (kept).side##MemoryType = (copy)->side##MemoryType; \
+        if ((copy)->side##MemoryType == CU_MEMORYTYPE_HOST) \
+            (kept).side##Host = (copy)->side##Host;         \
+        else                                                \
+            (kept).side##Device = (copy)->side##Device;     \
+        (kept).side##Pitch = (copy)->side##Pitch;           \
+        (kept).side##Height = (copy)->side##Height;         \
     } while (0)
 
 static bool is_type(CUmemorytype type)
 {
-    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ||
-           type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_UNIFIED;
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE;
 }
 
 bool ag_op_copy_3d(struct ag_op *op, const CUDA_MEMCPY3D *copy)
@@ -289,8 +283,6 @@ bool ag_op_copy_3d(struct ag_op *op, const CUDA_MEMCPY3D *copy)
     memset(&kept, 0, sizeof(kept)); /* the padding, too */
     TAKE_SIDE(kept, copy, src);
     TAKE_SIDE(kept, copy, dst);
-    kept.reserved0 = copy->reserved0;
-    kept.reserved1 = copy->reserved1;
     kept.WidthInBytes = copy->WidthInBytes;
     kept.Height = copy->Height;
     kept.Depth = copy->Depth;

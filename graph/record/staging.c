@@ -150,24 +150,15 @@ static void put_back(struct ag_ring *ring, uint32_t number)
     ag_lock_release(&ring->lock);
 }
 
-static bool is_done(struct slot *slot)
-{
-    CUstreamCaptureMode mode = ag_capture_relax();
-    bool done = ag_cu.cuEventQuery(slot->ready) == CUDA_SUCCESS;
-
-    ag_capture_restore(mode);
-    return done;
-}
-
-/* Is the work that reads the slot done? Waits for it, within bounds. */
-static bool is_ready(struct slot *slot)
+/* Is the work that reads the slot done? May wait for it, within bounds. */
+static bool is_ready(struct slot *slot, bool waits)
 {
     CUstreamCaptureMode mode = ag_capture_relax();
     CUresult result = ag_cu.cuEventQuery(slot->ready);
     struct ag_wait wait = {0};
     uint64_t until;
 
-    if (result == CUDA_ERROR_NOT_READY) {
+    if (waits && result == CUDA_ERROR_NOT_READY) {
         ag_stats_add(AG_STAT_STAGING_STALLS, 1);
         until = ag_clock_after(AG_STAGING_TIMEOUT_NS);
         while (result == CUDA_ERROR_NOT_READY && ag_wait_pause_until(&wait, until))
@@ -183,13 +174,13 @@ static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
     bool sent;
 
     if (hold_last(ring, ret_number)) {
-        if (is_done(&ring->slots[*ret_number]))
+        if (is_ready(&ring->slots[*ret_number], false))
             return true;
         set_state(ring, *ret_number, SLOT_SENT);
     }
     if (!hold_oldest(ring, ret_number, &sent))
         return false;
-    if (!sent || is_ready(&ring->slots[*ret_number]))
+    if (!sent || is_ready(&ring->slots[*ret_number], true))
         return true;
     put_back(ring, *ret_number);
     return false;

@@ -38,52 +38,28 @@ struct ag_graph {
     struct node *nodes;
 };
 
+/* clang-format off */
+#define NEEDED(NEEDS) /* of all that replay calls, but what it can do without */ \
+    NEEDS(cuFuncGetParamInfo) NEEDS(cuStreamIsCapturing) NEEDS(cuGraphCreate) \
+    NEEDS(cuGraphDestroy) NEEDS(cuGraphAddKernelNode_v2) NEEDS(cuGraphAddMemcpyNode) \
+    NEEDS(cuGraphAddMemsetNode) NEEDS(cuGraphAddHostNode) NEEDS(cuGraphAddDependencies) \
+    NEEDS(cuGraphKernelNodeSetAttribute) NEEDS(cuGraphInstantiateWithFlags) NEEDS(cuGraphUpload) \
+    NEEDS(cuGraphLaunch) NEEDS(cuGraphExecDestroy) NEEDS(cuGraphExecKernelNodeSetParams_v2) \
+    NEEDS(cuGraphExecMemcpyNodeSetParams) NEEDS(cuGraphExecMemsetNodeSetParams) \
+    NEEDS(cuGraphExecHostNodeSetParams) NEEDS(cuLaunchKernel) NEEDS(cuLaunchKernelEx) \
+    NEEDS(cuLaunchHostFunc) NEEDS(cuMemcpyAsync) NEEDS(cuMemcpyHtoDAsync_v2) \
+    NEEDS(cuMemcpyDtoHAsync_v2) NEEDS(cuMemcpyDtoDAsync_v2) NEEDS(cuMemcpy3DAsync_v2) \
+    NEEDS(cuMemsetD8Async) NEEDS(cuMemsetD16Async) NEEDS(cuMemsetD32Async) \
+    NEEDS(cuMemsetD2D8Async) NEEDS(cuMemsetD2D16Async) NEEDS(cuMemsetD2D32Async)
+/* clang-format on */
+
 const char *ag_graph_missing(void)
 {
-    static const struct {
-        void *const *place;
-        const char *symbol;
-    } needed[] = {
-#define NEEDS(symbol) {(void *const *)&ag_cu.symbol, #symbol}
-        NEEDS(cuFuncGetParamInfo),
-        NEEDS(cuStreamIsCapturing),
-        NEEDS(cuGraphCreate),
-        NEEDS(cuGraphDestroy),
-        NEEDS(cuGraphAddKernelNode_v2),
-        NEEDS(cuGraphAddMemcpyNode),
-        NEEDS(cuGraphAddMemsetNode),
-        NEEDS(cuGraphAddHostNode),
-        NEEDS(cuGraphAddDependencies),
-        NEEDS(cuGraphKernelNodeSetAttribute),
-        NEEDS(cuGraphInstantiateWithFlags),
-        NEEDS(cuGraphUpload),
-        NEEDS(cuGraphLaunch),
-        NEEDS(cuGraphExecDestroy),
-        NEEDS(cuGraphExecKernelNodeSetParams_v2),
-        NEEDS(cuGraphExecMemcpyNodeSetParams),
-        NEEDS(cuGraphExecMemsetNodeSetParams),
-        NEEDS(cuGraphExecHostNodeSetParams),
-        NEEDS(cuLaunchKernel),
-        NEEDS(cuLaunchKernelEx),
-        NEEDS(cuLaunchHostFunc),
-        NEEDS(cuMemcpyAsync),
-        NEEDS(cuMemcpyHtoDAsync_v2),
-        NEEDS(cuMemcpyDtoHAsync_v2),
-        NEEDS(cuMemcpyDtoDAsync_v2),
-        NEEDS(cuMemcpy3DAsync_v2),
-        NEEDS(cuMemsetD8Async),
-        NEEDS(cuMemsetD16Async),
-        NEEDS(cuMemsetD32Async),
-        NEEDS(cuMemsetD2D8Async),
-        NEEDS(cuMemsetD2D16Async),
-        NEEDS(cuMemsetD2D32Async),
-#undef NEEDS
-    };
-
-    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-        if (!*needed[i].place)
-            return needed[i].symbol;
-    }
+#define CHECK(symbol)  \
+    if (!ag_cu.symbol) \
+        return #symbol;
+    NEEDED(CHECK)
+#undef CHECK
     return NULL;
 }
 
@@ -324,19 +300,13 @@ CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op)
 }
 
 /* Without the flag all nodes run at the priority of the stream they are launched into, which is
- * what launches without a priority of their own do. */
-static CUresult instantiate(struct ag_graph *graph, CUgraphExec *ret_exec)
-{
-    return ag_cu.cuGraphInstantiateWithFlags(
-        ret_exec, graph->handle,
-        graph->has_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
-}
-
-/* Not uploaded: that is work on a stream, and a program that knows its stream to be done would find
- * it busy. Before the first launch the stream is about to be busy anyway. */
+ * what launches without a priority of their own do. Not uploaded: that is work on a stream, and a
+ * program that knows its stream to be done would find it busy. Before the first launch the stream
+ * is about to be busy anyway. */
 CUresult ag_graph_finish(struct ag_graph *graph)
 {
-    CUresult result = instantiate(graph, &graph->exec);
+    unsigned flags = graph->has_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
+    CUresult result = ag_cu.cuGraphInstantiateWithFlags(&graph->exec, graph->handle, flags);
 
     if (result != CUDA_SUCCESS)
         ag_graph_destroy(graph);

@@ -136,11 +136,6 @@ static void drop_graphs(struct ag_stream *stream, struct ag_node *node)
 
 _Static_assert(AG_STAT_FLUSH_END - AG_STAT_FLUSH_STREAM == (int)AG_FLUSH_END, "rows of counters");
 
-static enum ag_stat counter_of_flush(enum ag_flush why)
-{
-    return (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
-}
-
 static const enum ag_stat counter_of_verify[] = {
     [AG_VERIFY_SKIPPED] = AG_STAT_REPLAY_VERIFY_SKIPPED,
     [AG_VERIFY_UNCOMPARED] = AG_STAT_REPLAY_VERIFY_SKIPPED,
@@ -153,6 +148,8 @@ static const enum ag_stat counter_of_verify[] = {
 /* Traces what became of `n` operations of the stream: since `began`, in ticks; 0: now. */
 static void trace(struct ag_stream *stream, struct ag_trace_event event, uint32_t n, uint64_t began)
 {
+    if (!ag_trace_on())
+        return;
     event.ticks = ag_clock_ticks();
     if (began) {
         event.duration = event.ticks - began;
@@ -216,11 +213,11 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
         stream->iteration.n_graph_ops += node->depth;
         stream->learned.has_gained = true;
+        ag_matcher_launched(stream->learned.matcher, node);
         ag_history_updating(stream->learned.history, updated > node->depth / 2);
         ag_backoff_gained(stream->learned.backoff, node->depth);
-        if (ag_trace_on())
-            trace(stream, (struct ag_trace_event){.kind = AG_TRACE_REPLAY, .address = updated},
-                  node->depth, began);
+        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_REPLAY, .address = updated},
+              node->depth, began);
         return true;
     }
     ag_log_debug("a graph of %u operations was refused: %s", node->depth,
@@ -242,9 +239,8 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
             note_error(stream, result);
     }
     ag_stats_add(AG_STAT_REPLAY_RELEASED, stream->segment.n_ops - from);
-    if (ag_trace_on())
-        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_RELEASE},
-              stream->segment.n_ops - from, began);
+    trace(stream, (struct ag_trace_event){.kind = AG_TRACE_RELEASE}, stream->segment.n_ops - from,
+          began);
 }
 
 /* The handle to which the calling thread can submit: the stream's, or its proxy; NULL: none. */
@@ -503,9 +499,8 @@ static void build(struct ag_stream *stream)
     }
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
-    if (ag_trace_on())
-        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_BUILD}, stream->segment.n_ops,
-              began_ticks);
+    trace(stream, (struct ag_trace_event){.kind = AG_TRACE_BUILD}, stream->segment.n_ops,
+          began_ticks);
     if (state.dump)
         dump(graph);
 }
@@ -545,12 +540,11 @@ static void note_eager(struct ag_stream *stream)
 
 void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why)
 {
-    enum ag_stat counter = counter_of_flush(why);
+    enum ag_stat counter = (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
 
     ag_stats_add(counter, 1);
-    if (ag_trace_on())
-        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_FLUSH, .code = (uint16_t)counter},
-              stream->segment.n_ops, 0);
+    trace(stream, (struct ag_trace_event){.kind = AG_TRACE_FLUSH, .code = (uint16_t)counter},
+          stream->segment.n_ops, 0);
 }
 
 void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
@@ -690,8 +684,9 @@ static void forget_one(struct ag_variants *graphs, void *data)
     give_up_all(graphs, *(const bool *)data);
 }
 
-static void drop_proxy(struct ag_stream *stream, bool context_gone)
+void ag_segment_release(struct ag_stream *stream, bool context_gone)
 {
+    ag_segment_forget(stream, context_gone);
     if (!context_gone) {
         if (stream->proxy.stream)
             (void)ag_cu.cuStreamDestroy_v2(stream->proxy.stream);
@@ -700,15 +695,7 @@ static void drop_proxy(struct ag_stream *stream, bool context_gone)
         if (stream->proxy.behind)
             (void)ag_cu.cuEventDestroy_v2(stream->proxy.behind);
     }
-    stream->proxy.stream = NULL;
-    stream->proxy.before = stream->proxy.behind = NULL;
-    stream->proxy.pending = false;
-}
-
-void ag_segment_release(struct ag_stream *stream, bool context_gone)
-{
-    ag_segment_forget(stream, context_gone);
-    drop_proxy(stream, context_gone);
+    stream->proxy = (struct ag_proxy){0};
 }
 
 void ag_segment_forget(struct ag_stream *stream, bool context_gone)

@@ -85,9 +85,7 @@ static bool take_params(struct verify *verify, const struct ag_kernel_payload *p
 
 static bool take_3d(struct verify *verify, const CUDA_MEMCPY3D *copy)
 {
-    return (copy->dstMemoryType == CU_MEMORYTYPE_DEVICE ||
-            copy->dstMemoryType == CU_MEMORYTYPE_UNIFIED) &&
-           take_block(verify, copy->dstDevice, true);
+    return copy->dstMemoryType == CU_MEMORYTYPE_DEVICE && take_block(verify, copy->dstDevice, true);
 }
 
 static bool take_op(struct verify *verify, const struct ag_op *op)
@@ -116,27 +114,16 @@ static bool take_op(struct verify *verify, const struct ag_op *op)
 
 /* --- saving and restoring --- */
 
-static bool save(const struct verify *verify, CUdeviceptr to)
-{
-    for (uint32_t i = 0; i < verify->n; i++) {
-        const struct block *block = &verify->blocks[i];
-
-        if (ag_cu.cuMemcpyDtoDAsync_v2(to + block->offset, block->base, block->size,
-                                       verify->stream) != CUDA_SUCCESS)
-            return false;
-    }
-    return true;
-}
-
-static bool restore(const struct verify *verify, CUdeviceptr from)
+/* Saves all blocks in the set, or restores them from it; goes on where one fails. */
+static bool copy_all(const struct verify *verify, CUdeviceptr set, bool restores)
 {
     bool done = true;
 
     for (uint32_t i = 0; i < verify->n; i++) {
-        const struct block *block = &verify->blocks[i];
+        CUdeviceptr saved = set + verify->blocks[i].offset, base = verify->blocks[i].base;
 
-        done &= ag_cu.cuMemcpyDtoDAsync_v2(block->base, from + block->offset, block->size,
-                                           verify->stream) == CUDA_SUCCESS;
+        done &= ag_cu.cuMemcpyDtoDAsync_v2(restores ? base : saved, restores ? saved : base,
+                                           verify->blocks[i].size, verify->stream) == CUDA_SUCCESS;
     }
     return done;
 }
@@ -264,10 +251,10 @@ static bool submit_all(const struct ag_op *ops, uint32_t n, CUstream stream)
 /* The graph has run. */
 static enum ag_verify run_again(const struct verify *verify, const struct ag_op *ops, uint32_t n)
 {
-    if (!save(verify, verify->results))
+    if (!copy_all(verify, verify->results, false))
         return AG_VERIFY_UNCOMPARED;
-    if (!restore(verify, verify->before) || !submit_all(ops, n, verify->stream)) {
-        (void)restore(verify, verify->results);
+    if (!copy_all(verify, verify->before, true) || !submit_all(ops, n, verify->stream)) {
+        (void)copy_all(verify, verify->results, true);
         return AG_VERIFY_UNCOMPARED;
     }
     return compare(verify, n);
@@ -286,7 +273,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
     }
     if (!ag_fence_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
         return AG_VERIFY_SKIPPED;
-    if (save(&verify, verify.before) &&
+    if (copy_all(&verify, verify.before, false) &&
         ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
         answer = run_again(&verify, ops, n);
     give_room(&verify);

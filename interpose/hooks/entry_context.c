@@ -56,7 +56,7 @@ AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameter
 static void ending(struct ag_context *context)
 {
     if (ag_entry_replays_now())
-        ag_replay_context_dying(context);
+        ag_replay_flush_context(context, AG_FLUSH_END);
     ag_api_context_dying(context->handle);
     if (ag_holders_on())
         ag_holders_ended(context, -1);

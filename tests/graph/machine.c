@@ -282,6 +282,14 @@ void ag_watchdog_configure(uint64_t hold_ns)
     (void)hold_ns;
 }
 
+void ag_watchdog_start(void)
+{
+}
+
+void ag_params_prepare(void)
+{
+}
+
 bool ag_watchdog_wake(void)
 {
     return true;

@@ -205,7 +205,7 @@ static void irregular_loops(uint32_t cap)
         check_loop(&loop, cap, most + 10, 15);
         loop.form = MISSING;
         if (rows[i][0] > 1)
-            check_loop(&loop, cap, most + 10, 15);
+            check_loop(&loop, cap, most + 25, 15);
     }
 }
 
@@ -366,8 +366,7 @@ static void marked_loops(void)
 {
     struct ag_history_limits limits = usual;
     struct ag_history *history;
-    uint64_t count;
-    uint32_t period, ends = 0;
+    uint32_t ends = 0;
 
     limits.marked = true;
     history = ag_history_new(&limits);
@@ -385,8 +384,7 @@ static void marked_loops(void)
         }
     }
     CHECK(ends == 2 * 99000 / 200);
-    count = ag_history_anchors(history, &period);
-    CHECK(count == 100000 / 200 && period == 200);
+    CHECK(ag_history_anchors(history) == 100000 / 200);
     ag_history_free(history);
 }
 

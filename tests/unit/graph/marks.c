@@ -84,9 +84,9 @@ static void follows_names(void)
     ag_marks_name(first.handle, "x");
     CHECK(!ag_marks_stream(&first) && ag_marks_stream(&legacy) &&
           ag_marks_version() == version + 2);
-    ag_marks_forget(CU_STREAM_LEGACY);
+    ag_marks_name(CU_STREAM_LEGACY, NULL);
     CHECK(!ag_marks_stream(&legacy) && ag_marks_version() == version + 3);
-    ag_marks_forget(CU_STREAM_LEGACY);
+    ag_marks_name(CU_STREAM_LEGACY, NULL);
     CHECK(ag_marks_version() == version + 3);
     set("all", "auto");
     ag_marks_name(first.handle, "train");
@@ -107,12 +107,12 @@ static void has_bounds(void)
         named += ag_marks_stream(&facts);
     }
     CHECK(named == 1024);
-    ag_marks_forget((CUstream)(5ul << 12));
+    ag_marks_name((CUstream)(5ul << 12), NULL);
     ag_marks_name((CUstream)(1999ul << 12), "a");
     facts.handle = (CUstream)(1999ul << 12);
     CHECK(ag_marks_stream(&facts));
     for (uintptr_t i = 1; i <= 2000; i++)
-        ag_marks_forget((CUstream)(i << 12));
+        ag_marks_name((CUstream)(i << 12), NULL);
     CHECK(!ag_marks_stream(&facts));
 }
 

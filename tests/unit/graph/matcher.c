@@ -17,7 +17,9 @@ struct path {
     struct ag_node *node; /* NULL: none */
     unsigned parent, symbol, depth;
     unsigned child[N_SYMBOLS]; /* 0 for none */
-    uint64_t used;
+    uint64_t used;             /* when it was met last */
+    uint64_t own; /* when it was last made, ended at, or its graph launched; after an eviction, as
+                      any beneath */
     uint32_t ends;
     unsigned graph; /* its number, 0 for none */
     bool is_kept;   /* while an eviction is checked */
@@ -116,6 +118,12 @@ static void note_evicted(unsigned in_hand, const struct ag_node *fresh)
     uint64_t latest = 0;
     bool any = false;
 
+    for (unsigned i = 1; i < n_paths; i++) {
+        for (unsigned at = i; at && paths[i].node; at = paths[at].parent) {
+            if (paths[at].own < paths[i].own)
+                paths[at].own = paths[i].own;
+        }
+    }
     paths[0].is_kept = true;
     keep(in_hand);
     for (unsigned i = 1; i < n_paths; i++) {
@@ -167,8 +175,11 @@ static unsigned step(struct ag_matcher *matcher, unsigned path, unsigned symbol)
         if (!child)
             return 0;
         known = free_path();
-        paths[known] = (struct path){
-            .node = child, .parent = path, .symbol = symbol, .depth = paths[path].depth + 1};
+        paths[known] = (struct path){.node = child,
+                                     .parent = path,
+                                     .symbol = symbol,
+                                     .depth = paths[path].depth + 1,
+                                     .own = n_ends};
         paths[path].child[symbol] = known;
     }
     CHECK(child == ag_matcher_grow(matcher, node, &signature, hash_of(symbol)));
@@ -194,10 +205,10 @@ static void check_oldest(struct ag_matcher *matcher)
     uint64_t used = UINT64_MAX, found = UINT64_MAX;
 
     for (unsigned i = 1; i < n_paths; i++) {
-        if (paths[i].node && paths[i].graph && paths[i].used < used)
-            used = paths[i].used;
+        if (paths[i].node && paths[i].graph && paths[i].own < used)
+            used = paths[i].own;
         if (paths[i].node && paths[i].node == oldest)
-            found = paths[i].used;
+            found = paths[i].own;
     }
     CHECK(used == found);
 }
@@ -219,12 +230,16 @@ static void one_segment(struct ag_matcher *matcher, const struct habits *habits,
         if (!next)
             break;
         path = next;
+        if (paths[path].graph && chance_below(&state, 2)) {
+            ag_matcher_launched(matcher, paths[path].node);
+            paths[path].own = n_ends;
+        }
     }
     if (!path)
         return;
     ag_matcher_ended(matcher, paths[path].node);
     paths[path].ends++;
-    n_ends++;
+    paths[path].own = ++n_ends;
     if (paths[path].graph && chance_below(&state, 3) == 0) {
         set_graph(matcher, path, 0);
         --*n_graphs;
