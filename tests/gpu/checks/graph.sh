@@ -273,9 +273,10 @@ graph_cost_checks() {
         check graph/off-linked judge graph-off linked_more_ns 'w <= n + 20'
     fi
     if any_wanted graph/build-{pauses,measured}; then
-        # A pause that replay makes is there every time; what the host does besides is not.
+        # A pause that replay makes is there every time; what the host does besides is not. No longer than the program's
+        # longest iteration of 500 launches takes natively: 1.8 to 2.3 ms.
         ONLY="" OF=--least check graph/build-measured loop_in_turn graph-build "${REPLAY[@]}" -- build
-        check graph/build-pauses judge graph-build build_longest_1000_us 'w <= n + 1000'
+        check graph/build-pauses judge graph-build build_longest_1000_us 'w <= n + 1800'
     fi
 }
 
