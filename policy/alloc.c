@@ -731,9 +731,9 @@ static struct ag_block *enter_rows(struct ag_context *context, CUdeviceptr addre
     return block;
 }
 
-/* Memory that was allocated for its pitch alone. Kept, since a free would wait for what is in
- * flight, and no allocation does natively: even where the budget is used up, as it is a few KiB. */
-static void keep_row(struct ag_context *context, CUdeviceptr address, size_t bytes)
+/* Rows that nobody will use: allocated for their pitch alone, or without room for them. Kept until
+ * room is made, since a free would wait for what is in flight, and no allocation does natively. */
+static void keep_rows(struct ag_context *context, CUdeviceptr address, size_t bytes)
 {
     const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED};
     struct ag_block *block;
@@ -752,7 +752,7 @@ static size_t ask_pitch(struct ag_context *context, size_t width)
 
     if (allocate_rows(&address, &pitch, width, 1, 4) != CUDA_SUCCESS)
         return 0;
-    keep_row(context, address, pitch);
+    keep_rows(context, address, pitch);
     return pitch;
 }
 
@@ -798,8 +798,7 @@ static size_t pitch_of(struct ag_context *context, size_t width, size_t height, 
     return __builtin_mul_overflow(pitch, height, ret_bytes) ? 0 : pitch;
 }
 
-/* Rows that the driver gave are of the budget as well, and go back to it as native memory. Without
- * room they go back to the driver at once. */
+/* Rows that the driver gave are of the budget as well, and go back to it as native memory. */
 static CUresult budget_rows(struct ag_context *context, CUdeviceptr address, size_t bytes,
                             const void *caller)
 {
@@ -809,7 +808,7 @@ static CUresult budget_rows(struct ag_context *context, CUdeviceptr address, siz
     if (ag_budget_take(context->device, bytes))
         block = enter_rows(context, address, bytes, native);
     else
-        (void)ag_cu.cuMemFree_v2(address);
+        keep_rows(context, address, bytes);
     if (!block) {
         ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
         note_failed(context->device->ordinal, AG_PLACE_NATIVE, bytes, caller,

@@ -137,15 +137,17 @@ static void broken(void)
     SAY_CODE("another size", cuMemAlloc(&p, 3 * MIB));
 }
 
-/* Rows, while nothing is left of a limit and a kernel waits for what the host does next. */
-static void full(void)
+/* Rows, while nothing is left of a limit and a kernel waits for what the host does next. In a
+ * capture: where the pitch cannot be asked for. */
+static void full(bool in_capture)
 {
     static const size_t pointer = sizeof(CUdeviceptr);
     static const char image[64] = "any bytes";
     CUdeviceptr p[8], flag;
     CUfunction await;
     CUmodule module;
-    CUstream stream;
+    CUstream stream, captured;
+    CUgraph graph;
     size_t pitch;
     void *host, *args[] = {&flag};
 
@@ -156,11 +158,16 @@ static void full(void)
     memset(host, 0, 4096);
     flag = (CUdeviceptr)(uintptr_t)host;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
     for (unsigned i = 0; i < 4; i++)
         OK(cuMemAlloc(&p[i], 2 * MIB));
     OK(cuLaunchKernel(await, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    if (in_capture)
+        OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
     for (unsigned i = 4; i < 8; i++)
         (void)cuMemAllocPitch(&p[i], &pitch, 300, 5, 4); /* whether there is room is the limit's */
+    if (in_capture)
+        OK(cuStreamEndCapture(captured, &graph));
     __atomic_store_n((uint32_t *)host, 1, __ATOMIC_RELEASE);
     SAY_CODE("went on", cuStreamSynchronize(stream));
     say("pitch %zu", pitch);
@@ -172,7 +179,7 @@ static int at_awkward_moment(const char *which)
     if (!strcmp(which, "broken"))
         broken();
     else
-        full();
+        full(!strcmp(which, "full-in-capture"));
     return 0;
 }
 

@@ -31,9 +31,10 @@ class Semantics(Case):
     def test_full(self):
         """Nobody waits for the device where natively nobody does."""
         limited = {'ALLOGRAFT_LIMIT': '8MiB'}
-        self.same([program('preload_edges'), 'full'],
-                  variants=[dict(limited, ALLOGRAFT_OOM=oom, ALLOGRAFT_POLICY=policy)
-                            for oom in ('spill', 'error') for policy in ('auto', 'pool', 'managed')])
+        for when in ('full', 'full-in-capture'):
+            self.same([program('preload_edges'), when],
+                      variants=[dict(limited, ALLOGRAFT_OOM=oom, ALLOGRAFT_POLICY=policy)
+                                for oom in ('spill', 'error') for policy in ('auto', 'pool', 'managed')])
 
     def test_contexts(self):
         self.same(program('preload_contexts'))
