@@ -477,7 +477,7 @@ void ag_stream_begin_child(void)
     atomic_store(&ag_stream_held_legacy, 0);
     atomic_store(&ag_stream_held_blocking, 0);
     atomic_store(&ag_replay_withheld, 0);
-    ag_spin_init(&stream_arena.lock, AG_RANK_ARENA);
+    ag_arena_begin_child(&stream_arena);
 }
 
 /* --- memory --- */

@@ -47,6 +47,7 @@
 #include "interpose/report/waits/waits.h"
 #include "interpose/resolve/bypass.h"
 #include "interpose/resolve/trampoline.h"
+#include "interpose/settings/caller.h"
 #include "interpose/settings/pattern.h"
 #include "policy/alloc.h"
 #include "policy/app/app_async.h"
@@ -56,6 +57,7 @@
 #include "policy/backends/managed_pool.h"
 #include "policy/backends/private_pool.h"
 #include "policy/budget.h"
+#include "policy/cache.h"
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/green_context.h"
@@ -71,6 +73,7 @@
 #include "policy/order/free.h"
 #include "policy/order/watch.h"
 #include "policy/pressure.h"
+#include "policy/slab.h"
 
 #define FORK_TIMEOUT_S 1
 
@@ -163,7 +166,9 @@ static void (*const children[])(void) = {
     ag_spill_begin_child,      ag_inject_begin_child,     ag_guard_begin_child,
     ag_paged_begin_child,      ag_residency_begin_child,  ag_params_begin_child,
     ag_func_attrs_begin_child, ag_replay_begin_child,     ag_ipc_export_begin_child,
-    ag_ipc_import_begin_child, ag_app_graphs_begin_child, devices_begin_child,
+    ag_ipc_import_begin_child, ag_app_graphs_begin_child, ag_budget_begin_child,
+    ag_cache_begin_child,      ag_slab_begin_child,       ag_caller_begin_child,
+    devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the

@@ -160,3 +160,10 @@ void ag_budget_forget(struct ag_block *block)
         ag_budget_give(block->context->device, block->size);
     ag_ledger_remove(block);
 }
+
+void ag_budget_begin_child(void)
+{
+    ag_lock_init(&notes.lock, AG_RANK_BUDGET);
+    ag_map_finish(&notes.map);
+    ag_arena_begin_child(&noted_arena);
+}

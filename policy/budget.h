@@ -47,5 +47,6 @@ void ag_budget_note_returned(struct ag_device *device, struct ag_mem_desc desc, 
 /* Takes a KEPT block, which is about to go back to the driver, out of the ledger and off the
  * budget. */
 void ag_budget_forget(struct ag_block *block);
+void ag_budget_begin_child(void);
 
 #endif

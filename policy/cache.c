@@ -327,18 +327,24 @@ static uint64_t each_of_all(struct ag_cache *cache, uint64_t (*look)(struct ag_s
     return sum;
 }
 
+static struct ag_lock gathering = AG_LOCK_INIT(AG_RANK_GATHER); /* guards what slabs count */
+
 uint64_t ag_cache_whole_slabs(struct ag_cache *cache)
 {
-    static struct ag_lock lock = AG_LOCK_INIT(AG_RANK_GATHER); /* guards what slabs count */
     uint64_t bytes;
 
     if (!ag_cache_piece_bytes(cache))
         return 0;
-    ag_lock_take(&lock);
+    ag_lock_take(&gathering);
     (void)each_of_all(cache, ag_slab_gather_begin);
     bytes = each_of_all(cache, ag_slab_gather);
-    ag_lock_release(&lock);
+    ag_lock_release(&gathering);
     return bytes;
+}
+
+void ag_cache_begin_child(void)
+{
+    ag_lock_init(&gathering, AG_RANK_GATHER);
 }
 
 struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_slab *slab)

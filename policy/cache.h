@@ -96,6 +96,7 @@ struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
 uint64_t ag_cache_piece_bytes(struct ag_cache *cache);
 /* Bytes of the slabs whose pieces are all in the cache: looks at each of them. */
 uint64_t ag_cache_whole_slabs(struct ag_cache *cache);
+void ag_cache_begin_child(void);
 /* Takes out the pieces of that slab; linked by ->next. */
 struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_slab *slab);
 /* How much of the device would be free if the driver had the cache's blocks back, but for native

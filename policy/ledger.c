@@ -310,6 +310,8 @@ struct ag_block *ag_ledger_claim_all(const struct ag_context *context)
 
 void ag_ledger_begin_child(void)
 {
+    ag_arena_begin_child(&arena);
+    ag_arena_begin_child(&rare_arena);
     for (unsigned i = 0; i < SHARDS; i++) {
         ag_spin_init(&shards[i].lock, AG_RANK_LEDGER); /* its holder is the parent's */
         ag_map_finish(&shards[i].map);

@@ -44,6 +44,11 @@ uint64_t ag_slab_largest(void)
     return largest;
 }
 
+void ag_slab_begin_child(void)
+{
+    ag_arena_begin_child(&arena);
+}
+
 void ag_slabs_init(struct ag_slabs *slabs)
 {
     for (unsigned i = 0; i < AG_SLOTS; i++)

@@ -67,6 +67,7 @@ struct ag_slab_piece {
 
 /* ALLOGRAFT_SLAB: the largest size that is cut; 0: none. */
 void ag_slab_configure(uint64_t largest);
+void ag_slab_begin_child(void);
 uint64_t ag_slab_largest(void);
 
 void ag_slabs_init(struct ag_slabs *slabs);

@@ -266,7 +266,7 @@ static uint64_t choose_moment(const struct ag_matcher *matcher, uint32_t wanted)
 
 /* The last use of each node becomes that of its ancestors. Children mostly have larger numbers, so
  * most nodes find their parents at least as young. */
-static void settle_uses(struct ag_matcher *matcher)
+static void raise_uses(struct ag_matcher *matcher)
 {
     struct beside *beside = matcher->beside;
 
@@ -290,7 +290,7 @@ static void doom(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
     uint64_t moment;
 
-    settle_uses(matcher);
+    raise_uses(matcher);
     for (uint32_t i = 0; i <= matcher->max_nodes; i++)
         matcher->beside[i].mark = EVICTABLE;
     matcher->beside[0].mark = KEPT;

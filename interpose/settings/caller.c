@@ -154,6 +154,11 @@ static bool name_of(const struct link_map *map, char name[NAME_MAX + 1])
     return length > 0;
 }
 
+void ag_caller_begin_child(void)
+{
+    ag_arena_begin_child(&arena);
+}
+
 /* The place of the module of that name plus 1, entered where it is new; 0 when there is no room. */
 static uint64_t place_of(const char *name)
 {

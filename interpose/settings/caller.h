@@ -35,6 +35,7 @@ void ag_caller_prepare(const void *address);
  * program's is its program_invocation_short_name. NULL when unknown, or when more modules called
  * than are kept. Valid until the process ends. As fast as ag_caller_of(). */
 const char *ag_caller_module(const void *address);
+void ag_caller_begin_child(void);
 
 /* "libfoo.so+0x1234", as `allograft trace` names callers; the address alone where it lies in
  * nothing that is loaded. Cut at `size`. */

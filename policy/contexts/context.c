@@ -362,6 +362,7 @@ void ag_context_forget(struct ag_context *context)
 void ag_context_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_CONTEXTS); /* the thread that held it is the parent's */
+    ag_arena_begin_child(&context_arena);
     table.freelist = NULL;
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
         atomic_store_explicit(&table.contexts[i], NULL, memory_order_relaxed);

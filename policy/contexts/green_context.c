@@ -101,5 +101,6 @@ int ag_green_device_inside(CUcontext inside)
 
 void ag_green_begin_child(void)
 {
+    ag_lock_init(&table.lock, AG_RANK_GREEN);
     atomic_store(&table.n, 0);
 }

@@ -55,6 +55,7 @@ void ag_guard_configure(enum ag_guard mode)
 void ag_guard_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_GUARD);
+    ag_arena_begin_child(&arena);
     self.live = self.kept = (struct list){0};
     self.kept_bytes = self.n_kept = 0;
     atomic_store(&shared, false);

@@ -216,6 +216,7 @@ struct ag_guard_edges ag_paged_edges(CUdeviceptr address, size_t bytes)
 void ag_paged_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_PAGED);
+    ag_arena_begin_child(&arena);
     ag_map_finish(&self.ranges);
     self.n_old = 0;
     for (unsigned i = 0; i < OLD_RANGES; i++)

@@ -536,6 +536,8 @@ void ag_ipc_forget_held(const struct ag_context *context)
 void ag_ipc_export_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
+    ag_arena_begin_child(&arena);
+    ag_arena_begin_child(&orphan_arena);
     ag_ipc_listen_begin_child();
     for (unsigned i = 0; i < self.n_pools; i++) {
         if (is_still_the_pools(&self.pools[i]))

@@ -750,6 +750,9 @@ void ag_ipc_context_entered(const struct ag_context *context)
 void ag_ipc_import_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_IPC); /* the thread that held it is the parent's */
+    ag_arena_begin_child(&pool_arena);
+    ag_arena_begin_child(&range_arena);
+    ag_arena_begin_child(&import_arena);
     for (struct foreign_pool *pool = self.pools; pool; pool = pool->next)
         ag_ipc_leases_close(&pool->leases); /* what the parent has open it closes by itself */
     self.pools = NULL;

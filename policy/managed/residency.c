@@ -257,6 +257,7 @@ void ag_residency_failed(int device, uint64_t address)
 void ag_residency_begin_child(void)
 {
     ag_lock_init(&state.lock, AG_RANK_RESIDENCY); /* a thread of the parent may have held it */
+    ag_arena_begin_child(&arena);
     state.spans = (struct ag_spans){0};
     atomic_store(&state.n_blocks, 0);
     atomic_store(&state.bytes, 0);

@@ -183,5 +183,6 @@ void ag_spill_move_first(struct ag_device *device)
 
 void ag_spill_begin_child(void)
 {
+    ag_lock_init(&spilled.lock, AG_RANK_SPILLED);
     atomic_store(&ag_spill_n, 0);
 }

@@ -173,6 +173,7 @@ void ag_capture_context_gone(const struct ag_context *context)
 
 void ag_capture_begin_child(void)
 {
+    ag_lock_init(&captures.lock, AG_RANK_CAPTURES);
     atomic_store(&ag_captures_open, 0);
     captures.n = 0;
     for (unsigned i = 0; i < AG_SLOTS; i++)

@@ -482,7 +482,8 @@ void ag_watch_context_gone(void)
 void ag_watch_begin_child(void)
 {
     ag_lock_init(&watch.lock, AG_RANK_WATCH); /* the thread that held it is the parent's */
-    watch.open = NULL;                        /* likewise those with a pass */
+    ag_arena_begin_child(&threads);
+    watch.open = NULL; /* likewise those with a pass */
     watch.placing = false;
     atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_relaxed);
     ag_watch_own->is_open = false;

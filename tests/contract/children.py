@@ -1,4 +1,5 @@
 # What a forked child resets has one name, ag_MODULE_begin_child(), and one table: children[] of interpose/lifecycle.c.
+# Locks and arenas are of it: a thread that is none of the child's may hold them.
 
 import os
 import re
@@ -10,12 +11,28 @@ TABLE_FILE = 'interpose/lifecycle.c'
 PRODUCT = re.compile(r'^(interpose|policy|graph)/.*\.[ch]$')
 DEFINED = re.compile(r'^(?:static )?\w[\w ]*?\**(\w+)\([^;{}]*\)\n\{\n(.*?)^\}', re.M | re.S)
 RESETS = re.compile(r'\b\w+_begin_child\b')
+HELD = re.compile(r'\bAG_(LOCK|ARENA)_INIT\(')
+NAMED = re.compile(r'(?:\}|\bstruct ag_\w+)\s+(\w+)\s*=\s*(?:\{[^;]*?\.(\w+)\s*=\s*)?$')
 OTHER_NAMES = re.compile(r'\bag_\w*_(?:forget_all|forget_in_child|in_child|after_fork|atfork)\s*\(')
 
 
 def table_rows(text):
     found = re.search(r'\bchildren\[\]\)\(void\) = \{(.*?)\};', blank_comments(text), re.S)
     return re.findall(r'\w+', found.group(1)) if found else []
+
+
+def never_free(path, text):
+    """The locks and arenas that are initialised when the library is loaded, but not in a forked child."""
+    clean = blank_comments(text)
+    for match in HELD.finditer(clean):
+        before = clean[clean.rfind(';', 0, match.start()) + 1:match.start()].replace('\n', ' ')
+        named = NAMED.search(before)
+        if not named or 'define' in before:
+            continue
+        name = '.'.join(part for part in named.groups() if part)
+        reset = 'ag_lock_init' if match.group(1) == 'LOCK' else 'ag_arena_begin_child'
+        if not re.search(r'\b%s\(&%s\b' % (reset, re.escape(name)), clean):
+            yield '%s: %s: a forked child does not call %s(&%s)' % (path, name, reset, name)
 
 
 def problems(sources):
@@ -35,6 +52,7 @@ def problems(sources):
             if RESETS.fullmatch(name):
                 calls[name] = set(RESETS.findall(body))
                 where[name] = path
+        found += never_free(path, text)
     reached, open_names = set(), list(rows)
     while open_names:
         name = open_names.pop()

@@ -159,6 +159,15 @@ class Children(unittest.TestCase):
         self.assertEqual(self.count(a=self.A, b=self.B, c='void ag_c_begin_child(void)\n{\n}\n'), 1)
         self.assertEqual(self.count(a=self.A.replace('ag_b', '/* ag_b */ ag_x'), b=self.B), 1)
 
+    def test_locks(self):
+        field = 'static struct {\n    struct ag_lock lock;\n    int n;\n} state = {.n = 1, .lock = AG_LOCK_INIT(1)};\n'
+        plain = 'static struct ag_arena arena = AG_ARENA_INIT(struct a);\n'
+        child = 'void ag_a_begin_child(void)\n{\n    ag_lock_init(&state.lock, 1);\n    ag_arena_begin_child(&arena);\n}\n'
+        self.assertEqual(self.count(a=field + plain + child), 0)
+        self.assertEqual(self.count(a=field + plain + child.replace('&state.lock', '&other.lock')), 1)
+        self.assertEqual(self.count(a=field + plain + child.replace('&arena', '&rare_arena')), 1)
+        self.assertEqual(self.count(a='#define AG_ARENA_INIT(type) {1}\n' + child), 0)
+
     def test_twice_and_other_names(self):
         twice = self.TABLE.replace('ag_a_begin_child', 'ag_a_begin_child, ag_a_begin_child')
         self.assertEqual(len(children.problems({children.TABLE_FILE: twice})), 1)

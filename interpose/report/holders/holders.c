@@ -260,7 +260,7 @@ bool ag_holders_wanted(void)
 static void init_locks(void)
 {
     ag_lock_init(&held.copying, AG_RANK_HELD);
-    ag_spin_init(&held.arena.lock, AG_RANK_ARENA);
+    ag_arena_begin_child(&held.arena);
     for (unsigned i = 0; i < SHARDS; i++)
         ag_lock_init(&held.shards[i].lock, AG_RANK_HELD);
 }
