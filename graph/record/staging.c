@@ -171,7 +171,7 @@ static bool is_ready(struct slot *slot, bool waits)
 /* Finds a slot that nothing reads any more, and holds it. */
 static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
 {
-    bool sent;
+    bool sent = false;
 
     if (hold_last(ring, ret_number)) {
         if (is_ready(&ring->slots[*ret_number], false))
@@ -189,7 +189,7 @@ static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
 /* Appends a slot to `staged`. */
 static bool take_slot(struct ag_ring *ring, struct ag_staged *staged)
 {
-    uint32_t number;
+    uint32_t number = 0;
 
     if (!find_slot(ring, &number))
         return false;
