@@ -29,6 +29,8 @@ def cloverleaf(*decks):
 
 
 PROGRAMS = {
+    "hypre-ij": {"lists": "a",
+                 "arguments": "-n 96 96 96 -pmis -keepT 1 -rlx 18 -exec_device -rap 1 -mod_rap2 1 -solver 1"},
     **cloverleaf("clover_bm_short.in", "clover_bm4_short.in"),
     **hecbench(
         # allocations
@@ -110,7 +112,8 @@ PROGRAMS = {
         ("0_Introduction/simpleStreams", "de", ""),
         ("0_Introduction/simpleMultiCopy", "de", ""),
         ("0_Introduction/asyncAPI", "ce", ""),
-        ("2_Concepts_and_Techniques/segmentationTreeThrust", "a", "", {"reads": ["data/test.ppm"]}),
+        ("2_Concepts_and_Techniques/segmentationTreeThrust", "a", "",
+         {"reads": ["data/test.ppm", "data/ref_00.ppm", "data/ref_09.ppm"]}),
         ("2_Concepts_and_Techniques/radixSortThrust", "a", ""),
     ),
     **others(

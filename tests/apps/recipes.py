@@ -44,6 +44,7 @@ RECIPES = {
         "noise": [TIMES, "(?i:memory|wall)"],
         "oracle": r"Final Relative Residual Norm = [0-9.]+e-(0[89]|[1-9])",
         "timer": r"wall clock time = +([0-9.]+)",
+        "binary": "ij",
     },
     # Some 500 small programs: hecbench/NAME.
     "hecbench": {
@@ -83,7 +84,8 @@ RECIPES = {
         "run": "./{program}.py",
         "binary": "{program}.py",
     },
-    # What a launch costs through Kokkos.
+    # What a launch costs through Kokkos. 4.6 and earlier do not compile with CUDA 13, where cudaGraphAddDependencies and
+    # cudaMemPrefetchAsync take other arguments.
     "kokkos-launch": {
         "source": "github.com/kokkos/kokkos",
         "build": ["cmake -S . -B build-app -DKokkos_ENABLE_CUDA=ON -DKokkos_ARCH_HOPPER90=ON -DKokkos_ENABLE_BENCHMARKS=ON "
