@@ -41,6 +41,7 @@ DIRECTIVE = re.compile(r"<!-- (table|chart|text|slower|apps|bench|runs)\b([^\n]*
 INLINE = re.compile(r"\{([\w .-]+/\w+\.[^{}]+)\}")
 BORROWED = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->\n", re.S)
 SLOWER = 0.98
+OF_PYTHON = ("graph-torch", "graph-torch-turns", "managed-training")
 WAYS = ("default", "pool", "managed", "replay")
 OURS = ("allograft", "allograft managed")
 MADE = ("<!-- Made by docs/performance.py of docs/performance.md.in and docs/results/: edit those. -->\n")
@@ -144,6 +145,8 @@ class Page:
             within = min(ours.values) <= max(worst) and min(native.values) <= max(ours.values)
             said = "within the spread" if within and len(native.values) > 1 else ""
             table = results.split(reference)[0]
+            if table in OF_PYTHON:
+                said = "two processes of Python"
             used.append(table)
             label = self.labels.get(reference)
             name = f"{label} (`{reference}`)" if label else f"`{reference}`"
