@@ -119,6 +119,11 @@ class Programs(TuneTest):
         self.assertIsNotNone(command.UNUSED.fullmatch(result.stderr), result.stderr)
         unused = "nothing of the program made a CUDA call that came through"
         self.assertEqual(json.loads(result.stdout)["verdict"]["held_back"][:len(unused)], unused)
+        result = allograft("tune", "--runs=1", "--json", "sh", "-c", '[ -n "$ALLOGRAFT_POLICY" ] || sleep 1',
+                           env=self.environment(), unused=True)
+        whole = json.loads(result.stdout)
+        self.assertEqual((whole["best"], whole["verdict"]["gained"][:7], whole["verdict"]["try"]),
+                         (0, "nothing", "the program as it is"))
         script = os.path.join(paths.sim, "demo", "demo-sim") + " >&2; echo done"
         result = allograft("tune", "--runs=1", "--metric=peak", "--json", "--", "sh", "-c", script,
                            env=dict(self.environment(), LD_LIBRARY_PATH=paths.sim), unused=True)
@@ -143,7 +148,8 @@ class Programs(TuneTest):
         self.assertEqual(checked.returncode, 0, checked.stderr)
 
     def test_best_can_be_pasted_into_a_shell(self):
-        script = '[ -n "$ALLOGRAFT_POLICY" ] || sleep 2; echo "it\'s"'
+        report = 'case $ALLOGRAFT_STATS in */*) echo {} >"${ALLOGRAFT_STATS%/*}/1.json"; esac; '  # it used CUDA
+        script = report + '[ -n "$ALLOGRAFT_POLICY" ] || sleep 2; echo "it\'s"'
         result = allograft("tune", "--runs", "1", "sh", "-c", script, env=self.environment())
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertIn("Runs of sh, 1 with each setting, in turn", result.stdout)
