@@ -321,7 +321,7 @@ static bool try_fast_path(CUstream handle)
 
 /* --- one operation --- */
 
-/* Does the thread use the stream that it used last, and is that sampled? Then it has no fast path. */
+/* Is it the stream that the thread used last, and sampled? Then there is no fast path. */
 static bool is_sampled_again(CUstream handle)
 {
     return ag_stream_last.handle == handle && ag_stream_last.stream &&
