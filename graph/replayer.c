@@ -396,12 +396,6 @@ static void end_before(struct ag_stream *stream)
     stream->learned.n_anchors = count;
 }
 
-/* Where operations come slowly the first segment and the last may be too short for a graph. */
-static bool is_long_enough(const struct ag_stream *stream)
-{
-    return ag_history_target(stream->learned.history) >= AG_LENGTH_WORTH_GRAPH;
-}
-
 /* In an eager iteration the pace would be the driver's, so it is not measured. */
 static uint64_t time_for_pace(const struct ag_stream *stream)
 {
@@ -432,9 +426,11 @@ static void prepare(struct ag_stream *stream)
     if (!next->node && segment->node)
         next->node =
             ag_matcher_follow(stream->learned.matcher, segment->node, signature, next->hash);
+    /* Where operations come slowly the first segment and the last may be too short for a graph. */
     next->will_hold = next->node && (next->node->graphs || next->node->below) &&
                       (segment->mode == AG_SEGMENT_HOLDING ||
-                       (!segment->n_ops && stream->iteration.may_replay && is_long_enough(stream)));
+                       (!segment->n_ops && stream->iteration.may_replay &&
+                        ag_history_target(stream->learned.history) >= AG_LENGTH_WORTH_GRAPH));
     if (segment->mode == AG_SEGMENT_HOLDING && !next->will_hold) {
         ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 1);
         ag_segment_submit(stream);

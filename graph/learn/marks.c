@@ -24,6 +24,23 @@ static struct {
 _Atomic uint32_t ag_marks_changes;
 _Thread_local bool ag_marks_met;
 
+static bool same_words(const struct ag_stream_words *a, const struct ag_stream_words *b)
+{
+    bool same = a->n == b->n;
+
+    for (unsigned i = 0; same && i < a->n; i++)
+        same = a->word[i].kind == b->word[i].kind && a->word[i].number == b->word[i].number &&
+               !strcmp(a->word[i].name, b->word[i].name);
+    return same;
+}
+
+static bool same_iteration(const struct ag_iteration *iteration)
+{
+    return marks.iteration.kind == iteration->kind &&
+           !strcmp(marks.iteration.name, iteration->name) &&
+           !strcmp(marks.iteration.domain, iteration->domain);
+}
+
 void ag_marks_configure(const struct ag_options *options)
 {
     struct ag_stream_words words = options->graph;
@@ -31,8 +48,7 @@ void ag_marks_configure(const struct ag_options *options)
     if (options->disable)
         words.n = 0;
     /* The second time, when NVTX may be calling already, nothing is written. */
-    if (!memcmp(&marks.words, &words, sizeof(words)) &&
-        !memcmp(&marks.iteration, &options->graph_iteration, sizeof(marks.iteration)))
+    if (same_words(&marks.words, &words) && same_iteration(&options->graph_iteration))
         return;
     marks.words = words;
     marks.iteration = options->graph_iteration;

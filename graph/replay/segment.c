@@ -505,22 +505,17 @@ static void build(struct ag_stream *stream)
         dump(graph);
 }
 
-/* Another graph beside the first, while less than half of the allowed number exists. */
-static bool wants_another(const struct ag_stream *stream)
-{
-    return stream->learned.n_graphs < state.max_graphs / 2 &&
-           ag_variants_wants(stream->segment.node->graphs);
-}
-
+/* Another graph is built beside the first while less than half of the allowed number exists. */
 static void learn(struct ag_stream *stream)
 {
     struct ag_node *node = stream->segment.node;
+    bool has_half = stream->learned.n_graphs >= state.max_graphs / 2;
 
     ag_matcher_ended(stream->learned.matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
     if (stream->segment.n_ops >= AG_LENGTH_WORTH_GRAPH && node->ends >= state.warmup &&
         node->refused < AG_GRAPH_REFUSALS && stream->iteration.may_replay &&
-        (!node->graphs || wants_another(stream)))
+        (!node->graphs || (!has_half && ag_variants_wants(node->graphs))))
         build(stream);
 }
 
