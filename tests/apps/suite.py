@@ -150,7 +150,8 @@ class Case:
 
     def ways(self, options):
         """The ways that are measured."""
-        return [way for way in options.ways if way == "default" or (way in TIMED and TIMED[way] in self.lists)]
+        return [way for way in options.ways
+                if way == "default" or options.time_all or (way in TIMED and TIMED[way] in self.lists)]
 
     def cost(self, options):
         """Seconds of one turn, as far as is known."""
@@ -355,6 +356,7 @@ def parsed():
     parser.add_argument("--first", type=int, default=1, help="turns of each program before any has more, an odd number")
     parser.add_argument("--no-check", action="store_true", help="measure only, in the ways that are measured")
     parser.add_argument("--no-timing", action="store_true", help="compare output only")
+    parser.add_argument("--time-all", action="store_true", help="measure every way of every program, for tuned.py")
     parser.add_argument("--together", type=int, default=4, help="programs at once while only output is compared")
     parser.add_argument("--ways", default=",".join(apps.WAYS), help="of " + ", ".join(ways))
     parser.add_argument("--least", type=float, default=0.99, help="as fast as natively, at least, under `default`")

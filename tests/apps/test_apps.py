@@ -1,6 +1,6 @@
-"""apps.py and suite.py on programs of a few lines, which show what they would see of real ones.
+"""apps.py, suite.py and tuned.py on programs of a few lines, which show what they would see of real ones.
 
-usage: test_apps.py LIBRARY
+usage: test_apps.py LIBRARY ALLOGRAFT
 """
 
 import contextlib
@@ -13,13 +13,14 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LIBRARY = sys.argv.pop(1)
+LIBRARY, ALLOGRAFT = sys.argv.pop(1), sys.argv.pop(1)
 sys.path.insert(0, HERE)
 
 import apps  # noqa: E402
 import programs  # noqa: E402
 import recipes  # noqa: E402
 import suite  # noqa: E402
+import tuned  # noqa: E402
 
 STEADY = 'echo "sum {program}"; echo "took $RANDOM us"; echo "total: 2 s"; echo "checks: PASSED"'
 
@@ -106,8 +107,10 @@ class Apps(unittest.TestCase):
             apps.noise_of(recipe)
 
 
-class Suite(unittest.TestCase):
+class Packs(unittest.TestCase):
     """Packs programs, takes their sources away, and runs them."""
+
+    STEADY = 'echo "$1, $(cat ../data/read)"; echo "id $$"; echo "took $RANDOM"; echo "total: 2 s"\n'
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -116,14 +119,14 @@ class Suite(unittest.TestCase):
         self.addCleanup(setattr, recipes, "RECIPES", recipes.RECIPES)
         self.addCleanup(setattr, programs, "PROGRAMS", programs.PROGRAMS)
 
-    def call(self, *words):
+    def call(self, *words, script=suite):
         """Exit status, standard output, standard error."""
         out, err = io.StringIO(), io.StringIO()
         was = sys.argv
-        sys.argv = ["suite.py", *words]
+        sys.argv = [script.__name__ + ".py", *words]
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = suite.main()
+                status = script.main()
         except SystemExit as end:
             status = end.code
         finally:
@@ -155,8 +158,8 @@ class Suite(unittest.TestCase):
                 rows = {row["name"].partition("/")[2]: row for row in json.load(file)}
         return status, rows, out + err
 
-    STEADY = 'echo "$1, $(cat ../data/read)"; echo "id $$"; echo "took $RANDOM"; echo "total: 2 s"\n'
 
+class Suite(Packs):
     def test_same(self):
         status, out, err = self.make({"one": ("a", self.STEADY), "two": ("ab", self.STEADY)})
         self.assertEqual((status, "2 programs are in" in out), (0, True), out + err)
@@ -267,6 +270,66 @@ class Suite(unittest.TestCase):
             self.assertLessEqual(set(program["lists"]), set(wanted), name)
             self.assertIn("binary", apps.filled(name, self.pack, "sm_90"), name)
         self.assertEqual(len(self.call("--list")[1].splitlines()), len(programs.PROGRAMS))
+
+
+class Tuned(Packs):
+    SETTINGS = [("as it is", []), ("auto", ["ALLOGRAFT_POLICY=auto"]),
+                ("auto and graphs", ["ALLOGRAFT_POLICY=auto", "ALLOGRAFT_GRAPH=all"]), ("managed", ["ALLOGRAFT_POLICY=managed"])]
+
+    def command(self, best, took):
+        """Says what tune would, of so many seconds under each of the settings."""
+        said = {"best": best, "trials": [{"name": name, "settings": settings, "median_ns": 1e9 * seconds, "fault": None}
+                                         for (name, settings), seconds in zip(self.SETTINGS, took)]}
+        path = os.path.join(self.pack, "allograft")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def tune(self, command, *words, ways=None):
+        results = os.path.join(self.pack, "measured.json")
+        with open(results, "w", encoding="utf-8") as file:
+            json.dump([{"name": "tiny/one", "ways": {way: {"ratio": ratio} for way, ratio in (ways or {}).items()}}], file)
+        status, out, err = self.call(self.pack, "--command", command, "--out", self.out, "--results", results, *words,
+                                     script=tuned)
+        with open(os.path.join(self.out, "tuned.json"), encoding="utf-8") as file:
+            return status, {row["name"].partition("/")[2]: row for row in json.load(file)}, out + err
+
+    def test_picks(self):
+        self.make({"one": ("a", self.STEADY)})
+        for best, took, ways, wanted in ((1, (2, 1, 2, 2), {"native": 1, "default": 1.9, "replay": 1.2}, ("default", True, 0)),
+                                         (2, (2, 2, 1, 2), {"native": 1, "default": 1.9, "replay": 1.2}, ("default", False, 1)),
+                                         (2, (2, 2, 1, 2), {"native": 1, "default": 1.90, "replay": 1.88}, ("default", True, 0)),
+                                         (0, (1, 2, 2, 2), {"native": 1, "default": 1.02, "replay": 0.9}, ("native", True, 0)),
+                                         (0, (1, 2, 2, 2), {"native": 1, "default": 1.2, "replay": 0.9}, ("default", False, 1)),
+                                         (3, (2, 2, 2, 1), {"native": 1, "default": 1.2}, ("default", None, 0)),
+                                         (1, (2, 1, 2, 2), None, (None, None, 0))):
+            with self.subTest(best=best, ways=ways):
+                status, rows, said = self.tune(self.command(best, took), ways=ways)
+                row = rows["one"]
+                self.assertEqual((row["best"], row["right"], status), wanted, said)
+                self.assertEqual((row["pick"], row["gain"]), (self.SETTINGS[best][0], took[0] / took[best]))
+                self.assertIn({True: "1 right, 0 wrong", False: "0 right, 1 wrong", None: "0 right, 0 wrong"}[row["right"]], said)
+
+    def test_as_it_speaks(self):
+        """The real one, of programs that use no CUDA, or fail."""
+        self.make({"one": ("a", self.STEADY), "fails": ("c", "exit 4"), "python": ("p", self.STEADY)})
+        status, rows, said = self.tune(ALLOGRAFT, "--runs", "1", ways={"native": 1, "default": 1.0})
+        self.assertEqual((status, rows["one"]["pick"], rows["one"]["gain"], rows["one"]["right"]), (0, "as it is", 1, True), said)
+        self.assertIn("fails without Allograft", rows["fails"]["trouble"])
+        self.assertNotIn("python", rows)
+        status, rows, said = self.tune(ALLOGRAFT, "--budget", "0")
+        self.assertEqual((status, rows), (0, {}), said)
+
+    def test_bad_words(self):
+        self.make({"one": ("c", self.STEADY)})
+        for words, said in (((self.pack, "--command", "/no"), "there is no /no"), (("/no", "--command", ALLOGRAFT), "/no/manifest"),
+                            ((self.pack, "--command", ALLOGRAFT, "--results", "/no"), "there is no /no"),
+                            ((self.pack, "--command", ALLOGRAFT, "--only", "other/x"), "--only=other/x")):
+            with self.subTest(words=words):
+                status, _, err = self.call(*words, "--out", self.out, script=tuned)
+                self.assertEqual(status, 2, err)
+                self.assertIn(said, err)
 
 
 if __name__ == "__main__":

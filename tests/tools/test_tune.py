@@ -124,6 +124,7 @@ class Programs(TuneTest):
         whole = json.loads(result.stdout)
         self.assertEqual((whole["best"], whole["verdict"]["gained"][:7], whole["verdict"]["try"]),
                          (0, "nothing", "the program as it is"))
+        self.assertGreater(whole["trials"][0]["median_ns"], 1000000000)
         script = os.path.join(paths.sim, "demo", "demo-sim") + " >&2; echo done"
         result = allograft("tune", "--runs=1", "--metric=peak", "--json", "--", "sh", "-c", script,
                            env=dict(self.environment(), LD_LIBRARY_PATH=paths.sim), unused=True)

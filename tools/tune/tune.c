@@ -616,8 +616,9 @@ int command_tune(const struct command_line *line)
     (void)sigaction(SIGINT, &old_action, NULL);
     if (status != STATUS_OK)
         return status;
-    /* Where nobody called CUDA, what looks better is so by chance. */
-    best = unused ? 0 : tune_judge(trials, N_TRIALS, options.metric);
+    best = tune_judge(trials, N_TRIALS, options.metric);
+    if (unused) /* what looks better is so by chance */
+        best = 0;
     if (options.json)
         show_json(best, passes);
     else
