@@ -52,12 +52,15 @@ static uint32_t add_node(struct tree *tree, uint64_t frame)
 /* Texts of Python may stand several times in what was read back. */
 static bool is_same(const struct ag_holders *holders, uint64_t a, uint64_t b)
 {
-    const char *x = holders->text + (uint32_t)a, *y = holders->text + (uint32_t)b;
+    bool are_calls = is_call(a) && is_call(b);
+    const char *x, *y;
 
-    if (is_call(a) && is_call(b))
-        return !strcmp(x, y);
-    if (a == b || !(a & b & AG_FRAME_PYTHON))
+    if (a == b || !(are_calls || a & b & AG_FRAME_PYTHON)) /* else the low half is of a text */
         return a == b;
+    x = holders->text + (uint32_t)a;
+    y = holders->text + (uint32_t)b;
+    if (are_calls)
+        return !strcmp(x, y);
     return ag_frame_line(a) == ag_frame_line(b) && !strcmp(x, y) &&
            !strcmp(x + strlen(x) + 1, y + strlen(y) + 1);
 }

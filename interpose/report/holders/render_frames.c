@@ -114,10 +114,11 @@ static void emit_names(struct ag_emitter *json, const struct ag_frame_name *name
 static void emit_frame(struct ag_emitter *json, const struct ag_holders_view *view, uint64_t frame)
 {
     struct ag_frame_name names[MOST_INLINED];
-    const char *text = view->holders->text + (uint32_t)frame;
 
     ag_emit_object(json, NULL);
     if (frame & AG_FRAME_PYTHON) {
+        const char *text = view->holders->text + (uint32_t)frame;
+
         ag_emit_string(json, "function", text);
         ag_emit_string(json, "file", text + strlen(text) + 1);
         ag_emit_number(json, "line", ag_frame_line(frame));
