@@ -26,9 +26,11 @@ void ag_arena_prepare(struct ag_arena *arena, size_t n);
 /* Takes an object back; its memory is never unmapped, so a stale reader sees an object, not a
  * hole. */
 void ag_arena_put(struct ag_arena *arena, void *object);
-/* In a forked child: a thread of the parent may have held the lock. Its objects stay taken. */
+/* In a forked child: a thread of the parent may have held the lock, in the middle of a change. What
+ * there was stays taken. */
 static inline void ag_arena_begin_child(struct ag_arena *arena)
 {
+    *arena = (struct ag_arena){.object_size = arena->object_size};
     ag_spin_init(&arena->lock, AG_RANK_ARENA);
 }
 

@@ -260,7 +260,6 @@ bool ag_holders_wanted(void)
 static void init_locks(void)
 {
     ag_lock_init(&held.copying, AG_RANK_HELD);
-    ag_arena_begin_child(&held.arena);
     for (unsigned i = 0; i < SHARDS; i++)
         ag_lock_init(&held.shards[i].lock, AG_RANK_HELD);
 }
@@ -290,12 +289,12 @@ struct ag_holders *ag_holders_for_waits(void)
     return held.waits ? held.tables : NULL;
 }
 
-/* The blocks are the parent's; their memory stays, since the arena's may have been in use. */
+/* The blocks are the parent's. */
 void ag_holders_begin_child(void)
 {
     atomic_store(&ag_holders_active, 0);
     held.tables = NULL;
-    held.arena = (struct ag_arena)AG_ARENA_INIT(struct ag_held_block);
+    ag_arena_begin_child(&held.arena);
     for (unsigned i = 0; i < SHARDS; i++)
         ag_map_finish(&held.shards[i].blocks);
     init_locks();
