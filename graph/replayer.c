@@ -214,7 +214,8 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
 void ag_replay_flush_context(struct ag_context *context, enum ag_flush why)
 {
     if (ag_replay_holds())
-        ag_stream_each_open(visit, &(struct flush){why, .context = context});
+        ag_stream_each_open(
+            visit, &(struct flush){why, .context = context ? context : ag_context_current()});
 }
 
 void ag_replay_flush_thread(enum ag_flush why)

@@ -173,7 +173,7 @@ void ag_replay_refused(struct ag_stream *stream);
 /* Flushes: on return what was withheld has been submitted, by this thread or another. Cheap when
  * nothing is withheld. */
 void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why);
-void ag_replay_flush_context(struct ag_context *context, enum ag_flush why); /* NULL: of all */
+void ag_replay_flush_context(struct ag_context *context, enum ag_flush why); /* NULL: current */
 void ag_replay_flush_thread(enum ag_flush why); /* of what this thread submitted last */
 void ag_replay_flush_all(enum ag_flush why);
 /* Memory is about to be allocated in the order of the stream. What the stream withholds does not

@@ -377,10 +377,10 @@ void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node)
     if (node->ends < UINT32_MAX)
         node->ends++;
     matcher->ends++;
-    ag_matcher_launched(matcher, node);
+    ag_matcher_note_use(matcher, node);
 }
 
-void ag_matcher_launched(struct ag_matcher *matcher, const struct ag_node *node)
+void ag_matcher_note_use(struct ag_matcher *matcher, const struct ag_node *node)
 {
     matcher->beside[node->number].used = matcher->ends;
 }

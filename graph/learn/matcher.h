@@ -58,7 +58,7 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
                                 const struct ag_signature *signature, uint64_t hash);
 /* A segment ended at `node` (not the root); a graph of it was launched. */
 void ag_matcher_ended(struct ag_matcher *matcher, struct ag_node *node);
-void ag_matcher_launched(struct ag_matcher *matcher, const struct ag_node *node);
+void ag_matcher_note_use(struct ag_matcher *matcher, const struct ag_node *node);
 /* Sets a node's graphs, or takes them away (NULL), and updates `below` of its ancestors. Returns
  * those that it had. */
 struct ag_variants *ag_matcher_set_graphs(struct ag_matcher *matcher, struct ag_node *node,

@@ -213,7 +213,7 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
         ag_stats_add(AG_STAT_REPLAY_UPDATED, updated);
         stream->iteration.n_graph_ops += node->depth;
         stream->learned.has_gained = true;
-        ag_matcher_launched(stream->learned.matcher, node);
+        ag_matcher_note_use(stream->learned.matcher, node);
         ag_history_updating(stream->learned.history, updated > node->depth / 2);
         ag_backoff_gained(stream->learned.backoff, node->depth);
         trace(stream, (struct ag_trace_event){.kind = AG_TRACE_REPLAY, .address = updated},
@@ -505,7 +505,8 @@ static void build(struct ag_stream *stream)
         dump(graph);
 }
 
-/* Another graph is built beside the first while less than half of the allowed number exists. */
+/* Another graph is built beside a segment's first only while fewer than half of those that are
+ * allowed exist. */
 static void learn(struct ag_stream *stream)
 {
     struct ag_node *node = stream->segment.node;

@@ -2,7 +2,6 @@
  * (graph/record/copies.c), a copy that blocks submits what was withheld first. */
 #include "graph/record/copies.h"
 #include "interpose/hooks/entry_replay.h"
-#include "policy/contexts/context.h"
 
 static inline uint64_t address_of(const void *host)
 {
@@ -48,10 +47,9 @@ WITHIN(cuMemcpyDtoD_v2_ptds, true)
 
 /* --- the host waits --- */
 
-#define BLOCKS(symbol, per_thread, parameters, ...)                                             \
-    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread,                                   \
-                      ag_replay_flush_context(ag_context_current(), AG_FLUSH_COPY), parameters, \
-                      __VA_ARGS__)
+#define BLOCKS(symbol, per_thread, parameters, ...)           \
+    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, \
+                      ag_replay_flush_context(NULL, AG_FLUSH_COPY), parameters, __VA_ARGS__)
 
 BLOCKS(cuMemcpyHtoD_v2, false, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
 BLOCKS(cuMemcpyHtoD_v2_ptds, true, (CUdeviceptr to, const void *from, size_t bytes), to, from,

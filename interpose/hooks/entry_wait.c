@@ -2,7 +2,6 @@
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 #include "policy/app/app_graphs.h"
-#include "policy/contexts/context.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */
 #define MARKS(symbol, per_thread, parameters, ...)                                          \
@@ -73,7 +72,7 @@ static void flush_for_wait(CUstream stream, bool per_thread)
 AG_WAITS(cuStreamSynchronize, flush_for_wait(stream, false), (CUstream stream), stream)
 AG_WAITS(cuStreamSynchronize_ptsz, flush_for_wait(stream, true), (CUstream stream), stream)
 AG_WAITS(cuEventSynchronize, ag_replay_flush_thread(AG_FLUSH_DEVICE), (CUevent event), event)
-AG_WAITS(cuCtxSynchronize, ag_replay_flush_context(ag_context_current(), AG_FLUSH_DEVICE), (void), )
+AG_WAITS(cuCtxSynchronize, ag_replay_flush_context(NULL, AG_FLUSH_DEVICE), (void), )
 
 /* It names the context, which need not be the current one. */
 AG_WAITS(cuCtxSynchronize_v2, ag_replay_flush_all(AG_FLUSH_DEVICE), (CUcontext context), context)

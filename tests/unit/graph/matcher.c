@@ -231,7 +231,7 @@ static void one_segment(struct ag_matcher *matcher, const struct habits *habits,
             break;
         path = next;
         if (paths[path].graph && chance_below(&state, 2)) {
-            ag_matcher_launched(matcher, paths[path].node);
+            ag_matcher_note_use(matcher, paths[path].node);
             paths[path].own = n_ends;
         }
     }
