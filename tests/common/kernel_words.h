@@ -20,4 +20,13 @@ static inline uint32_t word_arg(const struct sim_kernel_call *call, unsigned i)
     return *(const uint32_t *)call->args[i];
 }
 
+/* flag: until the host has written it */
+static inline void run_await(const struct sim_kernel_call *call)
+{
+    const uint32_t *flag = sim_kernel_access(*(CUdeviceptr *)call->args[0], 4, false);
+
+    if (flag && !__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+        sim_kernel_again();
+}
+
 #endif

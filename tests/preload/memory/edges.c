@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/common/device.h"
+#include "tests/common/kernel_words.h"
 #include "tests/common/say.h"
 
 #define UNTOUCHED ((CUdeviceptr)0x5a5a5a5a5a5aULL)
@@ -111,15 +112,6 @@ static void without_context(void)
     SAY_CODE("free managed memory without a context", cuMemFree(q));
     OK(cuCtxSetCurrent(context));
     SAY_CODE("    and again with one", cuMemFree(q));
-}
-
-/* flag: until the host has written it */
-static void run_await(const struct sim_kernel_call *call)
-{
-    const uint32_t *flag = sim_kernel_access(*(CUdeviceptr *)call->args[0], 4, false);
-
-    if (flag && !__atomic_load_n(flag, __ATOMIC_ACQUIRE))
-        sim_kernel_again();
 }
 
 /* A block of the cache, after an error of the first work that there is. */

@@ -50,15 +50,6 @@ static void run_signal(const struct sim_kernel_call *call)
         __atomic_store_n(word, word_arg(call, 1), __ATOMIC_RELEASE);
 }
 
-/* flag: until the host has written it */
-static void run_await(const struct sim_kernel_call *call)
-{
-    const uint32_t *flag = sim_kernel_access(*(CUdeviceptr *)call->args[0], 4, false);
-
-    if (flag && !__atomic_load_n(flag, __ATOMIC_ACQUIRE))
-        sim_kernel_again();
-}
-
 void load_steps(bool swapped)
 {
     static const char image[64] = "any bytes";
