@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 
+import apps
 import suite
 
 # The ways of suite.py that tune has as well, by its settings.
@@ -27,10 +28,10 @@ SAME_AS = {(): "native",
 
 def tune(known, options):
     """What tune says of one program; `trouble` where it says nothing."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ALLOGRAFT_") and name != "LD_PRELOAD"}
     command = [options.command, "tune", "--json", "--runs", str(options.runs), "--timeout", f"{options.timeout:g}", "--",
                *known["command"]]
-    done = subprocess.run(command, cwd=os.path.join(options.pack, known["folder"]), env=env, stdin=subprocess.DEVNULL,
+    done = subprocess.run(command, cwd=os.path.join(options.pack, known["folder"]),
+                          env=apps.environment(options, "native"), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode:
         return {"trouble": (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]}
