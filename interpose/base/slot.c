@@ -7,12 +7,15 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/base/threads/once.h"
+#include "interpose/base/threads/wait.h"
 
 _Thread_local unsigned ag_slot_of_thread;
 _Thread_local void *ag_slot_counters;
 
-static _Atomic uint32_t used; /* a bit for each slot that was ever given */
+static _Atomic uint32_t given; /* a bit for each slot that was ever given */
+static _Atomic uint32_t used;  /* of these, one for each that has been prepared since */
 static void (*_Atomic prepare)(unsigned slot);
 static _Atomic uint32_t free_own = AG_OWN_SLOTS < 32 ? (1u << AG_OWN_SLOTS) - 1 : UINT32_MAX;
 static _Atomic uint32_t next_shared;
@@ -43,15 +46,31 @@ static unsigned take_shared(void)
     return AG_OWN_SLOTS + next % (AG_SLOTS - AG_OWN_SLOTS);
 }
 
-static unsigned use(unsigned slot)
+#define LONGEST_NS 1000000000u /* for a handler of signals, whose own thread prepares the slot */
+
+/* Whoever is given a slot first prepares it; nobody else writes there before that is done. */
+static void begin_use(uint32_t bit, unsigned slot)
 {
-    if (!ag_slots_have(ag_slots_used(), slot)) {
-        uint32_t before = atomic_fetch_or_explicit(&used, 1u << slot, memory_order_seq_cst);
+    struct ag_wait wait = {0};
+    uint64_t until = 0;
+
+    if (!(atomic_fetch_or_explicit(&given, bit, memory_order_seq_cst) & bit)) {
         void (*now)(unsigned) = atomic_load_explicit(&prepare, memory_order_seq_cst);
 
-        if (!ag_slots_have(before, slot) && now)
+        if (now)
             now(slot);
+        atomic_fetch_or_explicit(&used, bit, memory_order_seq_cst);
     }
+    if (!(ag_slots_used() & bit))
+        until = ag_clock_after(LONGEST_NS);
+    while (!(ag_slots_used() & bit) && ag_wait_pause_until(&wait, until))
+        ;
+}
+
+static unsigned use(unsigned slot)
+{
+    if (!ag_slots_have(ag_slots_used(), slot))
+        begin_use((uint32_t)1 << slot, slot);
     return slot;
 }
 
@@ -95,6 +114,16 @@ unsigned ag_slot_of_nobody(void)
 uint32_t ag_slots_used(void)
 {
     return atomic_load_explicit(&used, memory_order_seq_cst);
+}
+
+uint32_t ag_slots_given(void)
+{
+    return atomic_load_explicit(&given, memory_order_seq_cst);
+}
+
+void ag_slots_begin_child(void)
+{
+    atomic_store_explicit(&used, ag_slots_given(), memory_order_seq_cst);
 }
 
 void ag_slots_prepare_with(void (*with)(unsigned slot))

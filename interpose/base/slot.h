@@ -22,16 +22,21 @@ extern _Thread_local void *ag_slot_counters;
 unsigned ag_slot_assign(void);
 /* The last of the shared slots, for what a thread counts that shall have no slot. */
 unsigned ag_slot_of_nobody(void);
-/* A bit for each slot that was ever given: nobody has counted anything in the others. */
+/* A bit for each slot that was ever given and is prepared: nobody has counted anything in the
+ * others, and nobody may write there. */
 uint32_t ag_slots_used(void);
+/* The same, with those that are being prepared. */
+uint32_t ag_slots_given(void);
 static inline bool ag_slots_have(uint32_t slots, unsigned slot)
 {
     return slots >> slot & 1;
 }
 
-/* `with` is called when a slot is given for the first time, before its thread counts there; one
- * that shares the slot may come first. It keeps errno. */
+/* `with` is called when a slot is given for the first time, before anybody counts there. It keeps
+ * errno. */
 void ag_slots_prepare_with(void (*with)(unsigned slot));
+/* A forked child: nobody goes on to prepare what its parent's threads were at. */
+void ag_slots_begin_child(void);
 
 /* The calling thread's slot, 0 .. AG_SLOTS-1. Slots below AG_OWN_SLOTS have one thread only. */
 static inline unsigned ag_slot(void)

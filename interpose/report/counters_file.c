@@ -370,7 +370,7 @@ static bool move_over(struct ag_stats *mapped, uint32_t slots)
     atomic_store(&is_shared, true);
     /* Slots that threads were given meanwhile, who may have found that nothing was shared. */
     if (atomic_load(&in_pieces))
-        (void)make_pages_of(&ag_stats, ag_slots_used() & ~slots);
+        (void)make_pages_of(&ag_stats, ag_slots_given() & ~slots);
     return true;
 }
 
@@ -379,7 +379,7 @@ static bool move_over(struct ag_stats *mapped, uint32_t slots)
 static bool map_over(int fd)
 {
     void *mapped = mmap(NULL, sizeof(ag_stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    uint32_t slots = ag_slots_used();
+    uint32_t slots = ag_slots_given();
     bool moved = false;
 
     if (mapped == MAP_FAILED)

@@ -1,11 +1,13 @@
 /* base/slot.c: a thread keeps its slot, the first threads have one of their own, the others share
- * the rest evenly; a thread that ends leaves its own slot to another, with what was counted there,
+ * the rest evenly, once it is prepared; a thread that ends leaves its own slot to another, with what was counted there,
  * and has a shared one for what it still does. */
 #include "interpose/base/slot.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/common/check.h"
 
@@ -13,16 +15,26 @@
 #define SHARED_SLOTS (AG_SLOTS - AG_OWN_SLOTS)
 #define N_THREADS    (AG_OWN_SLOTS - 1 + SHARED_SLOTS * PASSES)
 
+static _Atomic bool prepared[AG_SLOTS];
 static _Atomic unsigned taken[AG_SLOTS];
 static uint64_t counted[AG_SLOTS]; /* in own slots without a locked instruction, as counters are */
 static pthread_barrier_t all_have_one;
 static pthread_key_t late;
 
+/* Takes long enough for others to be given the same slot, or to look which are used. */
+static void prepare(unsigned slot)
+{
+    usleep(2000);
+    CHECK(!ag_slots_have(ag_slots_used(), slot) && ag_slots_have(ag_slots_given(), slot));
+    CHECK(!prepared[slot]);
+    prepared[slot] = true;
+}
+
 static unsigned keep_and_count(void)
 {
     unsigned mine = ag_slot();
 
-    CHECK(mine < AG_SLOTS);
+    CHECK(mine < AG_SLOTS && prepared[mine]);
     for (unsigned i = 0; i < 100; i++)
         CHECK(ag_slot() == mine);
     if (mine < AG_OWN_SLOTS)
@@ -90,6 +102,7 @@ static void threads_come_and_go(void)
 int main(void)
 {
     CHECK(ag_slots_used() == 0);
+    ag_slots_prepare_with(prepare);
     (void)ag_slot();
     CHECK(ag_slots_used() == 1);
     threads_together();
